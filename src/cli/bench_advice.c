@@ -10,10 +10,7 @@
 enum status advice_prepare(struct bench_run *r, struct err *e)
 {
     struct job *j = r->job;
-    const struct config *c = &r->spec.config;
-    struct int_list *variants = &r->spec.axes[BENCH_VARIANTS];
     const size_t len = j->text.len * CALIBRATED;
-    struct err no_rank;
     if (r->max_cache && !parse_bytes(r->max_cache, &r->max_cache_bytes))
         return err_usage(e, "--max-cache: expected a number of bytes, as 8192 or 8MiB, found '%s'",
                          r->max_cache);
@@ -31,27 +28,20 @@ enum status advice_prepare(struct bench_run *r, struct err *e)
                          "'%.200s', to calibrate on, found %zu",
                          CONVERT_MIN_TOKENS, r->common.file, n_ids);
     TRY(err_in(e, job_tokenize(j, e), "--text"));
-    TRY(err_in(e, eval_check_length(j->n_tokens, e), "--text, its last tenth"));
-    /* Beside the K/V heads latent caches of as many bytes, where the architecture can have them. */
-    for (int i = 0, n = r->latent || config_is_latent(c) ? 0 : variants->n; i < n; i++) {
-        const int g = variants->items[i], rank = g * (c->head_dim + config_value_dim(c));
-        if (g < c->n_kv_heads && config_check_rank(c, rank, &no_rank) == STATUS_OK)
-            TRY(list_add("--latent", -rank, variants, e));
-    }
-    return STATUS_OK;
+    return err_in(e, eval_check_length(j->n_tokens, e), "--text, its last tenth");
 }
 
 /* A variant of the checkpoint, whose model is closed again, and what each token costs it: nll. */
-static enum status measure_variant(struct bench_run *r, int variant, double *nll,
+static enum status measure_variant(struct bench_run *r, int n_kv_heads, double *nll,
                                    struct eval_result *out, struct err *e)
 {
     struct job *j = r->job;
     struct variant_options *o = &r->common.variant;
     char number[16];
-    chars_printf(number, "%d", abs(variant));
+    chars_printf(number, "%d", n_kv_heads);
     *o = (struct variant_options){.method = CONVERT_FIT};
-    if (variant != r->spec.config.n_kv_heads) {
-        *(variant > 0 ? &o->kv_heads : &o->latent) = number;
+    if (n_kv_heads != r->spec.config.n_kv_heads) {
+        o->kv_heads = number;
         o->calib = r->common.file;
         o->calib_text = r->calibration;
     }

@@ -102,8 +102,7 @@ static const struct report_field bench_fields[] = {
      .rank = 9},
     {"kv_bytes", "KV read", ROW(step.cost.kv_bytes), .figure = figure_bytes, .rank = 7},
     {"flops", NULL, ROW(step.flops)},
-    {"attention_flops", "attention Mflop", ROW(step.attention_flops), .figure = figure_millions,
-     .rank = 9},
+    {"attention_flops", NULL, ROW(step.attention_flops)},
     {"gb_per_s", "GB/s", ROW(gb_per_s), "%.1f", .rank = 5},
     {"predicted_us", "predicted µs", ROW(step.predicted.us), "%.1f"},
     {"limit_tokens_per_s", NULL, ROW(step.predicted.tokens_per_s)},
@@ -207,29 +206,22 @@ static const void *next_row(void *arg, int i)
 
 static enum status print_table(struct bench_run *r, struct err *e)
 {
-    /* People are not shown what says something of other runs only: of one sequence, of batches, of
-     * latent caches, which are short and take more arithmetic. */
-    enum { ONE, BATCHES, LATENT, ADVICE, RUNS };
+    /* People are not shown what says something of other runs only: of one sequence, of batches. */
+    enum { ONE, BATCHES, ADVICE, RUNS };
     static const char *const hidden[RUNS][16] = {
-        [ONE] = {"predicted µs", "batch", "µs/token", "predicted", "limited by", "attention Mflop"},
-        [BATCHES] = {"predicted µs", "by bytes", "attention Mflop"},
-        [LATENT] = {"predicted µs", "batch", "µs/token", "predicted"},
+        [ONE] = {"predicted µs", "batch", "µs/token", "predicted", "limited by"},
+        [BATCHES] = {"predicted µs", "by bytes"},
         [ADVICE] = {"µs/token", "p99 µs", "tokens/s", "prefill tok/s", "interval", "by bytes",
-                    "predicted", "weights read", "KV read", "attention Mflop", "GB/s", "of limit",
-                    "limited by", "peak RSS"}};
+                    "predicted", "weights read", "KV read", "GB/s", "of limit", "limited by",
+                    "peak RSS"}};
     static const char *const in_us[] = {"p50 µs",     "p99 µs",       "µs/token",
                                         "old p50 µs", "predicted µs", NULL};
     static const char *const in_ms[] = {"p50 ms", "p99 ms", "ms/token", "old p50 ms",
                                         "predicted ms"};
-    const struct int_list *variants = &r->spec.axes[BENCH_VARIANTS];
     const time_t now = time(NULL);
     struct tm utc = {0};
     struct report_field chosen[N_FIELDS];
-    int of = config_is_latent(&r->spec.config) ? LATENT : ONE;
-    for (int i = 0; i < variants->n; i++)
-        of = variants->items[i] < 0 ? LATENT : of;
-    of = r->bench.most_sequences > 1 ? BATCHES : of;
-    of = r->advice ? ADVICE : of;
+    const int of = r->advice ? ADVICE : r->bench.most_sequences > 1 ? BATCHES : ONE;
     int n = 0;
     bool is_long = false;
     for (int i = 0; i < r->bench.n_rows; i++)
@@ -321,9 +313,8 @@ static void print_footer(const struct bench_run *r)
         else if (variant == r->spec.config.n_kv_heads)
             paragraph_printf(&p, "\n%s, the checkpoint as it is\n", step->variant);
         else
-            paragraph_printf(&p, "\n%s: decode convert %s -o OUT --%s %d --calib TEXT\n",
-                             step->variant, r->title, variant > 0 ? "kv-heads" : "latent",
-                             abs(variant));
+            paragraph_printf(&p, "\n%s: decode convert %s -o OUT --kv-heads %d --calib TEXT\n",
+                             step->variant, r->title, variant);
         paragraph_puts(&p, "\n* the smallest cache within the limits; beyond: the limits that a "
                            "row exceeds; cache: of all sequences\n");
         paragraph_puts(&p, "lost: bits per byte more than the checkpoint on the text's last tenth, "

@@ -36,7 +36,7 @@ struct bench_advice {
 struct bench_run {
     struct common_options common;
     struct shape_options shape;
-    const char *kv_heads, *latent, *depths, *batches, *types, *kv_types;
+    const char *kv_heads, *depths, *batches, *types, *kv_types;
     struct bench_spec spec; /* its numbers; specify_bench adds the rest */
     const char *plot, *trace, *against;
     double max_loss, max_us; /* bits per byte, microseconds of a step; 0: any */
@@ -67,9 +67,8 @@ struct bench_run {
 
 /* --- bench_advice.c -------------------------------------------------------------------------- */
 
-/* Leaves of the job's text its last tenth, with its tokens, as what is measured, and adds latent
- * variants to the axis. STATUS_USAGE for a text too short and a --max-cache that is no number; the
- * failures of job_tokenize. */
+/* Leaves of the job's text its last tenth, with its tokens, as what is measured. STATUS_USAGE for a
+ * text too short and a --max-cache that is no number; the failures of job_tokenize. */
 enum status advice_prepare(struct bench_run *r, struct err *e);
 /* Sets r->advice, which the caller frees, once rows are measured: each variant is converted and
  * evaluated, one after the other, on the first number of threads. The failures of variant_load and

@@ -22,9 +22,6 @@ static const struct option matrix_options[] = {
     OPT_STRING("kv-heads", kv_heads, "all|G,G,...",
                "numbers of K/V heads: as many as query heads is MHA, 1 is MQA; all: every divisor",
                .fallback = "all"),
-    OPT_STRING("latent", latent, "R,R,...",
-               "latent caches of these ranks as more variants; their weights are random, and the "
-               "times those of converted ones"),
     OPT_STRING("depth", depths, "D,D,...", "positions in the KV cache before the timed token",
                .fallback = "0"),
     OPT_STRING("batch", batches, "B,B,...",
@@ -70,7 +67,7 @@ static const struct option result_options[] = {
 
 static const struct option advice_options[] = {
     OPT_TEXT("also what each variant loses on the last tenth of this text, converted by fit on the "
-             "rest; latent caches as large, too, unless --latent names some",
+             "rest",
              .excludes = "shape"),
     OPT_DOUBLE("max-loss", max_loss, "X", 0, HUGE_VAL, "bits per byte that may be lost at most",
                .above_min = true, .otherwise = "any", .needs = "text"),
@@ -198,19 +195,13 @@ static enum status read_threads(struct bench_run *r, struct err *e)
 static enum status read_axes(struct bench_run *r, struct err *e)
 {
     const struct config *c = &r->spec.config;
-    struct int_list *axes = r->spec.axes, *variants = &axes[BENCH_VARIANTS], ranks = {.n = 0},
-                    depths = {.n = 0};
+    struct int_list *axes = r->spec.axes, *variants = &axes[BENCH_VARIANTS], depths = {.n = 0};
     const bool all = str_is(r->kv_heads, "all");
     if (!all)
         TRY(list_heads("--kv-heads", r->kv_heads, c->n_heads, variants, e));
     for (int g = c->n_kv_heads; g >= 1 && all; g--)
         if (c->n_kv_heads % g == 0 && config_has_variant(c, g))
             TRY(list_add("--kv-heads", g, variants, e));
-    /* Ranks are the negative numbers that they are among K/V heads. */
-    if (r->latent)
-        TRY(list_ints("--latent", r->latent, 1, CONFIG_MAX_WIDTH, &ranks, e));
-    FOR_EACH (const int, rank, ranks.items, ranks.n)
-        TRY(list_add("--latent", -*rank, variants, e));
     /* The context is what people ask for who want to know what it costs full. */
     TRY(list_ints("--depth", r->depths, 0, INT_MAX, &depths, e));
     FOR_EACH (const int, depth, depths.items, depths.n) {

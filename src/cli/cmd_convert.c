@@ -1,9 +1,6 @@
 /*
  * cmd_convert - decode convert: an MHA checkpoint to GQA or MQA.
  */
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "cli/job.h"
 #include "model/kv_cache.h"
 
@@ -13,7 +10,7 @@
 struct convert_options {
     struct common_options common;
     const char *eval, *drop_heads;
-    bool requantize, resume;
+    bool requantize;
 };
 
 #define VALUES struct convert_options
@@ -27,10 +24,7 @@ static const struct option drop_options[] = {
 
 static const struct option own_options[] = {
     OPT_OUT,
-    OPT_FLAG("resume", resume,
-             "go on from OUT.state, with the same MODEL, text and options as before",
-             .excludes = "cache-bytes"),
-    OPT_FLAG("force", common.force, "replace OUT and OUT.state if they exist"),
+    OPT_FORCE,
     OPT_FLAG("requantize", requantize,
              "take a MODEL that is quantized; its new tensors are rounded once more"),
     OPT_U64("seed", common.seed, "S", "of the method random", .otherwise = "a random one, printed"),
@@ -58,9 +52,7 @@ struct conversion {
     struct convert_spec spec;
     struct convert converted;
     struct convert_figures before, after;
-    uint64_t n_dropped;   /* parameters that --drop-heads took out before */
-    char state[PATH_MAX]; /* OUT.state */
-    int n_kept;           /* layers that it has */
+    uint64_t n_dropped; /* parameters that --drop-heads took out before */
 };
 
 static enum status check_convert(struct job *j, void *values, struct err *e)
@@ -68,13 +60,11 @@ static enum status check_convert(struct job *j, void *values, struct err *e)
     const struct convert_options *o = values;
     (void)j;
     const bool converts = variant_is_wanted(&o->common.variant);
-    if (o->drop_heads && !converts && (o->eval || o->resume))
-        return err_usage(e, o->eval
-                                ? "--drop-heads and --eval are both given; decode eval measures OUT"
-                                : "--resume: --drop-heads alone takes seconds and keeps nothing");
+    if (o->drop_heads && !converts && o->eval)
+        return err_usage(e, "--drop-heads and --eval are both given; decode eval measures OUT");
     if (!o->drop_heads && !converts)
-        return err_usage(e, "no number of K/V heads is named; expected --kv-heads G, or --latent R "
-                            "or --cache-bytes B");
+        return err_usage(
+            e, "no number of K/V heads is named; expected --kv-heads G or --cache-bytes B");
     return STATUS_OK;
 }
 
@@ -112,14 +102,12 @@ static const struct report_field layer_fields[] = {
 /* One object, over several lines or (JSON lines) on one. */
 static void print_json(const struct conversion *c)
 {
-    const bool latent = config_is_latent(&c->converted.config);
     struct output *out = c->job->out;
     struct json j;
     json_init(&j, out, c->job->common->format == TABLE_JSONL ? 0 : 1);
     json_begin_object(&j, NULL);
-    json_string(&j, "method", latent ? "latent" : convert_methods[c->spec.method]);
-    if (!latent)
-        json_string(&j, "grouping", c->spec.cluster ? "cluster" : "adjacent");
+    json_string(&j, "method", convert_methods[c->spec.method]);
+    json_string(&j, "grouping", c->spec.cluster ? "cluster" : "adjacent");
     json_string(&j, "refit", convert_refits[c->spec.refit]);
     json_u64(&j, "calibration_tokens", c->spec.n_tokens);
     json_begin_array(&j, "layers");
@@ -213,7 +201,6 @@ static enum status write_and_report(struct conversion *c, uint64_t started_ns, s
     started_ns += clock_ns() - measured_ns;
     THEN(s, gguf_write(converted->writer, out, e));
     TRY(job_blame(j->path, s, e));
-    unlink(c->state);
     set_sizes(&converted->config, after);
     before->parameters = converted->n_params_before + c->n_dropped;
     after->parameters = converted->n_params_after;
@@ -253,9 +240,9 @@ static void tell_dropped(const struct job *j, const struct drop *d)
     if (d->n_zero)
         say(j->common, "%s%s stay%s as zeros: %s", names, n_named < d->n_zero ? " and others" : "",
             d->n_zero == 1 ? "s" : "",
-            c->position == POSITION_ALIBI ? "the slopes of ALiBi follow the number of heads"
-            : config_is_latent(c)         ? "all heads share a latent cache"
-                                  : "the groups of a layer need equally many heads, one at least");
+            c->position == POSITION_ALIBI
+                ? "the slopes of ALiBi follow the number of heads"
+                : "the groups of a layer need equally many heads, one at least");
     if (d->n_gone)
         say(j->common,
             "%d head%s removed%s%s; parameters %" PRIu64 " to %" PRIu64
@@ -295,28 +282,6 @@ static enum status drop_and_tell(struct conversion *c, const char *heads, bool c
     return checkpoint_take(&file, j->path, 0, &j->checkpoint, e);
 }
 
-/* Where layers that are done are kept, which a conversion that begins anew replaces. */
-static enum status name_state(struct conversion *c, const struct convert_options *o, struct err *e)
-{
-    struct stat st;
-    if (chars_printf(c->state, "%s.state", o->common.out) >= (int)sizeof c->state)
-        return err_usage(e, "-o: '%.200s...': no room for '.state' behind it", c->state);
-    TRY(path_spares(&command_convert.spec, o, "--output", c->state, e));
-    const bool is_there = lstat(c->state, &st) == 0;
-    if (o->resume && !is_there)
-        return err_usage(e, "--resume: there is no %.200s to go on with", c->state);
-    if (is_there && !o->resume && !o->common.force)
-        return err_usage(e,
-                         "-o: '%.200s' exists; --resume goes on with an unfinished conversion, "
-                         "--force replaces it",
-                         c->state);
-    TRY(path_writable(c->state, e));
-    c->spec.state = c->state;
-    c->spec.resume = o->resume;
-    c->spec.n_kept = &c->n_kept;
-    return STATUS_OK;
-}
-
 static enum status run_convert(struct job *j, void *values, struct err *e)
 {
     const struct convert_options *o = values;
@@ -341,7 +306,6 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
         TRY(err_in(e, job_tokenize(j, e), "--eval"));
         TRY(err_in(e, eval_check_length(j->n_tokens, e), "--eval"));
     }
-    TRY(name_state(&c, o, e));
     TRY(job_config(j->path, &j->checkpoint, &config, e));
     set_sizes(&config, &c.before);
     c.before.file_bytes = j->checkpoint.file.len;
@@ -349,18 +313,9 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
         TRY(drop_and_tell(&c, o->drop_heads, true, e));
     const uint64_t started_ns = clock_ns();
     enum status s = variant_convert(j, &c.spec, &c.converted, e);
-    if (s == STATUS_OK && o->common.variant.kv_heads && o->common.variant.method == CONVERT_RANDOM)
+    if (s == STATUS_OK && o->common.variant.method == CONVERT_RANDOM)
         say(&o->common, "seed %" PRIu64, j->seed);
     THEN(s, write_and_report(&c, started_ns, e));
-    if (s == STATUS_INTERRUPTED && (j->needs & JOB_OUT) && c.n_kept) {
-        char seed[48] = "";
-        j->needs &= ~JOB_OUT;
-        if (c.spec.method == CONVERT_RANDOM && !o->common.seed.given)
-            chars_printf(seed, " --seed %" PRIu64, j->seed);
-        say(j->common,
-            "interrupted; %s has %d layer%s, and the same command with --resume%s goes on", c.state,
-            c.n_kept, plural(c.n_kept), seed);
-    }
     convert_free(&c.converted);
     return s;
 }
@@ -375,11 +330,7 @@ static const char notes[] =
     "of the text that nothing was fitted to, of which there is one in eight. The other methods "
     "are\n"
     "for comparison.\n"
-    "--latent makes a cache of one vector a position instead, which every head takes as key and\n"
-    "as value (architecture decode; not with rotary positions): at equal bytes it loses less\n"
-    "than shared heads, and attention takes more arithmetic. --cache-bytes chooses its ranks\n"
-    "layer by layer, by the divergence from MODEL's predictions; with --kv-heads auto, and where\n"
-    "positions are rotary, it chooses each layer's K/V heads.\n"
+    "--cache-bytes chooses each layer's K/V heads, by the divergence from MODEL's predictions.\n"
     "Where the loss is: for each layer score_lost is the share of the scores' energy that is\n"
     "lost, by its keys; output_lost the same of what attention adds, by its values (with a text\n"
     "by all that was lost up to there, keys and earlier layers included); own_lost what the layer\n"
@@ -390,14 +341,11 @@ static const char notes[] =
     "--eval bits per byte before and after. Weights keep their types, but those that are only\n"
     "read (Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL) become Q8_0 or F16; metadata say how the file\n"
     "was made. Layers that have no more K/V heads than G keep theirs.\n"
-    "A conversion with a text keeps the layers that are done in OUT.state, every ten seconds and\n"
-    "on Ctrl-C; with --resume the same command goes on, and gives the same file. One without a\n"
-    "text takes seconds; --cache-bytes and layers that share a block keep nothing.\n"
     "--drop-heads takes heads out: what --without of eval and generate computes, as a file. Their\n"
     "rows of Q and columns of the output matrix go, and with the last query head of a K/V head "
     "its\n"
     "keys and values, by which the cache shrinks. Columns become zero instead where a file cannot\n"
-    "say what is left (groups of several sizes in a layer, ALiBi, a latent cache). Unless all\n"
+    "say what is left (groups of several sizes in a layer, ALiBi). Unless all\n"
     "layers of a llama lose as many, the file is one of architecture decode. Then --kv-heads\n"
     "converts what is left.\n"
     "With --format csv the layers come first, then, after an empty line, the other figures under "
@@ -406,9 +354,8 @@ static const char notes[] =
 
 const struct command command_convert = {
     .name = "convert",
-    .summary = "MHA checkpoint to GQA, MQA or a latent cache",
-    .usage = "MODEL -o OUT (--kv-heads G | --latent R | --cache-bytes B | --drop-heads L.H,...) "
-             "[options]",
+    .summary = "MHA checkpoint to GQA or MQA",
+    .usage = "MODEL -o OUT (--kv-heads G | --cache-bytes B | --drop-heads L.H,...) [options]",
     .examples = "./decode convert models/shakespeare-mha.gguf -o gqa2.gguf --kv-heads 2\n"
                 "./decode convert models/shakespeare-mha.gguf -o f.gguf --drop-heads 1.3\n",
     .notes = notes,
@@ -417,7 +364,7 @@ const struct command command_convert = {
                         {"Heads", drop_options, 0},
                         {"Output", own_options, 0},
                         GENERAL_GROUP},
-             .everyday = "output kv-heads latent method calib eval force",
+             .everyday = "output kv-heads method calib eval force",
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_PATH | JOB_OUT | JOB_STOPS | JOB_WORKERS | JOB_CHECKPOINT,

@@ -23,8 +23,6 @@ static const struct option shape_info_options[] = {
 };
 
 static const struct option step_options[] = {
-    OPT_STRING("latent", latent, "R,R,...",
-               "latent caches of these ranks as more variants (see convert --latent)"),
     OPT_STRING("depth", depths, "D,D,...", "tokens that every sequence has in its cache",
                .otherwise = "0 and the context; of several shapes the context"),
     OPT_STRING("batch", batches, "B,B,...", "sequences that a step serves", .otherwise = "1"),
@@ -77,7 +75,6 @@ static const struct report_field config_fields[] = {
     {SIZE(n_vocab)},
     {SAME(heads_by_layer)},
     {SAME(kv_heads_by_layer)},
-    {SAME(latent)},
     {SAME(norm)},
     {SAME(placement)},
     {SAME(position)},
@@ -394,17 +391,14 @@ static enum status show_info(struct info *info, struct err *e)
     info->does_not_run = info->refusal.text[0] ? info->refusal.text : NULL;
     info->problem = info->tokenizer_problem.text[0] ? info->tokenizer_problem.text : NULL;
     if (info->has_config) {
-        const bool latent = config_is_latent(c);
         config_variant_name(c, c->n_kv_heads, info->variant);
         info->value_dim = config_value_dim(c);
-        /* "6, 2, 1": heads, K/V heads or ranks by layer, where one number does not say it. */
+        /* "6, 2, 1": heads or K/V heads by layer, where one number does not say it. */
         for (int l = 0; l < c->n_layers; l++) {
             const char *comma = l ? ", " : "";
             if (!config_same_heads(c))
                 chars_append(info->heads_by_layer, "%s%d", comma, config_heads(c, l));
-            if (latent)
-                chars_append(info->latent, "%s%d", comma, config_latent(c, l));
-            else if (!config_same_kv_heads(c))
+            if (!config_same_kv_heads(c))
                 chars_append(info->kv_heads_by_layer, "%s%d", comma, config_kv_heads(c, l));
         }
         info->norm = arch_norm_names[c->norm];
@@ -433,8 +427,8 @@ static bool lists_shapes(const struct info_options *o)
 static enum status check_info(struct job *j, void *values, struct err *e)
 {
     const struct info_options *o = values;
-    if (lists_shapes(o) && (j->path || o->latent || o->depths || o->batches || o->bandwidth ||
-                            o->shards || o->type || o->shape.arch))
+    if (lists_shapes(o) && (j->path || o->depths || o->batches || o->bandwidth || o->shards ||
+                            o->type || o->shape.arch))
         return err_usage(e, "--shape help lists names; expected nothing else but --format");
     if (o->shapes.n > 0 && (o->tensors || o->check))
         return err_usage(e, "%s is for a checkpoint; --shape has no file",

@@ -32,7 +32,7 @@ static const struct option study_options[] = {
                .reads = "the checkpoint"),
     OPT_STRING("heads", heads, "H,H,...",
                "query heads; several are compared at the same width and steps, trained from "
-               "scratch, without conversions unless --kv-heads or --latent asks for some",
+               "scratch, without conversions unless --kv-heads asks for some",
                .otherwise = "8", .excludes = "from"),
     OPT_CHOICE(
         "match", match, "WHAT", study_matches,
@@ -43,9 +43,6 @@ static const struct option study_options[] = {
                .otherwise = "every divisor of the query heads below them"),
     OPT_STRING("method", methods, "M,M,...", "how heads are converted, see decode help convert",
                .fallback = "mean,fit", .choices = convert_methods),
-    OPT_STRING("latent", latent, "R,R,...",
-               "ranks of latent caches to convert to as well, see decode help convert",
-               .otherwise = "none"),
     OPT_STRING("alpha", alphas, "P,P,...",
                "percents of the steps for which each conversion, and the MHA checkpoint itself, is "
                "trained further; 0 is always among them",
@@ -141,7 +138,7 @@ static enum status match_ff(const struct study_options *o, const struct config *
 
 /* The lists of the options. */
 struct lists {
-    struct int_list kv_heads, methods, ranks;
+    struct int_list kv_heads, methods;
     struct share_list alphas, scratch;
     struct config first; /* of --heads, that --match is about */
 };
@@ -163,13 +160,6 @@ static enum status read_lists(const struct study_job *job, const struct config *
                 e, "--kv-heads: expected divisors of the %d query heads below them, found %d", most,
                 *g);
     TRY(list_names("--method", o->methods, convert_methods, &l->methods, e));
-    /* What convert would refuse only when the MHA checkpoint is trained. */
-    if (o->latent && c->position == POSITION_ROPE)
-        return err_usage(e,
-                         "--latent: expected another --position than rope, which turns every key "
-                         "by its own position: one cached vector for all heads cannot be turned");
-    if (o->latent)
-        TRY(list_ints("--latent", o->latent, 1, c->d_model, &l->ranks, e));
     /* 0 is always among the alphas; without --scratch it is as long as the longest. */
     bool has_0 = false;
     TRY(list_shares("--alpha", o->alphas, &l->alphas, e));
@@ -179,7 +169,7 @@ static enum status read_lists(const struct study_job *job, const struct config *
     }
     if (!has_0)
         l->alphas.items[l->alphas.n++] = 0;
-    if (l->kv_heads.n + l->ranks.n == 0) /* there is nothing that a control would be for */
+    if (l->kv_heads.n == 0) /* there is nothing that a control would be for */
         l->alphas = (struct share_list){.n = 1};
     if (!o->scratch)
         l->scratch.n = !o->from;
@@ -187,7 +177,7 @@ static enum status read_lists(const struct study_job *job, const struct config *
         TRY(list_shares("--scratch", o->scratch, &l->scratch, e));
     if (o->teacher && l->alphas.n == 1)
         return err_usage(e, "--teacher: no conversion is trained further; expected percents above "
-                            "0 in --alpha, and K/V heads or ranks to convert to");
+                            "0 in --alpha, and K/V heads to convert to");
     if (o->match && job->heads.n < 2 && (l->kv_heads.n == 0 || l->scratch.n == 0))
         return err_usage(e, "--match: there is nothing to be made equal; expected several --heads, "
                             "or --kv-heads that are trained from --scratch");
@@ -219,12 +209,6 @@ static enum status plan_heads(struct study_job *job, struct config mha, const st
             TRY(study_plan_add(plan, cell, l->alphas.items, l->alphas.n, e));
         }
     }
-    cell.kv_heads = 1;
-    cell.method = STUDY_LATENT;
-    for (int i = 0; i < l->ranks.n; i++) {
-        cell.latent = l->ranks.items[i];
-        TRY(study_plan_add(plan, cell, l->alphas.items, l->alphas.n, e));
-    }
     return STATUS_OK;
 }
 
@@ -244,8 +228,7 @@ static enum status plan_study(struct study_job *job, struct err *e)
     for (int i = 0; i == 0 || i < heads->n; i++) {
         shape.n_heads = heads->n > 0 ? heads->items[i] : 0;
         TRY(train_origin_open(o->from, &shape, &job->run->checkpoint, &c, e));
-        if (o->from &&
-            (config_is_latent(&c) || config_all_kv_heads(&c) != (int64_t)c.n_layers * c.n_heads)) {
+        if (o->from && config_all_kv_heads(&c) != (int64_t)c.n_layers * c.n_heads) {
             char variant[16];
             config_variant_name(&c, c.n_kv_heads, variant);
             return err_usage(e, "--from: expected an MHA checkpoint, found %s in '%.200s'", variant,
@@ -274,7 +257,6 @@ static const struct report_field mean_fields[] = {
     {COLUMN(study_mean, least), "%.4f", .rank = 3},
     {COLUMN(study_mean, most), "%.4f", .rank = 3},
     {"over_mha", "over MHA", MEMBER(study_mean, over_mha), "%+.4f"},
-    {"latent", NULL, MEMBER(study_mean, of.latent)},
     {"cache_bytes_per_token", NULL, MEMBER(study_mean, of.cache_bytes_per_token)},
 };
 
@@ -292,7 +274,7 @@ static enum status draw_means(const struct study_job *job, struct err *e)
     const struct study_options *o = job->options;
     const struct study_plan *p = &job->plan;
     /* A colour for each method, of MHA the darkest; a marker for each variant. */
-    static const int colours[STUDY_N_METHODS] = {6, 1, 2, 3, 4, 0, 5, 7};
+    static const int colours[STUDY_N_METHODS] = {6, 1, 2, 3, 4, 0, 7};
     const bool by_heads = job->heads.n > 1;
     char subtitle[320];
     chars_printf(subtitle, "%.100s%s%d steps, %d seed%s, %zu bytes of text, the last %g%% held out",
@@ -447,14 +429,14 @@ const struct command command_study = {
                 "./decode study LICENSE -o m --ctx 32 --steps 9 --alpha 0 --method mean\n",
     .notes =
         "For each seed an MHA checkpoint is trained, or that of --from is taken, and converted by\n"
-        "each method to each number of K/V heads and to a latent cache of each rank; each\n"
+        "each method to each number of K/V heads; each\n"
         "conversion, and the MHA checkpoint itself as the control, is trained further for each\n"
         "percent of the steps, with a learning rate that train --from finds; and each number of\n"
         "K/V heads is trained from scratch for as many steps in all. All are evaluated on the\n"
         "held-out part, which training and calibration do not see. Cells are printed, then their\n"
         "means over the seeds with their deviation (not in CSV).\n"
         "Several --heads ask another question: how many are best. Each number is trained from\n"
-        "scratch, and nothing is converted; with --kv-heads or --latent each is then a study of\n"
+        "scratch, and nothing is converted; with --kv-heads each is then a study of\n"
         "its own, of those K/V heads that divide it. With --head-dim they differ in size, which\n"
         "--match makes up for. What is to be made, and about how long it takes, is said before.\n"
         "\n"

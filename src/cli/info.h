@@ -19,7 +19,7 @@ struct info_options {
     struct option_strings shapes;
     struct shape_options shape; /* its arch */
     int type;                   /* of storage_names, and 1 more; 0: not given */
-    const char *latent, *depths, *batches, *bandwidth;
+    const char *depths, *batches, *bandwidth;
     int shards;    /* 0: not given */
     double gflops; /* per second; 0: not given */
 };
@@ -75,7 +75,7 @@ struct info {
     int64_t attention_4_d_model_squared;
     int64_t tensors_checked, tensors_not_checked, nan, inf; /* the last two are values */
     char variant[16], heads_by_layer[CONFIG_MAX_LAYERS * 8],
-        kv_heads_by_layer[CONFIG_MAX_LAYERS * 8], latent[CONFIG_MAX_LAYERS * 8];
+        kv_heads_by_layer[CONFIG_MAX_LAYERS * 8];
     double norm_eps, score_scale;
     bool adds_bos;
     /* How many tensors are of each type, in order of first use. */

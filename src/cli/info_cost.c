@@ -30,18 +30,12 @@ enum status info_plan_steps(struct info *info, struct err *e)
     const bool steps_asked = o->depths || o->batches || o->bandwidth || o->shards;
     const int n_ctx = info->config.n_ctx, n_heads = info->config.n_heads;
     const enum storage kv_type = kv_type_storage[o->common.kv_type];
-    struct int_list ranks = {.n = 0}, depths = {.n = 0}, batches = {.n = 0};
+    struct int_list depths = {.n = 0}, batches = {.n = 0};
     struct machine machine = {0};
     char context[32];
-    if ((o->latent || steps_asked) && !info->runs)
+    if (steps_asked && !info->runs)
         return err_usage(e, "%s: expected a checkpoint that runs",
-                         o->latent   ? "--latent"
-                         : o->shards ? "--shards"
-                                     : "--depth, --batch and --bandwidth");
-    if (o->latent)
-        TRY(list_ints("--latent", o->latent, 1, CONFIG_MAX_WIDTH, &ranks, e));
-    FOR_EACH (const int, rank, ranks.items, ranks.n)
-        TRY(config_check_rank(&info->config, *rank, e));
+                         o->shards ? "--shards" : "--depth, --batch and --bandwidth");
     /* Of a shape, which has nothing else to show, steps are always asked. */
     if (steps_asked || o->shapes.n > 0) {
         chars_printf(context, "%s%d", o->shapes.n > 1 ? "" : "0,", n_ctx);
@@ -56,7 +50,7 @@ enum status info_plan_steps(struct info *info, struct err *e)
         return err_usage(e, "--shards: expected a divisor of the %d query heads, found %d", n_heads,
                          o->shards);
     free(info->variants.items); /* another shape's */
-    TRY(inspect_list_variants(&info->cost, ranks.items, ranks.n, &info->variants, e));
+    TRY(inspect_list_variants(&info->cost, &info->variants, e));
     const int n_variants = info->variants.n, n = n_variants * depths.n * batches.n;
     if (n == 0)
         return STATUS_OK;
@@ -170,18 +164,13 @@ struct table info_step_table(struct info *info)
 void info_explain_caches(const struct config *c, struct output *out)
 {
     struct paragraph p = paragraph_begin(out, 0);
-    int64_t all = 0;
-    const bool latent = config_is_latent(c);
-    for (int l = 0; l < c->n_layers; l++)
-        all += latent ? config_latent(c, l) : config_kv_heads(c, l);
-    paragraph_printf(&p, "One token takes %s all layers (%" PRId64 " in %d layers",
-                     latent ? "the numbers that all heads share in" : "K/V heads of", all,
-                     c->n_layers);
-    if (!latent)
-        paragraph_printf(&p, ") x numbers of a key and of a value's room (%d + %d", c->head_dim,
-                         kernel_padded(config_value_dim(c)));
-    paragraph_puts(&p, ")\vx bytes of a number (f32 4, f16 2, q8_0 34/32); the cache is that x "
-                       "tokens x sequences.\n\n");
+    paragraph_printf(
+        &p,
+        "One token takes K/V heads of all layers (%" PRId64
+        " in %d layers) x numbers of a key and of a value's room (%d + %d)\vx bytes of "
+        "a number (f32 4, f16 2, q8_0 34/32); the cache is that x tokens x "
+        "sequences.\n\n",
+        config_all_kv_heads(c), c->n_layers, c->head_dim, kernel_padded(config_value_dim(c)));
     paragraph_end(&p);
 }
 

@@ -180,8 +180,7 @@ uint64_t job_out_bytes(const struct job *j);
 /* --- conversion, as the commands offer it: variant.c ----------------------------------------- */
 
 /* Converts job.checkpoint, which needs no model, on job.pool; random heads are job.seed's. *spec
- * comes with its state, and is then what was asked for, but its tokens and its numbers by layer are
- * gone. convert_free is due on
+ * becomes what was asked for, without its tokens and its numbers by layer. convert_free is due on
  * success. The failures of convert_run; STATUS_USAGE for options that do not fit together, or as
  * many K/V heads as the checkpoint has. */
 enum status variant_convert(struct job *j, struct convert_spec *spec, struct convert *out,

@@ -146,15 +146,15 @@ extern const char *const option_synonyms[][2];
 
 /* --- the options that several commands have: common.c ---------------------------------------- */
 
-/* Conversion to fewer K/V heads, or to a latent cache. */
+/* Conversion to fewer K/V heads. */
 struct variant_options {
-    const char *kv_heads, *latent, *cache_bytes; /* one of them, or none */
-    int method;                                  /* an enum convert_method */
-    const char *calib;                           /* NULL: none */
-    struct text calib_text;                      /* with data: this instead of that file's */
-    int calib_tokens;                            /* 0: 65536 */
-    int grouping;                                /* enum variant_grouping */
-    int refit;                                   /* VARIANT_AUTO, or an enum convert_refit + 1 */
+    const char *kv_heads, *cache_bytes; /* one of them, "auto" and the other, or none */
+    int method;                         /* an enum convert_method */
+    const char *calib;                  /* NULL: none */
+    struct text calib_text;             /* with data: this instead of that file's */
+    int calib_tokens;                   /* 0: 65536 */
+    int grouping;                       /* enum variant_grouping */
+    int refit;                          /* VARIANT_AUTO, or an enum convert_refit + 1 */
 };
 enum variant_grouping { VARIANT_AUTO, VARIANT_ADJACENT, VARIANT_CLUSTER };
 /* The first for what runs a model, too, the others for what writes one. */
@@ -163,7 +163,7 @@ extern const struct option variant_options[], conversion_options[];
 /* Whether another variant than the checkpoint's is wanted. */
 static inline bool variant_is_wanted(const struct variant_options *o)
 {
-    return o->kv_heads || o->latent || o->cache_bytes;
+    return o->kv_heads || o->cache_bytes;
 }
 
 /* The values of rows that several commands have: what a command's VALUES begin with. */

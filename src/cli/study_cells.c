@@ -192,7 +192,7 @@ enum status study_prepare(struct study_job *job, const struct file_map *from, st
 /* Whether its conversion is fitted on text. */
 static bool is_fitted(const struct study_cell *cell)
 {
-    return cell->method == STUDY_FIT || cell->method == STUDY_LATENT;
+    return cell->method == STUDY_FIT;
 }
 
 /* Makes the cell's checkpoint, DIR/NAME.gguf, from its origin, or from nothing. What is not wanted
@@ -214,10 +214,8 @@ static enum status make_checkpoint(const struct study_job *job, const struct stu
     add(&line, "--threads", o->common.threads);
     add(&line, "--output", converts ? whole.text : part.text);
     if (converts) {
-        const bool latent = cell->latent > 0;
-        add_number(&line, latent ? "--latent" : "--kv-heads",
-                   latent ? cell->latent : cell->kv_heads);
-        add(&line, "--method", latent ? NULL : cell->method_name);
+        add_number(&line, "--kv-heads", cell->kv_heads);
+        add(&line, "--method", cell->method_name);
         add(&line, "--calib", is_fitted(cell) ? calib.text : NULL);
         if (cell->method == STUDY_RANDOM)
             add_number(&line, "--seed", cell->seed);

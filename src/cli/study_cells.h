@@ -13,7 +13,7 @@ extern const char *const study_matches[];
 
 struct study_options {
     struct common_options common; /* its text is TEXT */
-    const char *dir, *from, *heads, *kv_heads, *methods, *latent, *alphas, *scratch, *shard, *plot;
+    const char *dir, *from, *heads, *kv_heads, *methods, *alphas, *scratch, *shard, *plot;
     int n_seeds, match; /* of study_matches, and 1 more; 0: none */
     struct option_u64 first_seed;
     bool teacher;

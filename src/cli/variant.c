@@ -1,6 +1,6 @@
 /*
- * variant - conversion to fewer K/V heads, or to latent caches, as the commands offer it: options,
- * calibration text, memory plan, progress.
+ * variant - conversion to fewer K/V heads, as the commands offer it: options, calibration text,
+ * memory plan, progress.
  */
 #include "cli/job.h"
 #include "engine/schedule.h"
@@ -10,33 +10,17 @@
 #define SELF_TOKENS        16384 /* that a model writes itself */
 #define LEAST_SELF_CONTEXT 16
 
-/* What --cache-bytes chooses where neither is named is ranks, which lose less, but under rotary
- * positions, that allow none. */
-static bool wants_heads(const struct variant_options *o, const struct config *c)
-{
-    return o->kv_heads || (o->cache_bytes && !o->latent && c->position == POSITION_ROPE);
-}
-
-/* Which variant; `layers` is room for numbers by layer, K/V heads or ranks: [CONFIG_MAX_LAYERS]. */
+/* Which variant; `layers` is room for K/V heads by layer: [CONFIG_MAX_LAYERS]. */
 static enum status read_target(const struct variant_options *o, const struct config *c, int *layers,
                                struct convert_spec *spec, struct err *e)
 {
-    const char *what = o->kv_heads ? "kv-heads" : o->latent ? "latent" : "cache-bytes";
-    const char *rest = o->kv_heads ? o->kv_heads : o->latent;
+    const char *rest = o->kv_heads;
     const bool is_auto = rest && str_is(rest, "auto");
     int n = 0;
     if (is_auto != (rest && o->cache_bytes))
-        return err_usage(
-            e,
-            is_auto ? "--%s auto: expected --cache-bytes too, found none"
-                    : "--cache-bytes and --%s are both given: expected one of them, or --%s auto",
-            what, what);
-    if (config_is_latent(c))
-        return err_usage(e,
-                         "--%s: expected a checkpoint with K/V heads, found a latent cache, which "
-                         "all heads share already",
-                         what);
-    spec->heads_by_bytes = o->cache_bytes && wants_heads(o, c);
+        return err_usage(e, is_auto ? "--kv-heads auto: expected --cache-bytes too, found none"
+                                    : "--cache-bytes and --kv-heads are both given: expected one "
+                                      "of them, or --kv-heads auto");
     if (o->cache_bytes)
         return parse_bytes(o->cache_bytes, &spec->cache_bytes)
                    ? STATUS_OK
@@ -46,20 +30,17 @@ static enum status read_target(const struct variant_options *o, const struct con
                          o->cache_bytes);
     for (char item[48]; list_item(&rest, item, sizeof item); n++) {
         int x;
-        if (o->latent ? !parse_int(item, 1, INT_MAX, &x) : !parse_heads(item, c->n_heads, &x))
-            return err_usage(e, "--%s: expected an integer from 1 on%s, found '%s'", what,
-                             o->latent ? "" : ", or MHA, GQA-G, MQA", item);
+        if (!parse_heads(item, c->n_heads, &x))
+            return err_usage(
+                e, "--kv-heads: expected an integer from 1 on, or MHA, GQA-G, MQA, found '%s'",
+                item);
         for (int l = n; l < c->n_layers; l++)
             layers[l] = x;
     }
     const bool by_layer = n > 1;
     if (by_layer && n != c->n_layers)
-        return err_usage(e, "--%s: expected one number, or one for each layer, %d; found %d", what,
+        return err_usage(e, "--kv-heads: expected one number, or one for each layer, %d; found %d",
                          c->n_layers, n);
-    if (o->latent) {
-        spec->latent = layers;
-        return STATUS_OK;
-    }
     bool fewer = false;
     for (int l = 0; l < c->n_layers; l++) {
         const int g = layers[l], own = by_layer ? config_kv_heads(c, l) : c->n_kv_heads;
@@ -207,7 +188,7 @@ static enum status run_shown(struct job *j, struct convert_spec *spec, struct co
         s = convert_run(spec, out, e);
     }
     progress_end(&shown.progress);
-    if (s == STATUS_BAD_FILE && !(spec->state && text_starts_with(text_of(e->text), spec->state)))
+    if (s == STATUS_BAD_FILE)
         err_prefix(e, j->path);
     return s;
 }
@@ -222,20 +203,17 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
     struct calibration text = {NULL, 0};
     *out = (struct convert){.n_layers = 0};
     TRY(job_config(j->path, &j->checkpoint, &config, e));
-    const bool heads = wants_heads(o, &config);
     const bool none = o->calib && str_is(o->calib, "none");
-    const bool self =
-        o->calib ? parse_self(o->calib, &n_self)
-                 : heads && fits && j->checkpoint.tokenizer && config.n_ctx >= LEAST_SELF_CONTEXT;
+    const bool self = o->calib
+                          ? parse_self(o->calib, &n_self)
+                          : fits && j->checkpoint.tokenizer && config.n_ctx >= LEAST_SELF_CONTEXT;
     const bool has_text = !none && (o->calib || self);
     if (o->calib && !self && strncmp(o->calib, "self:", 5) == 0)
         return err_usage(e, "--calib: expected self:N with N from %d on, found '%.200s'",
                          CONVERT_MIN_TOKENS, o->calib);
-    if (!has_text && (o->cache_bytes || !o->kv_heads || o->refit > 1))
+    if (!has_text && (o->cache_bytes || o->refit > 1))
         return err_usage(e, "--%s needs a text: expected --calib too",
-                         o->cache_bytes ? "cache-bytes"
-                         : o->kv_heads  ? "refit"
-                                        : "latent");
+                         o->cache_bytes ? "cache-bytes" : "refit");
     *spec = (struct convert_spec){
         .gguf = j->checkpoint.gguf,
         .source = &j->checkpoint.file,
@@ -247,15 +225,12 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
                                                : o->grouping == VARIANT_CLUSTER,
         .refit = !has_text                  ? CONVERT_REFIT_NONE
                  : o->refit != VARIANT_AUTO ? o->refit - 1
-                 : !heads || self           ? CONVERT_REFIT_WO
+                 : self                     ? CONVERT_REFIT_WO
                  : fits                     ? CONVERT_REFIT_ALL
                                             : CONVERT_REFIT_NONE,
         .seed = j->seed,
         .kernels = j->kernels,
         .pool = j->pool,
-        .state = spec->state,
-        .resume = spec->resume,
-        .n_kept = spec->n_kept,
         .stop = progress_stop,
         .progress = show_and_foretell,
     };
@@ -275,7 +250,7 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
             text.n, seed_of_own(j));
     free(text.tokens);
     spec->tokens = NULL;
-    spec->latent = spec->layer_kv_heads = NULL;
+    spec->layer_kv_heads = NULL;
     return s;
 }
 
@@ -284,7 +259,7 @@ enum status variant_load(struct job *j, struct err *e)
     const struct variant_options *o = &j->common->variant;
     struct checkpoint *c = &j->checkpoint;
     struct config config;
-    struct convert_spec spec = {.state = NULL};
+    struct convert_spec spec;
     struct convert converted;
     unsigned char *bytes = NULL;
     struct gguf *gguf = NULL;

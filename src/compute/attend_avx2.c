@@ -2,5 +2,5 @@
 #include "compute/kernels.h"
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
-#include "compute/kernels_latent.h"
+#include "compute/kernels_attend.h"
 #endif

@@ -2,5 +2,5 @@
 #include "compute/kernels.h"
 
 #if defined(__AVX512F__)
-#include "compute/kernels_latent.h"
+#include "compute/kernels_attend.h"
 #endif

@@ -2,5 +2,5 @@
 #include "compute/kernels.h"
 
 #if defined(__aarch64__) && defined(__ARM_NEON)
-#include "compute/kernels_latent.h"
+#include "compute/kernels_attend.h"
 #endif

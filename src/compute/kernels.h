@@ -231,9 +231,6 @@ struct attend_bias {
     float centre, linear, square;
 };
 
-/* Panels of a chunk that lie in both pieces, or are not full. */
-#define LATENT_PATCHES 2
-
 /*
  * Attention of n_heads query heads of one token to one chunk; the K and V rows are read once for
  * all of them.
@@ -258,8 +255,6 @@ struct attend {
     const struct attend_bias *bias; /* [n_heads]; NULL: none */
     int distance;                   /* of the chunk's first position, >= n_positions - 1; only with
                                        a bias */
-    float *patches;                 /* [LATENT_PATCHES, key_dim, KERNEL_LANES] scratch; only of
-                                       attend_latent */
 };
 
 /* --- the table ------------------------------------------------------------------------------- */
@@ -288,11 +283,6 @@ struct kernels {
                    bool back);
 
     void (*attend)(const struct attend *a);
-
-    /* The same where the keys are the values, too: kv.v and kv.v_scales are not looked at, and
-     * value_dim is key_dim. Each sum of `out` runs in KERNEL_LANES partial ones, position t in
-     * lane t % KERNEL_LANES, as the panels have them; what fills the last panel adds zeros. */
-    void (*attend_latent)(const struct attend *a);
 
     /* Joins the results of n_chunks attend calls for one head, in chunk order: out [n] =
      * sum_c e^(max_c - M) o_c / sum_c e^(max_c - M) l_c, M the largest max. max and sum [n_chunks]

@@ -364,7 +364,7 @@ EACH_CACHE_STORAGE(vector_values, value_chunk)
 
 void OF_SET(attend)(const struct attend *a)
 {
-    attend_check(a, false);
+    attend_check(a);
     vector_weights(a);
     vector_values(a);
 }

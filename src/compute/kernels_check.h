@@ -69,26 +69,24 @@ KERNEL_CHECK rotate_check(const float *out, const float *x, const float *turn, i
 }
 
 /* A piece that has positions. */
-static inline bool piece_is_sound(const struct kv_piece *piece, enum storage storage, bool latent)
+static inline bool piece_is_sound(const struct kv_piece *piece, enum storage storage)
 {
-    return piece->k && (piece->v || latent) &&
-           (storage != STORAGE_Q8_0 || (piece->k_scales && (piece->v_scales || latent)));
+    return piece->k && piece->v &&
+           (storage != STORAGE_Q8_0 || (piece->k_scales && piece->v_scales));
 }
 
-KERNEL_CHECK attend_check(const struct attend *a, bool latent)
+KERNEL_CHECK attend_check(const struct attend *a)
 {
     const struct kv_chunk *kv = &a->kv;
     assert(kv->n_positions >= 1 && kv->n_positions <= KERNEL_CHUNK);
     assert(kv->key_dim >= 1 && kv->value_dim >= 1 && a->n_heads >= 1);
     assert(kv->storage == STORAGE_F32 || kv->storage == STORAGE_F16 || kv->storage == STORAGE_Q8_0);
     assert(kv->split >= 0 && kv->split <= kv->n_positions);
-    assert_costly(kv->split == 0 || piece_is_sound(&kv->piece[0], kv->storage, latent));
-    assert_costly(kv->split == kv->n_positions ||
-                  piece_is_sound(&kv->piece[1], kv->storage, latent));
-    assert(!latent || kv->key_dim == kv->value_dim);
+    assert_costly(kv->split == 0 || piece_is_sound(&kv->piece[0], kv->storage));
+    assert_costly(kv->split == kv->n_positions || piece_is_sound(&kv->piece[1], kv->storage));
     assert(a->n_heads == 1 || a->stride >= (size_t)kv->value_dim);
     assert(!a->bias || a->distance >= kv->n_positions - 1);
-    assert_costly(a->q && a->scores && a->max && a->sum && a->out && (a->patches || !latent));
+    assert_costly(a->q && a->scores && a->max && a->sum && a->out);
     assert_costly(are_disjoint(a->out, span_bytes(a->n_heads, a->stride, kv->value_dim), a->q,
                                span_bytes(a->n_heads, kv->key_dim, kv->key_dim)));
 }

@@ -203,7 +203,7 @@ static const float *weigh_chunk(const struct attend *a, int h)
 
 static void scalar_attend(const struct attend *a)
 {
-    attend_check(a, false);
+    attend_check(a);
     const struct kv_chunk *kv = &a->kv;
     for (int h = 0; h < a->n_heads; h++) {
         const float *p = weigh_chunk(a, h);
@@ -212,27 +212,6 @@ static void scalar_attend(const struct attend *a)
             for (int t = 0; t < kv->n_positions; t++)
                 o = fmaf(p[t], chunk_value(kv, t, i), o);
             a->out[h * a->stride + i] = o;
-        }
-    }
-}
-
-static void scalar_attend_latent(const struct attend *a)
-{
-    attend_check(a, true);
-    const struct kv_chunk *kv = &a->kv;
-    for (int h = 0; h < a->n_heads; h++) {
-        const float *p = weigh_chunk(a, h);
-        for (int i = 0; i < kv->key_dim; i++) {
-            float lanes[KERNEL_LANES] = {0};
-            for (int t = 0; t < kernel_padded(kv->n_positions); t++) {
-                float scale, key = 0, weight = 0;
-                if (t < kv->n_positions) {
-                    key = chunk_key(kv, t, i, &scale) * scale;
-                    weight = p[t];
-                }
-                lanes[t % KERNEL_LANES] = fmaf(weight, key, lanes[t % KERNEL_LANES]);
-            }
-            a->out[h * a->stride + i] = fold_lanes(lanes);
         }
     }
 }
@@ -313,7 +292,6 @@ const struct kernels kernels_scalar = {
     .norm = {[NORM_LAYER] = scalar_layer_norm, [NORM_RMS] = scalar_rms_norm},
     .rotate = scalar_rotate,
     .attend = scalar_attend,
-    .attend_latent = scalar_attend_latent,
     .merge = scalar_merge,
     .to_f16 = scalar_to_f16,
     .from_f16 = scalar_from_f16,

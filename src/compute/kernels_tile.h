@@ -45,9 +45,8 @@
 #endif
 
 /* An instruction set's attention has an object of its own, so that compilers work on both at once:
- * `attend` and `attend_latent` of struct kernels. */
+ * `attend` of struct kernels. */
 void OF_SET(attend)(const struct attend *a);
-void OF_SET(attend_latent)(const struct attend *a);
 
 /* So has what an instruction for dot products of bytes makes faster, where that is all that one set
  * has over another: products with quantised weights, whose check was made, and `dot`. All else is

@@ -180,9 +180,8 @@ VECTOR_MATMUL(vector_matmul, matmul_q8_0, matmul_q4_0)
 #define VECTOR_KERNELS                                                                             \
     .grad = &OF_SET(grad), .quantize = vector_quantize,                                            \
     .norm = {[NORM_LAYER] = vector_layer_norm, [NORM_RMS] = vector_rms_norm},                      \
-    .rotate = vector_rotate, .attend = OF_SET(attend), .attend_latent = OF_SET(attend_latent),     \
-    .merge = vector_merge, .to_f16 = vector_to_f16, .from_f16 = vector_from_f16,                   \
-    .read = vector_read, .fma = vector_fma
+    .rotate = vector_rotate, .attend = OF_SET(attend), .merge = vector_merge,                      \
+    .to_f16 = vector_to_f16, .from_f16 = vector_from_f16, .read = vector_read, .fma = vector_fma
 
 const struct kernels VECTOR_TABLE = {VECTOR_KERNELS, .name = VECTOR_NAME, .matmul = vector_matmul,
                                      .dot = vector_dot};

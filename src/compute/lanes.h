@@ -90,23 +90,6 @@ static inline lanes lanes_first(lanes a, lanes b, int n)
 
 #endif
 
-/* lanes_sum of the first n of LANES_FOLDED values, or of all if n is more; out [LANES_FOLDED] may
- * get anything for the others. */
-#define LANES_FOLDED 8
-ALWAYS_INLINE void lanes_sums(float *out, const lanes *a, const int n)
-{
-#ifdef LANES_FOLDS
-    const lanes zero = lanes_zero();
-    lanes all[LANES_FOLDED];
-    UNROLLED (i, LANES_FOLDED)
-        all[i] = i < n ? a[i] : zero;
-    lanes_fold(out, all);
-#else
-    for (int i = 0; i < LANES_FOLDED && i < n; i++)
-        out[i] = lanes_sum(a[i]);
-#endif
-}
-
 /* The same for n that may exceed KERNEL_LANES: the usual case, a whole vector, stays cheap. */
 static inline lanes lanes_load_upto(const float *p, int n)
 {

@@ -221,35 +221,11 @@ static inline uint32_t lanes_largest_bits(lanes a, lanes b)
     return vmaxvq_u32(vmaxq_u32(low, high));
 }
 
-static inline float32x4_t fold_quarters(lanes a)
-{
-    return vaddq_f32(vaddq_f32(a.q0, a.q2), vaddq_f32(a.q1, a.q3));
-}
-
 static inline float lanes_sum(lanes a)
 {
-    const float32x4_t four = fold_quarters(a);
+    const float32x4_t four = vaddq_f32(vaddq_f32(a.q0, a.q2), vaddq_f32(a.q1, a.q3));
     const float32x2_t two = vadd_f32(vget_low_f32(four), vget_high_f32(four));
     return vget_lane_f32(two, 0) + vget_lane_f32(two, 1);
-}
-
-#define LANES_FOLDS
-
-/* Two partial sums each of a and b, of four. */
-static inline float32x4_t fold_pairs(float32x4_t a, float32x4_t b)
-{
-    return vaddq_f32(vcombine_f32(vget_low_f32(a), vget_low_f32(b)),
-                     vcombine_f32(vget_high_f32(a), vget_high_f32(b)));
-}
-
-/* lanes_sum of eight values at once: halves are added as it adds them. */
-static inline void lanes_fold(float *out, const lanes *a)
-{
-    for (int i = 0; i < 8; i += 4) {
-        const float32x4_t first = fold_pairs(fold_quarters(a[i]), fold_quarters(a[i + 1]));
-        const float32x4_t second = fold_pairs(fold_quarters(a[i + 2]), fold_quarters(a[i + 3]));
-        vst1q_f32(out + i, vpaddq_f32(first, second));
-    }
 }
 
 static inline float lanes_largest(lanes a)

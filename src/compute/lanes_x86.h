@@ -451,58 +451,6 @@ static inline float lanes_sum(lanes a)
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
-#define LANES_FOLDS
-
-/* lanes_sum of eight values at once: halves are added as it adds them, with those of two values, or
- * of four, or eight, side by side. */
-#if defined(__AVX512F__)
-/* Eight partial sums each of a and b. */
-static inline __m512 fold_eighths(lanes a, lanes b)
-{
-    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
-}
-
-/* Four each of the two values in a, then of those in b. */
-static inline __m512 fold_quarters(__m512 a, __m512 b)
-{
-    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
-}
-
-static inline void lanes_fold(float *out, const lanes *a)
-{
-    const __m512 first = fold_quarters(fold_eighths(a[0], a[1]), fold_eighths(a[2], a[3]));
-    const __m512 second = fold_quarters(fold_eighths(a[4], a[5]), fold_eighths(a[6], a[7]));
-    const __m512 pairs = _mm512_add_ps(_mm512_shuffle_ps(first, second, 0x44),
-                                       _mm512_shuffle_ps(first, second, 0xee));
-    const __m512 twice = _mm512_add_ps(pairs, _mm512_permute_ps(pairs, 0xb1));
-    const __m512i places = _mm512_setr_epi32(0, 4, 8, 12, 2, 6, 10, 14, 0, 4, 8, 12, 2, 6, 10, 14);
-    _mm256_storeu_ps(out, lanes_low(_mm512_permutexvar_ps(places, twice)));
-}
-#else
-/* Four partial sums each of a and b. */
-static inline __m256 fold_quarters(lanes a, lanes b)
-{
-    const __m256 x = _mm256_add_ps(a.low, a.high), y = _mm256_add_ps(b.low, b.high);
-    return _mm256_add_ps(_mm256_permute2f128_ps(x, y, 0x20), _mm256_permute2f128_ps(x, y, 0x31));
-}
-
-/* Two each of the two values in a, and of those in b. */
-static inline __m256 fold_pairs(__m256 a, __m256 b)
-{
-    return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x44), _mm256_shuffle_ps(a, b, 0xee));
-}
-
-static inline void lanes_fold(float *out, const lanes *a)
-{
-    const __m256 first = fold_pairs(fold_quarters(a[0], a[1]), fold_quarters(a[2], a[3]));
-    const __m256 second = fold_pairs(fold_quarters(a[4], a[5]), fold_quarters(a[6], a[7]));
-    const __m256 all = _mm256_add_ps(_mm256_shuffle_ps(first, second, 0x88),
-                                     _mm256_shuffle_ps(first, second, 0xdd));
-    const __m256i places = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    _mm256_storeu_ps(out, _mm256_permutevar8x32_ps(all, places));
-}
-#endif
-
 static inline float lanes_largest(lanes a)
 {
     const __m256 eight = _mm256_max_ps(lanes_low(a), lanes_high(a));

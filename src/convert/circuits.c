@@ -76,8 +76,7 @@ void convert_measure(struct converter *c)
     const size_t d = c->d;
     c->qk.n_turned = turned ? c->config.rope.n_dims : 0;
     c->qk.centred = !turned;
-    /* One vector for keys and values has one centre. */
-    c->qk.second = turned || convert_is_latent(c) ? c->value_moments : c->key_moments;
+    c->qk.second = turned ? c->value_moments : c->key_moments;
     c->ov.second = c->value_moments;
     for (struct convert_circuit *s = c->circuits; s < c->circuits + 2; s++) {
         /* The gram of the cached factors. */
@@ -176,7 +175,9 @@ static void centre(const struct converter *c, const struct convert_matrix *x)
         x->bias[i] = -linalg_dot(x->w + i * c->d, c->input_mean, c->d);
 }
 
-void convert_add_value_means(const struct converter *c)
+/* To `to`'s output bias the mean of `from`'s values, which any attention pattern passes on
+ * unchanged, as its rows sum to 1. */
+static void add_value_means(const struct converter *c)
 {
     const size_t d = c->d, dim = c->ov.dim;
     for (size_t at = 0; at < c->ov.width; at++) {
@@ -233,7 +234,7 @@ void convert_apply(struct converter *c)
         centre(c, &c->to.k);
     if (c->spec->method == CONVERT_FIT && c->ov.centred) {
         centre(c, &c->to.v);
-        convert_add_value_means(c);
+        add_value_means(c);
     }
     if (c->spec->method == CONVERT_RANDOM) {
         struct rng r;

@@ -10,14 +10,9 @@ const char *const convert_refits[] = {"none", "wo", "all", "block", NULL};
 enum status convert_describe(struct converter *c, const struct convert_spec *spec,
                              struct convert *out, struct err *e)
 {
-    const int *numbers = spec->latent ? spec->latent : spec->layer_kv_heads;
+    const int *numbers = spec->layer_kv_heads;
     struct config f;
     TRY(config_read(spec->gguf, &f, e));
-    if (config_is_latent(&f) && !spec->measures_only)
-        return err_bad_file(e,
-                            "%s.attention.latent: expected none, because all heads share what such "
-                            "a cache has already; found %d",
-                            f.arch->name, config_latent(&f, 0));
     *c = (struct converter){.spec = spec,
                             .pool = spec->pool,
                             .n_threads = pool_n_threads(spec->pool),
@@ -27,38 +22,33 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
                             .d = f.d_model,
                             .widest = f.d_model,
                             .n_heads = f.n_heads,
-                            .n_kv_heads = config_is_latent(&f) ? f.n_heads : f.n_kv_heads,
+                            .n_kv_heads = f.n_kv_heads,
                             .group = 1,
                             .qk = {.own = PART_Q, .cached = PART_K, .dim = f.head_dim},
                             .ov = {.own = PART_O, .cached = PART_V, .dim = config_value_dim(&f)}};
     c->converted.n_kv_heads = numbers ? 0 : spec->n_kv_heads;
-    memset(c->converted.latent, 0, sizeof c->converted.latent);
     for (int l = 0; l < f.n_layers; l++) {
         const int n = numbers ? numbers[l] : spec->n_kv_heads;
         const int own = numbers ? config_kv_heads(&f, l) : f.n_kv_heads;
         const int heads = config_heads(&f, l);
-        if (spec->latent)
-            TRY(config_check_rank(&f, n, e));
-        else if (n < 1 || n > own || heads % (numbers ? n : config_variant_heads(&f, n, l)) != 0)
+        if (n < 1 || n > own || heads % (numbers ? n : config_variant_heads(&f, n, l)) != 0)
             return err_usage(e,
                              "%d K/V heads: expected a divisor of the %d query heads, and no more "
                              "than there are, %d",
                              n, heads, own);
         if (f.shared && numbers && n != numbers[0])
             return err_usage(e, "all %d layers share one block: expected one number", f.n_layers);
-        if (spec->latent && l == 0)
-            config_set_latent(&c->converted, n);
         if (numbers)
-            (spec->latent ? c->converted.latent : c->converted.layer_kv_heads)[l] = n;
-        if (numbers && !spec->latent && n > c->converted.n_kv_heads)
+            c->converted.layer_kv_heads[l] = n;
+        if (numbers && n > c->converted.n_kv_heads)
             c->converted.n_kv_heads = n;
         const size_t group = config_group(&c->converted, l);
         c->group = MAX(group, c->group);
     }
-    if (spec->cluster && !spec->latent && f.position == POSITION_ALIBI)
+    if (spec->cluster && f.position == POSITION_ALIBI)
         return err_usage(e, "heads cannot change places, because each has a slope of its own "
                             "(ALiBi); expected neighbours to share");
-    if (!spec->measures_only && (spec->n_tokens || spec->latent || spec->refit) &&
+    if (!spec->measures_only && (spec->n_tokens || spec->refit) &&
         spec->n_tokens < CONVERT_MIN_TOKENS)
         return err_usage(e,
                          "calibration text: expected at least %d tokens, %d windows of which one "
@@ -120,7 +110,7 @@ static void take_all(struct converter *c)
     c->square = convert_doubles(c, c->widest, d);
     c->square2 = convert_doubles(c, c->widest, d);
     c->blocks = convert_doubles(c, 5 * dim, dim);
-    c->order = ARENA_TAKE(c->orders, &c->arena, config_blocks(&c->config) * c->n_heads);
+    ARENA_TAKE(c->order, &c->arena, c->n_heads);
     ARENA_TAKE(c->group_of, &c->arena, c->n_heads);
     ARENA_TAKE(c->eigen, &c->arena, c->n_threads);
     for (int i = 0; i < c->n_threads; i++) {
@@ -134,11 +124,8 @@ static void take_all(struct converter *c)
     }
     if (c->spec->n_tokens)
         convert_calibration_take(c);
-    if (convert_is_latent(c))
-        convert_latent_take(c);
-    else
-        convert_group_take(c);
-    if (!convert_is_latent(c) && convert_refits_block(c))
+    convert_group_take(c);
+    if (convert_refits_block(c))
         convert_rebuild_take(c);
     if (c->out) {
         ARENA_TAKE(c->out->layers, &c->out->arena, c->config.n_layers);
@@ -193,26 +180,17 @@ enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct 
     struct convert_spec one = *spec;
     struct converter c;
     struct convert_budget budget;
-    struct convert result = {.n_layers = 0}, other = {.n_layers = 0};
-    struct arena choosing = {.used = 0};
+    struct convert result = {.n_layers = 0};
     if (spec->cache_bytes) {
         TRY(convert_budget_plan(&budget, spec, e));
-        *(spec->heads_by_bytes ? &one.layer_kv_heads : &one.latent) = budget.equal;
-    }
-    if (spec->cache_bytes && !spec->heads_by_bytes) {
-        TRY(convert_describe(&c, &budget.spec, &other, e));
-        if (!c.config.shared)
-            take_all(&c);
-        choosing = c.arena;
+        one.layer_kv_heads = budget.equal;
     }
     TRY(convert_describe(&c, &one, &result, e));
     take_all(&c);
     *bytes = c.arena.used + result.arena.used;
-    if (choosing.used || spec->heads_by_bytes) { /* and two results are compared */
-        const size_t both = *bytes + result.arena.used, first = choosing.used + other.arena.used;
-        *bytes = MAX(first, both);
-    }
-    if (choosing.overflow || other.arena.overflow || c.arena.overflow || result.arena.overflow)
+    if (spec->cache_bytes) /* two results are compared */
+        *bytes += result.arena.used;
+    if (c.arena.overflow || result.arena.overflow)
         return err_set(e, STATUS_NO_MEMORY,
                        "out of memory: the conversion needs more bytes than can be addressed");
     return STATUS_OK;
@@ -224,12 +202,10 @@ void convert_begin(struct converter *c, int block)
 {
     c->block = block;
     c->end = c->config.shared ? c->config.n_layers : block + 1;
-    c->order = c->orders + block * c->config.n_heads;
     c->n_heads = config_heads(&c->config, block);
     for (struct convert_circuit *s = c->circuits; s < c->circuits + 2; s++)
         s->width = c->n_heads * s->dim;
-    if (!config_is_latent(&c->config))
-        c->n_kv_heads = config_kv_heads(&c->config, block);
+    c->n_kv_heads = config_kv_heads(&c->config, block);
     c->n_groups = config_kv_heads(&c->converted, block);
     c->group = c->n_heads / c->n_groups;
     take_weights(c, &c->from, c->n_kv_heads, PART_Q);
@@ -254,15 +230,10 @@ enum status convert_share(struct converter *c, struct convert_layer *lost, struc
 static enum status convert_block(struct converter *c, struct convert_layer *lost, struct err *e)
 {
     const bool keeps = convert_keeps_heads(c);
-    if (keeps) {
+    if (keeps)
         convert_keep(c);
-    } else if (convert_is_latent(c)) {
-        convert_measure(c);
-        TRY(convert_latent_fit(c, lost, e));
-        TRY(convert_store_latent(c, config_latent(&c->converted, c->block), e));
-    } else {
+    else
         TRY(convert_share(c, lost, e));
-    }
     convert_store_order(c);
     if (c->spec->refit || !keeps)
         TRY(convert_store(c, PART_O, PART_UP, e));
@@ -275,27 +246,20 @@ static enum status convert_blocks(struct converter *c, struct err *e)
     const struct convert_spec *spec = c->spec;
     const int n_layers = c->config.n_layers, n_blocks = config_blocks(&c->config);
     double sum = 0;
-    TRY(convert_resume(c, e));
-    const int n_kept = spec->resume ? *spec->n_kept : 0;
-    c->all = 2 * (uint64_t)n_layers * c->n_windows + (n_layers - n_kept) * convert_refit_windows(c);
+    c->all = n_layers * (2 * (uint64_t)c->n_windows + convert_refit_windows(c));
     for (int b = 0; b < n_blocks; b++) {
         struct convert_layer lost = {
             .own = (double)NAN, .own_first = (double)NAN, .gathered = (double)NAN};
         TRY(convert_windows_done(c, 0));
         convert_begin(c, b);
         TRY(convert_calibrate(c));
-        if (b < n_kept)
-            lost.score = c->out->layers[b].score;
-        else
-            TRY(convert_block(c, &lost, e));
+        TRY(convert_block(c, &lost, e));
         for (int l = b; l < c->end; l++) {
             c->out->layers[l] = lost;
             c->out->layers[l].layer = l;
         }
         if (spec->n_tokens)
             TRY(convert_advance(c, e));
-        c->block = b + 1; /* are done */
-        TRY(convert_keep_state(c, false, e));
     }
     for (int i = 0; i < c->n_measured; i++) {
         const struct convert_window win = convert_window_at(c, c->measured[i]);
@@ -307,14 +271,6 @@ static enum status convert_blocks(struct converter *c, struct err *e)
     return convert_write(c, e);
 }
 
-static enum status convert_or_keep(struct converter *c, struct err *e)
-{
-    const enum status s = convert_blocks(c, e);
-    if (s == STATUS_INTERRUPTED)
-        TRY(convert_keep_state(c, true, e));
-    return s;
-}
-
 static enum status run_once(const struct convert_spec *spec, struct convert *out, struct err *e)
 {
     struct converter c;
@@ -322,18 +278,17 @@ static enum status run_once(const struct convert_spec *spec, struct convert *out
     TRY(convert_describe(&c, spec, out, e));
     out->n_layers = c.config.n_layers;
     out->config = c.converted;
-    const enum status s = convert_work(&c, convert_or_keep, e);
+    const enum status s = convert_work(&c, convert_blocks, e);
     if (s != STATUS_OK)
         convert_free(out);
     return s;
 }
 
-/* For so many bytes with the ranks or K/V heads that do best layer by layer, and with equal ones,
+/* For so many bytes with the K/V heads that do best layer by layer, and with equal numbers of them,
  * of which the result nearer to the checkpoint's predictions is kept. */
 enum status convert_run(const struct convert_spec *spec, struct convert *out, struct err *e)
 {
     struct convert_spec one = *spec;
-    const int **numbers = one.heads_by_bytes ? &one.layer_kv_heads : &one.latent;
     struct convert_budget budget;
     struct convert other = {.n_layers = 0};
     *out = other;
@@ -341,12 +296,11 @@ enum status convert_run(const struct convert_spec *spec, struct convert *out, st
         return run_once(spec, out, e);
     TRY(convert_budget_plan(&budget, spec, e));
     TRY(convert_budget_choose(&budget, e));
-    one.state = NULL;
-    *numbers = budget.equal;
+    one.layer_kv_heads = budget.equal;
     TRY(run_once(&one, out, e));
     if (memcmp(budget.equal, budget.chosen, out->n_layers * sizeof *budget.equal) == 0)
         return STATUS_OK;
-    *numbers = budget.chosen;
+    one.layer_kv_heads = budget.chosen;
     const enum status s = run_once(&one, &other, e);
     if (s == STATUS_OK && other.divergence < out->divergence) {
         const struct convert worse = *out;
@@ -368,8 +322,7 @@ void convert_free(struct convert *c)
 
 /* --- how alike heads are --------------------------------------------------------------------- */
 
-/* A thread's share of the pairs. What `convert_group` groups by, made visible; a latent cache is
- * looked at as the keys and values of the heads that it stands for. */
+/* A thread's share of the pairs. What `convert_group` groups by, made visible. */
 static void compare_head_pairs(void *arg, int thread)
 {
     const struct converter *c = arg;

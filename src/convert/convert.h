@@ -1,6 +1,6 @@
 /*
- * convert - an MHA or GQA checkpoint to one with fewer K/V heads, or with a latent cache, for which
- * see latent.c; how alike heads are, and a checkpoint without some of them.
+ * convert - an MHA or GQA checkpoint to one with fewer K/V heads; how alike heads are, and a
+ * checkpoint without some of them.
  *
  * The heads of a group come to share one K and one V head:
  *
@@ -30,8 +30,8 @@
  * any grouping is written as neighbours; ALiBi's slopes stay where they are, so there only
  * neighbours can share.
  *
- * The new file has the old one's tensors, and no bias that it had not, unless its cache is latent.
- * (Means of values in new biases brought 0.005 nats a token of 0.18 on a trained llama.)
+ * The new file has the old one's tensors, and no bias that it had not. (Means of values in new
+ * biases brought 0.005 nats a token of 0.18 on a trained llama.)
  */
 #pragma once
 
@@ -81,20 +81,14 @@ struct convert_spec {
     const char *version;           /* of the program, for the metadata */
     int n_kv_heads;                /* a divisor of n_heads, no more than there are */
     const int *layer_kv_heads;     /* [n_layers] instead; NULL: n_kv_heads */
-    const int *latent;             /* [n_layers] ranks of latent caches instead, or NULL */
-    size_t cache_bytes; /* not 0: the ranks that do best for so many bytes of F32 a token instead */
-    bool heads_by_bytes; /* with cache_bytes: K/V heads of each layer, not ranks */
+    size_t cache_bytes; /* not 0: K/V heads of each layer instead, those that do best for so many
+                           bytes of F32 a token */
     enum convert_method method;
-    bool cluster;             /* group by likeness, not by neighbourhood; not with ALiBi */
-    enum convert_refit refit; /* needs tokens */
-    uint64_t seed;            /* of CONVERT_RANDOM */
-    const int32_t *tokens;    /* calibration text, which latent caches need */
-    size_t n_tokens;          /* 0: none; else at least CONVERT_MIN_TOKENS */
-    /* Of a file for the layers that are done, written now and then and when the conversion is
-     * stopped; NULL: none. Without a text, and with cache_bytes, nothing is kept. */
-    const char *state;
-    bool resume;                   /* go on from it */
-    int *n_kept;                   /* layers that it has; where layers share a block, that is one */
+    bool cluster;                  /* group by likeness, not by neighbourhood; not with ALiBi */
+    enum convert_refit refit;      /* needs tokens */
+    uint64_t seed;                 /* of CONVERT_RANDOM */
+    const int32_t *tokens;         /* calibration text */
+    size_t n_tokens;               /* 0: none; else at least CONVERT_MIN_TOKENS */
     bool measures_only;            /* nothing is fitted or kept aside: any number of tokens does */
     const struct kernels *kernels; /* NULL: the fastest */
     struct pool *pool;             /* NULL: one thread */
@@ -133,15 +127,13 @@ struct convert {
 };
 
 /* Memory that convert_run takes beside the model and what runs it; with cache_bytes nearly so, as
- * the ranks are not known yet. STATUS_USAGE or STATUS_BAD_FILE if the specification cannot be
+ * the K/V heads are not known yet. STATUS_USAGE or STATUS_BAD_FILE if the specification cannot be
  * carried out; STATUS_NO_MEMORY. */
 enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct err *e);
 
 /* The result borrows spec->gguf's unchanged tensors; convert_free is due on success. The same bits
- * for any number of threads, and whether or not it was stopped and resumed. The failures of
- * convert_plan and model_create; STATUS_INTERRUPTED; STATUS_FAILED if weights are not finite, or no
- * longer fit the type of their tensor. Of `state` STATUS_USAGE if it is of another conversion, and
- * what files fail with. */
+ * for any number of threads. The failures of convert_plan and model_create; STATUS_INTERRUPTED;
+ * STATUS_FAILED if weights are not finite, or no longer fit the type of their tensor. */
 enum status convert_run(const struct convert_spec *spec, struct convert *out, struct err *e);
 
 void convert_free(struct convert *c); /* legal on a zeroed struct and twice */
@@ -169,8 +161,8 @@ enum status convert_likeness(const struct convert_spec *spec, const struct model
  * of Q and columns of the output matrix go, and with the last of a K/V head's query heads its rows
  * of K and V. Where a file cannot say what would be left, columns become zero instead, which is the
  * same to the last bit where weights are not quantised: of ALiBi, whose slopes follow the number of
- * heads; of a latent cache, whose heads have no K and V; and of so many heads of a group that all
- * groups of a layer stay as large as its largest, of one head at least.
+ * heads, and of so many heads of a group that all groups of a layer stay as large as its largest,
+ * of one head at least.
  *
  * Architecture llama stays as it is if all layers lose as many; else the file becomes one of
  * architecture decode.

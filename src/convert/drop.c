@@ -21,7 +21,7 @@ static void decide(struct drop *d, int layer, const unsigned char *off)
 {
     const struct config *c = &d->before;
     const int n_heads = config_heads(c, layer), group = config_group(c, layer);
-    const bool may_go = c->position != POSITION_ALIBI && !config_is_latent(c);
+    const bool may_go = c->position != POSITION_ALIBI;
     unsigned char *fates = d->fates + layer * c->n_heads;
     int most = 0, n_left = 0, n_kv = 0; /* the most that stay of a group */
     for (int first = 0; first < n_heads; first += group) {

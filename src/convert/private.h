@@ -81,16 +81,6 @@ struct convert_eigen {
     bool diverged;
 };
 
-/* Rank R has the first R rows. */
-struct convert_latent {
-    double *basis;  /* [d, d] rows of B^T */
-    double *shift;  /* [d] the bias that takes the mean away */
-    double *k_b;    /* [d, q_dim]: of row r the elements of all heads */
-    double *v_b;    /* [d, heads_dim] likewise */
-    double *values; /* [d] eigenvalues */
-    double *root, *form, *product, *scratch;
-};
-
 /* Least squares over rows that come window by window: of a row's features f [m], and of its targets
  * t [columns]. */
 struct convert_sums {
@@ -152,7 +142,6 @@ struct converter {
         };
         struct convert_circuit circuits[2];
     };
-    int *orders;                 /* [config_blocks, n_heads], of which `order` is the block's */
     int *order;                  /* [n_heads] heads in their new order, group by group */
     int *group_of;               /* [n_heads] */
     double *square, *square2;    /* [widest, d] scratch */
@@ -162,7 +151,6 @@ struct converter {
     double *costs;                    /* of sets of heads */
     int *sets;                        /* [the same, heads] the sets that the costs are of */
     struct convert_placing *placings; /* [2^heads] of so few that all are tried */
-    struct convert_latent latent;     /* if convert_is_latent */
     struct convert_budget *budget;    /* whose losses are measured; NULL: none */
     struct convert_rebuild *rebuild;  /* if convert_refits_block */
     /* With text, as all from here on. The block as a model would load what was stored of it. */
@@ -204,7 +192,6 @@ struct converter {
     struct convert_ridge ridge;
     double error[2];    /* squared, as refits judge it: after attention, and at the layer's end */
     uint64_t done, all; /* windows, for spec->progress */
-    uint64_t kept_ns;   /* when spec->state was written */
 };
 
 /* STATUS_USAGE or STATUS_BAD_FILE if the specification cannot be carried out. */
@@ -239,16 +226,10 @@ static inline void convert_zero(double *x, size_t n)
     memset(x, 0, n * sizeof *x);
 }
 
-/* Whether the result has latent caches, in which no K/V heads are shared. */
-static inline bool convert_is_latent(const struct converter *c)
-{
-    return config_is_latent(&c->converted);
-}
-
 /* Whether the block in work has no more K/V heads than wanted, and keeps them as they are. */
 static inline bool convert_keeps_heads(const struct converter *c)
 {
-    return c->n_groups == c->n_kv_heads && !convert_is_latent(c);
+    return c->n_groups == c->n_kv_heads;
 }
 
 /* Whether more than the output matrix is refitted: of layers with a block of their own. */
@@ -296,8 +277,6 @@ void convert_copy(const struct converter *c, const union convert_weights *to,
  * STATUS_FAILED if a number is not finite, or is not any more. */
 enum status convert_store(struct converter *c, enum convert_part first, enum convert_part end,
                           struct err *e);
-/* Queries and a latent cache, whose numbers but the first `kept` are 0. */
-enum status convert_store_latent(struct converter *c, int kept, struct err *e);
 /* What else follows the heads' order. */
 void convert_store_order(struct converter *c);
 
@@ -320,12 +299,8 @@ const double *convert_gram(const struct converter *c, const struct convert_circu
 /* `to` from the maps, heads in their new order. */
 void convert_apply(struct converter *c);
 
-/* The same of a block that keeps its K/V heads, or has a latent cache instead. */
+/* The same of a block that keeps its K/V heads. */
 void convert_keep(struct converter *c);
-
-/* To `to`'s output bias the mean of `from`'s values, which any attention pattern passes on
- * unchanged, as its rows sum to 1. */
-void convert_add_value_means(const struct converter *c);
 
 /* The share of the squared scores or outputs that is lost; before a refit. */
 double convert_loss(struct converter *c, struct convert_circuit *s);
@@ -342,24 +317,17 @@ enum status convert_group(struct converter *c, struct err *e);
 double convert_kept(const struct convert_circuit *s, const int *heads, size_t n,
                     struct convert_eigen *scratch);
 
-/* --- latent.c -------------------------------------------------------------------------------- */
-
-void convert_latent_take(struct converter *c);
-
-/* Fills in c->latent and `to`, after convert_measure, and what the block's rank loses of scores and
- * of heads' outputs in *lost (may be NULL). STATUS_FAILED if the eigenproblem diverged. */
-enum status convert_latent_fit(struct converter *c, struct convert_layer *lost, struct err *e);
-
-/* --- budget.c: numbers by layer for so many bytes --------------------------------------------- */
+/* --- budget.c: K/V heads by layer for so many bytes ------------------------------------------- */
 
 struct convert_budget {
     struct config config;          /* of the checkpoint */
     struct convert_spec spec;      /* of the conversions that are measured, to `chosen` */
-    int equal[CONFIG_MAX_LAYERS];  /* K/V heads or ranks, the same in every layer, as many as the
-                                      bytes allow */
-    int chosen[CONFIG_MAX_LAYERS]; /* the most; in the end those that may do better */
-    int all, most; /* steps, of a K/V head or 16 ranks: of all layers together, of one */
-    double *lost;  /* [n_layers, most + 1] divergences by steps; HUGE_VAL: not possible */
+    int equal[CONFIG_MAX_LAYERS];  /* K/V heads, the same in every layer that can have so many, as
+                                      many as the bytes allow */
+    int chosen[CONFIG_MAX_LAYERS]; /* those that are measured; in the end those that may do better
+                                    */
+    int all, most;                 /* K/V heads of all layers together, of one, at most */
+    double *lost; /* [n_layers, most + 1] divergences by K/V heads; HUGE_VAL: not possible */
 };
 
 /* All but what is chosen. STATUS_USAGE if the bytes allow none, or all K/V heads that there are. */
@@ -436,16 +404,6 @@ enum status convert_refit(struct converter *c, struct err *e);
 void convert_rebuild_take(struct converter *c);
 uint64_t convert_rebuild_windows(const struct converter *c, bool patterns);
 enum status convert_rebuild_run(struct converter *c, bool patterns);
-
-/* --- resume.c: spec->state -------------------------------------------------------------------- */
-
-/* With spec->resume the first blocks, *spec->n_kept of them, as they were stored. STATUS_USAGE if
- * they are of another conversion; STATUS_BAD_FILE; STATUS_NO_MEMORY. */
-enum status convert_resume(struct converter *c, struct err *e);
-
-/* Writes the first c->block blocks, if spec->state has fewer: `now`, which fails as a file_writer
- * does, or if it is time to. */
-enum status convert_keep_state(struct converter *c, bool now, struct err *e);
 
 /* --- products.c: matrix products and sums in double, on all threads --------------------------- */
 

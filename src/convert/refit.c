@@ -97,7 +97,6 @@ static bool is_wanted(const struct converter *c, const struct piece *p)
 {
     return p->level <= c->spec->refit &&
            (p->level == CONVERT_REFIT_WO || convert_refits_block(c)) &&
-           ((p->kind > PIECE_REC && !p->anew) || !convert_is_latent(c)) &&
            (p->kind != PIECE_DOWN || c->config.placement == PLACEMENT_BEFORE);
 }
 
@@ -125,7 +124,7 @@ static enum status judge(struct converter *c)
 /* What a piece of attention, or of the feed-forward part, changes. */
 static enum status store(struct converter *c, bool ffn, struct err *e)
 {
-    const bool qkv = !convert_is_latent(c) && (convert_refits_block(c) || !convert_keeps_heads(c));
+    const bool qkv = convert_refits_block(c) || !convert_keeps_heads(c);
     return ffn ? convert_store(c, PART_UP, CONVERT_PARTS, e)
                : convert_store(c, qkv ? PART_Q : PART_O, PART_UP, e);
 }

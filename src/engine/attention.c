@@ -4,9 +4,6 @@
 /* Of a call of attention, in positions: about what the rest of it takes. */
 #define CALL_COST 32
 
-/* With fewer full chunks than these for each thread, groups of heads are work items, too. */
-#define LATENT_ITEMS 4
-
 /* --- batches --------------------------------------------------------------------------------- */
 
 /* What attention of one K/V head costs for a row of a span against a chunk of its sequence: the
@@ -51,29 +48,23 @@ void batch_cut(struct batch *b, const struct batch_row *rows, int n, int n_share
 /*
  * A thread's work on one layer's attention of a batch of rows to the cache, for any number of K/V
  * heads. Query head h uses K/V head h / (n_heads / n_kv_heads), by layer: one K/V head is MQA,
- * n_heads of them are MHA. With a latent cache all heads use the one vector of a position as key
- * and as value. The query heads of a group are one work item, so each K and V row is read once for
- * all of them. A sequence's positions are cut into chunks of KERNEL_CHUNK whose results are merged
- * in order; the cut depends on nothing but the position, so no bit depends on the threads or on
- * what else is in the batch.
+ * n_heads of them are MHA. The query heads of a group are one work item, so each K and V row is
+ * read once for all of them. A sequence's positions are cut into chunks of KERNEL_CHUNK whose
+ * results are merged in order; the cut depends on nothing but the position, so no bit depends on
+ * the threads or on what else is in the batch.
  */
 struct attention {
     const struct worker *k;
     struct forward *f; /* k's */
     int layer;
-    float *scratch;      /* [attend_floats] the thread's */
-    int n_kv_heads;      /* the layer's, see model/config.h */
-    int n_groups, group; /* groups of query heads that are one work item, and heads of each */
-    int key_dim;         /* likewise: of a query and a key, */
-    int average_dim;     /* of a head's average, */
-    size_t qkv_dim;      /* and of a row of work.qkv: Q, then K, then V */
-    bool latent;         /* keys are values, too, of one K/V head, which all groups share */
-    bool stores_first;   /* new keys and values, before attend_share, which else does */
-    size_t part_size;    /* floats of a part: out [average_dim], max, sum */
-    float scale;         /* of scores */
+    float *scratch;                 /* [attend_floats] the thread's */
+    int n_kv_heads;                 /* the layer's, see model/config.h */
+    int group;                      /* likewise: query heads that share a K/V head */
+    int key_dim, value_dim;         /* of a query and a key, and of a value and a head's result */
+    size_t qkv_dim;                 /* of a row of work.qkv: Q, then K, then V */
+    size_t part_size;               /* floats of a part: out [value_dim], max, sum */
+    float scale;                    /* of scores */
     const struct attend_bias *bias; /* [n_heads] of scores; NULL: none */
-    const float *queries;           /* [n_rows, n_heads * key_dim], */
-    size_t queries_dim;             /* so far apart: of qkv where they are not mapped */
 };
 
 static float *part_of(const struct attention *a, int row, int head, int chunk)
@@ -105,7 +96,7 @@ static void store_row(const struct attention *a, int kv_head, int row)
     const struct batch_row *r = &a->f->batch.rows[row];
     const float *keys = a->f->work.qkv + row * a->qkv_dim + config_q_dim(c, a->layer);
     const float *k = keys + (size_t)kv_head * a->key_dim;
-    const float *v = keys + (size_t)a->n_kv_heads * a->key_dim + (size_t)kv_head * a->average_dim;
+    const float *v = keys + (size_t)a->n_kv_heads * a->key_dim + (size_t)kv_head * a->value_dim;
     if (positions_turn(&a->f->work.positions, r->position)) {
         place_row(a, r->position, k, 1, a->scratch);
         k = a->scratch;
@@ -130,84 +121,77 @@ static double exp_of(double x)
 
 /* --- work items ------------------------------------------------------------------------------ */
 
-static struct kv_place place_of(const struct attention *a, const struct batch_span *span, int group)
-{
-    return (struct kv_place){span->sequence, a->layer, a->latent ? 0 : group};
-}
-
-/* One group of query heads of one row against one chunk of its sequence. */
-static void attend_chunk(const struct attention *a, const struct batch_span *span, int group,
+/* The query heads of one K/V head, of one row, against one chunk of its sequence. */
+static void attend_chunk(const struct attention *a, const struct batch_span *span, int kv_head,
                          int chunk, int row_of_span)
 {
     const int row = span->first_row + row_of_span;
     const int position = span->first_position + row_of_span;
     const int chunk_first = chunk * KERNEL_CHUNK;
     /* Only this item reads the newest position, so nobody has to be waited for. */
-    if (!a->stores_first && chunk == position / KERNEL_CHUNK)
-        store_row(a, group, row);
+    if (!a->f->batch.stores_first && chunk == position / KERNEL_CHUNK)
+        store_row(a, kv_head, row);
 
     const int n = MIN(position + 1 - chunk_first, KERNEL_CHUNK);
     const size_t dim = a->key_dim, n_heads = a->group;
-    const float *q = a->queries + row * a->queries_dim + group * n_heads * dim;
+    const float *q = a->f->work.qkv + row * a->qkv_dim + kv_head * n_heads * dim;
     float *scaled = a->scratch;
     for (size_t h = 0; h < n_heads; h++)
         place_row(a, position, q + h * dim, a->scale, scaled + h * dim);
 
-    /* The keys that are read after a span's last chunk: of the next sequence, or group. (With many
+    /* The keys that are read after a span's last chunk: of the next sequence, or head. (With many
      * rows they are those of the chunk itself, which are near.) */
     const struct batch *b = &a->f->batch;
     const void *next_keys = NULL;
     const bool wraps = span + 1 == b->spans + b->n_spans;
-    if (span->n_rows == 1 && chunk + 1 == span->n_chunks && group + wraps < a->n_groups) {
-        const struct kv_place place = place_of(a, wraps ? b->spans : span + 1, group + wraps);
+    if (span->n_rows == 1 && chunk + 1 == span->n_chunks && kv_head + wraps < a->n_kv_heads) {
+        const int sequence = (wraps ? b->spans : span + 1)->sequence;
+        const struct kv_place place = {sequence, a->layer, kv_head + wraps};
         const struct kv_chunk next = kv_cache_chunk(&a->f->kv, place, 0, 1);
         next_keys = next.piece[next.split == 0].k;
     }
 
-    float *part = part_of(a, row, group * a->group, chunk);
+    float *part = part_of(a, row, kv_head * a->group, chunk);
+    const struct kv_place place = {span->sequence, a->layer, kv_head};
     const struct attend args = {
-        .kv = kv_cache_chunk(&a->f->kv, place_of(a, span, group), chunk_first, n),
+        .kv = kv_cache_chunk(&a->f->kv, place, chunk_first, n),
         .n_heads = a->group,
         .q = scaled,
         .scores = scaled + n_heads * dim,
         .out = part,
-        .max = part + a->average_dim,
-        .sum = part + a->average_dim + 1,
+        .max = part + a->value_dim,
+        .sum = part + a->value_dim + 1,
         .stride = kv_cache_chunks(a->f->kv.shape.cap) * a->part_size,
-        .bias = a->bias ? a->bias + group * n_heads : NULL,
+        .bias = a->bias ? a->bias + kv_head * n_heads : NULL,
         .distance = position - chunk_first,
         .next = next_keys,
-        .patches = scaled + n_heads * (dim + KERNEL_CHUNK),
     };
-    if (a->latent)
-        a->f->kernels->attend_latent(&args);
-    else
-        a->f->kernels->attend(&args);
+    a->f->kernels->attend(&args);
     for (int h = 0; a->f->watch && h < a->group; h++) /* scores are what they became */
-        memcpy(weights_of(a, row, group * a->group + h) + chunk_first,
+        memcpy(weights_of(a, row, kv_head * a->group + h) + chunk_first,
                args.scores + (size_t)h * KERNEL_CHUNK, n * sizeof *args.scores);
 }
 
-/* This thread's share of the work items (group, chunk, row), by what they cost; fills work.parts.
- * The items of one group after the other stand on a line as long as they cost: a thread has those
- * that start in its part of it. Rows of a span vary fastest, while a chunk of the cache stays near.
- */
+/* This thread's share of the work items (K/V head, chunk, row), by what they cost; fills
+ * work.parts. The items of one head after the other stand on a line as long as they cost: a thread
+ * has those that start in its part of it. Rows of a span vary fastest, while a chunk of the cache
+ * stays near. */
 static void attend_share(const struct attention *a)
 {
     const struct batch *b = &a->f->batch;
     const int thread = a->k->thread, n_threads = a->k->n_threads;
-    const int64_t per_head = b->cost_per_head, all = a->n_groups * per_head;
+    const int64_t per_head = b->cost_per_head, all = a->n_kv_heads * per_head;
     const int64_t begin = all * thread / n_threads, end = all * (thread + 1) / n_threads;
-    for (int group = begin / per_head; group * per_head < end; group++) {
-        int64_t at = group * per_head;
+    for (int head = begin / per_head; head * per_head < end; head++) {
+        int64_t at = head * per_head;
         for (int i = 0; i < b->n_spans && at < end; i++) {
             const struct batch_span *span = &b->spans[i];
-            const int64_t span_end = group * per_head + span->cost;
+            const int64_t span_end = head * per_head + span->cost;
             for (int chunk = 0; chunk < span->n_chunks && span_end > begin; chunk++) {
                 for (int row = 0; row < span->n_rows && at < end; row++) {
                     const int cost = item_cost(span, chunk, row);
                     if (cost > 0 && at >= begin)
-                        attend_chunk(a, span, group, chunk, row);
+                        attend_chunk(a, span, head, chunk, row);
                     at += cost;
                 }
             }
@@ -216,16 +200,14 @@ static void attend_share(const struct attention *a)
     }
 }
 
-/* Joins the chunks of one head of a row into out [average_dim]; after a barrier. */
+/* Joins the chunks of one head of a row into out [value_dim]; after a barrier. */
 static void merge_chunks(const struct attention *a, int row, int head, float *out)
 {
-    const int dim = a->average_dim;
+    const int dim = a->value_dim;
     const int n_chunks = kv_cache_chunks(a->f->batch.rows[row].position + 1);
     const float *part = part_of(a, row, head, 0);
     a->f->kernels->merge(out, part, part + dim, part + dim + 1, n_chunks, a->part_size, dim);
 }
-
-/* --- a latent cache: products by head --------------------------------------------------------- */
 
 /* A head's finished result [value_dim] stays, or becomes what stands for one that is left out. */
 static void end_head(const struct attention *a, int head, float *result)
@@ -241,54 +223,22 @@ static void end_head(const struct attention *a, int head, float *result)
         memset(result, 0, dim * sizeof *result);
 }
 
-/* y = W x by a head's matrix, of all rows of the batch. */
-static void multiply_head(const struct worker *k, struct matmul m)
-{
-    const struct workspace *work = &k->f->work;
-    m.n_tokens = k->n_rows;
-    if (storage_is_quantised(m.w->storage)) {
-        unsigned char *quants =
-            work->head_quants + (size_t)k->thread * work->max_rows * work->head_quants_bytes;
-        k->f->kernels->quantize(quants, m.x, m.x_stride, m.n_tokens, m.w->n_in);
-        m.quants = quants;
-    }
-    k->f->kernels->matmul(&m, 0, matrix_panels(m.w->n_out));
-}
-
 static struct attention layer_attention(const struct worker *k, const struct block *b, int layer)
 {
     struct forward *f = k->f;
     const struct config *c = &f->kv.config;
-    struct attention a = {.k = k,
-                          .f = f,
-                          .scratch = f->work.attend + k->thread * f->work.attend_floats,
-                          .layer = layer,
-                          .n_kv_heads = config_kv_heads(c, layer),
-                          .n_groups = config_kv_heads(c, layer),
-                          .stores_first = f->batch.stores_first,
-                          .key_dim = config_key_dim(c, layer),
-                          .average_dim = config_average_dim(c, layer),
-                          .part_size = config_average_dim(c, layer) + 2,
-                          .qkv_dim = config_qkv_dim(c, layer),
-                          .latent = config_is_latent(c),
-                          .scale = config_score_scale(c),
-                          .bias = b->bias,
-                          .queries = f->work.qkv,
-                          .queries_dim = config_qkv_dim(c, layer)};
-    if (a.latent) {
-        /* One group would read the cache once; but of a short one each thread reads all for some
-         * heads, because arithmetic takes longer. */
-        const int64_t many = (int64_t)LATENT_ITEMS * k->n_threads * KERNEL_CHUNK;
-        a.n_groups = f->batch.cost_per_head >= many ? 1 : k->n_threads;
-        a.n_groups = MIN(a.n_groups, c->n_heads);
-        while (c->n_heads % a.n_groups != 0)
-            a.n_groups++;
-        a.stores_first = true; /* threads meet anyway */
-        a.queries = f->work.mapped;
-        a.queries_dim = (size_t)c->n_heads * a.key_dim;
-    }
-    a.group = config_heads(c, layer) / a.n_groups;
-    return a;
+    return (struct attention){.k = k,
+                              .f = f,
+                              .scratch = f->work.attend + k->thread * f->work.attend_floats,
+                              .layer = layer,
+                              .n_kv_heads = config_kv_heads(c, layer),
+                              .group = config_group(c, layer),
+                              .key_dim = c->head_dim,
+                              .value_dim = config_value_dim(c),
+                              .part_size = config_value_dim(c) + 2,
+                              .qkv_dim = config_qkv_dim(c, layer),
+                              .scale = config_score_scale(c),
+                              .bias = b->bias};
 }
 
 /* A chunk's exponentials are relative to its own largest score: a factor for each chunk brings them
@@ -303,7 +253,7 @@ static void show_weights(const struct attention *a)
     for (int i = items.begin; i < items.end; i++) {
         const int row = i / n_heads, head = i % n_heads;
         const int n = f->batch.rows[row].position + 1, n_chunks = kv_cache_chunks(n);
-        const float *part = part_of(a, row, head, 0) + a->average_dim; /* max, sum */
+        const float *part = part_of(a, row, head, 0) + a->value_dim; /* max, sum */
         float *weights = weights_of(a, row, head);
         float most = part[0];
         double sum = 0;
@@ -318,10 +268,8 @@ static void show_weights(const struct attention *a)
         }
     }
     worker_meet(a->k);
-    /* Where values are in a row: behind queries and keys, but those of a latent cache are its keys.
-     */
-    const int before =
-        config_q_dim(&f->kv.config, a->layer) + (a->latent ? 0 : a->n_kv_heads * a->key_dim);
+    /* Where values are in a row: behind queries and keys. */
+    const int before = config_q_dim(&f->kv.config, a->layer) + a->n_kv_heads * a->key_dim;
     const struct attention_weights w = {.layer = a->layer,
                                         .rows = f->batch.rows,
                                         .n_rows = n_rows,
@@ -336,42 +284,20 @@ static void show_weights(const struct attention *a)
 
 /* The results [n_rows, heads_dim], of which this thread's rows are complete: chunks joined, heads
  * side by side. */
-static float *join_heads(const struct attention *a, const struct block *b)
+static float *join_heads(const struct attention *a)
 {
     const struct forward *f = a->f;
     const struct config *c = &f->kv.config;
-    const int n_rows = f->batch.n_rows;
+    const struct share rows = worker_rows(a->k);
     const size_t row_dim = config_heads_dim(c, a->layer);
-    float *heads = f->work.input;
-    if (!a->latent) {
-        const struct share rows = worker_rows(a->k);
-        heads += worker_first(a->k) * f->work.input_dim;
-        for (int r = rows.begin; r < rows.end; r++) {
-            for (int h = 0; h < config_heads(c, a->layer); h++) {
-                float *head = heads + r * row_dim + (size_t)h * a->average_dim;
-                merge_chunks(a, r, h, head);
-                end_head(a, h, head);
-            }
+    float *heads = f->work.input + worker_first(a->k) * f->work.input_dim;
+    for (int r = rows.begin; r < rows.end; r++) {
+        for (int h = 0; h < config_heads(c, a->layer); h++) {
+            float *head = heads + r * row_dim + (size_t)h * a->value_dim;
+            merge_chunks(a, r, h, head);
+            end_head(a, h, head);
         }
-        return heads;
     }
-    /* The averages of a latent cache go to work.mapped, and from there to results. */
-    const struct share mine = share_of(a->k, c->n_heads);
-    for (int h = mine.begin; h < mine.end; h++) {
-        float *averages = f->work.mapped + (size_t)h * a->average_dim;
-        float *results = heads + (size_t)h * config_value_dim(c);
-        const struct matrix w = model_head_matrix(&b->w[ROLE_ATTN_V_B], h);
-        for (int r = 0; r < n_rows; r++)
-            merge_chunks(a, r, h, averages + r * a->queries_dim);
-        multiply_head(a->k, (struct matmul){.w = &w,
-                                            .x = averages,
-                                            .x_stride = a->queries_dim,
-                                            .y = results,
-                                            .y_stride = row_dim});
-        for (int r = 0; r < n_rows; r++)
-            end_head(a, h, results + r * row_dim);
-    }
-    worker_meet(a->k);
     return heads;
 }
 
@@ -383,8 +309,7 @@ void block_attention(const struct worker *k, const struct block *b, int layer)
     const struct attention a = layer_attention(k, b, layer);
     /* Where every thread has as many whole K/V heads, whose rows of Q, K and V are whole panels, it
      * can go from those rows through attention without waiting. */
-    const bool whole_heads = !a.latent && a.n_kv_heads % k->n_threads == 0 &&
-                             c->head_dim % KERNEL_LANES == 0 &&
+    const bool whole_heads = a.n_kv_heads % k->n_threads == 0 && c->head_dim % KERNEL_LANES == 0 &&
                              config_value_dim(c) % KERNEL_LANES == 0;
 
     /* Queries, keys and values. */
@@ -406,18 +331,8 @@ void block_attention(const struct worker *k, const struct block *b, int layer)
     }
     forward_tap(k, TAP_NORMED, input, c->d_model);
 
-    /* Queries as a latent cache takes them, of whole heads, so that each head's matrix is read by
-     * one thread; keys and values into the cache. */
-    const struct share heads = share_of(k, a.latent ? c->n_heads : 0);
-    for (int h = heads.begin; h < heads.end; h++) {
-        const struct matrix k_b = model_head_matrix(&b->w[ROLE_ATTN_K_B], h);
-        multiply_head(k, (struct matmul){.w = &k_b,
-                                         .x = w->qkv + (size_t)h * c->head_dim,
-                                         .x_stride = a.qkv_dim,
-                                         .y = w->mapped + (size_t)h * a.key_dim,
-                                         .y_stride = a.queries_dim});
-    }
-    if (a.stores_first) {
+    /* Keys and values into the cache. */
+    if (f->batch.stores_first) {
         const struct share items = share_of(k, a.n_kv_heads * k->n_rows);
         for (int i = items.begin; i < items.end; i++)
             store_row(&a, i / k->n_rows, i % k->n_rows);
@@ -432,7 +347,7 @@ void block_attention(const struct worker *k, const struct block *b, int layer)
         show_weights(&a);
 
     /* Output projection, added to the residual stream. */
-    const float *results = join_heads(&a, b);
+    const float *results = join_heads(&a);
     forward_multiply(k, &b->w[ROLE_ATTN_OUTPUT].matrix, results, w->x, EPILOGUE_ADD);
     forward_tap(k, TAP_HEADS, results, config_heads_dim(c, layer));
     forward_end_residual(k, &b->w[ROLE_ATTN_OUTPUT_NORM].norm, f->taps.at[TAP_MIDDLE]);

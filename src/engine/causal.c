@@ -158,9 +158,9 @@ static void drop_columns(const struct item *it, const struct query_block *at, fl
 static void block_scores(const struct item *it, const struct query_block *at)
 {
     const struct causal_window *w = it->w;
-    const float *q = w->q + at->first * w->q_stride + at->head * w->key_dim;
+    const float *q = w->q + at->first * w->stride + at->head * w->key_dim;
     for (int t = 0; t < at->n; t++)
-        turn_row(it, it->q.at + t * it->q.stride, q + t * w->q_stride, at->first + t, false);
+        turn_row(it, it->q.at + t * it->q.stride, q + t * w->stride, at->first + t, false);
     transpose(it->qt, it->q, at->n, w->scale);
     scores(it, at->n_keys, it->k, it->qt, it->scores);
 }
@@ -219,8 +219,8 @@ static void backward_block(const struct item *it, const struct query_block *at)
     drop_columns(it, at, it->scores);
     scatter(it, at, it->scores, it->dout, it->dv);
     scatter(it, at, it->gradient, it->q, it->dk);
-    const struct rows dq = {w->dq + at->first * w->q_stride + at->head * w->key_dim, w->key_dim,
-                            w->q_stride};
+    const struct rows dq = {w->dq + at->first * w->stride + at->head * w->key_dim, w->key_dim,
+                            w->stride};
     gather(it, at, it->gradient, it->k, dq);
     for (int t = 0; t < at->n; t++)
         turn_row(it, dq.at + t * dq.stride, dq.at + t * dq.stride, at->first + t, true);
@@ -233,8 +233,8 @@ static struct item each_block(const struct causal_window *w, bool back)
     struct item it = {.w = w};
     take_memory(&it, w->key_dim, w->value_dim, w->length, w->scratch);
     for (int t = 0; t < w->length; t++)
-        turn_row(&it, it.k.at + t * it.k.stride, w->k + t * w->kv_stride, t, false);
-    copy_rows(it.v, w->v, w->kv_stride, w->length);
+        turn_row(&it, it.k.at + t * it.k.stride, w->k + t * w->stride, t, false);
+    copy_rows(it.v, w->v, w->stride, w->length);
     if (back) {
         memset(it.dk.at, 0, w->length * it.dk.stride * sizeof(float));
         memset(it.dv.at, 0, w->length * it.dv.stride * sizeof(float));
@@ -259,8 +259,8 @@ void causal_forward(const struct causal_window *w)
 void causal_backward(const struct causal_window *w)
 {
     const struct item it = each_block(w, true);
-    const struct rows dv = {w->dv, w->value_dim, w->kv_stride};
+    const struct rows dv = {w->dv, w->value_dim, w->stride};
     for (int t = 0; t < w->length; t++)
-        turn_row(&it, w->dk + t * w->kv_stride, it.dk.at + t * it.dk.stride, t, true);
+        turn_row(&it, w->dk + t * w->stride, it.dk.at + t * it.dk.stride, t, true);
     copy_rows(dv, it.dv.at, it.dv.stride, w->length);
 }

@@ -17,7 +17,7 @@ struct causal_window {
     float scale;            /* of scores */
     const float *q, *k, *v; /* [length, n_heads * key_dim], [length, key_dim], [length, value_dim],
                                not yet turned */
-    size_t q_stride, kv_stride; /* floats from row to row */
+    size_t stride;          /* floats from row to row of q, k and v, and of dq, dk and dv */
     float *heads; /* [length, n_heads * value_dim], rows heads_stride apart; written forwards */
     size_t heads_stride;
     float *softmax; /* [n_heads, 2, causal_padded_length]: each query's max and 1 / sum; written

@@ -5,30 +5,21 @@ void workspace_take(struct workspace *w, struct arena *a, const struct config *c
 {
     const uint64_t rows = w->max_rows, threads = w->max_threads;
     const uint64_t own = threads * WORKSPACE_OWN_ROWS, read = MAX(rows, own);
-    int qkv = 0, group = 0, key = 0, average = 0; /* the largest of the layers' */
+    int qkv = 0, group = 0; /* the largest of the layers' */
     for (int l = 0; l < c->n_layers; l++) {
         qkv = MAX(qkv, config_qkv_dim(c, l));
         group = MAX(group, config_group(c, l));
-        key = MAX(key, config_key_dim(c, l));
-        average = MAX(average, config_average_dim(c, l));
     }
     w->input_dim = MAX(c->d_model, c->n_heads * config_value_dim(c));
     w->quants_bytes = quant_row_bytes(layout_longest_row(c));
-    /* Scaled queries, scores, a key or the copies of panels. */
-    w->attend_floats = (size_t)group * (key + KERNEL_CHUNK) +
-                       (size_t)key * (config_is_latent(c) ? LATENT_PATCHES * KERNEL_LANES : 1);
+    /* Scaled queries, scores, a key. */
+    w->attend_floats = (size_t)group * (c->head_dim + KERNEL_CHUNK) + c->head_dim;
     ARENA_TAKE(w->x, a, rows * c->d_model);
     ARENA_TAKE(w->qkv, a, rows * qkv);
     w->positions = positions_take(a, c, rope_factors, cap);
-    ARENA_TAKE(w->parts, a, rows * c->n_heads * kv_cache_chunks(cap) * (average + 2));
+    ARENA_TAKE(w->parts, a, rows * c->n_heads * kv_cache_chunks(cap) * (config_value_dim(c) + 2));
     if (w->watches)
         ARENA_TAKE(w->weights, a, rows * c->n_heads * cap);
-    if (config_is_latent(c)) { /* what products by head write, and read quantised */
-        const int rank = config_most_latent(c);
-        w->head_quants_bytes = quant_row_bytes(MAX(rank, c->head_dim));
-        ARENA_TAKE(w->mapped, a, rows * c->n_heads * rank);
-        w->head_quants = arena_take(a, threads * rows, w->head_quants_bytes);
-    }
     ARENA_TAKE(w->hidden, a, rows * c->d_ff);
     ARENA_TAKE(w->input, a, read * w->input_dim);
     ARENA_TAKE(w->attend, a, threads * w->attend_floats);

@@ -51,7 +51,7 @@ struct workspace {
     float *x;                   /* [max_rows, d_model] the residual stream */
     float *qkv;                 /* [max_rows, the largest config_qkv_dim] */
     struct positions positions; /* of a sequence */
-    /* Of attention: an average, its max and sum, [max_rows, n_heads, kv_cache_chunks(cap)]. */
+    /* Of attention: a head's result, its max and sum, [max_rows, n_heads, kv_cache_chunks(cap)]. */
     float *parts;
     bool watches;   /* set before workspace_take: whether there are */
     float *weights; /* [max_rows, n_heads, cap] of attention_watch */
@@ -61,12 +61,7 @@ struct workspace {
     int input_dim;
     unsigned char *quants; /* [as many, quants_bytes] */
     size_t quants_bytes;   /* of the longest row */
-    /* With a latent cache: queries as they score, then averages [max_rows, n_heads * the largest
-     * rank]; and each thread's quantised rows for products by head. */
-    float *mapped;
-    unsigned char *head_quants; /* [max_threads, max_rows, head_quants_bytes] */
-    size_t head_quants_bytes;
-    float *attend; /* [max_threads, attend_floats] attention's, of each thread */
+    float *attend;         /* [max_threads, attend_floats] attention's, of each thread */
     size_t attend_floats;
 };
 

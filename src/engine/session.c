@@ -190,7 +190,7 @@ void session_fill(struct session *s, int sequence, int n, uint64_t seed)
         struct rng r;
         rng_seed(&r, seed, s->len[sequence]);
         for (int l = 0; l < c->n_layers; l++) {
-            const int k_dim = config_key_dim(c, l), v_dim = config_cached_value_dim(c);
+            const int k_dim = c->head_dim, v_dim = config_value_dim(c);
             float *k = s->f.work.qkv, *v = k + k_dim; /* free between steps */
             for (int g = 0; g < config_kv_heads(c, l); g++) {
                 for (int i = 0; i < k_dim || i < v_dim; i++) {
@@ -301,7 +301,6 @@ enum status probe_create(const struct config *c, const float *rope_factors, int 
     struct probe *p = *out;
     one.n_layers = 1;
     one.layer_heads[0] = one.layer_kv_heads[0] = 0; /* room for the most of any */
-    one.latent[0] = config_most_latent(c);
     *p = (struct probe){.s = {.f = {.kernels = kernels,
                                     .pool = pool,
                                     .work = {.max_rows = MIN(n_ctx, DEFAULT_BLOCK),
@@ -338,7 +337,6 @@ void probe_run(struct probe *p, const struct block *b, int layer, const float *i
     assert(n >= 1 && n <= f->kv.shape.cap);
     c->layer_heads[0] = config_heads(&p->model, layer);
     c->layer_kv_heads[0] = config_kv_heads(&p->model, layer);
-    c->latent[0] = config_latent(&p->model, layer);
     f->blocks = b;
     f->taps = *taps;
     f->only_attention = !taps->at[TAP_OUT];

@@ -23,8 +23,8 @@ struct batch_row {
 /* A layer's attention weights: the softmax that the values were averaged with. Of row r and head h
  * those of positions 0 to the row's are weights[(r * n_heads + h) * stride] on, their sum 1 up to
  * rounding; what follows them means nothing. Who watches may change them. Beside them the rows'
- * own values, which they or later weights average: of row r those of all K/V heads, or what a
- * latent cache has instead, are values[r * values_stride] on. */
+ * own values, which they or later weights average: of row r those of all K/V heads are
+ * values[r * values_stride] on. */
 struct attention_weights {
     int layer;
     const struct batch_row *rows; /* [n_rows] */

@@ -17,9 +17,8 @@ struct attend_run {
     int *earlier; /* [n_tokens] the last place before each token that has the same one; -1: none */
     double *divides, *content; /* [n_tokens] 1 for the keys of a query that count as such, else 0 */
     /* By norm: lengths of what each head of each layer writes of the tokens' values [n_layers,
-     * n_heads, n_tokens]; and a layer's, as attend_fill_gram has them, and a head's values
-     * [n_tokens, value_dim], after a row of its matrix. */
-    float *lengths, *row, *z;
+     * n_heads, n_tokens]; and a layer's, as attend_fill_gram has them. */
+    float *lengths, *row;
     double *gram;
     const struct attend_head *bad; /* the head and query whose weights are not finite; NULL: none */
     int bad_row;
@@ -37,11 +36,9 @@ static void take_maps(struct attend_run *run)
     if (spec->by_norm) {
         const struct config *c = &spec->model->config;
         const uint64_t dim = config_value_dim(c), width = c->n_heads * dim;
-        const uint64_t rank = config_most_latent(c);
         run->lengths = arena_take(a, (uint64_t)c->n_layers * c->n_heads,
                                   spec->n_tokens * sizeof *run->lengths);
-        run->row = arena_take(a, MAX(width, rank), sizeof *run->row);
-        run->z = arena_take(a, spec->n_tokens, dim * sizeof *run->z);
+        run->row = arena_take(a, width, sizeof *run->row);
         run->gram = arena_take(a, width, dim * sizeof *run->gram);
     }
     if (spec->query >= 0)
@@ -245,26 +242,15 @@ static void add_lengths(const struct attend_run *run, const struct attention_wei
     const struct model *m = run->spec->model;
     const struct config *c = &m->config;
     const size_t dim = config_value_dim(c), n = run->spec->n_tokens;
-    const int group = config_group(c, l->layer), rank = config_latent(c, l->layer);
+    const int group = config_group(c, l->layer);
     attend_fill_gram(m, l->layer, run->row, run->gram);
     for (int h = 0; h < config_heads(c, l->layer); h++) {
-        for (int r = 0; r < l->n_rows && rank == 0; r++)
-            memcpy(run->z + r * dim, l->values + r * l->values_stride + h / group * dim,
-                   dim * sizeof *run->z);
-        for (size_t i = 0; i < dim && rank > 0; i++) {
-            const struct matrix w = model_head_matrix(&m->blocks[l->layer].w[ROLE_ATTN_V_B], h);
-            pack_read_row(&w, i, run->row);
-            for (int r = 0; r < l->n_rows; r++) {
-                double sum = 0;
-                for (int k = 0; k < rank; k++)
-                    sum += (double)run->row[k] * (double)l->values[r * l->values_stride + k];
-                run->z[r * dim + i] = (float)sum;
-            }
-        }
         float *lengths = run->lengths + ((size_t)l->layer * c->n_heads + h) * n;
-        for (int r = 0; r < l->n_rows; r++)
+        for (int r = 0; r < l->n_rows; r++) {
+            const float *value = l->values + r * l->values_stride + h / group * dim;
             lengths[l->rows[r].position] =
-                (float)attend_written(run->gram + h * dim * dim, run->z + r * dim, dim);
+                (float)attend_written(run->gram + h * dim * dim, value, dim);
+        }
     }
 }
 

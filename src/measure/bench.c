@@ -46,9 +46,7 @@ static enum status check_settings(const struct bench_spec *spec, struct cost_sha
                           *depths = &spec->axes[BENCH_DEPTHS], *types = &spec->axes[BENCH_TYPES];
     for (int i = 0; i < variants->n; i++) {
         const int g = variants->items[i], most = c->n_kv_heads;
-        if (g < 0)
-            TRY(config_check_rank(c, -g, e));
-        else if (g < 1 || g > most || most % g != 0)
+        if (g < 1 || g > most || most % g != 0)
             return err_usage(e, "%d K/V heads: expected a divisor of %d", g, most);
     }
     FOR_EACH (const int, depth, depths->items, depths->n)
@@ -255,14 +253,13 @@ static enum status need_pool(const struct bench *b, int at, struct err *e)
     return STATUS_OK;
 }
 
-/* The row's session, and its model, unless that is there. A latent variant is not made of the
- * checkpoint: times do not depend on weights. */
+/* The row's session, and its model, unless that is there. */
 static enum status open_session(const struct bench *b, struct bench_row *row, struct err *e)
 {
     const struct bench_spec *spec = b->spec;
     struct bench_model *m = &b->models[row->model];
-    const int at = row->at[BENCH_THREADS], variant = item_of(spec, row, BENCH_VARIANTS);
-    const struct model_options o = {.n_kv_heads = variant,
+    const int at = row->at[BENCH_THREADS];
+    const struct model_options o = {.n_kv_heads = item_of(spec, row, BENCH_VARIANTS),
                                     .convert = item_of(spec, row, BENCH_TYPES) != BENCH_AS_FILE,
                                     .storage = row->type};
     const struct session_params p = {.n_sequences = row->step.batch,
@@ -271,9 +268,8 @@ static enum status open_session(const struct bench *b, struct bench_row *row, st
                                      .kernels = spec->kernels};
     const uint64_t start = clock_ns();
     if (!m->model) {
-        TRY(spec->gguf && variant > 0
-                ? model_create(spec->gguf, &o, spec->source, &m->model, e)
-                : model_create_random(&m->variant.config, row->type, SEED, &m->model, e));
+        TRY(spec->gguf ? model_create(spec->gguf, &o, spec->source, &m->model, e)
+                       : model_create_random(&m->variant.config, row->type, SEED, &m->model, e));
         m->variant.shape = cost_shape_of_model(m->model); /* each matrix's own type */
         m->load_ms = (clock_ns() - start) / 1e6;
     }

@@ -18,8 +18,7 @@
 
 /* What rows differ in, in the order in which they change, fastest first. */
 enum bench_axis {
-    BENCH_VARIANTS, /* K/V heads: divisors of config.n_kv_heads; or -R: a latent cache of rank R in
-                       every layer, of random weights */
+    BENCH_VARIANTS, /* K/V heads: divisors of config.n_kv_heads */
     BENCH_BATCHES,  /* sequences that a step serves, 1 or more */
     BENCH_DEPTHS,   /* positions in each cache before the timed token */
     BENCH_THREADS,  /* 1 to POOL_MAX_THREADS */

@@ -65,31 +65,28 @@ void inspect_parts(const struct cost_shape *shape, struct inspect_sum parts[INSP
         parts[i].percent = 100.0 * parts[i].parameters / all;
 }
 
-void inspect_variant(const struct cost_shape *shape, int of, struct inspect_variant *out)
+void inspect_variant(const struct cost_shape *shape, int n_kv_heads, struct inspect_variant *out)
 {
     static const enum storage kinds[3] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
     struct config *c = &out->config;
     *c = *shape->config;
-    if (of < 0)
-        config_set_latent(c, -of);
-    else
-        c->n_kv_heads = of;
+    c->n_kv_heads = n_kv_heads;
     out->shape = *shape;
     out->shape.config = c;
-    out->shape.n_kv_heads = c->n_kv_heads;
-    config_variant_name(c, c->n_kv_heads, out->name);
+    out->shape.n_kv_heads = n_kv_heads;
+    config_variant_name(c, n_kv_heads, out->name);
     for (int i = 0; i < 3; i++) {
-        out->token_bytes[i] = kv_cache_bytes_per_token(c, c->n_kv_heads, kinds[i]);
+        out->token_bytes[i] = kv_cache_bytes_per_token(c, n_kv_heads, kinds[i]);
         out->full_bytes[i] = u64_product(c->n_ctx, out->token_bytes[i]);
     }
     out->weights = cost_weights(&out->shape);
 }
 
-enum status inspect_list_variants(const struct cost_shape *shape, const int *ranks, int n_ranks,
-                                  struct inspect_variants *out, struct err *e)
+enum status inspect_list_variants(const struct cost_shape *shape, struct inspect_variants *out,
+                                  struct err *e)
 {
-    const int most = config_is_latent(shape->config) ? 1 : shape->config->n_heads;
-    size_t n = n_ranks;
+    const int most = shape->config->n_heads;
+    size_t n = 0;
     for (int g = most; g > 0; g--)
         n += config_has_variant(shape->config, g);
     *out = (struct inspect_variants){NULL, 0};
@@ -97,8 +94,6 @@ enum status inspect_list_variants(const struct cost_shape *shape, const int *ran
     for (int g = most; g > 0; g--)
         if (config_has_variant(shape->config, g))
             inspect_variant(shape, g, &out->items[out->n++]);
-    FOR_EACH (const int, rank, ranks, n_ranks)
-        inspect_variant(shape, -*rank, &out->items[out->n++]);
     return STATUS_OK;
 }
 

@@ -34,7 +34,7 @@ struct inspect_sum {
  * shape's type. Sums stop at the largest u64. */
 void inspect_parts(const struct cost_shape *shape, struct inspect_sum parts[INSPECT_PARTS + 1]);
 
-/* A shape with other K/V heads, or with latent caches, and what one sequence's cache takes. */
+/* A shape with other K/V heads, and what one sequence's cache takes. */
 struct inspect_variant {
     struct config config;
     struct cost_shape shape; /* of this config: it points into the variant, which stays in place */
@@ -44,19 +44,17 @@ struct inspect_variant {
     struct cost_weights weights;
 };
 
-/* The one with `of` K/V heads, or of a latent shape itself; or with a latent cache of rank -of in
- * every layer. */
-void inspect_variant(const struct cost_shape *shape, int of, struct inspect_variant *out);
+/* The one with that many K/V heads. */
+void inspect_variant(const struct cost_shape *shape, int n_kv_heads, struct inspect_variant *out);
 
 struct inspect_variants {
     struct inspect_variant *items; /* [n] malloc'd; the caller's to free */
     int n;
 };
 
-/* Lists as K/V heads every divisor of n_heads, the largest first, or the shape's own latent cache;
- * then latent caches of these ranks. STATUS_NO_MEMORY. */
-enum status inspect_list_variants(const struct cost_shape *shape, const int *ranks, int n_ranks,
-                                  struct inspect_variants *out, struct err *e);
+/* Lists as K/V heads every divisor of n_heads, the largest first. STATUS_NO_MEMORY. */
+enum status inspect_list_variants(const struct cost_shape *shape, struct inspect_variants *out,
+                                  struct err *e);
 
 /* A variant's step and what it costs: one token each of `batch` sequences of `depth` tokens. Sums
  * stop at the largest u64. */
@@ -82,7 +80,7 @@ void inspect_predict(struct inspect_step *s, const struct roofline *limits);
 
 /* What the fullest of n shards holds, where n divides the query heads: its share of the query
  * heads, the feed-forward layer and the vocabulary, the K/V heads that its query heads use, and all
- * that has no such share (norms, positions, a latent cache). */
+ * that has no such share (norms, positions). */
 struct inspect_shard {
     int n_kv_heads; /* of a layer, at most */
     double copies;  /* K/V heads in all shards over those there are; 1: none is held twice */

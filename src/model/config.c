@@ -99,8 +99,6 @@ float config_score_scale(const struct config *c)
 
 void config_complete(struct config *c)
 {
-    if (config_is_latent(c))
-        c->n_kv_heads = 1;
     if (!c->n_kv_heads)
         c->n_kv_heads = c->n_heads;
     if (!c->head_dim)
@@ -146,59 +144,15 @@ bool config_has_variant(const struct config *c, int n_kv_heads)
     return true;
 }
 
-int config_most_latent(const struct config *c)
-{
-    int most = 0;
-    for (int l = 0; l < c->n_layers; l++)
-        most = c->latent[l] > most ? c->latent[l] : most;
-    return most;
-}
-
-void config_set_latent(struct config *c, int rank)
-{
-    c->arch = arch_find(text_of("decode"));
-    c->n_kv_heads = 1;
-    for (int l = 0; l < c->n_layers; l++) {
-        c->latent[l] = rank;
-        c->layer_kv_heads[l] = 0;
-    }
-}
-
-int config_largest_rank(const struct config *c)
-{
-    const int by_heads = CONFIG_MAX_LATENT / c->n_heads;
-    return c->d_model < by_heads ? c->d_model : by_heads;
-}
-
-enum status config_check_rank(const struct config *c, int rank, struct err *e)
-{
-    if (c->position == POSITION_ROPE)
-        return err_usage(e,
-                         "a latent cache of rank %d: expected positions that do not turn keys, "
-                         "found rotary ones, for which only K/V heads can be fewer",
-                         rank);
-    if (!config_same_heads(c))
-        return err_usage(
-            e, "a latent cache of rank %d: expected as many query heads in every layer", rank);
-    if (rank < 1 || rank > config_largest_rank(c))
-        return err_usage(e, "a latent cache of rank %d: expected a rank from 1 to %d", rank,
-                         config_largest_rank(c));
-    return STATUS_OK;
-}
-
 void config_variant_name(const struct config *c, int n_kv_heads, char *name)
 {
-    const bool latent = config_is_latent(c);
     bool is_mixed = false, is_mha = n_kv_heads == c->n_heads;
     for (int l = 0; l < c->n_layers; l++) {
         const int own = config_variant_heads(c, n_kv_heads, l);
-        is_mixed |= latent ? c->latent[l] != c->latent[0] : own != n_kv_heads;
+        is_mixed |= own != n_kv_heads;
         is_mha &= own == config_heads(c, l);
     }
-    if (latent)
-        snprintf(name, 16, "MLA-%.6s%u", is_mixed ? "mixed-" : "",
-                 (unsigned)config_most_latent(c) % (CONFIG_MAX_WIDTH + 1u));
-    else if (is_mha)
+    if (is_mha)
         snprintf(name, 16, "MHA");
     else if (is_mixed)
         snprintf(name, 16, "GQA-mixed-%d", n_kv_heads);

@@ -73,8 +73,6 @@ const struct arch *arch_preset(struct text name);
 #define CONFIG_MAX_FF     (1 << 24)
 #define CONFIG_MAX_CTX    (1 << 22)
 #define CONFIG_MAX_VOCAB  (1 << 24)
-/* Of a latent cache's rank times the heads, which all score with it. */
-#define CONFIG_MAX_LATENT (1 << 24)
 /* What the frequencies of rotary positions may be divided by. */
 #define CONFIG_LEAST_ROPE_FACTOR 1e-2
 /* What scores may be multiplied by is less, of either sign. */
@@ -109,13 +107,8 @@ struct config {
     bool split_qkv;
     bool shared; /* all layers use the tensors of block 0 */
     struct config_rope rope;
-    int32_t layer_heads[CONFIG_MAX_LAYERS];    /* 0: n_heads, as of all with a latent cache */
+    int32_t layer_heads[CONFIG_MAX_LAYERS];    /* 0: n_heads */
     int32_t layer_kv_heads[CONFIG_MAX_LAYERS]; /* 0: n_kv_heads */
-    /* Of all layers or of none: numbers in the one vector that a position has in the cache, key and
-     * value of all heads (DeepSeek-AI 2024, section 2.1, without rotary positions); n_kv_heads is
-     * then 1. Each head has a matrix to it from its query, and one from its average to its result.
-     */
-    int32_t latent[CONFIG_MAX_LAYERS];
 };
 
 /*
@@ -136,24 +129,17 @@ void config_write(const struct config *c, struct gguf_writer *w);
 void config_write_kv_heads(const struct config *c, struct gguf_writer *w);
 bool config_is_kv_heads_key(const struct config *c, struct text key);
 
-/* Makes it the variant with a latent cache of this rank in every layer; and whether it can be:
- * STATUS_USAGE, naming the rank and why not. */
-void config_set_latent(struct config *c, int rank);
-enum status config_check_rank(const struct config *c, int rank, struct err *e);
-
 /* Sets the architecture with the kinds of its row; d_model is known. */
 void config_set_arch(struct config *c, const struct arch *arch);
 
 /* What attention's scores are multiplied by. */
 float config_score_scale(const struct config *c);
 
-/* Makes what follows from the sizes, where it is 0: n_kv_heads (1 of latent caches), head_dim,
- * value_dim, rope. */
+/* Makes what follows from the sizes, where it is 0: n_kv_heads, head_dim, value_dim, rope. */
 void config_complete(struct config *c);
 
 /* "MHA", "MQA" or "GQA-n" for at most n_kv_heads K/V heads in every layer, "GQA-mixed-n" where
- * some have fewer; "MLA-r" or "MLA-mixed-r" of latent caches of rank r, or at most r. Written to
- * name [16]. */
+ * some have fewer. Written to name [16]. */
 void config_variant_name(const struct config *c, int n_kv_heads, char *name);
 
 /* K/V heads of a layer in the variant of n_kv_heads: its own, but no more than these; and as it is.
@@ -196,42 +182,8 @@ static inline int config_value_dim(const struct config *c)
     return c->value_dim ? c->value_dim : c->head_dim;
 }
 
-/* The rank of a layer's latent cache; 0: it has keys and values of heads. */
-static inline int config_latent(const struct config *c, int layer)
-{
-    return c->latent[layer];
-}
-
-static inline bool config_is_latent(const struct config *c)
-{
-    return c->latent[0] > 0;
-}
-
-/* The largest of all layers; and the largest that there can be: a cached vector is a product of the
- * d_model numbers of its position. */
-int config_most_latent(const struct config *c);
-int config_largest_rank(const struct config *c);
-
-/* Elements of what a head scores with: of a cached key, and of what it averages. */
-static inline int config_key_dim(const struct config *c, int layer)
-{
-    return config_is_latent(c) ? config_latent(c, layer) : c->head_dim;
-}
-
-static inline int config_average_dim(const struct config *c, int layer)
-{
-    return config_is_latent(c) ? config_latent(c, layer) : config_value_dim(c);
-}
-
-/* Elements of a cached value: none where the key is the value, too. */
-static inline int config_cached_value_dim(const struct config *c)
-{
-    return config_is_latent(c) ? 0 : config_value_dim(c);
-}
-
 /* Elements of a token in a layer: of its queries, of its heads' results, of its keys, of its
- * values, of Q, K and V together. What is latent counts as the key of one head, which has no value.
- */
+ * values, of Q, K and V together. */
 static inline int config_q_dim(const struct config *c, int layer)
 {
     return config_heads(c, layer) * c->head_dim;
@@ -244,12 +196,12 @@ static inline int config_heads_dim(const struct config *c, int layer)
 
 static inline int config_k_dim(const struct config *c, int layer)
 {
-    return config_kv_heads(c, layer) * config_key_dim(c, layer);
+    return config_kv_heads(c, layer) * c->head_dim;
 }
 
 static inline int config_v_dim(const struct config *c, int layer)
 {
-    return config_kv_heads(c, layer) * config_cached_value_dim(c);
+    return config_kv_heads(c, layer) * config_value_dim(c);
 }
 
 static inline int config_qkv_dim(const struct config *c, int layer)

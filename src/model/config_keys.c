@@ -34,10 +34,9 @@ enum key_type {
 #define MOST_EMBEDDING_SCALE  1e9
 
 /* One size, or one for each layer, in a file that has keys for its kinds; one size, or one for each
- * layer; one rank, likewise. */
+ * layer. */
 #define HEADS_KEY    "attention.head_count"
 #define KV_HEADS_KEY "attention.head_count_kv"
-#define LATENT_KEY   "attention.latent"
 #define SCALING_KEY  "rope.scaling.type"
 
 /* In the order of a file that is written. */
@@ -132,11 +131,8 @@ static enum status read_by_layer(const struct reader *r, const char *suffix, int
         const int end = most ? most : config_heads(r->c, l);
         if (number < 1 || number > end || (!most && end % number != 0))
             return err_bad_file(r->e,
-                                !most ? "%s: expected a divisor of head_count %d, found %lld"
-                                : numbers == r->c->latent
-                                    ? "%s: expected a rank from 1 to %d in every layer, or 0 for "
-                                      "none in all; found %lld"
-                                    : "%s: expected from 1 to %d in every layer, found %lld",
+                                most ? "%s: expected from 1 to %d in every layer, found %lld"
+                                     : "%s: expected a divisor of head_count %d, found %lld",
                                 key.text, end, (long long)number);
         numbers[l] = number;
         if (r->c->shared && numbers[l] != numbers[0])
@@ -186,13 +182,10 @@ static enum status read_key(const struct reader *r, const struct config_key *k)
     return STATUS_OK;
 }
 
-/* K/V heads, or latent caches, whose keys and values are those of one head, whatever the file says
- * of K/V heads; all else but rotary positions is known. */
-static enum status read_cached_heads(const struct reader *r)
+/* All else but rotary positions is known. */
+static enum status read_kv_heads(const struct reader *r)
 {
     struct config *c = r->c;
-    const struct key_name latent = arch_key(c, LATENT_KEY);
-    const struct gguf_value *rank = c->arch->has_keys ? gguf_find(r->g, latent.text) : NULL;
     if (config_same_heads(c))
         memset(c->layer_heads, 0, sizeof c->layer_heads);
     if (gguf_find(r->g, arch_key(c, KV_HEADS_KEY).text))
@@ -201,19 +194,7 @@ static enum status read_cached_heads(const struct reader *r)
         for (int l = 0; l < c->n_layers; l++)
             c->layer_kv_heads[l] = config_heads(c, l);
     c->n_kv_heads = largest(c->layer_kv_heads, c->n_layers);
-    if (rank && !(gguf_is_integer(rank->kind) && gguf_int_at(rank, 0) == 0)) {
-        TRY(read_by_layer(r, LATENT_KEY, config_largest_rank(c), c->latent));
-        if (!config_same_heads(c))
-            return err_bad_file(r->e, "%s: expected one number of heads with it, found several",
-                                latent.text);
-        if (c->position == POSITION_ROPE)
-            return err_bad_file(r->e,
-                                "%s: expected none with rotary positions, whose turns of keys a "
-                                "cache for all heads cannot have; found %d",
-                                latent.text, (int)c->latent[0]);
-        c->n_kv_heads = 1;
-    }
-    if (config_is_latent(c) || config_same_kv_heads(c))
+    if (config_same_kv_heads(c))
         memset(c->layer_kv_heads, 0, sizeof c->layer_kv_heads);
     return STATUS_OK;
 }
@@ -288,7 +269,7 @@ enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
             return err_bad_file(e, "%s: expected at most %d for %d heads, found %d",
                                 arch_key(c, keys[HEAD_DIM + i].suffix).text,
                                 CONFIG_MAX_WIDTH / c->n_heads, c->n_heads, dims[i]);
-    TRY(read_cached_heads(&r));
+    TRY(read_kv_heads(&r));
     if (c->position == POSITION_ROPE)
         TRY(read_rope(&r));
     if (!c->d_ff)
@@ -323,7 +304,7 @@ static const struct foreign_key {
     {"embedding_scale", .neutral = 1, .own = true},
     {"rope.scaling.attn_factor", .neutral = 1},
     {.suffix = "use_parallel_residual"},
-    {LATENT_KEY, .own = true},
+    {.suffix = "attention.latent"}, /* one vector a position in place of keys and values */
 };
 
 enum status config_read(const struct gguf *g, struct config *c, struct err *e)
@@ -382,8 +363,7 @@ static void write_by_layer(const struct config *c, const char *suffix,
 
 void config_write_kv_heads(const struct config *c, struct gguf_writer *w)
 {
-    /* What is latent takes the place of all heads' keys and values. */
-    write_by_layer(c, KV_HEADS_KEY, config_is_latent(c) ? config_heads : config_kv_heads, w);
+    write_by_layer(c, KV_HEADS_KEY, config_kv_heads, w);
 }
 
 /* The keys from `first` up to `end`. */
@@ -428,6 +408,4 @@ void config_write(const struct config *config, struct gguf_writer *w)
     }
     if (c->arch->has_keys)
         write_keys(c, FIRST_OWN, N_KEYS, w);
-    if (config_is_latent(c))
-        write_by_layer(c, LATENT_KEY, config_latent, w);
 }

@@ -44,12 +44,6 @@ bool cost_has_tensor(const struct cost_shape *s, const struct tensor_spec *t)
     }
     if (!s->gguf)
         return !(t->flags & (SPEC_NOT_NEW | SPEC_UNUSUAL));
-    /* A latent cache, which the file has none of, would bring some. */
-    const bool latent = t->role == ROLE_ATTN_Q || t->role == ROLE_ATTN_KV_A ||
-                        t->role == ROLE_ATTN_K_B || t->role == ROLE_ATTN_V_B;
-    if (latent && config_is_latent(s->config) &&
-        !layout_find(s->gguf, ROLE_ATTN_KV_A, t->layer, false))
-        return !t->is_bias || layout_find(s->gguf, ROLE_ATTN_OUTPUT, t->layer, true);
     return layout_find(s->gguf, t->role, t->layer, t->is_bias);
 }
 
@@ -72,8 +66,7 @@ struct cost_weights cost_weights(const struct cost_shape *s)
             own[n_own] = layout_find(s->gguf, r, t.layer, t.is_bias);
             n_own += own[n_own] != NULL;
         }
-        /* In memory Q stands for K and V, too, or what is latent, which it is joined with; and
-         * factors of rotary positions are in the turns. */
+        /* In memory Q stands for K and V, too, and factors of rotary positions are in the turns. */
         if (t.role == ROLE_ATTN_Q)
             t = t.is_bias ? layout_bias(&c, ROLE_ATTN_QKV, t.layer)
                           : layout_weight(&c, ROLE_ATTN_QKV, t.layer);
@@ -88,8 +81,7 @@ struct cost_weights cost_weights(const struct cost_shape *s)
         if (is_matrix && n_own > 0)
             storage = pack_common_storage(own, n_own);
         const uint64_t bytes =
-            is_matrix ? t.n_matrices * matrix_bytes(t.rows / t.n_matrices, t.cols, storage)
-                      : spec_elements(&t) * sizeof(float);
+            is_matrix ? matrix_bytes(t.rows, t.cols, storage) : spec_elements(&t) * sizeof(float);
         sum.memory_bytes += again ? 0 : bytes;
         if (t.role == ROLE_TOKEN_EMBD || t.role == ROLE_POSITION_EMBD) { /* a step reads one row */
             sum.step_bytes +=
@@ -120,8 +112,7 @@ struct cost cost_of(const struct cost_shape *s, enum storage kv, int depth)
     uint64_t of_position = 0, heads = 0; /* elements of keys and values, for every head */
     for (int l = 0; l < c->n_layers; l++) {
         heads += config_heads(c, l);
-        of_position +=
-            (uint64_t)config_heads(c, l) * (config_key_dim(c, l) + config_average_dim(c, l));
+        of_position += (uint64_t)config_heads(c, l) * (c->head_dim + config_value_dim(c));
     }
     const uint64_t positions = depth + 1;
     return (struct cost){.weight_bytes = weights.step_bytes,

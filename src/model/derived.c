@@ -61,7 +61,7 @@ static void pack_all(struct packing *p)
         const uint64_t bytes = matrix_bytes(w->n_out, w->n_in, p->storage);
         if (bytes >= matrix_bytes(w->n_out, w->n_in, w->storage))
             continue;
-        void *panels = arena_take(arena, spec.n_matrices, bytes);
+        void *panels = arena_take(arena, bytes, 1);
         p->n_packed++;
         if (blocks) {
             struct matrix *to = &((struct weight *)(uintptr_t)weight_at(p->to, i, &role))->matrix;
@@ -73,7 +73,7 @@ static void pack_all(struct packing *p)
         blocks[l] = blocks[0];
 }
 
-/* The thread's share of each weight's panels, in all its matrices: a head's each, or one. */
+/* The thread's share of each weight's panels. */
 static void fill_share(void *arg, int thread)
 {
     const struct packing *p = arg;
@@ -87,11 +87,8 @@ static void fill_share(void *arg, int thread)
             continue;
         pool_share(matrix_panels(n_out), thread, p->n_threads, &begin, &end);
         end = MIN(end * KERNEL_LANES, n_out);
-        for (int h = 0; h < layout_weight(&p->from->config, role, 0).n_matrices; h++) {
-            const struct matrix w = model_head_matrix(to, h), source = model_head_matrix(from, h);
-            pack_again((void *)(uintptr_t)w.panels, &w, &source, begin * KERNEL_LANES, end,
-                       &p->scratch[thread]);
-        }
+        pack_again((void *)(uintptr_t)to->matrix.panels, &to->matrix, &from->matrix,
+                   begin * KERNEL_LANES, end, &p->scratch[thread]);
     }
 }
 
@@ -152,8 +149,8 @@ uint64_t model_fingerprint(const struct model *m)
     if (c->score_scale != 0)
         hash = fingerprint_of(hash, &c->score_scale, sizeof c->score_scale);
     for (int l = 0; l < c->n_layers; l++) {
-        const int32_t layer[] = {config_kv_heads(c, l), config_latent(c, l)};
-        hash = fingerprint_of(hash, layer, sizeof layer);
+        const int32_t kv_heads = config_kv_heads(c, l);
+        hash = fingerprint_of(hash, &kv_heads, sizeof kv_heads);
     }
     const struct weight *w;
     enum tensor_role role;
@@ -169,8 +166,7 @@ uint64_t model_fingerprint(const struct model *m)
             continue;
         const int32_t storage = x->storage;
         hash = fingerprint_of(hash, &storage, sizeof storage);
-        hash = fingerprint_of(hash, x->panels,
-                              spec.n_matrices * matrix_bytes(x->n_out, x->n_in, x->storage));
+        hash = fingerprint_of(hash, x->panels, matrix_bytes(x->n_out, x->n_in, x->storage));
         hash = hash_floats(hash, x->bias, x->n_out);
     }
     return hash;

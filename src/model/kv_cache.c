@@ -18,11 +18,11 @@ static size_t part_bytes(enum kv_part part, enum storage storage)
     return storage == STORAGE_F32 ? sizeof(float) : sizeof(int8_t);
 }
 
-/* That one position has of a K/V head of a layer. */
-static size_t numbers_of(const struct config *c, int layer, enum storage storage, enum kv_part part)
+/* That one position has of a K/V head. */
+static size_t numbers_of(const struct config *c, enum storage storage, enum kv_part part)
 {
     const bool scales = part == KV_KEY_SCALES || part == KV_VALUE_SCALES;
-    const int dim = step_of(part) > 1 ? config_key_dim(c, layer) : config_cached_value_dim(c);
+    const int dim = step_of(part) > 1 ? c->head_dim : config_value_dim(c);
     if (scales)
         return storage == STORAGE_Q8_0 ? quant_blocks(dim) : 0;
     return part == KV_VALUES ? kernel_padded(dim) : dim;
@@ -47,7 +47,7 @@ static void take_cache(struct kv_cache *kv, const struct config *c, const struct
     for (int l = 0; l < c->n_layers; l++)
         for (enum kv_part part = 0; part < KV_PARTS; part++) {
             kv->before[l][part] = kv->all[part];
-            kv->all[part] += config_kv_heads(c, l) * numbers_of(c, l, shape->storage, part);
+            kv->all[part] += config_kv_heads(c, l) * numbers_of(c, shape->storage, part);
         }
     take_regions(kv, &kv->whole, 0, 1);
     take_regions(kv, &kv->own, shape->n_shared / KERNEL_LANES * KERNEL_LANES,
@@ -67,7 +67,7 @@ size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, enum sto
     size_t bytes = 0;
     for (int l = 0; l < c->n_layers; l++)
         for (enum kv_part part = 0; part < KV_PARTS; part++)
-            bytes += config_variant_heads(c, n_kv_heads, l) * numbers_of(c, l, storage, part) *
+            bytes += config_variant_heads(c, n_kv_heads, l) * numbers_of(c, storage, part) *
                      part_bytes(part, storage);
     return bytes;
 }
@@ -105,7 +105,7 @@ static struct kv_at locate_position(const struct kv_cache *kv, struct kv_place p
     assert(position >= r->first);
     struct kv_at at = {{NULL}};
     for (enum kv_part part = 0; part < KV_PARTS; part++) {
-        const size_t n = numbers_of(&kv->config, place.layer, kv->shape.storage, part),
+        const size_t n = numbers_of(&kv->config, kv->shape.storage, part),
                      before = sequence * kv->all[part] + kv->before[place.layer][part] +
                               place.kv_head * n,
                      lane = i % step_of(part); /* in its panel */
@@ -152,11 +152,10 @@ void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_
 {
     assert(position >= (place.sequence == 0 ? 0 : kv->shape.n_shared) && position < kv->shape.cap);
     const struct kv_at at = locate_position(kv, place, position);
-    put_row(kernels, kv->shape.storage, k, config_key_dim(&kv->config, place.layer),
-            at.part[KV_KEYS], (void *)at.part[KV_KEY_SCALES], KERNEL_LANES);
-    if (at.part[KV_VALUES])
-        put_row(kernels, kv->shape.storage, v, config_value_dim(&kv->config), at.part[KV_VALUES],
-                (void *)at.part[KV_VALUE_SCALES], 1);
+    put_row(kernels, kv->shape.storage, k, kv->config.head_dim, at.part[KV_KEYS],
+            (void *)at.part[KV_KEY_SCALES], KERNEL_LANES);
+    put_row(kernels, kv->shape.storage, v, config_value_dim(&kv->config), at.part[KV_VALUES],
+            (void *)at.part[KV_VALUE_SCALES], 1);
 }
 
 /* What a place has from the panel of a position on. */
@@ -177,8 +176,8 @@ struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_place place,
     split = MAX(0, MIN(split, n));
     struct kv_chunk chunk = {.split = split,
                              .n_positions = n,
-                             .key_dim = config_key_dim(&kv->config, place.layer),
-                             .value_dim = config_average_dim(&kv->config, place.layer),
+                             .key_dim = kv->config.head_dim,
+                             .value_dim = config_value_dim(&kv->config),
                              .storage = kv->shape.storage};
     if (split > 0)
         chunk.piece[0] = piece_from(kv, holder, first);
@@ -201,8 +200,8 @@ size_t kv_cache_copy(const struct kv_cache *kv, int sequence, int position, unsi
             const struct kv_at at = locate_position(kv, place, position);
             for (enum kv_part part = 0; part < KV_PARTS; part++) {
                 const size_t bytes = part_bytes(part, kv->shape.storage);
-                const size_t n = part == KV_VALUES ? (size_t)config_cached_value_dim(c)
-                                                   : numbers_of(c, l, kv->shape.storage, part);
+                const size_t n = part == KV_VALUES ? (size_t)config_value_dim(c)
+                                                   : numbers_of(c, kv->shape.storage, part);
                 for (size_t i = 0; i < n; i++, done += bytes) {
                     unsigned char *number = at.part[part] + i * step_of(part) * bytes;
                     if (in)

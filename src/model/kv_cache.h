@@ -4,7 +4,6 @@
  * Sequences are the outermost dimension, then layers, then K/V heads: each of these has two
  * regions, contiguous along the positions: K in panels of KERNEL_LANES positions, dimension-major,
  * so that scores come out vectorised; V row by row. A group's query heads read each of them once.
- * A latent cache has one vector a position and layer, key and value of all heads: K only.
  * Q8_0 keeps its scales in regions of their own (see struct kv_piece). Which positions are filled
  * is the owner's to know.
  *
@@ -50,8 +49,8 @@ struct kv_cache {
 bool kv_cache_bytes(const struct config *c, const struct kv_shape *shape, size_t *bytes);
 
 /* Bytes that one position takes, over all layers, as they are laid out: a key, and a value in whole
- * lanes, of each K/V head, of which the layers have n_kv_heads (see config_kv_heads); or what is
- * latent. (A sequence's keys are in whole panels of KERNEL_LANES positions.) */
+ * lanes, of each K/V head, of which the layers have n_kv_heads (see config_kv_heads). (A sequence's
+ * keys are in whole panels of KERNEL_LANES positions.) */
 size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, enum storage storage);
 
 /* Whether a cache can be stored so: as F32, F16 or Q8_0. */
@@ -67,8 +66,8 @@ struct kv_place {
     int sequence, layer, kv_head;
 };
 
-/* Stores the key [config_key_dim] and value [value_dim] of one position that the sequence holds
- * itself (asserted), of one head; of a latent cache only the first. Different positions, and
+/* Stores the key [head_dim] and value [value_dim] of one position that the sequence holds itself
+ * (asserted), of one head. Different positions, and
  * different places, may be written at once while nobody reads the panels that they are in. */
 void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_place place,
                   int position, const float *k, const float *v);

@@ -15,8 +15,6 @@ enum extent {
     QKV_DIM,
     HEADS_DIM,
     HEAD_DIM,
-    RANK,
-    HEADS_RANK,
     N_HEADS,
     D_FF,
     N_CTX,
@@ -48,10 +46,6 @@ static const struct tensor_row {
     [ROLE_ATTN_Q] = {"attn_q", FORM_MATRIX, Q_DIM, D_MODEL, USUAL_BIAS, WEIGHT},
     [ROLE_ATTN_K] = {"attn_k", FORM_MATRIX, K_DIM, D_MODEL, USUAL_BIAS, WEIGHT},
     [ROLE_ATTN_V] = {"attn_v", FORM_MATRIX, V_DIM, D_MODEL, USUAL_BIAS, WEIGHT},
-    [ROLE_ATTN_KV_A] = {"attn_kv_a", FORM_MATRIX, RANK, D_MODEL, USUAL_BIAS, WEIGHT},
-    [ROLE_ATTN_K_B] = {"attn_k_b", FORM_MATRIX, HEADS_RANK, HEAD_DIM, NO_BIAS,
-                       WEIGHT | SPEC_BY_HEAD},
-    [ROLE_ATTN_V_B] = {"attn_v_b", FORM_MATRIX, HEADS_DIM, RANK, NO_BIAS, WEIGHT | SPEC_BY_HEAD},
     [ROLE_ATTN_REL] = {"attn_rel", FORM_TABLE, N_HEADS, TWO, NO_BIAS, SPEC_REQUIRED},
     [ROLE_ATTN_OUTPUT] = {"attn_output", FORM_MATRIX, D_MODEL, HEADS_DIM, USUAL_BIAS,
                           WEIGHT | SPEC_RESIDUAL},
@@ -78,16 +72,11 @@ bool layout_has(const struct config *c, enum tensor_role role)
     case ROLE_ATTN_REL:
         return c->position == POSITION_QUADRATIC;
     case ROLE_ATTN_QKV:
-        return !c->split_qkv && !config_is_latent(c);
+        return !c->split_qkv;
     case ROLE_ATTN_Q:
-        return c->split_qkv || config_is_latent(c);
     case ROLE_ATTN_K:
     case ROLE_ATTN_V:
-        return c->split_qkv && !config_is_latent(c);
-    case ROLE_ATTN_KV_A:
-    case ROLE_ATTN_K_B:
-    case ROLE_ATTN_V_B:
-        return config_is_latent(c);
+        return c->split_qkv;
     case ROLE_FFN_GATE:
         return ffn_is_gated(c->ffn);
     case ROLE_ATTN_NORM:
@@ -133,8 +122,6 @@ static int extent_of(const struct config *c, enum extent extent, int layer)
                            [QKV_DIM] = config_qkv_dim(c, layer),
                            [HEADS_DIM] = config_heads_dim(c, layer),
                            [HEAD_DIM] = c->head_dim,
-                           [RANK] = config_latent(c, layer),
-                           [HEADS_RANK] = c->n_heads * config_latent(c, layer),
                            [N_HEADS] = config_heads(c, layer),
                            [D_FF] = c->d_ff,
                            [N_CTX] = c->n_ctx,
@@ -147,17 +134,13 @@ struct tensor_spec layout_weight(const struct config *c, enum tensor_role role, 
 {
     assert(role < TENSOR_ROLES && layer >= 0 && layer < c->n_layers);
     const struct tensor_row *row = &tensor_rows[role];
-    const bool by_head = row->flags & SPEC_BY_HEAD;
     return (struct tensor_spec){
         .role = role,
         .layer = config_block(c, layer),
         .form = row->form,
-        .n_dims = row->rows == ONE ? 1
-                  : by_head        ? 3
-                                   : 2,
+        .n_dims = row->rows == ONE ? 1 : 2,
         .rows = extent_of(c, row->rows, layer),
         .cols = extent_of(c, row->cols, layer),
-        .n_matrices = by_head ? c->n_heads : 1,
         .flags = row->flags,
         .name = arch_tensor_name(role, config_block(c, layer), false),
     };
@@ -182,7 +165,7 @@ struct tensor_spec layout_bias(const struct config *c, enum tensor_role role, in
     s.is_bias = true;
     s.n_dims = 1;
     s.cols = s.form == FORM_NORM ? s.cols : s.rows;
-    s.rows = s.n_matrices = 1;
+    s.rows = 1;
     const bool none = s.form == FORM_NORM ? c->no_norm_biases : c->no_biases;
     s.flags = bias_of(c, role) == UNUSUAL_BIAS ? SPEC_UNUSUAL : none ? SPEC_NOT_NEW : 0;
     s.name = arch_tensor_name(role, s.layer, true);
@@ -192,7 +175,7 @@ struct tensor_spec layout_bias(const struct config *c, enum tensor_role role, in
 int layout_qkv(const struct config *c, int layer, struct qkv_part parts[QKV_PARTS])
 {
     int n = 0, first = 0;
-    for (enum tensor_role role = ROLE_ATTN_QKV; role <= ROLE_ATTN_KV_A; role++) {
+    for (enum tensor_role role = ROLE_ATTN_QKV; role <= ROLE_ATTN_V; role++) {
         const int rows = extent_of(c, tensor_rows[role].rows, layer);
         if (!layout_has(c, role))
             continue;
@@ -290,9 +273,5 @@ bool layout_named(const struct config *c, struct text name, struct tensor_spec *
 
 uint32_t layout_type(const struct tensor_spec *s, uint32_t type)
 {
-    const struct tensor_type_info *info = tensor_type_find(type);
-    if ((s->flags & SPEC_BY_HEAD) && (uint32_t)s->cols % info->block_elements != 0)
-        return TENSOR_F16;
-    return type == TENSOR_Q4_0 && (s->flags & (SPEC_ROWS_ENTER | SPEC_BY_HEAD)) ? TENSOR_Q8_0
-                                                                                : type;
+    return type == TENSOR_Q4_0 && (s->flags & SPEC_ROWS_ENTER) ? TENSOR_Q8_0 : type;
 }

@@ -19,10 +19,7 @@ enum tensor_role {
     ROLE_ATTN_Q,   /* the same in three tensors */
     ROLE_ATTN_K,
     ROLE_ATTN_V,
-    ROLE_ATTN_KV_A, /* what a latent cache has of a position */
-    ROLE_ATTN_K_B,  /* [n_heads, rank, head_dim] a head's query to its scores' factors of that */
-    ROLE_ATTN_V_B,  /* [n_heads, value_dim, rank] a head's average of that to its result */
-    ROLE_ATTN_REL,  /* [n_heads, 2] alpha and centre of quadratic positions */
+    ROLE_ATTN_REL, /* [n_heads, 2] alpha and centre of quadratic positions */
     ROLE_ATTN_OUTPUT,
     ROLE_ATTN_OUTPUT_NORM, /* after attention's residual */
     ROLE_FFN_NORM,
@@ -45,7 +42,7 @@ static inline bool role_in_block(enum tensor_role role)
 /* Whether a tensor of the role is a part of a model's ROLE_ATTN_QKV. */
 static inline bool role_is_joined(enum tensor_role role)
 {
-    return role >= ROLE_ATTN_Q && role <= ROLE_ATTN_KV_A;
+    return role >= ROLE_ATTN_Q && role <= ROLE_ATTN_V;
 }
 
 /* Room for a tensor's name: GGUF's longest, 63 bytes, and the zero. */
@@ -76,7 +73,6 @@ enum {
     SPEC_NOT_NEW = 32,  /* only where a file has it: new checkpoints have none */
     SPEC_UNUSUAL = 64,  /* the same, and we train none */
     SPEC_FIXED = 128,   /* no training changes it */
-    SPEC_BY_HEAD = 256, /* a matrix for each head, whose rows may be short */
 };
 
 struct tensor_spec {
@@ -84,9 +80,8 @@ struct tensor_spec {
     int layer; /* 0 outside of the blocks */
     bool is_bias;
     enum tensor_form form; /* of the weight, or of what this is the bias of */
-    int n_dims;            /* 1, 2, or 3: n_matrices one after the other, of rows / n_matrices */
+    int n_dims;            /* 1 or 2 */
     int rows, cols;        /* a vector has one row */
-    int n_matrices;        /* a head's each; else 1 */
     unsigned flags;        /* SPEC_... */
     struct tensor_name name;
 };
@@ -113,8 +108,7 @@ bool layout_has_bias(const struct config *c, enum tensor_role role);
 struct tensor_spec layout_bias(const struct config *c, enum tensor_role role, int layer);
 
 /* Q, K and V of a layer: the tensors they are in, in the order of their rows in the joined matrix
- * [config_qkv_dim, d_model], and the first of these rows. Returns how many: 1 or 3, or 2 if what is
- * latent stands for K and V. */
+ * [config_qkv_dim, d_model], and the first of these rows. Returns how many: 1 or 3. */
 struct qkv_part {
     enum tensor_role role;
     int first, rows;
@@ -134,13 +128,13 @@ static inline uint64_t spec_elements(const struct tensor_spec *s)
 }
 
 /* The n_dims sizes that a file has for it, the row length first; the others are 1. */
-#define SPEC_DIMS 3
+#define SPEC_DIMS 2
 struct spec_dims {
     uint64_t n[SPEC_DIMS];
 };
 static inline struct spec_dims spec_dims(const struct tensor_spec *s)
 {
-    return (struct spec_dims){{s->cols, s->rows / s->n_matrices, s->n_matrices}};
+    return (struct spec_dims){{s->cols, s->rows}};
 }
 
 /*
@@ -148,8 +142,6 @@ static inline struct spec_dims spec_dims(const struct tensor_spec *s)
  * the same, but Q8_0 for Q4_0 if its rows enter the residual stream as they are. Their error is not
  * averaged over a sum (a trained toy checkpoint loses 0.07 nats a token with all matrices in Q4_0,
  * 0.02 with this exception), and a token reads only one of them, unless the matrix is the
- * output's too. Of a matrix for each head also Q8_0 for Q4_0, since all scores or results of a head
- * go through it (a trained toy checkpoint: 0.025 nats instead of 0.034 for 4% more bytes), and F16
- * if its rows are no whole blocks of the type.
+ * output's too.
  */
 uint32_t layout_type(const struct tensor_spec *s, uint32_t type);

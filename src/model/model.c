@@ -67,11 +67,10 @@ static const float *load_bias(struct loader *ld, enum tensor_role role, int laye
     return load_floats(ld, &spec);
 }
 
-/* A weight as panels, those of its heads one after the other; its bias is still NULL. */
+/* A weight as panels; its bias is still NULL. */
 static struct matrix load_matrix(struct loader *ld, const struct tensor_spec *spec)
 {
-    const uint64_t n = spec->n_matrices;
-    struct matrix w = {.n_out = spec->rows / spec->n_matrices, .n_in = spec->cols};
+    struct matrix w = {.n_out = spec->rows, .n_in = spec->cols};
     const struct gguf_tensor *t = ld->g ? find_tensor(ld, spec) : NULL;
     if (ld->g && !t)
         return w;
@@ -79,22 +78,14 @@ static struct matrix load_matrix(struct loader *ld, const struct tensor_spec *sp
     pack_storage(as_is ? t->type
                        : tensor_type_find(layout_type(spec, pack_type(ld->options.storage))),
                  &w.storage);
-    const uint64_t bytes = matrix_bytes(w.n_out, w.n_in, w.storage);
-    unsigned char *panels = arena_take(&ld->arena, n * bytes, 1);
+    void *panels = arena_take(&ld->arena, matrix_bytes(w.n_out, w.n_in, w.storage), 1);
     w.panels = panels;
-    for (uint64_t h = 0; h < n && panels; h++, panels += bytes) {
-        if (!t) {
-            pack_random(panels, &w, &ld->rng, &ld->scratch);
-            continue;
-        }
-        struct gguf_tensor one = *t; /* the head's */
-        one.n_elements /= n;
-        one.n_bytes /= n;
-        one.data += h * one.n_bytes;
-        pack_matrix(panels, &w, 0, &one, &ld->scratch);
-    }
-    if (w.panels && t)
+    if (panels && t) {
+        pack_matrix(panels, &w, 0, t, &ld->scratch);
         release(ld, t);
+    } else if (panels) {
+        pack_random(panels, &w, &ld->rng, &ld->scratch);
+    }
     return w;
 }
 
@@ -140,7 +131,7 @@ static struct matrix load_qkv(struct loader *ld, int layer)
     const struct {
         int rows, head, replaced;
     } thirds[] = {{config_q_dim(c, layer), 1, 1},
-                  {config_k_dim(c, layer), config_key_dim(c, layer), replaced},
+                  {config_k_dim(c, layer), c->head_dim, replaced},
                   {config_v_dim(c, layer), config_value_dim(c), replaced}};
     for (int third = 0, to = 0, begin = 0; third < 3; third++) {
         const int dim = thirds[third].head, heads = thirds[third].replaced;
@@ -360,13 +351,6 @@ void model_free(struct model *m)
         return;
     arena_free(&m->weights);
     free(m);
-}
-
-struct matrix model_head_matrix(const struct weight *w, int head)
-{
-    struct matrix m = w->matrix;
-    m.panels = (const unsigned char *)m.panels + head * matrix_bytes(m.n_out, m.n_in, m.storage);
-    return m;
 }
 
 void model_embed(const struct model *m, const struct positions *p, int token, int t, float *out)

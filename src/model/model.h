@@ -72,14 +72,14 @@ struct norm {
 /* A role's tensors as the kernels read them, by the form of its row in the layout; shapes are
  * the layout's. */
 struct weight {
-    struct matrix matrix; /* FORM_MATRIX: [rows, cols], or the first head's (model_head_matrix) */
+    struct matrix matrix; /* FORM_MATRIX: [rows, cols] */
     struct norm norm;     /* FORM_NORM */
     const float *table;   /* FORM_TABLE: [rows, cols] */
 };
 
 struct block {
     /* By role; those outside of the blocks stay zero. Q, K and V are one matrix, of ROLE_ATTN_QKV,
-     * whatever tensors they come from; with a latent cache Q and what it has. */
+     * whatever tensors they come from. */
     struct weight w[TENSOR_ROLES];
     const struct attend_bias *bias; /* [n_heads] what distances do to scores; NULL: nothing */
 };
@@ -128,10 +128,6 @@ enum status model_create_random(const struct config *c, enum storage storage, ui
                                 struct model **out, struct err *e);
 
 void model_free(struct model *m); /* NULL is legal */
-
-/* A head's matrix of a role that has one for each (SPEC_BY_HEAD): their panels follow each other.
- */
-struct matrix model_head_matrix(const struct weight *w, int head);
 
 /* Writes row `token` of the embedding, scaled, plus position `t`'s vector if positions have such,
  * to out [d_model]. */

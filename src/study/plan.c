@@ -8,8 +8,8 @@
 #include "base/mem.h"
 #include "study/study.h"
 
-const char *const study_methods[] = {"mha", "mean",   "first",   "random", "procrustes",
-                                     "fit", "latent", "scratch", NULL};
+const char *const study_methods[] = {"mha",        "mean", "first",   "random",
+                                     "procrustes", "fit",  "scratch", NULL};
 _Static_assert(LENGTH(study_methods) == STUDY_N_METHODS + 1, "a name for each");
 
 /* --- cells ----------------------------------------------------------------------------------- */
@@ -18,11 +18,8 @@ void study_cell_complete(struct study_cell *cell, const struct config *c)
 {
     char variant[16], heads[16] = "";
     size_t len = 0;
-    struct config cached = *c;
     const bool is_mha = cell->method == STUDY_MHA;
-    for (int l = 0; l < c->n_layers; l++)
-        cached.latent[l] = cell->latent;
-    config_variant_name(&cached, cell->kv_heads, cell->variant);
+    config_variant_name(c, cell->kv_heads, cell->variant);
     for (const char *at = cell->variant; *at; at++)
         if (*at != '-')
             variant[len++] = *at | 0x20; /* small letters; digits stay */
@@ -44,9 +41,7 @@ int study_order(const void *a, const void *b)
     if ((p) != (q))                                                                                \
     return (p) < (q) ? -1 : 1
     RISING(x->heads, y->heads);
-    RISING(x->latent > 0, y->latent > 0);
     RISING(y->kv_heads, x->kv_heads);
-    RISING(y->latent, x->latent);
     RISING(x->method, y->method);
     RISING(x->taught, y->taught);
     RISING(x->alpha, y->alpha);

@@ -18,7 +18,6 @@ const struct report_field study_fields[STUDY_N_FIELDS] = {
     {COLUMN(study_cell, heads), .rank = 5},
     {COLUMN(study_cell, d_ff), .rank = 8},
     {"kv_heads", "K/V heads", MEMBER(study_cell, kv_heads), .rank = 5},
-    {KEY(study_cell, latent)},
     {"method", "method", MEMBER(study_cell, method_name), .rank = 4},
     {KEY(study_cell, taught)},
     {"alpha", "% of steps", MEMBER(study_cell, alpha), "%g", .rank = 4},
@@ -47,10 +46,10 @@ static struct record record_of(const struct study_cell *c, bool timed)
     struct record r;
     chars_printf(r.text,
                  "{\"cell\": \"%s\", \"seed\": %" PRIu64
-                 ", \"heads\": %d, \"d_ff\": %d, \"kv_heads\": %d, \"latent\": %d, \"method\": "
+                 ", \"heads\": %d, \"d_ff\": %d, \"kv_heads\": %d, \"method\": "
                  "\"%s\", \"taught\": %s, \"alpha\": %s, \"steps\": %d, \"bits_per_byte\": %s, "
                  "\"cache_bytes_per_token\": %" PRIu64 "%s%s}\n",
-                 c->name, c->seed, c->heads, c->d_ff, c->kv_heads, c->latent, c->method_name,
+                 c->name, c->seed, c->heads, c->d_ff, c->kv_heads, c->method_name,
                  c->taught ? "true" : "false", figure_exact(c->alpha).text, c->steps,
                  figure_exact(c->bits_per_byte).text, c->cache_bytes_per_token,
                  timed ? ", \"seconds\": " : "", timed ? figure_exact(c->seconds).text : "");
@@ -70,18 +69,17 @@ enum status study_record_read(const char *dir, struct study_cell *cell, struct e
     if (!cell->done)
         return STATUS_OK;
     TRY(file_read_all(path.text, 65536, &text, &len, e));
-    const int n =
-        sscanf(text,
-               "{\"cell\": \"%*[^\"]\", \"seed\": %" SCNu64
-               ", \"heads\": %d, \"d_ff\": %d, \"kv_heads\": %d, \"latent\": %d, \"method\": "
-               "\"%15[^\"]\", \"taught\": %7[a-z], \"alpha\": %lf, \"steps\": %d, "
-               "\"bits_per_byte\": %lf, \"cache_bytes_per_token\": %" SCNu64 ", \"seconds\": %lf}",
-               &found.seed, &found.heads, &found.d_ff, &found.kv_heads, &found.latent, method,
-               taught, &found.alpha, &found.steps, &found.bits_per_byte,
-               &found.cache_bytes_per_token, &found.seconds);
-    while (n == 12 && m < STUDY_N_METHODS && !str_is(method, study_methods[m]))
+    const int n = sscanf(
+        text,
+        "{\"cell\": \"%*[^\"]\", \"seed\": %" SCNu64
+        ", \"heads\": %d, \"d_ff\": %d, \"kv_heads\": %d, \"method\": "
+        "\"%15[^\"]\", \"taught\": %7[a-z], \"alpha\": %lf, \"steps\": %d, "
+        "\"bits_per_byte\": %lf, \"cache_bytes_per_token\": %" SCNu64 ", \"seconds\": %lf}",
+        &found.seed, &found.heads, &found.d_ff, &found.kv_heads, method, taught, &found.alpha,
+        &found.steps, &found.bits_per_byte, &found.cache_bytes_per_token, &found.seconds);
+    while (n == 11 && m < STUDY_N_METHODS && !str_is(method, study_methods[m]))
         m++;
-    found.done = n == 12 && m < STUDY_N_METHODS;
+    found.done = n == 11 && m < STUDY_N_METHODS;
     if (found.done) {
         found.method = m;
         found.method_name = study_methods[m];
@@ -116,7 +114,7 @@ static enum status read_records(const char *dir, struct study_cell **cells, size
     if (!d)
         return file_failure(e, STATUS_FAILED, dir, "list", errno);
     while (s == STATUS_OK && (entry = readdir(d))) {
-        struct study_cell cell = {.latent = 0}, *more;
+        struct study_cell cell = {.kv_heads = 0}, *more;
         const struct text file = text_of(entry->d_name);
         const size_t len = file.len - strlen(RECORD); /* of "s", a digit and so on */
         if (!text_ends_with(file, RECORD) || len < 3 || len >= sizeof cell.name ||

@@ -22,7 +22,6 @@ enum study_method {
     STUDY_RANDOM,
     STUDY_PROCRUSTES,
     STUDY_FIT,
-    STUDY_LATENT,  /* to a latent cache in place of fewer K/V heads */
     STUDY_SCRATCH, /* no conversion: trained with so few from the first step on */
     STUDY_N_METHODS
 };
@@ -35,8 +34,7 @@ static inline bool study_converts(enum study_method method)
 
 struct study_cell {
     uint64_t seed;
-    int kv_heads; /* 1 of latent caches */
-    int latent;   /* their rank; 0: the cache has keys and values of heads */
+    int kv_heads;
     enum study_method method;
     bool taught;   /* trained further with the MHA checkpoint as the teacher */
     double alpha;  /* percent of the MHA checkpoint's steps for which it is trained further */
@@ -58,14 +56,14 @@ struct study_cell {
 };
 
 /* A cell's figures; the last is a time, which no two runs have alike. */
-#define STUDY_N_FIELDS 13
+#define STUDY_N_FIELDS 12
 extern const struct report_field study_fields[STUDY_N_FIELDS];
 
 /* Fills in what follows from the rest. */
 void study_cell_complete(struct study_cell *cell, const struct config *c);
 
-/* For qsort: by query heads, fewest first; by K/V heads, most first, then by rank, likewise;
- * method; teacher; alpha; seed. */
+/* For qsort: by query heads, fewest first; by K/V heads, most first; method; teacher; alpha; seed.
+ */
 int study_order(const void *a, const void *b);
 
 /* --- the plan -------------------------------------------------------------------------------- */
@@ -93,7 +91,7 @@ struct study_plan {
     int n_means;
 };
 
-/* Adds cells of these K/V heads, rank and method for all seeds and each of the shares [n], percents
+/* Adds cells of these K/V heads and method for all seeds and each of the shares [n], percents
  * of the steps. STATUS_USAGE where one is too much; STATUS_NO_MEMORY. study_plan_free is due in any
  * case. */
 enum status study_plan_add(struct study_plan *plan, struct study_cell cell, const double *shares,

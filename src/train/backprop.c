@@ -18,7 +18,7 @@ static void take_run_scratch(struct backprop *b, int rows, const struct buffer *
                                       list->n, list->n};
 }
 
-/* Room for a matrix of any layer, or those of the heads, in panels along either dimension. */
+/* Room for a matrix of any layer, in panels along either dimension. */
 static float *take_panels(struct backprop *b, enum tensor_role role)
 {
     struct tensor_spec spec = layout_weight(&b->config, role, 0);
@@ -26,12 +26,11 @@ static float *take_panels(struct backprop *b, enum tensor_role role)
         const struct tensor_spec own = layout_weight(&b->config, role, l);
         spec = spec_elements(&own) > spec_elements(&spec) ? own : spec;
     }
-    const int n = spec.n_matrices, rows = spec.rows / n;
-    const uint64_t forward = (uint64_t)kernel_padded(rows) * spec.cols;
-    const uint64_t backward = (uint64_t)kernel_padded(spec.cols) * rows;
+    const uint64_t forward = (uint64_t)kernel_padded(spec.rows) * spec.cols;
+    const uint64_t backward = (uint64_t)kernel_padded(spec.cols) * spec.rows;
     if (spec.form != FORM_MATRIX || !layout_has(&b->config, role))
         return NULL;
-    return arena_take(&b->arena, n * MAX(forward, backward), sizeof(float));
+    return arena_take(&b->arena, MAX(forward, backward), sizeof(float));
 }
 
 /* Takes all buffers, or counts them (see base/mem.h): sizes are bounded by the config, and rows by
@@ -40,7 +39,7 @@ static void take_passes(struct backprop *b, const float *rope_factors)
 {
     const struct config *c = &b->config;
     const int rows = b->n_sequences * b->length, d = c->d_model, ff = c->d_ff;
-    const bool gated = ffn_is_gated(c->ffn), latent = config_is_latent(c), back = !b->forward_only;
+    const bool gated = ffn_is_gated(c->ffn), back = !b->forward_only;
     const uint64_t head_windows = (uint64_t)b->n_sequences * c->n_heads;
     struct saved saved = {.softmax = NULL};
     const int most_heads = c->n_heads * config_value_dim(c);
@@ -56,7 +55,6 @@ static void take_passes(struct backprop *b, const float *rope_factors)
                 b, rows,
                 (const struct buffer[]){{&saved.x, d},
                                         {&saved.qkv, config_qkv_dim(c, back ? l : widest)},
-                                        {&saved.kv, latent * pass_kv_dim(c)},
                                         {&saved.heads, back ? config_heads_dim(c, l) : most_heads},
                                         {&saved.mid, d},
                                         {&saved.up, ff},
@@ -91,7 +89,6 @@ static void take_passes(struct backprop *b, const float *rope_factors)
                                              {&b->dgate, back * gated * ff},
                                              {&b->dheads, back * most_heads},
                                              {&b->dqkv, back * config_qkv_dim(c, widest)},
-                                             {&b->dkv, back * latent * pass_kv_dim(c)},
                                              {&b->stats, back * 2},
                                              {NULL, 0}});
     if (!b->dropping) {

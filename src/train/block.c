@@ -1,11 +1,6 @@
 /*
  * One block of the model, forwards and backwards, a block of rows at a time where a token is all
  * that counts. Causal attention is over whole windows; an item of it is a window and a K/V head.
- *
- * The keys and values of every head that a latent cache stands for: what inference multiplies into
- * queries and results, k_b and v_b, is multiplied into the cached vectors here, as over whole
- * windows heads of their own size attend with fewer operations than heads of the rank's. To
- * attention a block is then one with a K/V head for each query head.
  */
 
 #include "engine/causal.h"
@@ -71,21 +66,18 @@ static float *place_weights(struct view v, struct rows r, int column)
 }
 
 /* This thread's share of the windows and K/V heads of block l: qkv -> heads, or dheads -> dqkv and,
- * of quadratic positions, drel. Of a latent cache keys and values are in kv, their gradient in dkv,
- * for each query head its own. */
+ * of quadratic positions, drel. */
 static void attend(const struct pass *p, int l, int thread,
                    void (*run)(const struct causal_window *w))
 {
     const struct backprop *b = p->b;
     const struct config *c = &b->config;
     const struct saved *saved = &b->blocks[l];
-    const bool latent = config_is_latent(c);
-    const int kv_heads = latent ? c->n_heads : config_kv_heads(c, l);
-    const int group = config_heads(c, l) / kv_heads, key = c->head_dim, value = config_value_dim(c);
-    /* Where keys and values are in a row: qkv has all queries before them. */
-    const int keys = latent ? 0 : config_q_dim(c, l), values = keys + kv_heads * key;
-    const struct view kv = latent ? saved->kv : saved->qkv, dqkv = dqkv_of(b, l);
-    const struct view dkv = latent ? b->dkv : dqkv;
+    const int kv_heads = config_kv_heads(c, l), group = config_group(c, l);
+    const int key = c->head_dim, value = config_value_dim(c);
+    /* Where keys and values are in a row: behind all queries. */
+    const int keys = config_q_dim(c, l), values = keys + kv_heads * key;
+    const struct view qkv = saved->qkv, dqkv = dqkv_of(b, l);
     const struct view heads = heads_of(b, l, saved->heads), dheads = heads_of(b, l, b->dheads);
     const struct rows share =
         rows_share(p, (struct rows){0, p->batch->n_sequences * kv_heads}, thread);
@@ -105,18 +97,17 @@ static void attend(const struct pass *p, int l, int thread,
             .key_dim = key,
             .value_dim = value,
             .scale = config_score_scale(c),
-            .q = place_weights(saved->qkv, r, q),
-            .k = place_weights(kv, r, k),
-            .v = place_weights(kv, r, v),
-            .q_stride = saved->qkv.stride,
-            .kv_stride = kv.stride,
+            .q = place_weights(qkv, r, q),
+            .k = place_weights(qkv, r, k),
+            .v = place_weights(qkv, r, v),
+            .stride = qkv.stride,
             .heads = place_weights(heads, r, head * value),
             .heads_stride = heads.stride,
             .softmax = saved->softmax + all_heads * 2 * causal_padded_length(b->length),
             .dheads = place_weights(dheads, r, head * value),
             .dq = place_weights(dqkv, r, q),
-            .dk = place_weights(dkv, r, k),
-            .dv = place_weights(dkv, r, v),
+            .dk = place_weights(dqkv, r, k),
+            .dv = place_weights(dqkv, r, v),
             .drel = b->drel ? b->drel + 2 * all_heads : NULL,
             .drop = p->gradient && p->batch->attn_dropout > 0 ? drop_head_columns : NULL,
             .bias = head_bias,
@@ -124,29 +115,6 @@ static void attend(const struct pass *p, int l, int thread,
             .scratch = pass_scratch(b, thread),
         });
     }
-}
-
-/* --- latent caches --------------------------------------------------------------------------- */
-
-/* In a buffer as qkv: what is latent, after the queries. */
-static struct view latent_of(const struct config *c, int l, struct view qkv)
-{
-    return view_columns(qkv, config_q_dim(c, l), config_latent(c, l));
-}
-
-/* What is made of it, in a buffer as kv: part 0 are the values of all heads, part h + 1 the keys of
- * head h. */
-static struct view part_of_rows(const struct config *c, struct view kv, int part)
-{
-    return part == 0 ? view_columns(kv, config_q_dim(c, 0), config_heads_dim(c, 0))
-                     : view_columns(kv, (part - 1) * c->head_dim, c->head_dim);
-}
-
-/* The panels of a part's matrix, of n_out rows and n_in columns in this direction. */
-static const float *panels_of(const struct backprop *b, int part, int n_out, int n_in)
-{
-    return part == 0 ? b->panels[ROLE_ATTN_V_B]
-                     : b->panels[ROLE_ATTN_K_B] + (size_t)(part - 1) * kernel_padded(n_out) * n_in;
 }
 
 /* --- branches -------------------------------------------------------------------------------- */
@@ -290,18 +258,11 @@ static struct view norm_scratch(const struct pass *p, struct rows r, int thread)
     return (struct view){pass_scratch(p->b, thread), rows_n(r), d, d};
 }
 
-/* x -> qkv, and kv of what is latent */
+/* x -> qkv */
 static void project_qkv(const struct pass *p, int l, struct rows r, int thread)
 {
-    const struct backprop *b = p->b;
-    const struct config *c = &b->config;
-    const struct branch attention = branch_of(b, l, true);
+    const struct branch attention = branch_of(p->b, l, true);
     read_stream(p, &attention, norm_scratch(p, r, thread), r);
-    for (int part = 0; part <= c->n_heads && config_is_latent(c); part++) {
-        const struct view latent = latent_of(c, l, rows_view(b->blocks[l].qkv, r));
-        const struct affine map = {.panels = panels_of(b, part, c->head_dim, latent.n)};
-        backprop_multiply(b, map, latent, part_of_rows(c, rows_view(b->blocks[l].kv, r), part));
-    }
 }
 
 /* act [r, ff] = what the down matrix takes. */
@@ -365,17 +326,9 @@ static void attn_output_and_ffn_backward(const struct pass *p, int l, struct row
 /* dqkv and dmid -> dx of the stream before the block; norm, dnorm and stats for the sums */
 static void project_qkv_backward(const struct pass *p, int l, struct rows r, int thread)
 {
-    const struct backprop *b = p->b;
-    const struct config *c = &b->config;
-    const struct branch attention = branch_of(b, l, true);
+    const struct branch attention = branch_of(p->b, l, true);
     (void)thread;
-    backprop_norm(p, attention.point, r, rows_view(b->norm, r).x);
-    for (int part = 0; part <= c->n_heads && config_is_latent(c); part++) {
-        const struct view dlatent = latent_of(c, l, rows_view(dqkv_of(b, l), r));
-        const struct affine map = {.panels = panels_of(b, part, dlatent.n, c->head_dim),
-                                   .start = part > 0 ? dlatent.x : NULL};
-        backprop_multiply(b, map, part_of_rows(c, rows_view(b->dkv, r), part), dlatent);
-    }
+    backprop_norm(p, attention.point, r, rows_view(p->b->norm, r).x);
     read_stream_backward(p, &attention, r);
 }
 
@@ -396,20 +349,7 @@ void backprop_block_backward(const struct pass *p, int l, int thread)
     rows_each(p, all_rows(p), l, thread, project_qkv_backward);
     pool_barrier(b->pool, thread);
     branch_sums(p, &attention, thread);
-    /* What only some attention has: the matrices of a latent cache, each key's the transpose of
-     * what it is as a map, and quadratic positions. */
-    for (int part = 0; part <= c->n_heads && config_is_latent(c); part++) {
-        const struct view latent = latent_of(c, l, b->blocks[l].qkv);
-        const struct view made = part_of_rows(c, b->dkv, part);
-        struct param_pair keys = gradient[ROLE_ATTN_K_B];
-        if (part == 0) {
-            backprop_weight_sums(b, gradient[ROLE_ATTN_V_B], made, latent, thread);
-        } else {
-            keys.weight += (size_t)(part - 1) * latent.n * c->head_dim;
-            backprop_weight_sums(b, keys, latent, made, thread);
-        }
-    }
-    int begin, end;
+    int begin, end; /* of quadratic positions */
     pool_share(config_heads(c, l), thread, b->n_threads, &begin, &end);
     for (int i = 2 * begin; i < 2 * end && b->drel; i++) {
         double sum = (double)rel[i];

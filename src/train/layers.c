@@ -12,32 +12,26 @@ void backprop_pack(const struct pass *p, enum tensor_role role, int l, bool back
 {
     const struct backprop *b = p->b;
     const struct tensor_spec spec = layout_weight(&b->config, role, l);
-    const int n_matrices = role == ROLE_ATTN_K_B ? spec.n_matrices : 1;
-    const int n_out = spec.rows / n_matrices, n_in = spec.cols;
-    /* Panels [n / 16][k][16], the last filled up with zeros, along the rows or, transposed, the
-     * columns; keys are products with the transpose. */
-    const bool transposed = backward != (role == ROLE_ATTN_K_B);
-    const int n = transposed ? n_in : n_out, k = transposed ? n_out : n_in;
-    const size_t step = transposed ? 1 : n_in, down = transposed ? n_in : 1;
+    const int n_out = spec.rows, n_in = spec.cols;
+    /* Panels [n / 16][k][16], the last filled up with zeros, along the rows or, backward, the
+     * columns. */
+    const int n = backward ? n_in : n_out, k = backward ? n_out : n_in;
+    const size_t step = backward ? 1 : n_in, down = backward ? n_in : 1;
     const float *matrix = (role_in_block(role) ? p->w->blocks[l].w : p->w->w)[role].weight;
     float *panels = backward && role == ROLE_OUTPUT ? b->output_backward : b->panels[role];
     int begin, end;
     assert(spec.form == FORM_MATRIX);
     pool_share(matrix_panels(n), thread, b->n_threads, &begin, &end);
-    for (int h = 0; h < n_matrices; h++) {
-        for (int panel = begin; panel < end; panel++) {
-            const int first = panel * KERNEL_LANES, width = MIN(n - first, KERNEL_LANES);
-            float *out = panels + (size_t)first * k;
-            for (int i = 0; i < k; i++, out += KERNEL_LANES) {
-                const float *w = matrix + first * step + i * down;
-                for (int lane = 0; lane < width; lane++)
-                    out[lane] = w[lane * step];
-                for (int lane = width; lane < KERNEL_LANES; lane++)
-                    out[lane] = 0;
-            }
+    for (int panel = begin; panel < end; panel++) {
+        const int first = panel * KERNEL_LANES, width = MIN(n - first, KERNEL_LANES);
+        float *out = panels + (size_t)first * k;
+        for (int i = 0; i < k; i++, out += KERNEL_LANES) {
+            const float *w = matrix + first * step + i * down;
+            for (int lane = 0; lane < width; lane++)
+                out[lane] = w[lane * step];
+            for (int lane = width; lane < KERNEL_LANES; lane++)
+                out[lane] = 0;
         }
-        matrix += (size_t)n_out * n_in;
-        panels += (size_t)kernel_padded(n) * k;
     }
 }
 

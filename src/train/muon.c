@@ -136,14 +136,14 @@ void muon_step(const struct trainer *t, int thread)
         const struct tensor_spec *s = &p->spec;
         if (!muon_moves(&t->spec, s))
             continue;
-        /* Q, K and V are three matrices, a head's are each its own. */
+        /* Q, K and V are three matrices. */
         const int parts[] = {config_q_dim(&t->config, s->layer), config_k_dim(&t->config, s->layer),
                              config_v_dim(&t->config, s->layer)};
         const bool joined = s->role == ROLE_ATTN_QKV;
-        const int n = joined ? QKV_PARTS : s->n_matrices;
+        const int n = joined ? QKV_PARTS : 1;
         size_t at = p->offset;
         for (int part = 0; part < n; part++) {
-            const int rows = joined ? parts[part] : s->rows / n;
+            const int rows = joined ? parts[part] : s->rows;
             const struct muon_matrix one = {t->weights.flat + at, t->m + at, t->gradient.flat + at,
                                             rows, s->cols};
             move_matrix(t, &one, thread);

@@ -314,7 +314,6 @@ static inline struct view view_columns(struct view v, int first, int n)
 struct saved {
     struct view x;     /* [rows, d] the residual stream before it */
     struct view qkv;   /* [rows, qkv] queries and keys not yet turned */
-    struct view kv;    /* [rows, kv] all heads' keys and values of what is latent; else none */
     struct view heads; /* [rows, heads] outputs of the heads */
     struct view mid;   /* [rows, d] the residual stream after attention */
     struct view up;    /* [rows, ff] before what makes it not linear */
@@ -358,7 +357,6 @@ struct backprop {
     struct view dup, dgate; /* [rows, ff]; dgate none where there is no gate */
     struct view dheads;     /* [rows, heads] */
     struct view dqkv;       /* [rows, qkv] of the widest layer */
-    struct view dkv;        /* [rows, kv]; none where saved.kv is */
     struct view stats;      /* [rows, 2] of a norm */
     double *drel;           /* [windows, n_heads, 2] of quadratic positions; NULL of others */
 
@@ -368,12 +366,6 @@ struct backprop {
     float *scratch;             /* [n_threads, scratch_floats]: of a row block or of an attention
                                    item */
 };
-
-/* Elements of a row of all heads' keys, then all heads' values, made of what is latent. */
-static inline int pass_kv_dim(const struct config *c)
-{
-    return c->n_heads * (c->head_dim + config_value_dim(c));
-}
 
 static inline float *pass_scratch(const struct backprop *b, int thread)
 {
@@ -440,8 +432,7 @@ static inline void rows_each(const struct pass *p, struct rows all, int at, int 
 /* --- layers.c -------------------------------------------------------------------------------- */
 
 /* This thread's share of a role's weight [n_out, n_in], of block l, as panels for y = x W^T, or
- * `backward` for dx = dy W. Of a latent cache ROLE_ATTN_K_B has a matrix [rank, head_dim] for each
- * head, and keys are products with its transpose. */
+ * `backward` for dx = dy W. */
 void backprop_pack(const struct pass *p, enum tensor_role role, int l, bool backward, int thread);
 
 /* y = start + x * panels + bias, over the rows of x. */

@@ -82,8 +82,6 @@ static uint64_t hash_config(uint64_t hash, const struct config *c)
     for (int l = 0; l < c->n_layers; l++) {
         const int kv_heads = config_kv_heads(c, l);
         hash = train_hash(hash, &kv_heads, sizeof kv_heads);
-        if (config_is_latent(c))
-            hash = train_hash(hash, &c->latent[l], sizeof c->latent[l]);
     }
     return hash;
 }
