@@ -1,9 +1,9 @@
 #!/bin/sh
 # convert_table.sh [--short] [--samples] [MODEL [TEXT]] - the conversion table: every method at every
-# number of K/V heads, grouped by neighbourhood and by likeness, with and without refits, and latent
-# caches of as many bytes; --short: each method as it is meant, the table of src/convert/README.md. Bits
-# per byte, with no training after it, are over the held-out last tenth of TEXT; calibration sees the
-# first nine tenths. --samples: both are samples of the model's own, for one whose text is not at hand. KL is
+# number of K/V heads, grouped by neighbourhood and by likeness, with and without refits;
+# --short: each method as it is meant, the table of src/convert/README.md. Bits per byte, with no
+# training after it, are over the held-out last tenth of TEXT; calibration sees the first nine
+# tenths. --samples: both are samples of the model's own, for one whose text is not at hand. KL is
 # the mean divergence from MODEL, in nats a token. Cache bytes are of f32; tokens/s are decoding at
 # full context, on the threads that DECODE_THREADS or auto gives. Takes some minutes.
 set -eu
@@ -45,11 +45,6 @@ if ! ./decode convert "$model" -o "$dir/out.gguf" --kv-heads 1 --method first --
     likeness=adjacent
 fi
 
-# Rotary positions allow no latent cache.
-positions=yes
-./decode convert "$model" -o "$dir/out.gguf" --force --latent 8 --calib "$0" --calib-tokens 64 -q \
-    >"$dir/report" 2>&1 || positions=no
-
 # sample N SEED - N texts of the model's own, one after the other.
 sample() {
     ./decode generate "$model" --samples "$1" --seed "$2" -n $((depth - 7)) --temp 1 --top-k 0 \
@@ -76,7 +71,7 @@ speed() {
         $at["n_kv_heads"] == heads { printf "%.0f", $at["tokens_per_s"] }' "$dir/bench.csv"
 }
 
-# row METHOD CALIBRATION GROUPING REFIT ARGS... - one conversion; the cache of latent is in ARGS.
+# row METHOD CALIBRATION GROUPING REFIT ARGS... - one conversion.
 row() {
     method=$1
     calibration=$2
@@ -87,13 +82,8 @@ row() {
     text) set -- "$@" --calib "$dir/calib" ;;
     none | self) set -- "$@" --calib "$calibration" ;;
     esac
-    if [ "$method" = latent ]; then
-        set -- --calib "$dir/calib" "$@"
-    else
-        set -- --kv-heads "$heads" --method "$method" --group "$grouping" --seed 1 "$@"
-    fi
-    ./decode convert "$model" -o "$dir/out.gguf" --force --eval "$dir/eval" --format jsonl -q "$@" \
-        >"$dir/report"
+    ./decode convert "$model" -o "$dir/out.gguf" --force --kv-heads "$heads" --method "$method" \
+        --group "$grouping" --seed 1 --eval "$dir/eval" --format jsonl -q "$@" >"$dir/report"
     ./decode eval "$dir/out.gguf" --text "$dir/eval" --against "$model" --format jsonl \
         -q >"$dir/distance"
     after=$(value bits_per_byte <"$dir/report")
@@ -114,13 +104,6 @@ echo "| K/V heads | method | calibration | grouping | refit | bits/byte | change
 echo "| ---: | --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"
 printf '| %s | as trained | | | | %.4f | | | %s | %s | |\n' "$n_kv_heads" "$before" \
     "$(value kv_bytes_per_token_f32 <"$dir/report")" "$(speed "$n_kv_heads")"
-# Latent caches of the same bytes: of one rank, and of ranks by layer.
-latent_rows() {
-    rank=$((heads * 2 * $(info head_dim)))
-    [ "$rank" -le "$(info d_model)" ] || return 0
-    row latent "R $rank" - wo --latent $rank
-    row latent "by layer" - wo --cache-bytes $((4 * rank * $(info n_layers)))
-}
 
 # Each method as it is meant.
 short_rows() {
@@ -157,7 +140,6 @@ heads=$((n_kv_heads - 1))
 while [ "$heads" -ge 1 ]; do
     if [ $((n_heads % heads)) -eq 0 ]; then
         if [ $short = yes ]; then short_rows; else all_rows; fi
-        if [ $positions = yes ]; then latent_rows; fi
     fi
     heads=$((heads - 1))
 done

@@ -45,17 +45,6 @@ CHECKPOINTS = {
         arch="decode", kinds=("rms", "before", "none", "gelu"), layers=2, d=20, heads=3,
         kv=[3, 1], key=16, value=32, ff=64, ctx=48, tokens=40, split=False, tied=True,
         biases=("attn_qkv", "ffn_down"), types={"ffn_down": "F16", "attn_output": "F16"}),
-    # Latent caches, of a rank for each layer; more positions than a chunk has.
-    "mixed-latent": dict(
-        arch="decode", kinds=("rms", "after", "alibi", "gelu"), layers=3, d=40, heads=5,
-        kv=[5, 5, 5], key=32, value=7, ff=37, ctx=300, tokens=280, split=True, tied=True,
-        latent=[32, 17, 40], biases=("attn_q", "attn_kv_a", "ffn_up"), scale=1.5,
-        types={"attn_v_b": "F16"}),
-    "mixed-latent-quadratic": dict(
-        arch="decode", kinds=("layer", "before", "quadratic", "swiglu"), layers=2, d=30, heads=3,
-        kv=[3, 3], key=10, value=12, ff=41, ctx=48, tokens=40, split=True, tied=False,
-        latent=[21, 21], shared=True, biases=("attn_norm", "attn_output", "ffn_norm"),
-        types={"attn_k_b": "BF16"}),
 }
 
 
@@ -71,13 +60,7 @@ def tensors(c):
         rows = heads * c["key"], kv * c["key"], kv * c["value"]
         if norm_first:
             yield block + "attn_norm", (c["d"],), "norm"
-        if "latent" in c:
-            rank = c["latent"][layer]
-            yield block + "attn_q", (rows[0], c["d"]), "matrix"
-            yield block + "attn_kv_a", (rank, c["d"]), "matrix"
-            yield block + "attn_k_b", (heads, rank, c["key"]), "matrix"
-            yield block + "attn_v_b", (heads, c["value"], rank), "matrix"
-        elif c["split"]:
+        if c["split"]:
             for part, n in zip("qkv", rows):
                 yield block + "attn_" + part, (n, c["d"]), "matrix"
         else:
@@ -119,10 +102,6 @@ def add_keys(w, c):
         w.add_array(p + "attention.head_count_kv", c["kv"])
     else:
         w.add_uint32(p + "attention.head_count_kv", c["kv"][0])
-    if "latent" in c:
-        same = len(set(c["latent"])) == 1
-        add = w.add_uint32 if same else w.add_array
-        add(p + "attention.latent", c["latent"][0] if same else c["latent"])
     w.add_float32(p + EPSILON_KEYS[c["arch"]], 1e-5)
     if c["arch"] == "decode":
         for key, kind in zip(("norm.type", "norm.placement", "position.type", "feed_forward.type"),

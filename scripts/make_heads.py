@@ -97,7 +97,7 @@ def score_kept(model, seen, pair):
 def output_kept(model, seen, pair, layer):
     block = f"blk.{0 if model.shared else layer}."
     biased = any(model.file.get(f"{block}attn_{part}.bias") is not None
-                 for part in ("qkv", "v", "kv_a"))
+                 for part in ("qkv", "v"))
     biased = biased and model.file.get(block + "attn_output.bias") is not None
     white = []
     for h in pair:

@@ -5,13 +5,13 @@
                               [--tokenizer OUT]
 
 SHAPE is that of `decode bench --shape`, with the number of K/V heads besides:
-LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C][,kv=G][,latent=R], by default ff 4 * D_MODEL, vocab 50257,
-ctx 1024, kv HEADS, no latent cache. Python's standard library is enough.
+LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C][,kv=G], by default ff 4 * D_MODEL, vocab 50257, ctx 1024,
+kv HEADS. Python's standard library is enough.
 
---gguf writes architecture gpt2, or llama with --arch llama, all tensors F32; with a latent cache
-of rank R the same as gpt2 in architecture decode. The output has a matrix of its own and the key
-tokenizer.ggml.merges is there, though empty, since llama.cpp refuses a gpt2 file without either;
-the bytes that a step reads are those of a tied output. The tokenizer knows the 256 bytes.
+--gguf writes architecture gpt2, or llama with --arch llama, all tensors F32. The output
+has a matrix of its own and the key tokenizer.ggml.merges is there, though empty, since llama.cpp
+refuses a gpt2 file without either; the bytes that a step reads are those of a tied output. The
+tokenizer knows the 256 bytes.
 
 --llama2c writes the .bin of karpathy/llama2.c ("legacy", version 0) with the output tied.
 Its feed-forward layer has three matrices where GPT-2's has two, so beside a gpt2 it gets a hidden
@@ -36,27 +36,26 @@ from array import array
 DEVIATION = 0.02
 PERIOD = 1000003
 ALIGNMENT = 32
-GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL, GGUF_STRING, GGUF_ARRAY = 4, 5, 6, 7, 8, 9
+GGUF_U32, GGUF_I32, GGUF_F32, GGUF_STRING, GGUF_ARRAY = 4, 5, 6, 8, 9
 GGML_F32 = 0
 
 
 class Shape:
-    """LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C][,kv=G][,latent=R]"""
+    """LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C][,kv=G]"""
 
     def __init__(self, text):
         head, *settings = text.split(",")
         if not re.fullmatch(r"[1-9]\d*x[1-9]\d*x[1-9]\d*", head):
             raise ValueError(f"shape: expected LAYERSxD_MODELxHEADS, found '{head}'")
         self.layers, self.d, self.heads = map(int, head.split("x"))
-        values = {"ff": 4 * self.d, "vocab": 50257, "ctx": 1024, "kv": self.heads, "latent": 0}
+        values = {"ff": 4 * self.d, "vocab": 50257, "ctx": 1024, "kv": self.heads}
         for setting in settings:
-            match = re.fullmatch(r"(ff|vocab|ctx|kv|latent)=([1-9]\d*)", setting)
+            match = re.fullmatch(r"(ff|vocab|ctx|kv)=([1-9]\d*)", setting)
             if not match:
-                raise ValueError("shape: expected ff=F, vocab=V, ctx=C, kv=G or latent=R, found "
+                raise ValueError("shape: expected ff=F, vocab=V, ctx=C or kv=G, found "
                                  f"'{setting}'")
             values[match[1]] = int(match[2])
         self.ff, self.vocab, self.ctx, self.kv = (values[k] for k in ("ff", "vocab", "ctx", "kv"))
-        self.latent = values["latent"]
         if self.d % self.heads or self.heads % self.kv:
             raise ValueError(f"shape: heads ({self.heads}) must divide d_model ({self.d}), and K/V "
                              f"heads ({self.kv}) must divide heads")
@@ -102,7 +101,7 @@ def gguf_string(text):
 def gguf_value(kind, value):
     if kind == GGUF_STRING:
         return gguf_string(value)
-    return struct.pack({GGUF_U32: "<I", GGUF_I32: "<i", GGUF_F32: "<f", GGUF_BOOL: "<?"}[kind], value)
+    return struct.pack({GGUF_U32: "<I", GGUF_I32: "<i", GGUF_F32: "<f"}[kind], value)
 
 
 def gguf_pair(key, kind, value):
@@ -126,9 +125,6 @@ ARCHITECTURES = {
     "gpt2": {"attention.layer_norm_epsilon": (GGUF_F32, 1e-5)},
     "llama": {"attention.layer_norm_rms_epsilon": (GGUF_F32, 1e-5),
               "rope.freq_base": (GGUF_F32, 10000.0)},
-    "decode": {"norm.epsilon": (GGUF_F32, 1e-5), "norm.type": (GGUF_STRING, "layer"),
-               "norm.placement": (GGUF_STRING, "before"), "position.type": (GGUF_STRING, "learned"),
-               "feed_forward.type": (GGUF_STRING, "gelu"), "block.shared": (GGUF_BOOL, False)},
 }
 
 
@@ -144,7 +140,6 @@ def gguf_metadata(s, arch):
         gguf_pair(p + "feed_forward_length", GGUF_U32, s.ff),
         gguf_pair(p + "attention.head_count", GGUF_U32, s.heads),
         gguf_pair(p + "attention.head_count_kv", GGUF_U32, s.kv),
-        *([gguf_pair(p + "attention.latent", GGUF_U32, s.latent)] if s.latent else []),
         *(gguf_pair(p + key, *value) for key, value in ARCHITECTURES[arch].items()),
         gguf_pair("tokenizer.ggml.model", GGUF_STRING, "gpt2"),
         gguf_pair("tokenizer.ggml.pre", GGUF_STRING, "gpt-2"),
@@ -156,10 +151,7 @@ def gguf_metadata(s, arch):
 
 def block_matrices(s, arch):
     """(name, rows, columns)"""
-    if s.latent:
-        yield "attn_q", s.d, s.d
-        yield "attn_kv_a", s.latent, s.d
-    elif arch == "gpt2":
+    if arch == "gpt2":
         yield "attn_qkv", s.d + 2 * s.kv_dim, s.d
     else:
         yield "attn_q", s.d, s.d
@@ -186,10 +178,6 @@ def gguf_tensors(s, arch):
     for layer in range(s.layers):
         for name, rows, columns in block_matrices(s, arch):
             yield from with_bias(f"blk.{layer}.{name}", (columns, rows), 0)
-        if s.latent:
-            size = s.d // s.heads
-            yield f"blk.{layer}.attn_k_b.weight", (size, s.latent, s.heads), 0
-            yield f"blk.{layer}.attn_v_b.weight", (s.latent, size, s.heads), 0
         for name in ("attn_norm", "ffn_norm"):
             yield from with_bias(f"blk.{layer}.{name}", (s.d,), 1)
     yield from with_bias("output_norm", (s.d,), 1)
@@ -248,7 +236,7 @@ def write_tokenizer(s, path):
 
 def main():
     parser = argparse.ArgumentParser(description="Checkpoints with random weights, for benchmarks.")
-    parser.add_argument("shape", help="LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C][,kv=G][,latent=R]")
+    parser.add_argument("shape", help="LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C][,kv=G]")
     parser.add_argument("--arch", choices=("gpt2", "llama"), default="gpt2",
                         help="of the checkpoint, or beside which llama2.c's stands")
     parser.add_argument("--gguf", metavar="FILE", help="a checkpoint for decode and llama.cpp")
@@ -259,12 +247,10 @@ def main():
         parser.error("nothing to write; expected --gguf, --llama2c or --tokenizer")
     try:
         shape = Shape(args.shape)
-        if shape.latent and args.arch != "gpt2":
-            raise ValueError("shape: latent: expected with gpt2's kinds only")
     except ValueError as error:
         parser.error(str(error))
     if args.gguf:
-        write_gguf(shape, "decode" if shape.latent else args.arch, args.gguf)
+        write_gguf(shape, args.arch, args.gguf)
     if args.llama2c:
         write_llama2c(shape, args.arch, args.llama2c)
     if args.tokenizer:

@@ -62,8 +62,6 @@ class Model:
         self.heads = key("attention.head_count")
         kv = key("attention.head_count_kv", self.heads)
         self.kv_heads = kv if isinstance(kv, list) else [kv] * self.n_layers
-        if key("attention.latent", 0):
-            self.kv_heads = [self.heads] * self.n_layers
         self.key_dim = key("attention.key_length", self.d // self.heads)
         self.value_dim = key("attention.value_length", self.key_dim)
         self.shared = key("block.shared", False)
@@ -112,17 +110,7 @@ class Model:
             bias = bias - alpha * (distance - centre) ** 2
         return bias
 
-    def qkv_of_latent(self, x, block):
-        """The keys and values that each head's matrices make of what is cached: what multiplying
-        them into the query and the result saves."""
-        q = np.split(self.affine(x, block + "attn_q"), self.heads, axis=1)
-        c = self.affine(x, block + "attn_kv_a")
-        k = [c @ w for w in self.file.get(block + "attn_k_b.weight")]
-        return q, k, [c @ w.T for w in self.file.get(block + "attn_v_b.weight")]
-
     def qkv(self, x, block, kv_heads):
-        if self.file.get(block + "attn_kv_a.weight") is not None:
-            return self.qkv_of_latent(x, block)
         sizes = (self.heads * self.key_dim, kv_heads * self.key_dim, kv_heads * self.value_dim)
         if self.file.get(block + "attn_qkv.weight") is not None:
             q, k, v = np.split(self.affine(x, block + "attn_qkv"), np.cumsum(sizes)[:2], axis=1)

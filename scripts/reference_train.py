@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from gguf import GGUFReader
 
 NAMES = ["mha", "gqa", "mqa", "mqa-f16", "llama", "llama-tied", "transformer", "alibi", "quadratic",
-         "shared-block", "layerwise-kv", "latent"]
+         "shared-block", "layerwise-kv"]
 WINDOWS, LENGTH = 3, 37
 # Of the steps; as in tests/test_backprop.c.
 STEPS, WARMUP, RATE, BETA2, DECAY, CLIP, SMOOTHING = 5, 2, 0.004, 0.99, 0.1, 1.0, 0.1
@@ -114,12 +114,7 @@ class Model:
 
     def attention(self, x, block, kv):
         heads = self.c["heads"]
-        if block + "attn_kv_a.weight" in self.w:
-            q, c = self.affine(x, block + "attn_q"), self.affine(x, block + "attn_kv_a")
-            kv = heads
-            k = torch.einsum("btr,hri->bthi", c, self.w[block + "attn_k_b.weight"]).flatten(-2)
-            v = torch.einsum("btr,hir->bthi", c, self.w[block + "attn_v_b.weight"]).flatten(-2)
-        elif block + "attn_q.weight" in self.w:
+        if block + "attn_q.weight" in self.w:
             q, k, v = (self.affine(x, f"{block}attn_{part}") for part in "qkv")
         else:
             dim = self.w[block + "attn_output.weight"].shape[1] // heads

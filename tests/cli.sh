@@ -441,7 +441,7 @@ checks <<'EOF'
 0 info other.gguf | architecture  \x1bother | n_tensors     0
 0 info other.gguf --format json --tensors --check | "architecture": "\u001bother"
 2 info other.gguf $asked | expected a checkpoint that runs
-    | for asked in "--latent 3" "--shards 2" "--depth 3" "--batch 2" "--bandwidth fast"
+    | for asked in "--shards 2" "--depth 3" "--batch 2" "--bandwidth fast"
 3 $command other.gguf -p x | other.gguf | for command in generate score tokenize
 3+ info copy.gguf --check | 2> tensor 'blk.0.ffn_up.weight' has 1 values
     | tensors_checked      53 | nan                  1
@@ -561,16 +561,13 @@ $ variants() { sed 's/.*"variant": "\([^"]*\)".*"beyond": "\([^"]*\)".*/\1 \2/' 
 $ head -c 967 LICENSE >calibrated.txt; tail -c +968 LICENSE >measured.txt
 $ advised="bench $model --text LICENSE --kv-heads 8,2 $quickest --depth 200 --batch 2 -q"
 0 $advised --format jsonl | > advised
-$ [ "$(variants)" = "GQA-2 MLA-64 MHA" ]
+$ [ "$(variants)" = "GQA-2 MHA" ]
 $ grep -q '"cache_bytes": 1675264, "bits_per_byte": [0-9.]*, "lost_bits_per_byte": 0, "lost_stderr": 0, "beyond": ""' advised
 0 convert $model -o advised.gguf --kv-heads 2 --calib calibrated.txt -q
 0 eval advised.gguf measured.txt --format jsonl -q
 $ grep '"variant": "GQA-2"' advised | grep -q "\"bits_per_byte\": $(bits_of "$out"),"
-0 convert $model -o advised.gguf --latent 64 --calib calibrated.txt -q --force
-0 eval advised.gguf measured.txt --format jsonl -q
-$ grep '"variant": "MLA-64"' advised | grep -q "\"bits_per_byte\": $(bits_of "$out"),"
 0 $advised --format jsonl --max-loss 1e-9 --max-cache 1MiB --max-us 1e9
-$ [ "$(variants)" = "GQA-2 MLA-64 MHA cache" ]
+$ [ "$(variants)" = "GQA-2 MHA cache" ]
 0 $advised --max-cache 1MiB | lost | beyond | predicted µs | GQA-2 | the smallest cache within the limits | decode convert $model -o OUT --kv-heads 2 --calib TEXT
 0 $advised --max-cache 1 | no row is within the limits
 2 bench --shape $shape --text LICENSE | --shape
@@ -845,7 +842,6 @@ checks <<'EOF'
 2 $words --without 9.9 | --without: expected L.H
     | for words in "score $gqa --tokens 1,2" "generate $gqa -p x"
 2 eval $gqa --text half --without 0.1,1.1,0.1 | --without: head 0.1 is given twice
-2 convert $gqa -o new.gguf --drop-heads 0.1 --resume | --drop-heads alone takes seconds
 2 convert $gqa -o new.gguf --drop-heads 0.1 --eval half | decode eval measures OUT
 2 convert $golden/shared-block.gguf -o new.gguf --drop-heads 0.1 | share one block
 2 convert $gqa -o dropped.gguf --drop-heads 0.1 | exists
@@ -1062,20 +1058,6 @@ $ [ ! -e none.gguf ]
 0 generate $model -p "ROMEO:" -n 40 --greedy -q --kv-heads 8 | == expected
 0 convert $model -o mean.gguf --kv-heads 1 --method mean --eval eval-text | 2> decode train TEXT --from
 
-# A state of another conversion, one that is damaged, and none.
-2 convert $model -o none.gguf --kv-heads 2 $calib --resume | there is no none.gguf.state to go on with
-$ long=$(printf './%.0s' $(seq 2015))$(printf 'x%.0s' $(seq 60)).gguf
-2 convert $model -o $long --kv-heads 2 --calib none | no room for '.state' behind it
-$ cp text stale.gguf.state
-2 convert $model -o stale.gguf --kv-heads 2 $calib | 'stale.gguf.state' exists; --resume goes on with
-3 convert $model -o stale.gguf --kv-heads 2 $calib --resume | stale.gguf.state: expected the state of
-2 convert $model -o stale.gguf --kv-heads 2 --calib none --resume | without a text nothing is kept
-2 convert $model -o stale.gguf --cache-bytes 2000 $calib --resume | expected one of them
-$ cp $model as.gguf.state
-2 convert as.gguf.state -o as.gguf --kv-heads 2 | which would be overwritten
-0 convert $model -o stale.gguf --kv-heads 2 $calib --force -q
-$ [ ! -e stale.gguf.state ]
-
 # Random heads: the seed is said, and it is that of convert.
 0 convert $model -o random.gguf --kv-heads 1 --method random
 $ seed=$(sed -n 's/^decode: seed //p' "$err")
@@ -1109,19 +1091,12 @@ $ ! cmp -s own.gguf own2.gguf
 $ cmp -s own.npy own2.npy
 2 convert $model -o own4.gguf --kv-heads 2 --calib self:12 | from 128 on
 EOF
-# Interrupted and resumed, it writes the same file.
-stopped="convert $model -o stopped.gguf --kv-heads 2 --calib text --calib-tokens 6000"
-start $stopped -v
+# Interrupted, it writes nothing.
+start convert $model -o stopped.gguf --kv-heads 2 --calib text --calib-tokens 6000 -v
 await has "$err" "memory: the conversion takes"
-sleep 1
 end_by INT $pid
-again=$([ -e stopped.gguf.state ] && echo --resume)
-checks <<'EOF'
-0 $stopped $again --force -t 1 -q
-$ mv stopped.gguf whole.gguf
-0 $stopped -q
-$ cmp -s stopped.gguf whole.gguf && [ ! -e stopped.gguf.state ]
-EOF
+check "130+ | 0 bytes | 2> interrupted; stopped.gguf is not written"
+note "there is no file of it" [ ! -e stopped.gguf ]
 
 # Every architecture: the file gives the logits that the conversion in memory gives, to the bit, in
 # eval's and bench's hands too; quantized it still runs.
@@ -1147,38 +1122,15 @@ EOF
     check '0 bench $from --kv-heads all --depth 4 -n 2 --repeat 1 -q'
 done
 
-# Latent caches: the file gives what memory gives; ranks by layer, or for a number of bytes.
+# K/V heads for a number of bytes.
 n="convert $model -o new.gguf"
-l="convert $model -o latent.gguf --force $calib"
 checks <<'EOF'
-0 $l --latent 32 -q
-0 score latent.gguf -p "ROMEO:" --logits first.npy -q
-0 score $model -p "ROMEO:" --logits second.npy --latent 32 $calib -q
-$ cmp -s first.npy second.npy
-0 info latent.gguf | MLA-32
-$ line=$(grep '^MLA-32 ' "$out" | tail -1)
-0 info $model --latent 32
-$ [ "$(grep '^MLA-32 ' "$out")" = "$line" ]
-0 $l --cache-bytes 512 --format json | "method": "latent"
-$ cp latent.gguf latent.kept
-0 generate latent.gguf -p "ROMEO:" -n 8 --greedy -q
-0 $l --cache-bytes 512 -q -t 3
-$ cmp -s latent.gguf latent.kept
-0 bench $model --kv-heads 8,1 --latent 32,64 -n 4 --repeat 1 --format csv -q | MLA-64
-0 bench --shape 1x16x2,vocab=9,ctx=8 --latent 4 -n 2 --repeat 1 -q
-2 bench --shape 1x16x2,vocab=9,ctx=8 --latent 17 -n 2 | from 1 to 16
-2 $words --latent 4 | rotary | for words in "info $golden/llama.gguf" "bench $golden/llama.gguf -n 2"
-    "convert $golden/llama.gguf -o new.gguf $calib"
-
-# K/V heads for a number of bytes: rotary positions allow no ranks, others with auto.
 0 convert $model -o bytes.gguf --kv-heads auto --cache-bytes 2560 $calib --refit none | 2.50 KiB
-0 convert $model -o bytes-3.gguf --kv-heads auto --cache-bytes 2560 $calib --refit none -q -t 3
+0 convert $model -o bytes-3.gguf --cache-bytes 2560 $calib --refit none -q -t 3
 $ cmp -s bytes.gguf bytes-3.gguf
-0 convert $model -o ranks.gguf --latent auto --cache-bytes 512 $calib -q
-$ cmp -s ranks.gguf latent.gguf
 0 convert $golden/llama.gguf -o rotary.gguf --cache-bytes 192 $calib --refit none --format json | "method": "fit"
-2 $n --cache-bytes 9 $calib --kv-heads auto | expected at least 512
-2 $n $calib $option auto | expected --cache-bytes too | for option in --kv-heads --latent
+2 $n --cache-bytes 511 $calib | expected at least 512
+2 $n $calib --kv-heads auto | expected --cache-bytes too
 2 $n $calib --cache-bytes 2560 --kv-heads 2 | both given
 2 $n --cache-bytes 2560 --kv-heads auto --calib none | needs a text
 
@@ -1202,14 +1154,9 @@ EOF
 cp gqa.gguf old.gguf
 cp text text.kept
 checks <<'EOF'
-2 $words | needs a text | for words in "$n --latent 32" "$n --cache-bytes 512"
-    "$n --kv-heads 2 --calib none --refit wo"
-2 $words | both given | for words in "$n --latent 32 --kv-heads 1"
-    "generate $model -p x --latent 32 --kv-heads 8" "$n --latent 32 --cache-bytes 9 --calib text"
-2 $n --latent 129 --calib text | from 1 to 128
-2 $words | one for each layer, 4 | for words in "$n --latent 8,8 --calib text" "$n --kv-heads 4,2"
-2 $n $option x --calib text | found 'x' | for option in --latent --cache-bytes
-2 $n --cache-bytes 255 --calib text | expected at least 256
+2 $n --kv-heads 2 --calib none --refit wo | needs a text
+2 $n --kv-heads 4,2 | one for each layer, 4
+2 $n $option x --calib text | found 'x' | for option in --kv-heads --cache-bytes
 2 $n --kv-heads 8,8,8,8 | has these already
 2 $n | no number of K/V heads
 2 convert $model $output --kv-heads 2 | no output is named | for output in "" -o=
@@ -1268,26 +1215,5 @@ $ cd "$dir"
     | for words in "import $hf -o x.gguf" "help import" "import --help"
 2 export $model x | unknown command 'export'; a script does that: scripts/export.py MODEL.gguf DIR
 $ [ ! -e x.gguf ] && [ ! -e x ]
-
-# --- latent caches
-$ latent=$golden/latent.gguf tokens=$(cat $golden/latent.tokens)
-0 info $latent --depth 39 --batch 1,2 | all heads share in all layers (48 in 2
-$ [ "$(grep -c '^MLA-24 ' "$out")" = 3 ]
-0 info $golden/mixed-latent.gguf | 32, 17, 40
-0 score $latent --tokens "$tokens" -t 1 | > expected
-0 score $latent --tokens "$tokens" --block 1 -t 3 | == expected
-0 bench $latent --kv-heads all --depth 0,39 --batch 1,3 $quick --format csv | 5 lines
-$ [ "$(cut -d , -f 1 "$out" | sort -u | tr '\n' ' ')" = "MLA-24 variant " ]
-0 bench $latent --depth 39 -n 2 --repeat 1 --prompt 0 -t 1 | attention Mflop
-0 convert $latent -o latent.gguf --drop-heads 0.1,1.0 --force
-0 score latent.gguf --tokens "$tokens" | > expected
-0 score $latent --tokens "$tokens" --without 0.1,1.0 | == expected
-0 heads $latent --text few --tokens 60 --format csv | 13 lines
-0 attend $latent -p "to be or not to be" --format csv | 13 lines
-0 quantize $latent -o latent.gguf --type q8_0 --force -q
-0 generate latent.gguf -p ab -n 5 --samples 3 --greedy --kv-type q8_0 -q
-0 train few -o trained.gguf --from $latent $t
-0 eval trained.gguf --text few --against $latent --format csv
-2 convert $latent -o no.gguf --kv-heads 1 | found a latent cache
 EOF
 finish

@@ -442,12 +442,11 @@ struct opened plant(const struct opened *o, const struct planting *p)
     return planted;
 }
 
-struct opened regauge(const struct opened *o, bool permute)
+struct opened regauge(const struct opened *o)
 {
     const int n_heads = o->model->config.n_heads;
     struct planting p = planting_of(n_heads, n_heads);
     p.gauge = true;
-    p.permute = permute;
     p.seed = 5;
     return plant(o, &p);
 }

@@ -83,7 +83,7 @@ struct opened plant(const struct opened *o, const struct planting *p);
 
 /* The same number in all layers. */
 struct planting planting_of(int kv_heads, int base);
-/* As many heads as before, in other gauges, and in other places. */
-struct opened regauge(const struct opened *o, bool permute);
+/* As many heads as before, in other gauges. */
+struct opened regauge(const struct opened *o);
 
 #endif

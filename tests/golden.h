@@ -23,11 +23,11 @@ struct golden {
 
 /* Those that differ most first. The mixed ones are made by scripts/make_golden.py. */
 static const char *const golden_names[] = {
-    "gqa", "llama", "transformer", "shared-block", "mixed-latent", "layerwise-kv", "mixed-llama",
+    "gqa", "llama", "transformer", "shared-block", "layerwise-kv", "mixed-llama",
     /* sanitizers run these */
     "mixed-alibi", "mqa-f16", "mha", "mqa", "llama-tied", "alibi", "quadratic", "mixed-none",
-    "mixed-quadratic", "mixed-sinusoidal", "latent", "mixed-latent-quadratic"};
-#define N_GOLDEN (SANITIZED ? 7 : (int)COUNT(golden_names))
+    "mixed-quadratic", "mixed-sinusoidal"};
+#define N_GOLDEN (SANITIZED ? 6 : (int)COUNT(golden_names))
 
 /* Closed when the test ends. */
 static inline struct golden open_golden(const char *name)

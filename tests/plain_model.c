@@ -75,11 +75,8 @@ static void project(const struct plain_model *m, int l, const double *x, struct 
         return;
     }
     apply(m, l, ROLE_ATTN_Q, x, q, d, out->q);
-    apply(m, l, config_is_latent(c) ? ROLE_ATTN_KV_A : ROLE_ATTN_K, x, k, d, out->k);
-    if (config_is_latent(c))
-        memcpy(out->v, out->k, sizeof out->v);
-    else
-        apply(m, l, ROLE_ATTN_V, x, v, d, out->v);
+    apply(m, l, ROLE_ATTN_K, x, k, d, out->k);
+    apply(m, l, ROLE_ATTN_V, x, v, d, out->v);
 }
 
 /* The pairs of n_heads heads turned to position t. */
@@ -131,16 +128,10 @@ static void attend(const struct plain_model *m, int l, int window, const struct 
 {
     const struct config *c = m->config;
     const int g = h / (config_heads(c, l) / config_kv_heads(c, l));
-    const int dim = config_key_dim(c, l), v_dim = config_average_dim(c, l);
+    const int dim = c->head_dim, v_dim = config_value_dim(c);
     const double scale = c->score_scale != 0 ? (double)c->score_scale : 1 / sqrt(c->head_dim);
-    const bool latent = config_is_latent(c);
-    double p[PLAIN_LENGTH], max = -1e300, sum = 0, mapped[PLAIN_WIDTH], average[PLAIN_WIDTH];
-    const double *q = rows[t].q + h * c->head_dim;
-    if (latent) { /* the query of head h, and at last its result, go through matrices of its own */
-        multiply(mapped, tensor(m, l, ROLE_ATTN_K_B, false) + h * dim * c->head_dim, NULL, q, dim,
-                 c->head_dim);
-        q = mapped;
-    }
+    double p[PLAIN_LENGTH], max = -1e300, sum = 0;
+    const double *q = rows[t].q + h * dim;
     for (int s = 0; s <= t; s++) {
         p[s] = score_bias(m, l, h, t - s);
         for (int i = 0; i < dim; i++)
@@ -150,15 +141,10 @@ static void attend(const struct plain_model *m, int l, int window, const struct 
     for (int s = 0; s <= t; s++)
         sum += p[s] = exp(p[s] - max);
     for (int i = 0; i < v_dim; i++) {
-        average[i] = 0;
+        out[i] = 0;
         for (int s = 0; s <= t; s++)
-            average[i] += p[s] / sum * kept(m, l, window, h, t, s) * rows[s].v[g * v_dim + i];
+            out[i] += p[s] / sum * kept(m, l, window, h, t, s) * rows[s].v[g * v_dim + i];
     }
-    if (latent)
-        multiply(out, tensor(m, l, ROLE_ATTN_V_B, false) + h * c->value_dim * v_dim, NULL, average,
-                 c->value_dim, v_dim);
-    else
-        memcpy(out, average, (size_t)v_dim * sizeof *out);
 }
 
 /* x += y of token t without what dropout leaves out. */

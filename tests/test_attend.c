@@ -14,7 +14,6 @@ struct shape {
     int n_heads, key_dim, value_dim, n;
     enum storage storage;
     bool biased;
-    bool latent; /* the keys are the values */
 };
 
 struct attention {
@@ -67,10 +66,6 @@ static struct attention make_attention(struct shape s)
         as_storage(at.k_values, n_k, s.storage), as_storage(at.v_values, n_v, s.storage),
         random_scales(n_panels * (size_t)quant_blocks(s.key_dim) * KERNEL_LANES),
         random_scales(n * (size_t)quant_blocks(s.value_dim))};
-    if (s.latent) {
-        piece.v = NULL;
-        piece.v_scales = NULL;
-    }
     at.args = (struct attend){.kv = {.piece = {piece},
                                      .split = s.n,
                                      .n_positions = s.n,
@@ -85,14 +80,8 @@ static struct attention make_attention(struct shape s)
                               .out = random_floats(n_out),
                               .stride = stride,
                               .bias = s.biased ? at.bias : NULL,
-                              .distance = s.n - 1 + s.n_heads % 2 * 40,
-                              .patches = random_floats(LATENT_PATCHES * key_dim * KERNEL_LANES)};
+                              .distance = s.n - 1 + s.n_heads % 2 * 40};
     return at;
-}
-
-static void run(const struct kernels *k, const struct attend *args, bool latent)
-{
-    (latent ? k->attend_latent : k->attend)(args);
 }
 
 /* Runs it by a table: the same bits as those of `expected`. */
@@ -101,10 +90,10 @@ static void expect_same(const struct kernels *k, const struct attention *at,
 {
     const struct shape *s = &at->shape;
     char what[128];
-    snprintf(what, sizeof what, "%s attend%s, %d heads of %d and %d, %d positions, %s%s", k->name,
-             s->latent ? "_latent" : "", s->n_heads, s->key_dim, s->value_dim, s->n,
-             storage_name(s->storage), s->biased ? ", biased" : "");
-    run(k, args, s->latent);
+    snprintf(what, sizeof what, "%s attend, %d heads of %d and %d, %d positions, %s%s", k->name,
+             s->n_heads, s->key_dim, s->value_dim, s->n, storage_name(s->storage),
+             s->biased ? ", biased" : "");
+    k->attend(args);
     assert_same_bits(expected->max, args->max, at->n_out, what);
     assert_same_bits(expected->sum, args->sum, at->n_out, what);
     assert_same_bits(expected->out, args->out, at->n_out, what);
@@ -117,7 +106,7 @@ static struct attend defined(const struct attention *at)
     a.out = copy_floats(a.out, at->n_out);
     a.max = copy_floats(a.max, at->n_out);
     a.sum = copy_floats(a.sum, at->n_out);
-    run(&kernels_scalar, &a, at->shape.latent);
+    kernels_scalar.attend(&a);
     return a;
 }
 
@@ -133,7 +122,7 @@ static void compare_attend(const struct kernels *k, struct shape s)
 
 static const enum storage storages[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
 
-/* Plainly, as a latent cache, and with values of any other size. */
+/* Plainly, and with values of any other size. */
 TEST(attend_equals_scalar, .loops = 7, .before = seed_numbers)
 {
     static const int heads[] = {1, 2, 3, 4, 7, 12, 22};
@@ -144,9 +133,8 @@ TEST(attend_equals_scalar, .loops = 7, .before = seed_numbers)
             const int d = i / 24, p = i / 3 % 8, dim = dims[d], n = positions[p];
             const int other = dims[(d + _i + 1) % 8];
             const enum storage storage = storages[i % 3];
-            compare_attend(k, (struct shape){heads[_i], dim, dim, n, storage, false, false});
-            compare_attend(k, (struct shape){heads[_i], dim, dim, n, storage, (d + p) % 2, true});
-            compare_attend(k, (struct shape){heads[_i], dim, other, n, storage, true, false});
+            compare_attend(k, (struct shape){heads[_i], dim, dim, n, storage, false});
+            compare_attend(k, (struct shape){heads[_i], dim, other, n, storage, true});
         }
 }
 
@@ -173,14 +161,11 @@ static struct kv_piece piece_of(const struct attention *at, int begin, int end)
         if (t < begin || t >= end)
             k[i] = NAN;
     }
-    struct kv_piece piece = {
+    return (struct kv_piece){
         .k = as_storage(k, panels * size, kv->storage),
-        .k_scales = copy_scales(whole->k_scales + panel * k_blocks, panels * k_blocks)};
-    if (whole->v) {
-        piece.v = as_storage(at->v_values + first * stride, rows * stride, kv->storage);
-        piece.v_scales = copy_scales(whole->v_scales + first * v_blocks, rows * v_blocks);
-    }
-    return piece;
+        .v = as_storage(at->v_values + first * stride, rows * stride, kv->storage),
+        .k_scales = copy_scales(whole->k_scales + panel * k_blocks, panels * k_blocks),
+        .v_scales = copy_scales(whole->v_scales + first * v_blocks, rows * v_blocks)};
 }
 
 /* A chunk in two pieces is the chunk in one, on every table. */
@@ -204,14 +189,10 @@ TEST(pieces_equal_the_whole, .loops = 3, .before = seed_numbers)
     for (int i = 0; i < 2 * 4 * 10 * 3; i++) {
         const int d = i % 2, n = positions[i / 2 % 4], at = i / 8 % 10;
         const bool other = (_i + at) % 2;
-        struct shape s = {heads[_i], dims[d], dims[other ? 1 - d : d], n, storages[i / 80],
-                          other,     false};
-        if (splits[at] > n)
-            continue;
-        compare_pieces(s, splits[at]);
-        s.latent = true;
-        s.value_dim = s.key_dim;
-        compare_pieces(s, splits[at]);
+        const struct shape s = {heads[_i], dims[d],          dims[other ? 1 - d : d],
+                                n,         storages[i / 80], other};
+        if (splits[at] <= n)
+            compare_pieces(s, splits[at]);
     }
 }
 
@@ -237,8 +218,6 @@ static double key_at(const struct attention *at, int t, int i)
 static double value_at(const struct attention *at, int t, int i)
 {
     const struct kv_chunk *kv = &at->args.kv;
-    if (at->shape.latent)
-        return key_at(at, t, i);
     const int block = t * ((kv->value_dim + 31) / 32) + i / 32;
     return stored(kv->storage, kv->piece[0].v, (size_t)(t * ((kv->value_dim + 15) / 16 * 16) + i),
                   kv->piece[0].v_scales[block]);
@@ -270,14 +249,13 @@ static void add_softmax(const struct attention *at, int h, double *numerator, do
 }
 
 /* Any number of heads, every storage, with biases and without. */
-TEST(attend_is_softmax, .loops = 9, .before = seed_numbers)
+TEST(attend_is_softmax, .loops = 6, .before = seed_numbers)
 {
     for (int n_heads = 1; n_heads <= 22; n_heads++) {
-        const bool latent = _i >= 6;
-        const int values = latent ? 33 : n_heads % 3 ? 70 : 12;
-        const struct attention at = make_attention((struct shape){
-            n_heads, 33, values, 100 + n_heads, storages[_i % 3], _i / 3 == 1, latent});
-        run(&kernels_scalar, &at.args, latent);
+        const int values = n_heads % 3 ? 70 : 12;
+        const struct attention at = make_attention(
+            (struct shape){n_heads, 33, values, 100 + n_heads, storages[_i % 3], _i / 3});
+        kernels_scalar.attend(&at.args);
         for (int h = 0; h < n_heads; h++) {
             double numerator[80] = {0}, denominator = 0;
             add_softmax(&at, h, numerator, &denominator);
@@ -304,7 +282,7 @@ TEST(attend_and_merge_are_softmax, .loops = 4, .before = seed_numbers)
     double numerator[VALUES] = {0}, denominator = 0;
     for (int c = 0; c < CHUNKS; c++) {
         struct attention at =
-            make_attention((struct shape){1, KEYS, VALUES, lengths[c], STORAGE_F32, _i % 2, false});
+            make_attention((struct shape){1, KEYS, VALUES, lengths[c], STORAGE_F32, _i % 2});
         at.bias[0] = bias;
         at.args.distance = POSITION - 256 * c;
         at.args.q = q;
@@ -329,8 +307,7 @@ TEST(steep_biases_read_one_place, .before = seed_numbers)
 {
     for (const struct kernels *k = NULL; (k = next_kernels(k));) {
         for (int n = 1; n <= 256; n += 51) {
-            struct attention at =
-                make_attention((struct shape){1, 16, 16, n, STORAGE_F32, true, false});
+            struct attention at = make_attention((struct shape){1, 16, 16, n, STORAGE_F32, true});
             const int place = n / 2;
             at.args.distance = 1000;
             at.bias[0] = (struct attend_bias){(float)(1000 - place), 0, -1e6f};
@@ -345,9 +322,9 @@ TEST(steep_biases_read_one_place, .before = seed_numbers)
 /* --- contracts ------------------------------------------------------------------------------- */
 
 /* Each of these breaks a contract of kernels.h, which every table asserts. */
-TEST(broken_contracts_abort, .loops = 14, .before = seed_numbers, .signal = SIGABRT)
+TEST(broken_contracts_abort, .loops = 12, .before = seed_numbers, .signal = SIGABRT)
 {
-    struct attend a = make_attention((struct shape){2, 16, 32, 20, STORAGE_F32, true, false}).args;
+    struct attend a = make_attention((struct shape){2, 16, 32, 20, STORAGE_F32, true}).args;
     const struct kernels *k = _i & 1 ? fastest_kernels() : &kernels_scalar;
     ck_assert_ptr_nonnull(freopen("/dev/null", "w", stderr)); /* the assertion's message */
     switch (_i / 2) {
@@ -365,9 +342,6 @@ TEST(broken_contracts_abort, .loops = 14, .before = seed_numbers, .signal = SIGA
         break;
     case 4:
         a.kv.n_positions = KERNEL_CHUNK + 1;
-        break;
-    case 5: /* keys that are values of another size */
-        k->attend_latent(&a);
         break;
     default:
         a.kv.storage = STORAGE_BF16;

@@ -164,7 +164,7 @@ TEST(golden_weights, .loops = N_GOLDEN)
 
 /* The scores times 0.5, or the weights times the lengths of what values come to: by
  * scripts/reference_model.py --attention, with --score-scale 0.5 or --norm. */
-static const char *const other_names[] = {"gqa", "latent", "llama", "shared-block"};
+static const char *const other_names[] = {"gqa", "llama", "shared-block"};
 
 TEST(golden_weights_of_other_scores, .loops = COUNT(other_names))
 {

@@ -244,7 +244,6 @@ static const struct model_case cases[] = {
      {SIZES(2, 3, 0, 2, 17, 0, 12), .value_dim = 18, .d_model = 10, .norm = NORM_RMS,
       .position = POSITION_ROPE, .ffn = FFN_SWIGLU, .split_qkv = true, .norm_eps = 0.1f},
      CONFIG_TIED},
-    {NULL, {ODD, .latent = {9, 9}}, CONFIG_TIED},
     /* Mixtures. */
     {"llama", {EVEN}, CONFIG_TIED | CONFIG_ROPE_FACTORS},
     {"llama", {EVEN, .rope = {.n_dims = 2, .base = 70, .scale = 0.3}}, 0},
@@ -260,20 +259,12 @@ static const struct model_case cases[] = {
       .no_biases = true, .split_qkv = true, .embedding_scale = 2},
      0},
     {NULL,
-     {SIZES(2, 3, 0, 5, 15, 0, 13), .latent = {18, 5}, .value_dim = 17, .d_model = 20,
-      .norm = NORM_RMS, .position = POSITION_QUADRATIC, .ffn = FFN_SWIGLU, .no_biases = true},
-     CONFIG_TIED},
-    {NULL,
-     {SIZES(3, 4, 0, 3, 15, 0, 13), .latent = {7, 7, 7}, .d_model = 12,
-      .placement = PLACEMENT_AFTER, .position = POSITION_ALIBI, .shared = true},
-     0},
-    {NULL,
      {SIZES(3, 2, 1, 18, 15, 0, 13), .d_model = 12, .norm = NORM_RMS, .position = POSITION_ROPE,
       .ffn = FFN_SWIGLU, .shared = true, .no_biases = true},
      CONFIG_ROPE_FACTORS},
 };
 #define N_CASES     ((int)COUNT(cases))
-#define FIRST_MIXED (N_CASES - 8)
+#define FIRST_MIXED (N_CASES - 6)
 
 /* How a case's gradient is compared; `first` of the cases, and first under sanitizers. */
 static const struct {
@@ -361,9 +352,9 @@ TEST(teacher_gradient, .tags = ONE_THREAD)
     close_fixture(&f);
 }
 
-static const char *const golden_names[] = {"mha",       "gqa",          "mqa",          "mqa-f16",
-                                           "llama",     "llama-tied",   "transformer",  "alibi",
-                                           "quadratic", "shared-block", "layerwise-kv", "latent"};
+static const char *const golden_names[] = {"mha",       "gqa",          "mqa",         "mqa-f16",
+                                           "llama",     "llama-tied",   "transformer", "alibi",
+                                           "quadratic", "shared-block", "layerwise-kv"};
 #define N_GOLDEN ((int)COUNT(golden_names))
 
 /* As in scripts/reference_train.py. */
@@ -474,10 +465,6 @@ static const struct model_case same_bits[] = {
     {NULL,
      {SIZES(2, 6, 0, 0, 50, 0, 40), .layer_kv_heads = {3, 1}, .d_model = 36, .norm = NORM_RMS,
       .position = POSITION_ALIBI, .ffn = FFN_SWIGLU},
-     CONFIG_TIED},
-    {NULL,
-     {SIZES(2, 3, 0, 0, 50, 0, 40), .latent = {21, 6}, .d_model = 33, .value_dim = 19,
-      .position = POSITION_QUADRATIC},
      CONFIG_TIED},
 };
 

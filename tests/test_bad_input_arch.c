@@ -1,7 +1,7 @@
 /*
  * Hostile checkpoints of the other architectures against the whole program: keys and tensors that
- * only these have (classes 6, 7, 8 and 10, as in test_bad_input_model.c), latent caches, models
- * that no architecture here is, and contexts that only a key makes long.
+ * only these have (classes 6, 7, 8 and 10, as in test_bad_input_model.c), models that no
+ * architecture here is, and contexts that only a key makes long.
  */
 #include <math.h>
 #include <stdio.h>
@@ -246,53 +246,18 @@ TEST(class_07_kinds_against_tensors, .before = bent_set_up)
                  "blk.0.attn_rel.weight: expected none of this name");
 }
 
-#define RANK "decode.attention.latent"
-
-/* Conversion refuses what is latent before all else. */
-#define LATENT_READERS (READERS & ~CONVERT)
-#define LATENT_LOADERS (LOADERS & ~CONVERT)
-
-static void use_latent(const char *arch, int rank, bool shared)
+static void use_heads(const char *arch, bool shared)
 {
     struct config c =
         config_sized("gpt2", "layers=2 heads=4 kv=4 dim=8 width=32 ff=64 ctx=16 vocab=260");
     c.shared = shared;
-    c.latent[0] = c.latent[1] = rank;
     use_config(arch, &c);
-}
-
-static void latent_set_up(void)
-{
-    bent_set_up();
-    use_latent("decode", 12, false);
-}
-
-TEST(class_07_ranks, .before = latent_set_up)
-{
-    static const struct bend bends[] = {
-        {RANK "=i32:33",
-         RANK ": expected a rank from 1 to 32 in every layer, or 0 for none in all; found 33"},
-        {RANK "=i32[]:12,0", "1 to 32 in every layer, or 0 for none in all; found 0"},
-        {RANK "=i32[]:12", RANK ": expected one number a layer, 2, found 1"},
-        {RANK "=f32:12", RANK ": expected integers, found f32"},
-        /* A rank of so many heads would be more rows than are counted. */
-        {"decode.embedding_length=u32:65536; decode.attention.head_count=u32:65536; "
-         "decode.attention.head_count_kv=u32:65536; " RANK "=u32:257",
-         RANK ": expected a rank from 1 to 256 in every layer"},
-        {"decode.position.type=string:rope", RANK ": expected none with rotary positions"},
-    };
-    TRY_BENDS(bends, LATENT_READERS);
-    use_latent("decode", 12, true);
-    bent_refused(LATENT_READERS, RANK "=i32[]:12,11",
-                 RANK ": expected the same number in all layers, which share one block; found "
-                      "several");
-    bent_accepted(LATENT_LOADERS, "");
 }
 
 #define HEADS "decode.attention.head_count"
 
 /* Query heads by layer, which only this architecture has. */
-TEST(class_07_heads_by_layer, .before = latent_set_up)
+TEST(class_07_heads_by_layer, .before = bent_set_up)
 {
     static const struct bend bends[] = {
         {HEADS "=i32[]:4,0", HEADS ": expected from 1 to 65536 in every layer, found 0"},
@@ -303,53 +268,30 @@ TEST(class_07_heads_by_layer, .before = latent_set_up)
         {HEADS "=i32[]:4,2; " HEADS "_kv=u32:2; decode.attention.key_length=u32:8",
          "expected shape"},
     };
-    use_latent("decode", 0, false);
+    use_heads("decode", false);
     TRY_BENDS(bends, LOADERS);
     bent_accepted(LOADERS, HEADS "=i32[]:4,4");
-    use_latent("decode", 12, false);
-    bent_refused(LATENT_READERS, HEADS "=i32[]:4,2; " HEADS "_kv=u32:1",
-                 RANK ": expected one number of heads with it, found several");
-    use_latent("decode", 0, true);
+    use_heads("decode", true);
     bent_refused(READERS, HEADS "=i32[]:4,2; " HEADS "_kv=u32:1",
                  HEADS ": expected the same number in all layers, which share one block");
-    use_latent("gpt2", 0, false);
+    use_heads("gpt2", false);
     bent_refused(READERS, "gpt2.attention.head_count=i32[]:4,4",
                  "expected an integer, found an array of i32");
 }
 
-TEST(class_08_latent_tensors, .before = latent_set_up)
-{
-    static const struct bend bends[] = {
-        /* Without the key, or with a 0, the tensors stand for nothing. */
-        {"-" RANK, "tensor blk.0.attn_kv_a.weight: expected none of this name"},
-        {RANK "=u32:0", "tensor blk.0.attn_kv_a.weight: expected none of this name"},
-        {"+blk.1.attn_k.weight", "tensor blk.1.attn_k.weight: expected none of this name"},
-        {"!blk.0.attn_q.weight", "tensor blk.0.attn_q.weight: missing"},
-        {"!blk.0.attn_k_b.weight", "tensor blk.0.attn_k_b.weight: missing"},
-        {"blk.1.attn_v_b.weight~8x12x4", "expected shape 12 x 8 x 4, found 8 x 12 x 4"},
-        {"blk.0.attn_kv_a.weight~12x32", "expected shape 32 x 12, found 12 x 32"},
-        {RANK "=i32[]:12,13",
-         "tensor blk.1.attn_kv_a.weight: expected shape 32 x 13, found 32 x 12"},
-        {"decode.attention.value_length=u32:7; decode.attention.key_length=u32:8",
-         "tensor blk.0.attn_v_b.weight: expected shape 12 x 7 x 4"},
-    };
-    TRY_BENDS(bends, LATENT_LOADERS);
-    bent_accepted(LATENT_LOADERS, "!blk.0.attn_kv_a.bias; !blk.1.attn_q.bias");
-}
-
-/* gpt2 passes over what a block has beside its own: latent it is `decode`, which refuses that. */
-TEST(tensors_that_gpt2_passes_over, .before = latent_set_up)
+/* gpt2 passes over what a block has beside its own: without a head it is `decode`, which refuses
+ * that. */
+TEST(tensors_that_gpt2_passes_over, .before = bent_set_up)
 {
     struct ran r;
-    use_latent("gpt2", 0, false);
-    const struct text data = hostile_tensor("blk.0.attn_output.weight")->data;
-    hostile_add_tensor("blk.0.attn_mask", 32, 32, TENSOR_F32, data);
-    hostile_add_tensor("blk.1.attn_k_b.weight", 32, 32, TENSOR_Q8_0,
-                       (struct text){data.data, 32 * 34});
+    use_heads("gpt2", false);
+    hostile_add_tensor("blk.0.attn_mask", 32, 32, TENSOR_F32,
+                       hostile_tensor("blk.0.attn_output.weight")->data);
     hostile_write();
-    expect_line_done("convert %B -o %O --latent 12 --calib %T --requantize -q", "");
+    expect_line_done("convert %B -o %O --drop-heads 0.1 -q", "");
     expect_line_done("generate %O -p a -n 1 -q", "");
     run_on_bad(&r, "info %O --tensors");
+    ck_assert_ptr_nonnull(strstr(r.out, "attn_output"));
     ck_assert_ptr_null(strstr(r.out, "attn_mask"));
 }
 
@@ -419,11 +361,20 @@ TEST(foreign_keys, .before = use_llama)
         {"llama.attention.causal=bool:0", "attention.causal: expected none or 1,"},
         {"llama.attention.sliding_window=bool[]:1,0",
          "sliding_window: expected none or 0, because nothing else runs here; found array"},
-        {"llama.attention.latent=u32:8",
-         "llama.attention.latent: expected none or 0, because nothing else runs here; found 8"},
         {"llama.expert_count=string:8", "because nothing else runs here; found string"},
     };
+    /* One vector a position in place of keys and values. */
+    static const struct bend latent[] = {
+        {"decode.attention.latent=u32:8",
+         "decode.attention.latent: expected none or 0, because nothing else runs here; found 8"},
+        {"decode.attention.latent=i32[]:12,7",
+         "decode.attention.latent: expected none or 0, because nothing else runs here; found "
+         "array"},
+        {"decode.attention.latent=u32:0", NULL},
+    };
     TRY_BENDS(bends, LOADERS);
+    use_decode(PLACEMENT_BEFORE, POSITION_ALIBI);
+    TRY_BENDS(latent, LOADERS);
 }
 
 static void expect_not_finite(const char *tensor, float value)

@@ -139,7 +139,7 @@ CONVERSION_TEST(planted_heads_are_found, .loops = COUNT(exact_cases))
 CONVERSION_TEST(fit_does_not_see_the_gauge_but_mean_does, .loops = 4)
 {
     const bool fits = _i % 2, has_text = _i / 2;
-    struct opened a = open_mha(8, 0), b = regauge(&a, false), made[2];
+    struct opened a = open_mha(8, 0), b = regauge(&a), made[2];
     struct convert_layer lost[2][2];
     for (int i = 0; i < 2; i++) {
         struct convert_spec spec = spec_of(i ? &b : &a, 2, fits ? CONVERT_FIT : CONVERT_MEAN);
@@ -531,7 +531,7 @@ static void expect_impossible(const struct convert_spec *spec, enum status s, co
 CONVERSION_TEST(what_cannot_be_converted)
 {
     static const int bad[] = {0, -1, 3, 16, 64};
-    struct opened mha = open_mha(8, 0), a = open_golden_kind("alibi");
+    struct opened mha = open_mha(8, 0);
     struct convert_spec spec = spec_of(&mha, 2, CONVERT_FIT);
     spec.refit = CONVERT_REFIT_WO; /* needs a text */
     struct convert c;
@@ -540,20 +540,6 @@ CONVERSION_TEST(what_cannot_be_converted)
         spec = spec_of(&mha, bad[i], CONVERT_FIT);
         expect_impossible(&spec, STATUS_USAGE, "");
     }
-    /* A cache that heads share already. */
-    struct gguf_writer *w;
-    expect_ok(gguf_writer_create(&w, &err));
-    for (size_t i = 0; i < a.gguf->n_pairs; i++)
-        gguf_add_value(w, a.gguf->pairs[i].key, &a.gguf->pairs[i].value);
-    for (size_t i = 0; i < a.gguf->n_tensors; i++) {
-        const struct gguf_tensor *t = &a.gguf->tensors[i];
-        gguf_add_tensor(w, t->name, t->type->type, t->n_dims, t->dims, t->data);
-    }
-    gguf_add_u32(w, "decode.attention.latent", 24);
-    struct gguf_file file = written_gguf(w);
-    spec = spec_of(&(struct opened){.gguf = file.g}, 1, CONVERT_FIT);
-    expect_impossible(&spec, STATUS_BAD_FILE, "attention.latent");
-    free_gguf(&file);
 }
 
 static bool stop_after(void *arg)
@@ -583,100 +569,4 @@ CONVERSION_TEST(it_can_be_stopped)
     }
     ck_assert_int_eq(s, STATUS_OK);
     ck_assert_int_gt(asked, 60 + N_CALIB / a.model->config.n_ctx);
-}
-
-/* --- going on ----------------------------------------------------------------------------------
- */
-
-/* Stopped after so many questions, or at its end. */
-static enum status stop(struct convert_spec spec, int asked, int *n_kept)
-{
-    struct convert c;
-    spec.n_kept = n_kept;
-    spec.stop = stop_after;
-    spec.arg = &asked;
-    *n_kept = 0;
-    const enum status s = convert_run(&spec, &c, &err);
-    convert_free(&c);
-    return s;
-}
-
-/* From what was kept, it comes to the same file, byte for byte: whatever was stopped, heads that
- * have changed places, and latent caches. */
-CONVERSION_TEST(what_was_stopped_goes_on, .loops = 3)
-{
-    struct opened a = open_golden_kind(_i == 0 ? "layerwise-kv" : "mixed-quadratic");
-    struct convert_spec spec = fit_to(&a, 1, _i == 1 ? CONVERT_REFIT_ALL : CONVERT_REFIT_WO);
-    const int ranks[MAX_LAYERS] = {8, 9, 8, 8, 8, 8, 8, 8};
-    spec.cluster = true;
-    if (_i == 2)
-        spec.latent = ranks;
-    struct opened whole = convert_to(&spec, NULL);
-    spec.state = scratch_path("out.state");
-    int asked = 0, n_kept = 0, most_kept = 0;
-    for (; stop(spec, asked, &n_kept) != STATUS_OK; asked += 7) {
-        spec.n_kept = &n_kept;
-        spec.resume = n_kept > 0;
-        struct opened b = convert_to(&spec, NULL);
-        spec.resume = false;
-        ck_assert_uint_eq(b.len, whole.len);
-        ck_assert_mem_eq(b.bytes, whole.bytes, whole.len);
-        most_kept = n_kept;
-    }
-    ck_assert_int_eq(most_kept, a.model->config.n_layers - 1);
-}
-
-static enum status resume(struct convert_spec spec)
-{
-    struct convert c;
-    spec.resume = true;
-    spec.n_kept = &(int){0};
-    const enum status s = convert_run(&spec, &c, &err);
-    convert_free(&c);
-    return s;
-}
-
-CONVERSION_TEST(states_of_others_and_damaged_ones)
-{
-    struct opened a = open_mha(8, 0);
-    struct convert_spec spec = fit_to(&a, 2, CONVERT_REFIT_WO);
-    struct opened b = open_mha(8, 4);
-    int n_kept = 0;
-    spec.state = scratch_path("out.state");
-    for (int asked = 0; n_kept == 0; asked += 23)
-        ck_assert_int_eq(stop(spec, asked, &n_kept), STATUS_INTERRUPTED);
-    expect_ok(resume(spec));
-    struct convert_spec other = spec;
-    other.refit = CONVERT_REFIT_ALL;
-    expect_status(resume(other), STATUS_USAGE, "out.state|--refit wo, not all");
-    other = spec;
-    other.n_kv_heads = 4;
-    expect_status(resume(other), STATUS_USAGE, "the K/V heads");
-    other = spec;
-    other.n_tokens--;
-    expect_status(resume(other), STATUS_USAGE, "the calibration text was not the same");
-    other = spec;
-    other.gguf = b.gguf;
-    expect_status(resume(other), STATUS_USAGE, "MODEL was not the same");
-    other = spec;
-    other.n_tokens = 0;
-    other.refit = CONVERT_REFIT_NONE;
-    expect_status(resume(other), STATUS_USAGE, "without a text");
-
-    size_t len;
-    unsigned char *bytes = read_file(spec.state, &len);
-    const size_t identity = 80; /* behind it every byte counts */
-    for (size_t i = 0; i < len; i += i < identity ? 1 : len / 50) {
-        bytes[i] ^= 4;
-        write_file(spec.state, bytes, len);
-        bytes[i] ^= 4;
-        expect_status(resume(spec), i < 16 || i >= identity ? STATUS_BAD_FILE : STATUS_USAGE,
-                      "out.state");
-    }
-    const size_t lengths[] = {0, 8, 79, 88, 2000, len - 9, len - 1};
-    for (size_t i = 0; i < COUNT(lengths); i++) {
-        write_file(spec.state, bytes, lengths[i]);
-        expect_status(resume(spec), STATUS_BAD_FILE, "out.state");
-    }
-    free(bytes);
 }

@@ -105,7 +105,7 @@ TEST(a_step_of_a_batch)
 }
 
 /* Of the golden ones in which types differ, or some biases are zeros beside others. */
-static const char uneven[] = "mixed-quadratic mixed-none mixed-latent mixed-latent-quadratic";
+static const char uneven[] = "mixed-quadratic mixed-none";
 
 /* The shape's figures equal what a loaded model adds up to, and what is in the file. */
 TEST(models_agree, .loops = N_GOLDEN)

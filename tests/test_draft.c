@@ -16,8 +16,7 @@ static const char *const paths[] = {
     "tests/data/golden/layerwise-kv.gguf", "tests/data/golden/mqa-f16.gguf",
     "tests/data/golden/alibi.gguf",        "tests/data/golden/quadratic.gguf",
     "tests/data/golden/mha.gguf",          "tests/data/golden/mqa.gguf",
-    "tests/data/golden/latent.gguf",       "models/shakespeare-mha.gguf",
-    "models/shakespeare-llama.gguf"};
+    "models/shakespeare-mha.gguf",         "models/shakespeare-llama.gguf"};
 #define TRAINED "models/shakespeare-mha.gguf"
 enum { N_PATHS = COUNT(paths), COMBINATIONS = SANITIZED ? 2 * N_PATHS : 240 };
 

@@ -71,9 +71,9 @@ TEST(figures_are_those_of_numpy, .loops = N_GOLDEN)
 }
 
 /* The heads by what each costs, and every point as the text without them by eval. */
-TEST(curve_leaves_out_the_least_first, .loops = 2)
+TEST(curve_leaves_out_the_least_first)
 {
-    struct golden g = open_golden(_i ? "latent" : "layerwise-kv");
+    struct golden g = open_golden("layerwise-kv");
     const struct config *c = &g.checkpoint.model->config;
     struct heads_spec spec = spec_of_golden(&g);
     spec.curve = true;
@@ -188,7 +188,7 @@ static void expect_left(const struct config *c, const struct config *left, const
             n_kv += stay > 0;
             most = stay > most ? stay : most;
         }
-        if (c->position == POSITION_ALIBI || config_is_latent(c)) {
+        if (c->position == POSITION_ALIBI) {
             n_kv = config_kv_heads(c, l);
             most = group;
         }

@@ -88,39 +88,6 @@ static void expect_refusal(const struct quantize_params *p, enum status status, 
     quantize_free(&q);
 }
 
-/* Heads' matrices of a latent cache are changed as far as their rows are whole blocks, and not to
- * four bits. */
-TEST(matrices_of_heads)
-{
-    static const struct {
-        const char *name;
-        uint32_t type;
-        bool fallback;
-    } expected[] = {{"blk.0.attn_kv_a.weight", TENSOR_Q4_0, false},
-                    {"blk.0.attn_k_b.weight", TENSOR_Q8_0, false},
-                    {"blk.0.attn_v_b.weight", TENSOR_Q8_0, false},
-                    {"blk.1.attn_k_b.weight", TENSOR_Q8_0, false},
-                    {"blk.1.attn_v_b.weight", TENSOR_F16, true}};
-    const char *path = scratch_path("latent.gguf");
-    struct config c =
-        config_sized("decode", "layers=2 heads=4 dim=32 width=64 ff=96 ctx=8 vocab=260");
-    c.latent[0] = 64;
-    c.latent[1] = 40;
-    write_config_checkpoint(path, &c);
-    struct gguf_file from = kept(read_gguf(path));
-    const struct quantize_params p = {.gguf = from.g, .type = TENSOR_Q4_0};
-    struct quantize q;
-    struct gguf_file to = convert(&p, &q);
-    for (size_t i = 0; i < COUNT(expected); i++) {
-        const struct gguf_tensor *t = gguf_find_tensor(to.g, expected[i].name);
-        ck_assert_msg(t->type->type == expected[i].type, "%s: %s", expected[i].name, t->type->name);
-        for (size_t k = 0; k < from.g->n_tensors; k++)
-            if (text_is(q.tensors[k].from->name, expected[i].name))
-                ck_assert(q.tensors[k].fallback == expected[i].fallback);
-    }
-    expect_ok(model_check(to.g, &err));
-}
-
 /* FNV-1a of all tensors' bytes, in file order. */
 static uint64_t hash_tensors(const struct gguf *g)
 {

@@ -1,5 +1,5 @@
-/* What is fitted to text beyond the shared heads, and latent caches: exact where nothing has to be
- * lost, never worse than without, the same bits for any threads and instruction set. */
+/* What is fitted to text beyond the shared heads, and K/V heads by layer: exact where nothing has
+ * to be lost, never worse than without, the same bits for any threads and instruction set. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -277,75 +277,6 @@ CONVERSION_TEST(progress_ends_at_its_end, .first = SANITIZED ? 2 : 0, .loops = 4
     }
 }
 
-static struct convert_spec latent_spec(const struct opened *a, const int *ranks)
-{
-    struct convert_spec spec = fit_to(a, 0, CONVERT_REFIT_NONE);
-    spec.latent = ranks;
-    return spec;
-}
-
-/* One vector as wide as the residual stream holds all that keys and values are made of. */
-CONVERSION_TEST(full_rank_loses_nothing, .loops = SANITIZED ? 2 : N_KINDS)
-{
-    struct opened a = open_golden_kind(golden_kinds[_i]);
-    const struct config *c = &a.model->config;
-    int ranks[MAX_LAYERS];
-    for (int l = 0; l < MAX_LAYERS; l++)
-        ranks[l] = c->d_model;
-    const struct convert_spec spec = latent_spec(&a, ranks);
-    if (c->position == POSITION_ROPE) {
-        struct convert out;
-        expect_status(convert_run(&spec, &out, &err), STATUS_USAGE, "rotary");
-    } else {
-        double spread;
-        struct convert_layer lost[MAX_LAYERS];
-        struct opened b = convert_to(&spec, lost);
-        ck_assert_int_eq(config_latent(&b.model->config, 0), c->d_model);
-        ck_assert_str_eq(b.model->config.arch->name, "decode");
-        ck_assert_double_lt(logits_apart(&a, &b, &spread), 1e-3 * spread);
-        ck_assert_double_lt(lost[0].score + lost[0].output, 1e-5);
-    }
-}
-
-/* Keys and values of all heads that are maps of one head's: 16 numbers a position are enough, one
- * less is not. */
-CONVERSION_TEST(planted_ranks_are_found)
-{
-    static const int enough[] = {16, 16}, less[] = {15, 15};
-    struct opened a = open_mha(8, 1), b = regauge(&a, false);
-    double spread;
-    struct convert_spec spec = latent_spec(&b, enough);
-    struct convert_layer lost[MAX_LAYERS], more[MAX_LAYERS];
-    struct opened c = convert_to(&spec, lost);
-    ck_assert_double_lt(logits_apart(&a, &c, &spread), 1e-3);
-    ck_assert_double_lt(lost[0].score + lost[0].output, 1e-5);
-    spec.latent = less;
-    struct opened d = convert_to(&spec, more);
-    ck_assert_double_gt(more[0].score + more[0].output, 1e-4);
-    ck_assert_double_gt(logits_apart(&a, &d, &spread), logits_apart(&a, &c, &spread));
-}
-
-CONVERSION_TEST(cache_bytes_bound_the_ranks)
-{
-    struct opened a = open_mha(8, 0);
-    struct convert_spec spec = latent_spec(&a, NULL);
-    struct convert out;
-    size_t bytes;
-    spec.cache_bytes = 4 * (16 * 5 + 15);
-    spec.refit = CONVERT_REFIT_ALL;
-    expect_ok(convert_plan(&spec, &bytes, &err));
-    expect_ok(convert_run(&spec, &out, &err));
-    const int ranks[] = {config_latent(&out.config, 0), config_latent(&out.config, 1)};
-    ck_assert_int_le(ranks[0] + ranks[1], 80);
-    ck_assert_int_ge(ranks[0] + ranks[1], 64);
-    ck_assert_int_eq((ranks[0] | ranks[1]) % 16, 0);
-    ck_assert_double_gt(out.divergence, 0);
-    convert_free(&out);
-    spec.cache_bytes = 127;
-    ck_assert_int_eq(convert_run(&spec, &out, &err), STATUS_USAGE);
-    ck_assert_int_eq(convert_plan(&spec, &bytes, &err), STATUS_USAGE);
-}
-
 /* Where a layer's heads are copies of one, the K/V heads go to the others. */
 CONVERSION_TEST(cache_bytes_choose_kv_heads)
 {
@@ -355,7 +286,6 @@ CONVERSION_TEST(cache_bytes_choose_kv_heads)
     struct convert_spec spec = fit_to(&b, 0, CONVERT_REFIT_WO);
     struct convert out;
     size_t bytes;
-    spec.heads_by_bytes = true;
     spec.cache_bytes = 4 * 16 * 5 + 63;
     expect_ok(convert_plan(&spec, &bytes, &err));
     expect_ok(convert_run(&spec, &out, &err));
@@ -368,6 +298,11 @@ CONVERSION_TEST(cache_bytes_choose_kv_heads)
         ck_assert_int_eq(convert_run(&spec, &out, &err), STATUS_USAGE);
         ck_assert_int_eq(convert_plan(&spec, &bytes, &err), STATUS_USAGE);
     }
+    spec.cache_bytes = 4 * 16 * 5;
+    spec.n_tokens = 0;
+    spec.refit = CONVERT_REFIT_NONE;
+    expect_status(convert_plan(&spec, &bytes, &err), STATUS_USAGE, "calibration text");
+    expect_status(convert_run(&spec, &out, &err), STATUS_USAGE, "calibration text");
 }
 
 /* Of 7 and 8 query heads, divisors of each: 10 K/V heads at most. */
@@ -383,7 +318,6 @@ CONVERSION_TEST(cache_bytes_choose_kv_heads_by_the_query_heads_of_layers)
     struct convert_spec spec = fit_to(&b, 0, CONVERT_REFIT_NONE);
     struct convert out;
     size_t bytes;
-    spec.heads_by_bytes = true;
     spec.cache_bytes = 4 * 16 * 10;
     expect_ok(convert_plan(&spec, &bytes, &err));
     expect_ok(convert_run(&spec, &out, &err));
@@ -397,15 +331,11 @@ CONVERSION_TEST(cache_bytes_choose_kv_heads_by_the_query_heads_of_layers)
     convert_free(&out);
 }
 
-/* Of heads rebuilt, of a latent cache, and, with fewer tokens, of what is wide enough for threads
- * to meet in. */
-TEST(the_same_bytes_everywhere, .loops = SANITIZED ? 1 : 3, .seconds = 300)
+/* Of heads rebuilt, and, with fewer tokens, of what is wide enough for threads to meet in. */
+TEST(the_same_bytes_everywhere, .loops = SANITIZED ? 1 : 2, .seconds = 300)
 {
-    static const int ranks[] = {24, 20};
-    struct opened a = _i == 2 ? open_path("tests/data/shakespeare-bytes.gguf") : open_mha(8, 0);
-    struct convert_spec spec = latent_spec(&a, _i == 1 ? ranks : NULL);
-    spec.n_tokens = _i == 2 ? N_CALIB / 4 : N_CALIB;
-    spec.n_kv_heads = 2;
-    spec.refit = CONVERT_REFIT_BLOCK;
+    struct opened a = _i ? open_path("tests/data/shakespeare-bytes.gguf") : open_mha(8, 0);
+    struct convert_spec spec = fit_to(&a, 2, CONVERT_REFIT_BLOCK);
+    spec.n_tokens = _i ? N_CALIB / 4 : N_CALIB;
     expect_same_bytes(spec);
 }

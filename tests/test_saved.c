@@ -20,7 +20,7 @@ static const char *const paths[] = {
     "tests/data/golden/transformer.gguf",  "tests/data/golden/shared-block.gguf",
     "tests/data/golden/layerwise-kv.gguf", "tests/data/golden/mqa-f16.gguf",
     "tests/data/golden/alibi.gguf",        "tests/data/golden/quadratic.gguf",
-    "tests/data/golden/mha.gguf",          "tests/data/golden/latent.gguf"};
+    "tests/data/golden/mha.gguf"};
 #define N_PATHS (int)COUNT(paths)
 
 /* --- one text in a schedule ------------------------------------------------------------------ */

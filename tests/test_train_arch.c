@@ -16,7 +16,6 @@ static const struct {
     {"decode", {.position = POSITION_ROPE, .ffn = FFN_SWIGLU, .shared = true}},
     {"decode",
      {.norm = NORM_RMS, .placement = PLACEMENT_AFTER, .position = POSITION_ALIBI, .shared = true}},
-    {"decode", {.position = POSITION_QUADRATIC, .latent = {10, 7}}},
 };
 #define N_TRAINED (SANITIZED ? 3 : (int)COUNT(archs))
 

@@ -92,13 +92,12 @@ else
 $ limit="-s 64"
 0 generate $model -p x -n 3 -t 2
 0 info $model
-0 info $golden/mixed-latent.gguf --format json
-0 info $model --latent 64 --format json
+0 info $golden/mixed-quadratic.gguf --format json
 0 eval $model --text "$dir/text" --range 0:0.1 -t 2
 $ limit="-s 100"
-0 bench $model --kv-heads 8 --latent 64 -n 1 --repeat 1 --depth 0 -q
+0 bench $model --kv-heads 8 -n 1 --repeat 1 --depth 0 -q
 0 convert $model -o "$work/small.gguf" --kv-heads 2 --calib README.md --calib-tokens 512 -q
-0 convert $model -o "$work/latent.gguf" --cache-bytes 512 --calib README.md --calib-tokens 256 -q
+0 convert $model -o "$work/by-layer.gguf" --cache-bytes 512 --calib README.md --calib-tokens 256 -q
 0 study "$dir/text" -o "$work/study" --embd 8 --layers 1 --heads 2 --ff 8 --ctx 8 --batch 1 --steps 4
     --seeds 1 -t 1 -q
 $ limit="-v 8000"

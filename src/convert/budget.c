@@ -44,7 +44,6 @@ enum status convert_budget_plan(struct convert_budget *b, const struct convert_s
     b->spec.layer_kv_heads = b->chosen;
     b->spec.n_tokens = MIN(spec->n_tokens, HEADS_TOKENS);
     b->spec.refit = CONVERT_REFIT_NONE;
-    b->spec.cache_bytes = 0;
     return STATUS_OK;
 }
 

@@ -87,7 +87,7 @@ struct convert_spec {
     bool cluster;                  /* group by likeness, not by neighbourhood; not with ALiBi */
     enum convert_refit refit;      /* needs tokens */
     uint64_t seed;                 /* of CONVERT_RANDOM */
-    const int32_t *tokens;         /* calibration text */
+    const int32_t *tokens;         /* calibration text, which cache_bytes needs, too */
     size_t n_tokens;               /* 0: none; else at least CONVERT_MIN_TOKENS */
     bool measures_only;            /* nothing is fitted or kept aside: any number of tokens does */
     const struct kernels *kernels; /* NULL: the fastest */

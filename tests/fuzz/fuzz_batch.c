@@ -1,8 +1,8 @@
 /*
  * fuzz_batch - a schedule of rows: the input says which sequences step, how many rows at once, in
  * which order, and when one forgets some of its text, for a tiny random model with any cache,
- * heads or latent cache, prefix in common, threads and kernels. Each sequence's logits must be, bit
- * for bit, those of its text alone, token by token, on the fastest kernels.
+ * heads, prefix in common, threads and kernels. Each sequence's logits must be, bit for bit, those
+ * of its text alone, token by token, on the fastest kernels.
  */
 #include "engine/session.h"
 #include "tiny.h"
@@ -32,7 +32,6 @@ static const struct config shapes[] = {
     {HEADS(4, 2, 24), .value_dim = 8, .position = POSITION_QUADRATIC, .ffn = FFN_GELU_ERF},
     {HEADS(2, 1, 8), .value_dim = 32, .position = POSITION_SINUSOIDAL, .placement = PLACEMENT_AFTER,
      .ffn = FFN_RELU},
-    {HEADS(3, 1, 16), .value_dim = 32, .latent = {32, 9}, .position = POSITION_ALIBI},
 };
 static const enum storage storages[] = {STORAGE_F32, STORAGE_Q8_0, STORAGE_F16, STORAGE_Q4_0};
 

@@ -1,9 +1,9 @@
 /*
- * fuzz_convert - converts the input, a checkpoint, to fewer K/V heads or a latent cache. How is in
- * the input too: the keys fuzz.kv_heads, fuzz.method, fuzz.tokens (of calibration text),
- * fuzz.cluster, fuzz.refit, fuzz.latent (a rank) and fuzz.cache_bytes. What is refused is refused
- * with one clean line; what is converted must be written, read again and run, with the K/V heads or
- * ranks asked for and nothing else changed.
+ * fuzz_convert - converts the input, a checkpoint, to fewer K/V heads. How is in the input too: the
+ * keys fuzz.kv_heads, fuzz.method, fuzz.tokens (of calibration text, by eights), fuzz.cluster,
+ * fuzz.refit and fuzz.cache_bytes. What is refused is refused with one clean line; what is
+ * converted must be written, read again and run, with the K/V heads asked for and nothing else
+ * changed.
  */
 #include <math.h>
 
@@ -12,7 +12,7 @@
 #include "model/layout.h"
 #include "target.h"
 
-#define MAX_TOKENS 24
+#define MAX_TOKENS 192
 
 /* A number up to `max` from the input; where there is none, `otherwise`. */
 static uint64_t number(const struct gguf *g, const char *key, uint64_t max, uint64_t otherwise)
@@ -25,38 +25,36 @@ static uint64_t number(const struct gguf *g, const char *key, uint64_t max, uint
     return value;
 }
 
-/* Attention's and the feed-forward part's tensors may change, but for norms. A latent checkpoint
- * leaves out what stands in no layout, or has one of its own by this name. */
-static void compare(const struct config *c, const struct gguf *old, const struct gguf *new,
-                    bool latent)
+/* Attention's and the feed-forward part's tensors may change, but for norms. */
+static void compare(const struct config *c, const struct gguf *old, const struct gguf *new)
 {
-    require(latent || new->n_tensors >= old->n_tensors);
+    require(new->n_tensors == old->n_tensors);
     for (const struct gguf_tensor *a = old->tensors; a < old->tensors + old->n_tensors; a++) {
         struct tensor_spec spec;
         const bool known = layout_named(c, a->name, &spec);
-        if (latent && !known && text_starts_with(a->name, "blk."))
-            continue;
         char name[65];
         memcpy(name, a->name.data, a->name.len);
         name[a->name.len] = 0;
         const struct gguf_tensor *b = gguf_find_tensor(new, name);
         const bool may_change = known && spec.form != FORM_NORM && spec.role >= ROLE_ATTN_QKV &&
                                 spec.role <= ROLE_FFN_DOWN;
+        require(b && b->type == a->type);
         if (!may_change)
-            require(b && b->n_bytes == a->n_bytes && memcmp(a->data, b->data, a->n_bytes) == 0);
-        require(latent ? !b || b->type == a->type || may_change : b && b->type == a->type);
+            require(b->n_bytes == a->n_bytes && memcmp(a->data, b->data, a->n_bytes) == 0);
     }
 }
 
-static void run(const struct gguf *g, int n_kv_heads, int rank)
+static void run(const struct gguf *g, const struct convert_spec *spec)
 {
     struct model *m;
     struct session *s;
     const struct session_params p = {.n_ctx = 1};
     const int32_t token = 0;
     require(model_create(g, NULL, NULL, &m, NULL) == STATUS_OK);
-    require(m->config.n_kv_heads == n_kv_heads);
-    require(rank ? config_latent(&m->config, 0) == rank : !config_is_latent(&m->config));
+    const struct config *c = &m->config;
+    const uint64_t numbers = (uint64_t)(c->head_dim + config_value_dim(c));
+    const uint64_t cached = (uint64_t)config_all_kv_heads(c) * numbers * sizeof(float);
+    require(spec->cache_bytes ? cached <= spec->cache_bytes : c->n_kv_heads == spec->n_kv_heads);
     require(session_create(m, &p, NULL, &s, NULL) == STATUS_OK);
     require(session_feed(s, 0, &token, 1, NULL, NULL) == STATUS_OK);
     session_free(s);
@@ -76,13 +74,10 @@ static void check_result(const struct convert_spec *spec, const struct convert *
     }
     struct gguf *out = require_written(c->writer, &bytes);
     require(config_read(spec->gguf, &config, NULL) == STATUS_OK);
-    const int rank = config_latent(&c->config, 0);
-    require((rank > 0) == (spec->latent || spec->cache_bytes));
-    require(!spec->latent || rank == spec->latent[0]);
-    compare(&config, spec->gguf, out, rank > 0);
-    run(out, rank ? 1 : spec->n_kv_heads, rank);
+    compare(&config, spec->gguf, out);
+    run(out, spec);
     require(gguf_get_text(out, "decode.convert.method", &method, NULL, NULL) == STATUS_OK);
-    require(text_is(method, rank ? "latent" : convert_methods[spec->method]));
+    require(text_is(method, convert_methods[spec->method]));
     gguf_free(out);
     free(bytes);
 }
@@ -122,10 +117,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct gguf *g;
     struct config config;
     int32_t tokens[MAX_TOKENS];
-    int ranks[CONFIG_MAX_LAYERS];
     if (gguf_parse(data, size, &g, NULL) != STATUS_OK)
         return 0;
-    const int rank = (int)number(g, "fuzz.latent", 70000, 0);
     const struct convert_spec spec = {
         .gguf = g,
         .source_name = "in.gguf",
@@ -136,12 +129,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .refit = (enum convert_refit)number(g, "fuzz.refit", CONVERT_REFIT_BLOCK, 0),
         .seed = size,
         .tokens = tokens,
-        .n_tokens = number(g, "fuzz.tokens", MAX_TOKENS, 0),
-        .latent = rank ? ranks : NULL,
-        .cache_bytes = rank ? 0 : number(g, "fuzz.cache_bytes", 1 << 20, 0),
+        .n_tokens = 8 * number(g, "fuzz.tokens", MAX_TOKENS / 8, 0),
+        .cache_bytes = number(g, "fuzz.cache_bytes", 1 << 20, 0),
     };
-    for (int l = 0; l < CONFIG_MAX_LAYERS; l++)
-        ranks[l] = rank;
     const bool known = config_read(g, &config, NULL) == STATUS_OK;
     for (int i = 0; i < MAX_TOKENS; i++)
         tokens[i] = known ? i * 7 % config.n_vocab : i;

@@ -301,7 +301,7 @@ static const char known_keys[] =
     "tokenizer.ggml.token_type tokenizer.ggml.merges tokenizer.ggml.scores "
     "tokenizer.ggml.add_space_prefix tokenizer.ggml.bos_token_id tokenizer.ggml.eos_token_id "
     "tokenizer.ggml.add_bos_token decode.convert.method fuzz.kv_heads fuzz.method fuzz.cluster "
-    "fuzz.refit fuzz.tokens fuzz.latent fuzz.cache_bytes";
+    "fuzz.refit fuzz.tokens fuzz.cache_bytes";
 
 /* The row that the file's keys are of, if they are of one. */
 static const struct arch *architecture(void)
@@ -558,16 +558,6 @@ static void some_heads(struct config *c)
         c->head_dim = 2 + 2 * (int)pick(4);
 }
 
-/* A latent cache instead, of ranks up to a little more than there may be. */
-static void some_latent(struct config *c)
-{
-    if (!c->arch->has_keys || c->position == POSITION_ROPE || pick(4) > 0)
-        return;
-    const int rank = 1 + (int)pick((size_t)c->d_model + 1);
-    for (int l = 0; l < c->n_layers; l++)
-        c->latent[l] = c->shared || pick(2) ? rank : 1 + (int)pick((size_t)c->d_model);
-}
-
 static struct shape some_shape(void)
 {
     static const int heads[] = {1, 2, 2, 3, 4, 4, 6, 8, 12, 13, 16}, sizes[] = {1, 2, 4, 8, 16, 32};
@@ -592,7 +582,6 @@ static struct shape some_shape(void)
     config_set_arch(c, arch_find(pick_word("gpt2 starcoder llama decode decode")));
     some_kinds(c);
     some_heads(c);
-    some_latent(c);
     config_complete(c);
     return s;
 }
@@ -613,7 +602,7 @@ static void add_tensor(struct gguf_writer *w, const struct shape *s, const struc
 {
     const float one = 1;
     const struct spec_dims dims = spec_dims(spec);
-    const uint64_t shape[GGUF_MAX_DIMS] = {dims.n[0], dims.n[1], dims.n[2], 1};
+    const uint64_t shape[GGUF_MAX_DIMS] = {dims.n[0], dims.n[1], 1, 1};
     const bool is_matrix = spec->n_dims > 1, divides = spec->role == ROLE_ROPE_FREQS;
     uint32_t type = is_matrix || s->type == TENSOR_F16 ? s->type : TENSOR_F32;
     if (s->mixed && is_matrix)
@@ -669,7 +658,9 @@ static size_t make_checkpoint(uint8_t *data, size_t max_size)
         add_tokenizer(w);
     gguf_add_u32(w, "fuzz.kv_heads", 1 + (uint32_t)pick((size_t)c->n_kv_heads));
     gguf_add_u32(w, "fuzz.method", (uint32_t)pick(5));
-    gguf_add_u32(w, "fuzz.tokens", (uint32_t)pick(24));
+    gguf_add_u32(w, "fuzz.tokens", (uint32_t)pick(25));
+    if (pick(4) == 0)
+        gguf_add_u32(w, "fuzz.cache_bytes", (uint32_t)pick(2048));
     gguf_add_bool(w, "fuzz.cluster", pick(2));
     gguf_add_u32(w, "fuzz.refit", (uint32_t)pick(4));
     for (int64_t i = 0; i < layout_count(c) && !parts.broken; i++) {
