@@ -81,6 +81,9 @@ TEST(class_14_closed_descriptors, .before = hostile_set_up)
                                         "info %G",
                                         "help",
                                         "--version",
+                                        "eval %G --text %T -t 1",
+                                        "bench %G -n 1 --repeat 1 --warmup 0 --prompt 0 -t 1 -q",
+                                        "convert %G -o %O --kv-heads 1 --method mean -t 1 --force",
                                         "quantize %G -o %O --type f16 -t 1 --force"};
     struct ran r;
     char line[2000];
@@ -89,7 +92,7 @@ TEST(class_14_closed_descriptors, .before = hostile_set_up)
             fill_paths(line, sizeof line, lines[i]);
             run_program(&r, line, close_one, &fd);
             ck_assert_msg(r.code == (fd == 1), "%s without %d: %d %s", line, fd, r.code, r.err);
-            if (i == COUNT(lines) - 1)
+            if (strstr(lines[i], "%O"))
                 expect_line_done("info --check %O", "");
         }
     int fd = 0;
@@ -107,6 +110,9 @@ static void limit_to(void *context)
 {
     const struct limit *l = context;
     const struct rlimit limits = {l->value, l->value};
+    volatile char grown[256 << 10]; /* a stack that cannot grow later ends a program by a signal */
+    for (size_t i = 0; i < sizeof grown; i += 1024)
+        grown[i] = 1;
     if (setrlimit((unsigned)l->resource, &limits) != 0)
         _exit(99);
 }
@@ -137,6 +143,8 @@ static const char *const limited[] = {
     "tokenize %G -p ab",
     "eval %G --text %T -t 2 -q",
     "quantize %G -o %O --type f16 -t 1 -q",
+    "attend %G -p ab --svg %O -t 1 -q",
+    "bench %G -n 1 --repeat 1 --warmup 0 --prompt 0 --kv-heads 2 -t 1 -q --plot %O",
     "convert %G -o %O --kv-heads 1 --calib %T -t 1 -q",
     "train %T -o %O --from %G --steps 1 --batch 1 --seed 1 -t 1 -q --eval-every -1",
 };

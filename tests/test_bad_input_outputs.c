@@ -73,6 +73,17 @@ static void delete (void)
     unlink(bad_path);
 }
 
+/* With bytes that make every weight NaN. */
+static void overwrite(void)
+{
+    const int fd = open(bad_path, O_WRONLY);
+    char bytes[1024];
+    memset(bytes, 0xff, sizeof bytes);
+    for (int i = 0; i < 60; i++)
+        if (write(fd, bytes, sizeof bytes) != sizeof bytes)
+            _exit(2);
+}
+
 /* The change is made by a process of its own: when the conversion has mapped its checkpoint it
  * opens its calibration text, a FIFO, and only now goes on. */
 static void convert_while(void (*change)(void), int threads, struct ran *r)
@@ -113,6 +124,10 @@ TEST(class_12_files_that_change, .before = set_up)
     convert_while(replace, 1, &r); /* what was opened stays what it was */
     expect_success(&r);
     expect_unchanged(out_path, expected);
+    /* Of weights of NaN: refused or converted, but the head stays what was checked. */
+    convert_while(overwrite, 1, &r);
+    ck_assert_msg(r.signal == 0 && r.code != STATUS_USAGE, "exit %d, signal %d", r.code, r.signal);
+    remove_outputs();
 }
 
 /* Each writer; the output is %s. */

@@ -305,11 +305,11 @@ TEST(refusals_change_nothing, .seconds = 300)
     session_free(s);
 }
 
-/* 3 layers, 3 K/V heads of 24 (V rows padded to 32), 48 positions. With four more sequences that
+/* 3 layers, 3 K/V heads of 8 (V rows padded to 16), 48 positions. With four more sequences that
  * hold what follows position 17 from the panel that has it on; or no position. */
 TEST(plan_is_what_is_taken, .seconds = 300)
 {
-    enum { HEADS = 3 * 3, ROW = 24 + 32 };
+    enum { HEADS = 3 * 3, ROW = 8 + 16 };
     static const struct {
         enum storage kv;
         int n_sequences, n_shared;
