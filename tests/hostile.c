@@ -177,7 +177,7 @@ static void put_value(struct gguf_bytes *b, enum gguf_kind kind, const char *tex
                widths[kind]);
 }
 
-/* KIND:VALUE, or KIND[]:VALUE,VALUE,... */
+/* KIND:VALUE, or KIND[]:VALUE,VALUE*N,... */
 static void set_value(const char *key, const char *value)
 {
     const size_t len = strcspn(value, "[:");
@@ -188,12 +188,14 @@ static void set_value(const char *key, const char *value)
         ck_assert_int_le(++kind, GGUF_F64);
     struct gguf_bytes b = {0};
     uint64_t n = 0;
-    for (size_t size; !is_array || *at; n++, at += size + (at[size] == ',')) {
-        size = is_array ? strcspn(at, ",") : strlen(at);
-        put_value(&b, kind, at, size);
-        if (!is_array)
-            break;
+    for (size_t size; is_array && *at; at += size + (at[size] == ',')) {
+        size = strcspn(at, ",");
+        const char *times = memchr(at, '*', size);
+        for (int k = times ? atoi(times + 1) : 1; k > 0; k--, n++)
+            put_value(&b, kind, at, times ? (size_t)(times - at) : size);
     }
+    if (!is_array)
+        put_value(&b, kind, at, strlen(at));
     if (is_array)
         hostile_set_array(key, kind, n, b.data, b.len);
     else
@@ -208,27 +210,64 @@ static void set_dims(struct hostile_tensor *t, const char *dims)
         t->dims[t->n_dims++] = strtoull(dims, &end, 10);
 }
 
-void bend(const char *bends)
+/* One more tensor: 32 x 32 zeros, or a row of TYPE:BYTES in hexadecimal. */
+static void add_bent(const char *name, const char *row)
 {
     static const float zeros[32 * 32];
-    char one[300];
+    unsigned char bytes[64];
+    size_t n = 0;
+    const char *kept = keep(name, strlen(name) + 1);
+    if (!row) {
+        hostile_add_tensor(kept, 32, 32, TENSOR_F32,
+                           (struct text){(const char *)zeros, sizeof zeros});
+        return;
+    }
+    const struct tensor_type_info *type = tensor_type_find((uint32_t)strtoul(row, NULL, 10));
+    for (const char *c = strchr(row, ':') + 1; *c; c += 2)
+        bytes[n++] = (unsigned char)strtol((const char[]){c[0], c[1], 0}, NULL, 16);
+    hostile_add_tensor(kept, 1, n / type->block_bytes * type->block_elements, type->type,
+                       (struct text){keep(bytes, n), n});
+}
+
+void hostile_fill(const char *tensor, float value)
+{
+    unsigned char *data = hostile_own_data(tensor);
+    for (size_t i = 0; i < hostile_tensor(tensor)->data.len; i += sizeof value)
+        memcpy(data + i, &value, sizeof value);
+}
+
+static void bend_one(char *one)
+{
+    char *middle = one + strcspn(one, "=~:");
+    const char sign = *middle;
+    *middle = 0;
+    const char *value = sign ? middle + 1 : NULL;
+    if (*one == '@')
+        set_token(atoi(one + 1), text_of(value));
+    else if (*one == '+')
+        add_bent(one + 1, value);
+    else if (*one == '-')
+        hostile_drop(one + 1);
+    else if (*one == '!')
+        hostile_drop_tensor(one + 1);
+    else if (sign == '~')
+        set_dims(hostile_tensor(one), value);
+    else if (sign == ':')
+        hostile_tensor(one)->type = (uint32_t)atoi(value);
+    else if (strchr(value, ':'))
+        set_value(one, value);
+    else
+        hostile_fill(one, strtof(value, NULL));
+}
+
+void bend(const char *bends)
+{
+    char one[400];
     for (size_t len; *bends; bends += len, bends += strspn(bends, "; ")) {
         len = strcspn(bends, ";");
-        snprintf(one, sizeof one, "%.*s", (int)len, bends);
-        char *middle = one + strcspn(one, "=~");
-        const char sign = *middle;
-        *middle = 0;
-        if (sign == '=')
-            set_value(one, middle + 1);
-        else if (sign == '~')
-            set_dims(hostile_tensor(one), middle + 1);
-        else if (*one == '-')
-            hostile_drop(one + 1);
-        else if (*one == '!')
-            hostile_drop_tensor(one + 1);
-        else
-            hostile_add_tensor(keep(one + 1, len), 32, 32, TENSOR_F32,
-                               (struct text){(const char *)zeros, sizeof zeros});
+        ck_assert_int_lt(snprintf(one, sizeof one, "%.*s", (int)len, bends), (int)sizeof one);
+        unescape(one);
+        bend_one(one);
     }
 }
 
@@ -245,14 +284,6 @@ void set_token(int id, struct text token)
     }
     hostile_set_array(TOKENS, GGUF_STRING, 260, b.data, b.len);
     free(b.data);
-}
-
-void set_types(uint64_t count, int id, int32_t type)
-{
-    int32_t types[300];
-    for (int i = 0; i < 300; i++)
-        types[i] = i == id ? type : 1;
-    hostile_set_array("tokenizer.ggml.token_type", GGUF_I32, count, types, count * 4);
 }
 
 void reset(void)
@@ -284,15 +315,6 @@ void bent_accepted(unsigned commands, const char *bends)
 {
     bent(bends);
     expect_accepted(commands);
-}
-
-void try_bends(const struct bend *rows, size_t n, unsigned commands)
-{
-    for (size_t i = 0; i < n; i++)
-        if (rows[i].text)
-            bent_refused(commands, rows[i].bends, rows[i].text);
-        else
-            bent_accepted(GENERATE | SCORE, rows[i].bends);
 }
 
 void use_config(const char *preset, const struct config *c)

@@ -149,14 +149,11 @@ struct line {
 void try_lines(const struct line *rows, size_t n, program_setup *setup, void *context);
 #define TRY_LINES(rows) try_lines(rows, COUNT(rows), NULL, NULL)
 
-/*
- * Bends the records, by any of these with "; " between:
- *   KEY=u32:7, KEY=string:a b   a value of a kind, by gguf_kind_name; numbers may be nan and inf
- *   KEY=u8[]:1,2                an array of it
- *   -KEY, !TENSOR, +TENSOR      one that goes; one of 32 x 32 zeros that comes
- *   TENSOR~8x12x4               other dimensions
- */
+/* Bends the records as a row of tests/data/broken/checkpoints.txt says. */
 void bend(const char *bends);
+
+/* All elements of a tensor of floats. */
+void hostile_fill(const char *tensor, float value);
 
 /* So bent it is refused by one of the commands, the next one each time; by all; or accepted. */
 void bent_refused(unsigned commands, const char *bends, const char *text);
@@ -164,18 +161,10 @@ void bent_refused_by_all(unsigned commands, const char *bends, const char *text)
 void bent_accepted(unsigned commands, const char *bends);
 void reset(void);
 
-/* Each row in its turn; without a text GENERATE and SCORE accept it. */
-struct bend {
-    const char *bends, *text;
-};
-void try_bends(const struct bend *rows, size_t n, unsigned commands);
-#define TRY_BENDS(rows, commands) try_bends(rows, COUNT(rows), commands)
-
 #define TOKENS "tokenizer.ggml.tokens"
 
-/* The vocabulary with this instead of one of its tokens; types, all 1 but one. */
+/* The vocabulary with this instead of one of its tokens. */
 void set_token(int id, struct text token);
-void set_types(uint64_t count, int id, int32_t type);
 
 /* Another good checkpoint, a new one of this architecture, open in `h`. */
 void use_config(const char *preset, const struct config *c);

@@ -233,3 +233,37 @@ void scratch_remove(void)
         fprintf(stderr, "could not remove %s\n", scratch_folder);
     scratch_folder[0] = 0;
 }
+
+char *next_row(char **rest)
+{
+    while (**rest) {
+        char *row = *rest;
+        *rest += strcspn(row, "\n");
+        if (**rest)
+            *(*rest)++ = 0;
+        if (*row && *row != '#')
+            return row;
+    }
+    return NULL;
+}
+
+char *next_field(char **row)
+{
+    char *field = *row, *end = strstr(field, " |");
+    ck_assert_msg(end != NULL, "a row of one field: %s", field);
+    *row = end + 2 + (end[2] == ' ');
+    *end = 0;
+    return field;
+}
+
+void unescape(char *text)
+{
+    char *to = text;
+    for (const char *c = text; *c; c++, to++) {
+        const bool is_byte = c[0] == '\\' && c[1] == 'x';
+        const char digits[] = {is_byte ? c[2] : 0, is_byte ? c[3] : 0, 0};
+        *to = is_byte ? (char)strtol(digits, NULL, 16) : *c;
+        c += is_byte ? 3 : 0;
+    }
+    *to = 0;
+}

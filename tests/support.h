@@ -88,6 +88,12 @@ unsigned char *read_file(const char *path, size_t *len);
 /* The same with a 0 behind it, until the test ends. */
 char *file_text(const char *path, size_t *len);
 
+/* The next row of a table in a text: a line that is not empty and no comment (#), terminated; NULL
+ * at the end. Of it the next field; fields are " | " apart. \xHH in a field are bytes. */
+char *next_row(char **rest);
+char *next_field(char **row);
+void unescape(char *text);
+
 /* What is released when the test ends, the last first, or at once by release_all, for long loops.
  * The others give the pointer, which is not NULL. */
 void *released_by(void (*release)(void *), void *what);

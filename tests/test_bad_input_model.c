@@ -1,127 +1,16 @@
 /*
- * Hostile checkpoints against the whole program: a file that is whole, of a model that cannot be
- * (classes 6, 7 and 10), and what of its texts reaches the terminal.
+ * Hostile checkpoints against the whole program: sound files of numbers that cannot be computed
+ * with, of vocabularies that lack something, of contexts that only a key makes long; and what of
+ * their texts reaches the terminal. (Keys and tensors: test_bad_input_table.c.)
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/text.h"
 #include "hostile.h"
-
-static const char *const sizes[] = {"gpt2.context_length",      "gpt2.embedding_length",
-                                    "gpt2.block_count",         "gpt2.attention.head_count",
-                                    "gpt2.feed_forward_length", "gpt2.attention.head_count_kv"};
-#define N_REQUIRED 4 /* of them */
-#define EPSILON    "gpt2.attention.layer_norm_epsilon"
-
-TEST(class_06_required_keys, .before = bent_set_up)
-{
-    static const char *const values[] = {"string:4",
-                                         "f32:2",
-                                         "bool:1",
-                                         "u32[]:2,2,2",
-                                         "i32:-1",
-                                         "i64:-9223372036854775808",
-                                         "u64:0xffffffffffffffff"};
-    static const char *const epsilons[] = {"nan", "inf", "-inf", "0", "-1e-5", "1", "1e30"};
-    char bends[100];
-    for (size_t i = 0; i < COUNT(sizes); i++) {
-        for (size_t k = 0; k < COUNT(values); k++) {
-            snprintf(bends, sizeof bends, "%s=%s", sizes[i], values[k]);
-            bent_refused(MODEL_READERS, bends, sizes[i]);
-        }
-        h.pairs[h.n_pairs] = *hostile_pair(sizes[i]);
-        h.n_pairs++;
-        bent_refused(EVERY_COMMAND, "", "expected each name once");
-        snprintf(bends, sizeof bends, "-%s", sizes[i]);
-        if (i < N_REQUIRED)
-            bent_refused_by_all(MODEL_READERS, bends, sizes[i]);
-        else
-            bent_accepted(INFO | GENERATE | SCORE | CONVERT | TRAIN | QUANTIZE, bends);
-    }
-    bent_refused_by_all(MODEL_READERS & ~(INFO | CHECK), "-general.architecture",
-                        "key \"general.architecture\" is missing");
-    bent_refused(MODEL_READERS, "general.architecture=u32:1",
-                 "general.architecture\": expected string, found u32");
-    bent_refused(MODEL_READERS & ~(INFO | CHECK), "general.architecture=string:", "found \"\"");
-    for (size_t i = 0; i < COUNT(epsilons); i++) {
-        snprintf(bends, sizeof bends, EPSILON "=f32:%s", epsilons[i]);
-        bent_refused(MODEL_READERS, bends, "layer_norm_epsilon: expected a number between 0 and 1");
-    }
-    bent_refused_by_all(MODEL_READERS, EPSILON "=string:1e-5", EPSILON);
-    bent_refused_by_all(MODEL_READERS, "-" EPSILON, EPSILON);
-    bent_accepted(INFO | GENERATE, EPSILON "=f64:1e-5");
-    bent_accepted(INFO | GENERATE, EPSILON "=f32:1e-40"); /* as small as none, but a number */
-    for (size_t i = 0; i < COUNT(sizes); i++) {           /* any integer does */
-        uint64_t value = 0;
-        memcpy(&value, hostile_pair(sizes[i])->value.data, 4);
-        hostile_set(sizes[i], i % 2 ? GGUF_U64 : GGUF_I64, &value, 8);
-    }
-    bent_accepted(INFO | GENERATE | CONVERT | TRAIN, "");
-}
-
-TEST(class_07_hyperparameters, .before = bent_set_up)
-{
-    static const struct bend bends[] = {
-        {"gpt2.attention.head_count=u32:0", "gpt2.attention.head_count"},
-        {"gpt2.attention.head_count=u32:3",
-         "head_count: expected a divisor of embedding_length 32"},
-        {"gpt2.attention.head_count=u32:-1", "gpt2.attention.head_count"},
-        {"gpt2.attention.head_count=u32:1", "head_count_kv: expected a divisor of head_count 1"},
-        {"gpt2.attention.head_count_kv=u32:0", "gpt2.attention.head_count_kv"},
-        {"gpt2.attention.head_count_kv=u32:3", "head_count_kv: expected a divisor of head_count 2"},
-        {"gpt2.embedding_length=u32:0", "gpt2.embedding_length"},
-        {"gpt2.embedding_length=u32:31", "head_count: expected a divisor of embedding_length 31"},
-        {"gpt2.block_count=u32:0", "gpt2.block_count"},
-        {"gpt2.block_count=u32:1000000000", "gpt2.block_count"},
-        {"gpt2.context_length=u32:0", "gpt2.context_length"},
-        {"gpt2.feed_forward_length=u32:0", "gpt2.feed_forward_length"},
-    };
-    /* What only tensors tell; not all of them to the command that is left out. */
-    static const struct {
-        const char *bends, *text;
-        unsigned but;
-    } loaded[] = {
-        {"gpt2.embedding_length=u32:65536", "token_embd.weight: expected shape 65536 x 260", 0},
-        {"gpt2.block_count=u32:512", "blk.2.", 0},
-        {"gpt2.block_count=u32:3", "blk.2.", 0},
-        {"gpt2.context_length=u32:1", "position_embd.weight: expected shape 32 x 1, found 32 x 16",
-         TEACHER},
-        {"gpt2.context_length=u32:4194304", "position_embd.weight: expected shape 32 x 4194304", 0},
-        {"gpt2.feed_forward_length=u32:1", "blk.0.ffn_up.weight: expected shape 32 x 1", 0},
-        {"gpt2.feed_forward_length=u32:16777216",
-         "blk.0.ffn_up.weight: expected shape 32 x 16777216", 0},
-        {"gpt2.attention.head_count_kv=u32:1", "blk.0.attn_qkv.weight: expected shape 32 x 64",
-         CONVERT},
-    };
-    for (size_t i = 0; i < COUNT(bends); i++)
-        (i % 4 == 0 ? bent_refused_by_all : bent_refused)(MODEL_READERS, bends[i].bends,
-                                                          bends[i].text);
-    for (size_t i = 0; i < COUNT(loaded); i++) {
-        bent_accepted(INFO, loaded[i].bends);
-        bent_refused_by_all(MODEL_READERS & ~(INFO | CHECK | loaded[i].but), loaded[i].bends,
-                            loaded[i].text);
-    }
-    bent_refused_by_all(MODEL_READERS, "token_embd.weight~32x259", /* against the vocabulary */
-                        "tokenizer.ggml.tokens: expected as many tokens");
-    /* Nothing that this model has; a model of the first layer. */
-    bent_accepted(INFO | GENERATE | CONVERT | TRAIN | QUANTIZE,
-                  "gpt2.rope.dimension_count=u32:7; gpt2.block_count=u32:1");
-    /* Once all heads' elements were multiplied out before their bound was checked. */
-    bent_refused_by_all(GENERATE | INFO,
-                        "gpt2.attention.key_length=u32:65536; gpt2.attention.head_count=u32:65536; "
-                        "gpt2.attention.head_count_kv=u32:65536",
-                        "gpt2.attention.key_length: expected at most 1 for 65536 heads");
-}
-
-static void fill(const char *tensor, float value)
-{
-    unsigned char *data = hostile_own_data(tensor);
-    for (size_t i = 0; i < hostile_tensor(tensor)->data.len; i += 4)
-        memcpy(data + i, &value, 4);
-}
 
 /* Nothing but the end of the line that it had begun. */
 static void expect_no_text(void)
@@ -165,7 +54,7 @@ TEST(class_10_data, .before = bent_set_up)
     };
     char text[128];
     for (size_t i = 0; i < COUNT(filled); i++) {
-        fill(filled[i].tensor, filled[i].value);
+        hostile_fill(filled[i].tensor, filled[i].value);
         hostile_write();
         snprintf(text, sizeof text, "tensor '%s' has", filled[i].tensor);
         expect_found(text);
@@ -173,21 +62,67 @@ TEST(class_10_data, .before = bent_set_up)
         reset();
     }
     for (size_t i = 0; i < 3; i++) /* large enough for sums that overflow */
-        fill(filled[i].tensor, 3e38f);
-    fill("output.weight", 3e38f);
+        hostile_fill(filled[i].tensor, 3e38f);
+    hostile_fill("output.weight", 3e38f);
     hostile_write();
     expect_no_text();
     for (size_t i = 0; i < 3; i++)
-        fill(filled[i].tensor, 1e-41f);
-    fill("output.weight", 1e-41f);
+        hostile_fill(filled[i].tensor, 1e-41f);
+    hostile_fill("output.weight", 1e-41f);
     bent_accepted(EVERY_COMMAND & ~BENCH, "");
     for (size_t i = 0; i < h.n_tensors && h.n_blocks < HOSTILE_MAX_RECORDS; i++) {
         snprintf(text, sizeof text, "%.*s", text_width(h.tensors[i].name), h.tensors[i].name.data);
-        fill(text, 0);
+        hostile_fill(text, 0);
     }
     hostile_write();
     expect_accepted(EVERY_COMMAND & ~BENCH);
     TRY_LINES(alike);
+}
+
+static struct config llama(void)
+{
+    return config_sized("llama", "layers=2 heads=4 kv=2 dim=8 width=32 ff=64 ctx=16 vocab=260");
+}
+
+/* Of architecture `decode`: a llama of other kinds, with biases and Q, K and V in one. */
+static void use_decode(enum norm_placement placement, enum position_kind position)
+{
+    struct config c = llama();
+    c.norm = NORM_LAYER;
+    c.placement = placement;
+    c.position = position;
+    c.no_biases = c.split_qkv = false;
+    use_config("decode", &c);
+}
+
+static void use_llama(void)
+{
+    const struct config c = llama();
+    bent_set_up();
+    use_config("llama", &c);
+}
+
+static void expect_not_finite(const char *tensor, float value)
+{
+    memcpy(hostile_own_data(tensor), &value, sizeof value);
+    hostile_write();
+    expect_no_text();
+    expect_line_refused("eval %B --text %T -t 1", 1, "not finite");
+    reset();
+}
+
+TEST(class_10_one_number, .before = use_llama)
+{
+    expect_not_finite("blk.0.ffn_gate.weight", NAN);
+    expect_not_finite("blk.1.attn_q.weight", INFINITY);
+    expect_not_finite("blk.1.attn_norm.weight", -INFINITY);
+    use_decode(PLACEMENT_AFTER, POSITION_QUADRATIC);
+    expect_not_finite("blk.0.attn_rel.weight", NAN);
+    expect_not_finite("blk.1.layer_output_norm.bias", NAN);
+    /* Scores so low that only the nearest counts. */
+    static const float steep[8] = {1e30f, 3, -1e30f, 1, 1e-40f, 1e10f, 0, 0};
+    hostile_tensor("blk.0.attn_rel.weight")->data.data = (const char *)steep;
+    bent_accepted(GENERATE, "");
 }
 
 /* Of quantized tensors only the scales can be not finite. */
@@ -207,12 +142,96 @@ TEST(class_10_data_quantized, .before = bent_set_up)
 /* Finite weights whose sums are not: no figure of what is lost, and no file. */
 TEST(class_10_data_too_large_to_convert, .before = bent_set_up)
 {
-    fill("blk.1.attn_output.bias", 3e38f);
-    fill("blk.0.attn_output.bias", 3e38f);
+    hostile_fill("blk.1.attn_output.bias", 3e38f);
+    hostile_fill("blk.0.attn_output.bias", 3e38f);
     hostile_write();
     expect_line_refused("convert %B -o %O --kv-heads 1 --method mean --calib %T -t 1 -q", 1,
                         "layer 1: what attention adds to the calibration text is too large");
     expect_line_done("convert %B -o %O --kv-heads 1 --method mean -t 1 -q", "");
+}
+
+/* As llama.cpp's converter of llama2.c files writes: the base is 10000, the width a head's. */
+TEST(rotary_keys_may_be_missing, .before = use_llama)
+{
+    static const char line[] = "score %B --tokens 5,7,11,13,17,2,3 -t 1 -q --top 3";
+    struct ran with, without;
+    bend("llama.context_length=u32:128");
+    hostile_write();
+    run_on_bad(&with, line);
+    bend("-llama.rope.freq_base; -llama.rope.dimension_count");
+    hostile_write();
+    run_on_bad(&without, line);
+    expect_success(&with);
+    ck_assert_str_eq(with.out, without.out);
+}
+
+/* A token of 1 MB, as each of the kinds: it costs what it has in bytes, however it is asked for;
+ * and a merge as long, which makes nothing. */
+TEST(class_11_long_tokens, .before = bent_set_up)
+{
+    const size_t len = 1 << 20;
+    char *longest = memset(allocated(len), 'a', len);
+    for (int type = 0; type <= 6; type++) {
+        char types[60];
+        snprintf(types, sizeof types, "tokenizer.ggml.token_type=i32[]:1*259,%d", type);
+        set_token(259, (struct text){longest, len});
+        bent_accepted(INFO | GENERATE | TOKENIZE | TRAIN, types);
+        expect_line_done("score -p ab -t 1 --top 2147483647 %B --format csv", "");
+    }
+    struct gguf_bytes merge = {0};
+    longest[len / 2] = ' ';
+    gb_put_text(&merge, (struct text){longest, len});
+    hostile_set_array("tokenizer.ggml.merges", GGUF_STRING, 1, merge.data, merge.len);
+    free(merge.data);
+    bent_accepted(INFO | GENERATE | TOKENIZE, "");
+}
+
+/* What a vocabulary cannot do is done without, or is a mistake in the use; info says what is wrong.
+ */
+TEST(class_11_vocabularies, .before = bent_set_up)
+{
+    static const struct {
+        const char *bends;
+        struct line line;
+    } cases[] = {
+        {"tokenizer.ggml.pre=string:no",
+         {"convert %B -o %O --kv-heads 1 --calib %T -t 1 -q", 3, "tokenizer.ggml.pre", NULL}},
+        {"tokenizer.ggml.model=string:no",
+         {"generate %B --prompts %T -n 1 -t 1 -q", 3, "tokenizer.ggml.model", NULL}},
+        {"tokenizer.ggml.model=string:no",
+         {"info %B --format json", 0, NULL, "\"n_tokens\": 260|\"problem\": \"tokenizer.ggml."}},
+        {"tokenizer.ggml.pre=string:no",
+         {"score %B --tokens 97,98 -t 1 --format jsonl", 0, NULL, "\"text\": \"a\""}},
+        {"tokenizer.ggml.model=string:no", {"tokenize %B --decode 97,98", 0, NULL, "ab"}},
+        {"tokenizer.ggml.pre=string:no", {"generate %B -n 2 -t 1 --seed 1 -q", 0, NULL, NULL}},
+        {"tokenizer.ggml.model=string:none; -tokenizer.ggml.tokens; -tokenizer.ggml.merges",
+         {"score %B --tokens 97,98 -t 1", 0, NULL, NULL}},
+        {"tokenizer.ggml.model=string:none; -tokenizer.ggml.tokens; -tokenizer.ggml.merges",
+         {"tokenize %B --decode 1", 3, "tokenizer.ggml.tokens: expected tokens", NULL}},
+        {"@100=", {"info %B --format json", 0, NULL, "\"problem\": \""}},
+        {"@97=<x>", {"tokenize %B -p bad", 2, "U+0061 'a' at offset 1,", NULL}},
+        {"@97=<x>", {"generate %B -p ab -n 1", 2, "U+0061 'a' at offset 0,", NULL}},
+        {"@97=<x>", {"score %B -p ab", 2, "U+0061 'a' at offset 0,", NULL}},
+        {"@97=<x>", {"eval %B --text %T", 2, "for which the vocabulary has no token", NULL}},
+        {"@97=<x>", {"tokenize %B -p bc", 0, NULL, "98 99\n"}},
+        {"@97=<x>", {"tokenize %B --decode 98,97", 0, NULL, "b<x>"}},
+        {"@10=<y>; -tokenizer.ggml.bos_token_id",
+         {"generate %B -n 1", 2, "the prompt is empty, and the checkpoint has", NULL}},
+        {"tokenizer.ggml.model=string:llama; tokenizer.ggml.scores=f32[]:0*260; @256=ab; "
+         "@257=\\xe2\\x96\\x81",
+         {"tokenize %B -p ab", 0, NULL, "257 256\n"}},
+        /* All are equal then. */
+        {"tokenizer.ggml.model=string:llama; @256=ab; @257=\\xe2\\x96\\x81",
+         {"tokenize %B --decode 257,256", 0, NULL, "ab"}},
+        {"tokenizer.ggml.model=string:llama; @256=ab; @257=\\xe2\\x96\\x81",
+         {"tokenize %B -p \xe6\xb0\xb4", 2, "U+6C34", NULL}},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        bend(cases[i].bends);
+        hostile_write();
+        try_lines(&cases[i].line, 1, NULL, NULL);
+        reset();
+    }
 }
 
 #define NASTY                                                                                      \
@@ -263,7 +282,7 @@ TEST(no_control_characters_from_a_file_reach_the_terminal, .before = bent_set_up
     struct ran r;
     hostile_set_text("general.name", text_of("name" NASTY));
     set_token(259, text_of("token" NASTY));
-    set_types(260, 259, 3);
+    bend("tokenizer.ggml.token_type=i32[]:1*259,3");
     struct hostile_tensor first = *hostile_tensor("token_embd.weight");
     first.name = text_of("tensor" NASTY ".weight");
     first.n_dims = 2;
@@ -305,7 +324,7 @@ TEST(all_alternatives_fit_their_cell, .before = bent_set_up)
 {
     struct ran r;
     int n = 0;
-    fill("output_norm.weight", 1e34f);
+    hostile_fill("output_norm.weight", 1e34f);
     hostile_write();
     run_on_bad(&r, "score %B --tokens 1,2 --top 40 -t 1 -q");
     expect_success(&r);
@@ -313,3 +332,53 @@ TEST(all_alternatives_fit_their_cell, .before = bent_set_up)
         n++;
     ck_assert_int_ge(n, 40);
 }
+
+#if !SANITIZED
+
+static void limit_memory(void *unused)
+{
+    (void)unused;
+    const struct rlimit limit = {(rlim_t)768 << 20, (rlim_t)768 << 20};
+    if (setrlimit(RLIMIT_AS, &limit) != 0)
+        _exit(99);
+}
+
+/* A key makes them as long as they can be: tables of positions are sized by what is asked for, and
+ * what does not fit is said. */
+static void long_context(const char *key)
+{
+    static const struct line within[] = {
+        {"generate %B -p ab -n 2 -t 1 --seed 1 -c 16", 0, NULL, NULL},
+        {"score %B -p ab -t 1", 0, NULL, NULL},
+        {"eval %B --text %T -t 1 --ctx 16", 0, NULL, NULL},
+        {"bench %B -n 1 --repeat 1 --warmup 0 --prompt 0 --depth 0 -t 1 -q", 0, NULL, NULL},
+        {"info %B", 0, NULL, NULL},
+        {"generate %B -p ab -n 2 -t 1 -c 4194304 -q", 4, "out of memory", NULL},
+        {"generate %B -p ab -n 2 -t 1 -c 4194305", 2, "-c: expected at most 4194304", NULL},
+    };
+    struct ran r;
+    hostile_set_u32(key, 1 << 22);
+    hostile_write();
+    try_lines(within, COUNT(within), limit_memory, NULL);
+    /* Without -c the cache could be as long, but is not filled, and neither are the tables. */
+    double mib = 1e9;
+    run_on_bad(&r, "generate %B -p ab -n 2 -t 1 --seed 1");
+    expect_success(&r);
+    const char *peak = strstr(r.err, "peak memory ");
+    ck_assert_msg(peak && sscanf(peak, "peak memory %lf MiB", &mib) == 1, "%s", r.err);
+    ck_assert_msg(mib < 64, "%g MiB", mib);
+    hostile_set_u32(key, (1 << 22) + 1);
+    bent_refused(MODEL_READERS, "", "context_length\": expected 1 to 4194304, found 4194305");
+}
+
+TEST(class_15_long_contexts, .before = bent_set_up, .left_out = SANITIZED)
+{
+    use_llama();
+    long_context("llama.context_length");
+    use_decode(PLACEMENT_AFTER, POSITION_SINUSOIDAL);
+    long_context("decode.context_length");
+    use_decode(PLACEMENT_BEFORE, POSITION_ALIBI);
+    long_context("decode.context_length");
+}
+
+#endif

@@ -21,7 +21,7 @@ static void write_words(bool space)
     }
     hostile_set_array(TOKENS, GGUF_STRING, 260, b.data, b.len);
     free(b.data);
-    set_types(260, 1, 3);
+    bend("tokenizer.ggml.token_type=i32[]:1,3,1*258");
     hostile_set_text("tokenizer.ggml.model", text_of("llama"));
     hostile_set_u32("tokenizer.ggml.bos_token_id", 1);
     hostile_set_u32("tokenizer.ggml.eos_token_id", UINT32_MAX);
