@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """reference_model.py MODEL.gguf TOKENS [-o OUT.npy] [--against LOGITS.npy]
-       [--attention OUT.npy] [--score-scale X] [--norm] - logits and attention weights in float64.
+       [--attention OUT.npy] [--score-scale X] [--norm] [--trace L.H OUT.npy] - logits and attention
+       weights in float64.
 
 A second implementation of every architecture that the program runs, from the papers' formulas and
 independent of its sources: plain NumPy, one token after the other in a matrix, no cache, no tables.
@@ -9,7 +10,9 @@ TOKENS are ids, comma-separated, or a file of them. -o writes the logits after e
 --attention writes the weights of every head for four queries spread over the text, at a quarter, a
 half, three quarters and the end of it, float32 [layers, heads, 4, tokens]. With --norm each weight is
 multiplied by the length of what the head writes of its value (Kobayashi et al. 2020). --score-scale
-multiplies scores by X, whatever the file says.
+multiplies scores by X, whatever the file says. --trace writes the way of the last token through a
+head, float32, one after the other: its query, all keys, its scores, weights and result, the results of
+all heads and their product with the output matrix.
 
 Needs NumPy and gguf (both from PyPI), the latter to read files and dequantize tensors.
 """
@@ -69,6 +72,7 @@ class Model:
         self.score_scale = key("attention.scale", 0) or 1 / math.sqrt(self.key_dim)
         self.weights = []  # [heads, n, n] of each layer of the last text
         self.by_norm = False  # of these
+        self.traced, self.trace = None, []  # layer and head, and what they compute
 
     # --- parts -----------------------------------------------------------------------------------
 
@@ -132,13 +136,19 @@ class Model:
             weights = np.exp(scores - scores.max(-1, keepdims=True))
             weights /= weights.sum(-1, keepdims=True)
             out.append(weights @ v[g])
+            if (layer, h) == self.traced:
+                self.trace = [q[h][-1], k[g].ravel(), scores[-1], weights[-1], out[-1][-1]]
             if self.by_norm:
                 columns = slice(h * self.value_dim, (h + 1) * self.value_dim)
                 written = v[g] @ self.file.get(block + "attn_output.weight")[:, columns].T
                 weights = weights * np.sqrt((written * written).sum(-1))
                 weights /= weights.sum(-1, keepdims=True)
             self.weights[-1].append(weights)
-        return self.affine(np.concatenate(out, axis=1), block + "attn_output")
+        heads = np.concatenate(out, axis=1)
+        written = self.affine(heads, block + "attn_output")
+        if self.traced and layer == self.traced[0]:
+            self.trace += [heads[-1], written[-1]]
+        return written
 
     def feed_forward(self, x, block):
         up = self.affine(x, block + "ffn_up")
@@ -211,11 +221,16 @@ def main():
     parser.add_argument("--attention", metavar="OUT.npy")
     parser.add_argument("--score-scale", type=float)
     parser.add_argument("--norm", action="store_true")
+    parser.add_argument("--trace", nargs=2, metavar=("L.H", "OUT.npy"))
     args = parser.parse_args()
     model = Model(args.model)
     model.score_scale = args.score_scale or model.score_scale
     model.by_norm = args.norm
+    if args.trace:
+        model.traced = tuple(map(int, args.trace[0].split(".")))
     logits = model.logits(args.tokens)
+    if args.trace:
+        np.save(args.trace[1], np.concatenate(model.trace).astype(np.float32))
     if args.attention:
         np.save(args.attention, attention_rows(model, len(args.tokens)).astype(np.float32))
     if args.o:

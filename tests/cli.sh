@@ -340,6 +340,15 @@ $ ! cmp -s usual unscaled
 2 attend $model --tokens 1 -p x | --prompt and --tokens are both given
 2 attend $model -p x --show 0.0 $more | --show draws in place of the table
     | for more in "--format csv" "--query 0"
+0 attend models/hello.gguf -p "hello how are you" --trace 0.0 | scores = q·k / √3: 1 x 4 x 4
+    |  0.0872   0.1545   0.2736   0.4846 |  0.7467   0.8467   0.9467
+0 attend models/hello.gguf -p "hello how are you" --trace 0.0 --query how | token 1: how | ! are
+0 attend $model -p "$line" --kv-heads 2 --trace 1.7 --json t.json | head 1.7 (GQA-2), token 26: t
+    | ... of 16 | Wo + b, added to the stream: 27 x 128
+$ has t.json '{"step": "A = all heads side by side", "shape": [27, 128], "rows": [['
+2 attend $model -p x --trace 0.8 | --trace: expected L.H, a layer from 0 to 3 and a head from 0 to 7
+2 attend $model -p x --trace 0.0 --format csv | --trace prints steps in place of the table
+2 attend $model -p x --trace 0.0 $more | --trace and --${more#--} | for more in "--show 0.0"
 2 attend $model -p x --log | expected --svg or --show
 2 attend $model -f prompt --json prompt | is the text itself
 2 attend $model -p x --npy a.npy --json a.npy | --json names, too

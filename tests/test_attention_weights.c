@@ -334,6 +334,53 @@ TEST(a_query_looks_at_its_row, .before = make_tokens)
                          (QUERY + 1) * sizeof(float));
 }
 
+/* One token's way through a head: by scripts/reference_model.py --trace. */
+static const struct {
+    const char *name;
+    int layer, head;
+} traces[] = {{"hello", 0, 0},
+              {"gqa", 1, 2},
+              {"mixed-llama", 1, 4},
+              {"mixed-alibi", 1, 5},
+              {"mixed-quadratic", 2, 3}};
+
+TEST(golden_traces, .loops = COUNT(traces))
+{
+    const int layer = traces[_i].layer, head = traces[_i].head;
+    const bool is_hello = _i == 0;
+    struct golden g = {.tokens = {0, 1, 2, 3}, .n_tokens = 4};
+    if (is_hello)
+        g.checkpoint = opened_checkpoint("models/hello.gguf", CHECKPOINT_MODEL);
+    else
+        g = open_golden(traces[_i].name);
+    const struct config *c = &g.checkpoint.model->config;
+    const int n = g.n_tokens, dim = config_value_dim(c), width = config_heads_dim(c, layer);
+    struct attend_trace t = {.layer = layer, .head = head, .query = n - 1};
+    struct all_heads all;
+    struct attend_spec spec = spec_of(g.checkpoint.model, &all, g.tokens, n, 1);
+    spec.trace = &t;
+    spec.pool = new_pool(3);
+    run(&spec, &all);
+    const struct {
+        const float *x;
+        int n;
+    } parts[] = {{t.q, c->head_dim}, {t.keys, n * c->head_dim},   {t.scores, n},
+                 {t.weights, n},     {t.heads + head * dim, dim}, {t.heads, width},
+                 {t.out, c->d_model}};
+    size_t all_n = 0;
+    for (size_t p = 0; p < COUNT(parts); p++)
+        all_n += (size_t)parts[p].n;
+    char path[128];
+    snprintf(path, sizeof path, "tests/data/golden/%s.trace.npy", traces[_i].name);
+    const float *truth = read_npy(path, all_n);
+    for (size_t p = 0; p < COUNT(parts); truth += parts[p++].n)
+        for (int i = 0; i < parts[p].n; i++)
+            ck_assert_msg(fabsf(parts[p].x[i] - truth[i]) <= 2e-5f * fmaxf(1, fabsf(truth[i])),
+                          "%s, part %zu: element %d is %.9g, not %.9g", traces[_i].name, p, i,
+                          (double)parts[p].x[i], (double)truth[i]);
+    pool_free(spec.pool);
+}
+
 struct stopping {
     int asked, stop_at;
     uint64_t done;

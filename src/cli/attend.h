@@ -18,7 +18,7 @@ struct attend_options {
     const char *layers, *heads;
     const char *query;
     int top, weigh;
-    const char *npy, *json, *svg, *html, *show;
+    const char *npy, *json, *svg, *html, *show, *trace_head;
     bool log, without_first;
 };
 
@@ -35,6 +35,7 @@ struct attend_view {
     struct attend_map *pictures, *arrays, *shown;
     int room; /* columns of the terminal for the cells of a line */
     struct attend_found found;
+    struct attend_trace trace;
 };
 
 /* The table: a row a head, the figures, or of one query the keys. */
@@ -49,3 +50,13 @@ enum status attend_write_picture(const struct attend_view *v, bool page, struct 
 
 /* The head that is shown. */
 void attend_draw(const struct attend_view *v);
+
+/* What names a token in at most so many columns. */
+struct text_label attend_label(const struct attend_view *v, int position, size_t columns,
+                               bool printable);
+
+/* --- attend_trace.c --------------------------------------------------------------------------- */
+
+/* The steps of --trace: with all numbers as a member of an object or, where that is NULL, for
+ * people, with as many of a row as fit. */
+void attend_put_trace(const struct attend_view *v, struct json *json);

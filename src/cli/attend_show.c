@@ -32,8 +32,8 @@ static struct key_row key_row(const struct attend_view *v, int position, double 
     return (struct key_row){position, id, t ? tokenizer_bytes(t, id) : text_span(NULL, 0), weight};
 }
 
-static struct text_label label_of(const struct attend_view *v, int position, size_t columns,
-                                  bool printable)
+struct text_label attend_label(const struct attend_view *v, int position, size_t columns,
+                               bool printable)
 {
     const struct key_row row = key_row(v, position, 0);
     char id[24];
@@ -106,8 +106,8 @@ static struct attend_row figures_of(const struct attend_view *v, int at)
     struct attend_row row = {
         .of = *h, .kv_head = h->head / config_group(v->config, h->layer), .variant = v->variant};
     if (h->query >= 0)
-        chars_printf(row.pair, "%s: %s %s", label_of(v, h->query, LABEL_COLUMNS, false).text,
-                     label_of(v, h->key, LABEL_COLUMNS, false).text,
+        chars_printf(row.pair, "%s: %s %s", attend_label(v, h->query, LABEL_COLUMNS, false).text,
+                     attend_label(v, h->key, LABEL_COLUMNS, false).text,
                      weight_figure(h->strongest).text);
     row.role = attend_role(h, &row.role_share);
     chars_printf(row.role_text, "%s %s", row.role, weight_figure(row.role_share).text);
@@ -143,7 +143,7 @@ static const void *next_looks(void *arg, int at)
                 chars_printf(place, "[%d]", position);
         r->keys[k] = key_row(v, position, r->top[k].logprob);
         used += snprintf(r->joined + used, KEY_BYTES, "%s%s%s %s", k ? ", " : "",
-                         label_of(v, position, LABEL_COLUMNS, false).text, place,
+                         attend_label(v, position, LABEL_COLUMNS, false).text, place,
                          weight_figure(r->keys[k].weight).text);
     }
     r->row.query = v->spec.query;
@@ -168,7 +168,7 @@ enum status attend_print(const struct attend_view *v, struct err *e)
         own[FIELD_KV_HEAD].heading = NULL;
     if (query >= 0) {
         rows.n_top = o->top < query + 1 ? o->top : query + 1;
-        const struct text_label token = label_of(v, query, LABEL_COLUMNS, true);
+        const struct text_label token = attend_label(v, query, LABEL_COLUMNS, true);
         const struct text_label word = text_label(text_of(o->query), LABEL_COLUMNS, true);
         if (isdigit((unsigned char)o->query[0]) || str_is(word.text, token.text))
             chars_printf(name, "%s: (token %d)", token.text, query);
@@ -222,6 +222,8 @@ enum status attend_write_json(const struct attend_view *v, struct err *e)
         report_object(&j, NULL, fields, N_FIELDS, &row);
     }
     json_end(&j);
+    if (v->options->trace_head)
+        attend_put_trace(v, &j);
     json_end(&j);
     output_puts(&file.out, "\n");
     return file_output_commit(&file, e);
@@ -286,7 +288,7 @@ enum status attend_write_picture(const struct attend_view *v, bool page, struct 
         put_note(v, at, page, &maps[at]);
     }
     for (int i = 0; i < cells; i++)
-        names[i] = label_of(v, attend_cell_begin(i, cells, n), LARGE_LABEL, true);
+        names[i] = attend_label(v, attend_cell_begin(i, cells, n), LARGE_LABEL, true);
     for (int l = 0; l < v->layers.n; l++)
         chars_printf(names[cells + l].text, "layer %d", v->layers.items[l]);
     if (cells < n)
@@ -334,7 +336,7 @@ void attend_draw(const struct attend_view *v)
         heatmap_levels(&scale, m->cell + r * m->cells, r + 1, levels);
         output_printf(out, "%*d ", digits, token);
         heatmap_put_cells(out, ink, levels, r + 1, 2 * m->cells <= v->room ? 2 : 1);
-        output_printf(out, " %s\n", label_of(v, token, TERMINAL_LABEL, true).text);
+        output_printf(out, " %s\n", attend_label(v, token, TERMINAL_LABEL, true).text);
     }
     if (m->cells < n)
         output_printf(out, "%d cells for %d tokens: the largest weight of each\n", m->cells, n);

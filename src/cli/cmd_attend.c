@@ -32,6 +32,11 @@ static const struct option result_options[] = {
                "instead of the figures the keys that the token at POS, from 0, looks at most, or "
                "the last token of a word of the text, the N-th such; at[3] in a row is the one at "
                "position 3 of several"),
+    OPT_STRING(
+        "trace", trace_head, "L.H",
+        "instead of the figures the last token's way, or that of --query, through this head, "
+        "layer and head from 0: each step, its shape and numbers; --json has all of them",
+        .excludes = "show|without"),
     OPT_INT("top", top, "K", 1, MOST_TOP, "how many keys", .fallback = "4", .needs = "query"),
     OPT_FORMAT,
     OPT_STRING("npy", npy, "FILE", "write all weights, float32 [layers, heads, n, n]",
@@ -64,6 +69,9 @@ static enum status check_attend(struct job *j, void *values, struct err *e)
     if (o->show && (o->query || j->common->format != TABLE_ALIGNED))
         return err_usage(e, "--show draws in place of the table that %s is about",
                          o->query ? "--query" : "--format");
+    if (o->trace_head && j->common->format != TABLE_ALIGNED)
+        return err_usage(e, "--trace prints steps in place of the table that --format is about; "
+                            "expected --json FILE, which has all their numbers");
     if ((o->log || o->without_first) && !o->svg && !o->show)
         return err_usage(e, "%s is about pictures: expected --svg or --show, too",
                          o->log ? "--log" : "--without-first");
@@ -93,6 +101,12 @@ static enum status place_heads(struct attend_view *v, struct err *e)
     const int n_tokens = spec->n_tokens;
     TRY(choice_of("--layer", o->layers, v->config->n_layers, &v->layers, e));
     TRY(choice_of("--head", o->heads, v->config->n_heads, &v->heads, e));
+    if (o->trace_head) {
+        struct attend_trace *t = &v->trace;
+        t->query = spec->query < 0 ? n_tokens - 1 : spec->query;
+        spec->trace = t;
+        TRY(head_of_option("--trace", o->trace_head, v->config, &t->layer, &t->head, e));
+    }
     const size_t n = (size_t)v->layers.n * v->heads.n;
     spec->heads = array_zeroed(1, n * sizeof *spec->heads + (2 * n + 1) * sizeof *spec->maps,
                                "the list of heads", e);
@@ -170,9 +184,12 @@ static enum status look(struct attend_view *v, struct err *e)
         TRY(attend_write_picture(v, false, e));
     if (o->html)
         TRY(attend_write_picture(v, true, e));
-    if (!o->show)
+    if (!o->show && !o->trace_head)
         return attend_print(v, e);
-    attend_draw(v);
+    if (o->show)
+        attend_draw(v);
+    else
+        attend_put_trace(v, NULL);
     return STATUS_OK;
 }
 
@@ -308,6 +325,9 @@ const struct command command_attend = {
         "           separator if it is a third or more, else content; role_share is its share\n"
         "strongest  the largest weight but for those of the first token and of the query's\n"
         "           own: \"sat: cat .61\" is sat looking at cat\n"
+        "\n"
+        "--trace says of each step the shape of the whole, tokens by width or heads by tokens by\n"
+        "width, and shows the rows of one head that the last token's result is made of.\n"
         "\n"
         "Text is shown without a token's leading space. In --format csv, json and jsonl\n"
         "strongest comes with strongest_query and strongest_key, positions from 0, and kv_head\n"

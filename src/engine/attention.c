@@ -242,9 +242,10 @@ static struct attention layer_attention(const struct worker *k, const struct blo
 }
 
 /* A chunk's exponentials are relative to its own largest score: a factor for each chunk brings them
- * to the largest of all and divides by the sum, as the merge of the values does. Nobody comes back
- * to the weights before thread 0 has been to the end of the residual. */
-static void show_weights(const struct attention *a)
+ * to the largest of all and divides by the sum, as the merge of the values does. Nobody goes on
+ * before who watches has seen them, since `input` [n_rows, d_model], what Q, K and V are products
+ * of, is where the heads' results go next. */
+static void show_weights(const struct attention *a, const float *input)
 {
     const struct forward *f = a->f;
     const int n_rows = f->batch.n_rows, n_heads = config_heads(&f->kv.config, a->layer);
@@ -268,18 +269,24 @@ static void show_weights(const struct attention *a)
         }
     }
     worker_meet(a->k);
-    /* Where values are in a row: behind queries and keys. */
-    const int before = config_q_dim(&f->kv.config, a->layer) + a->n_kv_heads * a->key_dim;
+    /* In a row keys are behind queries, and values behind them. */
+    const float *keys = f->work.qkv + config_q_dim(&f->kv.config, a->layer);
     const struct attention_weights w = {.layer = a->layer,
                                         .rows = f->batch.rows,
                                         .n_rows = n_rows,
                                         .n_heads = f->kv.config.n_heads,
                                         .stride = f->kv.shape.cap,
                                         .weights = f->work.weights,
-                                        .values_stride = a->qkv_dim,
-                                        .values = f->work.qkv + before};
+                                        .input = input,
+                                        .qkv_stride = a->qkv_dim,
+                                        .queries = f->work.qkv,
+                                        .keys = keys,
+                                        .values = keys + a->n_kv_heads * a->key_dim,
+                                        .positions = &f->work.positions,
+                                        .kernels = f->kernels};
     if (a->k->thread == 0)
         f->watch->take(f->watch->arg, &w);
+    worker_meet(a->k);
 }
 
 /* The results [n_rows, heads_dim], of which this thread's rows are complete: chunks joined, heads
@@ -344,7 +351,7 @@ void block_attention(const struct worker *k, const struct block *b, int layer)
     attend_share(&a);
     worker_meet(k);
     if (f->watch)
-        show_weights(&a);
+        show_weights(&a, input);
 
     /* Output projection, added to the residual stream. */
     const float *results = join_heads(&a);

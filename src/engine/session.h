@@ -22,17 +22,21 @@ struct batch_row {
 
 /* A layer's attention weights: the softmax that the values were averaged with. Of row r and head h
  * those of positions 0 to the row's are weights[(r * n_heads + h) * stride] on, their sum 1 up to
- * rounding; what follows them means nothing. Who watches may change them. Beside them the rows'
- * own values, which they or later weights average: of row r those of all K/V heads are
- * values[r * values_stride] on. */
+ * rounding; what follows them means nothing. Who watches may change them. Beside them what they are
+ * made of: of row r what enters the layer's attention is input[r * d_model] on, and its queries,
+ * and the keys and values of all K/V heads begin at r * qkv_stride of each. Queries and keys are not
+ * turned to their positions. */
 struct attention_weights {
     int layer;
     const struct batch_row *rows; /* [n_rows] */
     int n_rows;
     size_t n_heads, stride;
     float *weights;
-    size_t values_stride;
-    const float *values;
+    const float *input;
+    size_t qkv_stride;
+    const float *queries, *keys, *values;
+    const struct positions *positions; /* and what turns them, filled up to the rows' */
+    const struct kernels *kernels;
 };
 
 /* Gets every layer's in order, from the thread that steps; they are valid until it returns. */

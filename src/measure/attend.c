@@ -41,6 +41,8 @@ static void take_maps(struct attend_run *run)
         run->row = arena_take(a, width, sizeof *run->row);
         run->gram = arena_take(a, width, dim * sizeof *run->gram);
     }
+    if (spec->trace)
+        trace_take(spec->trace, a, &spec->model->config);
     if (spec->query >= 0)
         run->out->query = arena_take(a, spec->n_heads, (spec->query + 1) * sizeof *run->out->query);
     FOR_EACH (struct attend_map, m, spec->maps, spec->n_maps)
@@ -247,7 +249,7 @@ static void add_lengths(const struct attend_run *run, const struct attention_wei
     for (int h = 0; h < config_heads(c, l->layer); h++) {
         float *lengths = run->lengths + ((size_t)l->layer * c->n_heads + h) * n;
         for (int r = 0; r < l->n_rows; r++) {
-            const float *value = l->values + r * l->values_stride + h / group * dim;
+            const float *value = l->values + r * l->qkv_stride + h / group * dim;
             lengths[l->rows[r].position] =
                 (float)attend_written(run->gram + h * dim * dim, value, dim);
         }
@@ -260,6 +262,8 @@ static void take_layer(void *arg, const struct attention_weights *l)
 {
     struct attend_run *run = arg;
     const struct attend_spec *spec = run->spec;
+    if (spec->trace && spec->trace->layer == l->layer)
+        trace_add(spec->trace, spec->model, l);
     if (spec->by_norm)
         add_lengths(run, l);
     for (int r = 0; r < l->n_rows && !run->bad; r++) {

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "measure/eval.h"
+#include "measure/trace.h"
 
 /* A head, and what it looks at on the whole. NaN: there is no such query. */
 struct attend_head {
@@ -67,7 +68,8 @@ struct attend_spec {
     int n_heads;
     struct attend_map *maps; /* [n_maps] likewise */
     int n_maps;
-    int query; /* a token, whose weights of all `heads` are wanted; -1: none */
+    int query;                  /* a token, whose weights of all `heads` are wanted; -1: none */
+    struct attend_trace *trace; /* layer, head and query given, found likewise; NULL: none */
     /* Called between blocks from the calling thread; `arg` goes to both. May be NULL. */
     bool (*stop)(void *arg);                                  /* true: give up */
     void (*progress)(void *arg, uint64_t done, uint64_t all); /* tokens so far */

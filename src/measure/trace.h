@@ -1,0 +1,29 @@
+/*
+ * trace - the way of one token through a layer's attention, with every number on it.
+ *
+ * All but scores, results and output are the engine's own numbers; these are computed from them in
+ * double precision. (Vaswani et al. 2017, sections 3.2.1 and 3.2.2, for one row of Q.)
+ */
+#pragma once
+
+#include "engine/session.h"
+
+struct attend_trace {
+    int layer, head, query; /* given: a head, and the position of the token */
+    /* Found, of the n = query + 1 positions that it looks at: */
+    float *x;       /* [n, d_model] what enters the layer's attention, normed or not */
+    float *q;       /* [head_dim] the head's query, and */
+    float *keys;    /* [n, head_dim] keys, turned where positions are rotary */
+    float *values;  /* [n, config_v_dim] of all K/V heads */
+    float *scores;  /* [n] scaled, with what the distance does to them */
+    float *weights; /* [n] their softmax */
+    float *heads;   /* [config_heads_dim] results of all heads, side by side */
+    float *out;     /* [d_model] the output matrix's product with them, and its bias */
+    float *row;     /* [config_heads_dim] of that matrix */
+};
+
+/* Takes or counts (see base/mem.h) what is found. */
+void trace_take(struct attend_trace *t, struct arena *a, const struct config *c);
+
+/* Adds the rows of a block of its layer, which come in order from position 0 on. */
+void trace_add(struct attend_trace *t, const struct model *m, const struct attention_weights *w);
