@@ -226,7 +226,7 @@ $(FAULT_CALLS): $(BUILD)/tests/faults.o
 # The longest first, so that nothing is waited for at the end. $(1): build/MODE
 suites = 'sh tests/cli.sh $(1)/decode' 'sh tests/world.sh $(1)/decode' \
          'sh tests/many.sh $(1)/decode' \
-         'sh tests/study.sh $(1)/decode' 'sh tests/readme.sh $(1)/decode' \
+         'sh tests/study.sh $(1)/decode' 'sh tests/readme.sh $(1)/decode $(TEXT)' \
          'sh tests/typed.sh $(1)/decode' 'sh tests/talk.sh $(1)/decode' \
          'sh tests/install.sh $(1)/decode' 'sh tests/page.sh $(1)/decode' \
          $(TEST_SRC:%.c=$(1)/%)
@@ -237,7 +237,7 @@ test-binaries: $(BIN) $(TEST_BIN)
 test: test-binaries ## run the Check suites and the command-line tests
 	@scripts/run_tests.sh $(call suites,$(BUILD))
 
-test-all: ## the same with every fault and signal, not a share of them (DECODE_FAULT_SHARE)
+test-all: ## the same with every fault and signal (DECODE_FAULT_SHARE); TEXT=shakespeare.txt: README's long commands, too
 	DECODE_FAULT_SHARE=100 $(MAKE) test
 
 asan: ## the same suites under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer
