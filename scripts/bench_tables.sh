@@ -7,7 +7,7 @@
 #                3840, batches 1, 4, 16, 64; a plot over the batch for each type and depth
 #   study        how much uptraining a conversion needs: decode study of $TEXT, which it needs; bits
 #                per byte over the share of uptraining. Only when it is named
-# Writes NAME.md (every column), NAME.svg and NAME.csv to FOLDER (build/bench) and prints the tables
+# Writes NAME.md (every column) and NAME.svg to FOLDER (build/bench) and prints the tables
 # with the columns that page shows. The machine should have nothing else to do. The first two take
 # about two minutes and 6 GiB, the batches some twenty minutes and 18 GiB: MHA's caches of 64
 # sequences at depth 3840 are 9 GB. Where the memory that is available is less, the largest batches
@@ -50,12 +50,11 @@ columns() {
           print line }' "$2"
 }
 
-# bench NAME ARGS... - one benchmark in all its forms, from one run's trace to its plot.
+# bench NAME ARGS... - one benchmark: its table and its plot.
 bench() {
     name=$1
     shift
-    ./decode bench "$@" --format md --plot "$out/$name.svg" --trace "$out/$name.csv" \
-        >"$out/$name.md"
+    ./decode bench "$@" --format md --plot "$out/$name.svg" >"$out/$name.md"
 }
 
 # tables NAME ARGS... - and prints it.

@@ -519,12 +519,12 @@ sleep 4
 end_by INT $pid
 checks <<'EOF'
 130+ | MHA,8,f32
-0 $b --plot p.svg --trace t.csv -q | quiet | roofline: reads | by bytes | ! batch
-$ has p.svg "</svg>" && has_lines t.csv 13
+0 $b --plot p.svg -q | quiet | roofline: reads | by bytes | ! batch
+$ has p.svg "</svg>"
 0 bench $model -n 1 --repeat 1 --warmup 0 --kv-heads 2 | --depth 0,
 0 bench $model -n 1 --repeat 1 --warmup 0 --kv-heads 2 --depth 0,3 | ! --depth
-0 $b --batch 1,2,16 --plot p.svg --trace t.csv -q | limited by | µs/token
-$ has p.svg "batch (sequences in a step, each at depth 0)" && has t.csv ",0,16,1,1,"
+0 $b --batch 1,2,16 --plot p.svg -q | limited by | µs/token
+$ has p.svg "batch (sequences in a step, each at depth 0)"
 0 $b --batch 1,2 --depth 0,30 --plot p.svg -q
 $ has p.svg "latency (µs per token) against depth" && has p.svg "MQA, batch 2"
 0 $b -v | 2> memory: 3 rows
@@ -599,8 +599,7 @@ $ head -c 100 LICENSE >short.txt
 2 bench --shape 4x128 | --shape: expected LAYERS
 2 bench $model --shape $shape | both named
 2 bench | no checkpoint is named
-2 bench $model --trace $model $quick | the checkpoint itself
-2 bench $model --plot x --trace x | names, too
+2 bench $model --plot $model $quick | the checkpoint itself
 1 $b --plot nosuchfolder/p.svg --format csv -q | nosuchfolder
 EOF
 

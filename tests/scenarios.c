@@ -14,7 +14,7 @@
 #define SHAPE   " --layers 1 --embd 8 --heads 2 --kv-heads 1 --ff 8 --ctx 5 --vocab 260"
 #define STEPS   " --steps 2 --batch 1 --warmup 0 --save-every 1 --eval-every 1 --val-fraction .2"
 #define TRAIN   "train text.txt -o out.gguf --force" SHAPE STEPS " --seed 1 -t 2 -q --log log.csv"
-#define MEASURE " -t 2 -n 2 --repeat 1 --warmup 0 --prompt 2 --plot out.svg --trace out.csv -q"
+#define MEASURE " -t 2 -n 2 --repeat 1 --warmup 0 --prompt 2 --plot out.svg -q"
 
 /* Name, command, inputs, outputs, and what is the same at every run. */
 const struct scenario scenarios[] = {
@@ -61,11 +61,10 @@ const struct scenario scenarios[] = {
      " --ctx 8 --seed 1 -t 2 -q",
      "text.txt model.gguf other.gguf", "out.gguf out.gguf.state", TRAINS},
     {"bench --shape", "bench --shape 1x16x2,ff=16,vocab=32,ctx=16 --depth 0,4" MEASURE, "",
-     "out.svg out.csv", 0},
+     "out.svg", 0},
     {"bench --batch", "bench --shape 1x16x2,ff=16,vocab=32,ctx=16 --depth 4 --batch 1,3" MEASURE,
-     "", "out.svg out.csv", 0},
-    {"bench", "bench model.gguf --kv-heads 4,2 --type f16" MEASURE, "model.gguf", "out.svg out.csv",
-     0},
+     "", "out.svg", 0},
+    {"bench", "bench model.gguf --kv-heads 4,2 --type f16" MEASURE, "model.gguf", "out.svg", 0},
     {"tokenize", "tokenize bpe.gguf -f prompt.txt", "bpe.gguf prompt.txt", "", STEADY_STDOUT},
     {"tokenize by scores", "tokenize spm.gguf -f prompt.txt", "spm.gguf prompt.txt", "",
      STEADY_STDOUT},

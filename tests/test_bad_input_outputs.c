@@ -136,7 +136,6 @@ static const char *const writers[] = {
     "convert %%G -o %s --kv-heads 1 --method mean -t 1 -q --force",
     "train %%T -o %s --force --from %%G --steps 1 --batch 1 --seed 1 -t 1 -q",
     "score %%G -p ab -t 1 --logits %s",
-    "bench %%G -n 1 --repeat 1 --warmup 0 --prompt 0 -t 1 -q --kv-heads 2 --trace %s",
     "bench %%G -n 1 --repeat 1 --warmup 0 --prompt 0 -t 1 -q --kv-heads 2 --plot %s",
 };
 
@@ -187,7 +186,7 @@ TEST(class_12_outputs_that_are_no_files, .before = set_up)
     }
     expect_unchanged(good_path, good);
     expect_unchanged(text_path, text);
-    expect_line_refused("bench --shape 1x8x1,vocab=9,ctx=4 --plot %O --trace %O", 2, "names, too");
+    expect_line_refused("attend %G -p ab --npy %O --json %O", 2, "names, too");
 }
 
 static bool has_temporary(void)

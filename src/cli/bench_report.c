@@ -340,26 +340,6 @@ static void print_footer(const struct bench_run *r)
     paragraph_end(&p);
 }
 
-/* Every sample, one CSV line each: the row's setting, repeat, index in it, nanoseconds. */
-static enum status write_trace(const struct bench *b, const char *path, struct err *e)
-{
-    struct file_writer *w;
-    TRY(file_writer_open(&w, path, e));
-    static const char header[] = "variant,type,kv_type,threads,depth,batch,repeat,index,ns\n";
-    file_writer_put(w, header, sizeof header - 1);
-    FOR_EACH (const struct bench_row, r, b->rows, b->n_rows) {
-        const struct inspect_step *s = &r->step;
-        for (int k = 0; k < r->samples; k++) {
-            char line[160];
-            const int len = chars_printf(line, "%s,%s,%s,%d,%d,%d,%d,%d,%" PRIu64 "\n", s->variant,
-                                         storage_name(r->type), s->kv_type, r->threads, s->depth,
-                                         s->batch, k / b->spec->n, k % b->spec->n, r->times_ns[k]);
-            file_writer_put(w, line, len);
-        }
-    }
-    return file_writer_commit(w, e);
-}
-
 /* Median microseconds a token, a step's divided by its tokens, against depth or batch
  * (bench_x_axis). A series is a line of which something was measured. */
 static enum status write_plot(const struct bench_run *r, struct err *e)
@@ -446,7 +426,5 @@ enum status bench_report(struct bench_run *r, struct err *e)
     TRY(print_table(r, e));
     if (people)
         print_footer(r);
-    if (r->trace)
-        TRY(write_trace(&r->bench, r->trace, e));
     return r->plot ? write_plot(r, e) : STATUS_OK;
 }

@@ -1,6 +1,6 @@
 /*
- * bench_report - what decode bench prints: the table, what stands around it, the plot, every
- * sample; beside the rows of a former benchmark.
+ * bench_report - what decode bench prints: the table, what stands around it, the plot; beside the
+ * rows of a former benchmark.
  */
 #pragma once
 
@@ -38,7 +38,7 @@ struct bench_run {
     struct shape_options shape;
     const char *kv_heads, *depths, *batches, *types, *kv_types;
     struct bench_spec spec; /* its numbers; specify_bench adds the rest */
-    const char *plot, *trace, *against;
+    const char *plot, *against;
     double max_loss, max_us; /* bits per byte, microseconds of a step; 0: any */
     const char *max_cache;   /* bytes of all caches, as the option has them; NULL: any */
     size_t max_cache_bytes;  /* the same as a number */
@@ -77,5 +77,5 @@ enum status advice_measure(struct bench_run *r, struct err *e);
 
 /* --- bench_report.c -------------------------------------------------------------------------- */
 
-/* Prints what was measured, and writes the files. The failures of the table and of files. */
+/* Prints what was measured, and writes the plot. The failures of the table and of the file. */
 enum status bench_report(struct bench_run *r, struct err *e);

@@ -60,8 +60,6 @@ static const struct option result_options[] = {
                "also the ratio of each median to that of the same setting in what bench --format "
                "json printed before",
                .reads = "the former result"),
-    OPT_STRING("trace", trace, "FILE.csv", "write every single token's time",
-               .writes = WRITES_FILE),
     OPT_END,
 };
 
