@@ -219,7 +219,7 @@ FAULT_TESTS := $(BUILD)/tests/test_faults $(BUILD)/tests/test_interrupts
 $(FAULT_TESTS): TEST_LDFLAGS := $(FAULT_WRAPS:%=-Wl,--wrap=%)
 $(FAULT_TESTS): $(BUILD)/tests/faults.o $(BUILD)/tests/scenarios.o
 # And these the library's calls of their own, or count them.
-FAULT_CALLS := $(BUILD)/tests/test_draft
+FAULT_CALLS := $(BUILD)/tests/test_schedule
 $(FAULT_CALLS): TEST_LDFLAGS := $(FAULT_WRAPS:%=-Wl,--wrap=%)
 $(FAULT_CALLS): $(BUILD)/tests/faults.o
 
@@ -266,7 +266,7 @@ valgrind-quick: $(BIN) ## only the run of every command
 
 # Only what starts threads. $(1): build/MODE
 THREADED := pool sampler many session batch bench eval quantize convert refit backprop train \
-            train_arch train_probe draft
+            train_arch train_probe schedule
 threaded = $(THREADED:%=$(1)/tests/test_%)
 tsan: ## the suites that use threads under ThreadSanitizer
 	$(MAKE) MODE=tsan tsan-run
@@ -285,13 +285,11 @@ fuzz-binaries: $(FUZZERS:%=build/fuzz/%)
 # These read GGUF files, and share a mutator and a corpus.
 $(patsubst %,build/fuzz/fuzz_%,gguf model quantize convert): build/fuzz/tests/fuzz/mutate_gguf.o
 CORPUS_fuzz_batch     := tests/fuzz/corpus/batch
-CORPUS_fuzz_draft     := tests/fuzz/corpus/draft
 CORPUS_fuzz_gguf      := tests/fuzz/corpus/gguf
 CORPUS_fuzz_model     := tests/fuzz/corpus/gguf
 CORPUS_fuzz_quantize  := tests/fuzz/corpus/gguf
 CORPUS_fuzz_convert   := tests/fuzz/corpus/gguf
 CORPUS_fuzz_state     := tests/fuzz/corpus/state
-CORPUS_fuzz_saved     := tests/fuzz/corpus/saved
 CORPUS_fuzz_tokenizer := tests/fuzz/corpus/tokenizer
 CORPUS_fuzz_spm       := tests/fuzz/corpus/spm
 CORPUS_fuzz_options   := tests/fuzz/corpus/options

@@ -45,10 +45,12 @@ section() {
 
 # --- whatever the instruction set ------------------------------------------------------------------
 
-# options COMMAND - those in its help; what others write is full of times
+# options COMMAND - those in the help of both; what others write is full of times
 options() {
-    "$old" help "$1" --all | grep -oE '^ +(-., )?--[a-z0-9-]+' | grep -oE -- '--[a-z0-9-]+$' |
-        grep -vE -- '--(plot|trace|log|verbose)'
+    for h_program in "$old" "$new_program"; do
+        "$h_program" help "$1" --all | grep -oE '^ +(-., )?--[a-z0-9-]+' |
+            grep -oE -- '--[a-z0-9-]+$' | sort -u
+    done | sort | uniq -d | grep -vE -- '--(plot|log|verbose)'
 }
 
 helps() {

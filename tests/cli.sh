@@ -165,38 +165,6 @@ $ [ "$(head -c $n "$out")$stop" = "$(head -c $((n + 4)) plain)" ]
 $ cmp -s -n "$(size_of one)" one three
 $ [ "$(grep -cx -e --- three)" -eq 2 -a "$(grep -c '^ROMEO:' three)" -ge 3 ]
 0 generate $model -p ROMEO: -n 40 --seed 3 --samples 3 -t 3 | == three
-EOF
-
-# Drafts: the same bytes whatever guesses them; the summary says what it was worth.
-g="generate $model -p ROMEO: -n 60 --seed 3"
-for how in "" "--greedy --kv-type q8_0 -c 48" "--temp 1.3 --repeat-penalty 1.2 --samples 3 --stop ou" \
-    "--logprobs 2"; do
-    batch=
-    case $how in *samples*) batch="--batch 2 -t 2" ;; esac
-    checks <<'EOF'
-0 $g $how -q | > plain
-0 $g $how -q --draft $draft | == plain | quiet | for draft in lookup "lookup --draft-n 3"
-    "self:q4_0 --draft-n 2" "self:q8_0 -t 2" "$model --draft-n 5 $batch"
-EOF
-done
-printf 'the the the the\n\nROMEO:\n' >prompts
-d="generate $model -p ROMEO: -n 21 --seed 3 --draft $model --draft-n 4"
-checks <<'EOF'
-0 generate $model --prompts prompts --seed 3 -n 30 | > plain
-0 generate $model --prompts prompts --seed 3 -n 30 --draft $draft | == plain | 2>  drafted, 
-    | for draft in lookup self:q8_0 "$model --draft-n 4 --batch 2"
-0 $d -v | 2> drafts       16 drafted, 16 accepted (100%); 5.00 tokens a step; draft  | 2>  per step
-    | 2> decode: draft: weights 
-0 generate $model -p ROMEO: -n 3 --seed 3 | 2! drafts
-2 $g --draft "" | --draft: expected a checkpoint, self:TYPE
-2 $g --draft self:q5 | expected one of f32, f16, bf16, q8_0, q4_0, found 'q5'
-2 $g --draft self:f32 | takes fewer bytes as f32
-2 $g --draft lookup "--draft-n=$number" | --draft-n: expected auto or an integer from 1 to 32
-    | for number in 0 33 -1 x '' 1.5
-2 $g --draft-n 3 | --draft-n is for --draft
-3 $g --draft nosuchfile | nosuchfile
-3 $g --draft README.md | expected "GGUF"
-2 $g --draft $golden/mha.gguf | another vocabulary than the checkpoint's: expected
 
 # Log-probabilities.
 0 generate $model -p ROMEO: -n 4 --greedy --logprobs 2 | > logprobs | 4 lines
@@ -759,8 +727,6 @@ $ [ "$(tail -n 1 "$out" | cut -d , -f 1-6)" = "$(echo "$expected" | cut -d , -f 
 3 eval $golden/mha.gguf --text text --against $golden/gqa.gguf
     | $golden/gqa.gguf: another vocabulary than the checkpoint's: expected 300 tokens
 3 $e --against swapped.gguf
-    | swapped.gguf: another vocabulary than the checkpoint's: token 65 is expected to be 'A', found 'B'
-2 generate $model -p x --draft swapped.gguf
     | swapped.gguf: another vocabulary than the checkpoint's: token 65 is expected to be 'A', found 'B'
 1 eval copy.gguf --text text | after token 0: the logit of token
 EOF

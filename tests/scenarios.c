@@ -77,18 +77,6 @@ const struct scenario scenarios[] = {
     {"convert, llama",
      "convert llama.gguf -o out.gguf --kv-heads 1 --calib calib.txt -t 2 -q --force",
      "llama.gguf calib.txt", "out.gguf", STEADY_FILES},
-    {"generate --draft",
-     "generate model.gguf --prompts prompts.jsonl -t 2 -n 4 --seed 1 --batch 3 "
-     "--draft other.gguf --draft-n 2 -q",
-     "model.gguf prompts.jsonl other.gguf", "", STEADY_STDOUT},
-    {"generate --draft self", "generate model.gguf -p abc -t 2 -n 6 --seed 1 --draft self:q4_0 -q",
-     "model.gguf", "", STEADY_STDOUT},
-    {"generate --draft lookup",
-     "generate model.gguf -p abababab -t 2 -n 4 --seed 1 --samples 3 --draft lookup -q",
-     "model.gguf", "", STEADY_STDOUT},
-    {"generate --load-state",
-     "generate model.gguf --load-state text.saved --save-state out.saved -p d -t 2 -n 3 -q",
-     "model.gguf text.saved", "out.saved", STEADY_STDOUT | STEADY_FILES},
 };
 const int n_scenarios = COUNT(scenarios);
 
@@ -214,10 +202,6 @@ static void make_inputs(void)
         1);
     write_text("text.txt", "a text of some words, and of other words; ", 2);
     write_text("calib.txt", "whether 'tis nobler in the mind to suffer ", 4);
-    struct ran r;
-    run_program(&r, "generate model.gguf -p abc -n 3 --seed 1 --save-state text.saved -q", NULL,
-                NULL);
-    expect_success(&r);
 }
 
 /* Of a run that ended after its first step: the first two renames, OUT and its state, succeed. */
@@ -341,13 +325,11 @@ static void expect_no_other_file(const char *where)
     closedir(dir);
 }
 
-/* A file that differs from run to run, or has a part of the rows: made at once, or not at all. */
-static bool is_whole(const char *path, const struct content *c)
+/* A picture that differs from run to run, or has a part of the rows: made at once, or not at all.
+ */
+static bool is_whole(const struct content *c)
 {
-    if (!c->len || c->bytes[c->len - 1] != '\n')
-        return false;
-    return !strstr(path, ".svg") ||
-           (c->len > 7 && memcmp(c->bytes + c->len - 7, "</svg>\n", 7) == 0);
+    return c->len > 7 && memcmp(c->bytes + c->len - 7, "</svg>\n", 7) == 0;
 }
 
 /* The head of the log and the row of the step before. */
@@ -372,24 +354,13 @@ static bool is_of_training(const struct file *f, const struct content *c)
     return opens;
 }
 
-/* An interrupted text is saved as far as it came. */
-static bool goes_on(const char *path)
-{
-    struct ran r;
-    char line[128];
-    snprintf(line, sizeof line, "generate model.gguf --load-state %s -n 1 -q", path);
-    run_program(&r, line, NULL, NULL);
-    return r.code == STATUS_OK;
-}
-
 static void expect_output_whole(const struct file *f, const char *where)
 {
     const struct content now = content_of(f->name);
     bool good = same(&now, &f->old) || same(&now, &f->new);
     if (!good && now.bytes)
-        good = scenario_is(TRAINS)         ? is_of_training(f, &now)
-               : strstr(f->name, ".saved") ? goes_on(f->name)
-                                           : !scenario_is(STEADY_FILES) && is_whole(f->name, &now);
+        good = scenario_is(TRAINS) ? is_of_training(f, &now)
+                                   : !scenario_is(STEADY_FILES) && is_whole(&now);
     ck_assert_msg(good, "%s: %s is neither the old file nor the new one", where, f->name);
     free(now.bytes);
 }

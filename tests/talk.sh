@@ -1,6 +1,6 @@
 #!/bin/sh
-# talk.sh DECODE - generate's sessions and saved texts: -i over pipes, and with signals. Run from the
-# repository's top; the last line counts what passed and failed.
+# talk.sh DECODE - generate's sessions: -i over pipes, and with signals. Run from the repository's top;
+# the last line counts what passed and failed.
 . tests/checks.sh
 
 # say LINES ARGS...: a session that reads these lines, as printf has them.
@@ -12,55 +12,6 @@ say() {
 }
 g="generate $model"
 
-# --- saved texts ----------------------------------------------------------------------------------
-
-for how in "" "--kv-type q8_0" "--kv-heads 2" "--draft lookup" "--repeat-penalty 1.2 -t 2"; do
-    checks <<'EOF'
-0 $g -p "What is" -n 40 --seed 7 -q $how | > whole
-0 $g -p "What is" -n 17 --seed 7 -q $how --save-state "$dir/state" | > begin
-0 $g -n 23 -q $how --load-state "$dir/state" | > end
-$ [ "$(cat "$dir/begin" "$dir/end" | tr -d '\n' | cksum)" = "$(tr -d '\n' <"$dir/whole" | cksum)" ]
-EOF
-done
-cp "$model" "$dir/m.gguf"
-cp "$model" "$dir/draft"
-ln -s m.gguf "$dir/link"
-echo a text >"$dir/text"
-checks <<'EOF'
-0 $g -p "What is" -n 20 --greedy -q --save-state "$dir/state" | > begin
-0 $g -p " now" -n 9 --greedy -q --load-state "$dir/state" | > more
-0 $g -p "$(cat "$dir/begin") now" -n 9 --greedy -q
-$ [ "$(tail -c "$(size_of "$dir/more")" "$out" | cksum)" = "$(cksum <"$dir/more")" ]
-0 $g -p x -n 400 --seed 1 --shift --save-state "$dir/shifted" -q
-0 $g -n 400 --load-state "$dir/shifted" --shift -q
-0 $g -p x -n 255 --seed 1 -q --save-state "$dir/full"
-2 $g -p y --load-state "$dir/full"
-    | the text has 256 tokens, the context 256: no room for 1 more; shorten what is added, raise
-2 $g --load-state "$dir/full" -c 64 | raise -c
-2 $g --load-state "$dir/state" --kv-type f16 | found F32; --kv-type changes it
-2 $g --load-state "$dir/state" --kv-heads 1 | another model
-2 $g --load-state "$dir/state" --without 0.0 | another model
-3 $g --load-state README.md | expected a saved text
-3 $g --load-state "$dir/none" | $dir/none
-1 $g -p x --save-state "$dir/none/state" | none/state
-$ head -c 2000 "$dir/state" >"$dir/cut"
-3 $g --load-state "$dir/cut" | bytes, found 2000
-2 $g --load-state "$dir/state" --samples 2 | --samples and --load-state are both given
-2 $g --save-state "$dir/new" --prompts "$dir/more" | --prompts and --save-state are both given
-
-# What is read is not saved over.
-2 generate "$dir/m.gguf" -f "$dir/text" --draft "$dir/draft" --save-state "$dir/${spared%:*}"
-    | --save-state: '$dir/${spared%:*}' is ${spared#*:} itself
-    | for spared in "m.gguf:the checkpoint" "link:the checkpoint" "text:the text" "draft:the draft"
-$ printf "a\n/save $dir/m.gguf\n" | "$decode" generate "$dir/m.gguf" -i -n 3 >"$out" 2>"$err"; code=$?
-0 | 2> /save: '$dir/m.gguf' is the checkpoint itself
-$ cmp -s $model "$dir/m.gguf"
-
-# Nobody reads: ended by SIGPIPE, but the text is saved.
-$ left $g -p a -n 250 --seed 1 --save-state "$dir/unread" || [ "$(cat "$dir/code")" = 141 ]
-0 $g -n 2 --load-state "$dir/unread" -q
-EOF
-
 # --- sessions over pipes --------------------------------------------------------------------------
 
 {
@@ -68,6 +19,14 @@ EOF
     repeat a 17000000
     printf '\nx\n'
 } >"$dir/long"
+for how in "" "--kv-type q8_0" "--kv-heads 2" "--repeat-penalty 1.2 -t 2"; do
+    checks <<'EOF'
+0 $g -p "What is" -n 24 --seed 7 -q --no-echo $how
+$ tr -d '\n' <"$out" >"$dir/alone"
+$ say 'What is\n\n' -n 12 --seed 7 -q $how
+$ [ "$(tr -d '\n' <"$out" | cksum)" = "$(cksum <"$dir/alone")" ]
+EOF
+done
 two_lines='one
 two' ended='one
 '
@@ -75,10 +34,6 @@ checks <<'EOF'
 0 $g -p "What is" -n 12 --seed 7 -q --no-echo | > alone
 $ say 'What is\n' -n 12 --seed 7 -q
 0 | == alone
-0 $g -p "What is" -n 24 --seed 7 -q --no-echo
-$ tr -d '\n' <"$out" >"$dir/alone"
-$ say 'What is\n\n' -n 12 --seed 7 -q
-$ [ "$(tr -d '\n' <"$out" | cksum)" = "$(cksum <"$dir/alone")" ]
 0 $g -p "$two_lines" -n 12 --seed 7 -q --no-echo | > alone
 $ say 'one\\\ntwo\n' -n 12 --seed 7 -q
 0 | == alone
@@ -90,12 +45,10 @@ $ say 'one\\\n' -n 12 --seed 7 -q
 0 $g -p /x -n 12 --seed 7 -q --no-echo | > alone
 $ say '//x\n' -n 12 --seed 7 -q
 0 | == alone
-$ say "What is\n/save $dir/talk\n\n/load $dir/talk\n\n" -n 12 --seed 7 -q
-$ [ "$(sed -n 2p "$out")" = "$(sed -n 3p "$out")" ]
-$ say '\n' -n 12 --load-state "$dir/talk" --seed 9 -q
-0 | > talked
-$ say '/seed 9\n\n' -n 12 --load-state "$dir/talk" -q
-0 | == talked
+0 $g -p "What is" -n 12 --seed 7 -q --no-echo | > seven
+0 $g -p "What is" -n 12 --seed 9 -q --no-echo | > nine
+$ say 'What is\n/reset\n/seed 9\nWhat is\n' -n 12 --seed 7 -q
+$ cat "$dir/seven" "$dir/nine" | cmp -s - "$out"
 $ say 'a\n/temp 0\n/logprobs 2\nb\n/logprobs 0\nc\n' -n 3 --seed 1 -q
 0 | 5 lines | "position": 5, 
 $ say "$(repeat a 300)\n" -n 3 -q
@@ -107,30 +60,18 @@ $ say 'What is\n/reset\nWhat is\n/n 5\n/reset\nWhat is\n' -n 12 --seed 7 --no-ec
 0 $g -p "What is" -n 12 --seed 7 -q --no-echo | > alone
 0 $g -p "What is" -n 5 --seed 7 -q --no-echo | > short
 $ cat "$dir/alone" "$dir/alone" "$dir/short" | cmp -s - "$dir/talked"
-# What is there is replaced by a yes only.
-$ say "a\n/save $dir/talk\nn\n/save $dir/talk\nb\n/save $dir/none/talk\n" -n 3 --seed 1 && cp "$out" "$dir/talked"
-0 | 2> replace $dir/talk? y or n | 2> not saved | 2! saved in | 2> none/talk | 2 lines
-# A no repeats no earlier message; a refused name asks nothing, so that y is a text.
-$ say "a\n/bogus\n/save $dir/talk\nn\n" -n 3 --seed 1; sed 1d "$err" >"$dir/after"
-0 | 2> unknown command '/bogus'
-$ lacks "$dir/after" bogus
-$ say "a\n/save $model\ny\n" -n 3 --seed 1
-0 | 2> /save: '$model' is the checkpoint itself | 2! not saved | 2 lines
-$ cmp -s "$dir/talk" "$dir/talk.before" || cp "$dir/talk" "$dir/talk.before"
-$ say "a\n/save $dir/talk\ny\n/load $dir/talk\n" -n 3 --seed 1
-0 | 1 lines | 2> saved in $dir/talk: 4 tokens | 2> loaded $dir/talk: 4 tokens
 $ say '/temp 0\n/seed 3\n/logprobs 2\n/logprobs 0\n/shift off\n/shift\n'
 0 | 2> temperature 0 | 2> seed 3 | 2> JSON lines, likeliest tokens: 2 | 2> a full context ends the answer
     | 2> a full context shifts
-$ bad='/bogus\n/n\n/n x\n/reset x\n/shift x\n/temp\n/temp x\n/temp -1\n/seed 1.5\n/save\n/save f\n/load f\n/help x\n/logprobs -1\n'
+$ bad='/bogus\n/n\n/n x\n/reset x\n/shift x\n/temp\n/temp x\n/temp -1\n/seed 1.5\n/help x\n/logprobs -1\n'
 $ say "$bad/quit\nno\n" -n 3
 0 | 0 lines | 2> unknown command '/bogus'; /help | 2> /temp: expected a number from 0 on, found '' | 2> found 'x'
-    | 2> /seed: expected an integer | 2> /save: expected FILE
+    | 2> /seed: expected an integer
     | 2> /n: expected an integer from 0 on, found '' | 2> /n: expected an integer from 0 on, found 'x'
     | 2> /reset: expected nothing behind it | 2> /shift: expected on or off, found 'x'
-    | 2> there is no text yet | 2> /help: expected nothing behind it | 2> /logprobs: expected
-$ say '/quit\n' -n 3 --save-state "$dir/unsaid"
-0 | 2> there is no text to save in $dir/unsaid
+    | 2> /help: expected nothing behind it | 2> /logprobs: expected
+$ say '/quit\n' -n 3
+0 | 0 lines | 2> decoded      0 tokens
 $ say '/help\n' -n 3
 0 | 2> /logprobs N
 $ say 'a\nb\nc\n' -n 100 -c 64 --seed 1 --no-shift
@@ -139,13 +80,13 @@ $ say 'a\n\n/shift\n\n' -n 100 -c 64 --seed 1 --no-shift
 0 | 2> the context 64: no room for more; shorten what is added, raise -c, or go on with /shift
     | 2> shifts       
 $ say "a\n$(repeat b 250)\n$(repeat c 240)\n" -n 9 --seed 1 -q
-0 | 2> no room for 250 more; shorten what is added | 2! with --shift | 2! 240
-$ say 'a\nb\nc\n' -n 100 -c 64 --seed 1 --draft lookup -q
+0 | 2> no room for 250 more; shorten what is added | 2! with /shift | 2! 240
+$ say 'a\nb\nc\n' -n 100 -c 64 --seed 1 -q
 0 | > talked
 $ say 'a\nb\nc\n' -n 100 -c 64 --seed 1 --shift -q
 0 | quiet | == talked
-$ say 'b\n' -n 5 -p a --seed 1 -q --save-state "$dir/talk"
-$ [ "$(head -c 1 "$out")" = a -a -s "$dir/talk" ]
+$ say 'b\n' -n 5 -p a --seed 1 -q
+$ [ "$(head -c 1 "$out")" = a ]
 2 $g -i --shift --no-shift | --shift and --no-shift are both given
 2 $g -p x --no-shift | --no-shift is for --interactive
 # Typing is not the model's time.
@@ -155,15 +96,12 @@ $ { sleep 1; echo a; } | "$decode" $g -i -n 2 >"$out" 2>"$err"; code=$?
 2 $g -i --samples 3 | --samples and --interactive are both given
 
 # The model's own end: with a line feed as the end-of-text token.
+$ cp "$model" "$dir/m.gguf"
 $ at=$(grep -abo tokenizer.ggml.eos_token_id $model | cut -d : -f 1)
 $ printf '\012' | dd of="$dir/m.gguf" bs=1 seek=$((at + 31)) conv=notrunc 2>/dev/null
-0 generate "$dir/m.gguf" -p "ROMEO: I" -n 200 --seed 3 --save-state "$dir/ended" | 2> end of text
-$ ended="generate $dir/m.gguf --load-state $dir/ended"
-0 $ended -n 200 | 0 lines | 2> the model has ended the text in '$dir/ended': -p adds to it
-0 $ended -n 20 -p " to" -q
-$ [ -s "$out" ]
-0 $ended -n 20 --ignore-eos -q
-$ [ -s "$out" ]
+0 generate "$dir/m.gguf" -p "ROMEO: I" -n 200 --seed 3 | 2> end of text
+$ printf 'ROMEO: I\n to\n' | "$decode" generate "$dir/m.gguf" -i -n 200 --seed 3 >"$out" 2>"$err"; code=$?
+0 | 2 lines | 2> end of text
 EOF
 
 # --- Ctrl-C ---------------------------------------------------------------------------------------
@@ -189,13 +127,12 @@ for signal in TERM HUP; do
         continue
     fi
     : >"$out"
-    "$decode" $g -i -p a -n 100M --shift --seed 1 --save-state "$dir/$signal" \
-        <"$dir/lines" >"$out" 2>"$err" 3>&- &
+    "$decode" $g -i -p a -n 100M --shift --seed 1 <"$dir/lines" >"$out" 2>"$err" 3>&- &
     pid=$!
     exec 3>"$dir/lines"
     await [ -s "$out" ]
     end_by $signal $pid
     exec 3>&-
-    note "SIG$signal: 130, found $code, and saved" [ $code -eq 130 -a -s "$dir/$signal" ]
+    note "SIG$signal: 130, found $code" [ $code -eq 130 ]
 done
 finish

@@ -127,25 +127,13 @@ static void talk_from_a_file(void *plan)
 static void run_session(struct ran *r, const struct fault_plan *plan)
 {
     struct fault_plan copy = *plan;
-    unlink("out.state");
-    run_program(
-        r, "generate model.gguf -i -p abc -t 2 -n 3 --shift --seed 1 --save-state out.state -q",
-        talk_from_a_file, &copy);
+    run_program(r, "generate model.gguf -i -p abc -t 2 -n 3 --shift --seed 1 -q", talk_from_a_file,
+                &copy);
     ck_assert_msg(r->signal == 0, "%s: ended by %s: %s", scenario_where(plan), strsignal(r->signal),
                   r->err);
     ck_assert_msg(r->code == 0 || r->code == STATUS_INTERRUPTED, "%s: exit %d: %s",
                   scenario_where(plan), r->code, r->err);
     scenario_expect_kept(r, plan, faults_report()->returned);
-}
-
-/* What is saved can be gone on with; nothing is, if there was no text yet. */
-static void expect_saved(const struct fault_plan *plan)
-{
-    struct ran r;
-    if (access("out.state", F_OK) != 0)
-        return;
-    run_program(&r, "generate model.gguf --load-state out.state -t 1 -n 2 --shift -q", NULL, NULL);
-    ck_assert_msg(r.code == 0, "%s: exit %d: %s", scenario_where(plan), r.code, r.err);
 }
 
 /* A Ctrl-C before the first token of the first answer left a session that went on with no text. */
@@ -154,7 +142,7 @@ TEST(in_a_session, .seconds = 300)
     scenario_begin(0); /* generate; for its files */
     FILE *f = fopen("lines.txt", "w");
     ck_assert_ptr_nonnull(f);
-    fputs("to be\n\n/save mid.state\nor\n/load mid.state\nnot\n/temp 0\n\n", f);
+    fputs("to be\n\n/seed 2\nor\n/reset\nnot\n/temp 0\n\n", f);
     ck_assert_int_eq(fclose(f), 0);
     struct ran r;
     struct fault_plan plan = {.at = 0};
@@ -165,7 +153,6 @@ TEST(in_a_session, .seconds = 300)
     for (long n = faults_next(-1, calls, 40); n < calls; n = faults_next(n, calls, 40)) {
         plan.at = n;
         run_session(&r, &plan);
-        expect_saved(&plan);
     }
     scenario_end();
 }

@@ -261,17 +261,17 @@ TEST(draws_follow_the_probabilities, .loops = COUNT(drawn))
 }
 
 /*
- * Streams computed with a separate Python implementation (its own PCG32 and hash, math.exp,
- * math.log, math.fsum): logit i is ((37 i mod 101) - 50) / 16 for i < 64, seed 42, stream 54, and
- * each pick is accepted. No second comes within 2% of the first, so rounding cannot change a pick.
+ * Streams computed with a separate Python implementation (its own PCG32, math.exp, math.fsum):
+ * logit i is ((37 i mod 101) - 50) / 16 for i < 64, seed 42, stream 54, and each pick is accepted.
+ * No draw comes nearer than 3e-4 to a boundary, so rounding cannot change one.
  */
 TEST(golden_streams)
 {
     enum { V = 64, PICKS = 20 };
-    static const int filtered[PICKS] = {16, 38, 49, 8,  19, 60, 30, 57, 27, 16,
-                                        30, 60, 49, 30, 8,  5,  35, 38, 19, 46};
-    static const int unfiltered[PICKS] = {48, 32, 49, 29, 18, 60, 16, 21, 37, 16,
-                                          57, 60, 33, 2,  9,  18, 35, 53, 61, 35};
+    static const int filtered[PICKS] = {8,  27, 57, 16, 8,  60, 35, 30, 60, 5,
+                                        27, 49, 16, 19, 57, 60, 38, 46, 35, 60};
+    static const int unfiltered[PICKS] = {40, 48, 49, 49, 59, 16, 60, 13, 40, 51,
+                                          37, 19, 46, 8,  26, 32, 29, 39, 57, 35};
     float logits[V];
     for (int i = 0; i < V; i++)
         logits[i] = (float)(37 * i % 101 - 50) / 16;
@@ -283,34 +283,43 @@ TEST(golden_streams)
     }
 }
 
-/* Who has the same stream and probabilities at a total variation of d picks the same at least
- * (1 - d) / (1 + d) of the time. */
-TEST(one_stream_couples_two_models, .loops = 8)
+/* The inverse of the cumulative distribution, of the reference's probabilities and the stream's own
+ * uniform number: a filter that leaves some tokens leaves them sorted, likeliest first and of
+ * equals the lower id; else they are in the order of their ids. A number that is nearer to a
+ * boundary than rounding reaches is left out. */
+TEST(a_draw_inverts_the_distribution, .loops = ALL_RULES, .tags = ONE_THREAD)
 {
-    enum { V = 200, PICKS = 20000 };
-    struct rng r;
-    double d = 0, equal = 0;
-    rng_seed(&r, 5, (uint64_t)_i);
-    struct sampler_params p = plain(0.8);
-    p.top_k = _i % 2 ? 40 : 0;
-    struct sampler *a = new_sampler(p, V), *b = new_sampler(p, V);
-    for (int i = 0; i < PICKS; i++) {
-        float one[V], other[V];
-        double both[V] = {0};
-        for (int t = 0; t < V; t++) {
-            one[t] = (float)uniform(&r, 0, 8);
-            other[t] = one[t] + (float)uniform(&r, -0.4, 0.4) * (float)(_i / 2);
+    static struct reference ref;
+    static float logits[REF_MAX];
+    struct rng r, stream;
+    int n_drawn = 0;
+    rng_seed(&r, 77, (uint64_t)_i);
+    for (int round = 0; round < 60; round++) {
+        ref.n_vocab = 1 + below(&r, below(&r, 2) ? 12 : REF_MAX);
+        struct sampler_params p = random_params(&r, _i & ~PENALTY, ref.n_vocab);
+        const uint64_t seed = rng_u32(&r);
+        struct sampler *s = new_seeded(p, ref.n_vocab, seed, 54);
+        const bool sorted = (p.top_k > 0 && p.top_k < ref.n_vocab) || p.top_p < 1;
+        random_logits(&r, logits, ref.n_vocab);
+        ref_apply(&ref, &p, logits, NULL, 0);
+        rng_seed(&stream, seed, 54);
+        for (int draw = 0; draw < 30; draw++) {
+            const double u = rng_unit(&stream);
+            const int token = pick(s, logits);
+            double below_it = 0; /* the probabilities of those before the token */
+            for (int i = 0; i < ref.n_vocab; i++)
+                if (sorted ? ref.logit[i] > ref.logit[token] ||
+                                 (ref.logit[i] == ref.logit[token] && i < token)
+                           : i < token)
+                    below_it += ref.p[i];
+            if (fabs(u - below_it) < 1e-12 || fabs(u - below_it - ref.p[token]) < 1e-12)
+                continue;
+            ck_assert_double_le(below_it, u);
+            ck_assert_double_lt(u, below_it + ref.p[token]);
+            n_drawn++;
         }
-        equal += pick(a, one) == pick(b, other);
-        for (int n = choices(a) - 1; n >= 0; n--)
-            both[tokens[n]] = probabilities[n];
-        for (int n = choices(b) - 1; n >= 0; n--)
-            both[tokens[n]] -= probabilities[n];
-        for (int t = 0; t < V; t++)
-            d += fabs(both[t]) / 2 / PICKS;
     }
-    equal /= PICKS;
-    ck_assert_msg(equal > (1 - d) / (1 + d) - 0.01 && equal <= 1 - d + 0.01, "%g at %g", equal, d);
+    ck_assert_int_gt(n_drawn, 1700); /* of 1800 */
 }
 
 /* As seed 42 and stream 54 are drawn, and again, another stream, and another seed. */
@@ -334,6 +343,22 @@ TEST(reset_replays_and_streams_differ)
         }
         ck_assert((memcmp(picked[0], picked[i], sizeof picked[0]) == 0) == (i < 2));
     }
+}
+
+/* A stream that begins anew leaves the recent tokens, which a penalty makes impossible here. */
+TEST(a_seed_keeps_what_is_recent)
+{
+    enum { V = 4 };
+    static const float logits[V] = {1, 1, 1, 1};
+    struct sampler *s = new_sampler((struct sampler_params){0.001, 0, 1, 0, 2, 2}, V);
+    int picked[2];
+    accept_all(s, (const int[]){0, 2}, 2);
+    for (int k = 0; k < 2; k++) {
+        sampler_seed(s, 0, 8, 9);
+        picked[k] = pick(s, logits);
+        ck_assert(picked[k] == 1 || picked[k] == 3);
+    }
+    ck_assert_int_eq(picked[0], picked[1]);
 }
 
 /* Each sequence has its own stream and history; which thread picks, and when, is all the same. */
@@ -518,7 +543,7 @@ TEST(log_sum_is_that_of_a_plain_softmax)
 }
 
 /* Against the libm's in long double. */
-TEST(exp_and_log_are_within_two_ulp)
+TEST(exp_is_within_two_ulp)
 {
     double x[1000];
     for (int round = 0; round < 20; round++) {
@@ -536,17 +561,6 @@ TEST(exp_and_log_are_within_two_ulp)
     logits_exp(special, 6);
     for (int i = 0; i < 6; i++)
         ck_assert_double_eq(special[i], expected[i]);
-
-    struct rng r;
-    rng_seed(&r, 3, 3);
-    for (int i = 0; i < 100000; i++) {
-        double u = 1 - rng_unit(&r);
-        u = i % 3 == 0 ? u : i % 3 == 1 ? 1 - u * 0x1p-20 : u * 0x1p-40;
-        const double exact = (double)-logl((long double)u);
-        const double ulp = nextafter(exact, HUGE_VAL) - exact;
-        ck_assert_double_le(fabs(logits_minus_log(u) - exact), 2 * ulp);
-    }
-    ck_assert_double_eq(logits_minus_log(1), 0);
 }
 
 TEST(divergence_is_that_of_its_definition)

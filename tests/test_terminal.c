@@ -212,10 +212,9 @@ static const struct {
     struct stroke strokes[16];
     int code;
 } sessions[] = {{{ASK,
-                  {"> ", "/save text\n"},
-                  {"> ", "/load none\n"},
-                  {"none: cannot open", ""},
-                  {"> ", "/load text\n"},
+                  {"> ", "/none\n"},
+                  {"unknown command '/none'", ""},
+                  {"> ", "/reset\n"},
                   ASK,
                   {"> ", CTRL_D},
                   {"peak memory", ""}},

@@ -6,8 +6,8 @@
 
 # Tokens of a text that goes beyond the context of 256, and what it is made with.
 tokens=600
-set -- "-t 1" "--draft lookup" "--draft self:q4_0 --draft-n 5"
-is_sanitized && tokens=300 && set -- "--draft lookup"
+set -- "-t 1" "-t 2"
+is_sanitized && tokens=300 && set -- "-t 2"
 
 # piped FILE ARGS...: the same with the file coming through a pipe.
 piped() {
@@ -155,7 +155,7 @@ $ printf 'a\nTo be, or\nHark\n' >"$dir/prompts"
 $ many="generate $model --prompts $dir/prompts -n $tokens --seed 1 --shift -q"
 0 $many --batch 1 | > many
 $ [ "$(grep -c '"finish": "length"' "$out")" -eq 3 ]
-0 $many --batch 3 --draft lookup | == many
+0 $many --batch 3 -t 2 | == many
 
 $ head -c 1000 tests/cli.sh >"$dir/long"
 2 generate $model -f "$dir/long" -n 10

@@ -31,8 +31,3 @@ double rng_unit(struct rng *r)
     const uint64_t low = rng_u32(r) >> 6;
     return (high << 26 | low) * 0x1p-53;
 }
-
-double rng_unit_of(uint64_t x)
-{
-    return (x >> 12) * 0x1p-52 + 0x1p-53;
-}

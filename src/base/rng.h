@@ -31,9 +31,6 @@ void rng_seed(struct rng *r, uint64_t seed, uint64_t stream);
  * different ones for different i, without a pattern between neighbours. */
 uint64_t rng_derive(uint64_t seed, uint64_t i);
 
-/* A 64-bit number as one in (0, 1), an odd multiple of 2^-53. */
-double rng_unit_of(uint64_t x);
-
 /* Uniform over all 32-bit values. */
 uint32_t rng_u32(struct rng *r);
 

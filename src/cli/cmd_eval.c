@@ -50,6 +50,30 @@ static const struct report_field fields[] = {
 };
 #define N_AGAINST 4
 
+/* STATUS_BAD_FILE if the tokens of two checkpoints with models differ, the other's as far as it
+ * names them. */
+static enum status check_same_tokens(const struct checkpoint *mine, const struct checkpoint *other,
+                                     const char *path, struct err *e)
+{
+    const int n = mine->model->config.n_vocab, n_other = other->model->config.n_vocab;
+    if (n_other != n)
+        return err_bad_file(
+            e, "%.200s: another vocabulary than the checkpoint's: expected %d tokens, found %d",
+            path, n, n_other);
+    if (!other->tokenizer || tokenizer_n_tokens(other->tokenizer) == 0)
+        return STATUS_OK;
+    for (int id = 0; id < tokenizer_n_tokens(mine->tokenizer); id++) {
+        const struct text expected = tokenizer_bytes(mine->tokenizer, id);
+        const struct text found = tokenizer_bytes(other->tokenizer, id);
+        if (!text_equal(expected, found))
+            return err_bad_file(e,
+                                "%.200s: another vocabulary than the checkpoint's: token %d is "
+                                "expected to be '%.*s', found '%.*s'",
+                                path, id, SHOWN(expected), SHOWN(found));
+    }
+    return STATUS_OK;
+}
+
 static enum status run_eval(struct job *j, void *values, struct err *e)
 {
     const struct eval_options *o = values;
@@ -60,7 +84,7 @@ static enum status run_eval(struct job *j, void *values, struct err *e)
     struct eval_result result;
     if (o->against) {
         TRY(job_open(o->against, CHECKPOINT_MODEL, &j->other, e));
-        TRY(job_same_tokens(c, &j->other, o->against, STATUS_BAD_FILE, e));
+        TRY(check_same_tokens(c, &j->other, o->against, e));
     }
     TRY(job_tokenize(j, e));
     TRY(job_start_threads(j, e));

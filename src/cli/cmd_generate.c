@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "cli/generate.h"
-#include "model/cost.h"
 
 static const char *const prompts_formats[] = {"auto", "lines", "jsonl", NULL};
 enum { PROMPTS_AUTO, PROMPTS_LINES, PROMPTS_JSONL };
@@ -15,9 +14,6 @@ enum colour_choice { COLOUR_NONE, COLOUR_PROB, COLOUR_ALWAYS };
 /* Sequences that share a step: at most, and at most if nobody says how many. */
 #define BATCH_MAX  4096
 #define BATCH_AUTO 16
-
-/* Where one text goes on. */
-#define ONE_TEXT "interactive|load-state|save-state"
 
 #define VALUES struct generate_options
 
@@ -35,7 +31,7 @@ static const struct option text_options[] = {
     OPT_FLAG("ignore-eos", ignore_eos, "go on after an end-of-text token"),
     OPT_INT("samples", samples, "N", 1, 1000000,
             "continuations, separated by lines of ---; the prompt is taken once", .fallback = "1",
-            .excludes = ONE_TEXT "|prompts"),
+            .excludes = "interactive|prompts"),
     OPT_FLAG("no-echo", no_echo, "do not print the prompt", .excludes = "prompts"),
     OPT_INT("logprobs", logprobs, "K", 1, INT_MAX,
             "JSON lines instead of text: each token's log-probability and the K likeliest",
@@ -49,8 +45,8 @@ static const struct option text_options[] = {
 
 static const struct option many_options[] = {
     OPT_STRING("prompts", prompts, "FILE",
-               "many prompts, one a line, to JSON lines; - is standard input", .excludes = ONE_TEXT,
-               .reads = "the prompts"),
+               "many prompts, one a line, to JSON lines; - is standard input",
+               .excludes = "interactive", .reads = "the prompts"),
     OPT_CHOICE("prompts-format", prompts_format, "FORM", prompts_formats,
                "of the lines: text, or objects with prompt and id, n, seed, stop; auto: by the "
                "file's name",
@@ -80,7 +76,7 @@ static const struct option sampler_options[] = {
     OPT_END,
 };
 
-static const struct option state_options[] = {
+static const struct option session_options[] = {
     OPT_FLAG("interactive", talks,
              "a session: each line that is typed continues the text so far and is answered; a full "
              "context goes on as with --shift; Ctrl-C stops an answer, /help lists commands; "
@@ -88,57 +84,21 @@ static const struct option state_options[] = {
              .letter = 'i'),
     OPT_FLAG("no-shift", no_shift, "of a session: a full context ends the answer",
              .needs = "interactive"),
-    OPT_STRING("load-state", load, "FILE",
-               "go on with the text that was saved there by the same checkpoint, cache included; a "
-               "prompt is added to it; without --seed its random numbers go on, too"),
-    OPT_STRING("save-state", save, "FILE", "save the text and its cache at the end",
-               .writes = WRITES_FILE),
-    OPT_END,
-};
-
-static const struct option draft_options[] = {
-    OPT_STRING("draft", draft, "DRAFT",
-               "guess tokens, to verify several in a step; the text stays the same. A checkpoint "
-               "of the same vocabulary; self:TYPE, the model's own weights in that type; or "
-               "lookup, what followed the same words before",
-               .reads = "the draft"),
-    OPT_STRING("draft-n", draft_n, "K|auto",
-               "tokens to guess at once; auto: as many as are faster, none if none are",
-               .otherwise = "auto", .needs = "draft"),
     OPT_END,
 };
 
 /* --- checks ---------------------------------------------------------------------------------- */
 
-/* "auto", which is 0, or a number from 1 on; NULL is auto. */
-static enum status parse_auto(const char *option, const char *text, int most, int *n, struct err *e)
-{
-    *n = 0;
-    if (!text || str_is(text, "auto") || parse_int(text, 1, most, n))
-        return STATUS_OK;
-    return err_usage(e, "%s: expected auto or an integer from 1 to %d, found '%.60s'", option, most,
-                     text);
-}
-
 static enum status check_generate(struct job *j, void *values, struct err *e)
 {
-    static const char self[] = "self:";
     struct generate_options *o = values;
-    const char *draft = o->draft;
+    const char *batch = o->batch;
     for (int i = 0; i < o->stops.n; i++)
         if (!o->stops.items[i][0])
             return err_usage(e, "--stop: the text is empty");
-    TRY(parse_auto("--batch", o->batch, BATCH_MAX, &o->n_batch, e));
-    TRY(parse_auto("--draft-n", o->draft_n, DRAFT_MOST, &o->n_draft, e));
-    if (draft && !draft[0])
-        return err_usage(e, "--draft: expected a checkpoint, self:TYPE or lookup");
-    o->draft_type = -1;
-    if (draft && text_starts_with(text_of(draft), self)) {
-        o->draft_type = names_find(storage_names, draft + strlen(self));
-        if (o->draft_type < 0)
-            return err_usage(e, "--draft self: expected one of %s, found '%.60s'",
-                             names_joined(storage_names, ", ").text, draft + strlen(self));
-    }
+    if (batch && !str_is(batch, "auto") && !parse_int(batch, 1, BATCH_MAX, &o->n_batch))
+        return err_usage(e, "--batch: expected auto or an integer from 1 to %d, found '%.60s'",
+                         BATCH_MAX, batch);
     if (o->talks || o->prompts)
         j->needs &= ~JOB_PIPED;
     if (o->prompts)
@@ -146,7 +106,7 @@ static enum status check_generate(struct job *j, void *values, struct err *e)
     return job_seed(j, e); /* one for the text and for random heads, so that it replays both */
 }
 
-/* Of the options alone: in a session of a loaded text there need not be one. */
+/* From -p or -f: a session reads standard input line by line. */
 static bool has_prompt(const struct generate_options *o)
 {
     return o->common.prompt || o->common.file;
@@ -154,62 +114,19 @@ static bool has_prompt(const struct generate_options *o)
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-/* Opens or makes the draft's model, and adds the bytes that it takes for each text of a session
- * such as `texts`. Fails as the opening does; STATUS_USAGE for another vocabulary or a model that
- * cannot be made. */
-static enum status open_draft(struct generation *g, const struct session_params *texts,
-                              size_t *bytes, struct err *e)
-{
-    const struct generate_options *o = g->o;
-    struct job *job = g->job;
-    const struct model *model = job->checkpoint.model;
-    struct draft_pace *pace = &g->drafter.pace;
-    struct session_params *p = &g->draft_params;
-    pace->fixed = o->n_draft > 0;
-    pace->most = pace->fixed ? o->n_draft : 8;
-    *bytes += (size_t)pace->most * model->config.n_vocab * sizeof(float);
-    *p = *texts;
-    if (o->draft_type >= 0) {
-        TRY(job_start_threads(job, e));
-        const enum status s =
-            derived_create_packed(model, o->draft_type, job->pool, &g->draft_own, e);
-        TRY(s == STATUS_USAGE ? err_in(e, s, "--draft self") : s);
-        g->draft_model = g->draft_own;
-    } else if (text_is(text_of(o->draft), "lookup")) {
-        return STATUS_OK;
-    } else {
-        TRY(job_open(o->draft, CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER, &g->draft_file, e));
-        TRY(job_same_tokens(&job->checkpoint, &g->draft_file, o->draft, STATUS_USAGE, e));
-        g->draft_model = g->draft_file.model;
-        p->without = NULL;
-    }
-    /* What one text takes, as the number of texts is yet to be chosen, by what memory there is. */
-    struct session_memory plan;
-    const int most = g->draft_model->config.n_ctx;
-    p->n_ctx = MIN(p->n_ctx, most);
-    p->n_shared = p->n_shared <= most ? p->n_shared : 0;
-    TRY(session_plan(g->draft_model, p, job->n_threads, &plan, e));
-    *bytes += plan.kv_bytes + plan.scratch_bytes;
-    pace->cost = (double)cost_model_bytes(g->draft_model) / cost_model_bytes(model);
-    return STATUS_OK;
-}
-
 /* What the schedule borrows: the job's session, with as many of n_texts sequences as --batch or the
- * memory allows, the sampler and the drafter. */
+ * memory allows, and the sampler. */
 static enum status start_schedule(struct generation *g, struct session_params *params, int n_texts,
                                   struct err *e)
 {
     const struct generate_options *o = g->o;
     struct job *job = g->job;
     struct schedule *s = &g->schedule;
-    struct drafter *d = &g->drafter;
     struct sampler_params sampler = o->sampler;
     struct sequences_wanted w = {.n = o->n_batch ? o->n_batch : BATCH_AUTO,
                                  .all = o->n_batch > 0,
                                  .more_bytes = s->n_vocab * sizeof(float),
                                  .option = n_texts > 1 ? "--batch N, -c N" : "-c N"};
-    if (o->draft)
-        TRY(open_draft(g, params, &w.more_bytes, e));
     w.n = MIN(w.n, n_texts);
     params->n_sequences = 1;
     if (w.n > 1) {
@@ -232,22 +149,9 @@ static enum status start_schedule(struct generation *g, struct session_params *p
                 sampler.top_p, sampler.min_p);
     const struct sampler_sizes sizes = {.n_vocab = s->n_vocab,
                                         .n_ctx = params->n_ctx,
-                                        .n_sequences = s->n_slots * (o->draft ? 2 : 1),
+                                        .n_sequences = s->n_slots,
                                         .n_threads = job->n_threads};
-    TRY(sampler_create(&sampler, &sizes, &s->sampler, e));
-    if (!o->draft)
-        return STATUS_OK;
-    d->sampler = s->sampler;
-    d->pool = s->pool;
-    d->n_slots = g->draft_params.n_sequences = s->n_slots;
-    d->n_vocab = s->n_vocab;
-    d->end = s->ignore_eos ? -1 : tokenizer_eos(s->tokenizer);
-    d->n_shared = g->draft_params.n_shared;
-    if (g->draft_model)
-        TRY(job_create_session(job, "draft", g->draft_model, &g->draft_params, NULL, &d->session,
-                               e));
-    s->drafter = d;
-    return drafter_create(d, e);
+    return sampler_create(&sampler, &sizes, &s->sampler, e);
 }
 
 /* From the options to texts that can begin. */
@@ -284,7 +188,7 @@ static enum status open_generation(struct generation *g, struct err *e)
         n_texts = n_texts >= BATCH_AUTO ? BATCH_MAX : n_texts > 0 ? n_texts : 1;
         job_progress(job, "prompts")->terminal &=
             !isatty(STDOUT_FILENO); /* where the lines themselves show it */
-    } else if (!o->load && (!o->talks || has_prompt(o))) {
+    } else if (!o->talks || has_prompt(o)) {
         TRY(tokens_of_prompt(t, g->prompt, c->n_ctx, &job->tokens, &job->n_tokens, e));
         TRY(check_prompt_length(job->n_tokens, params.n_ctx, c->n_ctx, e));
     }
@@ -304,28 +208,16 @@ static enum status open_generation(struct generation *g, struct err *e)
     s->shifts = o->shift || (o->talks && !o->no_shift);
     s->n_keep = (s->shifts || o->talks) && tokenizer_adds_bos(t);
     TRY(start_schedule(g, &params, n_texts, e));
-    TRY(generation_create(g, e));
-    if (!o->load)
-        return STATUS_OK;
-    TRY(generation_load(g, o->load, e));
-    if (o->common.seed.given)
-        generation_reseed(g, o->common.seed.value);
-    return generation_add(g, e);
+    return generation_create(g, e);
 }
 
-/* Makes the texts, until they end by themselves or by a signal: one can be saved then. */
+/* Makes the texts, until they end by themselves or by a signal. */
 static enum status make_texts(struct generation *g, struct err *e)
 {
     const struct generate_options *o = g->o;
-    const struct slot *first = g->schedule.slots;
     enum status s = STATUS_OK;
     if (o->talks) {
         s = talk_run(g, has_prompt(o), e);
-    } else if (g->goes_on && g->job->n_tokens == 0 && first->at_end && !o->ignore_eos) {
-        say(&o->common,
-            "the model has ended the text in '%.200s': -p adds to it, --ignore-eos goes on all the "
-            "same",
-            o->load);
     } else {
         TRY(generation_run(g, e));
         if (!o->prompts)
@@ -334,11 +226,6 @@ static enum status make_texts(struct generation *g, struct err *e)
     }
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)
         return s;
-    /* Also when nobody reads on; a session may come to its end without a text. */
-    if (o->save && first->len > 0)
-        TRY(generation_save(g, "--save-state", o->save, e));
-    else if (o->save)
-        say(&o->common, "there is no text to save in %.200s", o->save);
     generation_report(g);
     if (s == STATUS_OK && g->n_refused > 0)
         return err_failed(
@@ -373,19 +260,16 @@ const struct command command_generate = {
         "stop, eos, context), seed, logprob; or error. Each text is that of the prompt alone with "
         "its seed. An object's n, seed and\n"
         "stop take the place of the command's.\n"
-        "With -i and with --load-state a text goes on: with its cache, its random numbers and\n"
-        "the tokens that a penalty remembers, bit for bit as one run would make it. Ctrl-C at\n"
-        "the prompt of -i ends the session, as the end of the input does; what fails in one is\n"
-        "told and does not change its exit code.\n"
-        "With --draft the text is the same; the summary says what was drafted and how much\n"
-        "of it was right.\n"
+        "With -i a text goes on: with its cache, its random numbers and the tokens that a penalty\n"
+        "remembers, bit for bit as one run would make it. Ctrl-C at the prompt of -i ends the\n"
+        "session, as the end of the input does; what fails in one is told and does not change its\n"
+        "exit code.\n"
         "The sampler's order: repetition penalty, temperature, top-k, top-p, min-p, draw.\n",
     .spec = {.groups = {INPUT_GROUP,
                         {"Continuation", text_options, 0},
-                        {"Texts that go on", state_options, 0},
+                        {"A session", session_options, 0},
                         {"Many prompts", many_options, 0},
                         {"Sampling", sampler_options, 0},
-                        {"Drafts", draft_options, 0},
                         ENGINE_GROUP,
                         VARIANT_GROUP,
                         GENERAL_GROUP},

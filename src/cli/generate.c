@@ -95,10 +95,6 @@ void generation_free(struct generation *g)
         bytes_free(&g->turns.ring[i].held);
     schedule_free(&g->schedule);
     sampler_free(g->schedule.sampler);
-    drafter_free(&g->drafter);
-    session_free(g->drafter.session);
-    model_free(g->draft_own);
-    checkpoint_close(&g->draft_file);
     arena_free(&g->arena);
     prompts_close(&g->prompts);
 }
@@ -408,7 +404,6 @@ void generation_report(struct generation *g)
 {
     const struct schedule *s = &g->schedule;
     const struct schedule_times *t = &s->times;
-    const struct drafter *d = s->drafter;
     const uint64_t n = t->n_prefilled - t->n_fed_again;
     char prompts[128] = "prompt       ", times[160] = "";
     if (g->out->failed) /* and program_run says why, if that is to be said */
@@ -432,7 +427,7 @@ void generation_report(struct generation *g)
                      rate(t->n_decoded, t->decode_ns).text,
                      stats_percentile(t->rounds, t->n_rounds, 0.5) / 1e3,
                      stats_percentile(t->rounds, t->n_rounds, 0.99) / 1e3,
-                     s->n_slots > 1 || d ? "step" : "token"); /* which makes several tokens */
+                     s->n_slots > 1 ? "step" : "token");
     }
     notice_summary("decoded      %" PRIu64 " token%s%s", t->n_sampled, plural(t->n_sampled), times);
     if (t->n_shifts > 0)
@@ -444,14 +439,4 @@ void generation_report(struct generation *g)
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     notice_summary("peak memory  %s", figure_bytes(usage.ru_maxrss * 1024.0).text);
-    if (!d)
-        return;
-    /* What is left of the rounds' time is the model's. */
-    const uint64_t target_ns = t->decode_ns > d->draft_ns ? t->decode_ns - d->draft_ns : 0;
-    notice_summary("drafts       %" PRIu64 " drafted, %" PRIu64
-                   " accepted (%.0f%%); %.2f tokens a step; draft %s, target %s",
-                   d->n_drafted, d->n_right,
-                   d->n_drafted > 0 ? 100 * ((double)d->n_right / d->n_drafted) : 0,
-                   t->n_steps > 0 ? (double)t->n_decoded / t->n_steps : 0,
-                   figure_duration(d->draft_ns).text, figure_duration(target_ns).text);
 }

@@ -91,14 +91,10 @@ struct generate_options {
     int colour;                    /* an enum colour_choice */
     const char *prompts;           /* NULL: one prompt, the input's */
     int prompts_format;
-    const char *batch;           /* NULL, a number or "auto" */
-    const char *draft, *draft_n; /* NULL: none; NULL, a number or "auto" */
-    bool talks;                  /* a session */
-    const char *load, *save;     /* files; NULL: none */
+    const char *batch; /* NULL, a number or "auto" */
+    bool talks;        /* a session */
 
-    /* What the checks made of these. */
-    int n_batch, n_draft; /* 0: auto */
-    int draft_type;       /* of self:TYPE, an enum storage; -1: another draft, or none */
+    int n_batch; /* of `batch`; 0: auto */
 };
 
 /* A text on its way: what it has beside its slot in the schedule. */
@@ -139,11 +135,6 @@ struct generation {
     struct text prompt; /* that of -p or -f, or a line of a session */
 
     struct schedule schedule;
-    struct drafter drafter;
-    struct session_params draft_params; /* of its session */
-    struct checkpoint draft_file;       /* of --draft FILE, */
-    struct model *draft_own;            /* of --draft self:TYPE: */
-    const struct model *draft_model;    /* one of these; NULL: lookup */
     struct prompts prompts;
     int n_samples;        /* streams of the seed; 0: of --prompts or a session, as many as come */
     bool shares;          /* samples read the prompt where the first has it in the cache */
@@ -155,7 +146,6 @@ struct generation {
     uint64_t waited_ns;   /* of a session: for lines, before its first token */
     bool goes_on;         /* the tokens, which may be none, follow what slot 0 has */
     uint64_t n_before;    /* tokens: as many */
-    uint64_t hash;        /* of what runs; 0: not yet known */
     bool read;            /* there are no more lines of --prompts, or none can be read */
     bool has_prompt;      /* the logits after the prompt that is shared are there */
 
@@ -198,24 +188,7 @@ void generation_say_end(const struct generation *g);
 /* What it cost, on standard error; nothing with -q. Sorts the schedule's times. */
 void generation_report(struct generation *g);
 
-/* --- texts that go on: generate_talk.c -------------------------------------------------------- */
-
-/* The generation goes on with the file's text and its seed. Fails as saved_read does; all is then
- * as it was. */
-enum status generation_load(struct generation *g, const char *path, struct err *e);
-
-/* Saves the text of slot 0. STATUS_USAGE, in the name of `option`, if there is none yet or it would
- * be saved over what is read; the failures of saved_write. */
-enum status generation_save(struct generation *g, const char *option, const char *path,
-                            struct err *e);
-
-/* The random numbers of this seed begin. */
-void generation_reseed(struct generation *g, uint64_t seed);
-
-/* Makes g->prompt, added to the text so far, the job's tokens: behind a text without begin-of-text,
- * and none of an empty prompt. STATUS_USAGE if there is no room for them; the failures of
- * tokens_of_text. */
-enum status generation_add(struct generation *g, struct err *e);
+/* --- a session: generate_talk.c --------------------------------------------------------------- */
 
 /* A session: each line of standard input continues the text so far and is answered at once, or is a
  * command behind a slash; the generation's own prompt, if `begins`, is answered first. STATUS_OK

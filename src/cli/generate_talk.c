@@ -2,46 +2,10 @@
 
 #include "cli/generate.h"
 
-/* --- saved texts ----------------------------------------------------------------------------- */
-
-/* Of what runs: made of all weights once, where it is asked for. */
-static uint64_t hash_of(struct generation *g)
-{
-    const struct model *m = g->job->checkpoint.model;
-    if (g->hash == 0) {
-        g->hash = model_fingerprint(m);
-        if (g->job->off)
-            g->hash = fingerprint_of(g->hash, g->job->off,
-                                     (size_t)m->config.n_layers * m->config.n_heads);
-    }
-    return g->hash;
-}
-
-enum status generation_load(struct generation *g, const char *path, struct err *e)
-{
-    TRY(saved_read(path, &g->schedule, 0, hash_of(g), &g->job->seed, e));
-    g->goes_on = true;
-    g->n_before = g->schedule.slots[0].len;
-    return STATUS_OK;
-}
-
-enum status generation_save(struct generation *g, const char *option, const char *path,
-                            struct err *e)
-{
-    if (g->schedule.slots[0].len == 0)
-        return err_usage(e, "there is no text yet to save in %.200s", path);
-    TRY(path_spares(&command_generate.spec, g->o, option, path, e));
-    const struct saved_marks marks = {hash_of(g), g->job->seed};
-    return saved_write(path, &g->schedule, 0, &marks, e);
-}
-
-void generation_reseed(struct generation *g, uint64_t seed)
-{
-    g->job->seed = seed;
-    rng_seed(sampler_stream(g->schedule.sampler, 0), seed, 0);
-}
-
-enum status generation_add(struct generation *g, struct err *e)
+/* Makes g->prompt, added to the text so far, the job's tokens: behind a text without begin-of-text,
+ * and none of an empty prompt. STATUS_USAGE if there is no room for them; the failures of
+ * tokens_of_text. */
+static enum status add_prompt(struct generation *g, struct err *e)
 {
     struct job *job = g->job;
     const struct schedule *s = &g->schedule;
@@ -63,10 +27,7 @@ enum status generation_add(struct generation *g, struct err *e)
         chars_printf(added, "%zu ", job->n_tokens);
     return err_usage(
         e, "the text has %d tokens, the context %d: no room for %smore; shorten what is added%s",
-        len, cap, added,
-        s->shifts     ? ""
-        : g->o->talks ? ", raise -c, or go on with /shift"
-                      : ", raise -c, or go on with --shift");
+        len, cap, added, s->shifts ? "" : ", raise -c, or go on with /shift");
 }
 
 /* --- answers --------------------------------------------------------------------------------- */
@@ -76,7 +37,6 @@ struct talk {
     struct lines lines;
     struct bytes line; /* of several that belong together */
     bool over, joined; /* joined: the next line belongs to this one */
-    struct bytes file; /* the name of one that /save asked whether to replace; empty: it did not */
 };
 
 /* One text more; the next one goes on with it, without an echo. Ctrl-C ends the answer, all other
@@ -103,7 +63,7 @@ static enum status answer(struct talk *t, struct err *e)
 
 /* --- commands -------------------------------------------------------------------------------- */
 
-enum { RESET, SHIFT, COUNT, SAVE, LOAD, SEED, TEMP, LOGPROBS, HELP, QUIT, N_COMMANDS };
+enum { RESET, SHIFT, COUNT, SEED, TEMP, LOGPROBS, HELP, QUIT, N_COMMANDS };
 
 static const struct {
     const char *name, *argument, *help;
@@ -114,8 +74,6 @@ static const struct {
     [SHIFT] = {"shift", "on|off", "a full context goes on with its last half, or ends answers",
                "on or off"},
     [COUNT] = {"n", "N", "tokens of an answer from now on, at most", "an integer from 0 on"},
-    [SAVE] = {"save", "FILE", "save the text and its cache; asks before it replaces", "FILE"},
-    [LOAD] = {"load", "FILE", "go on with a saved text instead", "FILE"},
     [SEED] = {"seed", "N", "begin the random numbers of this seed",
               "an integer from 0 to 18446744073709551615"},
     [TEMP] = {"temp", "X", "the temperature from now on; 0: always the likeliest",
@@ -125,45 +83,6 @@ static const struct {
     [HELP] = {"help", "", "this list", "nothing behind it"},
     [QUIT] = {"quit", "", "the end, as is that of the input", "nothing behind it"},
 };
-
-static void confirm_text(const struct generation *g, const char *what, const char *path)
-{
-    const int n = g->schedule.slots[0].len;
-    say(&g->o->common, "%s %.200s: %d token%s", what, path, n, plural(n));
-}
-
-/* In the file that t->file names. If it is there, this is a question, which the next line answers,
- * unless that was asked already. */
-static enum status save(struct talk *t, bool asked, struct err *e)
-{
-    struct generation *g = t->g;
-    const char *path = t->file.data;
-    const bool asks = !asked && g->schedule.slots[0].len > 0 && access(path, F_OK) == 0;
-    const enum status s = asks ? path_spares(&command_generate.spec, g->o, "/save", path, e)
-                               : generation_save(g, "/save", path, e);
-    if (s == STATUS_OK && asks) {
-        say(&(struct common_options){.quiet = false}, "replace %.200s? y or n", path);
-        return s;
-    }
-    t->file.len = 0;
-    if (s == STATUS_OK)
-        confirm_text(g, "saved in", path);
-    return s;
-}
-
-/* Whether the line is no more than the answer to a question. */
-static bool take_answer(struct talk *t, struct text line, enum status *s, struct err *e)
-{
-    if (t->file.len == 0)
-        return false;
-    if (text_is(line, "y") || text_is(line, "yes")) {
-        *s = save(t, true, e);
-        return true;
-    }
-    t->file.len = 0;
-    say(&t->g->o->common, "not saved");
-    return text_is(line, "n") || text_is(line, "no") || line.len == 0;
-}
 
 /* A line behind its slash. */
 static enum status take_command(struct talk *t, const char *line, struct err *e)
@@ -206,17 +125,9 @@ static enum status take_command(struct talk *t, const char *line, struct err *e)
         g->n = n;
         say(o, "answers of at most %d token%s", n, plural(n));
         break;
-    case SAVE:
-        t->file.len = 0;
-        if (!bytes_put(&t->file, text_span(argument, strlen(argument) + 1)))
-            return err_no_memory(e, "a file's name", strlen(argument) + 1);
-        return save(t, false, e);
-    case LOAD:
-        TRY(generation_load(g, argument, e));
-        confirm_text(g, "loaded", argument);
-        break;
     case SEED:
-        generation_reseed(g, seed);
+        g->job->seed = seed;
+        sampler_seed(g->schedule.sampler, 0, seed, 0);
         say(o, "seed %" PRIu64, seed);
         break;
     case TEMP:
@@ -258,14 +169,14 @@ static enum status take_line(struct talk *t, struct text read, bool too_long, st
     if (too_long || line.len > PROMPTS_MAX_LINE) {
         s = err_usage(e, "a line has more than %zu bytes", PROMPTS_MAX_LINE);
         t->joined = false;
-    } else if (t->joined || take_answer(t, line, &s, e)) {
-        /* There is nothing more to do. */
+    } else if (t->joined) {
+        return STATUS_OK;
     } else if (text_starts_with(line, "/") && !text_starts_with(line, "//")) {
         s = take_command(t, line.data + 1, e);
     } else {
         text_cut(&line, text_starts_with(line, "/")); /* of a text that begins with a slash */
         t->g->prompt = line;
-        s = generation_add(t->g, e);
+        s = add_prompt(t->g, e);
         if (s == STATUS_OK)
             return answer(t, e);
     }
@@ -306,6 +217,5 @@ enum status talk_run(struct generation *g, bool begins, struct err *e)
     }
     lines_close(&t.lines);
     bytes_free(&t.line);
-    bytes_free(&t.file);
     return s;
 }

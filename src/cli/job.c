@@ -202,29 +202,6 @@ enum status job_open(const char *path, unsigned parts, struct checkpoint *c, str
     return s;
 }
 
-enum status job_same_tokens(const struct checkpoint *mine, const struct checkpoint *other,
-                            const char *path, enum status failure, struct err *e)
-{
-    const int n = mine->model->config.n_vocab, n_other = other->model->config.n_vocab;
-    if (n_other != n)
-        return err_set(
-            e, failure,
-            "%.200s: another vocabulary than the checkpoint's: expected %d tokens, found %d", path,
-            n, n_other);
-    if (!other->tokenizer || tokenizer_n_tokens(other->tokenizer) == 0)
-        return STATUS_OK;
-    for (int id = 0; id < tokenizer_n_tokens(mine->tokenizer); id++) {
-        const struct text expected = tokenizer_bytes(mine->tokenizer, id);
-        const struct text found = tokenizer_bytes(other->tokenizer, id);
-        if (!text_equal(expected, found))
-            return err_set(e, failure,
-                           "%.200s: another vocabulary than the checkpoint's: token %d is expected "
-                           "to be '%.*s', found '%.*s'",
-                           path, id, SHOWN(expected), SHOWN(found));
-    }
-    return STATUS_OK;
-}
-
 enum status job_config(const char *path, const struct checkpoint *c, struct config *config,
                        struct err *e)
 {
@@ -454,10 +431,10 @@ void job_say_memory(const struct job *j, const struct job_memory *m)
     if (!j->common->verbose && m->cache + m->scratch <= LARGE_MEMORY)
         return;
     const struct figure cache = figure_bytes(m->cache);
-    say(j->common, "%s: weights %s%s%s%s%s%s, scratch %s%s%s", m->name ? m->name : "memory",
-        figure_bytes(m->weights).text, m->cache ? ", KV cache " : "", m->cache ? cache.text : "",
-        m->of ? " (" : "", m->of ? m->of : "", m->of ? ")" : "", figure_bytes(m->scratch).text,
-        advice ? "; " : "", advice ? advice : "");
+    say(j->common, "memory: weights %s%s%s%s%s%s, scratch %s%s%s", figure_bytes(m->weights).text,
+        m->cache ? ", KV cache " : "", m->cache ? cache.text : "", m->of ? " (" : "",
+        m->of ? m->of : "", m->of ? ")" : "", figure_bytes(m->scratch).text, advice ? "; " : "",
+        advice ? advice : "");
 }
 
 enum status job_check_memory(const struct job *j, const struct job_memory *m, const char *what,
@@ -520,34 +497,27 @@ enum status job_fit_sequences(const struct job *j, struct session_params *p,
     }
 }
 
-enum status job_create_session(struct job *j, const char *name, const struct model *m,
-                               const struct session_params *p, const char *option,
-                               struct session **out, struct err *e)
+enum status job_start_session(struct job *j, const struct session_params *p, const char *option,
+                              struct err *e)
 {
+    const struct model *m = j->checkpoint.model;
     const int kv_type = j->common->kv_type;
     const uint64_t per_token =
         kv_cache_bytes_per_token(&m->config, m->config.n_kv_heads, kv_type_storage[kv_type]);
     struct session_memory plan;
     char sequences[40] = "", of[128];
+    TRY(job_start_threads(j, e));
     TRY(session_plan(m, p, j->n_threads, &plan, e));
     if (p->n_sequences > 1)
         chars_printf(sequences, "%d sequences of ", p->n_sequences);
     chars_printf(of, "%s%d tokens of %s, %s", sequences, p->n_ctx, figure_bytes(per_token).text,
                  kv_type_names[kv_type]);
-    job_say_memory(j, &(struct job_memory){.name = name,
-                                           .weights = m->weights.cap,
+    job_say_memory(j, &(struct job_memory){.weights = m->weights.cap,
                                            .cache = plan.kv_bytes,
                                            .scratch = plan.scratch_bytes,
                                            .of = of,
                                            .advice = advise(j, option).text});
-    return session_create(m, p, j->pool, out, e);
-}
-
-enum status job_start_session(struct job *j, const struct session_params *p, const char *option,
-                              struct err *e)
-{
-    TRY(job_start_threads(j, e));
-    TRY(job_create_session(j, NULL, j->checkpoint.model, p, option, &j->session, e));
+    TRY(session_create(m, p, j->pool, &j->session, e));
     const int rows = p->n_sequences > 0 ? p->n_sequences : 1;
     if (j->threads_are_auto && session_prefers_one_thread(j->session, rows)) {
         session_set_pool(j->session, NULL);

@@ -144,11 +144,6 @@ enum status job_open(const char *path, unsigned parts, struct checkpoint *c, str
 /* The file alone. */
 enum status job_map(const char *path, struct file_map *out, struct err *e);
 
-/* `failure` if the tokens of two checkpoints with models differ, the other's as far as it names
- * them. */
-enum status job_same_tokens(const struct checkpoint *mine, const struct checkpoint *other,
-                            const char *path, enum status failure, struct err *e);
-
 /* Returns s, whose message gets the path before it if that file is to blame: STATUS_BAD_FILE. */
 enum status job_blame(const char *path, enum status s, struct err *e);
 
@@ -194,7 +189,6 @@ enum status variant_load(struct job *j, struct err *e);
 
 /* What work takes, as it is said and checked. */
 struct job_memory {
-    const char *name; /* of the message; NULL: "memory" */
     uint64_t weights; /* of the models that are open already */
     uint64_t cache;   /* keys and values; 0: counted with `scratch` */
     uint64_t scratch;
@@ -230,11 +224,6 @@ enum status job_fit_sequences(const struct job *j, struct session_params *p,
  * none) lowers the cache. */
 enum status job_start_session(struct job *j, const struct session_params *p, const char *option,
                               struct err *e);
-
-/* The same of any model on the threads there are, its memory said with this name. */
-enum status job_create_session(struct job *j, const char *name, const struct model *m,
-                               const struct session_params *p, const char *option,
-                               struct session **out, struct err *e);
 
 /* --- the whole program but for main, which tests run, too: program.c ------------------------- */
 

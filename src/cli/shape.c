@@ -129,7 +129,7 @@ enum status shape_parse(const char *text, const struct arch *arch, struct config
 
 #define VALUES struct shape_options
 const struct option shape_options[] = {
-    OPT_STRING("shape", shape, "SHAPE", SHAPE_HELP, .excludes = "draft"),
+    OPT_STRING("shape", shape, "SHAPE", SHAPE_HELP),
     OPT_SHAPE_ARCH(arch),
     OPT_END,
 };

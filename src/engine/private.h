@@ -93,16 +93,6 @@ struct forward {
     struct batch batch;        /* forward_run's */
 };
 
-/* A session, and what saved texts need of it, too. */
-struct session {
-    struct forward f;
-    struct kv_shape shape;  /* of the cache */
-    struct arena arena;     /* of all below, and of the workspace */
-    int *len;               /* [shape.n_sequences] */
-    float *logits;          /* [n_vocab] of session_feed */
-    struct batch_row *rows; /* [shape.cap] of session_feed */
-};
-
 /* Runs n <= work.max_rows rows through the layers, which changes work.x, the residual stream
  * [n, d_model], and the cache; returns how many rows wanted logits. */
 int forward_run(struct forward *f, const struct batch_row *rows, int n);

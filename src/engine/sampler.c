@@ -123,27 +123,6 @@ void logits_exp(double *x, int n)
     }
 }
 
-double logits_minus_log(double u)
-{
-    uint64_t bits;
-    double m;
-    memcpy(&bits, &u, sizeof bits);
-    int exponent = (int)(bits >> 52) - 1023;
-    bits = (bits & (((uint64_t)1 << 52) - 1)) | (uint64_t)1023 << 52;
-    memcpy(&m, &bits, sizeof m);
-    if (m > 1.4142135623730951) {
-        m /= 2;
-        exponent++;
-    }
-    /* log(m) = 2 atanh((m - 1) / (m + 1)): |s| < 0.172, so that ten terms are exact. */
-    const double s = (m - 1) / (m + 1), q = s * s;
-    double sum = 0;
-    for (int i = 21; i >= 3; i -= 2)
-        sum = (sum + 1.0 / i) * q;
-    const double log_m = 2 * s + 2 * s * sum;
-    return -(exponent * LN2_HIGH + (exponent * LN2_LOW + log_m));
-}
-
 /* out[i] = logits[i] - offset, and a distance whose exponential is 0 from n up to CHUNK. */
 static void load_chunk(const float *logits, int n, double offset, double *out)
 {
@@ -243,9 +222,13 @@ void sampler_free(struct sampler *s)
 
 void sampler_reset(struct sampler *s, int sequence, uint64_t seed, uint64_t stream)
 {
-    struct history *h = &s->histories[sequence];
-    rng_seed(&h->rng, seed, stream);
-    h->n = 0;
+    sampler_seed(s, sequence, seed, stream);
+    s->histories[sequence].n = 0;
+}
+
+void sampler_seed(struct sampler *s, int sequence, uint64_t seed, uint64_t stream)
+{
+    rng_seed(&s->histories[sequence].rng, seed, stream);
 }
 
 static int *window_of(const struct sampler *s, int sequence)
@@ -258,25 +241,6 @@ void sampler_accept(struct sampler *s, int sequence, int token)
     assert(sequence < s->sizes.n_sequences && token >= 0 && token < s->sizes.n_vocab);
     if (s->window_cap > 0)
         window_of(s, sequence)[s->histories[sequence].n++ % s->window_cap] = token;
-}
-
-void sampler_copy(struct sampler *s, int from, int to)
-{
-    s->histories[to] = s->histories[from];
-    memcpy(window_of(s, to), window_of(s, from), s->window_cap * sizeof *s->windows);
-}
-
-struct rng *sampler_stream(struct sampler *s, int sequence)
-{
-    return &s->histories[sequence].rng;
-}
-
-int sampler_recent(const struct sampler *s, int sequence, int32_t *tokens)
-{
-    const uint64_t n = s->histories[sequence].n, cap = s->window_cap, len = MIN(n, cap);
-    for (uint64_t i = 0; tokens && i < len; i++)
-        tokens[i] = window_of(s, sequence)[(n - len + i) % cap];
-    return len;
 }
 
 void sampler_set_temperature(struct sampler *s, double temperature)
@@ -432,7 +396,8 @@ enum status sampler_pick(struct sampler *s, int sequence, int thread, const floa
                          int *token, struct err *e)
 {
     struct scratch *d = &s->scratches[thread];
-    const int n_vocab = s->sizes.n_vocab, n_recent = sampler_recent(s, sequence, NULL);
+    struct history *h = &s->histories[sequence];
+    const int n_vocab = s->sizes.n_vocab, n_recent = MIN(h->n, (uint64_t)s->window_cap);
     assert(thread >= 0 && thread < s->sizes.n_threads);
     TRY(logits_check(logits, n_vocab, e));
     memcpy(d->logits, logits, n_vocab * sizeof *logits);
@@ -451,21 +416,14 @@ enum status sampler_pick(struct sampler *s, int sequence, int thread, const floa
         return STATUS_OK;
     }
     filter(s, d, d->logits[*token]);
-    /* An exponential race: token i arrives after E_i / weight_i with E_i = -log of its own uniform
-     * number, and the first is drawn. That E_i >= 1 - u_i saves most logarithms. */
-    struct rng *rng = sampler_stream(s, sequence);
-    const uint64_t high = rng_u32(rng), number = high << 32 | rng_u32(rng);
-    double fastest = 0; /* weight over E of the first so far */
-    *token = d->tokens[0];
-    for (int i = 0; i < d->n_choices; i++) {
-        const double u = rng_unit_of(rng_derive(number, d->tokens[i]));
-        if (d->weights[i] <= fastest * (1 - u))
-            continue;
-        const double speed = d->weights[i] / logits_minus_log(u);
-        if (speed > fastest) {
-            fastest = speed;
+    /* Rounding may leave the whole sum at or below the number: then it is the last token that has a
+     * probability. */
+    const double number = rng_unit(&h->rng);
+    double sum = 0;
+    for (int i = 0; i < d->n_choices && sum <= number; i++) {
+        if (d->weights[i] > 0)
             *token = d->tokens[i];
-        }
+        sum += d->weights[i];
     }
     return STATUS_OK;
 }

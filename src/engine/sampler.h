@@ -6,13 +6,9 @@
  * the temperature last.) Each filter sees the probabilities that the one before left. temperature 0
  * is greedy: the penalised logits' first maximum.
  *
- * A draw takes one number off the sequence's stream, of which each token gets a random number of
- * its own, and is the first of a race whose times are exponential with the tokens' probabilities as
- * rates (Gumbel's trick). Who has the same number and nearly the same probabilities draws the same
- * token at least (1 - d) / (1 + d) of the time, where d is the total variation between the two
- * (Daliri, Musco and Suresh 2024, "Coupling without Communication and Drafter-Invariant Speculative
- * Decoding"). Drafts live on it (see draft.h); a walk along the sorted probabilities does not do
- * it.
+ * A draw takes one uniform number in [0, 1) off the sequence's stream and walks along the
+ * probabilities that are left, sorted where a filter sorted them, else by id: the token is the
+ * first up to which they add up to more than the number.
  *
  * Equal parameters, logits and history give equal picks on every machine. One sampler serves many
  * sequences, each with its random stream and recent tokens; what a pick works with belongs to a
@@ -53,9 +49,6 @@ double logits_divergence(const float *p_logits, double p_log_sum, const float *q
  * and exactly 1 for 0. */
 void logits_exp(double *x, int n);
 
-/* -log(u) for 2^-60 <= u <= 1, within 2 ulp. */
-double logits_minus_log(double u);
-
 /* --- samplers --------------------------------------------------------------------------------- */
 
 struct sampler_params {
@@ -89,19 +82,12 @@ void sampler_free(struct sampler *s); /* NULL is legal */
  * Streams of one seed are independent: --samples uses 0, 1, ... */
 void sampler_reset(struct sampler *s, int sequence, uint64_t seed, uint64_t stream);
 
+/* Starts the random stream alone: the recent tokens stay. */
+void sampler_seed(struct sampler *s, int sequence, uint64_t seed, uint64_t stream);
+
 /* Tells the sampler that `token` is in the sequence (prompt tokens and picked ones alike); it is
  * in [0, n_vocab) (asserted). */
 void sampler_accept(struct sampler *s, int sequence, int token);
-
-/* Makes one sequence's random stream and recent tokens those of another. */
-void sampler_copy(struct sampler *s, int from, int to);
-
-/* A sequence's random stream; to set it leaves the recent tokens as they are. */
-struct rng *sampler_stream(struct sampler *s, int sequence);
-
-/* How many recent tokens of a sequence are remembered, and which, the oldest first (NULL: no
- * matter). None where no penalty asks for them. */
-int sampler_recent(const struct sampler *s, int sequence, int32_t *tokens);
 
 /* Of all sequences, from the next pick on. */
 void sampler_set_temperature(struct sampler *s, double temperature);

@@ -7,7 +7,6 @@
 static void take_schedule(struct schedule *s, struct arena *a)
 {
     const uint64_t n = s->n_slots, n_text = session_cap(s->session) + 1;
-    const uint64_t decoding = n * s->n_together;
     ARENA_TAKE(s->slots, a, n);
     int32_t *texts = arena_take(a, n * n_text, sizeof *texts);
     for (int i = 0; s->slots && i < s->n_slots; i++) {
@@ -15,8 +14,8 @@ static void take_schedule(struct schedule *s, struct arena *a)
         s->slots[i].text = texts + i * n_text;
     }
     ARENA_TAKE(s->prefills, a, n);
-    ARENA_TAKE(s->rows, a, decoding + session_block(s->session));
-    ARENA_TAKE(s->logits, a, decoding * s->n_vocab);
+    ARENA_TAKE(s->rows, a, n + session_block(s->session));
+    ARENA_TAKE(s->logits, a, n * s->n_vocab);
     ARENA_TAKE(s->times.rounds, a, s->cap_rounds);
 }
 
@@ -31,7 +30,6 @@ enum status schedule_create(struct schedule *s, struct err *e)
     const int cap = session_cap(s->session), most_kept = cap - last_half(cap);
     s->n_keep = MIN(s->n_keep, most_kept);
     s->longest_token = tokenizer_longest(s->tokenizer);
-    s->n_together = 1 + (s->drafter ? s->drafter->pace.most : 0);
     take_schedule(s, &s->arena);
     TRY(arena_allocate(&s->arena, "the schedule", e));
     take_schedule(s, &s->arena);
@@ -84,31 +82,25 @@ enum status schedule_begin(struct schedule *s, struct slot *p, const struct requ
                            struct err *e)
 {
     const int cap = session_cap(s->session);
-    int n_same = r->goes_on ? p->len : r->logits ? r->n_tokens : 0; /* as before */
     TRY(stream_start(&p->stream, r->stops, r->n_stops, s->longest_token, e));
     p->request = *r;
     if (!r->goes_on) {
         assert(r->n_tokens >= 1 && r->n_tokens <= cap);
         sampler_reset(s->sampler, p->sequence, r->seed, r->stream);
         p->len = 0;
+        session_rewind(s->session, p->sequence, r->logits ? r->n_tokens : 0);
     } else {
         assert(!r->logits && p->len >= 1 && r->n_tokens <= schedule_room(s, p->sequence));
         /* Where there is no room left it is shifted first, as while it is decoded. */
-        if (p->len + r->n_tokens > cap) {
+        if (p->len + r->n_tokens > cap)
             cut_text(s, p, last_half(cap) - r->n_tokens);
-            n_same = s->n_keep;
-        }
     }
-    session_rewind(s->session, p->sequence, n_same); /* drafted tokens may stand behind it */
     for (int i = 0; i < r->n_tokens; i++) {
         p->text[p->len++] = r->tokens[i];
         sampler_accept(s->sampler, p->sequence, r->tokens[i]);
     }
     if (r->goes_on) /* at least the last token is to be fed, for the logits behind it */
         session_rewind(s->session, p->sequence, p->len - 1);
-    if (s->drafter)
-        drafter_begin(s->drafter, p->sequence, p->text, p->len, n_same);
-    p->at_end = false;
     p->n_sampled = 0;
     p->logprob = 0;
     p->logits = r->logits;
@@ -121,43 +113,23 @@ enum status schedule_begin(struct schedule *s, struct slot *p, const struct requ
 
 /* --- a step ---------------------------------------------------------------------------------- */
 
-/* Tokens that can be sampled before the context is full: the last one need not be fed. */
-static int room_of(const struct schedule *s, const struct slot *p)
-{
-    return session_cap(s->session) - p->len + 1;
-}
-
-/* One step of the model: a row for every slot that has a token to feed, one for each that is
- * drafted behind it, and prompts until the last of the step's blocks is full. Those that come to an
- * end get the logits behind the others', and leave the queue. */
+/* One step of the model: a row for every slot that has a token to feed, and prompts until the last
+ * of the step's blocks is full. Those that come to an end get the logits behind the others', and
+ * leave the queue. */
 static enum status feed_rows(struct schedule *s, struct err *e)
 {
-    struct schedule_round *round = &s->round;
-    *round = (struct schedule_round){.sampled_before = s->times.n_sampled};
-    if (s->drafter) {
-        /* Guesses for every slot that decodes. A text's last token need not be verified. */
-        const uint64_t fed = s->drafter->feed_ns;
-        for (int i = 0; i < s->n_slots; i++) {
-            const struct slot *p = &s->slots[i];
-            const int left = MIN(p->request.n - p->n_sampled, room_of(s, p));
-            s->drafter->slots[i].wanted = p->state == SLOT_DECODES && !p->logits ? left - 1 : -1;
-        }
-        TRY(drafter_propose(s->drafter, e));
-        round->prompts_ns += s->drafter->feed_ns - fed;
-    }
+    int n = 0, done = 0;
     for (int i = 0; i < s->n_slots; i++) {
         struct slot *p = &s->slots[i];
         if (p->state != SLOT_DECODES || p->logits)
             continue;
-        const int n_drafted = s->drafter ? s->drafter->slots[i].n_drafted : 0;
-        p->logits = s->logits + (size_t)round->n_rows * s->n_vocab;
-        for (int at = p->len - 1; at < p->len + n_drafted; at++)
-            s->rows[round->n_rows++] = (struct batch_row){p->text[at], i, at, .wants_logits = true};
-        round->n_texts++;
+        p->logits = s->logits + (size_t)n * s->n_vocab;
+        s->rows[n++] = (struct batch_row){p->text[p->len - 1], i, p->len - 1, .wants_logits = true};
     }
-    const int block = session_block(s->session), first = round->n_rows;
-    const int end = first + block - first % block;
-    int n = first, done = 0;
+    s->n_decoding = n;
+    s->prompts_ns = 0;
+    /* The end of the block in which they leave room. */
+    const int block = session_block(s->session), end = (n / block + 1) * block;
     for (; done < s->n_prefills && n < end; done++) {
         struct slot *p = s->prefills[done];
         for (; n < end && p->n_fed < p->len; n++, p->n_fed++)
@@ -166,31 +138,28 @@ static enum status feed_rows(struct schedule *s, struct err *e)
         if (p->n_fed < p->len)
             break;
         p->state = SLOT_DECODES;
-        p->logits = s->logits + (size_t)(first + done) * s->n_vocab;
+        p->logits = s->logits + (size_t)(s->n_decoding + done) * s->n_vocab;
     }
-    round->n_prompt = n - first;
     s->n_prefills -= done;
     memmove(s->prefills, s->prefills + done, s->n_prefills * sizeof *s->prefills);
     if (n == 0) /* all have the logits of a prompt that they share */
         return STATUS_OK;
+    const int n_prompt = n - s->n_decoding;
     const uint64_t start = clock_ns();
     TRY(session_step(s->session, s->rows, n, s->logits, e));
     const uint64_t ns = clock_ns() - start;
-    round->prompts_ns += (uint64_t)((double)ns * round->n_prompt / n);
-    s->times.prefill_ns += round->prompts_ns;
-    s->times.n_prefilled += round->n_prompt;
+    s->prompts_ns = (uint64_t)((double)ns * n_prompt / n);
+    s->times.prefill_ns += s->prompts_ns;
+    s->times.n_prefilled += n_prompt;
     return STATUS_OK;
 }
 
-/* --- tokens ---------------------------------------------------------------------------------- */
-
-/* A token for each slot that is to have one, by the threads that share them. */
 static void sample_share(void *arg, int thread)
 {
     struct schedule *s = arg;
     for (int i = thread; i < s->n_slots; i += s->n_sampling) {
         struct slot *p = &s->slots[i];
-        if (p->pick != PICK_TOKEN)
+        if (!p->logits || p->request.n == 0)
             continue;
         p->sampled = sampler_pick(s->sampler, i, thread, p->logits, &p->token, NULL);
         if (p->sampled == STATUS_OK && s->wants_logprobs)
@@ -198,98 +167,105 @@ static void sample_share(void *arg, int thread)
     }
 }
 
-/* The text's end, as p->end says, is the event. */
-static void end_text(struct schedule *s, struct slot *p, struct event *event)
+/* A token for each slot that has logits and wants one, by the threads that share them. */
+static void sample(struct schedule *s)
+{
+    int n = 0;
+    for (int i = 0; i < s->n_slots; i++)
+        n += s->slots[i].logits != NULL;
+    struct pool *pool = n > 1 ? s->pool : NULL; /* for one alone threads would only wait */
+    s->n_sampling = pool_n_threads(pool);
+    pool_run(pool, sample_share, s);
+}
+
+/* --- events ---------------------------------------------------------------------------------- */
+
+static void end_text(struct schedule *s, struct slot *p, enum text_end end, struct event *event)
 {
     event->kind = EVENT_ENDED;
+    event->slot = p;
     event->ready = stream_finish(&p->stream);
-    event->end = p->end;
+    event->end = end;
     p->state = SLOT_VACANT;
-    p->pick = PICK_NONE;
+    p->ends = false;
     p->logits = NULL;
     s->n_busy--;
 }
 
-/* What was sampled for a slot is an event; the next one is the text's end, if that is it. */
-static void take_pick(struct schedule *s, struct slot *p, struct event *event, struct err *e)
+/* Whether there is something to tell of a slot: the token that the step gave it, or the end of its
+ * text. */
+static bool take_event(struct schedule *s, struct slot *p, struct event *event, struct err *e)
 {
+    if (p->ends) {
+        end_text(s, p, p->end, event);
+        return true;
+    }
+    if (!p->logits)
+        return false;
     event->slot = p;
     event->token = p->token;
     event->logits = p->logits;
     event->log_sum = p->log_sum;
-    if (p->pick == PICK_TOKEN) {
-        const bool failed = p->sampled != STATUS_OK;
-        p->at_end = !failed && !s->ignore_eos && p->token == tokenizer_eos(s->tokenizer);
-        if (failed)
-            (void)logits_check(p->logits, s->n_vocab, e);
-        if (failed || p->at_end) {
-            p->pick = PICK_ENDS;
-            p->end = failed ? END_FAILED : END_EOS;
-        }
+
+    /* A text ends without a token where none is wanted, there is none, or it says so. */
+    if (p->request.n == 0) {
+        end_text(s, p, END_LENGTH, event);
+        return true;
     }
-    if (p->pick == PICK_ENDS) {
-        end_text(s, p, event);
-        return;
+    if (p->sampled != STATUS_OK) {
+        (void)logits_check(p->logits, s->n_vocab, e);
+        end_text(s, p, END_FAILED, event);
+        return true;
     }
+    if (!s->ignore_eos && p->token == tokenizer_eos(s->tokenizer)) {
+        end_text(s, p, END_EOS, event);
+        return true;
+    }
+
+    /* Else it has one more, for the next step. */
     event->kind = EVENT_SAMPLED;
     if (!tokenizer_is_special(s->tokenizer, p->token))
         event->ready = stream_push(&p->stream, tokenizer_bytes(s->tokenizer, p->token));
-
-    /* The token is the text's, which goes on to the logits after it if it was drafted. */
     sampler_accept(s->sampler, p->sequence, p->token);
     p->logprob += (double)p->logits[p->token] - p->log_sum;
+    p->logits = NULL;
+    p->text[p->len++] = p->token;
     p->n_sampled++;
     s->times.n_sampled++;
-    const bool drafted = s->drafter && drafter_accept(s->drafter, p->sequence, p->token);
-    p->text[p->len++] = p->token;
-    if (drafted) {
-        p->logits += s->n_vocab;
-        s->times.n_decoded++;
-    } else {
-        p->logits = NULL;
-        session_rewind(s->session, p->sequence, p->len - 1);
-    }
 
-    const bool complete = p->n_sampled == p->request.n, full = room_of(s, p) == 0;
-    p->pick = PICK_NONE;
+    /* It may be the text's last: all that were wanted are there, a stop string is complete, or the
+     * context has no room to feed it. */
+    const bool complete = p->n_sampled == p->request.n, full = p->len > session_cap(s->session);
     if (p->stream.stopped || complete || (full && !s->shifts)) {
-        p->pick = PICK_ENDS;
+        p->ends = true;
         p->end = p->stream.stopped ? END_STOP : complete ? END_LENGTH : END_CONTEXT;
     } else if (full) {
-        /* Nothing is drafted here: a text's last token of a context has none behind it. */
         cut_text(s, p, last_half(session_cap(s->session)));
-        p->logits = NULL;
-        if (s->drafter)
-            drafter_begin(s->drafter, p->sequence, p->text, p->len, s->n_keep);
         prefill_slot(s, p);
     }
+    return true;
 }
 
-/* --- rounds ---------------------------------------------------------------------------------- */
+static void end_round(struct schedule *s)
+{
+    struct schedule_times *t = &s->times;
+    const uint64_t now = clock_ns(), ns = now - s->round_at - s->prompts_ns;
+    s->round_at = now;
+    if (t->n_sampled > 0 && !t->first_token_at)
+        t->first_token_at = now;
+    if (s->n_decoding == 0)
+        return;
+    t->n_decoded += s->n_decoding;
+    t->decode_ns += ns;
+    if (t->n_rounds < s->cap_rounds)
+        t->rounds[t->n_rounds++] = ns;
+}
 
 void schedule_end(struct schedule *s, enum status status)
 {
     if (!s->over)
         s->status = status;
     s->over = true;
-}
-
-/* A token for each text that has logits, also those that were drafted, as long as they are right;
- * the end of one of which only the prompt was to be fed. How many there are. */
-static int sample(struct schedule *s)
-{
-    int n = 0;
-    for (int i = 0; i < s->n_slots; i++) {
-        struct slot *p = &s->slots[i];
-        p->pick = !p->logits ? PICK_NONE : p->request.n > 0 ? PICK_TOKEN : PICK_ENDS;
-        p->end = END_LENGTH;
-        n += p->logits != NULL;
-    }
-    struct pool *pool = n > 1 ? s->pool : NULL; /* for one alone threads would only wait */
-    s->n_sampling = pool_n_threads(pool);
-    s->next = 0;
-    pool_run(pool, sample_share, s);
-    return n;
 }
 
 bool schedule_next(struct schedule *s, struct event *event, struct err *e)
@@ -306,36 +282,17 @@ bool schedule_next(struct schedule *s, struct event *event, struct err *e)
         const enum status status = s->n_busy > 0 ? feed_rows(s, e) : STATUS_OK;
         if (status != STATUS_OK || s->n_busy == 0)
             schedule_end(s, status);
+        else
+            sample(s);
         s->feeds = false;
-        s->next = s->n_slots;
+        s->next = 0;
     }
-    while (!s->over) {
-        while (s->next < s->n_slots && s->slots[s->next].pick == PICK_NONE)
-            s->next++;
-        if (s->next < s->n_slots) {
-            take_pick(s, &s->slots[s->next], event, e);
+    for (; !s->over && s->next < s->n_slots; s->next++)
+        if (take_event(s, &s->slots[s->next], event, e))
             return true;
-        }
-        if (sample(s) > 0)
-            continue;
-        /* What the round took; the next one begins. */
-        struct schedule_times *t = &s->times;
-        const struct schedule_round *round = &s->round;
-        const uint64_t now = clock_ns(), ns = now - s->round_at - round->prompts_ns;
+    if (!s->over) {
+        end_round(s);
         s->feeds = true;
-        s->round_at = now;
-        if (t->n_sampled > 0 && !t->first_token_at)
-            t->first_token_at = now;
-        if (round->n_texts == 0)
-            return true;
-        t->n_steps += round->n_texts;
-        t->n_decoded += round->n_texts;
-        t->decode_ns += ns;
-        if (t->n_rounds < s->cap_rounds)
-            t->rounds[t->n_rounds++] = ns;
-        if (s->drafter && round->n_prompt == 0)
-            drafter_measured(s->drafter, round->n_rows, (int)(t->n_sampled - round->sampled_before),
-                             ns);
         return true;
     }
     /* Of the texts that have not ended the one that has the highest number is abandoned. */
@@ -344,9 +301,7 @@ bool schedule_next(struct schedule *s, struct event *event, struct err *e)
         if (p->state != SLOT_VACANT && (!last || p->request.number > last->request.number))
             last = p;
     if (last) {
-        event->slot = last;
-        last->end = END_ABANDONED;
-        end_text(s, last, event);
+        end_text(s, last, END_ABANDONED, event);
         return true;
     }
     s->n_prefills = 0;

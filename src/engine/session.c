@@ -9,6 +9,15 @@
 /* Enough rows to reuse each weight well; more would only take memory. */
 #define DEFAULT_BLOCK 96
 
+struct session {
+    struct forward f;
+    struct kv_shape shape;  /* of the cache */
+    struct arena arena;     /* of all below, and of the workspace */
+    int *len;               /* [shape.n_sequences] */
+    float *logits;          /* [n_vocab] of session_feed */
+    struct batch_row *rows; /* [shape.cap] of session_feed */
+};
+
 /* The positions that a sequence always has: those of sequence 0. */
 static int least_len(const struct session *s, int sequence)
 {

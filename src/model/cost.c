@@ -97,12 +97,6 @@ struct cost_weights cost_weights(const struct cost_shape *s)
     return sum;
 }
 
-uint64_t cost_model_bytes(const struct model *m)
-{
-    const struct cost_shape shape = cost_shape_of_model(m);
-    return cost_weights(&shape).step_bytes;
-}
-
 /* --- a step ---------------------------------------------------------------------------------- */
 
 struct cost cost_of(const struct cost_shape *s, enum storage kv, int depth)

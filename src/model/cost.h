@@ -43,7 +43,6 @@ struct cost_weights {
     uint64_t floats, quants; /* see cost_flops */
 };
 struct cost_weights cost_weights(const struct cost_shape *s);
-uint64_t cost_model_bytes(const struct model *m); /* step_bytes of a loaded model */
 
 /* Operations of a step for each of its sequences, two for every multiply-add. */
 struct cost_flops {

@@ -185,32 +185,3 @@ struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_place place,
         chunk.piece[1] = piece_from(kv, place, first + split);
     return chunk;
 }
-
-/* --- positions as bytes ---------------------------------------------------------------------- */
-
-/* The lanes that pad a value are left out. */
-size_t kv_cache_copy(const struct kv_cache *kv, int sequence, int position, unsigned char *out,
-                     const unsigned char *in)
-{
-    const struct config *c = &kv->config;
-    size_t done = 0;
-    for (int l = 0; l < c->n_layers; l++) {
-        for (int h = 0; h < config_kv_heads(c, l); h++) {
-            const struct kv_place place = {sequence, l, h};
-            const struct kv_at at = locate_position(kv, place, position);
-            for (enum kv_part part = 0; part < KV_PARTS; part++) {
-                const size_t bytes = part_bytes(part, kv->shape.storage);
-                const size_t n = part == KV_VALUES ? (size_t)config_value_dim(c)
-                                                   : numbers_of(c, kv->shape.storage, part);
-                for (size_t i = 0; i < n; i++, done += bytes) {
-                    unsigned char *number = at.part[part] + i * step_of(part) * bytes;
-                    if (in)
-                        memcpy(number, in + done, bytes);
-                    else if (out)
-                        memcpy(out + done, number, bytes);
-                }
-            }
-        }
-    }
-    return done;
-}

@@ -72,12 +72,6 @@ struct kv_place {
 void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_place place,
                   int position, const float *k, const float *v);
 
-/* How many bytes one position of a sequence has as they are stored, layer by layer, head by head:
- * key, value, and their scales. Those of a position that the sequence holds itself (asserted) are
- * copied to `out`, or from `in` into the cache; or neither (NULL). */
-size_t kv_cache_copy(const struct kv_cache *kv, int sequence, int position, unsigned char *out,
-                     const unsigned char *in);
-
 /* Chunks that n positions are cut into. */
 static inline int kv_cache_chunks(int n_positions)
 {

@@ -133,24 +133,6 @@ void model_free(struct model *m); /* NULL is legal */
  * to out [d_model]. */
 void model_embed(const struct model *m, const struct positions *p, int token, int t, float *out);
 
-/*
- * A model made of another's weights, which it borrows as far as they are the same: that model must
- * outlive it. model_free is due as for any. Its matrices are in another type; those that take no
- * more bytes as they are, or cannot be stored so, stay, and so does the embedding, of which a token
- * reads one row (an output that was tied to it becomes a matrix of its own). `pool` (NULL: one
- * thread) does it. STATUS_USAGE where none would change; STATUS_NO_MEMORY.
- */
-enum status derived_create_packed(const struct model *m, enum storage storage, struct pool *pool,
-                                  struct model **out, struct err *e);
-
-/* A number that tells models apart: of the config but for its context, and of every weight as it is
- * in memory, which is read once. The same on every machine; another one for the same weights in
- * another type. */
-uint64_t model_fingerprint(const struct model *m);
-
-/* The hash, continued over so many bytes; of none it stays as it is. */
-uint64_t fingerprint_of(uint64_t hash, const void *bytes, size_t len);
-
 /* --- checkpoint ------------------------------------------------------------------------------- */
 
 /* A file opened from a path with the parts that are asked for: what every command starts with. */

@@ -186,15 +186,6 @@ void pack_matrix(void *panels, const struct matrix *w, int first, const struct g
     }
 }
 
-void pack_again(void *panels, const struct matrix *w, const struct matrix *from, int begin, int end,
-                const struct pack_scratch *scratch)
-{
-    for (int row = begin; row < end; row++) {
-        pack_read_row(from, row, scratch->row);
-        place_floats(panels, w, row, scratch->row, scratch);
-    }
-}
-
 void pack_mean(void *panels, const struct matrix *w, int row, const struct gguf_tensor *t,
                struct pack_rows from, const struct pack_scratch *scratch)
 {

@@ -53,10 +53,6 @@ void pack_floats(float *out, const struct gguf_tensor *t);
 void pack_matrix(void *panels, const struct matrix *w, int first, const struct gguf_tensor *t,
                  const struct pack_scratch *scratch);
 
-/* Rows begin .. end - 1 of a filled matrix of the same shape, in w's storage. */
-void pack_again(void *panels, const struct matrix *w, const struct matrix *from, int begin, int end,
-                const struct pack_scratch *scratch);
-
 /* Row `row` of the target: the mean of some rows of the tensor, whose rows have n_in elements. */
 void pack_mean(void *panels, const struct matrix *w, int row, const struct gguf_tensor *t,
                struct pack_rows from, const struct pack_scratch *scratch);
