@@ -99,8 +99,8 @@ static uint64_t hash_tensors(const struct gguf *g)
 }
 
 /* Hashes of what llama.cpp makes of these files, tensors in the source's order: `llama-quantize
- * --pure` (c392e5094, x86-64) of llama, and its package gguf 0.19, which gives the same bytes for it,
- * of the others. The missing types cannot have rows of 40. */
+ * --pure` (c392e5094, x86-64) of llama, and its package gguf 0.19, which gives the same bytes for
+ * it, of the others. The missing types cannot have rows of 40. */
 TEST(bytes_of_llama_quantize, .loops = 4)
 {
     static const struct {
