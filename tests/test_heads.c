@@ -272,6 +272,30 @@ TEST(elements_of_every_type_become_zero, .loops = 5)
         }
 }
 
+/* gpt2 passes over what a block has beside its own; without a head the file is one of `decode`,
+ * which refuses that: it is left out. */
+TEST(what_gpt2_passes_over_is_left_out)
+{
+    static const unsigned char off[64] = {1};
+    static const float mask[8] = {0};
+    struct golden g = open_golden("mha");
+    const struct gguf *old = g.checkpoint.gguf;
+    struct gguf_writer *w;
+    expect_ok(gguf_writer_create(&w, &err));
+    for (size_t i = 0; i < old->n_pairs; i++)
+        gguf_add_value(w, old->pairs[i].key, &old->pairs[i].value);
+    for (const struct gguf_tensor *t = old->tensors; t < old->tensors + old->n_tensors; t++)
+        gguf_add_tensor(w, t->name, t->type->type, t->n_dims, t->dims, t->data);
+    gguf_add_tensor(w, text_of("blk.0.attn_mask"), TENSOR_F32, 1, &(uint64_t){8}, mask);
+    struct gguf_file file = written_gguf(w);
+    expect_ok(model_check(file.g, &err));
+    const struct gguf *dropped = without_heads(file.g, off, "0.0");
+    ck_assert_uint_eq(dropped->n_tensors, old->n_tensors);
+    ck_assert_ptr_null(gguf_find_tensor(dropped, "blk.0.attn_mask"));
+    expect_ok(model_check(dropped, &err));
+    free_gguf(&file);
+}
+
 TEST(metadata_name_all_that_was_dropped)
 {
     static const unsigned char off[64] = {1};
