@@ -102,7 +102,7 @@ FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZERS  := $(FUZZ_SRC:tests/fuzz/%.c=%)
 
 .PHONY: all run deps test asan tsan fuzz fuzz-run fuzz-replay format format-check lint check-layers \
-        check-neon check-builds clean install uninstall help
+        check-neon check-builds check-import clean install uninstall help
 # Objects stay after a link.
 .PRECIOUS: $(BUILD)/%.o
 .DELETE_ON_ERROR:
@@ -350,6 +350,9 @@ check-size: $(BIN) ## lines of src by room, options, size of tests: below their 
 # BUILDS=all, or names out of scripts/check_builds.sh.
 check-builds: $(BIN) ## 32 bits, musl, clang -O0: the same bits from each (BUILDS=all: many more)
 	@MAKE='$(MAKE)' scripts/check_builds.sh $(BIN) $(BUILDS)
+
+check-import: decode ## scripts/import.py and export.py against transformers; makes build/venv (network)
+	@tests/check_import.sh ./decode
 
 check-neon: $(BIN) ## cross-build for AArch64; under qemu the NEON kernels give the native bits
 	@MAKE='$(MAKE)' scripts/check_neon.sh $(BIN)
