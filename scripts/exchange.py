@@ -41,15 +41,12 @@ def run(main, path):
         return INTERRUPTED
     except Failure as failure:
         status, text = failure.args
-    except MemoryError:
-        status, text = NO_MEMORY, f"{path}: out of memory"
-    except ImportError as error:
-        status, text = FAILED, f"{error}: {ADVICE}"
     except OSError as error:
         status = BAD_FILE if isinstance(error, FileNotFoundError) else FAILED
         text = f"{error.filename or path}: {error.strerror or error}"
     except Exception as error:
-        status, text = BAD_FILE, f"{path}: {type(error).__name__}: {str(error)[:400]}"
+        status = {MemoryError: NO_MEMORY, ModuleNotFoundError: FAILED}.get(type(error), BAD_FILE)
+        text = f"{path}: {type(error).__name__}: {str(error)[:400]}{'; ' + ADVICE if status == FAILED else ''}"
     say(text)
     return status
 

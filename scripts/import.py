@@ -49,8 +49,6 @@ def shape_of_config(path, c):
     for key in (key for key in found if key not in READ and not HARMLESS.fullmatch(key)):
         if key in FOREIGN or found[key] != default.get(key, found[key]):
             bad(path, f"{key}: expected {default.get(key)}, as nothing else runs here, found {found[key]}")
-        if key not in default:
-            say(f"{path}: {key} is no key of {type(c).__name__}: passed over")
     is_llama = c.model_type in ("llama", "mistral")
     keys = {key: getattr(c, names[is_llama], None) for key, names in SIZES.items()}
     keys["feed_forward_length"] = keys["feed_forward_length"] or 4 * keys["embedding_length"]
@@ -176,22 +174,23 @@ ORDERS = {  # version 0 of llama2.c has tables of cosines that nothing reads; ve
 
 def read_bin(path, raw):
     """llama2.c's or llm.c's: a Shape, and tensors by GGUF's names."""
-    header = struct.unpack("<10i", bytes(raw[:40]).ljust(40, b"\0"))
-    is_llmc, version, rows, group, at = header[0] == LLMC, 0, 0, 0, 28
+    from transformers import GPT2Config, LlamaConfig
+    header, at = struct.unpack("<10i", bytes(raw[:40]).ljust(40, b"\0")), 28
+    is_llmc, version, rows, group = header[0] == LLMC, 0, 0, 1
     if is_llmc:
         version, n_ctx, vocab, layers, heads, width, rows, at = *header[1:8], 1024
-        kv_heads, owns_output = heads, False
+        sizes, owns_output, dtype = [heads], False, "<u2" if version == 5 else "<f4"
     else:
         if header[0] == LLAMA2C:
             version, at, header = header[1], 256, header[2:]
-            group = struct.unpack("<i", bytes(raw[37:41]).ljust(4, b"\0"))[0]
+            group = struct.unpack("<i", bytes(raw[37:41]).ljust(4, b"\0"))[0] if version == 2 else 1
         width, ff, layers, heads, kv_heads, vocab, n_ctx = header[:7]
-        owns_output, vocab = bytes(raw[36:37]) == b"\0" if version else vocab < 0, abs(vocab)
-    if version not in ((1, 3, 5) if is_llmc else (0, 1, 2)) or min(heads, kv_heads) < 1 or (
-            version == 2 and (group < 1 or width % group)):
+        sizes, dtype, owns_output = [ff, heads, kv_heads], "<f4", bytes(raw[36:37]) == b"\0" if version else vocab < 0
+        vocab = abs(vocab)
+    if version not in ((1, 3, 5) if is_llmc else (0, 1, 2)) or width % max(group, 1) or not all(
+            0 < size < 1 << 24 for size in (*sizes, width, layers, vocab, n_ctx, group)):
         bad(path, "expected a folder of transformers, or a .bin of llama2.c (version 0, 1 or 2) or of llm.c's "
                   f"GPT-2 (1, 3 or 5), found version {version} and {header}")
-    from transformers import GPT2Config, LlamaConfig
     s = shape_of_config(path, GPT2Config(
         vocab_size=vocab, n_positions=n_ctx, n_embd=width, n_layer=layers, n_head=heads) if is_llmc else LlamaConfig(
         vocab_size=vocab, max_position_embeddings=n_ctx, hidden_size=width, intermediate_size=ff, rms_norm_eps=1e-5,
@@ -202,24 +201,27 @@ def read_bin(path, raw):
         order = ["token_embd.weight", "position_embd.weight"] + [
             f"{name}.{end}" for name in ORDERS[LLMC].split() for end in ("weight", "bias")]
     shapes, tensors = {to: shape for *_, to, shape in s.tensors()}, {}
-    shapes["tables.weight"], shapes["token_embd.weight"] = (n_ctx, s.head_dim), (max(rows, vocab), width)
-    kind, dtype = (T.BF16, "<u2") if is_llmc and version == 5 else (T.F32, "<f4")
+    shapes |= {"tables.weight": (n_ctx, s.head_dim), "token_embd.weight": (max(rows, vocab), width)}
+
+    def take(n, dtype):
+        nonlocal at
+        start, at = at, at + n * np.dtype(dtype).itemsize
+        if at > len(raw):
+            bad(path, f"expected at least {at} bytes, as version {version} and {s.keys} say, found {len(raw)}")
+        return raw[start:at].view(dtype)
+
     for name in order:
         for full in [name] if name in shapes else [f"blk.{i}.{name}" for i in range(layers)]:
-            n, is_int8 = math.prod(shapes[full]), version == 2 and not is_llmc and len(shapes[full]) == 2
-            size = n if is_int8 else n * np.dtype(dtype).itemsize
-            array, at = raw[at : at + size], at + size
-            if is_int8:  # a factor for each group of them follows
-                factors, at = raw[at : at + n // group * 4], at + n // group * 4
-            if at > len(raw):
-                bad(path, f"expected all of {full}, as version {version} and {s.keys} say, found its end")
-            if is_int8:
-                array = array.view(np.int8).reshape(-1, group) * factors.view("<f4")[:, None]
-            array = array.view(dtype).reshape(shapes[full])
-            tensors[full] = kind, array[:vocab] if full == "token_embd.weight" else array
+            n = math.prod(shapes[full])
+            if version == 2 and len(shapes[full]) == 2:  # a factor for each group of numbers behind them
+                array = take(n, np.int8).reshape(-1, group) * take(n // group, "<f4")[:, None]
+            else:
+                array = take(n, dtype)
+            tensors[full] = T.BF16 if dtype == "<u2" else T.F32, array.reshape(shapes[full])
     if at != len(raw):
         bad(path, f"expected {at} bytes, as version {version} and {s.keys} say, found {len(raw)}")
     tensors.pop("tables.weight", None)
+    tensors["token_embd.weight"] = tensors["token_embd.weight"][0], tensors["token_embd.weight"][1][:vocab]
     return s, tensors
 
 
@@ -388,31 +390,27 @@ def write(path, out, s, v, tensors, wanted, ends):
 
 def read_input(path):
     """A Shape, its tensors, the ids that end a text, and what has the vocabulary."""
-    if os.path.isdir(path):
-        said, ends, generation = read_json(path, "config.json"), [], "generation_config.json"
-        if "block_size" in said and "model_type" not in said:
-            s = shape_of_nanogpt(path, said)
-            return s, tensors_of_state(path, s, read_folder(path), True), ends, path
+    is_folder, ends = os.path.isdir(path), []
+    said, beside = read_json(path, "config.json") if is_folder else {}, path if is_folder else os.path.dirname(path)
+    if is_folder and not ("block_size" in said and "model_type" not in said):
         from transformers import AutoConfig
-        config = AutoConfig.from_pretrained(path)
+        config, generation = AutoConfig.from_pretrained(path), os.path.join(path, "generation_config.json")
         s = shape_of_config(os.path.join(path, "config.json"), config)
-        said = read_json(path, generation) if os.path.exists(os.path.join(path, generation)) else {}
-        for ids in said.get("eos_token_id"), config.eos_token_id:
+        for ids in (read_json(generation) if os.path.exists(generation) else {}).get("eos_token_id"), config.eos_token_id:
             ends += ids if isinstance(ids, list) else [ids]
         tensors = tensors_of_state(path, s, read_folder(path), config.tie_word_embeddings)
         if s.is_llama and s.factors is not None:
             tensors["rope_freqs.weight"] = T.F32, s.factors
         return s, tensors, ends, path
-    with open(path, "rb") as file:
-        first, beside = file.read(9), os.path.dirname(path)
+    first = b"" if is_folder else bytes(np.memmap(path, np.uint8, "r")[:9])
     if first[:4] == b"GGUF":
         bad(path, "is a GGUF file already; decode quantize changes its types", BAD_USAGE)
     if first[8:] == b"{":
         bad(path, "expected a checkpoint, found its weights alone (safetensors): name their folder")
-    if first[:4] == b"PK\3\4":
-        args, state = read_torch(path)
+    if is_folder or first[:4] == b"PK\3\4":
+        args, state = (said, read_folder(path)) if is_folder else read_torch(path)
         s = shape_of_nanogpt(path, args)
-        return s, tensors_of_state(path, s, state, True), [], os.path.join(beside, "meta.pkl")
+        return s, tensors_of_state(path, s, state, True), ends, path if is_folder else os.path.join(beside, "meta.pkl")
     # Texts that llama2.c's models learn from stand between BOS, so its program ends a text there.
     s, tensors = read_bin(path, np.memmap(path, np.uint8, "r"))
     return s, tensors, [1] if s.is_llama else [], os.path.join(beside, "tokenizer.model")
