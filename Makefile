@@ -84,7 +84,7 @@ endif
 
 # --- what is built ---------------------------------------------------------------------------
 
-LIB_ROOMS := base formats text compute model engine train convert measure show study
+LIB_ROOMS := base formats text compute model engine train convert measure show
 LIB_SRC := $(wildcard $(LIB_ROOMS:%=src/%/*.c))
 CLI_SRC := $(wildcard src/cli/*.c)
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o)

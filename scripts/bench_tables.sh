@@ -5,9 +5,9 @@
 #   gpt2-124m    the shape of GPT-2 small (124M) at depths up to 3840
 #   batches      that shape, batch x K/V heads: Q8_0 and Q4_0 weights, F16 cache, depths 1024 and
 #                3840, batches 1, 4, 16, 64; a plot over the batch for each type and depth
-#   study        how much uptraining a conversion needs: decode study of $TEXT, which it needs; bits
-#                per byte over the share of uptraining. Only when it is named
-# Writes NAME.md (every column) and NAME.svg to FOLDER (build/bench) and prints the tables
+#   study        how much uptraining a conversion needs: study.sh of $TEXT, which it needs; the table
+#                of study.md, and where gnuplot is installed its plot. Only when it is named
+# Writes NAME.md (every column), NAME.svg and NAME.csv to FOLDER (build/bench) and prints the tables
 # with the columns that page shows. The machine should have nothing else to do. The first two take
 # about two minutes and 6 GiB, the batches some twenty minutes and 18 GiB: MHA's caches of 64
 # sequences at depth 3840 are 9 GB. Where the memory that is available is less, the largest batches
@@ -143,34 +143,34 @@ batch_tables() {
     (cd "$out" && across_variants $done_tables)
 }
 
-# The means: a row for K/V heads and method, a column for each share.
+# A row for K/V heads and method, two columns for each percent.
 study_table() {
-    ./decode study "${TEXT:?is the text of the study}" -o "$out/study" --layers 4 --embd 128 \
+    scripts/study.sh "${TEXT:?is the text of the study}" "$out/study" --layers 4 --embd 128 \
         --heads 8 --vocab 512 --steps 1000 --batch 4 --seeds 2 --kv-heads 2,1 --alpha 0,1,5 \
-        --method mean,first,random,procrustes,fit \
-        --format jsonl --plot "$out/study.svg" >"$out/study.jsonl"
-    awk 'function value(key,   rest) { # of a line, without quotes
-            rest = substr($0, index($0, "\"" key "\": ") + length(key) + 4)
-            gsub(/[,}].*|"/, "", rest)
-            return rest
-        }
-        !/"cell"/ {
-            row = "| " value("variant") " | " value("method") " |"; alpha = value("alpha")
-            if (!(row in rows)) order[n_rows++] = row
-            if (!(alpha in shares)) columns[n_columns++] = alpha
-            rows[row] = shares[alpha] = 1
-            cells[row, alpha] = sprintf("%.3f ±%.3f", value("bits_per_byte"), value("deviation"))
+        --method mean,first,random,procrustes,fit,scratch >"$out/study.md"
+    [ ! -e "$out/study/study.svg" ] || cp "$out/study/study.svg" "$out"
+    awk -F ' *[|] *' 'NR > 2 {
+            row = "| " $2 " | " $3 " |"
+            if (!(row in known)) order[++rows] = row
+            if (!($4 in known)) percents[++columns] = $4
+            known[row] = known[$4] = 1
+            cells[row, $4] = sprintf("%.3f ±%.3f", $6, $7)
+            if ($8 != "") over[row, $4] = sprintf("%+.3f ±%.3f", $8, $9)
         }
         END {
             head = "| variant | method |"; rule = "|:--|:--|"
-            for (c = 0; c < n_columns; c++) { head = head " " columns[c] "% |"; rule = rule "--:|" }
+            for (c = 1; c <= columns; c++) {
+                head = head " " percents[c] "% | over MHA |"
+                rule = rule "--:|--:|"
+            }
             print head; print rule
-            for (r = 0; r < n_rows; r++) {
+            for (r = 1; r <= rows; r++) {
                 line = order[r]
-                for (c = 0; c < n_columns; c++) line = line " " cells[order[r], columns[c]] " |"
+                for (c = 1; c <= columns; c++)
+                    line = line " " cells[order[r], percents[c]] " | " over[order[r], percents[c]] " |"
                 print line
             }
-        }' "$out/study.jsonl"
+        }' "$out/study.md"
 }
 
 for table; do

@@ -21,8 +21,7 @@ train        base formats text compute model engine
 convert      base formats text compute model engine
 measure      base formats text compute model engine
 show         base formats text
-study        base formats model show
-cli          base formats text compute model engine train convert measure show study
+cli          base formats text compute model engine train convert measure show
 '
 
 includes() {

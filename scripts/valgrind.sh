@@ -46,7 +46,5 @@ train() {
 }
 train
 train --resume
-run study "$work/text" -o "$work/study" --layers 1 --embd 16 --heads 2 --ff 16 --ctx 16 --batch 1 \
-    --steps 2 --seeds 1 --method fit --alpha 0,50 --teacher --plot "$work/study.svg" -t 2
 [ $failed -ne 0 ] || echo "valgrind: every command: no error, no leak"
 exit $failed

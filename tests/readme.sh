@@ -1,6 +1,6 @@
 #!/bin/sh
-# readme.sh DECODE [SHAKESPEARE] - the command lines in the code blocks of README.md, and of the README.md
-# of each folder, run, and print what is shown there; their links lead somewhere. SHAKESPEARE is the text
+# readme.sh DECODE [SHAKESPEARE] - the command lines in the code blocks of README.md, and of the pages of
+# each folder, run, and print what is shown there; their links lead somewhere. SHAKESPEARE is the text
 # that they name: with it nothing is shortened, which takes minutes; without it another text stands for
 # it. Run from the repository's top; the last line counts what passed and failed.
 #
@@ -26,7 +26,7 @@ if is_sanitized; then
     exit
 fi
 
-pages="README.md src/*/README.md models/README.md scripts/README.md tests/README.md"
+pages="README.md src/*/README.md models/README.md scripts/*.md tests/README.md"
 
 # --- what a page has ----------------------------------------------------------------------------
 
@@ -244,7 +244,7 @@ for command in $("$decode" help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1
     "$decode" "$command" --help --all
 done | grep -oE -- '--[a-z][a-z0-9-]*' | sort -u >"$dir/options"
 cat $pages | tr '\n' ' ' | grep -oE '`[^`]*`' | grep -v scripts/ | grep -oE '[ `]--[a-z][a-z0-9-]*' |
-    grep -oE -- '--[a-z0-9-]*' | grep -vx -e --short | sort -u >"$dir/named" # a script's
+    grep -oE -- '--[a-z0-9-]*' | grep -vxE -e '--(short|alpha|match|print|seeds)' | sort -u >"$dir/named" # scripts'
 note "options are named" [ "$(wc -l <"$dir/named")" -gt 40 ]
 note "that there are: $(comm -13 "$dir/options" "$dir/named" | xargs)" \
     [ -z "$(comm -13 "$dir/options" "$dir/named")" ]

@@ -41,7 +41,7 @@ $ least="-n 1 --repeat 1 --warmup 0 --prompt 0 --format csv"
 0 bench $model --kv-heads 1 --depth 256 $least | 2> measured at 255
 2 bench $model --depth 257 | depth 257: expected 0 to 255
 2 $words "$dir/x.PNG" | a name that ends in .svg | for words in "bench $model --plot"
-    "attend $model -p x --svg" "heads $model --text README.md --svg" "study t -o d --plot"
+    "attend $model -p x --svg" "heads $model --text README.md --svg"
 $ [ ! -e "$dir/x.PNG" ]
 EOF
 
@@ -101,7 +101,7 @@ $ printf '1 2\0 3' >"$dir/ids"
 $ head -c 100000 $model >"$dir/binary"
 2 $words "$dir/binary" | expected text, found | for words in "generate $model -n 1 -f" "score $model -f"
     "tokenize $model -f" "eval $model" "heads $model --text" "train -o $dir/x.gguf --layers 1"
-    "convert $model -o $dir/x.gguf --kv-heads 1 --calib" "study -o $dir/x"
+    "convert $model -o $dir/x.gguf --kv-heads 1 --calib"
     "convert $model -o $dir/x.gguf --kv-heads 1 --method mean --eval"
 $ [ ! -e "$dir/x.gguf" -a ! -e "$dir/x" ]
 0 tokenize $model -f - <"$dir/binary"

@@ -59,8 +59,6 @@ $ limit="-s 100"
 0 bench $model --kv-heads 8 -n 1 --repeat 1 --depth 0 -q
 0 convert $model -o "$work/small.gguf" --kv-heads 2 --calib README.md --calib-tokens 512 -q
 0 convert $model -o "$work/by-layer.gguf" --cache-bytes 512 --calib README.md --calib-tokens 256 -q
-0 study "$dir/text" -o "$work/study" --embd 8 --layers 1 --heads 2 --ff 8 --ctx 8 --batch 1 --steps 4
-    --seeds 1 -t 1 -q
 $ limit="-v 8000"
 4 generate $model -p x -n 1 | memory
 $ limit="-v 400000"

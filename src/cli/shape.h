@@ -55,12 +55,11 @@ enum status shape_of_options(const struct shape_options *o, const struct common_
 /* --- train_options.c -------------------------------------------------------------------------- */
 
 /*
- * The options of a training, of every command that trains: the model that is made
- * new, its sizes and what it is made of; the steps; and the specification that they come to.
+ * The options of a training: the model that is made new, its sizes and what it is made of; the
+ * steps; and the specification that they come to.
  */
 
 #define TRAIN_KINDS 4
-#define TRAIN_STEPS 2000 /* by default */
 
 /* What options say of a new model; 0 and NULL are what was not given. */
 struct train_shape {
@@ -75,15 +74,9 @@ extern const struct option train_size_options[], train_head_options[], train_kin
 /* Their values are those of a struct train_spec, as far as they are given: a rate of 0 is none. */
 extern const struct option train_step_options[], train_held_out_options[];
 
-/* The config of the model that training starts from: that of the checkpoint at `path`, which is
- * opened, or (NULL) a new one of this shape, all of it; *from, zeroed before, is for the caller to
- * close in any case. STATUS_USAGE names an option that cannot be with the others; the failures of
- * job_open. */
-enum status train_origin_open(const char *path, const struct train_shape *s,
-                              struct checkpoint *from, struct config *c, struct err *e);
-
 /* Fills in what options left open: the rate, the warm-up, the intervals, the windows' length; and
- * where the model comes from, spec->from_path or a new one of this shape, and the teacher. *from,
- * *teacher and failures are as above. */
+ * where the model comes from, spec->from_path or a new one of this shape, and the teacher. *from
+ * and *teacher, zeroed before, are for the caller to close in any case. STATUS_USAGE names an
+ * option that cannot be with the others; the failures of job_open. */
 enum status train_spec_complete(struct train_spec *spec, const struct train_shape *shape,
                                 struct checkpoint *from, struct checkpoint *teacher, struct err *e);

@@ -1,11 +1,12 @@
 /*
- * The options of a training, of every command that trains, and what follows from them.
+ * The options of a training, and what follows from them.
  */
 #include "cli/job.h"
 #include "cli/shape.h"
 
-#define TRAIN_CTX 256      /* tokens of a window, and of the context of a new model, by default */
-#define FREE_ARCH "decode" /* the preset that has whatever kinds are asked for */
+#define TRAIN_CTX   256      /* tokens of a window, and of the context of a new model, by default */
+#define TRAIN_STEPS 2000     /* by default */
+#define FREE_ARCH   "decode" /* the preset that has whatever kinds are asked for */
 
 /* Of what --from has already. */
 #define NEW_ONLY .excludes = "from"
@@ -72,8 +73,7 @@ const struct option train_kind_options[] = {
 #define VALUES struct train_spec
 
 const struct option train_step_options[] = {
-    OPT_INT("steps", n_steps, "N", 1, 100000000, "steps",
-            .otherwise = "2000; study: 250, with --from 2000"),
+    OPT_INT("steps", n_steps, "N", 1, 100000000, "steps", .otherwise = "2000"),
     OPT_INT("batch", batch, "B", 1, 65536, "windows a step", .fallback = "8"),
     OPT_CHOICE("optimizer", optimizer, "NAME", train_optimizers,
                "muon makes the momentum of the blocks' matrices orthogonal and leaves the rest to "
@@ -143,8 +143,11 @@ static enum status set_kinds(const struct train_shape *s, struct config *c, stru
     return STATUS_OK;
 }
 
-enum status train_origin_open(const char *path, const struct train_shape *s,
-                              struct checkpoint *from, struct config *c, struct err *e)
+/* The config of the model that training starts from: that of the checkpoint at `path`, which is
+ * opened, or (NULL) a new one of this shape, all of it. STATUS_USAGE names an option that cannot be
+ * with the others; the failures of job_open. */
+static enum status open_origin(const char *path, const struct train_shape *s,
+                               struct checkpoint *from, struct config *c, struct err *e)
 {
     static const struct shape_words words = {"--heads", "--embd", "--head-dim"};
     const char *rest = s->kv_heads;
@@ -209,7 +212,7 @@ enum status train_spec_complete(struct train_spec *spec, const struct train_shap
         spec->eval_every = interval;
     if (spec->save_every == 0)
         spec->save_every = spec->eval_every > 0 ? spec->eval_every : interval;
-    TRY(train_origin_open(spec->from_path, shape, from, &spec->shape, e));
+    TRY(open_origin(spec->from_path, shape, from, &spec->shape, e));
     spec->from = from->gguf;
     spec->length = shape->n_ctx ? shape->n_ctx : TRAIN_CTX;
     if (further && !shape->n_ctx && spec->shape.n_ctx < spec->length)
