@@ -341,41 +341,6 @@ TEST(the_reader_is_told_what_is_what)
                   "0 class=\"predicted\"", "0 class=\"bar\"");
 }
 
-/* Lines that share colours and markers: the legend has each of them once, and no line by its name.
- */
-TEST(colours_and_markers_are_shared)
-{
-    const struct plot_point points[] = {{0, NOTHING, 6, NOTHING, NOTHING},
-                                        {1, NOTHING, 4, NOTHING, NOTHING},
-                                        {5, NOTHING, 3, NOTHING, NOTHING},
-                                        {20, NOTHING, 2, NOTHING, NOTHING}};
-    static const char *const colours[] = {"mean", "fit", "fit, taught"}, *const markers[] = {
-                                                                             "GQA-2", "MQA"};
-    struct plot_series series[6];
-    for (int i = 0; i < 6; i++)
-        series[i] = (struct plot_series){.name = "line",
-                                         .points = points,
-                                         .n_points = 4,
-                                         .colour_name = colours[i / 2],
-                                         .marker_name = markers[i % 2],
-                                         .colour = i / 2 > 0 ? 5 : 1,
-                                         .marker = i % 2,
-                                         .dashed = i / 2 == 2};
-    struct plot plot = plot_of(series, 6);
-    plot.x_crowds = plot.y_near = true;
-    const char *text = draw(&plot);
-    expect_counts(text, "1 >mean</text>", "1 >fit</text>", "1 >fit, taught</text>",
-                  "1 >GQA-2</text>", "1 >MQA</text>", "0 >line</text>",
-                  "3 stroke-dasharray=\"7 5\"");
-    /* Zero, and as far apart as the logarithms of 1 + 1, 1 + 5 and 1 + 20. */
-    const double x0 = tick_at(text, "0", false), unit = tick_at(text, "1", false) - x0;
-    ck_assert_double_eq_tol((tick_at(text, "5", false) - x0) / unit, log2(6), 1e-2);
-    ck_assert_double_eq_tol((tick_at(text, "20", false) - x0) / unit, log2(21), 1e-2);
-    /* 2 to 4 is as far as 3 to 6. */
-    const double octave = tick_at(text, "2.0", true) - tick_at(text, "4.0", true);
-    ck_assert_double_eq_tol(tick_at(text, "3.0", true) - tick_at(text, "6.0", true), octave, 0.1);
-}
-
 /* Alone they stand side by side; bars and lines have one more in the legend. */
 TEST(one_point)
 {
@@ -394,19 +359,6 @@ TEST(one_point)
     next_marker(strstr(text, "<title>MQA: "), &second, &y);
     ck_assert(second > first + 20);
     expect_counts(draw_lines(lines, 2), "5 <path class=\"bar\"", "4 <path class=\"line\"");
-}
-
-/* Ticks from just below 2.79 to just above 2.91, and not from 0, where the axis is. */
-TEST(axis_near_the_values)
-{
-    static const struct plot_point points[] = {{0, 2.80, 2.81, 2.91, NOTHING},
-                                               {5, NOTHING, 2.79, NOTHING, NOTHING}};
-    const struct plot_series series = {.name = "fit", .points = points, .n_points = 2};
-    struct plot p = plot_of(&series, 1);
-    p.y_near = true;
-    const char *text = draw(&p);
-    ck_assert_double_gt(tick_at(text, "2.78", true), tick_at(text, "2.92", true));
-    expect_counts(text, "0 text-anchor=\"end\">0</text>", "0 class=\"axis\"");
 }
 
 /* Each has a name, and each pair of colour and shape is there once before they come back after 64.

@@ -14,7 +14,6 @@
 #define TICK_GAP       10    /* between a tick's label and the data area */
 #define INNER_MARGIN   14    /* keeps markers off the data area's left and right */
 #define X_TICKS        9     /* at most */
-#define TICK_SHARE     0.05  /* of the axis, between two at least */
 #define ONE_X_SPACING  130.0 /* between series that share one x, at most */
 #define CAP            4     /* half the width of an error bar's ends */
 #define PREDICTED_HALF 18    /* of a prediction that has no neighbour */
@@ -35,10 +34,8 @@ struct chart {
     const struct plot *plot; /* texts as they were given */
     struct line *lines;      /* at least one point each; behind them their points */
     int n_lines;
-    double x_lo, x_hi, y_lo, y_hi; /* the axes' ends; y includes 0, but with y_near */
-    double x_least;                /* the least above 0 */
+    double x_lo, x_hi, y_lo, y_hi; /* the axes' ends; y includes 0 */
     bool one_x;                    /* all points share x: lines stand side by side */
-    bool y_log;
     bool has_lines, has_bars, has_predicted;
     struct scale_ticks y_ticks;
     struct x_tick {
@@ -73,12 +70,7 @@ static void add_x_tick(struct chart *c, double at, struct figure label)
 /* A value as its axis has it, but for where it begins and ends. */
 static double along_x(const struct chart *c, double x)
 {
-    return c->plot->x_doubles ? log2(x) : c->plot->x_crowds ? log2(1 + x / c->x_least) : x;
-}
-
-static double along_y(const struct chart *c, double y)
-{
-    return c->y_log ? log2(y) : y;
+    return c->plot->x_doubles ? log2(x) : x;
 }
 
 static double share_of_x(const struct chart *c, double x)
@@ -86,30 +78,11 @@ static double share_of_x(const struct chart *c, double x)
     return (along_x(c, x) - along_x(c, c->x_lo)) / (along_x(c, c->x_hi) - along_x(c, c->x_lo));
 }
 
-/* Ticks where points are, with room for their labels. */
-static void choose_crowded_ticks(struct chart *c)
-{
-    for (double next = 0, taken = -HUGE_VAL; c->n_x_ticks < X_TICKS; taken = share_of_x(c, next)) {
-        next = HUGE_VAL;
-        FOR_EACH (const struct line, line, c->lines, c->n_lines)
-            FOR_EACH (const struct plot_point, p, line->points, line->n_points)
-                if (share_of_x(c, p->x) > taken + TICK_SHARE)
-                    next = fmin(next, p->x);
-        if (isinf(next))
-            break;
-        add_x_tick(c, next, scale_value(next));
-    }
-}
-
 static void choose_ticks(struct chart *c)
 {
     scale_widen(c->y_lo, &c->y_hi);
-    c->y_log = c->plot->y_near && c->y_lo > 0 && c->y_hi > 2 * c->y_lo;
     c->y_ticks = scale_ticks(c->y_lo, c->y_hi, 8, true);
-    for (; c->y_log && scale_tick(&c->y_ticks, 0) < c->y_lo; c->y_ticks.n--)
-        c->y_ticks.first++;
-    if (!c->y_log)
-        c->y_lo = scale_tick(&c->y_ticks, 0);
+    c->y_lo = scale_tick(&c->y_ticks, 0);
     c->y_hi = scale_tick(&c->y_ticks, c->y_ticks.n - 1);
     c->one_x = c->x_lo == c->x_hi;
     if (c->one_x) {
@@ -117,13 +90,11 @@ static void choose_ticks(struct chart *c)
         return;
     }
     /* Zero belongs to a depth axis unless it would take half of it. */
-    const bool linear = !c->plot->x_doubles && !c->plot->x_crowds;
+    const bool linear = !c->plot->x_doubles;
     if (linear && c->x_lo > 0 && c->x_lo <= c->x_hi / 2)
         c->x_lo = 0;
     scale_widen(c->x_lo, &c->x_hi);
-    if (c->plot->x_crowds) {
-        choose_crowded_ticks(c);
-    } else if (linear) {
+    if (linear) {
         const struct scale_ticks t = scale_ticks(c->x_lo, c->x_hi, X_TICKS - 1, false);
         for (int i = 0; i < t.n; i++)
             add_x_tick(c, scale_tick(&t, i), scale_label(&t, i));
@@ -150,8 +121,7 @@ static double x_of(const struct chart *c, int i, double x)
 
 static double y_of(const struct chart *c, double y)
 {
-    const double lo = along_y(c, c->y_lo), hi = along_y(c, c->y_hi);
-    return c->bottom - (along_y(c, y) - lo) / (hi - lo) * (c->bottom - c->top);
+    return c->bottom - (y - c->y_lo) / (c->y_hi - c->y_lo) * (c->bottom - c->top);
 }
 
 /* Decides where the data area is. */
@@ -236,11 +206,6 @@ static void put_spoken(struct output *out, const char *before, const struct plot
     output_printf(out, "%s%s at %s", before, scale_value(p->mid).text, scale_value(p->x).text);
 }
 
-static const char *dashes(const struct line *line)
-{
-    return line->of->dashed ? " stroke-dasharray=\"7 5\"" : "";
-}
-
 static void draw_line(const struct chart *c, struct canvas *v, int i)
 {
     const struct line *line = &c->lines[i];
@@ -253,7 +218,7 @@ static void draw_line(const struct chart *c, struct canvas *v, int i)
                                           : 0);
     }
     if (line->n_mid > 1) {
-        output_printf(v->out, "<path class=\"line\"%s d=\"", dashes(line));
+        output_puts(v->out, "<path class=\"line\" d=\"");
         put_path(c, v, i, false, 0);
     }
     FOR_EACH (const struct plot_point, p, line->points, line->n_points) {
@@ -283,39 +248,19 @@ static void draw_line(const struct chart *c, struct canvas *v, int i)
 
 /* --- the file ------------------------------------------------------------------------------- */
 
-/* What the legend calls a line's colour, or its marker; its own name if it shares neither. */
-static const char *look_name(const struct line *line, bool by_marker)
-{
-    return !line->of->colour_name ? line->of->name
-           : by_marker            ? line->of->marker_name
-                                  : line->of->colour_name;
-}
-
-/* The names of the lines, or of their colours and then of their markers, then what kinds of lines
- * there are, as grey samples. */
+/* The names of the lines, then what kinds of lines there are, as grey samples. */
 static void draw_names(const struct chart *c, struct canvas *v)
 {
     const struct plot *p = c->plot;
-    const bool shared = c->lines[0].of->colour_name;
-    for (int by_marker = 0; by_marker <= shared; by_marker++) {
-        canvas_row(v);
-        FOR_EACH (const struct line, line, c->lines, c->n_lines) {
-            const char *name = look_name(line, by_marker);
-            const struct line *first = shared ? c->lines : line;
-            while (!str_is(look_name(first, by_marker), name))
-                first++;
-            if (first < line)
-                continue;
-            const double x = canvas_entry(v, SAMPLE + SAMPLE_GAP, name);
-            output_printf(v->out, by_marker ? "<g class=\"note\">" : "<g class=\"c%d\">",
-                          line->colour);
-            if (c->has_lines && !by_marker)
-                output_printf(v->out, "<path class=\"line\"%s d=\"M%g %gh%d\"/>", dashes(line), x,
-                              v->y, SAMPLE);
-            if (by_marker || !shared || !c->has_lines)
-                put_marker(v, line->marker, x + SAMPLE / 2.0, v->y);
-            output_puts(v->out, "</g>\n");
-        }
+    canvas_row(v);
+    for (int i = 0; i < c->n_lines; i++) {
+        const struct line *line = &c->lines[i];
+        const double x = canvas_entry(v, SAMPLE + SAMPLE_GAP, line->of->name);
+        output_printf(v->out, "<g class=\"c%d\">", line->colour);
+        if (c->has_lines)
+            output_printf(v->out, "<path class=\"line\" d=\"M%g %gh%d\"/>", x, v->y, SAMPLE);
+        put_marker(v, line->marker, x + SAMPLE / 2.0, v->y);
+        output_puts(v->out, "</g>\n");
     }
     canvas_row(v);
     const struct {
@@ -366,7 +311,7 @@ static double draw_chart(struct canvas *v, const void *what)
 
 enum status plot_write(const struct plot *p, const char *path, struct err *e)
 {
-    struct chart c = {.plot = p, .x_lo = NO_FIGURE, .x_hi = NO_FIGURE, .x_least = NO_FIGURE};
+    struct chart c = {.plot = p, .x_lo = NO_FIGURE, .x_hi = NO_FIGURE};
     size_t bytes = p->n_series * sizeof *c.lines + 1; /* a request for nothing may give NULL */
     int n_mid = 0;
     for (int i = 0; i < p->n_series; i++)
@@ -377,15 +322,14 @@ enum status plot_write(const struct plot *p, const char *path, struct err *e)
 
     /* What can be drawn, and how far it reaches. */
     struct plot_point *points = (void *)(c.lines + p->n_series);
-    c.y_lo = c.y_hi = p->y_near ? NO_FIGURE : 0;
     for (int i = 0; i < p->n_series; i++) {
         const struct plot_series *s = &p->series[i];
-        /* Of their own the shapes move on by one when the colours begin again: no look comes back
-         * before the 65th. */
+        /* The shapes move on by one when the colours begin again: no look comes back before the
+         * 65th. */
         struct line line = {.of = s,
                             .points = points,
-                            .colour = (s->colour_name ? s->colour : i) % N_LOOKS,
-                            .marker = (s->colour_name ? s->marker : i + i / N_LOOKS) % N_LOOKS};
+                            .colour = i % N_LOOKS,
+                            .marker = (i + i / N_LOOKS) % N_LOOKS};
         FOR_EACH (const struct plot_point, from, s->points, s->n_points) {
             struct plot_point q = {drawable(from->x), drawable(from->low), drawable(from->mid),
                                    drawable(from->high), drawable(from->predicted)};
@@ -399,7 +343,6 @@ enum status plot_write(const struct plot *p, const char *path, struct err *e)
             c.has_bars |= !isnan(q.low);
             /* fmin and fmax pass over what is left out. */
             c.x_lo = fmin(c.x_lo, q.x);
-            c.x_least = q.x > 0 ? fmin(c.x_least, q.x) : c.x_least;
             c.x_hi = fmax(c.x_hi, q.x);
             c.y_lo = fmin(fmin(c.y_lo, q.predicted), fmin(q.mid, q.low));
             c.y_hi = fmax(fmax(c.y_hi, q.predicted), fmax(q.mid, q.high));

@@ -23,11 +23,6 @@ struct plot_series {
     const char *name;
     const struct plot_point *points; /* in any order: drawn by rising x */
     int n_points;
-    /* Where several series share a colour or a marker, which are numbered from 0: what the legend
-     * calls these, in place of the series' names. NULL: each series has its own. */
-    const char *colour_name, *marker_name;
-    int colour, marker;
-    bool dashed;
 };
 
 /* Texts may hold any bytes; what is too long is wrapped or cut. */
@@ -36,9 +31,6 @@ struct plot {
     const char *x_label, *y_label; /* with units */
     bool x_doubles; /* the x axis is logarithmic, its ticks powers of two; points whose x is not
                        positive are left out */
-    bool x_crowds;  /* the x axis is that of log(1 + x / the least above 0), ticks at the points */
-    bool y_near; /* the y axis begins near the lowest value instead of at zero, and is logarithmic
-                    where the highest is more than twice as much */
     /* What the legend calls a line, its bars and its dashed line; NULL for no such entry. */
     const char *mid_label, *band_label, *predicted_label;
     const struct plot_series *series;
