@@ -89,9 +89,6 @@ void file_writer_put(struct file_writer *w, const void *data, size_t len);
 enum status file_writer_commit(struct file_writer *w, struct err *e);
 void file_writer_abandon(struct file_writer *w); /* NULL is legal */
 
-/* The same of all that goes into the file, at once. */
-enum status file_replace(const char *path, const void *data, size_t len, struct err *e);
-
 /* --- lines ------------------------------------------------------------------------------------ */
 
 /*

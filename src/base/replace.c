@@ -287,11 +287,3 @@ void file_writer_abandon(struct file_writer *w)
     free(w->buffer);
     free(w);
 }
-
-enum status file_replace(const char *path, const void *data, size_t len, struct err *e)
-{
-    struct file_writer *w;
-    TRY(file_writer_open(&w, path, e));
-    file_writer_put(w, data, len);
-    return file_writer_commit(w, e);
-}

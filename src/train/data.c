@@ -7,7 +7,8 @@
 
 /* --- texts ----------------------------------------------------------------------------------- */
 
-size_t train_part(double val_fraction, size_t len)
+/* The bytes of a text that are not held out. */
+static size_t train_part(double val_fraction, size_t len)
 {
     return (1 - val_fraction) * len;
 }

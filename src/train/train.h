@@ -131,17 +131,3 @@ const struct train_plan *trainer_plan(const struct trainer *t);
 enum status trainer_run(struct trainer *t, struct err *e);
 
 void trainer_free(struct trainer *t); /* NULL is legal */
-
-/* The bytes of a text that are not held out. */
-size_t train_part(double val_fraction, size_t len);
-
-#define TRAIN_HASH_START 0xcbf29ce484222325u
-
-/* FNV-1a, which tells texts, checkpoints and states apart, continued over len bytes. */
-static inline uint64_t train_hash(uint64_t hash, const void *data, size_t len)
-{
-    const unsigned char *bytes = data;
-    for (size_t i = 0; i < len; i++)
-        hash = (hash ^ bytes[i]) * 0x100000001b3u;
-    return hash;
-}
