@@ -20,7 +20,6 @@ measure     3300
 model       3900
 show        2700
 base        2700
-study        800
 text        3000
 train       4100
 '
