@@ -108,7 +108,7 @@ def check_folder(name, dir):
     source, model, out = HF + name, f"{dir}/{name}.gguf", f"{dir}/out/{name}"
     expect, expected = read_json(source, "expect.json"), np.load(source + "/logits.npy")
     os.mkdir(f"{dir}/out")
-    import_(source, f"{dir}/f32.gguf", type="f32")
+    import_(source, f"{dir}/f32.gguf", type="f32", tokenizer="none")
     close(f"{name}: logits", logits(f"{dir}/f32.gguf", expect["tokens"]), expected)
     import_(source, model, says=[f"{len(exchange.odd_texts(['<|endoftext|>']))} odd texts get the ids", model])
     for text in expect["texts"]:
