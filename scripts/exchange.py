@@ -1,6 +1,7 @@
 """What import.py and export.py share: the names of transformers and of GGUF for what a model has, the
 cuts of byte-level tokenizers, the comparison of token ids with decode's, and errors as decode has them."""
 import concurrent.futures
+import json
 import os
 import random
 import shutil
@@ -13,6 +14,7 @@ ADVICE = f"python3 -m pip install -r {os.path.join(HERE, 'requirements.txt')}"
 try:
     import gguf
     import numpy as np
+    import safetensors
 except ImportError as error:
     sys.exit(f"{error}: {ADVICE}")
 
@@ -45,7 +47,7 @@ def run(main, path):
         status = BAD_FILE if isinstance(error, FileNotFoundError) else FAILED
         text = f"{error.filename or path}: {error.strerror or error}"
     except Exception as error:
-        status = {MemoryError: NO_MEMORY, ModuleNotFoundError: FAILED}.get(type(error), BAD_FILE)
+        status = NO_MEMORY if isinstance(error, MemoryError) else FAILED if isinstance(error, ImportError) else BAD_FILE
         text = f"{path}: {type(error).__name__}: {str(error)[:400]}{'; ' + ADVICE if status == FAILED else ''}"
     say(text)
     return status
@@ -82,11 +84,15 @@ class Shape:
     def __init__(self, path, keys, n_vocab, is_llama, biases=(), conv1d=False, by_head=False, halves=False):
         self.keys, self.n_vocab, self.is_llama, self.biases = keys, n_vocab, is_llama, biases
         self.conv1d, self.by_head, self.halves = conv1d, by_head, halves
-        self.n_ctx, self.n_embd, self.n_layers, self.n_ff, self.n_heads, self.n_kv_heads, _ = keys.values()
-        self.head_dim = keys["attention.key_length"] = keys["attention.key_length"] or self.n_embd // self.n_heads
-        if any(type(n) is not int or not 0 < n < 1 << 24 for n in (n_vocab, *keys.values())) or (
-                self.n_heads % self.n_kv_heads or (self.head_dim % 2 if is_llama else self.n_embd % self.n_heads)):
-            bad(path, f"expected sizes, K/V heads that divide the heads, and even elements, found {keys}")
+        keys["attention.head_count_kv"] = keys["attention.head_count_kv"] or keys["attention.head_count"]
+        self.n_ctx, self.n_embd, self.n_layers, self.n_ff, self.n_heads, self.n_kv_heads, head_dim = keys.values()
+        for key, n in (("vocab_size", n_vocab), *keys.items()):
+            most = 512 if key == "block_count" else 1 << 24
+            if not (key == "attention.key_length" and n is None) and not (type(n) is int and 0 < n <= most):
+                bad(path, f"{key}: expected an integer from 1 to {most}, found {n}")
+        self.head_dim = keys["attention.key_length"] = head_dim or self.n_embd // self.n_heads
+        if self.n_heads % self.n_kv_heads or (self.head_dim % 2 if is_llama else self.n_embd % self.n_heads):
+            bad(path, f"expected K/V heads that divide the heads, and even elements of each, found {keys}")
 
     def tensors(self):
         """Each tensor's name in transformers with and without prefix, that in GGUF, its extents in GGUF."""
@@ -129,6 +135,12 @@ def as_type(array, kind, wanted):
     return made.view(np.uint16) if wanted == T.BF16 else made
 
 
+# --- rotary positions -----------------------------------------------------------------------------
+
+ROPE_KEYS = {"default": set(), "linear": {"factor"}, "llama3": {
+    "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}}
+
+
 def llama3_factors(rope, head_dim):
     """What the frequencies of rotary positions are divided by, as transformers' llama3 does."""
     frequencies = rope["rope_theta"] ** -(np.arange(0, head_dim, 2) / head_dim)
@@ -136,6 +148,83 @@ def llama3_factors(rope, head_dim):
     low, high = rope["low_freq_factor"], rope["high_freq_factor"]
     smooth = np.clip((turns - low) / (high - low), 0, 1)
     return (1 / ((1 - smooth) / rope["factor"] + smooth)).astype(np.float32)
+
+
+def rope_to_gguf(path, rope, head_dim):
+    """GGUF's keys for transformers' rope_parameters, and the tensor rope_freqs.weight; None."""
+    kind = rope["rope_type"]
+    if kind not in ROPE_KEYS or rope.keys() - ROPE_KEYS[kind] - {"rope_type", "type", "rope_theta"}:
+        bad(path, f"rope_parameters: expected {', '.join(ROPE_KEYS)}, which run here, found {rope}")
+    keys = {"rope.dimension_count": head_dim, "rope.freq_base": float(rope["rope_theta"])}
+    if kind == "linear":
+        keys |= {"rope.scaling.type": "linear", "rope.scaling.factor": float(rope["factor"])}
+    return keys, llama3_factors(rope, head_dim) if kind == "llama3" else None
+
+
+def rope_of_gguf(path, get, factors, head_dim):
+    """The other way. A file has only the factors of Llama 3.1: of what they were made is found by trying."""
+    rope = {"rope_type": "default", "rope_theta": get("rope.freq_base", 10000.0)}
+    kind, factor = get("rope.scaling.type", "linear"), get("rope.scaling.factor") or get("rope.scale_linear") or 1.0
+    if kind == "linear" and factor != 1:
+        rope |= {"rope_type": "linear", "factor": factor}
+    for context in (256 << i for i in range(15)) if factors is not None and rope["rope_type"] == "default" else ():
+        tried = rope | {"rope_type": "llama3", "factor": float(factors[-1]), "low_freq_factor": 1.0,
+                        "high_freq_factor": 4.0, "original_max_position_embeddings": context}
+        if np.allclose(factors, llama3_factors(tried, head_dim), rtol=1e-5):
+            return tried
+    if kind not in ("none", "linear") or factors is not None:
+        bad(path, f"rotary positions: expected none, linear or Llama 3.1's scaling, found {kind}, factors {factors}")
+    return rope
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+NAMES = {T.F32: "float32", T.F16: "float16", T.BF16: "bfloat16"}  # of types in transformers
+STORED = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}  # types that are read, by safetensors' names
+
+
+def read_json(*path):
+    with open(os.path.join(*path), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def write_json(value, *path):
+    with open(os.path.join(*path), "w", encoding="utf-8") as file:
+        json.dump(value, file, indent=2)
+
+
+def sync(path):
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
+
+
+def read_safetensors(path):
+    """By name a type's name and an array, which is not read yet. The library checks the header."""
+    with safetensors.safe_open(path, "np"), open(path, "rb") as file:
+        start = 8 + int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(start - 8))
+    raw, found = np.memmap(path, np.uint8, "r"), {}
+    header.pop("__metadata__", None)
+    for name, t in header.items():
+        array = raw[start + t["data_offsets"][0] : start + t["data_offsets"][1]]
+        known = t["dtype"] in STORED
+        found[name] = t["dtype"], array.view(STORED[t["dtype"]]).reshape(t["shape"]) if known else array
+    return found
+
+
+def write_safetensors(path, tensors):
+    """Types and arrays in one type, that of the matrices, if it holds every number of the rest; its name."""
+    kinds = {kind for name, (kind, array) in tensors.items() if array.ndim == 2 and "wpe" not in name}
+    common = kinds.pop() if len(kinds) == 1 else T.F32
+    typed = {name: (common, as_type(array, kind, common)) for name, (kind, array) in tensors.items()}
+    if all(np.array_equal(as_type(typed[name][1], common, kind), array) for name, (kind, array) in tensors.items()):
+        tensors = typed
+    else:
+        common = T.F32  # to compute in
+    specs = {name: safetensors.TensorSpec(dtype=NAMES[kind], shape=array.shape, data_ptr=array.ctypes.data,
+                                          data_len=array.nbytes) for name, (kind, array) in tensors.items()}
+    safetensors.serialize_file(specs, path, {"format": "pt"})
+    return NAMES[common]
 
 
 # --- tokenizers -----------------------------------------------------------------------------------

@@ -5,31 +5,13 @@ AutoModelForCausalLM.from_pretrained(DIR) has the logits of MODEL, AutoTokenizer
 LlamaForCausalLM, a GPT-2 GPT2LMHeadModel, or GPTBigCodeForCausalLM where it has one K/V head. Matrices
 keep F32, F16 or BF16; blocks (q8_0, q4_0, ...) become F32. What cannot be said there is refused."""
 import argparse
-import json
 
-from exchange import (ACTIVATIONS, BAD_USAGE, SIZES, SPACE, TOKEN, Shape, T, as_type, bad, compare_ids, cuts, gguf,
-                      llama3_factors, np, os, run, say, shutil, sys)
+from exchange import (ACTIVATIONS, BAD_USAGE, SIZES, SPACE, TOKEN, Shape, T, bad, compare_ids, cuts, gguf, json, np,
+                      os, rope_of_gguf, run, say, shutil, sync, sys, write_json, write_safetensors)
 
 READ = {*SIZES, *"""vocab_size attention.value_length attention.layer_norm_epsilon rope.dimension_count norm.type
     attention.layer_norm_rms_epsilon norm.epsilon norm.placement position.type feed_forward.type rope.freq_base
     rope.scaling.type rope.scaling.factor rope.scale_linear""".split()}
-
-
-def rope_of(path, s, get, factors):
-    """rope_parameters. A file has only the factors of Llama 3.1's frequencies; from what they were made is
-    found by trying."""
-    rope = {"rope_type": "default", "rope_theta": get("rope.freq_base", 10000.0)}
-    kind, factor = get("rope.scaling.type", "linear"), get("rope.scaling.factor") or get("rope.scale_linear") or 1.0
-    if kind == "linear" and factor != 1:
-        rope |= {"rope_type": "linear", "factor": factor}
-    for context in (256 << i for i in range(15)) if factors is not None and rope["rope_type"] == "default" else ():
-        tried = rope | {"rope_type": "llama3", "factor": float(factors[-1]), "low_freq_factor": 1.0,
-                        "high_freq_factor": 4.0, "original_max_position_embeddings": context}
-        if np.allclose(factors, llama3_factors(tried, s.head_dim), rtol=1e-5):
-            return tried
-    if kind not in ("none", "linear") or factors is not None:
-        bad(path, f"rotary positions: expected none, linear or Llama 3.1's scaling, found {kind}, factors {factors}")
-    return rope
 
 
 def plan(path, keys, tensors, expand):
@@ -43,12 +25,12 @@ def plan(path, keys, tensors, expand):
     is_llama, ffn = arch == "llama", get("feed_forward.type", "gelu")
     kinds = [get(key, usual) for key, usual in (
         ("norm.type", "layer"), ("norm.placement", "before"), ("position.type", "learned"))]
-    if arch not in ("llama", "gpt2", "starcoder", "decode") or kinds != ["layer", "before", "learned"] or (
-            ffn not in ACTIVATIONS.values()):
-        bad(path, f"expected a llama, or layer norms before each part, learned positions and GELU or ReLU, as GPT-2 "
-                  f"has them, found {arch} with {', '.join(kinds)} and {ffn}")
     sizes = {key: get(key) for key in SIZES}
     heads, kv = sizes["attention.head_count"], get("attention.head_count_kv") or sizes["attention.head_count"]
+    if arch not in ("llama", "gpt2", "starcoder", "decode") or kinds != ["layer", "before", "learned"] or (
+            ffn not in ACTIVATIONS.values() or isinstance(heads, list)):
+        bad(path, "expected a llama, or layer norms before each part, learned positions and GELU or ReLU, as GPT-2, "
+                  f"and as many heads in each layer, found {arch} with {kinds}, {ffn}, heads {heads}")
     kv = kv if isinstance(kv, list) else [kv] * sizes["block_count"]
     is_mha, is_mqa = set(kv) == {heads}, set(kv) == {1}
     if not expand and not (len(set(kv)) == 1 if is_llama else is_mha or is_mqa):
@@ -64,8 +46,8 @@ def plan(path, keys, tensors, expand):
     dims = get("attention.value_length", s.head_dim), get("rope.dimension_count", s.head_dim)
     if dims != (s.head_dim, s.head_dim) or (not is_llama and s.head_dim * heads != s.n_embd):
         bad(path, f"heads: expected keys and values of one size, all of it turned, found {s.head_dim} and {dims}")
-    ids = {name: keys.get(f"tokenizer.ggml.{name}_token_id") for name in ("bos", "padding", "eos", "eot", "eom")}
-    ids = {name: i for name, i in ids.items() if i is not None and i < s.n_vocab}
+    ids = {name: i for name in ("bos", "padding", "eos", "eot", "eom")
+           if (i := keys.get(f"tokenizer.ggml.{name}_token_id", s.n_vocab)) < s.n_vocab}
     ends = [ids[name] for name in ("eos", "eot", "eom") if name in ids]
     output, embedding = tensors.get("output.weight"), tensors["token_embd.weight"]
     epsilon = get("attention.layer_norm_rms_epsilon") or get("attention.layer_norm_epsilon") or get("norm.epsilon")
@@ -76,8 +58,9 @@ def plan(path, keys, tensors, expand):
         "rms_norm_eps" if is_llama else "layer_norm_epsilon": float(f"{epsilon:.7g}")}  # 1e-05, as it was meant
     if is_llama:
         factors = tensors["rope_freqs.weight"].data if "rope_freqs.weight" in tensors else None
+        rope = rope_of_gguf(path, get, factors, s.head_dim)
         return s, kv, LlamaConfig(**said, attention_bias=".self_attn" in biases, mlp_bias=".mlp" in biases,
-                                  rope_parameters=rope_of(path, s, get, factors), architectures=["LlamaForCausalLM"])
+                                  rope_parameters=rope, architectures=["LlamaForCausalLM"])
     del said["num_key_value_heads"], said["head_dim"]
     said["activation_function"] = next(name for name, kind in ACTIVATIONS.items() if kind == ffn)
     if is_gpt2:
@@ -114,23 +97,6 @@ def arrays_of(path, s, kv, tensors, is_tied):
     return made
 
 
-def write_tensors(path, made):
-    """In one type, that of the matrices, if it holds every number of the rest; returns its name."""
-    import safetensors
-    names = {T.F32: "float32", T.F16: "float16", T.BF16: "bfloat16"}
-    kinds = {kind for name, (kind, array) in made.items() if array.ndim == 2 and "wpe" not in name}
-    common = kinds.pop() if len(kinds) == 1 else T.F32
-    typed = {name: (common, as_type(array, kind, common)) for name, (kind, array) in made.items()}
-    if all(np.array_equal(as_type(typed[name][1], common, kind), array) for name, (kind, array) in made.items()):
-        made = typed
-    else:
-        common = T.F32  # to compute in
-    specs = {name: safetensors.TensorSpec(dtype=names[kind], shape=array.shape, data_ptr=array.ctypes.data,
-                                          data_len=array.nbytes) for name, (kind, array) in made.items()}
-    safetensors.serialize_file(specs, path, {"format": "pt"})
-    return names[common]
-
-
 def tokenizer_of(path, keys):
     """The vocabulary as the tokenizers library has it, and tokenizer_config.json; None: there is none."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
@@ -138,7 +104,7 @@ def tokenizer_of(path, keys):
     get = lambda key, otherwise=None: keys.get(f"tokenizer.ggml.{key}", otherwise)
     model, pre, names, cut, vocab = get("model"), get("pre", "default"), get("tokens"), cuts(), {}
     if model not in ("llama", "gpt2") or (model == "gpt2" and pre not in cut):
-        say(f"{path}: without a vocabulary: expected gpt2 with the cut {', '.join(cut)}, or llama, found {model}, {pre}")
+        say(f"{path}: no vocabulary: expected llama, or gpt2 with the cut {', '.join(cut)}, found {model}, {pre}")
         return None
     types = get("token_type") or [TOKEN.NORMAL] * len(names)
     while types[-1] == TOKEN.UNUSED and names[-1] == f"[PAD{len(names) - 1}]":
@@ -171,11 +137,6 @@ def tokenizer_of(path, keys):
                                "model_input_names": ["input_ids", "attention_mask"]}
 
 
-def write_json(value, *path):
-    with open(os.path.join(*path), "w", encoding="utf-8") as file:
-        json.dump(value, file, indent=2)
-
-
 def main(args):
     path, out = args.MODEL, args.DIR
     if os.path.exists(out) and (not os.path.isdir(out) or os.listdir(out)):
@@ -186,7 +147,7 @@ def main(args):
     arrays = arrays_of(path, s, kv, tensors, config.tie_word_embeddings)
     try:
         os.makedirs(made)
-        config.dtype = write_tensors(os.path.join(made, "model.safetensors"), arrays)
+        config.dtype = write_safetensors(os.path.join(made, "model.safetensors"), arrays)
         said = json.loads(config.to_json_string(use_diff=False))
         if s.is_llama:  # where transformers 4 looks
             rope = said["rope_parameters"]
@@ -202,13 +163,11 @@ def main(args):
             compare_ids(path, path, lambda text: tok(text, add_special_tokens=False)["input_ids"], added,
                         "AutoTokenizer")
         for name in os.listdir(made):
-            with open(os.path.join(made, name), "rb+") as file:
-                os.fsync(file.fileno())
+            sync(os.path.join(made, name))
         os.replace(made, out)
     finally:
         shutil.rmtree(made, ignore_errors=True)
-    say(f"{out}: {config.architectures[0]}, {s.n_heads} heads, {s.n_kv_heads} K/V heads, {said['dtype']}, "
-        f"{len(arrays)} tensors")
+    say(f"{out}: {config.architectures[0]}, {s.n_heads} heads, {s.n_kv_heads} K/V heads, {said['dtype']}")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,10 @@
 #!/usr/bin/env python3
 """import.py - a checkpoint of another program as GGUF.
 
-IN is a folder of Hugging Face's transformers (GPT-2, GPT-BigCode, Llama, Mistral), a .bin of llama2.c
-(versions 0 to 2) or of llm.c (GPT-2), nanoGPT's ckpt.pt (needs torch), or a folder with nanoGPT's
-model_args as config.json. Configuration and token ids are the libraries'; what a model computes that
-decode does not is refused by name."""
+IN is a folder of Hugging Face's transformers (GPT-2, GPT-BigCode, Llama, Mistral), a .bin of llama2.c or
+llm.c, nanoGPT's ckpt.pt (needs torch), or a folder with nanoGPT's model_args as config.json. What a model
+computes that decode does not is refused by name."""
 import argparse
-import json
 import math
 import pickle
 import re
@@ -14,16 +12,11 @@ import struct
 import tempfile
 from types import SimpleNamespace
 
-from exchange import (ACTIVATIONS, BAD_USAGE, FAILED, SIZES, SPACE, TOKEN, Shape, T, as_type, bad, compare_ids,
-                      cuts, gguf, llama3_factors, np, odd_texts, os, run, say, shutil, sys)
+from exchange import (ACTIVATIONS, BAD_USAGE, FAILED, SIZES, SPACE, STORED, TOKEN, Shape, T, as_type, bad,
+                      compare_ids, cuts, gguf, json, np, odd_texts, os, read_json, read_safetensors, rope_to_gguf,
+                      run, say, shutil, sync, sys)
 
-KINDS = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}  # types that are read, by safetensors' names
 WEIGHTS_ALONE = "--tokenizer none imports the weights alone"
-
-
-def read_json(*path):
-    with open(os.path.join(*path), encoding="utf-8") as file:
-        return json.load(file)
 
 
 # --- configurations -------------------------------------------------------------------------------
@@ -36,8 +29,6 @@ HARMLESS = re.compile(r"_name_or_path|architectures|dtype|model_type|problem_typ
                       r"transformers_version|pretraining_tp|reorder_and_upcast_attn|.*_token_id|.*label.*|"
                       r".*dropout|.*pdrop|output_.*|summary_.*|.*_in_fp32|initializer_range|chunk_size_.*")
 FOREIGN = {"quantization_config", "is_causal", "attention_chunk_size", "partial_rotary_factor"}
-ROPE_KEYS = {"default": set(), "linear": {"factor"}, "llama3": {
-    "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}}
 
 
 def shape_of_config(path, c):
@@ -47,12 +38,11 @@ def shape_of_config(path, c):
         bad(path, f"model_type: expected gpt2, gpt_bigcode, llama or mistral, found {c.model_type}")
     found, default = c.to_dict(), type(c)().to_dict()
     for key in (key for key in found if key not in READ and not HARMLESS.fullmatch(key)):
-        if key in FOREIGN or found[key] != default.get(key, found[key]):
+        if found[key] != default.get(key, None if key in FOREIGN else found[key]):
             bad(path, f"{key}: expected {default.get(key)}, as nothing else runs here, found {found[key]}")
     is_llama = c.model_type in ("llama", "mistral")
     keys = {key: getattr(c, names[is_llama], None) for key, names in SIZES.items()}
     keys["feed_forward_length"] = keys["feed_forward_length"] or 4 * keys["embedding_length"]
-    keys["attention.head_count_kv"] = keys["attention.head_count_kv"] or keys["attention.head_count"]
     biases = [".self_attn"] * getattr(c, "attention_bias", False) + [".mlp"] * getattr(c, "mlp_bias", False)
     s = Shape(path, keys, c.vocab_size, is_llama, biases if is_llama else ["ln_", "attn", "mlp"], halves=is_llama,
               conv1d=c.model_type == "gpt2", by_head=c.model_type == "gpt_bigcode" and not c.multi_query)
@@ -60,17 +50,11 @@ def shape_of_config(path, c):
     ffn = ACTIVATIONS.get(activation)
     if not ffn or (ffn == "swiglu") != is_llama:
         bad(path, f"activation: expected {'silu' if is_llama else 'gelu_new, gelu or relu'}, found {activation}")
-    s.arch, s.window = "llama" if is_llama else "gpt2" if s.conv1d else "starcoder", getattr(c, "sliding_window", None)
+    s.arch = "llama" if is_llama else "gpt2" if s.conv1d else "starcoder"
+    s.window = c.sliding_window if c.model_type == "mistral" else None
     if is_llama:
-        rope = c.rope_parameters
-        kind = rope["rope_type"]
-        if kind not in ROPE_KEYS or rope.keys() - ROPE_KEYS[kind] - {"rope_type", "type", "rope_theta"}:
-            bad(path, f"rope_parameters: expected {', '.join(ROPE_KEYS)}, which run here, found {rope}")
-        s.keys |= {"attention.layer_norm_rms_epsilon": float(c.rms_norm_eps), "rope.dimension_count": s.head_dim,
-                   "rope.freq_base": float(rope["rope_theta"])}
-        if kind == "linear":
-            s.keys |= {"rope.scaling.type": "linear", "rope.scaling.factor": float(rope["factor"])}
-        s.factors = llama3_factors(rope, s.head_dim) if kind == "llama3" else None
+        rope, s.factors = rope_to_gguf(path, c.rope_parameters, s.head_dim)
+        s.keys |= rope | {"attention.layer_norm_rms_epsilon": float(c.rms_norm_eps)}
     elif ffn == "gelu":
         s.keys["attention.layer_norm_epsilon"] = float(c.layer_norm_epsilon)
     else:  # GGUF's gpt2 and starcoder mean GELU's tanh form
@@ -90,21 +74,7 @@ def shape_of_nanogpt(path, args):
     return s
 
 
-# --- weights: by name a type and an array, which is not read yet -----------------------------------
-
-
-def read_safetensors(path):
-    import safetensors
-    with safetensors.safe_open(path, "np"), open(path, "rb") as file:  # which checks the header
-        start = 8 + int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(start - 8))
-    raw, state = np.memmap(path, np.uint8, "r"), {}
-    header.pop("__metadata__", None)
-    for name, t in header.items():
-        array = raw[start + t["data_offsets"][0] : start + t["data_offsets"][1]]
-        known = t["dtype"] in KINDS
-        state[name] = t["dtype"], array.view(KINDS[t["dtype"]]).reshape(t["shape"]) if known else array
-    return state
+# --- weights --------------------------------------------------------------------------------------
 
 
 def read_folder(path):
@@ -129,7 +99,8 @@ def read_torch(path):
                   f"makes), found {sorted(map(str, c))[:5]}")
     for name, t in c["model"].items():
         kind = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}.get(t.dtype, str(t.dtype))
-        state[name] = kind, (t.view(torch.int16) if kind == "BF16" else t).numpy().view(KINDS.get(kind))
+        array = (t.view(torch.int16) if kind == "BF16" else t).numpy()
+        state[name] = kind, array.view(STORED[kind]) if kind in STORED else array
     return c["model_args"], state
 
 
@@ -152,23 +123,20 @@ def tensors_of_state(path, s, state, is_tied):
             continue
         stored = shape[::-1] if s.conv1d and name.startswith("h.") else shape
         kind, array = found.pop(name, ("none", np.empty(0)))
-        if kind not in KINDS or array.shape != stored:
+        if kind not in STORED or array.shape != stored:
             bad(path, f"tensor {name}: expected F32, F16 or BF16 {list(stored)}, as the configuration says, "
                       f"found {kind} {list(array.shape)}")
         tensors[to] = T[kind], s.turned(name, array)
     tables = (".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq")  # they follow from the shape
     if others := [name for name in found if not name.endswith(tables)]:
-        say(f"{path}: {len(others)} tensors are none of this model's, such as {others[0]}: passed over, "
-            "as transformers does")
+        say(f"{path}: {len(others)} tensors, such as {others[0]}, are none of the model's: passed over, as there")
     return tensors
 
 
 LLAMA2C, LLMC = 0x616B3432, 20240326
 ORDERS = {  # version 0 of llama2.c has tables of cosines that nothing reads; versions 1 and 2; llm.c
-    0: """token_embd attn_norm attn_q attn_k attn_v attn_output ffn_norm ffn_gate ffn_down ffn_up
-        output_norm tables""",
-    1: """attn_norm ffn_norm output_norm token_embd attn_q attn_k attn_v attn_output ffn_gate ffn_down
-        ffn_up""",
+    0: "token_embd attn_norm attn_q attn_k attn_v attn_output ffn_norm ffn_gate ffn_down ffn_up output_norm tables",
+    1: "attn_norm ffn_norm output_norm token_embd attn_q attn_k attn_v attn_output ffn_gate ffn_down ffn_up",
     LLMC: "attn_norm attn_qkv attn_output ffn_norm ffn_up ffn_down output_norm"}
 
 
@@ -229,9 +197,7 @@ def read_bin(path, raw):
 
 
 class Vocabulary(SimpleNamespace):
-    """As GGUF has it; tokens, types and scores by id. `encode` gives `library`'s ids of a text; `names`
-    of added tokens are looked for in texts."""
-
+    """As GGUF has it, by id. `encode`: `library`'s ids of a text; `names`: of added tokens."""
     pre = merges = scores = bos = eos = unk = pad = space = None
     add_bos, names = False, ()
 
@@ -251,9 +217,7 @@ def of_transformers(path, tok):
     v.types, special = dict.fromkeys(v.tokens, TOKEN.NORMAL), {t["id"]: t["special"] for t in said["added_tokens"]}
     merges = [m.split(" ") if isinstance(m, str) else m for m in model["merges"]]
     if "ByteLevel" in steps:
-        def pieces(cut):
-            return [[piece for piece, _ in cut.pre_tokenize_str(text)] for text in odd_texts()]
-
+        pieces = lambda cut: [[piece for piece, _ in cut.pre_tokenize_str(text)] for text in odd_texts()]
         v.model, v.merges, theirs = "gpt2", [" ".join(m) for m in merges], pieces(backend.pre_tokenizer)
         v.pre = next((name for name, cut in cuts().items() if pieces(cut) == theirs), None)
         if not v.pre:
@@ -290,7 +254,6 @@ def of_transformers(path, tok):
 
 class Plain(pickle.Unpickler):
     """Numbers, strings, and what holds them. A pickle that names a program is not run."""
-
     def find_class(self, module, name):
         raise pickle.UnpicklingError(f"expected numbers and strings, found {module}.{name}")
 
@@ -312,9 +275,7 @@ def read_vocabulary(path, model_type):
             return of_characters(read_json(path, "vocab.json"))
         return of_transformers(path, AutoTokenizer.from_pretrained(path, tokenizer_type=model_type)) if there else None
     with open(path, "rb") as file:
-        first = file.read(1)
-        file.seek(0)
-        if first == b"\x80":
+        if (first := file.peek(1)[:1]) == b"\x80":
             return of_characters(Plain(file).load()["stoi"])
     if first not in (b"{", b"\n"):
         bad(path, "expected tokenizer.json, tokenizer.model, nanoGPT's meta.pkl or a vocab.json of characters, "
@@ -367,22 +328,27 @@ def write(path, out, s, v, tensors, wanted, ends):
         {int: w.add_uint32, float: w.add_float32, str: w.add_string}[type(value)](f"{s.arch}.{key}", value)
     if v:
         add_vocabulary(path, w, v, s.n_vocab, ends)
-    for name, (kind, array) in tensors.items():
-        to = wanted or kind if array.ndim == 2 and name != "position_embd.weight" else T.F32
-        array = np.ascontiguousarray(as_type(array, kind, to))
-        if kind != to == T.F16 and not np.isfinite(array).all():
-            bad(path, f"tensor {name}: expected numbers that F16 holds, found others; --type bf16 or f32 has them")
-        w.add_tensor(name, array, raw_dtype=to)
+    types = {name: wanted or kind if array.ndim == 2 and name != "position_embd.weight" else T.F32
+             for name, (kind, array) in tensors.items()}
+    for name, (_, array) in tensors.items():
+        n_bytes = array.size * gguf.GGML_QUANT_SIZES[types[name]][1]
+        w.add_tensor_info(name, array.shape, array.dtype, n_bytes, types[name])
     try:
         w.write_header_to_file(made)
         w.write_kv_data_to_file()
-        w.write_tensors_to_file()
+        w.write_ti_data_to_file()
+        for name, (kind, array) in tensors.items():  # one at a time
+            array = np.ascontiguousarray(as_type(array, kind, types[name]))
+            if kind != types[name] == T.F16 and not np.isfinite(array).all():
+                bad(path, f"tensor {name}: expected numbers that F16 holds, found others; --type bf16 or f32 has them")
+            w.write_tensor_data(array)
         w.close()
         if v:
             compare_ids(path, made, v.encode, v.names, v.library)
-        with open(made, "rb+") as file:
-            os.fsync(file.fileno())
+        sync(made)
         os.replace(made, out)
+    except OSError as error:
+        bad(out, error.strerror or error, FAILED)
     finally:
         if os.path.exists(made):
             os.unlink(made)
@@ -396,7 +362,8 @@ def read_input(path):
         from transformers import AutoConfig
         config, generation = AutoConfig.from_pretrained(path), os.path.join(path, "generation_config.json")
         s = shape_of_config(os.path.join(path, "config.json"), config)
-        for ids in (read_json(generation) if os.path.exists(generation) else {}).get("eos_token_id"), config.eos_token_id:
+        said = read_json(generation) if os.path.exists(generation) else {}
+        for ids in said.get("eos_token_id"), config.eos_token_id:
             ends += ids if isinstance(ids, list) else [ids]
         tensors = tensors_of_state(path, s, read_folder(path), config.tie_word_embeddings)
         if s.is_llama and s.factors is not None:
@@ -413,24 +380,23 @@ def read_input(path):
         return s, tensors_of_state(path, s, state, True), ends, path if is_folder else os.path.join(beside, "meta.pkl")
     # Texts that llama2.c's models learn from stand between BOS, so its program ends a text there.
     s, tensors = read_bin(path, np.memmap(path, np.uint8, "r"))
-    return s, tensors, [1] if s.is_llama else [], os.path.join(beside, "tokenizer.model")
+    return s, tensors, [1] * s.is_llama, os.path.join(beside, "tokenizer.model")
 
 
 def main(args):
     path, out, v = args.IN, args.OUT, None
-    if os.path.isdir(out) or (os.path.exists(out) and os.path.samefile(path, out)):
-        bad(out, "expected a file to write other than IN, found IN or a folder", BAD_USAGE)
+    if os.path.exists(out) and (os.path.isdir(out) or open(out, "rb").read(4) != b"GGUF"):
+        bad(out, "expected a new file, or a GGUF file to replace, found another one or a folder", BAD_USAGE)
     s, tensors, ends, beside = read_input(path)
     most = min(s.n_ctx, s.window or s.n_ctx)  # as far as a window reaches all is attended to, as here
     if args.ctx is not None and (args.ctx < 1 or (args.ctx > most and (s.window or not s.is_llama))):
         bad(path, f"--ctx: expected 1 to {most}, what it has learned or its window, found {args.ctx}", BAD_USAGE)
     if not args.ctx and most < s.n_ctx:
         say(f"{path}: the context is cut from {s.n_ctx} to the {most} positions of the sliding window")
-    s.keys["context_length"] = n_ctx = args.ctx or most
-    s.keys["attention.value_length"] = s.head_dim
-    if "position_embd.weight" in tensors:
-        kind, array = tensors["position_embd.weight"]
-        tensors["position_embd.weight"] = kind, array[:n_ctx]
+    n_ctx = args.ctx or most
+    s.keys |= {"context_length": n_ctx, "attention.value_length": s.head_dim}
+    if kind_and_array := tensors.get("position_embd.weight"):
+        tensors["position_embd.weight"] = kind_and_array[0], kind_and_array[1][:n_ctx]
     if args.tokenizer != "none" and (args.tokenizer or os.path.exists(beside)):
         v = read_vocabulary(args.tokenizer or beside, "gpt2" if s.arch == "decode" else None)
     if not v and args.tokenizer != "none":
@@ -446,10 +412,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("IN")
     parser.add_argument("OUT", metavar="OUT.gguf")
-    parser.add_argument("--type", choices=("f32", "f16", "bf16"), help="of matrices, as they are by default; "
-                        "int8 becomes f32;\ndecode quantize makes q8_0 and q4_0")
-    parser.add_argument("--ctx", type=int, metavar="C", help="context in tokens; the checkpoint's by default")
-    parser.add_argument("--tokenizer", metavar="FILE", help="the one beside IN by default: tokenizer.json, "
-                        "tokenizer.model,\nnanoGPT's meta.pkl, vocab.json, or a folder; none: no text")
+    parser.add_argument("--type", choices=("f32", "f16", "bf16"), help="of matrices (decode quantize makes others)")
+    parser.add_argument("--ctx", type=int, metavar="C", help="context in tokens")
+    parser.add_argument("--tokenizer", metavar="FILE", help="tokenizer.json, tokenizer.model, nanoGPT's meta.pkl, "
+                        "vocab.json,\na folder; none: tokens without text")
     arguments = parser.parse_args()
     sys.exit(run(lambda: main(arguments), arguments.IN))

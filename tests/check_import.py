@@ -293,7 +293,8 @@ def check_refusals(dir):
     import_(folder(f"{dir}/more", HF + "gpt2", gpt2 | {"other": gpt2["transformer.wpe.weight"]}), out, says="passed over")
     import_(out, f"{dir}/x.gguf", 2, "GGUF file already")
     import_(HF + "gpt2", out, 2, "64", ctx=65)
-    import_(HF + "gpt2", HF + "gpt2", 2, "other than IN")
+    import_(HF + "gpt2", HF + "gpt2", 2, "a folder")
+    import_(f"{dir}/more", f"{dir}/more/model.safetensors", 2, "a GGUF file to replace")
     import_(HF + "none", out, 3, "No such file")
     import_(HF + "gpt2/model.safetensors", out, 3, "name their folder")
     with open(f"{dir}/more/model.safetensors", "r+b") as file:
