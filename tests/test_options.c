@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/figures.h"
+#include "cli/heads.h"
 #include "cli/job.h"
-#include "cli/numbers.h"
 #include "cli/options.h"
 #include "cli/shape.h"
 #include "outputs.h"

@@ -161,13 +161,3 @@ static inline bool are_disjoint(const void *a, size_t a_bytes, const void *b, si
     const uintptr_t at = (uintptr_t)a, bt = (uintptr_t)b;
     return at < bt ? bt - at >= a_bytes : at - bt >= b_bytes;
 }
-
-/* --- short lists ------------------------------------------------------------------------------ */
-
-#define LIST_MAX 64
-
-/* Such as an option --depth 0,100,1000 gives. */
-struct int_list {
-    int items[LIST_MAX];
-    int n;
-};

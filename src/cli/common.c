@@ -1,7 +1,7 @@
 /*
  * common - the options that several commands have.
  */
-#include "cli/numbers.h"
+#include "base/numbers.h"
 #include "cli/options.h"
 
 #define VALUES struct common_options

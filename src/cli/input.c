@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/numbers.h"
+#include "base/numbers.h"
 #include "cli/terminal.h"
 
 /* More text than this is refused before it is read: no context holds it. */

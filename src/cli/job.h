@@ -6,8 +6,8 @@
  */
 #pragma once
 
+#include "cli/heads.h"
 #include "cli/input.h"
-#include "cli/numbers.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
 #include "measure/eval.h"

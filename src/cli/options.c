@@ -1,6 +1,6 @@
 #include "cli/options.h"
 
-#include "cli/numbers.h"
+#include "base/numbers.h"
 #include "show/paragraph.h"
 
 /* --- which known word was probably meant ----------------------------------------------------- */

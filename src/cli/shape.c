@@ -1,6 +1,6 @@
 #include "cli/shape.h"
 
-#include "cli/numbers.h"
+#include "base/numbers.h"
 
 /* What the papers say. T5 1.1 stands as a llama: relative positions, which are a few numbers, and
  * attention to the encoder left out. */

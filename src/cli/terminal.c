@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/figures.h"
-#include "cli/numbers.h"
+#include "base/numbers.h"
 #include "cli/options.h"
 
 const char *environment(const char *name)

@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/numbers.h"
 #include "base/status.h"
 #include "engine/session.h"
 #include "measure/inspect.h"

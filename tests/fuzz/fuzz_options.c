@@ -8,8 +8,8 @@
 #include <stdio.h>
 
 #include "base/figures.h"
+#include "cli/heads.h"
 #include "cli/job.h"
-#include "cli/numbers.h"
 #include "cli/options.h"
 #include "cli/shape.h"
 #include "target.h"

@@ -1,9 +1,12 @@
-#include "cli/numbers.h"
+#include "base/numbers.h"
 
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <strings.h>
+
+#include "base/mem.h"
+#include "base/text.h"
 
 #define DIGITS "0123456789"
 
@@ -68,17 +71,6 @@ bool parse_bytes(const char *text, size_t *out)
     return true;
 }
 
-bool parse_heads(const char *text, int n_heads, int *out)
-{
-    if (strcasecmp(text, "mqa") == 0)
-        *out = 1;
-    else if (strcasecmp(text, "mha") == 0)
-        *out = n_heads;
-    else
-        return parse_int(strncasecmp(text, "gqa-", 4) == 0 ? text + 4 : text, 1, INT_MAX, out);
-    return true;
-}
-
 bool parse_double(const char *text, double *out)
 {
     /* strtod takes a plus sign, spaces, hexadecimal, inf and nan as well. */
@@ -90,18 +82,6 @@ bool parse_double(const char *text, double *out)
         return false;
     *out = value;
     return true;
-}
-
-enum status parse_score_scale(const char *text, float *scale, struct err *e)
-{
-    double x = 1;
-    if (!str_is(text, "none") &&
-        (!parse_double(text, &x) || !((float)x > 0) || x >= CONFIG_MOST_SCORE_SCALE))
-        return err_usage(
-            e, "--score-scale: expected a number above 0 and below %g, or none, found '%.60s'",
-            CONFIG_MOST_SCORE_SCALE, text);
-    *scale = x;
-    return STATUS_OK;
 }
 
 enum status list_add(const char *option, int item, struct int_list *list, struct err *e)
@@ -140,50 +120,31 @@ int names_find(const char *const *names, const char *text)
     return names[at] ? at : -1;
 }
 
-/* What the items of a list are: one of these names, of which it has the indices; or numbers of K/V
- * heads, of a model that has n_heads; or, where both are zero, integers from min to max. */
-struct item_kind {
-    const char *const *names;
-    int n_heads;
-    int min, max;
-};
-
-static enum status list_items(const char *option, const char *text, const struct item_kind *kind,
-                              struct int_list *list, struct err *e)
+enum status list_ints(const char *option, const char *text, int min, int max, struct int_list *list,
+                      struct err *e)
 {
-    char expected[200] = "numbers of K/V heads, or MHA, GQA-G, MQA";
-    if (kind->names)
-        chars_printf(expected, "some of %s", names_joined(kind->names, ", ").text);
-    else if (kind->n_heads == 0)
-        chars_printf(expected, "integers from %d to %d, separated by commas", kind->min, kind->max);
     for (char item[32]; list_item(&text, item, sizeof item);) {
         int value;
-        const bool found = kind->names         ? (value = names_find(kind->names, item)) >= 0
-                           : kind->n_heads > 0 ? parse_heads(item, kind->n_heads, &value)
-                                               : parse_int(item, kind->min, kind->max, &value);
-        if (!found)
-            return err_usage(e, "%s: expected %s, found '%s'", option, expected, item);
+        if (!parse_int(item, min, max, &value))
+            return err_usage(e,
+                             "%s: expected integers from %d to %d, separated by commas, found '%s'",
+                             option, min, max, item);
         TRY(list_add(option, value, list, e));
     }
     return STATUS_OK;
 }
 
-enum status list_heads(const char *option, const char *text, int n_heads, struct int_list *list,
-                       struct err *e)
-{
-    return list_items(option, text, &(struct item_kind){.n_heads = n_heads}, list, e);
-}
-
-enum status list_ints(const char *option, const char *text, int min, int max, struct int_list *list,
-                      struct err *e)
-{
-    return list_items(option, text, &(struct item_kind){.min = min, .max = max}, list, e);
-}
-
 enum status list_names(const char *option, const char *text, const char *const *names,
                        struct int_list *list, struct err *e)
 {
-    return list_items(option, text, &(struct item_kind){.names = names}, list, e);
+    for (char item[32]; list_item(&text, item, sizeof item);) {
+        const int index = names_find(names, item);
+        if (index < 0)
+            return err_usage(e, "%s: expected some of %s, found '%s'", option,
+                             names_joined(names, ", ").text, item);
+        TRY(list_add(option, index, list, e));
+    }
+    return STATUS_OK;
 }
 
 /* --- lists of ids ---------------------------------------------------------------------------- */
@@ -220,65 +181,4 @@ enum status parse_ids(const char *option, const char *text, int n_ids, int32_t *
         after_comma = *text == ',';
         text += after_comma;
     }
-}
-
-/* --- heads ----------------------------------------------------------------------------------- */
-
-enum status choice_of(const char *option, const char *text, int n_all, struct choice *out,
-                      struct err *e)
-{
-    const bool all = !text || str_is(text, "all");
-    /* 1 for what is named; then their numbers. */
-    int *items;
-    *out = (struct choice){NULL, 0};
-    TRY_ZEROED(items, n_all, "the list of heads", e);
-    out->items = items;
-    for (char item[32]; !all && list_item(&text, item, sizeof item);) {
-        int value;
-        if (!parse_int(item, 0, n_all - 1, &value) || items[value])
-            return err_usage(e,
-                             "%s: expected all or %ss from 0 to %d, separated by commas, each once "
-                             "(the model has %d), found '%.40s'",
-                             option, option + 2, n_all - 1, n_all, item);
-        items[value] = 1;
-    }
-    for (int i = 0; i < n_all; i++)
-        if (all || items[i])
-            items[out->n++] = i;
-    return STATUS_OK;
-}
-
-void choice_free(struct choice *c)
-{
-    free(c->items);
-    *c = (struct choice){NULL, 0};
-}
-
-enum status head_of_option(const char *option, const char *text, const struct config *c, int *layer,
-                           int *head, struct err *e)
-{
-    char item[32];
-    const char *rest = text;
-    if (list_next(&rest, ".", item, sizeof item) == '.' &&
-        parse_int(item, 0, c->n_layers - 1, layer) &&
-        parse_int(rest, 0, config_heads(c, *layer) - 1, head))
-        return STATUS_OK;
-    return err_usage(
-        e, "%s: expected L.H, a layer from 0 to %d and a head from 0 to %d, found '%.40s'", option,
-        c->n_layers - 1, c->n_heads - 1, text);
-}
-
-enum status heads_of_option(const char *option, const char *text, const struct config *c,
-                            unsigned char **heads, struct err *e)
-{
-    TRY_ZEROED(*heads, (size_t)c->n_layers * c->n_heads, "the list of heads", e);
-    for (char item[32]; list_item(&text, item, sizeof item);) {
-        int layer, head;
-        TRY(head_of_option(option, item, c, &layer, &head, e));
-        unsigned char *mark = *heads + (size_t)layer * c->n_heads + head;
-        if (*mark)
-            return err_usage(e, "%s: head %s is given twice", option, item);
-        *mark = 1;
-    }
-    return STATUS_OK;
 }

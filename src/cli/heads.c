@@ -1,0 +1,101 @@
+#include "cli/heads.h"
+
+#include <limits.h>
+#include <strings.h>
+
+#include "base/mem.h"
+
+bool parse_heads(const char *text, int n_heads, int *out)
+{
+    if (strcasecmp(text, "mqa") == 0)
+        *out = 1;
+    else if (strcasecmp(text, "mha") == 0)
+        *out = n_heads;
+    else
+        return parse_int(strncasecmp(text, "gqa-", 4) == 0 ? text + 4 : text, 1, INT_MAX, out);
+    return true;
+}
+
+enum status list_heads(const char *option, const char *text, int n_heads, struct int_list *list,
+                       struct err *e)
+{
+    for (char item[32]; list_item(&text, item, sizeof item);) {
+        int n;
+        if (!parse_heads(item, n_heads, &n))
+            return err_usage(e, "%s: expected numbers of K/V heads, or MHA, GQA-G, MQA, found '%s'",
+                             option, item);
+        TRY(list_add(option, n, list, e));
+    }
+    return STATUS_OK;
+}
+
+enum status parse_score_scale(const char *text, float *scale, struct err *e)
+{
+    double x = 1;
+    if (!str_is(text, "none") &&
+        (!parse_double(text, &x) || !((float)x > 0) || x >= CONFIG_MOST_SCORE_SCALE))
+        return err_usage(
+            e, "--score-scale: expected a number above 0 and below %g, or none, found '%.60s'",
+            CONFIG_MOST_SCORE_SCALE, text);
+    *scale = x;
+    return STATUS_OK;
+}
+
+enum status choice_of(const char *option, const char *text, int n_all, struct choice *out,
+                      struct err *e)
+{
+    const bool all = !text || str_is(text, "all");
+    /* 1 for what is named; then their numbers. */
+    int *items;
+    *out = (struct choice){NULL, 0};
+    TRY_ZEROED(items, n_all, "the list of heads", e);
+    out->items = items;
+    for (char item[32]; !all && list_item(&text, item, sizeof item);) {
+        int value;
+        if (!parse_int(item, 0, n_all - 1, &value) || items[value])
+            return err_usage(e,
+                             "%s: expected all or %ss from 0 to %d, separated by commas, each once "
+                             "(the model has %d), found '%.40s'",
+                             option, option + 2, n_all - 1, n_all, item);
+        items[value] = 1;
+    }
+    for (int i = 0; i < n_all; i++)
+        if (all || items[i])
+            items[out->n++] = i;
+    return STATUS_OK;
+}
+
+void choice_free(struct choice *c)
+{
+    free(c->items);
+    *c = (struct choice){NULL, 0};
+}
+
+enum status head_of_option(const char *option, const char *text, const struct config *c, int *layer,
+                           int *head, struct err *e)
+{
+    char item[32];
+    const char *rest = text;
+    if (list_next(&rest, ".", item, sizeof item) == '.' &&
+        parse_int(item, 0, c->n_layers - 1, layer) &&
+        parse_int(rest, 0, config_heads(c, *layer) - 1, head))
+        return STATUS_OK;
+    return err_usage(
+        e, "%s: expected L.H, a layer from 0 to %d and a head from 0 to %d, found '%.40s'", option,
+        c->n_layers - 1, c->n_heads - 1, text);
+}
+
+enum status heads_of_option(const char *option, const char *text, const struct config *c,
+                            unsigned char **heads, struct err *e)
+{
+    TRY_ZEROED(*heads, (size_t)c->n_layers * c->n_heads, "the list of heads", e);
+    for (char item[32]; list_item(&text, item, sizeof item);) {
+        int layer, head;
+        TRY(head_of_option(option, item, c, &layer, &head, e));
+        unsigned char *mark = *heads + (size_t)layer * c->n_heads + head;
+        if (*mark)
+            return err_usage(e, "%s: head %s is given twice", option, item);
+        *mark = 1;
+    }
+    return STATUS_OK;
+}

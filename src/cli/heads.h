@@ -1,0 +1,45 @@
+/*
+ * heads - which heads of a model options name: how many K/V heads (--kv-heads), and which layers
+ * and heads (--layer, --head, --without).
+ *
+ * STATUS_USAGE names the option, what was expected and what was found.
+ */
+#pragma once
+
+#include "base/numbers.h"
+#include "model/config.h"
+
+/* A number of K/V heads, or MHA, GQA-G, MQA, of a model that has n_heads query heads; false, with
+ * *out left alone, if it is neither. */
+bool parse_heads(const char *text, int n_heads, int *out);
+
+/* Appends numbers of K/V heads as parse_heads has them; STATUS_USAGE as list_ints. */
+enum status list_heads(const char *option, const char *text, int n_heads, struct int_list *list,
+                       struct err *e);
+
+/* Of --score-scale, which several commands have: above 0, "none" is 1. */
+enum status parse_score_scale(const char *text, float *scale, struct err *e);
+
+/* Of the options; a command has them in a table of its own, with its VALUES. */
+#define OPT_LAYER(member, ...) OPT_STRING("layer", member, "L,...|all", __VA_ARGS__)
+
+/* Ascending numbers, each once. */
+struct choice {
+    int *items; /* malloc'd */
+    int n;
+};
+
+/* The numbers below n_all that a list "0,3", or "all", or NULL (all) names. STATUS_NO_MEMORY.
+ * choice_free is due in every case, and legal on a zeroed struct and twice. */
+enum status choice_of(const char *option, const char *text, int n_all, struct choice *out,
+                      struct err *e);
+void choice_free(struct choice *c);
+
+/* One head, "L.H". */
+enum status head_of_option(const char *option, const char *text, const struct config *c, int *layer,
+                           int *head, struct err *e);
+
+/* A byte for every head of the model, [n_layers, n_heads], 1 for those of a list "0.3,2.1", each
+ * once, as malloc'd memory of the caller, also on failure. STATUS_NO_MEMORY. */
+enum status heads_of_option(const char *option, const char *text, const struct config *c,
+                            unsigned char **heads, struct err *e);
