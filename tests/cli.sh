@@ -316,7 +316,7 @@ $ ! cmp -s usual unscaled
 $ has t.json '{"step": "A = all heads side by side", "shape": [27, 128], "rows": [['
 2 attend $model -p x --trace 0.8 | --trace: expected L.H, a layer from 0 to 3 and a head from 0 to 7
 2 attend $model -p x --trace 0.0 --format csv | --trace prints steps in place of the table
-2 attend $model -p x --trace 0.0 $more | --trace and --${more#--} | for more in "--show 0.0"
+2 attend $model -p x --trace 0.0 --show 0.0 | --trace and --show are both given
 2 attend $model -p x --log | expected --svg or --show
 2 attend $model -f prompt --json prompt | is the text itself
 2 attend $model -p x --npy a.npy --json a.npy | --json names, too
