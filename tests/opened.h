@@ -11,13 +11,6 @@
 #include "model/model.h"
 #include "support.h"
 
-static inline struct checkpoint open_checkpoint(const char *path, unsigned what)
-{
-    struct checkpoint c;
-    expect_ok(checkpoint_open(path, what, &c, &err));
-    return c;
-}
-
 static inline struct pool *new_pool(int n_threads)
 {
     struct pool *pool = NULL;

@@ -97,13 +97,4 @@ static inline struct text next_text(struct choices *in, size_t len)
     return t;
 }
 
-/* The text up to the next zero byte, which is passed over. */
-static inline struct text next_file(struct choices *in)
-{
-    const uint8_t *end = in->left > 0 ? memchr(in->at, 0, in->left) : NULL;
-    const struct text file = next_text(in, end ? (size_t)(end - in->at) : in->left);
-    next_byte(in);
-    return file;
-}
-
 #endif
