@@ -1188,6 +1188,7 @@ $ cd "$dir"
 2 $words | a script does that: scripts/import.py IN OUT.gguf
     | for words in "import $hf -o x.gguf" "help import" "import --help"
 2 export $model x | unknown command 'export'; a script does that: scripts/export.py MODEL.gguf DIR
+2 study few -o x | unknown command 'study'; a script does that: scripts/study.sh TEXT DIR
 $ [ ! -e x.gguf ] && [ ! -e x ]
 EOF
 finish
