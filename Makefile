@@ -88,7 +88,10 @@ LIB_ROOMS := base formats text compute model engine train convert measure show
 LIB_SRC := $(wildcard $(LIB_ROOMS:%=src/%/*.c))
 CLI_SRC := $(wildcard src/cli/*.c)
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o)
-CLI_OBJ := $(CLI_SRC:%.c=$(BUILD)/%.o)
+# The help's texts are files, see src/cli/help_texts.h.
+HELP_TXT := $(wildcard src/cli/help/*.txt)
+HELP_C   := $(BUILD)/src/cli/help_texts.c
+CLI_OBJ  := $(CLI_SRC:%.c=$(BUILD)/%.o) $(HELP_C:.c=.o)
 LIB     := $(BUILD)/libdecode.a
 CLI_LIB := $(BUILD)/libcli.a
 BIN     := $(BUILD)/decode
@@ -182,6 +185,17 @@ $(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ISA_FLAGS) $(OBJ_FLAGS) -MMD -MP -c -o $@ $<
+
+# Each text as a string, a line of it a line.
+$(HELP_C): $(HELP_TXT) Makefile
+	@mkdir -p $(@D)
+	$(Q){ echo '#include "cli/help_texts.h"'; for f in $(HELP_TXT); do \
+	    name=$${f##*/}; echo; echo "const char help_of_$${name%.txt}[] ="; \
+	    sed 's/[\\"]/\\&/g; s/.*/    "&\\n"/' "$$f"; echo '    ;'; done } >$@
+
+$(HELP_C:.c=.o): $(HELP_C)
+	$(call say,CC)
+	$(Q)$(CC) $(ALL_CFLAGS) $(OBJ_FLAGS) -MMD -MP -c -o $@ $<
 
 run: decode ## build, then continue a text from the shipped checkpoint
 	./decode generate models/shakespeare-mha.gguf -p "ROMEO:" -n 200

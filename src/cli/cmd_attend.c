@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/attend.h"
+#include "cli/help_texts.h"
 #include "formats/npy.h"
 #include "text/pretokenize.h"
 
@@ -304,39 +305,7 @@ const struct command command_attend = {
     .examples = "./decode attend models/shakespeare-mha.gguf -p \"To be or not to be\"\n"
                 "./decode attend models/shakespeare-mha.gguf -p \"To be\" --show 1.0\n"
                 "./decode attend models/shakespeare-mha.gguf -p \"To be\" --svg heads.svg\n",
-    .notes =
-        "A row a layer and head. The weight a[i][j] is what the query of token i gives to the\n"
-        "key of token j, no later than i; those of a query add up to 1. Over n tokens:\n"
-        "\n"
-        "entropy    mean of -sum a log a, in nats: 0 looks at one token, log k at k alike\n"
-        "distance   mean of sum a (i - j): how many tokens it looks back\n"
-        "first      mean weight of the first token, of all queries but its own\n"
-        "previous   of the token before (prev), likewise\n"
-        "self       of the token itself\n"
-        "induction  of those queries whose token was there before, the mean weight of the\n"
-        "           tokens that came after it then (induct)\n"
-        "separator  of earlier tokens that are only punctuation or newlines, mean share of a "
-        "query\n"
-        "content    of earlier tokens that none of these is about\n"
-        "score_sd   spread of the scores of a query before the softmax, a standard deviation;\n"
-        "           from their weights, which end at e^-87\n"
-        "max_weight the largest weight of a query, on the mean (max)\n"
-        "role       the largest of first, previous, self (these are by position), induction and\n"
-        "           separator if it is a third or more, else content; role_share is its share\n"
-        "strongest  the largest weight but for those of the first token and of the query's\n"
-        "           own: \"sat: cat .61\" is sat looking at cat\n"
-        "\n"
-        "--trace says of each step the shape of the whole, tokens by width or heads by tokens by\n"
-        "width, and shows the rows of one head that the last token's result is made of.\n"
-        "\n"
-        "Text is shown without a token's leading space. In --format csv, json and jsonl\n"
-        "strongest comes with strongest_query and strongest_key, positions from 0, and kv_head\n"
-        "is the K/V head that the head uses. Small maps have at most 64 cells a side, large\n"
-        "ones 384, a drawing what the terminal has room for: where there are more tokens, a\n"
-        "cell is the largest weight of those in it. Frames are around heads that share keys\n"
-        "and values: with --kv-heads these become neighbours and are counted so. Colours are\n"
-        "for terminals that have 256, unless NO_COLOR is set. All is the same for any number\n"
-        "of threads.\n",
+    .notes = help_of_attend,
     .spec = {.groups = {INPUT_GROUP,
                         {"Text as ids", ids_options, 0},
                         {"Heads", head_options, 0},

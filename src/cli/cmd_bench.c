@@ -10,6 +10,7 @@
 
 #include "base/limits.h"
 #include "cli/bench_report.h"
+#include "cli/help_texts.h"
 
 #define DEFAULT_PROMPT   128
 #define ROOFLINE_SECONDS 1.0
@@ -369,17 +370,7 @@ const struct command command_bench = {
     .examples = "./decode bench models/shakespeare-mha.gguf --depth 0,255 -n 16\n"
                 "./decode bench models/shakespeare-mha.gguf --type f32,q8_0\n"
                 "./decode bench models/shakespeare-mha.gguf --text README.md -n 8\n",
-    .notes =
-        "A timed step takes one token of each of the batch's sequences in and gives their\n"
-        "logits; sampling and tokenization are left out. Every timed token is taken at exactly\n"
-        "its row's depth: the position goes back after it. The caches below have synthetic\n"
-        "content, which does not change how long a step takes. A step reads the weights once\n"
-        "and every sequence's cache. Its prediction adds, for the products and for attention,\n"
-        "the larger of bytes over bandwidth and operations over peak, all measured once for\n"
-        "each number of threads. Bandwidth goes by the bytes that a step reads: one for all that\n"
-        "fit the same cache, or none, and between two such classes in proportion. Variants\n"
-        "of a checkpoint average its K/V heads; how heads are merged changes no time.\n"
-        "Ctrl-C prints what was measured so far.\n",
+    .notes = help_of_bench,
     .spec = {.groups = {{"Random weights of a shape instead of a checkpoint", shape_options,
                          offsetof(VALUES, shape)},
                         {"What is compared (one row for every combination)", matrix_options, 0},

@@ -1,6 +1,7 @@
 /*
  * cmd_convert - decode convert: an MHA checkpoint to GQA or MQA.
  */
+#include "cli/help_texts.h"
 #include "cli/job.h"
 #include "model/kv_cache.h"
 
@@ -320,45 +321,13 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
     return s;
 }
 
-static const char notes[] =
-    "The heads of a group come to share one K and one V head, and the KV cache shrinks by as\n"
-    "much. `fit` finds the shared heads that lose least of the attention scores and of what\n"
-    "attention adds to the output; with a text it then refits, layer by layer, what follows to\n"
-    "what is left: values and output matrix together, and what the feed-forward part takes and\n"
-    "gives. `--refit block` fits queries, keys, values and output matrix by their gradients, too,\n"
-    "and takes several times as long. Each piece is kept only if it lowers the error on windows\n"
-    "of the text that nothing was fitted to, of which there is one in eight. The other methods "
-    "are\n"
-    "for comparison.\n"
-    "--cache-bytes chooses each layer's K/V heads, by the divergence from MODEL's predictions.\n"
-    "Where the loss is: for each layer score_lost is the share of the scores' energy that is\n"
-    "lost, by its keys; output_lost the same of what attention adds, by its values (with a text\n"
-    "by all that was lost up to there, keys and earlier layers included); own_lost what the layer\n"
-    "itself changes, given the same input, on the windows kept aside, what it makes good for\n"
-    "earlier layers included; own_first the same at first positions, whose numbers can be huge;\n"
-    "gathered what the stream behind it has lost. Then cache, parameters, with a text the\n"
-    "divergence from MODEL's predictions on the windows kept aside, in nats a token, and with\n"
-    "--eval bits per byte before and after. Weights keep their types, but those that are only\n"
-    "read (Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL) become Q8_0 or F16; metadata say how the file\n"
-    "was made. Layers that have no more K/V heads than G keep theirs.\n"
-    "--drop-heads takes heads out: what --without of eval and generate computes, as a file. Their\n"
-    "rows of Q and columns of the output matrix go, and with the last query head of a K/V head "
-    "its\n"
-    "keys and values, by which the cache shrinks. Columns become zero instead where a file cannot\n"
-    "say what is left (groups of several sizes in a layer, ALiBi). Unless all\n"
-    "layers of a llama lose as many, the file is one of architecture decode. Then --kv-heads\n"
-    "converts what is left.\n"
-    "With --format csv the layers come first, then, after an empty line, the other figures under "
-    "a\n"
-    "header of their own: exact, in bytes and seconds, with the names they have in JSON.\n";
-
 const struct command command_convert = {
     .name = "convert",
     .summary = "MHA checkpoint to GQA or MQA",
     .usage = "MODEL -o OUT (--kv-heads G | --cache-bytes B | --drop-heads L.H,...) [options]",
     .examples = "./decode convert models/shakespeare-mha.gguf -o gqa2.gguf --kv-heads 2\n"
                 "./decode convert models/shakespeare-mha.gguf -o f.gguf --drop-heads 1.3\n",
-    .notes = notes,
+    .notes = help_of_convert,
     .spec = {.groups = {{"Conversion", variant_options, offsetof(VALUES, common.variant)},
                         {"More of it", conversion_options, offsetof(VALUES, common.variant)},
                         {"Heads", drop_options, 0},

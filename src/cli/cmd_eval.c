@@ -1,6 +1,7 @@
 /*
  * cmd_eval - decode eval: perplexity and bits per byte on a text, distance to another checkpoint.
  */
+#include "cli/help_texts.h"
 #include "cli/job.h"
 
 struct eval_options {
@@ -121,33 +122,7 @@ const struct command command_eval = {
     .examples = "./decode eval models/shakespeare-mha.gguf LICENSE\n"
                 "./decode eval models/shakespeare-mha.gguf README.md --range 0.9:1\n"
                 "./decode eval models/shakespeare-mha.gguf -p \"To be, or not to be\"\n",
-    .notes =
-        "Windows of C input tokens start every S tokens, each with an empty cache. The first\n"
-        "scores all the tokens it predicts, a later one only those that no window before it\n"
-        "has: its last S. So every token is scored once, except the first, which nothing\n"
-        "predicts (with a checkpoint that asks for a begin-of-text token, that is the first).\n"
-        "A smaller S gives each token more context and takes C / S times as long.\n"
-        "\n"
-        "tokens          tokens scored\n"
-        "bytes           of text that they stand for\n"
-        "nll             mean negative log-likelihood, in nats a token\n"
-        "nll_stderr      its standard error, from the means of sqrt(tokens) neighbours each,\n"
-        "                because neighbours are hard or easy together\n"
-        "perplexity      e^nll\n"
-        "bits_per_byte   nll x tokens / log 2 / bytes: comparable between vocabularies\n"
-        "word_perplexity  e^(nll x tokens / words), words being what white space parts, as\n"
-        "                lm-evaluation-harness counts them\n"
-        "tokens_per_s    tokens scored a second, loading and tokenization left out\n"
-        "\n"
-        "With --against the reference is MODEL2:\n"
-        "kl_mean         mean divergence of MODEL's predictions from MODEL2's, in nats a token:\n"
-        "                sum p2 log(p2 / p1) over the vocabulary\n"
-        "kl_p99          99% of the tokens diverge by no more\n"
-        "top1_agreement  share of predictions with the same likeliest token\n"
-        "bits_per_byte_other  MODEL2's\n"
-        "\n"
-        "All but tokens_per_s is the same for any number of threads. Ctrl-C prints\n"
-        "no figures, because those of a part of the text would be another text's.\n",
+    .notes = help_of_eval,
     .spec = {.groups = {{"Text", text_options, 0},
                         {"Results", result_options, 0},
                         ENGINE_GROUP,

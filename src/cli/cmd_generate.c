@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "cli/generate.h"
+#include "cli/help_texts.h"
 
 static const char *const prompts_formats[] = {"auto", "lines", "jsonl", NULL};
 enum { PROMPTS_AUTO, PROMPTS_LINES, PROMPTS_JSONL };
@@ -251,20 +252,7 @@ const struct command command_generate = {
     .examples = "./decode generate models/shakespeare-mha.gguf -p \"ROMEO:\"\n"
                 "./decode generate models/shakespeare-mha.gguf -p \"ROMEO:\" -n 50\n"
                 "./decode generate models/shakespeare-mha.gguf -n 50 --samples 3\n",
-    .notes =
-        "Prints the prompt and its continuation. Without -p and -f the prompt is what is\n"
-        "piped in; without any it starts from the checkpoint's begin-of-text token, or else\n"
-        "from a newline. The same checkpoint, prompt, options and seed give the same text\n"
-        "for any number of threads.\n"
-        "With --prompts a line a prompt: index, id, prompt, text, tokens, n, finish (length,\n"
-        "stop, eos, context), seed, logprob; or error. Each text is that of the prompt alone with "
-        "its seed. An object's n, seed and\n"
-        "stop take the place of the command's.\n"
-        "With -i a text goes on: with its cache, its random numbers and the tokens that a penalty\n"
-        "remembers, bit for bit as one run would make it. Ctrl-C at the prompt of -i ends the\n"
-        "session, as the end of the input does; what fails in one is told and does not change its\n"
-        "exit code.\n"
-        "The sampler's order: repetition penalty, temperature, top-k, top-p, min-p, draw.\n",
+    .notes = help_of_generate,
     .spec = {.groups = {INPUT_GROUP,
                         {"Continuation", text_options, 0},
                         {"A session", session_options, 0},

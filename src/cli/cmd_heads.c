@@ -1,6 +1,7 @@
 /*
  * cmd_heads - decode heads: what each head is worth, and which it is like.
  */
+#include "cli/help_texts.h"
 #include "cli/job.h"
 #include "measure/attend.h"
 
@@ -269,25 +270,7 @@ const struct command command_heads = {
     .usage = "MODEL TEXT [options]",
     .examples = "./decode heads models/shakespeare-mha.gguf README.md --tokens 256\n"
                 "./decode heads models/shakespeare-mha.gguf LICENSE --svg worth.svg\n",
-    .notes =
-        "Each head in turn is left out and the text predicted again, in windows of the context as\n"
-        "decode eval has them; --without of eval, score and generate leaves out several at once.\n"
-        "\n"
-        "delta_nll         nats a token lost without the head: eval's nll without it less nll\n"
-        "delta_nll_stderr  its standard error, from the tokens' paired differences\n"
-        "delta_bits_per_byte  the same in bits per byte\n"
-        "written           length of what the head adds to the residual stream, mean over "
-        "positions\n"
-        "stream            length of the stream before the head's layer\n"
-        "like              the head of the same layer whose scores lose least if both share a key\n"
-        "like_score_kept   share of both heads' score energy that one shared key keeps\n"
-        "like_output_kept  share of their output energy that one shared value keeps\n"
-        "\n"
-        "These shares are what decode convert --group cluster weighs, on this text. A head whose\n"
-        "delta_nll is not above its standard error costs nothing; one whose gain is beyond two of\n"
-        "them does harm. With --curve a row is the text without so many heads at once: the first\n"
-        "that cost least, as measured one by one; `added` are those that the row before keeps.\n"
-        "Ctrl-C prints the heads that are done; --layer goes on where it was.\n",
+    .notes = help_of_heads,
     .spec = {.groups = {{"Text", text_options, 0}, {"Results", result_options, 0}, GENERAL_GROUP},
              .everyday = "text prompt tokens range ablate layer svg format",
              .positionals = {MODEL_POSITIONAL, TEXT_POSITIONAL}},

@@ -2,45 +2,10 @@
  * cmd_help - decode help: the commands, a command's options, the manual page, completion in
  * bash.
  */
+#include "cli/help_texts.h"
 #include "cli/job.h"
 
 #define SUMMARY "continue texts with transformers, and see what their attention costs"
-
-static const char help_sections[] =
-    "Options:\n"
-    "  decode help COMMAND (or decode COMMAND --help) shows examples and the options for every\n"
-    "  day; with --all every option, and what figures mean.\n"
-    "  decode help --format man prints the manual page; --format bash what completes command\n"
-    "  lines in that shell.\n"
-    "  decode --version shows version, compiler, instruction sets and threads.\n"
-    "\n"
-    "  The checkpoint is the first argument or -m FILE; --option value and --option=value\n"
-    "  both work, anywhere among the arguments; -- ends the options; of an option given\n"
-    "  twice the last one counts.\n"
-    "\n"
-    "  -m, --model FILE  the checkpoint, instead of the first argument\n"
-    "  -q, --quiet       nothing on standard error but errors\n"
-    "  -v, --verbose     also memory plan, threads, instruction set; whole tables\n"
-    "\n"
-    "  Counts take k and M, thousands and millions; sizes also kB, KiB, MB, MiB, GB, GiB.\n"
-    "\n"
-    "  A reader that closes the pipe ends the program silently, as it ends cat (by SIGPIPE: 141\n"
-    "  in a shell); files that were asked for are written all the same.\n"
-    "\n"
-    "Exit status:\n"
-    "  0    done\n"
-    "  1    failed while running\n"
-    "  2    usage\n"
-    "  3    bad input file\n"
-    "  4    out of memory\n"
-    "  130  interrupted\n"
-    "\n"
-    "Environment:\n"
-    "  DECODE_THREADS  the default of -t\n"
-    "  DECODE_ISA      forces an instruction set, of those that --version lists\n"
-    "  NO_COLOR        no colours on a terminal\n"
-    "  COLORFGBG       whether the terminal is light or dark\n"
-    "  COLUMNS         its width, where it does not say it itself\n";
 
 void help_print(struct output *out)
 {
@@ -54,7 +19,7 @@ void help_print(struct output *out)
         paragraph_reflow(out, line, 0);
     }
     output_puts(out, "\n");
-    paragraph_reflow(out, help_sections, 0);
+    paragraph_reflow(out, help_of_decode, 0);
 }
 
 /* --- the manual page decode(1), source for man(1) --------------------------------------------- */

@@ -1,6 +1,7 @@
 /*
  * cmd_info - decode info: what a checkpoint holds; what it or a shape costs is in info_cost.
  */
+#include "cli/help_texts.h"
 #include "cli/info.h"
 
 #define VALUES struct info_options
@@ -468,25 +469,7 @@ const struct command command_info = {
     .examples = "./decode info models/shakespeare-mha.gguf\n"
                 "./decode info --shape gpt2 --depth 1023 --batch 1,32\n"
                 "./decode info --shape t5-large --shape t5-xxl --shards 8\n",
-    .notes =
-        "Architecture and hyperparameters, parameters and bytes by part, and the KV cache of\n"
-        "every variant: as many K/V heads as query heads (MHA), one (MQA), or between (GQA).\n"
-        "With --shape, or any option of steps: what a step of every variant holds and reads at\n"
-        "each depth and batch, and whether weights and caches fit the memory that is free.\n"
-        "With --bandwidth also how long it takes at least: what `decode bench` measures, without\n"
-        "measuring. With --flops, too, it is for the products and for attention the larger of\n"
-        "what bytes and operations take; else reading is all that takes time. auto measures both,\n"
-        "reading as many bytes as the step does (at the next power of two, 512 MiB at most).\n"
-        "Several --shape give one table of all their steps, with the cache over the weights.\n"
-        "--shards N divides query heads, feed-forward layer and vocabulary among N; bytes and\n"
-        "times of a step stay those of one machine that holds all.\n"
-        "JSON has the properties, parameters, weights, biases and bytes by part,\n"
-        "attention_4_d_model_squared, kv_cache (variant, n_kv_heads, parameters,\n"
-        "bytes_per_token_TYPE, bytes_full_context_TYPE), memory_available_bytes, and steps:\n"
-        "variant, n_kv_heads, depth, batch, kv_type, cache_bytes (of all sequences),\n"
-        "memory_bytes (weights and caches), fits, step_bytes (read), step_flops, predicted_us,\n"
-        "limit_tokens_per_s, bandwidth_gb_per_s, limited_by. CSV holds the parts, or the steps if\n"
-        "there are options of steps, or with --tensors or --check the tensors.\n",
+    .notes = help_of_info,
     .spec = {.groups = {{"Contents", own_options, 0},
                         {"A shape instead of a checkpoint", shape_info_options, 0},
                         {"Steps", step_options, 0},

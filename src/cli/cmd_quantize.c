@@ -1,6 +1,7 @@
 /*
  * cmd_quantize - decode quantize: a checkpoint in another weight type.
  */
+#include "cli/help_texts.h"
 #include "cli/job.h"
 
 struct quantize_options {
@@ -116,12 +117,7 @@ const struct command command_quantize = {
     .usage = "MODEL -o OUT --type TYPE [options]",
     .examples = "./decode quantize models/shakespeare-mha.gguf -o q8.gguf --type q8_0\n"
                 "./decode quantize models/shakespeare-mha.gguf -o q4.gguf --type q4_0\n",
-    .notes =
-        "The matrices take the type, with the same bytes as from llama-quantize --pure; the\n"
-        "position embeddings, biases and norms keep theirs. Rows that are no multiple of 32, the\n"
-        "block of q8_0 and q4_0, become F16. Printed are the bytes before and after and, for what\n"
-        "changed its type, how far numbers are from what they were: the root of the mean square\n"
-        "(also relative to the numbers' own) and the largest; with -v for every tensor.\n",
+    .notes = help_of_quantize,
     .spec = {.groups = {{"Conversion", own_options, 0}, GENERAL_GROUP},
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),

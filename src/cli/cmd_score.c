@@ -1,6 +1,7 @@
 /*
  * cmd_score - decode score: the log-probability of each token of a text.
  */
+#include "cli/help_texts.h"
 #include "cli/job.h"
 #include "engine/sampler.h"
 #include "formats/npy.h"
@@ -154,10 +155,7 @@ const struct command command_score = {
     .examples = "./decode score models/shakespeare-mha.gguf -p \"To be, or not to be\"\n"
                 "./decode score models/shakespeare-mha.gguf -p \"To be\" --top 3\n"
                 "./decode score models/shakespeare-mha.gguf -p \"To be\" --logits l.npy\n",
-    .notes =
-        "One row a token: position, id, text, natural log-probability given the tokens before\n"
-        "it. Nothing predicts the first token. The output is the same for any number of\n"
-        "threads and any block.\n",
+    .notes = help_of_score,
     .spec = {.groups = {INPUT_GROUP,
                         {"Text as ids", ids_options, 0},
                         {"Results", result_options, 0},

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/help_texts.h"
 #include "cli/job.h"
 #include "cli/shape.h"
 
@@ -341,19 +342,7 @@ const struct command command_train = {
     .usage = "TEXT... -o OUT [options]",
     .examples = "./decode train README.md -o toy.gguf --embd 64 --heads 4 --steps 50\n"
                 "./decode train README.md -o b.gguf --from toy.gguf --steps 9 --lr 1e-4\n",
-    .notes =
-        "TEXT may be - (standard input) or a pipe. The last tenth of each text is held out. OUT\n"
-        "is replaced, as a whole, at saves; the same seed, texts and options give the same\n"
-        "file, for any number of threads and whether or not the run was interrupted (Ctrl-C\n"
-        "saves first) and resumed.\n"
-        "\n"
-        "The loss that is shown and logged is the cross-entropy of the text alone, comparable\n"
-        "between runs: what --label-smoothing and --teacher add is trained on and not in it.\n"
-        "\n"
-        "With --from and without --lr a probe finds the rate: a few are tried for a few steps,\n"
-        "each from MODEL on, and judged on windows of the training part that no trial sees; the\n"
-        "best is taken (in runs no longer than a trial the smallest that comes near it), and\n"
-        "where none lowers the loss MODEL stays as it is. That is some 40 to 80 steps more.\n",
+    .notes = help_of_train,
     .spec = {.groups = {{"Output", output_options, 0},
                         {"A new model", train_size_options, offsetof(VALUES, shape)},
                         {"Its heads", train_head_options, offsetof(VALUES, shape)},
