@@ -3,6 +3,7 @@
  */
 #include "cli/help_texts.h"
 #include "cli/job.h"
+#include "formats/gguf_parts.h"
 #include "model/kv_cache.h"
 
 #define NOTICEABLE_BITS 0.1               /* a rise of bits per byte that is worth a warning */
@@ -309,7 +310,7 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
     }
     TRY(job_config(j->path, &j->checkpoint, &config, e));
     set_sizes(&config, &c.before);
-    c.before.file_bytes = j->checkpoint.file.len;
+    c.before.file_bytes = gguf_all_bytes(j->checkpoint.gguf, &j->checkpoint.file);
     if (o->drop_heads)
         TRY(drop_and_tell(&c, o->drop_heads, true, e));
     const uint64_t started_ns = clock_ns();

@@ -58,11 +58,15 @@ static const struct report_field file_fields[] = {
     {SAME(architecture)},
     {SAME(name)},
 };
+static const struct report_field split_fields[] = {{SAME(n_parts)}};
 static const struct report_field shape_fields[] = {
     {"shape", "shape", MEMBER(info, subject)},
     {SAME(architecture)},
     {SAME(type)},
 };
+/* Among the hyperparameters; without those alone. */
+#define DOES_NOT_RUN {SAME(does_not_run)}
+static const struct report_field refusal_fields[] = {DOES_NOT_RUN};
 static const struct report_field config_fields[] = {
     {SAME(variant)},
     {SIZE(n_layers)},
@@ -83,7 +87,7 @@ static const struct report_field config_fields[] = {
     {"shared_block", "shared_block", MEMBER(info, config.shared)},
     {SAME(norm_eps), "%g"},
     {SAME(score_scale), "%g"},
-    {SAME(does_not_run)},
+    DOES_NOT_RUN,
     {"tied_output", "tied_output", MEMBER(info, cost.tied)},
 };
 /* Of a tokenizer that cannot be read there are the first two. */
@@ -138,8 +142,10 @@ static enum status print_properties(const struct info *info, struct json *j, str
         int n;
     } groups[] = {
         {NULL, file_fields, info->gguf ? LENGTH(file_fields) : 0},
+        {NULL, split_fields, info->n_parts > 0},
         {NULL, shape_fields, info->gguf ? 0 : LENGTH(shape_fields)},
         {NULL, config_fields, info->has_config ? LENGTH(config_fields) : 0},
+        {NULL, refusal_fields, info->gguf && !info->has_config},
         {"tokenizer", tokenizer_fields, info->token_kind.len > 0 ? n_tokenizer : 0},
         {"types", info->types, info->n_types},
         {"check", check_fields, info->o->check ? LENGTH(check_fields) : 0},
@@ -178,7 +184,7 @@ static enum status take_tensors(struct info *info, struct err *e)
         *t = (struct info_tensor){.of = *from,
                                   .type = from->type->name,
                                   .shape = pack_shape_text(from->n_dims, from->dims),
-                                  .offset = from->data - info->file.data};
+                                  .part = from->part + 1};
         int at = 0;
         while (at < info->n_types && info->types[at].key != t->type)
             at++;
@@ -213,32 +219,52 @@ static enum status take_tensors(struct info *info, struct err *e)
     return STATUS_OK;
 }
 
+/* The value of a key, if it is a text. */
+static struct text text_at(const struct gguf *g, const char *key)
+{
+    const struct gguf_value *v = gguf_find(g, key);
+    return v && v->kind == GGUF_STRING ? v->bytes : (struct text){NULL, 0};
+}
+
+/* The hyperparameters, if the file is a model of an architecture that runs here; if not, why no
+ * other command takes it. STATUS_NO_MEMORY. */
+static enum status read_config(struct info *info, struct err *e)
+{
+    const struct gguf *g = info->gguf;
+    struct err *why = &info->refusal, parsing = {""};
+    enum status s = gguf_join_parts(info->gguf, info->job->path, why);
+    if (s != STATUS_OK && s != STATUS_BAD_FILE)
+        return err_set(e, s, "%s", why->text);
+    if (g->n_tensors == 0)
+        return STATUS_OK;
+    info->has_config = config_parse(g, &info->config, &parsing) == STATUS_OK;
+    if (s == STATUS_OK && info->has_config)
+        s = model_check(g, why);
+    else if (s == STATUS_OK)
+        *why = parsing;
+    if (info->has_config)
+        info->runs = cost_shape_of_file(g, &info->config, &info->cost) && s == STATUS_OK;
+    return s == STATUS_NO_MEMORY ? err_set(e, s, "%s", why->text) : STATUS_OK;
+}
+
 static enum status read_file(struct info *info, struct err *e)
 {
-    struct config config;
-    bool found;
     TRY(gguf_parse_file(&info->file, &info->gguf, e));
     const struct gguf *g = info->gguf;
-    TRY(gguf_get_text(g, "general.architecture", &info->architecture, &found, e));
-    TRY(gguf_get_text(g, "general.name", &info->name, &found, e));
-    TRY(gguf_get_text(g, "tokenizer.ggml.model", &info->token_kind, &found, e));
+    TRY(read_config(info, e));
+    info->architecture = text_at(g, "general.architecture");
+    info->name = text_at(g, "general.name");
+    info->token_kind = text_at(g, "tokenizer.ggml.model");
     info->subject = info->job->path;
-    info->file_bytes = info->file.len;
+    info->file_bytes = gguf_all_bytes(g, &info->file);
+    info->n_parts = g->n_others > 0 ? (int64_t)g->n_others + 1 : 0;
     info->gguf_version = g->version;
     info->n_keys = g->n_pairs;
     info->n_tensors = g->n_tensors;
-    info->cost = (struct cost_shape){.tied = layout_output_tied(g), .gguf = g};
-    /* Of the architectures that run here the hyperparameters must be readable; of others the keys
-     * are shown. */
-    const bool is_known = info->architecture.data && arch_find(info->architecture);
-    if (is_known && g->n_tensors > 0) {
-        TRY(config_parse(g, &info->config, e));
-        info->has_config = true;
-        info->runs = cost_shape_of_file(g, &info->config, &info->cost) &&
-                     config_read(g, &config, &info->refusal) == STATUS_OK;
-    }
+    if (!info->has_config)
+        info->cost = (struct cost_shape){.tied = layout_output_tied(g), .gguf = g};
     /* What is wrong with a tokenizer is one of its properties. */
-    if (is_known && info->token_kind.len > 0) {
+    if (info->architecture.data && arch_find(info->architecture) && info->token_kind.len > 0) {
         const enum status s = tokenizer_create(g, &info->tokenizer, &info->tokenizer_problem);
         const struct tokenizer *t = info->tokenizer;
         if (s == STATUS_NO_MEMORY)
@@ -268,16 +294,34 @@ static const struct report_field part_fields[] = {
 
 #define TENSOR(member) MEMBER(info_tensor, member)
 #define N_OWN          2 /* that JSON has in another form */
-#define N_CHECK        2 /* the last ones, with --check */
 static const struct report_field tensor_fields[] = {
     {"tensor", "tensor", TENSOR(of.name)},
     {"shape", "shape", TENSOR(shape.text), .right = true},
     {"type", "type", TENSOR(type)},
     {"bytes", "bytes", TENSOR(of.n_bytes), .rank = 1},
-    {"offset", "offset", TENSOR(offset), .rank = 2},
+    {"offset", "offset", TENSOR(of.file_offset), .rank = 2},
+};
+/* With --check, and of a split file. */
+static const struct report_field tensor_check_fields[] = {
     {"nan", "nan", TENSOR(check.nan), .none = "not checked"},
     {"inf", "inf", TENSOR(check.inf), .none = "not checked"},
 };
+static const struct report_field tensor_part_field = {"part", "part", TENSOR(part), .rank = 3};
+#define TENSOR_FIELDS_MOST (LENGTH(tensor_fields) + LENGTH(tensor_check_fields) + 1)
+
+/* The columns that are shown; how many. */
+static int list_tensor_fields(const struct info *info, struct report_field *out)
+{
+    int n = LENGTH(tensor_fields);
+    memcpy(out, tensor_fields, sizeof tensor_fields);
+    if (info->n_parts > 0)
+        out[n++] = tensor_part_field;
+    if (info->o->check) {
+        memcpy(out + n, tensor_check_fields, sizeof tensor_check_fields);
+        n += LENGTH(tensor_check_fields);
+    }
+    return n;
+}
 
 /* In the order in which people read them; without rows where one is not wanted. */
 enum { TABLE_PARTS, TABLE_CACHES, TABLE_STEPS, TABLE_TENSORS, INFO_TABLES };
@@ -325,16 +369,17 @@ static enum status print_info(struct info *info, struct err *e)
 {
     const enum table_format format = info->o->common.format;
     const bool people = table_is_for_people(format);
+    struct report_field columns[TENSOR_FIELDS_MOST]; /* of tensors */
     struct table tables[INFO_TABLES] = {TABLE_OF(part_fields, info->parts, 0),
                                         info_cache_table(info), info_step_table(info),
-                                        TABLE_OF(tensor_fields, info->tensors, info->n_listed)};
+                                        TABLE_OF(columns, info->tensors, info->n_listed)};
     struct output *out = info->job->out;
     struct json json, *j = people ? NULL : &json;
     /* People are shown parts that there are. */
     for (int i = 0; i <= INSPECT_PARTS; i++)
         if (!people || info->parts[i].parameters > 0)
             info->parts[tables[TABLE_PARTS].n_rows++] = info->parts[i];
-    tables[TABLE_TENSORS].n -= info->o->check ? 0 : N_CHECK;
+    tables[TABLE_TENSORS].n = list_tensor_fields(info, columns);
     if (format == TABLE_CSV) {
         int last = TABLE_TENSORS;
         while (tables[last].n_rows == 0 || last == TABLE_CACHES)

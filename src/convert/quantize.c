@@ -8,6 +8,8 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "formats/gguf_parts.h"
+
 /* A chunk's floats, before and after, fit a core's own cache. A multiple of every block. */
 #define CHUNK_ELEMENTS 8192
 #define PIECE_CHUNKS   128
@@ -139,7 +141,7 @@ static enum status next_piece(void *arg, uint64_t offset, const void **data, siz
     }
     const uint64_t begin = tensor_type_bytes(type, q->first), read = tensor_type_bytes(type, q->n);
     if (p->source)
-        file_map_release(p->source, from->data + begin, read);
+        file_map_release(gguf_file_of(p->gguf, from, p->source), from->data + begin, read);
     if (p->progress)
         p->progress(p->arg, t->before + begin + read, q->bytes_before);
     if (q->first + q->n == from->n_elements) {
@@ -213,6 +215,7 @@ static enum status plan_tensors(struct quantize *q, struct err *e)
     } replaced[] = {{"general.file_type", gguf_file_type(q->params.type)},
                     {"general.quantization_version", QUANTIZATION_VERSION}};
     struct config config;
+    TRY(model_check(g, e)); /* of what does not load nothing that loads can be made */
     TRY(config_read(g, &config, e));
     take_buffers(q);
     TRY(arena_allocate(&q->arena, "the conversion", e));

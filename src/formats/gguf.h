@@ -2,7 +2,7 @@
  * gguf - read and write GGUF files: metadata and tensors, nothing about transformers.
  *
  * The reader works on a span of bytes that stays the caller's (usually a mapped file) and must
- * outlive the struct gguf. It copies no strings, arrays or tensor data; its own memory is
+ * outlive the struct gguf; a file in several parts is joined by gguf_parts.h. It copies no strings, arrays or tensor data; its own memory is
  * bounded by a small multiple of the span's length, whatever the counts in the file claim.
  * Versions 2 and 3, little-endian. A parsed struct gguf is immutable: any threads may read it.
  *
@@ -94,8 +94,11 @@ struct gguf_tensor {
     uint64_t n_elements;
     uint64_t n_bytes;
     uint64_t offset;           /* of the data, from the end of the padded header */
+    uint64_t file_offset;      /* the same from the start of the file */
     const unsigned char *data; /* n_bytes inside the span, aligned to the file's alignment
                                   relative to the start of the span */
+    int part;                  /* of a file that gguf_join_parts joined: the number of its part,
+                                  from 0 on; else 0 */
 };
 
 struct gguf {
@@ -107,6 +110,9 @@ struct gguf {
     struct gguf_tensor *tensors; /* in file order */
     size_t head_bytes;           /* of the span, before the tensors' data and padding */
     struct name_index by_key, by_name;
+    struct file_map *others; /* [n_others] the other parts of a file that gguf_join_parts joined,
+                                malloc'd and mapped */
+    size_t n_others;
 };
 
 /*

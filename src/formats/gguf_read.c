@@ -262,6 +262,7 @@ static void read_tensors(struct reader *r, struct gguf *g, const struct gguf_ten
                    data_start, t->offset, t->n_bytes, r->len);
         else
             t->data = (const unsigned char *)r->bytes + begin;
+        t->file_offset = begin;
         in_record(r, "tensor", i, t->name);
     }
     /* Offsets are multiples of the alignment: when data do not overlap, their padding does not. */
@@ -325,6 +326,9 @@ void gguf_free(struct gguf *g)
     name_index_free(&g->by_name);
     free(g->pairs);
     free(g->tensors);
+    for (size_t i = 0; i < g->n_others; i++)
+        file_map_close(&g->others[i]);
+    free(g->others);
     free(g);
 }
 

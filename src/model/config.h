@@ -111,6 +111,10 @@ struct config {
     int32_t layer_kv_heads[CONFIG_MAX_LAYERS]; /* 0: n_kv_heads */
 };
 
+/* STATUS_BAD_FILE for a file that says (general.type) that it is no model, but an adapter, an
+ * importance matrix or a projector: what it is. config_parse looks, too. */
+enum status config_check_kind(const struct gguf *g, struct err *e);
+
 /*
  * Reads and checks the keys. head_dim is the key attention.key_length or, without it,
  * d_model / n_heads. n_vocab is the row count of token_embd.weight, which must equal the length of

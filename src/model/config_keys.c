@@ -230,11 +230,31 @@ static enum status read_rope(const struct reader *r)
     return STATUS_OK;
 }
 
+enum status config_check_kind(const struct gguf *g, struct err *e)
+{
+    static const struct {
+        const char *type, *what;
+    } kinds[] = {
+        {"adapter", "changes to a model's weights, to be merged into it first (llama-export-lora)"},
+        {"imatrix", "an importance matrix, by which llama.cpp quantizes a model"},
+        {"mmproj", "a projector that turns images or sound into a model's embeddings"},
+    };
+    struct text type = text_of("model");
+    bool found;
+    TRY(gguf_get_text(g, "general.type", &type, &found, e));
+    for (int i = 0; i < LENGTH(kinds); i++)
+        if (text_is(type, kinds[i].type))
+            return err_bad_file(e, "general.type: expected \"model\", found \"%s\": %s",
+                                kinds[i].type, kinds[i].what);
+    return STATUS_OK;
+}
+
 enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
 {
     const struct reader r = {g, c, e};
     struct text name;
     *c = (struct config){.arch = NULL};
+    TRY(config_check_kind(g, e));
     TRY(gguf_get_text(g, "general.architecture", &name, NULL, e));
     const struct arch *arch = arch_find(name);
     if (!arch)
