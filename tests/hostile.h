@@ -114,9 +114,10 @@ enum command_bit {
     BENCH = 1 << 11,
     N_COMMANDS = 12,
     EVERY_COMMAND = (1 << N_COMMANDS) - 1,
-    /* What reads hyperparameters and tensors, what the vocabulary, and what texts by it. */
-    MODEL_READERS = EVERY_COMMAND & ~(TOKENIZE | QUANTIZE),
-    TOKENIZER_READERS = EVERY_COMMAND & ~(INFO | CHECK | QUANTIZE), /* info says what is wrong */
+    /* What reads hyperparameters and tensors, what the vocabulary, and what texts by it; but for
+     * info, which opens every sound file and says what is wrong. */
+    MODEL_READERS = EVERY_COMMAND & ~(INFO | CHECK | TOKENIZE),
+    TOKENIZER_READERS = EVERY_COMMAND & ~(INFO | CHECK | QUANTIZE),
     TEXT_READERS = GENERATE | SCORE | TOKENIZE | EVAL | TRAIN,
 };
 

@@ -65,7 +65,10 @@ static const struct report_field shape_fields[] = {
     {SAME(type)},
 };
 /* Among the hyperparameters; without those alone. */
-#define DOES_NOT_RUN {SAME(does_not_run)}
+#define DOES_NOT_RUN                                                                               \
+    {                                                                                              \
+        SAME(does_not_run)                                                                         \
+    }
 static const struct report_field refusal_fields[] = {DOES_NOT_RUN};
 static const struct report_field config_fields[] = {
     {SAME(variant)},

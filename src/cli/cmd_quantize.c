@@ -72,7 +72,8 @@ static enum status write_and_print(struct job *j, struct quantize *q, struct err
                                               t->to != t->from->type ? t->error : none});
     report_row(&r, &(struct quantize_row){text_of("tensor data"), NULL, NULL, q->bytes_before,
                                           q->bytes_after, n_changed > 0 ? q->error : none});
-    report_row(&r, &(struct quantize_row){text_of("file"), NULL, NULL, gguf_all_bytes(q->params.gguf, q->params.source),
+    report_row(&r, &(struct quantize_row){text_of("file"), NULL, NULL,
+                                          gguf_all_bytes(q->params.gguf, q->params.source),
                                           job_out_bytes(j), none});
     return report_end(&r, e);
 }

@@ -2,9 +2,10 @@
  * gguf - read and write GGUF files: metadata and tensors, nothing about transformers.
  *
  * The reader works on a span of bytes that stays the caller's (usually a mapped file) and must
- * outlive the struct gguf; a file in several parts is joined by gguf_parts.h. It copies no strings, arrays or tensor data; its own memory is
- * bounded by a small multiple of the span's length, whatever the counts in the file claim.
- * Versions 2 and 3, little-endian. A parsed struct gguf is immutable: any threads may read it.
+ * outlive the struct gguf; a file in several parts is joined by gguf_parts.h. It copies no strings,
+ * arrays or tensor data; its own memory is bounded by a small multiple of the span's length,
+ * whatever the counts in the file claim. Versions 2 and 3, little-endian. A parsed struct gguf is
+ * immutable: any threads may read it.
  *
  * Source: the GGUF specification of the ggml project; where llama.cpp's loader differs, see
  * read.c.

@@ -49,10 +49,10 @@ static enum status read_split(const struct gguf *g, struct split *out, struct er
 
 /* The paths of the parts, and what they became. */
 struct parts {
-    struct split first; /* what part 1 says */
-    char *path;         /* malloc'd: of the part that is looked at */
-    char *name;         /* in it, behind the last slash */
-    char *ending;       /* in it */
+    struct split first;     /* what part 1 says */
+    char *path;             /* malloc'd: of the part that is looked at */
+    char *name;             /* in it, behind the last slash */
+    char *ending;           /* in it */
     struct file_map *files; /* [n] of the parts 2, 3, ..., and what is in them */
     struct gguf **ggufs;    /* [n] */
     size_t n;

@@ -18,8 +18,8 @@
  *
  * STATUS_BAD_FILE for another part than the first, for a part that is missing or of another file,
  * for a tensor that two parts have, and for parts that have not all tensors together: the message
- * names the part and what to do; STATUS_NO_MEMORY and the failures of file_map_open. After a failure
- * g is as it was.
+ * names the part and what to do; STATUS_NO_MEMORY and the failures of file_map_open. After a
+ * failure g is as it was.
  */
 enum status gguf_join_parts(struct gguf *g, const char *path, struct err *e);
 

@@ -1,0 +1,133 @@
+/*
+ * Split files: parts that stand beside each other are the checkpoint that was split; parts that do
+ * not belong together are bad input.
+ */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "hostile.h"
+
+#define N_PARTS 3
+
+static const char *paths[N_PARTS]; /* until the test ends */
+
+/* A third of the good checkpoint's tensors, with the keys of gguf-split. All other keys are in part
+ * 1. */
+static void write_part(int no, const char *bends)
+{
+    char split[120];
+    struct gguf_bytes b;
+    reset();
+    const size_t all = h.n_tensors, first = all * no / N_PARTS, end = all * (no + 1) / N_PARTS;
+    snprintf(split, sizeof split,
+             "split.no=u16:%d; split.count=u16:%d; split.tensors.count=i32:%zu", no, N_PARTS, all);
+    h.n_tensors = end - first;
+    memmove(h.tensors, h.tensors + first, h.n_tensors * sizeof *h.tensors);
+    if (no > 0)
+        h.n_pairs = 1; /* general.architecture */
+    bend(split);
+    bend(bends);
+    hostile_image(&b);
+    write_file(paths[no], b.data, b.len);
+    free(b.data);
+    reset();
+}
+
+static void set_up(void)
+{
+    bent_set_up();
+    for (int i = 0; i < N_PARTS; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "bad-%05d-of-%05d.gguf", i + 1, N_PARTS);
+        paths[i] = scratch_path(name);
+        write_part(i, "");
+    }
+    strcpy(bad_path, paths[0]);
+}
+
+TEST(parts_are_the_whole, .before = set_up)
+{
+    size_t len;
+    expect_line_done("quantize %G -o %O --type f16 -t 1 -q", "");
+    unsigned char *whole = read_file(out_path, &len);
+    remove_outputs();
+    expect_line_done("quantize %B -o %O --type f16 -t 1 -q", "");
+    expect_bytes(out_path, whole, len);
+    free(whole);
+    remove_outputs();
+    expect_accepted(EVERY_COMMAND);
+    expect_line_done("info %B --tensors", "n_parts|3|!does_not_run|!split.");
+    strcpy(bad_path, paths[2]);
+    expect_refused(EVERY_COMMAND & ~(INFO | CHECK),
+                   "it is part 3 of 3: give part 1, bad-00001-of-00003.gguf");
+    expect_line_done("info %B", "does_not_run|it is part 3 of 3|split.count");
+}
+
+/* One part is bent, or not there. */
+static const struct {
+    int part;
+    const char *bends, *text;
+} broken[] = {
+    {1, NULL, "part 1 of 3; bad-00002-of-00003.gguf is missing"},
+    {2, NULL, "part 1 of 3; bad-00003-of-00003.gguf is missing"},
+    {1, "split.no=u16:2", "bad-00002-of-00003.gguf: expected part 2 of 3"},
+    {2, "split.count=u16:4", "found part 3 of 4"},
+    {2, "split.tensors.count=i32:7", "bad-00003-of-00003.gguf: expected part 3 of 3"},
+    {1, "-split.count; -split.no; -split.tensors.count", "found part 1 of 1, of 0"},
+    {1, "+blk.9.more", "tensors together, expected 29 (split.tensors.count)"},
+    {1, "!blk.0.ffn_norm.bias", "the 3 parts have 28 tensors together"},
+    {2, "!output_norm.bias; +token_embd.weight",
+     "tensor \"token_embd.weight\" is in part 1 and in part 3"},
+    {1, "blk.1.attn_norm.bias~32x99999", "bad-00002-of-00003.gguf: tensor"},
+    {2, "split.count=string:3", "bad-00003-of-00003.gguf: key \"split.count\""},
+    {0, "split.count=u32:65536", "key \"split.count\": expected 0 to 65535"},
+    {0, "split.no=u16:3", "key \"split.no\": expected 0 to 2, found 3"},
+    {0, "split.no=u16:1",
+     "it is part 2 of 3: expected a name that ends in \"-00002-of-00003.gguf\""},
+    {0, "split.count=u16:2", "expected a name that ends in \"-00001-of-00002.gguf\""},
+    {0, "-split.no", "key \"split.no\" is missing"},
+    {0, "-split.tensors.count", "key \"split.tensors.count\" is missing"},
+    {0, "split.tensors.count=i32:-1", "key \"split.tensors.count\": expected 0 to"},
+};
+
+TEST(parts_that_do_not_belong_together, .loops = (int)COUNT(broken), .before = set_up)
+{
+    const char *bends = broken[_i].bends;
+    if (bends)
+        write_part(broken[_i].part, bends);
+    else
+        ck_assert_int_eq(unlink(paths[broken[_i].part]), 0);
+    expect_refused_in_turn(EVERY_COMMAND & ~(INFO | CHECK), broken[_i].text);
+    expect_line_done("info %B", "does_not_run");
+}
+
+/* A file that says that it is split in one is whole, and what is made of it says nothing of that.
+ */
+TEST(one_part_is_the_whole, .before = bent_set_up)
+{
+    bent_accepted(EVERY_COMMAND, "split.no=u16:0; split.count=u16:1; split.tensors.count=i32:29");
+    expect_line_done("quantize %B -o %O --type f16 -q", "");
+    expect_line_done("info %O", "!split.|!does_not_run");
+    remove_outputs();
+}
+
+/* Sound files that are none of a model: info lists them, the others say what they are. */
+TEST(files_that_are_no_model, .before = bent_set_up)
+{
+    static const struct bend kinds[] = {
+        {"general.type=string:adapter", "found \"adapter\": changes to a model's weights"},
+        {"general.type=string:imatrix", "found \"imatrix\": an importance matrix"},
+        {"general.type=string:mmproj", "found \"mmproj\": a projector"},
+    };
+    for (size_t i = 0; i < COUNT(kinds); i++) {
+        bent_refused_by_all(EVERY_COMMAND & ~(INFO | CHECK), kinds[i].bends, kinds[i].text);
+        expect_line_done("info %B --tensors", "does_not_run|token_embd.weight");
+    }
+    bent_accepted(GENERATE | INFO, "general.type=string:model");
+    bend("general.architecture=u32:1; general.name=f32:1; gpt2.block_count=string:two; "
+         "adapter.lora.alpha=f32:16");
+    hostile_write();
+    expect_line_done(
+        "info %B --tensors",
+        "general.architecture\": expected string|adapter.lora.alpha|token_embd.weight");
+}
