@@ -93,13 +93,17 @@ static const struct report_field config_fields[] = {
     DOES_NOT_RUN,
     {"tied_output", "tied_output", MEMBER(info, cost.tied)},
 };
-/* Of a tokenizer that cannot be read there are the first two. */
+/* Of a tokenizer that cannot be read there are the first two. The end tokens behind the first are
+ * those of a turn and of a message. */
 static const struct report_field tokenizer_fields[] = {
     {"model", "tokenizer", MEMBER(info, token_kind)},
     {SAME(problem)},
+    {SAME(pretokenizer)},
     {SAME(n_tokens)},
     {SAME(bos)},
     {SAME(eos)},
+    {SAME(eot)},
+    {SAME(eom)},
     {SAME(adds_bos)},
 };
 static const struct report_field check_fields[] = {
@@ -276,7 +280,10 @@ static enum status read_file(struct info *info, struct err *e)
             (void)tokenizer_reads_text(t, &info->tokenizer_problem);
             info->n_tokens = tokenizer_n_tokens(t);
             info->bos = tokenizer_bos(t);
+            info->pretokenizer = tokenizer_pre(t);
             info->eos = tokenizer_eos(t);
+            info->eot = tokenizer_eot(t);
+            info->eom = tokenizer_eom(t);
             info->adds_bos = tokenizer_adds_bos(t);
         }
     }

@@ -217,7 +217,7 @@ static bool take_event(struct schedule *s, struct slot *p, struct event *event, 
         end_text(s, p, END_FAILED, event);
         return true;
     }
-    if (!s->ignore_eos && p->token == tokenizer_eos(s->tokenizer)) {
+    if (!s->ignore_eos && tokenizer_ends(s->tokenizer, p->token)) {
         end_text(s, p, END_EOS, event);
         return true;
     }

@@ -225,6 +225,7 @@ enum status bpe_init(struct bpe *b, const struct vocab *v, const struct gguf *g,
         b->lacks_bytes |= b->byte_id[byte] < 0;
     }
     TRY(read_merges(b, v, g, &n, e));
+    b->n_merges = n;
     TRY(merging_init(&b->merging, b->merging.pairs, n, v->n, e));
     for (size_t i = 1; i < n; i++) {
         const struct symbol_pair *p = &b->merging.pairs[i];

@@ -1,5 +1,7 @@
 #include "text/tokenizer.h"
 
+#include <stdio.h>
+
 #include "base/mem.h"
 #include "text/bpe.h"
 #include "text/pretokenize.h"
@@ -21,6 +23,12 @@ struct kind {
  * would take the text's length times its own. */
 #define LONGEST_SPECIAL 1024
 
+/* The keys of the tokens that end a text: of the whole of it, of a turn, and of a message that
+ * waits for a tool. */
+static const char *const end_keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+#define N_ENDS LENGTH(end_keys)
+
 struct tokenizer {
     const struct kind *kind;
     struct vocab vocab;
@@ -29,8 +37,11 @@ struct tokenizer {
     struct bpe bpe;
     const struct pretokenizer *pre; /* of bpe */
     struct spm spm;
-    bool adds_space; /* of spm */
-    int bos, eos;    /* -1: none */
+    bool adds_space;   /* of spm */
+    char pre_name[40]; /* as the file has it, or the one that is assumed; "" of spm */
+    bool assumes_pre;
+    int bos;          /* -1: none */
+    int ends[N_ENDS]; /* likewise, by end_keys */
     bool adds_bos;
     struct err unread; /* why no text can be encoded; "" */
 };
@@ -39,9 +50,10 @@ struct tokenizer {
 
 static enum status init_bpe(struct tokenizer *t, const struct gguf *g, struct err *e)
 {
-    struct text pre = text_of("default");
+    struct text pre = text_of("gpt-2");
     bool found;
     TRY(gguf_get_text(g, "tokenizer.ggml.pre", &pre, &found, e));
+    chars_printf(t->pre_name, "%.*s", SHOWN(pre));
     t->pre = pretokenizer_find(pre);
     if (!t->pre) {
         char names[sizeof t->unread.text];
@@ -50,10 +62,32 @@ static enum status init_bpe(struct tokenizer *t, const struct gguf *g, struct er
                    (int)MIN(pre.len, 60), pre.data, names);
     }
     TRY(bpe_init(&t->bpe, &t->vocab, g, e));
+    t->assumes_pre = !found && t->bpe.n_merges > 0;
     t->adds_bos = t->pre && t->pre->adds_bos;
     if (!t->pre || !t->pre->whole_pieces)
         name_index_free(&t->vocab.names);
     return STATUS_OK;
+}
+
+/* A vocabulary without merges is one of bytes: in one that has longer tokens merges were lost, and
+ * texts would be bytes to a model that knows them by those tokens. The special tokens of older
+ * files are normal ones, too, and are found by their ids. */
+static void find_lost_merges(struct tokenizer *t)
+{
+    int n = 0, first = -1;
+    for (int id = 0; id < t->vocab.n && t->bpe.n_merges == 0; id++) {
+        if (t->vocab.type[id] > TOKEN_NORMAL || vocab_bytes(&t->vocab, id).len < 2 ||
+            id == t->bos || tokenizer_ends(t, id))
+            continue;
+        first = n == 0 ? id : first;
+        n++;
+    }
+    if (n > 0 && !t->unread.text[0])
+        err_format(&t->unread,
+                   "tokenizer.ggml.merges: expected merges that make the %d tokens of several "
+                   "bytes, as token %d, \"%.*s\"; found none: convert the model again with a newer "
+                   "converter",
+                   n, first, SHOWN(vocab_bytes(&t->vocab, first)));
 }
 
 static enum status encode_bpe(const struct tokenizer *t, struct encoding *c, struct text part,
@@ -136,7 +170,10 @@ static enum status read_all(struct tokenizer *t, const struct gguf *g, struct er
     name_index_sort(&t->specials);
     name_index_link(&t->specials);
     TRY(read_id(t, g, "tokenizer.ggml.bos_token_id", t->kind->bos, &t->bos, e));
-    TRY(read_id(t, g, "tokenizer.ggml.eos_token_id", t->kind->eos, &t->eos, e));
+    for (int i = 0; i < N_ENDS; i++)
+        TRY(read_id(t, g, end_keys[i], i == 0 ? t->kind->eos : -1, &t->ends[i], e));
+    if (t->pre)
+        find_lost_merges(t);
     bool found;
     TRY(gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &t->adds_bos, &found, e));
     if (found && t->adds_bos && t->bos < 0)
@@ -184,7 +221,35 @@ int tokenizer_bos(const struct tokenizer *t)
 
 int tokenizer_eos(const struct tokenizer *t)
 {
-    return t->eos;
+    return t->ends[0];
+}
+
+int tokenizer_eot(const struct tokenizer *t)
+{
+    return t->ends[1];
+}
+
+int tokenizer_eom(const struct tokenizer *t)
+{
+    return t->ends[2];
+}
+
+bool tokenizer_ends(const struct tokenizer *t, int id)
+{
+    for (int i = 0; i < N_ENDS; i++)
+        if (t->ends[i] == id)
+            return true;
+    return false;
+}
+
+const char *tokenizer_pre(const struct tokenizer *t)
+{
+    return t->pre_name[0] ? t->pre_name : NULL;
+}
+
+bool tokenizer_assumes_pre(const struct tokenizer *t)
+{
+    return t->assumes_pre;
 }
 
 bool tokenizer_adds_bos(const struct tokenizer *t)

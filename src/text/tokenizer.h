@@ -26,8 +26,8 @@ struct tokenizer;
 
 /*
  * Builds a tokenizer from tokenizer.ggml.{model,pre,tokens,token_type,merges,scores,bos_token_id,
- * eos_token_id,add_bos_token,add_space_prefix}; copies what it needs, so g may be freed after. The
- * messages name the key. STATUS_BAD_FILE:
+ * eos_token_id,eot_token_id,eom_token_id,add_bos_token,add_space_prefix}; copies what it needs, so
+ * g may be freed after. The messages name the key. STATUS_BAD_FILE:
  *
  * - no model; arrays of the wrong type or length, a token type above 6, an empty token that is not
  *   unused, a score that is not finite;
@@ -37,23 +37,34 @@ struct tokenizer;
  * - special ids outside the vocabulary, add_bos_token true without bos_token_id.
  *
  * Or STATUS_NO_MEMORY. No vocabulary needs a token for every byte. A model or pre that is not known
- * is no failure: see tokenizer_reads_text. An id of 4294967295 is none, as the llama2.c converter
- * of llama.cpp writes it; of "llama", ids that are absent are 1 and 2.
+ * is no failure, nor are lost merges: see tokenizer_reads_text. An id of 4294967295 is none, as the
+ * llama2.c converter of llama.cpp writes it; of "llama", ids that are absent are 1 and 2.
  */
 enum status tokenizer_create(const struct gguf *g, struct tokenizer **out, struct err *e);
 void tokenizer_free(struct tokenizer *t); /* NULL is legal */
 
 int tokenizer_n_tokens(const struct tokenizer *t); /* 0: the file names none */
 int tokenizer_bos(const struct tokenizer *t);      /* -1: none */
-int tokenizer_eos(const struct tokenizer *t);      /* -1: none */
+/* The tokens that end a text: of the whole text, of a turn, of a message; -1: none. And whether it
+ * is one of them; id >= 0. */
+int tokenizer_eos(const struct tokenizer *t);
+int tokenizer_eot(const struct tokenizer *t);
+int tokenizer_eom(const struct tokenizer *t);
+bool tokenizer_ends(const struct tokenizer *t, int id);
 /* add_bos_token; when absent, true for "llama" and the pre-tokenizers of Llama 3. Never without
  * BOS. (add_eos_token is not read: a text that ends with EOS cannot be continued.) */
 bool tokenizer_adds_bos(const struct tokenizer *t);
 /* Control and unknown tokens: not text. id >= 0 (asserted); false beyond the vocabulary. */
 bool tokenizer_is_special(const struct tokenizer *t, int id);
 
+/* The pre-tokenizer, by which text is cut before it is merged: tokenizer.ggml.pre, or "gpt-2" where
+ * the file leaves it out; NULL where text is not cut. Borrowed from t. And whether the file leaves
+ * it out though it has merges, so that ids are wrong if the model's own is another. */
+const char *tokenizer_pre(const struct tokenizer *t);
+bool tokenizer_assumes_pre(const struct tokenizer *t);
+
 /* STATUS_BAD_FILE, with why, if tokenizer_encode refuses every text: tokenizer.ggml.model or pre is
- * none that is known here. */
+ * none that is known here, or "gpt2" has tokens of several bytes and no merges that make them. */
 enum status tokenizer_reads_text(const struct tokenizer *t, struct err *e);
 
 /*
