@@ -8,6 +8,7 @@
 #include "formats/gguf.h"
 #include "model/layout.h"
 #include "support.h"
+#include "text/vocab.h"
 
 static void close_checkpoint(void *c)
 {
@@ -132,7 +133,9 @@ static void add_tokenizer(struct builder *b)
 {
     const int n = b->shape->n_vocab;
     struct text *tokens = allocated((size_t)n * sizeof *tokens);
+    int32_t *types = allocated((size_t)n * sizeof *types);
     for (int i = 0; i < n; i++) {
+        types[i] = i < 256 ? TOKEN_NORMAL : TOKEN_USER_DEFINED;
         char *at = allocated(16);
         tokens[i] =
             (struct text){at, i < 256 ? byte_token(i, at) : (size_t)snprintf(at, 16, "<x%d>", i)};
@@ -140,6 +143,8 @@ static void add_tokenizer(struct builder *b)
     gguf_add_text(b->writer, "tokenizer.ggml.model", text_of("gpt2"));
     gguf_add_text(b->writer, "tokenizer.ggml.pre", text_of("gpt-2"));
     gguf_add_texts(b->writer, "tokenizer.ggml.tokens", tokens, (uint64_t)n);
+    if (n > 256)
+        gguf_add_array(b->writer, "tokenizer.ggml.token_type", GGUF_I32, types, (uint64_t)n);
     gguf_add_texts(b->writer, "tokenizer.ggml.merges", NULL, 0);
     gguf_add_u32(b->writer, "tokenizer.ggml.bos_token_id", 10);
     gguf_add_u32(b->writer, "tokenizer.ggml.eos_token_id", 0);

@@ -50,7 +50,7 @@ struct checkpoint_shape shape_of(const char *sizes);
 struct config config_sized(const char *arch, const char *sizes);
 
 /* Writes the checkpoint to `path`; fails the running test if it cannot. The vocabulary is the
- * 256 bytes, then "<x256>" and so on as normal tokens. */
+ * 256 bytes, then "<x256>" and so on as user-defined tokens. */
 void write_checkpoint(const char *path, const struct checkpoint_shape *shape);
 
 /* The same of any architecture, all F32 and with an output of its own: the tensors that a new one

@@ -71,3 +71,30 @@ TEST(test_first_space, .before = bent_set_up, .after = hostile_tear_down)
         }
     ck_assert_int_eq(n, 5);
 }
+
+/* Each of the three keys names a token that ends a text: here the first that a text gets. */
+TEST(test_end_tokens, .before = bent_set_up, .after = hostile_tear_down)
+{
+    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    static const char prompt[] = "{\"prompt\":\"a\"}\n";
+    static const char line[] = "generate --prompts %T --prompts-format jsonl %B -n 3 --greedy -q";
+    char bends[80];
+    struct ran r;
+    write_file(text_path, prompt, sizeof prompt - 1);
+    bend("-tokenizer.ggml.eos_token_id");
+    hostile_write();
+    run_on_bad(&r, line);
+    const char *tokens = strstr(r.out, "\"tokens\": [");
+    ck_assert_ptr_nonnull(tokens);
+    const int first = atoi(tokens + strlen("\"tokens\": ["));
+    for (size_t i = 0; i < COUNT(keys); i++) {
+        reset();
+        snprintf(bends, sizeof bends, "-tokenizer.ggml.eos_token_id; %s=u32:%d", keys[i], first);
+        bend(bends);
+        hostile_write();
+        expect_line_done(line, "\"tokens\": []|\"finish\": \"eos\"");
+        snprintf(bends, sizeof bends, "\"%.3s\": %d", keys[i] + strlen("tokenizer.ggml."), first);
+        expect_line_done("info %B --format json", bends);
+    }
+}

@@ -147,7 +147,8 @@ TEST(test_byte_tokens, .after = drop_tokenizer)
 TEST(test_tokens_outside_the_alphabet_are_raw, .after = drop_tokenizer)
 {
     plain_bytes_vocabulary();
-    ADD_TOKENS("\u2581the", "c d", "\xff\xfe", "[PAD]", "[PAD]");
+    ADD_TOKENS("\u2581the", "c d", "\xff\xfe", "[PAD]", "[PAD]", "xy");
+    ADD_MERGES("x y");
     add_token("a", 5);
     add_token("a", 3);
     add_token("", 5);
