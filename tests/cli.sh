@@ -126,6 +126,10 @@ $ ! cmp -s "$out" seed7
 0 generate $model -p ROMEO: -n 3 -v | 2> memory: weights | 2> KV cache | 2> --kv-type f16
     | 2> threads: | 2> instruction set: | 2> sampler:
 
+# The memory is the program's own, not that of a shell that it takes the place of.
+$ (large=$(repeat a 99999999); exec "$decode" generate $model -n 1 2>"$err" >"$out")
+$ is_sanitized || [ "$(sed -n 's/^peak memory *\([0-9]*\)\..* MiB$/\1/p' "$err")" -lt 60 ]
+
 # Prompts. Any bytes are echoed as they are.
 0 generate $model -f prompt -n 5 --greedy | == five
 0 generate $model -f - -n 5 --greedy <prompt | == five

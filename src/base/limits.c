@@ -231,6 +231,18 @@ uint64_t available_in_system(const char *meminfo)
                : AVAILABLE_UNKNOWN;
 }
 
+uint64_t peak_memory(void)
+{
+    char text[SELF_CAP];
+    struct rusage usage = {0};
+    uint64_t kib;
+    if (read_start("/proc/self", "status", text, sizeof text) &&
+        find_number(text, "VmHWM:", &kib) && kib < UINT64_MAX / 1024)
+        return kib * 1024;
+    getrusage(RUSAGE_SELF, &usage);
+    return (uint64_t)usage.ru_maxrss * 1024;
+}
+
 uint64_t available_memory(void)
 {
     char text[SELF_CAP];

@@ -34,6 +34,11 @@ void cpus_start_on(int from, int index);
  */
 uint64_t available_memory(void);
 
+/* The most bytes that this program had in memory at once, its own alone (VmHWM of
+ * /proc/self/status). Where there is no such file, those that getrusage counts, which on Linux are
+ * at least those of the program that was replaced by this one (exec). */
+uint64_t peak_memory(void);
+
 /*
  * The parts, for tests. Over a given cgroup mount and the text of /proc/self/cgroup: CPUs allowed
  * by the quota, rounded down, at least 1, or 0 when there is no limit; the memory left. And of the

@@ -1,6 +1,6 @@
 #include "cli/generate.h"
 
-#include <sys/resource.h>
+#include "base/limits.h"
 
 /* --- texts in turn --------------------------------------------------------------------------- */
 
@@ -436,7 +436,5 @@ void generation_report(struct generation *g)
     if (s->n_slots > 1)
         notice_summary("batch        %d sequences", s->n_slots);
     notice_summary("seed         %" PRIu64, g->job->seed);
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    notice_summary("peak memory  %s", figure_bytes(usage.ru_maxrss * 1024.0).text);
+    notice_summary("peak memory  %s", figure_bytes(peak_memory()).text);
 }
