@@ -135,6 +135,12 @@ $ is_sanitized || [ "$(sed -n 's/^peak memory *\([0-9]*\)\..* MiB$/\1/p' "$err")
 0 generate $model -f - -n 5 --greedy <prompt | == five
 $ made=$(tail -c 6 five)
 0 generate $model -p ROMEO: -n 5 --greedy --no-echo | = $made
+$ printf '\357\273\277ROMEO:' >marked
+0 generate $model -f $from -n 5 --greedy <marked | == five | for from in marked -
+0 tokenize $model -p '\n' | = 92 110
+0 generate $model -p ROMEO: -n 5 --greedy --stop "$stop" | == five | for stop in '\n' '\x0a'
+$ printf 'ROMEO:\n' >line
+0 tokenize $model -f line | = 82 79 77 69 79 58 10
 2 generate $model -p x -f prompt | --prompt and --file are both given
 3 generate $model -f missing | missing
 0 generate $model -p '' -n 5 --greedy | > none | 6 bytes

@@ -28,7 +28,8 @@ static const struct option text_options[] = {
         "are all that the model then sees, that half fed again at the positions behind it",
         .excludes = "no-shift"),
     OPT_STRINGS("stop", stops, "TEXT",
-                "end where the continuation has this text, which is not printed"),
+                "end where the continuation has this text, which is not printed; \\n is a "
+                "backslash and an n, as in -p"),
     OPT_FLAG("ignore-eos", ignore_eos, "go on after an end-of-text token"),
     OPT_INT("samples", samples, "N", 1, 1000000,
             "continuations, separated by lines of ---; the prompt is taken once", .fallback = "1",

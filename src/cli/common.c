@@ -15,9 +15,10 @@ const struct option general_options[] = {
 };
 
 const struct option input_options[] = {
-    OPT_STRING("prompt", prompt, "TEXT", "the text", .letter = 'p',
-               .excludes = "file|tokens|decode|prompts"),
-    OPT_STRING("file", file, "FILE", "read the text from a file; - is standard input",
+    OPT_STRING("prompt", prompt, "TEXT", "the text, as it is: \\n is a backslash and an n",
+               .letter = 'p', .excludes = "file|tokens|decode|prompts"),
+    OPT_STRING("file", file, "FILE",
+               "read the text from a file, its last newline too; - is standard input",
                .letter = 'f', .excludes = "tokens|decode|prompts", .reads = "the text"),
     OPT_END,
 };

@@ -35,10 +35,17 @@ void input_take_piped(struct common_options *o)
     o->file = "-";
 }
 
-/* The file's bytes, if they are a text. */
+/* The file's bytes, if they are a text, without a byte-order mark before them, which belongs to no
+ * text (see struct lines). */
 static enum status read_text(const char *path, size_t max, char **text, size_t *len, struct err *e)
 {
+    static const char mark[] = "\xef\xbb\xbf"; /* of byte order, in UTF-8 */
+    const size_t mark_len = strlen(mark);
     TRY(file_read_all(path, max, text, len, e));
+    if (text_starts_with(text_span(*text, *len), mark)) {
+        *len -= mark_len;
+        memmove(*text, *text + mark_len, *len + 1);
+    }
     struct text judged = {*text, *len};
     if (judged.len > JUDGED_MAX) /* and whole characters only */
         judged.len = JUDGED_MAX - utf8_cut_short(text_span(*text, JUDGED_MAX));

@@ -41,20 +41,14 @@ void nearest_offer(struct nearest *n, const char *candidate)
 }
 
 const char *const option_synonyms[][2] = {
-    {"temperature", "temp"},
-    {"repetition-penalty", "repeat-penalty"},
-    {"n-predict", "n"},
-    {"max-new-tokens", "n"},
-    {"max-tokens", "n"},
-    {"ctx-size", "ctx"},
-    {"ctx-size", "depth"}, /* where the context is the model's */
-    {"text", "prompt"},
-    {"f", "text"}, /* other commands' */
-    {"file", "text"},
-    {"batch-size", "batch"},
-    {"learning-rate", "lr"},
-    {"out", "output"},
-    {NULL, NULL},
+    {"temperature", "temp"}, {"repetition-penalty", "repeat-penalty"},
+    {"n-predict", "n"},      {"max-new-tokens", "n"},
+    {"max-tokens", "n"},     {"ctx-size", "ctx"},
+    {"ctx-size", "depth"},                  /* where the context is the model's */
+    {"text", "prompt"},      {"f", "text"}, /* other commands' */
+    {"file", "text"},        {"batch-size", "batch"},
+    {"learning-rate", "lr"}, {"s", "seed"},
+    {"out", "output"},       {NULL, NULL},
 };
 
 /* --- rows ------------------------------------------------------------------------------------ */
@@ -225,6 +219,21 @@ static const char *given_of(struct option_rows *rows, const char *names)
     return NULL;
 }
 
+/* Where an argument that may be a text belongs: in some programs -i is followed by one. */
+static const char *place_of_text(struct option_rows *rows)
+{
+    if (given_of(rows, "interactive"))
+        return "; -i opens a session and takes no text: expected one with -p";
+    return find_named(rows, "prompt", 6) ? "; expected a text with -p, or its file with -f" : "";
+}
+
+bool options_have(const struct option_spec *spec, const char *name)
+{
+    struct option_rows rows;
+    options_list(spec, &rows);
+    return find_named(&rows, name, strlen(name));
+}
+
 enum status options_parse(const struct option_spec *spec, char **argv, void *values, bool *help,
                           struct err *e)
 {
@@ -242,10 +251,7 @@ enum status options_parse(const struct option_spec *spec, char **argv, void *val
         const char *word = *argv;
         if (options_ended || word[0] != '-' || word[1] == 0) {
             if (positional == rows.items + rows.n)
-                return err_usage(e, "unexpected argument '%.60s'%s", word,
-                                 find_named(&rows, "prompt", 6)
-                                     ? "; expected a text with -p, or its file with -f"
-                                     : "");
+                return err_usage(e, "unexpected argument '%.60s'%s", word, place_of_text(&rows));
             TRY(store_value(positional, values, word, word, e));
             positional->given = true;
             positional += positional->option->kind == OPTION_STRING;

@@ -106,6 +106,9 @@ struct option_spec {
 enum status options_parse(const struct option_spec *spec, char **argv, void *values, bool *help,
                           struct err *e);
 
+/* Whether a command has the option of this name, without dashes. */
+bool options_have(const struct option_spec *spec, const char *name);
+
 /* Frees the arrays of OPTION_STRINGS. */
 void options_free(const struct option_spec *spec, void *values);
 
@@ -219,8 +222,9 @@ extern const struct option general_options[], input_options[], engine_options[];
 #define OPT_TEXT(...)                                                                              \
     OPT_STRING("text", common.file, "FILE", __VA_ARGS__, .letter = 'f', .reads = "the text")
 #define OPT_PROMPT                                                                                 \
-    OPT_STRING("prompt", common.prompt, "TEXT", "the text itself, instead of a file",              \
-               .letter = 'p', .excludes = "text")
+    OPT_STRING("prompt", common.prompt, "TEXT",                                                    \
+               "the text itself, instead of a file; \\n is a backslash and an n", .letter = 'p',   \
+               .excludes = "text")
 #define OPT_IDS                                                                                    \
     OPT_STRING("tokens", common.ids, "IDS",                                                        \
                "token ids 1,2,3 instead of a text; taken as they are, without a begin-of-text "    \
