@@ -111,7 +111,7 @@ cat >"$dir/bad.jsonl" <<'END'
 END
 cat >"$dir/odd.jsonl" <<'END'
 {"prompt": "x", "id": 12345678901234567890123, "n": null, "seed": null}
-{"prompt": "x", "id": null, "stop": null}
+{"prompt": "x", "id": null, "stop": null, "seed": "18446744073709551615"}
 END
 printf 'good\nab\377c\n%s\n\nlast' "$(repeat a 300)" >"$dir/bad"
 checks <<'EOF'
@@ -139,7 +139,7 @@ $ sed -n 4p "$out" | grep -F "\"text\": \"$text\"" | grep -qF '"finish": "stop"'
     | {"index": 2, "id": null, "error": "line 3: JSON at byte 0
     | {"index": 3, "id": "b", "error": "line 4: \"prompt\" at byte
     | expected one of the keys id, prompt, n, seed, stop | {"index": 5, "id": "d", "prompt": "z", "text"
-0 generate $model --prompts "$dir/odd.jsonl" -n 1
+0 generate $model --prompts "$dir/odd.jsonl" -n 1 | "seed": "18446744073709551615"
     | {"index": 0, "id": 12345678901234567890123, "prompt": "x", "text"
     | {"index": 1, "id": null, "prompt": "x", "text"
 3 generate $model --prompts "$dir/missing" -n 3 | $dir/missing: cannot open

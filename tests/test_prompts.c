@@ -31,6 +31,15 @@ static void open_prompts(bool jsonl, const char *content, size_t len)
     released_by(close_prompts, &p);
 }
 
+/* What a reader of JSON, for which numbers are doubles, makes of a seed that nobody chose is the
+ * seed. */
+static uint64_t seed_of_line(uint64_t i)
+{
+    const uint64_t seed = i == 0 ? 42 : rng_derive(42, i) % ((uint64_t)1 << 53);
+    ck_assert_uint_eq((uint64_t)(double)seed, seed);
+    return seed;
+}
+
 static bool next(void)
 {
     enum lines_state state;
@@ -50,7 +59,7 @@ TEST(plain_lines_are_prompts)
         ck_assert(!prompt.refused && prompt.has_text && prompt.id_kind == PROMPT_ID_NONE);
         ck_assert(text_is(prompt.text, texts[i]));
         ck_assert_uint_eq(prompt.index, i);
-        ck_assert_uint_eq(prompt.seed, rng_derive(42, i));
+        ck_assert_uint_eq(prompt.seed, seed_of_line(i));
         ck_assert(prompt.n == 7 && prompt.n_stops == 1 && text_is(prompt.stops[0], "stop"));
     }
     ck_assert(!next());
@@ -93,7 +102,8 @@ TEST(objects_say_more)
         "\xef\xbb\xbf{\"prompt\": \"a\\n\\u00e9\\u0000b\", \"id\": \"x\", \"n\": 0, "
         "\"seed\": 18446744073709551615, "
         "\"stop\": \"\\u0000\"}\n"
-        " { \"stop\" : [\"s\", \"tt\"], \"id\": -5, \"prompt\": \"\" } \n"
+        " { \"stop\" : [\"s\", \"tt\"], \"id\": -5, \"prompt\": \"\", "
+        "\"seed\": \"18446744073709551615\" } \n"
         "{\"id\": \"-5\", \"prompt\": \"p\", \"stop\": []}\n"
         "{\"prompt\": \"q\"}\n" /* what is null is not given; an id may come again */
         "{\"prompt\": \"q\", \"id\": null, \"n\": null, \"seed\": null, \"stop\": null}\n"
@@ -109,15 +119,16 @@ TEST(objects_say_more)
     ck_assert(prompt.id_kind == PROMPT_ID_NUMBER && text_is(prompt.id, "-5"));
     ck_assert(prompt.has_text && prompt.text.len == 0 && prompt.n == 7 && prompt.n_stops == 2);
     ck_assert(text_is(prompt.stops[0], "s") && text_is(prompt.stops[1], "tt"));
-    ck_assert_uint_eq(prompt.seed, rng_derive(42, 1));
+    ck_assert_uint_eq(prompt.seed, UINT64_MAX);
 
     ck_assert(next() && !prompt.refused); /* a string is another id than a number */
     ck_assert(prompt.id_kind == PROMPT_ID_STRING && prompt.n_stops == 0);
+    ck_assert_uint_eq(prompt.seed, seed_of_line(2));
 
     for (uint64_t i = 3; i < 5; i++) {
         ck_assert(next() && !prompt.refused);
         ck_assert(prompt.id_kind == PROMPT_ID_NONE && prompt.n == 7 && prompt.n_stops == 1);
-        ck_assert(text_is(prompt.stops[0], "stop") && prompt.seed == rng_derive(42, i));
+        ck_assert(text_is(prompt.stops[0], "stop") && prompt.seed == seed_of_line(i));
     }
     ck_assert(next() && !prompt.refused && text_is(prompt.id, "x") && !next());
 }
@@ -165,6 +176,10 @@ TEST(bad_objects_are_refused)
         {"{\"prompt\": \"a\", \"n\": 2147483648}", "from 0 to 2147483647"},
         {"{\"prompt\": \"a\", \"seed\": -1}", "\"seed\" at byte 16"},
         {"{\"prompt\": \"a\", \"seed\": 18446744073709551616}", "\"seed\" at byte 16"},
+        {"{\"prompt\": \"a\", \"seed\": \"18446744073709551616\"}",
+         "or a string of one, found 184"},
+        {"{\"prompt\": \"a\", \"seed\": \"1\\u0000\"}", "\"seed\" at byte 16"},
+        {"{\"prompt\": \"a\", \"seed\": \"\"}", "\"seed\" at byte 16"},
         {"{\"prompt\": \"a\", \"stop\": 1}", "expected a string or an array of strings, found 1"},
         {"{\"prompt\": \"a\", \"stop\": \"\"}", "found an empty one"},
         {"{\"prompt\": \"a\", \"stop\": [\"x\", \"\"]}", "found an empty one"},

@@ -27,6 +27,10 @@ static inline uint64_t rng_mix(uint64_t x)
  * are independent. */
 void rng_seed(struct rng *r, uint64_t seed, uint64_t stream);
 
+/* Seeds that nobody chose are below this: readers of JSON keep numbers as doubles, and a seed that
+ * they have rounded replays another text. */
+#define RNG_EXACT_SEEDS ((uint64_t)1 << 53)
+
 /* The seed of the i-th of many things that each need one of their own: the seed itself for 0, and
  * different ones for different i, without a pattern between neighbours. */
 uint64_t rng_derive(uint64_t seed, uint64_t i);

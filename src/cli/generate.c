@@ -1,6 +1,7 @@
 #include "cli/generate.h"
 
 #include "base/limits.h"
+#include "base/rng.h"
 
 /* --- texts in turn --------------------------------------------------------------------------- */
 
@@ -170,7 +171,13 @@ static void print_line(struct generation *g, const struct generated *text,
         json_end(&j);
         json_int(&j, "n", p->n_sampled);
         json_string(&j, "finish", end_names[event->end]);
-        json_u64(&j, "seed", p->request.seed);
+        if (p->request.seed < RNG_EXACT_SEEDS) {
+            json_u64(&j, "seed", p->request.seed);
+        } else {
+            char seed[24];
+            chars_printf(seed, "%" PRIu64, p->request.seed);
+            json_string(&j, "seed", seed);
+        }
         json_double(&j, "logprob", p->logprob);
         g->n_done++;
     } else {

@@ -50,7 +50,7 @@ struct prompt {
 struct prompts {
     /* What a line has that does not say anything else; borrowed. */
     int n;
-    uint64_t seed; /* of line 0; see rng_derive */
+    uint64_t seed; /* of line 0; those of the others are derived, below RNG_EXACT_SEEDS */
     const struct text *stops;
     int n_stops;
     bool jsonl;

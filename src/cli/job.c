@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/limits.h"
+#include "base/rng.h"
 #include "model/kv_cache.h"
 
 /* What work may take of what is available, which is an estimate: others want some. */
@@ -416,10 +417,13 @@ struct eval_spec job_eval_spec(const struct job *j, const struct checkpoint *k)
 
 enum status job_seed(struct job *j, struct err *e)
 {
-    if (j->common->seed.given)
+    if (j->common->seed.given) {
         j->seed = j->common->seed.value;
-    else if (!j->has_seed && getentropy(&j->seed, sizeof j->seed) != 0)
-        return err_failed(e, "the system gives no random seed; give one with --seed");
+    } else if (!j->has_seed) {
+        if (getentropy(&j->seed, sizeof j->seed) != 0)
+            return err_failed(e, "the system gives no random seed; give one with --seed");
+        j->seed %= RNG_EXACT_SEEDS;
+    }
     j->has_seed = true;
     return STATUS_OK;
 }

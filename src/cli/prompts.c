@@ -1,5 +1,7 @@
 #include "cli/generate.h"
 
+#include "base/rng.h"
+
 static const struct json_limits limits = {
     .bytes = PROMPTS_MAX_LINE, .values = PROMPTS_MAX_STOPS + 64, .depth = 4};
 
@@ -60,6 +62,7 @@ static enum status take_member(struct prompt *prompt, enum prompt_key key,
 {
     const char *expected = "a string or a whole number";
     struct text text = value->text;
+    char digits[24]; /* of a seed */
     int64_t n;
     switch (key) {
     case KEY_ID:
@@ -80,7 +83,13 @@ static enum status take_member(struct prompt *prompt, enum prompt_key key,
         prompt->n = n;
         return STATUS_OK;
     case KEY_SEED:
-        return json_node_u64(value, &prompt->seed, e);
+        if (value->kind != JSON_STRING)
+            return json_node_u64(value, &prompt->seed, e);
+        chars_printf(digits, "%.*s", SHOWN(text));
+        if (text.len == strlen(digits) && parse_u64(digits, &prompt->seed))
+            return STATUS_OK;
+        expected = "a whole number below 2^64, or a string of one";
+        break;
     default:
         expected = "a string or an array of strings";
         prompt->stops = prompt->own_stops;
@@ -129,12 +138,12 @@ enum status prompts_next(struct prompts *p, int wait_ms, enum lines_state *state
     TRY(lines_next(&p->lines, wait_ms, state, &line, e));
     if (*state == LINES_LATER || *state == LINES_END)
         return STATUS_OK;
-    const uint64_t index = p->n_lines++;
+    const uint64_t index = p->n_lines++, derived = rng_derive(p->seed, index);
     enum status s = STATUS_OK;
     prompt_free(prompt);
     *prompt = (struct prompt){.index = index,
                               .n = p->n,
-                              .seed = rng_derive(p->seed, index),
+                              .seed = index == 0 ? p->seed : derived % RNG_EXACT_SEEDS,
                               .stops = p->stops,
                               .n_stops = p->n_stops};
     if (*state == LINES_LONG) {
