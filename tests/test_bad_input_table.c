@@ -58,23 +58,13 @@ static unsigned commands_of(char *words, bool *all, bool *accept)
     static const struct {
         const char *name;
         unsigned bits;
-    } sets[] = {{"info", INFO},
-                {"check", CHECK},
-                {"generate", GENERATE},
-                {"score", SCORE},
-                {"tokenize", TOKENIZE},
-                {"eval", EVAL},
-                {"against", AGAINST},
-                {"quantize", QUANTIZE},
-                {"convert", CONVERT},
-                {"train", TRAIN},
-                {"teacher", TEACHER},
-                {"bench", BENCH},
-                {"every", EVERY_COMMAND},
-                {"readers", MODEL_READERS},
-                {"loaders", MODEL_READERS & ~(INFO | CHECK)},
-                {"vocabulary", TOKENIZER_READERS},
-                {"texts", TEXT_READERS}};
+    } sets[] = {
+        {"info", INFO},           {"check", CHECK},           {"generate", GENERATE},
+        {"score", SCORE},         {"tokenize", TOKENIZE},     {"eval", EVAL},
+        {"against", AGAINST},     {"quantize", QUANTIZE},     {"convert", CONVERT},
+        {"train", TRAIN},         {"teacher", TEACHER},       {"bench", BENCH},
+        {"every", EVERY_COMMAND}, {"readers", MODEL_READERS}, {"vocabulary", TOKENIZER_READERS},
+        {"texts", TEXT_READERS}};
     unsigned commands = 0;
     *all = *accept = false;
     for (char *word = strtok(words, " "); word; word = strtok(NULL, " ")) {

@@ -111,19 +111,9 @@ TEST(one_part_is_the_whole, .before = bent_set_up)
     remove_outputs();
 }
 
-/* Sound files that are none of a model: info lists them, the others say what they are. */
+/* Of what is sound and no model info lists keys and tensors. */
 TEST(files_that_are_no_model, .before = bent_set_up)
 {
-    static const struct bend kinds[] = {
-        {"general.type=string:adapter", "found \"adapter\": changes to a model's weights"},
-        {"general.type=string:imatrix", "found \"imatrix\": an importance matrix"},
-        {"general.type=string:mmproj", "found \"mmproj\": a projector"},
-    };
-    for (size_t i = 0; i < COUNT(kinds); i++) {
-        bent_refused_by_all(EVERY_COMMAND & ~(INFO | CHECK), kinds[i].bends, kinds[i].text);
-        expect_line_done("info %B --tensors", "does_not_run|token_embd.weight");
-    }
-    bent_accepted(GENERATE | INFO, "general.type=string:model");
     bend("general.architecture=u32:1; general.name=f32:1; gpt2.block_count=string:two; "
          "adapter.lora.alpha=f32:16");
     hostile_write();
