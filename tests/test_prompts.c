@@ -31,15 +31,6 @@ static void open_prompts(bool jsonl, const char *content, size_t len)
     released_by(close_prompts, &p);
 }
 
-/* What a reader of JSON, for which numbers are doubles, makes of a seed that nobody chose is the
- * seed. */
-static uint64_t seed_of_line(uint64_t i)
-{
-    const uint64_t seed = i == 0 ? 42 : rng_derive(42, i) % ((uint64_t)1 << 53);
-    ck_assert_uint_eq((uint64_t)(double)seed, seed);
-    return seed;
-}
-
 static bool next(void)
 {
     enum lines_state state;
@@ -59,7 +50,7 @@ TEST(plain_lines_are_prompts)
         ck_assert(!prompt.refused && prompt.has_text && prompt.id_kind == PROMPT_ID_NONE);
         ck_assert(text_is(prompt.text, texts[i]));
         ck_assert_uint_eq(prompt.index, i);
-        ck_assert_uint_eq(prompt.seed, seed_of_line(i));
+        ck_assert_uint_eq(prompt.seed, rng_derive(42, i));
         ck_assert(prompt.n == 7 && prompt.n_stops == 1 && text_is(prompt.stops[0], "stop"));
     }
     ck_assert(!next());
@@ -123,12 +114,12 @@ TEST(objects_say_more)
 
     ck_assert(next() && !prompt.refused); /* a string is another id than a number */
     ck_assert(prompt.id_kind == PROMPT_ID_STRING && prompt.n_stops == 0);
-    ck_assert_uint_eq(prompt.seed, seed_of_line(2));
+    ck_assert_uint_eq(prompt.seed, rng_derive(42, 2));
 
     for (uint64_t i = 3; i < 5; i++) {
         ck_assert(next() && !prompt.refused);
         ck_assert(prompt.id_kind == PROMPT_ID_NONE && prompt.n == 7 && prompt.n_stops == 1);
-        ck_assert(text_is(prompt.stops[0], "stop") && prompt.seed == seed_of_line(i));
+        ck_assert(text_is(prompt.stops[0], "stop") && prompt.seed == rng_derive(42, i));
     }
     ck_assert(next() && !prompt.refused && text_is(prompt.id, "x") && !next());
 }

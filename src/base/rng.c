@@ -9,11 +9,9 @@ void rng_seed(struct rng *r, uint64_t seed, uint64_t stream)
     rng_u32(r);
 }
 
-/* seed + i * odd is another number for each i, so its permutation is, too; the last two terms make
- * that of 0 the seed. */
 uint64_t rng_derive(uint64_t seed, uint64_t i)
 {
-    return rng_mix(seed + i * 0x9e3779b97f4a7c15u) - rng_mix(seed) + seed;
+    return i == 0 ? seed : rng_mix(seed + i * 0x9e3779b97f4a7c15u) % RNG_EXACT_SEEDS;
 }
 
 uint32_t rng_u32(struct rng *r)

@@ -32,7 +32,7 @@ void rng_seed(struct rng *r, uint64_t seed, uint64_t stream);
 #define RNG_EXACT_SEEDS ((uint64_t)1 << 53)
 
 /* The seed of the i-th of many things that each need one of their own: the seed itself for 0, and
- * different ones for different i, without a pattern between neighbours. */
+ * for the others one below RNG_EXACT_SEEDS, without a pattern between neighbours. */
 uint64_t rng_derive(uint64_t seed, uint64_t i);
 
 /* Uniform over all 32-bit values. */

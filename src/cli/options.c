@@ -41,14 +41,21 @@ void nearest_offer(struct nearest *n, const char *candidate)
 }
 
 const char *const option_synonyms[][2] = {
-    {"temperature", "temp"}, {"repetition-penalty", "repeat-penalty"},
-    {"n-predict", "n"},      {"max-new-tokens", "n"},
-    {"max-tokens", "n"},     {"ctx-size", "ctx"},
-    {"ctx-size", "depth"},                  /* where the context is the model's */
-    {"text", "prompt"},      {"f", "text"}, /* other commands' */
-    {"file", "text"},        {"batch-size", "batch"},
-    {"learning-rate", "lr"}, {"s", "seed"},
-    {"out", "output"},       {NULL, NULL},
+    {"temperature", "temp"},
+    {"repetition-penalty", "repeat-penalty"},
+    {"n-predict", "n"},
+    {"max-new-tokens", "n"},
+    {"max-tokens", "n"},
+    {"ctx-size", "ctx"},
+    {"ctx-size", "depth"}, /* where the context is the model's */
+    {"text", "prompt"},
+    {"f", "text"}, /* other commands' */
+    {"file", "text"},
+    {"batch-size", "batch"},
+    {"learning-rate", "lr"},
+    {"out", "output"},
+    {"s", "seed"}, /* of llama.cpp and llama2.c */
+    {NULL, NULL},
 };
 
 /* --- rows ------------------------------------------------------------------------------------ */

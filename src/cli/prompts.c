@@ -1,7 +1,5 @@
 #include "cli/generate.h"
 
-#include "base/rng.h"
-
 static const struct json_limits limits = {
     .bytes = PROMPTS_MAX_LINE, .values = PROMPTS_MAX_STOPS + 64, .depth = 4};
 
@@ -138,12 +136,12 @@ enum status prompts_next(struct prompts *p, int wait_ms, enum lines_state *state
     TRY(lines_next(&p->lines, wait_ms, state, &line, e));
     if (*state == LINES_LATER || *state == LINES_END)
         return STATUS_OK;
-    const uint64_t index = p->n_lines++, derived = rng_derive(p->seed, index);
+    const uint64_t index = p->n_lines++;
     enum status s = STATUS_OK;
     prompt_free(prompt);
     *prompt = (struct prompt){.index = index,
                               .n = p->n,
-                              .seed = index == 0 ? p->seed : derived % RNG_EXACT_SEEDS,
+                              .seed = rng_derive(p->seed, index),
                               .stops = p->stops,
                               .n_stops = p->n_stops};
     if (*state == LINES_LONG) {
