@@ -66,6 +66,8 @@ TEST(test_special_tokens_in_text, .after = drop_tokenizer)
     add_token("<|end|>", 4);   /* 261: as 256 */
     add_token("\u00e9 \n", 4); /* 262: raw UTF-8, not the alphabet */
     add_token("<|x28|>", 1);   /* 263: only looks special */
+    ADD_TOKENS("yz");          /* merges make this one */
+    ADD_MERGES("y z");
     use_vocabulary();
     CHECK_IDS("<|end|>", 256);
     CHECK_IDS("<|end|>>", 257);
