@@ -298,7 +298,6 @@ fuzz-binaries: $(FUZZERS:%=build/fuzz/%)
 
 # These read GGUF files, and share a mutator and a corpus.
 $(patsubst %,build/fuzz/fuzz_%,gguf model quantize convert): build/fuzz/tests/fuzz/mutate_gguf.o
-CORPUS_fuzz_batch     := tests/fuzz/corpus/batch
 CORPUS_fuzz_gguf      := tests/fuzz/corpus/gguf
 CORPUS_fuzz_model     := tests/fuzz/corpus/gguf
 CORPUS_fuzz_quantize  := tests/fuzz/corpus/gguf
@@ -306,7 +305,6 @@ CORPUS_fuzz_convert   := tests/fuzz/corpus/gguf
 CORPUS_fuzz_state     := tests/fuzz/corpus/state
 CORPUS_fuzz_tokenizer := tests/fuzz/corpus/tokenizer
 CORPUS_fuzz_spm       := tests/fuzz/corpus/spm
-CORPUS_fuzz_options   := tests/fuzz/corpus/options
 CORPUS_fuzz_prompts   := tests/fuzz/corpus/prompts
 CORPUS_fuzz_json      := tests/fuzz/corpus/json
 

@@ -190,20 +190,6 @@ TEST(three_tensors_are_one)
     model_free(b);
 }
 
-/* Layers have 2, 6 and 1: those that have more than wanted must be divisible. */
-TEST(heads_that_cannot_be_pooled)
-{
-    struct golden g = open_golden("mixed-llama");
-    static const int wanted[] = {3, 4, 5, 7, -1};
-    for (size_t i = 0; i < 5; i++) {
-        struct model *m = NULL;
-        const struct model_options o = {.n_kv_heads = wanted[i]};
-        expect_status(model_create(g.checkpoint.gguf, &o, NULL, &m, &err),
-                      i == 0 ? STATUS_OK : STATUS_USAGE, "expected a divisor of the checkpoint's");
-        model_free(m);
-    }
-}
-
 static struct config wide_llama(void)
 {
     return config_sized("llama", "layers=2 heads=4 kv=2 dim=16 width=64 ff=96 ctx=32 vocab=256");

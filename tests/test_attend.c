@@ -269,56 +269,6 @@ TEST(attend_is_softmax, .loops = 6, .before = seed_numbers)
     }
 }
 
-/* Softmax attention in double over three chunks equals attend and merge, in any order; a chunk's
- * distance is that of its own first position. */
-TEST(attend_and_merge_are_softmax, .loops = 4, .before = seed_numbers)
-{
-    enum { KEYS = 20, VALUES = 36, CHUNKS = 3, POSITION = 256 + 256 + 39 };
-    static const int lengths[CHUNKS] = {256, 256, 40};
-    const size_t stride = VALUES + 2;
-    float parts[CHUNKS * (VALUES + 2)], merged[VALUES];
-    float *q = random_floats(KEYS);
-    const struct attend_bias bias = {300, 0, -1e-4f};
-    double numerator[VALUES] = {0}, denominator = 0;
-    for (int c = 0; c < CHUNKS; c++) {
-        struct attention at =
-            make_attention((struct shape){1, KEYS, VALUES, lengths[c], STORAGE_F32, _i % 2});
-        at.bias[0] = bias;
-        at.args.distance = POSITION - 256 * c;
-        at.args.q = q;
-        at.args.out = parts + (size_t)(_i < 2 ? c : CHUNKS - 1 - c) * stride;
-        at.args.max = at.args.out + VALUES;
-        at.args.sum = at.args.out + VALUES + 1;
-        kernels_scalar.attend(&at.args);
-        add_softmax(&at, 0, numerator, &denominator);
-    }
-    kernels_scalar.merge(merged, parts, parts + VALUES, parts + VALUES + 1, CHUNKS, stride, VALUES);
-    for (int i = 0; i < VALUES; i++)
-        ck_assert_double_eq_tol((double)merged[i], numerator[i] / denominator, 1e-5);
-    for (const struct kernels *k = NULL; (k = next_vector(k));) {
-        float again[VALUES];
-        k->merge(again, parts, parts + VALUES, parts + VALUES + 1, CHUNKS, stride, VALUES);
-        assert_same_bits(merged, again, VALUES, k->name);
-    }
-}
-
-/* A quadratic bias so steep reads the position at its centre, whatever the keys say. */
-TEST(steep_biases_read_one_place, .before = seed_numbers)
-{
-    for (const struct kernels *k = NULL; (k = next_kernels(k));) {
-        for (int n = 1; n <= 256; n += 51) {
-            struct attention at = make_attention((struct shape){1, 16, 16, n, STORAGE_F32, true});
-            const int place = n / 2;
-            at.args.distance = 1000;
-            at.bias[0] = (struct attend_bias){(float)(1000 - place), 0, -1e6f};
-            k->attend(&at.args);
-            ck_assert(at.args.sum[0] == 1);
-            assert_same_bits(at.v_values + place * 16, at.args.out, 16, k->name);
-            release_all();
-        }
-    }
-}
-
 /* --- contracts ------------------------------------------------------------------------------- */
 
 /* Each of these breaks a contract of kernels.h, which every table asserts. */

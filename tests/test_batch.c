@@ -81,13 +81,28 @@ static int next_rows(struct cut *c, struct batch_row *rows, int max, bool *done)
     return n;
 }
 
+/* One sequence forgets the end of its text, which it then gets again. */
+static void forget_some(struct cut *c)
+{
+    const int sequence = below(&c->rng, c->params.n_sequences);
+    const int len = session_len(c->session, sequence), least = c->params.n_shared;
+    const int to = len > least ? least + below(&c->rng, len - least + 1) : len;
+    session_rewind(c->session, sequence, to);
+    ck_assert_int_eq(session_len(c->session, sequence), to);
+}
+
 static void run_schedule(struct cut *c)
 {
     enum { MAX_ROWS = 40 };
     struct batch_row rows[MAX_ROWS];
     const size_t n_vocab = (size_t)c->m->config.n_vocab;
     float *logits = malloc(MAX_ROWS * n_vocab * sizeof *logits);
+    int n_forgotten = 0;
     for (bool done = false; !done;) {
+        if (n_forgotten < 5 && below(&c->rng, 8) == 0) {
+            forget_some(c);
+            n_forgotten++;
+        }
         const int n = next_rows(c, rows, MAX_ROWS, &done);
         if (n == 0)
             continue;

@@ -127,19 +127,6 @@ BENCH_TEST(every_combination_once)
     ck_assert_int_eq(b.n_machines, 2);
 }
 
-/* Over batches a line is of rows that differ in batch only. */
-BENCH_TEST(lines_over_batches)
-{
-    struct bench_spec spec = spec_of(fastest());
-    spec.axes[BENCH_BATCHES] = batches;
-    spec.axes[BENCH_DEPTHS].n = 1;
-    spec.axes[BENCH_KV_TYPES] = both;
-    const struct bench b = *planned(&spec);
-    ck_assert_int_eq(b.n_rows, 18);
-    ck_assert_int_eq(b.n_lines, 6);
-    expect_lines(&b, BENCH_BATCHES);
-}
-
 /* 2 layers, context of 18 positions in two panels of 16 keys, 4 heads of 8, which values pad to 16:
  * 2 x 4 x (32 x 8 + 18 x 16) floats a sequence. */
 BENCH_TEST(memory_counts_every_sequence)
@@ -404,23 +391,4 @@ BENCH_TEST(limits_are_never_exceeded)
     same(fast[0].step.limits.fma_flops_per_s, 10e9 * over);
     same(fast[1].step.limits.dot_flops_per_s, 40e9 * over);
     same(fast[1].step.limits.bytes_per_s, 1.4e9 * over); /* the same class */
-}
-
-/* Whatever was reached, of one class equal rates are equal shares. */
-BENCH_TEST(equal_rates_are_equal_shares)
-{
-    struct bench_row rows[4];
-    struct machine m = hand_machine();
-    m.bytes_per_s[12] = m.bytes_per_s[13] = 1.1e9;
-    for (int i = 0; i < 4; i++) {
-        rows[i] = predicted_row(1);
-        rows[i].step.cost = (struct cost){.weight_bytes = 4500 + 3000 * (uint64_t)i};
-        rows[i].p50_us = (double)rows[i].step.cost.weight_bytes / 500;
-    }
-    struct bench b = {.rows = rows, .n_rows = 4, .machines = &m, .n_machines = 1};
-    bench_predict(&b);
-    for (int i = 0; i < 4; i++) {
-        same(rows[i].step.limits.bytes_per_s, 1.1e9);
-        same(rows[i].share_of_limit, 0.5 / 1.1);
-    }
 }

@@ -236,19 +236,6 @@ TEST(random_texts, .loops = 20)
     }
 }
 
-TEST(all_bytes)
-{
-    char text[4096];
-    for (size_t i = 0; i < sizeof text; i++)
-        text[i] = (char)i;
-    check_against_plain(&(struct text){text, sizeof text}, 1, 256 + 150);
-    struct rng r;
-    rng_seed(&r, 1, 2);
-    for (size_t i = 0; i < sizeof text; i++)
-        text[i] = (char)(i % 3 ? text[rng_u32(&r) % (i + 1)] : (char)rng_u32(&r));
-    check_against_plain(&(struct text){text, sizeof text}, 1, 256 + 150);
-}
-
 /* Merges of these scan the whole word in a learner that looks at words rather than places. */
 TEST(a_word_of_a_megabyte)
 {
@@ -340,21 +327,6 @@ TEST(written_with_and_without_merges)
 }
 
 /* --- refusals and interruptions -------------------------------------------------------------- */
-
-TEST(too_few_tokens)
-{
-    static const struct {
-        int n_tokens;
-        const char *says;
-    } cases[] = {{255, "at least 256 tokens, one for every byte; found 255"}, {-1, "found -1"}};
-    const struct text text = text_of("abab");
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        const struct bpe_learn_spec spec = {.n_tokens = cases[i].n_tokens};
-        struct bpe_learned v;
-        expect_status(bpe_learn(&spec, &text, 1, &v, &err), STATUS_USAGE, cases[i].says);
-        ck_assert_ptr_null(v.tokens);
-    }
-}
 
 struct watcher {
     int left; /* calls until it stops the learner */

@@ -97,34 +97,6 @@ TEST(products, .loops = n_tables())
             try_product(m, columns[i], 1 + (m * 7 + i) % 19);
 }
 
-/* Cut along k, the sum is the same chain. */
-TEST(product_in_parts, .loops = n_tables())
-{
-    choose(_i, 2);
-    float whole[20 * 32], parts[20 * 32];
-    struct product p = {.m = 20,
-                        .n = 32,
-                        .k = 50,
-                        .a = numbers[0],
-                        .a_row = 50,
-                        .a_col = 1,
-                        .b = numbers[1],
-                        .b_row = 32,
-                        .b_panel = 16,
-                        .c = whole,
-                        .c_row = 32};
-    g->product(&p);
-    p.c = parts;
-    p.k = 13;
-    g->product(&p);
-    p.start = parts;
-    p.a += 13;
-    p.b += (size_t)13 * 32;
-    p.k = 37;
-    g->product(&p);
-    ck_assert(memcmp(whole, parts, sizeof whole) == 0);
-}
-
 /* Rows far apart, which are copied in parts, are summed as panels are. */
 TEST(product_of_rows_far_apart, .loops = n_tables())
 {
@@ -412,31 +384,4 @@ TEST(softmax_is_stable, .loops = n_tables())
     ck_assert(isnan(g->softmax(bad, 3, 1)));
     float nan[3] = {0, NAN, 1};
     ck_assert(isnan(g->softmax(nan, 3, 1)));
-}
-
-TEST(sums_over_rows, .loops = n_tables())
-{
-    choose(_i, 3);
-    enum { ROWS = 13, STRIDE = 90 };
-    for (int n = 1; n <= STRIDE; n += 8) {
-        float plain[STRIDE + 1], gain[STRIDE + 1];
-        plain[n] = gain[n] = 7;
-        g->column_sums(plain, numbers[0], STRIDE, ROWS, n);
-        g->gain_sums(gain, numbers[0], numbers[1], numbers[2], STRIDE, ROWS, n);
-        ck_assert(plain[n] == 7 && gain[n] == 7);
-        double squares = 0;
-        for (int i = 0; i < n; i++) {
-            double s = 0, w = 0;
-            for (int t = 0; t < ROWS; t++) {
-                const int at = t * STRIDE + i;
-                s += (double)numbers[0][at];
-                w += (double)numbers[0][at] * (double)(numbers[1][at] - numbers[2][2 * t]) *
-                     (double)numbers[2][2 * t + 1];
-            }
-            near(plain[i], s, 1e-5);
-            near(gain[i], w, 1e-5);
-            squares += (double)numbers[0][i] * (double)numbers[0][i];
-        }
-        ck_assert_double_eq_tol((double)g->squares(numbers[0], (size_t)n), squares, 1e-5);
-    }
 }

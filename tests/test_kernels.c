@@ -230,27 +230,6 @@ KERNEL_TEST(norms_equal_scalar, .loops = NORM_KINDS)
         }
 }
 
-/* A row whose mean is far from 0 tells the kinds apart. */
-KERNEL_TEST(norms_are_their_formulas, .loops = NORM_KINDS)
-{
-    enum { N = 100 };
-    const double eps = _i == NORM_LAYER ? 1e-5 : 0.25;
-    float *x = random_floats(N), *gain = random_floats(N), *bias = random_floats(N), out[N];
-    double mean = 0, square = 0;
-    for (int i = 0; i < N; i++) {
-        x[i] += 2;
-        mean += _i == NORM_LAYER ? (double)x[i] / N : 0;
-    }
-    for (int i = 0; i < N; i++)
-        square += ((double)x[i] - mean) * ((double)x[i] - mean) / N;
-    kernels_scalar.norm[_i](out, x, gain, bias, N, (float)eps);
-    for (int i = 0; i < N; i++) {
-        const double unit = ((double)x[i] - mean) / sqrt(square + eps);
-        ck_assert_double_eq_tol((double)out[i], unit * (double)gain[i] + (double)bias[i],
-                                _i == NORM_LAYER ? 1e-5 : 1e-6);
-    }
-}
-
 /* turn [2, n_rot] of random angles, which are given. */
 static float *random_turn(int n_rot, double *angles)
 {

@@ -66,39 +66,6 @@ TEST(ticks_hold_at_any_scale)
     }
 }
 
-static double widened(double lo, double hi)
-{
-    scale_widen(lo, &hi);
-    return hi;
-}
-
-TEST(figures)
-{
-    static const struct {
-        double x;
-        const char *value;
-    } values[] = {
-        {0, "0"},
-        {255, "255"},
-        {131072, "131,072"},
-        {31.256, "31.26"},
-        {999.96, "1,000.0"},
-        {12345.6, "12,346"},
-        {0.5, "0.5000"},
-        {0.001, "0.001000"},
-        {-1234567, "-1,234,567"},
-        {2.5e-9, "2.5e-09"},
-        {3e20, "3e+20"},
-        {365.02, "365.0"},
-        {1e15, "1e+15"},
-        {999999999999999, "999,999,999,999,999"},
-    };
-    for (size_t i = 0; i < COUNT(values); i++)
-        ck_assert_str_eq(scale_value(values[i].x).text, values[i].value);
-    ck_assert(widened(0, 0) == 1 && widened(0, 5) == 5 && widened(0, 1e-310) == 1);
-    ck_assert(widened(1e15, nextafter(1e15, 2e15)) >= 1.9e15);
-}
-
 /* --- texts ---------------------------------------------------------------------------------- */
 
 static double draw_cut(struct canvas *c, const void *what)
@@ -290,35 +257,6 @@ TEST(doublings)
     }
 }
 
-/* Ticks there are always, two where no power of two lies inside, never too many. */
-TEST(doublings_of_any_range, .loops = 9)
-{
-    static const struct {
-        double from, to;
-        const char *first, *last;
-        int n;
-    } cases[] = {
-        {5, 7, "5", "7", 2},        {5, 9, "5", "9", 2},
-        {3, 9, "4", "8", 2},        {1, 1048576, "1", "262,144", 7},
-        {1, 256, "1", "256", 9},    {1, 512, "1", "256", 5},
-        {0.5, 2, "0.5000", "2", 3}, {6, 6 + 1e-11, "6", "6", 2},
-        {0, -1, NULL, NULL, 0},
-    };
-    const struct plot_point points[] = {{cases[_i].from, NOTHING, 10, NOTHING, NOTHING},
-                                        {cases[_i].to, NOTHING, 20, NOTHING, NOTHING}};
-    const struct plot_series series = {.name = "MHA", .points = points, .n_points = 2};
-    struct plot p = plot_of(&series, 1);
-    p.x_doubles = true;
-    if (cases[_i].n == 0) {
-        ck_assert_int_eq(plot_write(&p, "nowhere.svg", NULL), STATUS_USAGE);
-        return;
-    }
-    const char *text = draw(&p);
-    ck_assert_int_eq(count(text, "class=\"muted\" text-anchor=\"middle\""), cases[_i].n);
-    tick_at(text, cases[_i].first, false);
-    tick_at(text, cases[_i].last, false);
-}
-
 TEST(the_reader_is_told_what_is_what)
 {
     const struct plot_series series[] = {{.name = "MHA", .points = simple_points, .n_points = 3},
@@ -359,36 +297,6 @@ TEST(one_point)
     next_marker(strstr(text, "<title>MQA: "), &second, &y);
     ck_assert(second > first + 20);
     expect_counts(draw_lines(lines, 2), "5 <path class=\"bar\"", "4 <path class=\"line\"");
-}
-
-/* Each has a name, and each pair of colour and shape is there once before they come back after 64.
- */
-TEST(many_series)
-{
-    enum { MANY = 66 };
-    static struct plot_series series[MANY];
-    static char names[MANY][32], looks[MANY][200];
-    for (int i = 0; i < MANY; i++) {
-        snprintf(names[i], sizeof names[i], "series number %d", i);
-        series[i] = (struct plot_series){.name = names[i], .points = simple_points, .n_points = 3};
-    }
-    const char *text = draw_lines(series, MANY), *at = text;
-    for (int i = 0; i < MANY; i++) {
-        int colour;
-        double x, y;
-        char shape[160], entry[64];
-        snprintf(entry, sizeof entry, ">series number %d</text>", i);
-        ck_assert_int_eq(count(text, entry), 1);
-        at = strstr(at, "<g class=\"c");
-        ck_assert_int_eq(sscanf(at, "<g class=\"c%d", &colour), 1);
-        at = strstr(strstr(at, "<path class=\"line\""), "/>") + 2;
-        ck_assert_int_eq(sscanf(at, "<path class=\"marker\" d=\"M%lf %lf%159[^\"]", &x, &y, shape),
-                         3);
-        snprintf(looks[i], sizeof looks[i], "%d %s", colour, shape);
-        for (int k = 0; k < i && i < 64; k++)
-            ck_assert_str_ne(looks[i], looks[k]);
-    }
-    ck_assert_str_eq(looks[64], looks[0]);
 }
 
 TEST(hostile_texts)

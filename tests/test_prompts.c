@@ -138,47 +138,17 @@ TEST(whole_ids_may_be_large)
     }
 }
 
+/* The rows of tests/data/broken/prompts.txt. */
 TEST(bad_objects_are_refused)
 {
-    static const struct {
-        const char *line, *why;
-    } cases[] = {
-        {"", "JSON at byte 0"},
-        {"a", "JSON at byte 0"},
-        {"{", "JSON at byte 1"},
-        {"{\"prompt\": \"a\"} x", "JSON at byte 16"},
-        {"[\"a\"]", "expected an object"},
-        {"\"a\"", "expected an object"},
-        {"{}", "expected \"prompt\", a string"},
-        {"{\"id\": 1}", "expected \"prompt\", a string"},
-        {"{\"prompt\": 1}", "\"prompt\" at byte 1: expected a string, found 1"},
-        {"{\"prompt\": null}", "expected a string, found null"},
-        {"{\"prompt\": \"a\", \"prompt\": \"b\"}", "again"},
-        {"{\"prompt\": \"a\", \"Prompt\": \"b\"}",
-         "\"Prompt\" at byte 16: expected one of the keys"},
-        {"{\"prompt\": \"a\", \"id\": true}", "expected a string or a whole number, found true"},
-        {"{\"prompt\": \"a\", \"id\": 1e3}", "expected a string or a whole number, found 1e3"},
-        {"{\"prompt\": \"a\", \"stop\": [null]}", "expected a string, found null"},
-        {"{\"prompt\": \"a\", \"temp\": null}", "expected one of the keys"},
-        {"{\"prompt\": \"a\", \"id\": [1]}", "expected a string or a whole number, found [1]"},
-        {"{\"prompt\": \"a\", \"id\": 1.5}", "\"id\" at byte 16"},
-        {"{\"prompt\": \"a\", \"n\": \"5\"}", "\"n\" at byte 16"},
-        {"{\"prompt\": \"a\", \"n\": -1}", "\"n\" at byte 16"},
-        {"{\"prompt\": \"a\", \"n\": 2147483648}", "from 0 to 2147483647"},
-        {"{\"prompt\": \"a\", \"seed\": -1}", "\"seed\" at byte 16"},
-        {"{\"prompt\": \"a\", \"seed\": 18446744073709551616}", "\"seed\" at byte 16"},
-        {"{\"prompt\": \"a\", \"seed\": \"18446744073709551616\"}",
-         "or a string of one, found 184"},
-        {"{\"prompt\": \"a\", \"seed\": \"1\\u0000\"}", "\"seed\" at byte 16"},
-        {"{\"prompt\": \"a\", \"seed\": \"\"}", "\"seed\" at byte 16"},
-        {"{\"prompt\": \"a\", \"stop\": 1}", "expected a string or an array of strings, found 1"},
-        {"{\"prompt\": \"a\", \"stop\": \"\"}", "found an empty one"},
-        {"{\"prompt\": \"a\", \"stop\": [\"x\", \"\"]}", "found an empty one"},
-        {"{\"prompt\": \"a\", \"stop\": [1]}", "expected a string, found 1"},
-        {"{\"prompt\": \"a\", \"stop\": [[[[1]]]]}", "at most 4 containers"},
-    };
-    for (size_t i = 0; i < COUNT(cases); i++)
-        expect_refused(true, text_of(cases[i].line), cases[i].why);
+    char *table = strdup(file_text("tests/data/broken/prompts.txt", NULL)), *rest = table, *row;
+    int n = 0;
+    for (; (row = next_row(&rest)); n++) {
+        const struct text line = text_of(next_field(&row));
+        expect_refused(true, line, row);
+    }
+    ck_assert_int_ge(n, 25);
+    free(table);
 
     char line[8 * (PROMPTS_MAX_STOPS + 3)] = "{\"prompt\": \"a\", \"stop\": [\"x\"";
     for (int i = 1; i < PROMPTS_MAX_STOPS; i++)

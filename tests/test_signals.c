@@ -51,25 +51,9 @@ static void read_all(void *map, int thread)
         sum = (unsigned char)(sum + f->data[i]);
 }
 
-static void read_beyond_the_cut(const char *path)
-{
-    struct file_map f;
-    if (file_map_open(&f, path, &err) != STATUS_OK || truncate(path, 0) != 0)
-        _exit(78);
-    read_all(&f, 1);
-}
-
 static void fill_file(const char *path, size_t n)
 {
     write_file(path, memset(allocated(n), 'x', n), n);
-}
-
-TEST(a_file_cut_short_while_mapped)
-{
-    strcpy(cut_path, scratch_path("mapped"));
-    fill_file(cut_path, 20000);
-    ck_assert_int_eq(run(read_beyond_the_cut, cut_path), STATUS_BAD_FILE);
-    ck_assert_str_eq(said, "decode: a file was cut short, or its disk failed, while it was read\n");
 }
 
 /* Two mapped files and an output; `path` is the folder's first file. */
@@ -218,56 +202,4 @@ static void use_up_processor_time(const char *unused)
 TEST(processor_time_runs_out)
 {
     ck_assert_int_eq(run(use_up_processor_time, NULL), 42);
-}
-
-static int asked; /* the signal that the next ones raise */
-
-static void raise_at_once(const char *unused)
-{
-    (void)unused;
-    raise(asked);
-}
-
-static void raise_deferred(const char *unused)
-{
-    (void)unused;
-    signals_defer();
-    if (signals_interrupted())
-        _exit(78);
-    raise(asked);
-    _exit(signals_interrupted() ? 42 : 79);
-}
-
-static void raise_twice(const char *unused)
-{
-    (void)unused;
-    signals_defer();
-    raise(asked);
-    raise(asked == SIGINT ? SIGTERM : SIGINT);
-}
-
-TEST(interrupts)
-{
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    for (size_t i = 0; i < COUNT(signals); i++) {
-        asked = signals[i];
-        ck_assert_int_eq(run(raise_at_once, NULL), STATUS_INTERRUPTED);
-        ck_assert_int_eq(run(raise_deferred, NULL), 42);
-        ck_assert_int_lt(run(raise_twice, NULL), 0);
-        ck_assert_str_eq(said, "");
-    }
-}
-
-static void hang_up_under_nohup(const char *unused)
-{
-    (void)unused;
-    signal(SIGHUP, SIG_IGN);
-    signals_install();
-    raise(SIGHUP);
-    _exit(42);
-}
-
-TEST(an_ignored_hangup_stays_ignored)
-{
-    ck_assert_int_eq(run(hang_up_under_nohup, NULL), 42);
 }

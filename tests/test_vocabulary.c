@@ -93,43 +93,6 @@ TEST(test_whole_pieces, .after = drop_tokenizer)
     }
 }
 
-/* Kinds that are not known here show their tokens as the file has them. */
-TEST(test_unknown_kinds, .after = drop_tokenizer)
-{
-    plain_bytes_vocabulary();
-    v.pre = "nobody's";
-    v.bos = 1;
-    add_token("\u0120x", 1);
-    use_vocabulary();
-    int32_t *ids;
-    size_t n;
-    expect_status(tokenizer_reads_text(t, &err), STATUS_BAD_FILE,
-                  "tokenizer.ggml.pre: found \"nobody's\", expected one of gpt-2, default, |qwen2");
-    ck_assert_int_eq(tokenizer_encode(t, text_of("a"), &ids, &n, &err), STATUS_BAD_FILE);
-    expect_ok(tokenizer_encode(t, text_of(""), &ids, &n, &err));
-    free(ids);
-    ck_assert(text_is(tokenizer_bytes(t, 256), " x") && tokenizer_bos(t) == 1);
-
-    v.model = "bert";
-    add_token("", 1);
-    use_vocabulary();
-    ck_assert_int_eq(tokenizer_reads_text(t, &err), STATUS_BAD_FILE);
-    ck_assert_str_eq(err.text,
-                     "tokenizer.ggml.model: expected \"gpt2\" or \"llama\", found \"bert\"");
-    ck_assert(text_is(tokenizer_bytes(t, 256), "\u0120x") && tokenizer_bytes(t, 257).len == 0);
-}
-
-TEST(test_no_tokens, .after = drop_tokenizer)
-{
-    struct gguf_bytes b = {0};
-    gb_text(&b, "tokenizer.ggml.model", "none");
-    gb_u32(&b, "tokenizer.ggml.bos_token_id", 1);
-    expect_ok(create_from(&b, &err));
-    ck_assert(tokenizer_n_tokens(t) == 0 && tokenizer_bos(t) == -1);
-    ck_assert(tokenizer_bytes(t, 7).len == 0 && tokenizer_longest(t) == 0);
-    ck_assert(!tokenizer_is_special(t, 7));
-}
-
 TEST(test_byte_tokens, .after = drop_tokenizer)
 {
     plain_bytes_vocabulary();
