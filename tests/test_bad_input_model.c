@@ -187,8 +187,12 @@ TEST(class_11_long_tokens, .before = bent_set_up)
     char *longest = memset(allocated(len), 'a', len);
     for (int type = 0; type <= 6; type++) {
         char types[60];
-        snprintf(types, sizeof types, "tokenizer.ggml.token_type=i32[]:1*259,%d", type);
+        snprintf(types, sizeof types, "tokenizer.ggml.token_type=i32[]:1*256,3*3,%d", type);
         set_token(259, (struct text){longest, len});
+        if (type < 2) { /* a normal token, which no merge makes */
+            bent_refused(GENERATE, types, "tokenizer.ggml.merges: expected merges that make the 1");
+            continue;
+        }
         bent_accepted(INFO | GENERATE | TOKENIZE | TRAIN, types);
         expect_line_done("score -p ab -t 1 --top 2147483647 %B --format csv", "");
     }
@@ -202,6 +206,7 @@ TEST(class_11_long_tokens, .before = bent_set_up)
 
 /* What a vocabulary cannot do is done without, or is a mistake in the use; info says what is wrong.
  */
+#define LOST_A "@97=<x>; tokenizer.ggml.token_type=i32[]:1*97,4,1*158,3*4"
 TEST(class_11_vocabularies, .before = bent_set_up)
 {
     static const struct {
@@ -223,16 +228,16 @@ TEST(class_11_vocabularies, .before = bent_set_up)
         {"tokenizer.ggml.model=string:none; -tokenizer.ggml.tokens; -tokenizer.ggml.merges",
          {"tokenize %B --decode 1", 3, "tokenizer.ggml.tokens: expected tokens", NULL}},
         {"@100=", {"info %B --format json", 0, NULL, "\"problem\": \""}},
-        {"@97=<x>", {"tokenize %B -p bad", 2, "U+0061 'a' at offset 1,", NULL}},
-        {"@97=<x>", {"generate %B -p ab -n 1", 2, "U+0061 'a' at offset 0,", NULL}},
-        {"@97=<x>", {"score %B -p ab", 2, "U+0061 'a' at offset 0,", NULL}},
-        {"@97=<x>", {"eval %B --text %T", 2, "for which the vocabulary has no token", NULL}},
-        {"@97=<x>", {"tokenize %B -p bc", 0, NULL, "98 99\n"}},
-        {"@97=<x>", {"tokenize %B --decode 98,97", 0, NULL, "b<x>"}},
+        {LOST_A, {"tokenize %B -p bad", 2, "U+0061 'a' at offset 1,", NULL}},
+        {LOST_A, {"generate %B -p ab -n 1", 2, "U+0061 'a' at offset 0,", NULL}},
+        {LOST_A, {"score %B -p ab", 2, "U+0061 'a' at offset 0,", NULL}},
+        {LOST_A, {"eval %B --text %T", 2, "for which the vocabulary has no token", NULL}},
+        {LOST_A, {"tokenize %B -p bc", 0, NULL, "98 99\n"}},
+        {LOST_A, {"tokenize %B --decode 98,97", 0, NULL, "b<x>"}},
         {"@10=<y>; -tokenizer.ggml.bos_token_id",
          {"generate %B -n 1", 2, "the prompt is empty, and the checkpoint has", NULL}},
         {"tokenizer.ggml.model=string:llama; tokenizer.ggml.scores=f32[]:0*260; @256=ab; "
-         "@257=\\xe2\\x96\\x81",
+         "@257=\\xe2\\x96\\x81; tokenizer.ggml.token_type=i32[]:1*260",
          {"tokenize %B -p ab", 0, NULL, "257 256\n"}},
         /* All are equal then. */
         {"tokenizer.ggml.model=string:llama; @256=ab; @257=\\xe2\\x96\\x81",
@@ -296,7 +301,7 @@ TEST(no_control_characters_from_a_file_reach_the_terminal, .before = bent_set_up
     struct ran r;
     hostile_set_text("general.name", text_of("name" NASTY));
     set_token(259, text_of("token" NASTY));
-    bend("tokenizer.ggml.token_type=i32[]:1*259,3");
+    bend("tokenizer.ggml.token_type=i32[]:1*256,3*4");
     struct hostile_tensor first = *hostile_tensor("token_embd.weight");
     first.name = text_of("tensor" NASTY ".weight");
     first.n_dims = 2;
