@@ -73,55 +73,6 @@ static void manual_print(struct output *page)
 
 /* --- the script that completes command lines in bash ------------------------------------------ */
 
-/* Before the names of commands, between them and their options, and after these. */
-static const char head[] =
-    "# bash completion for decode; made by: decode help --format bash\n"
-    "\n"
-    "# KIND CHOICES NAME...: one option. _decode's variables are changed: all options,\n"
-    "# and what is known of the value if the word before is this one.\n"
-    "_decode_option() {\n"
-    "    local kind=$1 choices=$2 name\n"
-    "    shift 2\n"
-    "    options+=\" $*\"\n"
-    "    for name; do\n"
-    "        if [[ $name == \"$before\" ]]; then\n"
-    "            value=$kind values=$choices\n"
-    "        fi\n"
-    "    done\n"
-    "}\n"
-    "\n"
-    "_decode() {\n"
-    "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}\n"
-    "    local options= arguments= value=flag values=\n"
-    "    COMPREPLY=()\n"
-    "    if ((COMP_CWORD == 1)); then\n"
-    "        COMPREPLY=($(compgen -W '";
-static const char body[] = " --help --version' -- \"$word\"))\n"
-                           "        return\n"
-                           "    fi\n"
-                           "    # --name=value is three words\n"
-                           "    if [[ $word == = ]]; then\n"
-                           "        word=\n"
-                           "    elif [[ $before == = ]]; then\n"
-                           "        before=${COMP_WORDS[COMP_CWORD - 2]}\n"
-                           "    fi\n"
-                           "    case ${COMP_WORDS[1]} in\n";
-static const char tail[] = "    esac\n"
-                           "    # Where there are no replies, bash completes names of files.\n"
-                           "    case $value in\n"
-                           "    other)\n"
-                           "        compopt +o default 2>/dev/null\n"
-                           "        COMPREPLY=($(compgen -W \"$values\" -- \"$word\"))\n"
-                           "        ;;\n"
-                           "    flag)\n"
-                           "        [[ $word == -* ]] && arguments=$options\n"
-                           "        COMPREPLY=($(compgen -W \"$arguments\" -- \"$word\"))\n"
-                           "        ;;\n"
-                           "    esac\n"
-                           "}\n"
-                           "\n"
-                           "complete -o default -F _decode decode\n";
-
 #define COMMAND_NAME(name) #name,
 static const char *const command_names[] = {COMMANDS(COMMAND_NAME) NULL};
 #undef COMMAND_NAME
@@ -136,9 +87,12 @@ static void completion_bash(struct output *out)
 {
     const struct command *c;
     struct option_rows rows;
-    output_puts(out, head);
+    const char *commands = strstr(help_of_bash, "@COMMANDS@");
+    const char *options = strstr(help_of_bash, "@OPTIONS@\n");
+    const char *body = commands + strlen("@COMMANDS@");
+    output_printf(out, "%.*s", (int)(commands - help_of_bash), help_of_bash);
     put_choices(out, command_names);
-    output_puts(out, body);
+    output_printf(out, "%.*s", (int)(options - body), body);
     for (int i = 0; (c = command_at(i)) != NULL; i++) {
         options_list(&c->spec, &rows);
         output_printf(out, "    %s)\n        arguments='", c->name);
@@ -155,7 +109,7 @@ static void completion_bash(struct output *out)
         }
         output_puts(out, "        _decode_option flag '' --help -h\n        ;;\n");
     }
-    output_puts(out, tail);
+    output_puts(out, options + strlen("@OPTIONS@\n"));
 }
 
 /* --- the command ------------------------------------------------------------------------------ */
