@@ -16,7 +16,7 @@
 static void expect_no_text(void)
 {
     static const struct line line[] = {
-        {"generate %B -p ab -n 2 -t 1 --no-echo", 1, "not finite", "\n"}};
+        {"generate %B -p ab -n 2 -t 1 --no-echo", 1, "bad.gguf: |not finite|!-nan", "\n"}};
     TRY_LINES(line);
 }
 
@@ -39,10 +39,19 @@ TEST(class_10_data, .before = bent_set_up)
                   {"blk.0.attn_qkv.weight", -INFINITY},
                   {"blk.0.attn_norm.weight", NAN}};
     static const struct line lines[] = {
-        {"eval %B --text %T -t 1", 1, "not finite", NULL},
-        {"eval %G --text %T -t 1 --against %B", 1, "not finite", NULL},
-        {"train %T -o %O --from %B --steps 1 --batch 1 --seed 1 -t 1 -q", 1, "finite", NULL},
+        {"eval %B --text %T -t 1", 1, "bad.gguf: after token |not finite|!-nan", NULL},
+        {"eval %G --text %T -t 1 --against %B", 1, "bad.gguf: after token |not finite|!-nan", NULL},
+        {"heads %B --text %T -t 1", 1, "bad.gguf: |not finite|!-nan", NULL},
+        {"attend %B -p ab -t 1", 1, "bad.gguf: |not finite|!-nan", NULL},
+        {"train %T -o %O --from %B --steps 1 --batch 1 --seed 1 -t 1 -q", 1,
+         "bad.gguf: |finite|!-nan", NULL},
+        /* Calibrated on text of its own, which cannot be written. */
+        {"convert %B -o %O --kv-heads 1 -t 1 -q", 1, "bad.gguf: |finite|!-nan", NULL},
+        {"generate %B -p ab -n 3 -t 1 --kv-heads 1", 1, "bad.gguf: |finite|!-nan", NULL},
+        {"score %B -p ab -t 1 -q --kv-type f16", 1, "bad.gguf: |info --check|!--kv-type", ""},
     };
+    static const char teacher[] =
+        "train %T -o %O --from %G --teacher %B --steps 1 --batch 1 --seed 1 -t 1 -q";
     /* All tokens are alike, and as few as can be stay: one. */
     static const struct line alike[] = {
         {"generate %B -p ab -n 9 -t 1 --seed 1 --top-k 1", 0, NULL, NULL},
@@ -59,6 +68,9 @@ TEST(class_10_data, .before = bent_set_up)
         snprintf(text, sizeof text, "tensor '%s' has", filled[i].tensor);
         expect_found(text);
         TRY_LINES(lines);
+        expect_line_refused(teacher, 3, "bad.gguf: what the teacher predicts is not finite");
+        /* OUT is the checkpoint that is trained, of step 0. */
+        remove_outputs();
         reset();
     }
     for (size_t i = 0; i < 3; i++) /* large enough for sums that overflow */
@@ -123,6 +135,31 @@ TEST(class_10_one_number, .before = use_llama)
     static const float steep[8] = {1e30f, 3, -1e30f, 1, 1e-40f, 1e10f, 0, 0};
     hostile_tensor("blk.0.attn_rel.weight")->data.data = (const char *)steep;
     bent_accepted(GENERATE, "");
+}
+
+/* Finite keys and values that the cache's type cannot hold: it is to blame, not the checkpoint. */
+TEST(class_10_caches_too_small, .before = bent_set_up)
+{
+#define TOO_LARGE "bad.gguf: |layer 0 has a key at position 0 of more than |expected --kv-type f32"
+    static const struct line beyond_f16[] = {
+        {"score %B -p abc -t 1 -q --kv-type f16", 1, TOO_LARGE "|65504|as f16|!info --check", ""},
+        {"generate %B -p abc -n 1 -t 1 --kv-type f16 --no-echo", 1, TOO_LARGE, "\n"},
+        {"eval %B --text %T -t 1 --kv-type f16", 1, TOO_LARGE, NULL},
+        {"attend %B -p abc -t 1 --kv-type f16", 1, TOO_LARGE, NULL},
+        {"score %B -p abc -t 1 -q --kv-type q8_0", 0, NULL, NULL},
+        {"score %B -p abc -t 1 -q", 0, NULL, NULL},
+        {"convert %B -o %O --kv-heads 1 -t 1 -q", 0, NULL, NULL}, /* on text of its own */
+    };
+    static const struct line beyond_q8_0[] = {
+        {"score %B -p abc -t 1 -q --kv-type q8_0", 1, TOO_LARGE "|8319008|as q8_0", ""},
+        {"score %B -p abc -t 1 -q", 0, NULL, NULL},
+    };
+    hostile_fill("blk.0.attn_qkv.bias", 70000);
+    hostile_write();
+    TRY_LINES(beyond_f16);
+    hostile_fill("blk.0.attn_qkv.bias", 9e6f);
+    hostile_write();
+    TRY_LINES(beyond_q8_0);
 }
 
 /* Of quantized tensors only the scales can be not finite. */

@@ -433,8 +433,8 @@ static const struct {
     const char *reason;
 } bad_calls[] = {
     {WRITE, {1, 1, 0}, "Input/output error"}, /* it takes nothing */
-    {FSYNC, {0, 1, EINVAL}, NULL}, /* unknown to the file system */
-    {OPEN, {1, 1, EACCES}, NULL},   /* the folder's: the new file is in its place already */
+    {FSYNC, {0, 1, EINVAL}, NULL},            /* unknown to the file system */
+    {OPEN, {1, 1, EACCES}, NULL}, /* the folder's: the new file is in its place already */
     {CLOSE, {0, 1, EINTR}, NULL},
     {FCHMOD, {0, 1, EPERM}, "cannot keep its permissions"},
 };

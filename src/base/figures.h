@@ -22,6 +22,12 @@ struct figure figure_millions(double x);      /* "15362.2" for 15,362,200,000 */
 struct figure figure_rate(double per_second); /* "2510", "8.31": three digits or the integer */
 struct figure figure_grouped(uint64_t x);     /* "1,234,567" */
 
+/* x for a message: a NaN has no sign there, which printf would show. */
+static inline double figure_unsigned_nan(double x)
+{
+    return isnan(x) ? NO_FIGURE : x;
+}
+
 /* The shortest decimal text that reads back as exactly x; "NaN" or "Infinity" for such. */
 struct figure figure_exact(double x);
 

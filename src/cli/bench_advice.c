@@ -50,6 +50,7 @@ static enum status measure_variant(struct bench_run *r, int n_kv_heads, double *
             ? variant_load(j, e)
             : model_create(j->checkpoint.gguf, NULL, &j->checkpoint.file, &j->checkpoint.model, e);
     if (s == STATUS_OK) {
+        j->checkpoint.model->name = j->path;
         struct eval_spec spec = job_eval_spec(j, &j->checkpoint);
         spec.nll = nll;
         spec.arg = job_progress(j, "tokens");

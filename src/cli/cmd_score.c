@@ -77,6 +77,7 @@ static enum status score_tokens(struct scoring *s, struct err *e)
     const struct job *j = s->job;
     const int n = j->n_tokens, block = session_block(j->session);
     double logprob = NO_FIGURE, log_sum;
+    char where[40];
     for (int i = 0; i < n; i++) {
         const float *logits = s->logits + (size_t)(i % block) * s->n_vocab;
         const int n_top = i > 0 ? s->n_top : 0;
@@ -104,7 +105,8 @@ static enum status score_tokens(struct scoring *s, struct err *e)
         report_row(&s->report, &row);
         if (i + 1 == n)
             break;
-        TRY(err_in(e, logits_log_sum(logits, s->n_vocab, &log_sum, e), "after position %d", i));
+        chars_printf(where, "after position %d", i);
+        TRY(session_explain(j->session, logits_log_sum(logits, s->n_vocab, &log_sum, e), where, e));
         logprob = (double)logits[j->tokens[i + 1]] - log_sum;
         score_top(logits, s->n_vocab, log_sum, s->n_top, s->scores);
     }

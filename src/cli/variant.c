@@ -99,7 +99,9 @@ static enum status write_calibration(const struct job *j, const struct config *c
     out->tokens = malloc(out->n * sizeof *out->tokens);
     if (!out->tokens)
         return err_no_memory(e, "the calibration text", out->n * sizeof *out->tokens);
-    enum status s = model_create(j->checkpoint.gguf, NULL, &j->checkpoint.file, &model, e);
+    TRY(err_in(e, model_create(j->checkpoint.gguf, NULL, &j->checkpoint.file, &model, e), "%s",
+               j->path));
+    model->name = j->path;
     struct progress progress = progress_start(j->common, "tokens of its own");
     const struct own_text text = {.model = model,
                                   .tokenizer = j->checkpoint.tokenizer,
@@ -111,7 +113,7 @@ static enum status write_calibration(const struct job *j, const struct config *c
                                   .stop = progress_stop,
                                   .progress = progress_show,
                                   .arg = &progress};
-    THEN(s, own_text_write(&text, out->tokens, e));
+    const enum status s = own_text_write(&text, out->tokens, e);
     progress_end(&progress);
     model_free(model);
     return s;
@@ -188,9 +190,8 @@ static enum status run_shown(struct job *j, struct convert_spec *spec, struct co
         s = convert_run(spec, out, e);
     }
     progress_end(&shown.progress);
-    if (s == STATUS_BAD_FILE)
-        err_prefix(e, j->path);
-    return s;
+    /* What runs into numbers that are not finite fails because of those in the file. */
+    return s == STATUS_BAD_FILE || s == STATUS_FAILED ? err_in(e, s, "%s", j->path) : s;
 }
 
 enum status variant_convert(struct job *j, struct convert_spec *spec, struct convert *out,
@@ -265,16 +266,23 @@ enum status variant_load(struct job *j, struct err *e)
     struct gguf *gguf = NULL;
     size_t len = 0;
     int heads;
+    enum status s;
     TRY(job_config(j->path, c, &config, e));
     if (o->kv_heads && parse_heads(o->kv_heads, config.n_heads, &heads) &&
-        config.n_kv_heads == heads)
-        return err_in(e, model_create(c->gguf, NULL, &c->file, &c->model, e), "%s", j->path);
-    TRY(variant_convert(j, &spec, &converted, e));
-    enum status s = gguf_write_memory(converted.writer, &bytes, &len, e);
-    convert_free(&converted);
-    THEN(s, gguf_parse(bytes, len, &gguf, e));
-    THEN(s, model_create(gguf, NULL, NULL, &c->model, e));
-    gguf_free(gguf);
-    free(bytes);
+        config.n_kv_heads == heads) {
+        s = err_in(e, model_create(c->gguf, NULL, &c->file, &c->model, e), "%s", j->path);
+    } else {
+        TRY(variant_convert(j, &spec, &converted, e));
+        s = gguf_write_memory(converted.writer, &bytes, &len, e);
+        convert_free(&converted);
+        if (s == STATUS_OK)
+            s = gguf_parse(bytes, len, &gguf, e);
+        if (s == STATUS_OK)
+            s = model_create(gguf, NULL, NULL, &c->model, e);
+        gguf_free(gguf);
+        free(bytes);
+    }
+    if (s == STATUS_OK)
+        c->model->name = j->path;
     return s;
 }

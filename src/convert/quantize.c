@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "base/figures.h"
 #include "formats/gguf_parts.h"
 
 /* A chunk's floats, before and after, fit a core's own cache. A multiple of every block. */
@@ -129,7 +130,7 @@ static enum status next_piece(void *arg, uint64_t offset, const void **data, siz
         const uint64_t in_block = r->bad % type->block_elements;
         blocks_decode(type->type, values, from->data + tensor_type_bytes(type, r->bad - in_block),
                       type->block_elements);
-        const double value = (double)values[in_block];
+        const double value = figure_unsigned_nan((double)values[in_block]);
         if (!isfinite(value))
             return err_bad_file(e,
                                 "tensor %.*s: element %" PRIu64 " is %g, expected a finite number",

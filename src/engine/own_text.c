@@ -22,6 +22,8 @@ static enum status write_texts(const struct own_text *t, struct schedule *s, int
         if (event.kind == EVENT_ENDED && event.end == END_LENGTH)
             memcpy(tokens + event.slot->request.number * t->length, event.slot->text,
                    t->length * sizeof *tokens);
+        else if (event.kind == EVENT_ENDED) /* END_FAILED: nothing else ends one here */
+            schedule_end(s, STATUS_FAILED);
         if (event.kind != EVENT_ROUND)
             continue;
         if (t->progress)
@@ -45,12 +47,13 @@ static enum status write_texts(const struct own_text *t, struct schedule *s, int
     return s->status;
 }
 
-enum status own_text_write(const struct own_text *t, int32_t *tokens, struct err *e)
+static enum status write_cached(const struct own_text *t, enum storage kv_storage, int32_t *tokens,
+                                struct err *e)
 {
     const int n_vocab = t->model->config.n_vocab, n_threads = pool_n_threads(t->pool);
     struct session_params params = {.n_sequences = MIN(t->n, MOST_SLOTS),
                                     .n_ctx = t->length,
-                                    .kv_storage = STORAGE_F16,
+                                    .kv_storage = kv_storage,
                                     .kernels = t->kernels};
     struct session_memory memory;
     TRY(session_plan(t->model, &params, n_threads, &memory, e));
@@ -71,4 +74,11 @@ enum status own_text_write(const struct own_text *t, int32_t *tokens, struct err
     sampler_free(s.sampler);
     session_free(s.session);
     return status;
+}
+
+enum status own_text_write(const struct own_text *t, int32_t *tokens, struct err *e)
+{
+    const enum status s = write_cached(t, STORAGE_F16, tokens, e);
+    /* Logits that are not finite may come from keys and values that are too large for F16. */
+    return s == STATUS_FAILED ? write_cached(t, STORAGE_F32, tokens, e) : s;
 }

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/figures.h"
 #include "base/mem.h"
 
 /* Of a sequence. */
@@ -55,7 +56,7 @@ enum status logits_check(const float *logits, int n, struct err *e)
     return err_failed(e,
                       "the logit of token %d is %f; expected a finite number (info --check finds "
                       "tensors that are not finite)",
-                      i, (double)logits[i]);
+                      i, figure_unsigned_nan((double)logits[i]));
 }
 
 /* The maximum in lanes first, for the vectoriser, then where it is. */

@@ -213,7 +213,7 @@ static bool take_event(struct schedule *s, struct slot *p, struct event *event, 
         return true;
     }
     if (p->sampled != STATUS_OK) {
-        (void)logits_check(p->logits, s->n_vocab, e);
+        (void)session_explain(s->session, logits_check(p->logits, s->n_vocab, e), NULL, e);
         end_text(s, p, END_FAILED, event);
         return true;
     }

@@ -243,6 +243,26 @@ void session_set_pool(struct session *s, struct pool *pool)
     s->f.pool = pool;
 }
 
+enum status session_explain(const struct session *s, enum status status, const char *where,
+                            struct err *e)
+{
+    const struct model *m = s->f.model;
+    const enum storage storage = s->shape.storage;
+    struct kv_overflow o;
+    bool found = false;
+    for (int i = 0; i < s->shape.n_sequences && status == STATUS_FAILED && !found; i++)
+        found = kv_cache_overflow(&s->f.kv, i, s->len[i], &o);
+    if (found)
+        err_format(
+            e,
+            "layer %d has a %s at position %d of more than %.0f, which the cache cannot hold "
+            "as %s; expected --kv-type f32",
+            o.layer, o.what, o.position, kv_cache_largest(storage), storage_name(storage));
+    if (where)
+        err_in(e, status, "%s", where);
+    return m->name ? err_in(e, status, "%s", m->name) : status;
+}
+
 const float *session_logits(const struct session *s)
 {
     return s->logits;

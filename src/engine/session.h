@@ -141,6 +141,15 @@ enum status session_enter(struct session *s, int layer, const float *x,
 enum status session_feed(struct session *s, int sequence, const int32_t *tokens, int n, float *all,
                          struct err *e);
 
+/*
+ * Returns `status`. If numbers that the session made are not finite, so that it is a failure, the
+ * message says why, if that can be told: a key or value that the cache's type cannot hold; and the
+ * model's file stands before it, then `where` ("after token 3"; NULL: nothing). Time by what is in
+ * the cache.
+ */
+enum status session_explain(const struct session *s, enum status status, const char *where,
+                            struct err *e);
+
 /* [n_vocab] after the last session_feed, valid until the next. */
 const float *session_logits(const struct session *s);
 

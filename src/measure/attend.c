@@ -329,10 +329,13 @@ enum status attend_run(const struct attend_spec *spec, struct attend_found *out,
                 ? STATUS_INTERRUPTED
                 : session_feed(session, 0, spec->tokens + at, len, NULL, e);
         if (s == STATUS_OK && run.bad)
-            s = err_failed(e,
+            s = session_explain(
+                session,
+                err_failed(e,
                            "the attention weights of token %d in head %d of layer %d are not "
                            "finite (info --check finds tensors that are not)",
-                           run.bad_row, run.bad->head, run.bad->layer);
+                           run.bad_row, run.bad->head, run.bad->layer),
+                NULL, e);
         if (s == STATUS_OK && spec->progress)
             spec->progress(spec->arg, at + len, n);
     }

@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <math.h>
 #include <stdatomic.h>
+#include <stdio.h>
 
 #include "base/figures.h"
 #include "base/mem.h"
@@ -205,6 +206,16 @@ static void score_rows(void *arg, int thread)
     }
 }
 
+/* The logits of a scored row, the next ones, of one of the models are not finite. */
+static enum status blame(const struct eval_worker *w, int m, int row, struct err *e)
+{
+    const int n_vocab = w->run->n_vocab;
+    const float *logits = w->logits[m] + (size_t)row * n_vocab;
+    char where[40];
+    chars_printf(where, "after token %zu", w->scored);
+    return session_explain(w->sessions[m], logits_check(logits, n_vocab, e), where, e);
+}
+
 /* The caller's thread asks between blocks whether to go on, and says how far all are. */
 static enum status run_turn(struct eval_worker *w, struct err *e)
 {
@@ -250,9 +261,7 @@ static enum status run_turn(struct eval_worker *w, struct err *e)
         for (int i = 0; i < w->n_scored; i++, w->scored++)
             for (int m = 0; m < r->n_models; m++)
                 if (isnan(r->nll[m][w->scored]))
-                    return err_in(
-                        e, logits_check(w->logits[m] + (size_t)i * r->n_vocab, r->n_vocab, e),
-                        "%safter token %zu", m ? "the other checkpoint, " : "", w->scored);
+                    return blame(w, m, i, e);
         const uint64_t done = atomic_fetch_add(&r->done, w->n_scored) + w->n_scored;
         if (is_callers && spec->progress)
             spec->progress(spec->arg, spec->before + done, spec->all ? spec->all : plan->n_scored);

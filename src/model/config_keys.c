@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/figures.h"
 #include "base/mem.h"
 #include "model/config.h"
 
@@ -106,7 +107,7 @@ static enum status read_number(const struct reader *r, const char *suffix, doubl
     TRY(gguf_get_f64(r->g, key.text, out, optional ? &found : NULL, r->e));
     if (found && !(*out > above && *out < below && (float)*out > (float)above))
         return err_bad_file(r->e, "%s: expected a number between %g and %g, found %g", key.text,
-                            above, below, *out);
+                            above, below, figure_unsigned_nan(*out));
     return STATUS_OK;
 }
 
@@ -350,7 +351,7 @@ enum status config_read(const struct gguf *g, struct config *c, struct err *e)
         if (value == k->neutral || value == k->none)
             continue;
         char number[32];
-        chars_printf(number, "%g", value);
+        chars_printf(number, "%g", figure_unsigned_nan(value));
         return err_bad_file(e, "%s: expected none or %g, because nothing else runs here; found %s",
                             key.text, k->neutral, is_number ? number : gguf_kind_name(v->kind));
     }

@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+#include "base/figures.h"
 #include "formats/gguf_parts.h"
 #include "model/pack.h"
 
@@ -294,9 +295,9 @@ static enum status check_file(struct loader *ld, const struct model_options *o)
     for (int i = 0; i < spec.cols && t; i++) {
         const float x = pack_mean_of_vector(t, (struct pack_rows){.first = i, .n = 1});
         if (!(x > (float)CONFIG_LEAST_ROPE_FACTOR && x < INFINITY))
-            return err_bad_file(ld->err,
-                                "tensor %s: expected numbers above %g, found %g as element %d",
-                                spec.name.text, CONFIG_LEAST_ROPE_FACTOR, (double)x, i);
+            return err_bad_file(
+                ld->err, "tensor %s: expected numbers above %g, found %g as element %d",
+                spec.name.text, CONFIG_LEAST_ROPE_FACTOR, figure_unsigned_nan((double)x), i);
     }
 
     if (o)
@@ -390,6 +391,8 @@ enum status checkpoint_take(struct file_map *file, const char *path, unsigned pa
         s = tokenizer_create(c->gguf, &c->tokenizer, e);
     if (s == STATUS_OK && with_model)
         s = model_create(c->gguf, NULL, &c->file, &c->model, e);
+    if (s == STATUS_OK && with_model)
+        c->model->name = path;
     if (s != STATUS_OK) {
         err_prefix(e, path);
         checkpoint_close(c);

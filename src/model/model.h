@@ -90,6 +90,7 @@ struct model {
                                       embedding's panels when tied */
     struct block *blocks;          /* [n_layers], of which all may be the same */
     bool tied;                     /* layout_output_tied */
+    const char *name;              /* of its file, for messages; borrowed. NULL: of none */
     struct arena weights;          /* all of the above; weights.cap is the bytes taken */
 };
 
@@ -150,7 +151,8 @@ enum checkpoint_parts {
 
 /* Parses a file that is open, or memory instead, and builds the parts asked for (a tokenizer that
  * is present is always built). `file` is the checkpoint's from then on, whatever is returned, and
- * zeroed. Messages begin with the path. On failure everything is released. */
+ * zeroed. Messages begin with the path, which the model's name is, too, borrowed. On failure
+ * everything is released. */
 enum status checkpoint_take(struct file_map *file, const char *path, unsigned parts,
                             struct checkpoint *c, struct err *e);
 void checkpoint_close(struct checkpoint *c); /* legal on a zeroed struct and twice */

@@ -9,6 +9,7 @@
 
 #include <inttypes.h>
 
+#include "base/figures.h"
 #include "base/mem.h"
 #include "text/bpe.h"
 
@@ -108,7 +109,7 @@ static enum status read_scores(struct builder *b, const struct gguf *g, struct e
         const double score = gguf_float_at(b->scores, id);
         if (!isfinite(score))
             return err_bad_file(e, "%s of token %zu: expected a finite number, found %f",
-                                SCORES_KEY, id, score);
+                                SCORES_KEY, id, figure_unsigned_nan(score));
     }
     return STATUS_OK;
 }

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/figures.h"
 #include "train/private.h"
 
 #define BETA1          0.9
@@ -157,10 +158,26 @@ enum status trainer_not_finite(const struct trainer *t, const char *what, double
     char saved[600] = "nothing has been saved yet";
     if (t->saved_step >= 0)
         chars_printf(saved, "%.400s.state has step %d", t->spec.out, (int)t->saved_step);
-    return err_failed(e, "the %s after step %d is %f, not a finite number; %s; %s", what,
-                      (int)t->progress.step, value, saved,
-                      is_given ? "info --check tells whether the checkpoint is sound"
-                               : "a lower --lr, a longer --warmup or a smaller --clip may help");
+    err_format(e, "the %s after step %d is %f, not a finite number; %s; %s", what,
+               (int)t->progress.step, figure_unsigned_nan(value), saved,
+               is_given ? "info --check tells whether the checkpoint is sound"
+                        : "a lower --lr, a longer --warmup or a smaller --clip may help");
+    return is_given && t->spec.from_path ? err_in(e, STATUS_FAILED, "%s", t->spec.from_path)
+                                         : STATUS_FAILED;
+}
+
+/* Returns the failure of a step; if it is the teacher's, whose predictions of the step's windows
+ * are not finite, STATUS_BAD_FILE. */
+static enum status blame_teacher(const struct trainer *t, const struct backprop_batch *batch,
+                                 enum status s, struct err *e)
+{
+    if (s != STATUS_FAILED || !t->teacher ||
+        isfinite(backprop_run(t->teacher, &t->teacher_weights, batch, NULL)))
+        return s;
+    return err_bad_file(e,
+                        "%s: what the teacher predicts is not finite (info --check finds tensors "
+                        "that are not)",
+                        t->spec.teacher_path ? t->spec.teacher_path : "--teacher");
 }
 
 enum status trainer_update(struct trainer *t, struct train_event *made, struct err *e)
@@ -216,9 +233,9 @@ enum status trainer_step(struct trainer *t, struct train_event *made, struct err
     }
     memset(t->gradient.flat, 0, t->list.n_floats * sizeof *t->gradient.flat);
     made->loss = backprop_run(t->engine, &t->weights, &batch, &t->gradient);
-    if (!isfinite(made->loss))
-        return trainer_not_finite(t, "loss", made->loss, e);
-    return trainer_update(t, made, e);
+    const enum status s = isfinite(made->loss) ? trainer_update(t, made, e)
+                                               : trainer_not_finite(t, "loss", made->loss, e);
+    return blame_teacher(t, &batch, s, e);
 }
 
 /* --- the rate -------------------------------------------------------------------------------- */
@@ -255,7 +272,8 @@ static void tell_tried(const struct trainer *t, int n_steps, double rate, double
 
 /* Tries a rate as a run of so many steps has it: its loss on the windows aside, infinite if a
  * number on the way is not finite. */
-static enum status try_rate(struct trainer *t, int n_steps, double rate, double *loss)
+static enum status try_rate(struct trainer *t, int n_steps, double rate, double *loss,
+                            struct err *e)
 {
     const struct train_spec whole = t->spec;
     struct train_event made;
@@ -266,9 +284,9 @@ static enum status try_rate(struct trainer *t, int n_steps, double rate, double 
     t->spec.n_steps = n_steps;
     t->spec.warmup = (int64_t)whole.warmup * n_steps / whole.n_steps;
     for (int i = 0; i < n_steps && s == STATUS_OK; i++)
-        s = train_stopped(&whole) ? STATUS_INTERRUPTED : trainer_step(t, &made, NULL);
+        s = train_stopped(&whole) ? STATUS_INTERRUPTED : trainer_step(t, &made, e);
     t->spec = whole;
-    if (s == STATUS_INTERRUPTED)
+    if (s != STATUS_OK && s != STATUS_FAILED)
         return s;
     *loss = s == STATUS_OK ? trainer_loss(t, &t->aside) : HUGE_VAL;
     if (!isfinite(*loss))
@@ -295,11 +313,11 @@ enum status trainer_probe(struct trainer *t, struct err *e)
         for (int i = 0; i < N_RATES; i++)
             losses[i] = HUGE_VAL;
         for (int i = FIRST_RATE; i < FIRST_RATE + 2; i++)
-            TRY(try_rate(t, n_steps, rates[i], &losses[i]));
+            TRY(try_rate(t, n_steps, rates[i], &losses[i], e));
         const bool rising = losses[FIRST_RATE + 1] < losses[FIRST_RATE];
         const int step = rising ? 1 : -1;
         for (int i = rising ? FIRST_RATE + 2 : FIRST_RATE - 1; i >= 0 && i < N_RATES; i += step) {
-            TRY(try_rate(t, n_steps, rates[i], &losses[i]));
+            TRY(try_rate(t, n_steps, rates[i], &losses[i], e));
             if (!(losses[i] < losses[i - step]))
                 break;
         }
