@@ -13,10 +13,9 @@ NumPy.
 import sys
 
 import numpy as np
-from gguf import GGUFWriter
+from gguf import GGUFWriter, TokenType
 
-# A space before a word is written as in GPT-2's vocabularies.
-WORDS = ["hello", "\u0120how", "\u0120are", "\u0120you"]
+WORDS = ["hello", " how", " are", " you"]
 X = np.arange(1, 13).reshape(4, 3) / 10
 
 
@@ -30,9 +29,8 @@ def main():
                        ("position.type", "none"), ("feed_forward.type", "relu")):
         w.add_string("decode." + key, value)
     w.add_tokenizer_model("gpt2")
-    w.add_tokenizer_pre("llama-bpe")  # whole words are found before parts are merged
     w.add_token_list(WORDS)
-    w.add_token_merges([])
+    w.add_token_types([TokenType.USER_DEFINED] * len(WORDS))  # found whole, without merges
     tensors = {"token_embd": X, "blk.0.attn_qkv": np.concatenate([np.eye(3)] * 3),
                "blk.0.attn_output": np.eye(3), "blk.0.attn_output_norm": np.ones(3),
                "blk.0.ffn_up": np.zeros((1, 3)), "blk.0.ffn_down": np.zeros((3, 1)),
