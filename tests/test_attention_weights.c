@@ -102,6 +102,7 @@ TEST(roles)
         {{.first = NOTHING, .previous = NOTHING, .self = 1, .content = NOTHING}, "self", 1},
         {{.induction = 0.35, .content = 0.5}, "induction", 0.35},
         {{.separator = 0.6, .first = 0.6}, "separator", 0.6},
+        {{.content = 0.95, .at_offset = 0.92, .offset = 3}, "offset", 0.92},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         double share;
@@ -207,6 +208,7 @@ static struct attend_head figures_of(const struct attend_map *m)
     for (int i = 0; i < n; i++) {
         bool again = false;
         double most = 0, mean = 0, variance = 0;
+        h.gradient += 1.0 / n;
         for (int j = 0; j <= i; j++) {
             bool follows = false;
             for (int p = 0; p < i; p++)
@@ -219,6 +221,8 @@ static struct attend_head figures_of(const struct attend_map *m)
         }
         for (int j = 0; j <= i; j++)
             variance += pow(log(at(m, i, j)) - mean, 2) / (i + 1);
+        for (int j = 0; j <= i; j++)
+            h.gradient -= pow(at(m, i, j), 2) / n;
         h.max_weight += most / n;
         h.score_sd += sqrt(variance) / n;
         for (int j = 0; j <= i; j++) {
@@ -239,6 +243,16 @@ static struct attend_head figures_of(const struct attend_map *m)
         h.first += i > 0 ? at(m, i, 0) / (n - 1) : 0;
         h.previous += i > 0 ? at(m, i, i - 1) / (n - 1) : 0;
     }
+    h.at_offset = NOTHING;
+    for (int d = n / 2; d >= 2; d--) {
+        double sum = 0;
+        for (int i = d; i < n; i++)
+            sum += at(m, i, i - d);
+        if (!(sum / (n - d) < h.at_offset)) {
+            h.at_offset = sum / (n - d);
+            h.offset = d;
+        }
+    }
     h.first = n > 1 ? h.first : NOTHING;
     h.separator = n > 1 ? h.separator : NOTHING;
     h.content = n > 1 ? h.content : NOTHING;
@@ -254,12 +268,13 @@ static void assert_figures(const struct attend_head *found, const struct attend_
                                {found->self, x->self},           {found->induction, x->induction},
                                {found->strongest, x->strongest}, {found->separator, x->separator},
                                {found->content, x->content},     {found->max_weight, x->max_weight},
-                               {found->score_sd, x->score_sd}};
+                               {found->score_sd, x->score_sd},   {found->gradient, x->gradient},
+                               {found->at_offset, x->at_offset}};
     for (size_t i = 0; i < COUNT(pairs); i++)
         ck_assert_msg(isnan(pairs[i][1]) ? isnan(pairs[i][0])
                                          : fabs(pairs[i][0] - pairs[i][1]) <= 1e-9,
                       "figure %zu is %.12g, not %.12g", i, pairs[i][0], pairs[i][1]);
-    ck_assert(found->query == x->query && found->key == x->key);
+    ck_assert(found->query == x->query && found->key == x->key && found->offset == x->offset);
 }
 
 TEST(figures_are_those_of_the_weights, .loops = 5, .before = make_tokens)
@@ -332,6 +347,33 @@ TEST(a_query_looks_at_its_row, .before = make_tokens)
     for (int i = 0; i < all.n; i++)
         ck_assert_mem_eq(all.found->query + i * (QUERY + 1), all.maps[i].cell + QUERY * N,
                          (QUERY + 1) * sizeof(float));
+}
+
+/* Quadratic positions are a convolution: scripts/make_convolution.py has one instead of a softmax.
+ */
+TEST(heads_that_are_a_convolution)
+{
+    static const char *const expected[] = {"self",   "previous", "offset",
+                                           "offset", "offset",   "content"};
+    static const int offsets[] = {0, 0, 2, 5, 2};
+    struct golden g = open_golden("convolution");
+    const struct model *m = g.checkpoint.model;
+    const size_t n_logits = (size_t)g.n_tokens * (size_t)m->config.n_vocab;
+    float *logits = allocated(n_logits * sizeof *logits);
+    struct session *s;
+    struct all_heads all;
+    expect_ok(session_create(m, &(struct session_params){0}, NULL, &s, &err));
+    expect_ok(session_feed(s, 0, g.tokens, g.n_tokens, logits, &err));
+    session_free(s);
+    for (size_t i = 0; i < n_logits; i++)
+        ck_assert_double_eq_tol((double)logits[i], (double)g.logits[i], 5e-6);
+    const struct attend_spec spec = spec_of(m, &all, g.tokens, g.n_tokens, 1);
+    run(&spec, &all);
+    for (size_t h = 0; h < COUNT(expected); h++) {
+        double share;
+        ck_assert_str_eq(attend_role(&all.heads[h], &share), expected[h]);
+        ck_assert(h >= COUNT(offsets) || offsets[h] == 0 || offsets[h] == all.heads[h].offset);
+    }
 }
 
 /* One token's way through a head: by scripts/reference_model.py --trace. */

@@ -58,9 +58,10 @@ struct attend_row {
     int kv_head;
     const char *variant;
     char pair[192]; /* the strongest: "sat: cat .61"; "" for none */
-    const char *role;
+    char role[32];  /* "previous", "offset 5" */
     double role_share;
-    char role_text[64]; /* for people: "previous .61" */
+    char role_text[64];  /* for people: "previous .61" */
+    double alpha, delta; /* of quadratic positions; else NaN */
     int query;
     struct report_list top; /* of struct key_row */
     struct text joined;     /* for people: "cat .61, The .20" */
@@ -85,12 +86,16 @@ static const struct report_field fields[] = {
     {"separator", NULL, FIGURE(separator)},
     {"content", NULL, FIGURE(content)},
     {"score_sd", "score_sd", FIGURE(score_sd), "%.2f", .rank = 4},
+    {"gradient", "gradient", FIGURE(gradient), "%.2f", .rank = 4},
     {"max_weight", "max", FIGURE(max_weight), "%.2f", .rank = 4},
+    {"alpha", "alpha", MEMBER(attend_row, alpha), "%.3g"},
+    {"delta", "delta", MEMBER(attend_row, delta), "%.2f"},
     {KEY(attend_row, role)},
     {KEY(attend_row, role_share)},
     {NULL, "role", MEMBER(attend_row, role_text)},
 };
-#define N_FIELDS LENGTH(fields)
+#define N_FIELDS    LENGTH(fields)
+#define FIELD_ALPHA (N_FIELDS - 5) /* and the delta */
 /* Of a query, behind the first four of these. */
 static const struct report_field query_fields[] = {
     {KEY(attend_row, query)},
@@ -103,13 +108,22 @@ enum { FIELD_KV_HEAD = 3, FIELD_QUERY, FIELD_TOP, FIELD_JOINED, N_QUERY_FIELDS }
 static struct attend_row figures_of(const struct attend_view *v, int at)
 {
     const struct attend_head *h = &v->spec.heads[at];
-    struct attend_row row = {
-        .of = *h, .kv_head = h->head / config_group(v->config, h->layer), .variant = v->variant};
+    struct attend_row row = {.of = *h,
+                             .kv_head = h->head / config_group(v->config, h->layer),
+                             .variant = v->variant,
+                             .alpha = NO_FIGURE,
+                             .delta = NO_FIGURE};
     if (h->query >= 0)
         chars_printf(row.pair, "%s: %s %s", attend_label(v, h->query, LABEL_COLUMNS, false).text,
                      attend_label(v, h->key, LABEL_COLUMNS, false).text,
                      weight_figure(h->strongest).text);
-    row.role = attend_role(h, &row.role_share);
+    const char *role = attend_role(h, &row.role_share);
+    chars_printf(row.role, str_is(role, "offset") ? "%s %d" : "%s", role, h->offset);
+    if (v->config->position == POSITION_QUADRATIC) {
+        const struct attend_bias *bias = &v->spec.model->blocks[h->layer].bias[h->head];
+        row.alpha = -(double)bias->square;
+        row.delta = (double)bias->centre;
+    }
     chars_printf(row.role_text, "%s %s", row.role, weight_figure(row.role_share).text);
     return row;
 }
@@ -166,6 +180,8 @@ enum status attend_print(const struct attend_view *v, struct err *e)
         shared |= config_group(v->config, v->layers.items[l]) > 1;
     if (!shared) /* it is the head */
         own[FIELD_KV_HEAD].heading = NULL;
+    if (v->config->position != POSITION_QUADRATIC)
+        own[FIELD_ALPHA].heading = own[FIELD_ALPHA + 1].heading = NULL;
     if (query >= 0) {
         rows.n_top = o->top < query + 1 ? o->top : query + 1;
         const struct text_label token = attend_label(v, query, LABEL_COLUMNS, true);

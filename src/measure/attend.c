@@ -15,6 +15,8 @@ struct attend_run {
     const struct attend_spec *spec;
     struct attend_found *out;
     int *earlier; /* [n_tokens] the last place before each token that has the same one; -1: none */
+    double
+        *offsets; /* [n_heads, n_tokens / 2 + 1] of each head its weights by distance, summed up */
     double *divides, *content; /* [n_tokens] 1 for the keys of a query that count as such, else 0 */
     /* By norm: lengths of what each head of each layer writes of the tokens' values [n_layers,
      * n_heads, n_tokens]; and a layer's, as attend_fill_gram has them. */
@@ -31,6 +33,7 @@ static void take_maps(struct attend_run *run)
     const struct attend_spec *spec = run->spec;
     struct arena *a = &run->out->arena;
     run->earlier = arena_take(a, spec->n_tokens, sizeof *run->earlier);
+    run->offsets = arena_take(a, spec->n_heads, (spec->n_tokens / 2 + 1) * sizeof *run->offsets);
     run->divides = arena_take(a, spec->n_tokens, sizeof *run->divides);
     run->content = arena_take(a, spec->n_tokens, sizeof *run->content);
     if (spec->by_norm) {
@@ -98,9 +101,19 @@ static void mark_keys(const struct attend_run *run, int i)
         run->content[p + 1] = 0;
 }
 
-/* Sums over a query's n keys: of a, -a log a, a j, a of separators, of content, and of the scores
- * as their logarithms say them, and their squares. */
-enum { SUM_A, SUM_ENTROPY, SUM_PLACE, SUM_DIVIDES, SUM_CONTENT, SUM_LOG, SUM_SQUARES, SUMS };
+/* Sums over a query's n keys: of a, a^2, -a log a, a j, a of separators, of content, and of the
+ * scores as their logarithms say them, and their squares. */
+enum {
+    SUM_A,
+    SUM_A_SQUARES,
+    SUM_ENTROPY,
+    SUM_PLACE,
+    SUM_DIVIDES,
+    SUM_CONTENT,
+    SUM_LOG,
+    SUM_SQUARES,
+    SUMS
+};
 
 static void sum_row(const struct attend_run *run, const float *a, int n, double all[SUMS])
 {
@@ -115,6 +128,7 @@ static void sum_row(const struct attend_run *run, const float *a, int n, double 
             for (int l = 0; l < LANES && j + l < len; l++) {
                 const double x = (double)piece[j + l], log = logs[j + l];
                 sums[SUM_A][l] += x;
+                sums[SUM_A_SQUARES][l] += x * x;
                 sums[SUM_ENTROPY][l] -= x * log;
                 sums[SUM_PLACE][l] += x * (first + j + l);
                 sums[SUM_DIVIDES][l] += x * divides[j + l];
@@ -135,6 +149,13 @@ static double spread_of(const double all[SUMS], int n)
     return sqrt(fmax(all[SUM_SQUARES] / n - mean * mean, 0));
 }
 
+/* What is of the softmax itself. */
+static void add_scores(struct attend_head *h, const double all[SUMS], int n)
+{
+    h->score_sd += spread_of(all, n);
+    h->gradient += 1 - all[SUM_A_SQUARES];
+}
+
 /* Multiplies the weights of query i in a layer's heads by the lengths of what the values come to.
  */
 static void weigh(const struct attend_run *run, const struct attention_weights *l, float *row,
@@ -147,7 +168,7 @@ static void weigh(const struct attend_run *run, const struct attention_weights *
         if (h->layer != l->layer)
             continue;
         sum_row(run, row + h->head * l->stride, i + 1, all);
-        h->score_sd += spread_of(all, i + 1);
+        add_scores(h, all, i + 1);
     }
     const int n_heads = config_heads(&spec->model->config, l->layer);
     for (int h = 0; h < n_heads; h++, row += l->stride, length += spec->n_tokens) {
@@ -168,7 +189,10 @@ static bool add_query(const struct attend_run *run, struct attend_head *h, const
     if (!isfinite(all[SUM_A]))
         return false;
     if (!run->spec->by_norm)
-        h->score_sd += spread_of(all, n);
+        add_scores(h, all, n);
+    double *offsets = run->offsets + (h - run->spec->heads) * (run->spec->n_tokens / 2 + 1);
+    for (int d = 2; d <= i && d <= run->spec->n_tokens / 2; d++)
+        offsets[d] += (double)a[i - d];
     h->entropy += all[SUM_ENTROPY];
     h->distance += i * all[SUM_A] - all[SUM_PLACE];
     h->self += (double)a[i];
@@ -196,12 +220,14 @@ static bool add_query(const struct attend_run *run, struct attend_head *h, const
 
 const char *attend_role(const struct attend_head *h, double *share)
 {
-    static const char *const names[] = {"first", "previous", "self", "induction", "separator"};
-    const double shares[] = {h->first, h->previous, h->self, h->induction, h->separator};
+    static const char *const names[] = {"first",     "previous",  "self",
+                                        "induction", "separator", "offset"};
+    const double shares[] = {h->first,     h->previous,  h->self,
+                             h->induction, h->separator, h->at_offset};
     const char *name = "content";
     double most = ATTEND_LEAST_SHARE;
     *share = h->content;
-    for (int i = 0; i < 5; i++)
+    for (size_t i = 0; i < LENGTH(names); i++)
         if (shares[i] >= most) { /* not NaN */
             name = names[i];
             *share = most = shares[i];
@@ -346,6 +372,15 @@ enum status attend_run(const struct attend_spec *spec, struct attend_found *out,
         h->self /= n;
         h->max_weight /= n;
         h->score_sd /= n;
+        h->gradient /= n;
+        h->at_offset = none;
+        for (int d = 2; d <= n / 2; d++) {
+            const double weight = run.offsets[(h - spec->heads) * (n / 2 + 1) + d] / (n - d);
+            if (h->offset == 0 || weight > h->at_offset) {
+                h->offset = d;
+                h->at_offset = weight;
+            }
+        }
         h->separator = n > 1 ? h->separator / (n - 1) : none;
         h->content = n > 1 ? h->content / (n - 1) : none;
         h->first = n > 1 ? h->first / (n - 1) : none;

@@ -28,15 +28,22 @@ struct attend_head {
     /* Mean standard deviation of a query's scores, what the softmax is of; one that is more than 87
      * below the largest, of which no weight is left, counts as near that. Not by norm. */
     double score_sd;
+    /* Mean of 1 - sum_j a^2, the trace of softmax's Jacobian diag(a) - a a^T: what of a gradient
+     * can reach the scores, 0 where one weight has all. Not by norm. */
+    double gradient;
     double induction; /* mean over the i whose token was there before, of the sum of a[i][p + 1]
                          over all earlier places p of it */
+    /* The distance of 2 to n / 2 tokens that a query's key has most weight at, on the mean; the
+     * smallest of equal ones; 0, and no figure: n < 4. And that weight. */
+    int offset;
+    double at_offset; /* mean of a[i][i - offset] over i >= offset */
     /* The largest weight of 0 < j < i, of equal ones the first by i, then j; -1 for none. */
     int64_t query, key;
     double strongest;
 };
 
-/* What a head mostly does: the name of the largest of first, previous, self, induction and
- * separator, of which the share is at least this, or what is left: content; and that share. */
+/* What a head mostly does: the name of the largest of first, previous, self, induction, separator
+ * and offset, of which the share is at least this, or what is left: content; and that share. */
 #define ATTEND_LEAST_SHARE (1.0 / 3)
 const char *attend_role(const struct attend_head *h, double *share);
 
