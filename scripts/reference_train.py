@@ -179,7 +179,11 @@ def train(model, inputs, targets):
             t.grad *= min(1.0, CLIP / norm)
         for group in optimizer.param_groups:
             group["lr"] = rate(step)
+        before = {n: t.detach().clone() for n, t in model.w.items() if "attn_rel" in n}
         optimizer.step()
+        with torch.no_grad():  # centres of quadratic positions go three times as far
+            for n, old in before.items():
+                model.w[n][:, 1] += 2 * (model.w[n][:, 1] - old[:, 1])
     return losses
 
 

@@ -64,7 +64,7 @@ const struct option train_kind_options[] = {
     OPT_STRING("score-scale", score_scale, "X|none",
                "attention's scores are multiplied by X, or by nothing; llama.cpp heeds that in few "
                "architectures",
-               .otherwise = "1/sqrt(head size)", NEW_ONLY),
+               .otherwise = "1/sqrt(head size); with --from the checkpoint's"),
     OPT_FLAG("share-layers", share_layers, "all layers use the weights of one", NEW_ONLY),
     OPT_END,
 };
@@ -154,7 +154,8 @@ static enum status open_origin(const char *path, const struct train_shape *s,
     int n = 0; /* of the list: one for all layers, or one for each */
     if (path) {
         TRY(job_open(path, JOB_TOKENIZES, from, e));
-        return job_config(path, from, c, e);
+        TRY(job_config(path, from, c, e));
+        return s->score_scale ? parse_score_scale(s->score_scale, &c->score_scale, e) : STATUS_OK;
     }
     *c = (struct config){.n_layers = s->n_layers ? s->n_layers : 4,
                          .n_heads = s->n_heads ? s->n_heads : 8,

@@ -143,6 +143,8 @@ enum status train_template_make(struct trainer *t, struct err *e)
 {
     t->gguf = t->spec.from;
     TRY(t->gguf ? read_trainable(t->gguf, &t->config, e) : make_new(t, e));
+    if (t->spec.shape.score_scale != 0)
+        t->config.score_scale = t->spec.shape.score_scale;
     return tokenizer_create(t->gguf, &t->tokenizer, e);
 }
 
@@ -151,15 +153,21 @@ enum status train_template_make(struct trainer *t, struct err *e)
 enum status train_model_write(const struct trainer *t, struct err *e)
 {
     struct gguf_writer *w;
+    char scale_key[64];
     TRY(gguf_writer_create(&w, e));
+    chars_printf(scale_key, "%s.attention.scale", t->config.arch->name);
     for (size_t i = 0; i < t->gguf->n_pairs; i++) {
         const struct gguf_pair *pair = &t->gguf->pairs[i];
         /* All tensors are F32, whatever they were. */
         if (text_is(pair->key, "general.file_type"))
             gguf_add_u32(w, "general.file_type", 0);
+        else if (text_is(pair->key, scale_key))
+            gguf_add_f32(w, scale_key, t->config.score_scale);
         else if (!text_is(pair->key, "general.quantization_version"))
             gguf_add_value(w, pair->key, &pair->value);
     }
+    if (t->config.score_scale != 0 && !gguf_find(t->gguf, scale_key))
+        gguf_add_f32(w, scale_key, t->config.score_scale);
     param_list_write(&t->list, t->weights.flat, w);
     enum status s = gguf_write(w, t->spec.out, e);
     gguf_writer_free(w);

@@ -62,7 +62,7 @@ struct train_spec {
      * vocabulary of n_vocab tokens is learned from the texts (256: their bytes). */
     const struct gguf *from;
     const char *from_path; /* for messages; NULL: not named */
-    struct config shape;
+    struct config shape;   /* with `from` only its score_scale counts; 0: the checkpoint's */
 
     /* A checkpoint whose predictions are learned, besides the text, with this share of the loss;
      * NULL: none. */
