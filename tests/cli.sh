@@ -156,6 +156,14 @@ $ [ "$(od -An -tx1 "$out" | tr -d ' \n')" = 610062ffc30a ]
     | 258 bytes
 0 generate $model -p "$(repeat a 256)" -n 5 | 2> context full (256 tokens): stopped after 1 of 5
 2 generate $model -p "$(repeat a 257)" | the prompt has 257 tokens, the context only 256
+0 generate $model -p "$(repeat a 255)bc" -n 2 --truncate left --greedy -q --no-echo | > left
+0 generate $model -p "$(repeat a 252)bc" -n 2 --greedy -q --no-echo | == left
+0 generate $model -p "bc$(repeat a 255)" -n 999 --truncate right --greedy --no-echo | > right
+    | 2> 129 of 257 tokens are left out on the right
+0 generate $model -p "bc$(repeat a 126)" -n 999 --greedy -q --no-echo | == right
+0 score $model -p "$(repeat a 257)bc" --truncate left | 257 lines | 2> 3 of 259 tokens are left out
+0 attend $model -p "$(repeat a 257)bc" --truncate right --query 255 --layer 0 --head 0 | a: (token 255)
+2 generate $model -p x --truncate top | --truncate: expected one of left, right
 2 generate $model -p ROMEO: -c 5 | the prompt has 6 tokens, the context only 5
 2 generate $model -c 257 | -c: expected at most 256
 0 generate $model -p ROMEO: -c 6 -n 5 | 2> context full (6 tokens): stopped after 1 of 5
@@ -294,8 +302,9 @@ $ has a.svg 'class="frame"'
 2 attend $model -p "the cat" --query he | 'he' 0 times as a word
 2 attend $model -p "the cat" --query "$word" | --query: expected a word of the text, found
     | for word in '' a@0
-0 attend $model -p "$line" --format csv | ,separator,content,score_sd,max_weight,role,role_share
-0 attend $model -p "ROMEO:" | score_sd | role
+0 attend $model -p "$line" --format csv | ,separator,content,score_sd,gradient,max_weight,alpha,delta,role,role_share
+0 attend $model -p "ROMEO:" | score_sd  gradient | role | ! alpha
+0 attend $golden/convolution.gguf --tokens "$(cat $golden/convolution.tokens)" | 5.00  offset 5 1.0
 0 attend $model -p "$line" --format csv --weigh weight | == attend
 0 attend $model -p "$line" --format csv --weigh norm --npy n.npy | > norm | 33 lines
 $ ! cmp -s attend norm && ! cmp -s a.npy n.npy
@@ -868,6 +877,12 @@ $ [ -s toy.gguf.state ]
 0 train lines -o long.gguf --layers 1 --embd 16 --heads 8 --ctx 2600 --batch 1 --steps 1 --val-fraction 0 -q
 2 attend long.gguf -p "$(repeat a 2550)" --html long.html | --html: expected at most 25165824 weights
 $ [ ! -e long.html ]
+0 train lines -o scaled3.gguf --from toy.gguf --score-scale 0.25 --steps 1 --batch 1 --lr 1e-4 -q
+0 info scaled3.gguf | score_scale   0.25
+0 train lines -o scaled4.gguf --from scaled3.gguf --steps 1 --batch 1 --lr 1e-4 -q
+0 info scaled4.gguf | score_scale   0.25
+0 train lines -o scaled4.gguf --force --from scaled3.gguf --score-scale none --steps 1 --batch 1 --lr 1e-4 -q
+0 info scaled4.gguf | score_scale   1
 2 train lines -o scaled.gguf --force $small --score-scale 0 | --score-scale: expected a number
 0 info toy.gguf | n_ctx         32
 0 generate toy.gguf -p "line 1" -n 10 --greedy

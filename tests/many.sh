@@ -128,7 +128,7 @@ $ sed -n 4p "$out" | grep -F "\"text\": \"$text\"" | grep -qF '"finish": "stop"'
 1+ generate $model --prompts "$dir/bad" --seed 5 -n 3 --greedy | 5 lines | > bad.out
     | 2> 2 of 5 prompts could not be run; their lines say why | 2> prompts      3 done, 2 errors
     | {"index": 1, "id": null, "error": "line 2: byte 2: expected UTF-8, found 0xff"}
-    | aaa", "error": "line 3: the prompt has 300 tokens, the context only 256: shorten the prompt"}
+    | aaa", "error": "line 3: the prompt has 300 tokens, the context only 256: shorten the prompt or --truncate it"}
     | {"index": 3, "id": null, "prompt": "", "text": "
     | {"index": 4, "id": null, "prompt": "last", "text": "
 1+ generate $model --prompts "$dir/bad" --seed 5 -n 3 --greedy --batch $batch | == bad.out

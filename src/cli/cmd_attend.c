@@ -14,7 +14,7 @@ static const char *const weighings[] = {"weight", "norm", NULL};
 
 #define VALUES struct attend_options
 
-static const struct option ids_options[] = {OPT_IDS, OPT_END};
+static const struct option ids_options[] = {OPT_IDS, OPT_TRUNCATE, OPT_END};
 
 static const struct option head_options[] = {
     OPT_LAYER(layers, "only these layers, from 0", .otherwise = "all"),

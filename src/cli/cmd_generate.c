@@ -34,6 +34,7 @@ static const struct option text_options[] = {
     OPT_INT("samples", samples, "N", 1, 1000000,
             "continuations, separated by lines of ---; the prompt is taken once", .fallback = "1",
             .excludes = "interactive|prompts"),
+    OPT_TRUNCATE,
     OPT_FLAG("no-echo", no_echo, "do not print the prompt", .excludes = "prompts"),
     OPT_INT("logprobs", logprobs, "K", 1, INT_MAX,
             "JSON lines instead of text: each token's log-probability and the K likeliest",
@@ -191,8 +192,7 @@ static enum status open_generation(struct generation *g, struct err *e)
         job_progress(job, "prompts")->terminal &=
             !isatty(STDOUT_FILENO); /* where the lines themselves show it */
     } else if (!o->talks || has_prompt(o)) {
-        TRY(tokens_of_prompt(t, g->prompt, c->n_ctx, &job->tokens, &job->n_tokens, e));
-        TRY(check_prompt_length(job->n_tokens, params.n_ctx, c->n_ctx, e));
+        TRY(generation_tokens(g, g->prompt, params.n_ctx, o->n, &job->tokens, &job->n_tokens, e));
     }
     g->n_samples = o->prompts || o->talks ? 0 : o->samples;
     g->shares = o->samples > 1 && !o->shift;

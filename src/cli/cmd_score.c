@@ -27,6 +27,7 @@ static const struct option result_options[] = {
 
 static const struct option ids_options[] = {
     OPT_IDS,
+    OPT_TRUNCATE,
     OPT_INT("block", common.block, "N", 1, 4096,
             "tokens taken at once in prefill; all give the same result", .otherwise = "chosen"),
     OPT_END,

@@ -23,6 +23,8 @@ const struct option input_options[] = {
     OPT_END,
 };
 
+const char *const truncate_sides[] = {"left", "right", NULL};
+
 const char *const kv_type_names[] = {"f32", "f16", "q8_0", NULL};
 const enum storage kv_type_storage[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
 

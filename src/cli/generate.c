@@ -217,6 +217,22 @@ static enum status begin_sample(struct generation *g, struct slot *p, struct err
     return schedule_begin(&g->schedule, p, &request, e);
 }
 
+enum status generation_tokens(const struct generation *g, struct text prompt, int cap, int n,
+                              int32_t **ids, size_t *n_ids, struct err *e)
+{
+    const struct common_options *o = &g->o->common;
+    const struct tokenizer *t = g->job->checkpoint.tokenizer;
+    TRY(tokens_of_prompt(t, prompt, o->truncate ? INT_MAX : cap, ids, n_ids, e));
+    if (*n_ids > (size_t)cap)
+        tokens_truncate(o, tokenizer_adds_bos(t), cap - MIN(n, cap / 2), *ids, n_ids);
+    if (*n_ids > (size_t)cap)
+        return err_usage(
+            e,
+            "the prompt has %zu tokens, the context only %d: shorten the prompt%s or --truncate it",
+            *n_ids, cap, cap < g->job->checkpoint.model->config.n_ctx ? ", raise -c" : "");
+    return STATUS_OK;
+}
+
 /* The text of a line of --prompts begins. STATUS_USAGE: it cannot. */
 static enum status begin_prompt(struct generation *g, struct slot *p, struct generated *text,
                                 struct err *e)
@@ -228,8 +244,7 @@ static enum status begin_prompt(struct generation *g, struct slot *p, struct gen
     free(text->tokens);
     text->tokens = NULL;
     text->sampled.len = 0;
-    TRY(tokens_of_prompt(g->schedule.tokenizer, prompt->text, cap, &text->tokens, &n, e));
-    TRY(check_prompt_length(n, cap, g->job->checkpoint.model->config.n_ctx, e));
+    TRY(generation_tokens(g, prompt->text, cap, prompt->n, &text->tokens, &n, e));
     const struct request request = {.number = prompt->index,
                                     .tokens = text->tokens,
                                     .n_tokens = n,

@@ -166,6 +166,13 @@ struct generation {
     struct arena arena;      /* of these */
 };
 
+/* The tokens of a prompt that n more are to follow in `cap` positions: as tokens_of_prompt, and
+ * with
+ * --truncate of a longer one as many as leave room for these, but at least half of the positions.
+ * STATUS_USAGE if they are too many. */
+enum status generation_tokens(const struct generation *g, struct text prompt, int cap, int n,
+                              int32_t **ids, size_t *n_ids, struct err *e);
+
 /* Takes the memory for texts, of a generation whose schedule has what it borrows: STATUS_NO_MEMORY.
  * generation_free is due in every case. */
 enum status generation_create(struct generation *g, struct err *e);

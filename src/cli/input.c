@@ -137,8 +137,10 @@ enum status tokens_that_fit(const char *what, const struct tokenizer *t, struct 
     const size_t longest = text.len < LONG_TEXT ? SIZE_MAX : tokenizer_longest(t);
     const size_t least = text.len / longest + (text.len % longest != 0);
     if (least > (size_t)n_ctx)
-        return err_usage(e, "%s has at least %zu tokens (%zu bytes), the context only %d", what,
-                         least, text.len, n_ctx);
+        return err_usage(e,
+                         "%s has at least %zu tokens (%zu bytes), the context only %d; "
+                         "--truncate left|right leaves out a side",
+                         what, least, text.len, n_ctx);
     return tokens_of_text(t, text, bos, ids, n, e);
 }
 
@@ -155,10 +157,13 @@ enum status tokens_of_prompt(const struct tokenizer *t, struct text prompt, int 
                         "nor one for a newline to begin with");
 }
 
-enum status check_prompt_length(size_t n_tokens, int n_ctx, int most, struct err *e)
+void tokens_truncate(const struct common_options *o, bool bos, size_t most, int32_t *ids, size_t *n)
 {
-    if (n_tokens > (size_t)n_ctx)
-        return err_usage(e, "the prompt has %zu tokens, the context only %d: shorten the prompt%s",
-                         n_tokens, n_ctx, n_ctx < most ? " or raise -c" : "");
-    return STATUS_OK;
+    if (o->truncate == 0 || *n <= most)
+        return;
+    if (o->truncate == 1)
+        memmove(ids + bos, ids + *n - (most - bos), (most - bos) * sizeof *ids);
+    say(o, "%zu of %zu tokens are left out on the %s", *n - most, *n,
+        truncate_sides[o->truncate - 1]);
+    *n = most;
 }

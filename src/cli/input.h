@@ -44,8 +44,10 @@ enum status tokens_that_fit(const char *what, const struct tokenizer *t, struct 
 enum status tokens_of_prompt(const struct tokenizer *t, struct text prompt, int n_ctx,
                              int32_t **ids, size_t *n, struct err *e);
 
-/* STATUS_USAGE if a prompt has more than n_ctx tokens, of which there could be `most`. */
-enum status check_prompt_length(size_t n_tokens, int n_ctx, int most, struct err *e);
+/* With --truncate leaves `most` of *n > most tokens, the first of which stays if it is BOS, and
+ * says so; most is then at least 1. */
+void tokens_truncate(const struct common_options *o, bool bos, size_t most, int32_t *ids,
+                     size_t *n);
 
 /* --- which files may be written: paths.c ------------------------------------------------------ */
 

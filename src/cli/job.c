@@ -393,12 +393,16 @@ enum status job_tokenize_for_context(struct job *j, const char *purpose, struct 
     if (j->common->ids)
         TRY(parse_ids("--tokens", j->common->ids, c->n_vocab, &j->tokens, &j->n_tokens, e));
     else
-        TRY(tokens_that_fit("the text", t, j->text, tokenizer_adds_bos(t), c->n_ctx, &j->tokens,
-                            &j->n_tokens, e));
+        TRY(tokens_that_fit("the text", t, j->text, tokenizer_adds_bos(t),
+                            j->common->truncate ? INT_MAX : c->n_ctx, &j->tokens, &j->n_tokens, e));
+    tokens_truncate(j->common, !j->common->ids && tokenizer_adds_bos(t), c->n_ctx, j->tokens,
+                    &j->n_tokens);
     if (j->n_tokens == 0)
         return err_usage(e, "there is no token to %s: the text is empty", purpose);
     if (j->n_tokens > (size_t)c->n_ctx)
-        return err_usage(e, "the text has %zu tokens, the checkpoint's context only %d",
+        return err_usage(e,
+                         "the text has %zu tokens, the checkpoint's context only %d; "
+                         "--truncate left|right leaves out a side",
                          j->n_tokens, c->n_ctx);
     return STATUS_OK;
 }

@@ -179,6 +179,7 @@ struct common_options {
     const char *prompt, *file, *positional_text; /* the text: one of them, or none */
     const char *ids;                             /* of --tokens, instead of a text */
     const char *range;                           /* of the text */
+    int truncate; /* of a text beyond the context its side that is left out: 1 left, 2 right */
 
     const char *out; /* -o */
     bool force;
@@ -229,6 +230,10 @@ extern const struct option general_options[], input_options[], engine_options[];
     OPT_STRING("tokens", common.ids, "IDS",                                                        \
                "token ids 1,2,3 instead of a text; taken as they are, without a begin-of-text "    \
                "token")
+#define OPT_TRUNCATE                                                                               \
+    OPT_CHOICE("truncate", common.truncate, "SIDE", truncate_sides,                                \
+               "leave out what of a text is too long for the context, on this side",               \
+               .otherwise = "such a text is refused")
 #define OPT_RANGE                                                                                  \
     OPT_STRING("range", common.range, "A:B",                                                       \
                "a share of its bytes, fractions from 0 to 1: 0.9:1 is the last tenth",             \
@@ -245,6 +250,8 @@ extern const struct option general_options[], input_options[], engine_options[];
     OPT_CHOICE("format", common.format, "FORM", table_formats, "form of the output",               \
                .fallback = "table")
 
+/* In the order of common_options.truncate, NULL after the last. */
+extern const char *const truncate_sides[];
 /* What a cache can be stored as, the largest first, NULL after the last. */
 extern const char *const kv_type_names[];
 extern const enum storage kv_type_storage[];
