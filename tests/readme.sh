@@ -191,7 +191,7 @@ done
 # --- the questions ------------------------------------------------------------------------------
 
 # figures_in ANSWER: its numbers of two characters and more, a line each.
-figures_in() { echo "$1" | sed 's/([^)]*README.md)//g' | grep -oE '[0-9][0-9,.]*[0-9]'; }
+figures_in() { echo "$1" | sed 's/([^)]*[.]md)//g' | grep -oE '[0-9][0-9,.]*[0-9]'; }
 
 # lacking FILE: of the figures on standard input those that no number in the file is, or is rounded to.
 lacking() {
@@ -201,7 +201,7 @@ lacking() {
         gsub(/,/, "", figure)
         return sprintf("%." length(substr(figure, index(figure ".", ".") + 1)) "f", number) == figure
     }
-    FNR == NR { figures[++n] = $0; next }
+    !text { figures[++n] = $0; next }
     {
         while (match($0, /[0-9][0-9,.]*/)) {
             parts = split(substr($0, RSTART, RLENGTH), part, ",") # thousands, or columns of CSV
@@ -216,7 +216,7 @@ lacking() {
         for (i = 1; i <= n; i++)
             if (!found[i])
                 print figures[i]
-    }' - "$1"
+    }' - text=1 "$1"
 }
 
 : >"$dir/asked"
@@ -224,9 +224,9 @@ commands=
 sed -n '/^## Questions/,/^## [^Q]/s/^| \(.*\) |$/\1/p' README.md | sed '1,2d; s/\\|/\t/g' |
     while IFS='|' read -r question named _ answer _; do
         case $named in *'`'*) commands=$named ;; esac # else "the same"
-        echo "$commands" | grep -oE '`[^`]*`' | tr -d '`' | tr '\t' '|' >"$dir/named"
+        printf '%s\n' "$commands" | grep -oE '`[^`]*`' | tr -d '`' | tr '\t' '|' >"$dir/named"
         while IFS= read -r command; do
-            row=$dir/rows/$(echo "$command" | row_name)
+            row=$dir/rows/$(printf '%s\n' "$command" | row_name)
             [ -e "$row" ] && cat "$row" || echo "$question: no page has: $command" >>"$dir/asked"
         done <"$dir/named" >"$dir/shown"
         figures_in "$answer" | lacking "$dir/shown" | while IFS= read -r figure; do
