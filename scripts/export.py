@@ -6,71 +6,82 @@ LlamaForCausalLM, a GPT-2 GPT2LMHeadModel, or GPTBigCodeForCausalLM where it has
 keep F32, F16 or BF16; blocks (q8_0, q4_0, ...) become F32. What cannot be said there is refused."""
 import argparse
 
-from exchange import (ACTIVATIONS, BAD_USAGE, SIZES, SPACE, TOKEN, Shape, T, bad, compare_ids, cuts, gguf, json, np,
-                      os, rope_of_gguf, run, say, shutil, sync, sys, write_json, write_safetensors)
+from exchange import (ACTIVATIONS, BAD_USAGE, DTYPES, MODELS, SIZES, SPACE, TOKEN, Shape, T, bad, compare_ids,
+                      cuts, gguf, json, llama3_factors, np, os, run, say, shutil, sync, sys)
 
-READ = {*SIZES, *"""vocab_size attention.value_length attention.layer_norm_epsilon rope.dimension_count norm.type
-    attention.layer_norm_rms_epsilon norm.epsilon norm.placement position.type feed_forward.type rope.freq_base
-    rope.scaling.type rope.scaling.factor rope.scale_linear""".split()}
+READ = {*SIZES, *"""attention.value_length attention.layer_norm_epsilon attention.layer_norm_rms_epsilon
+    norm.type norm.epsilon norm.placement position.type feed_forward.type vocab_size rope.dimension_count
+    rope.freq_base rope.scaling.type rope.scaling.factor rope.scale_linear""".split()}
+
+
+def rope_of(path, get, factors, head_dim):
+    """transformers' rope_parameters. Of Llama 3.1's a file has only the factors: the rest is tried."""
+    rope = {"rope_type": "default", "rope_theta": get("rope.freq_base", 10000.0)}
+    kind = get("rope.scaling.type", "linear")
+    factor = get("rope.scaling.factor") or get("rope.scale_linear") or 1
+    if factors is None and kind in ("none", "linear"):
+        return rope | ({"rope_type": "linear", "factor": factor} if kind == "linear" and factor != 1 else {})
+    for context in (256 << i for i in range(15)) if factors is not None and factor == 1 else ():
+        tried = rope | {"rope_type": "llama3", "factor": float(factors[-1]), "low_freq_factor": 1.0,
+                        "high_freq_factor": 4.0, "original_max_position_embeddings": context}
+        if np.allclose(factors, llama3_factors(tried, head_dim), rtol=1e-5):
+            return tried
+    bad(path, f"rotary positions: expected none, linear or Llama 3.1's, found {kind}, factors {factors}")
 
 
 def plan(path, keys, tensors, expand):
-    """The Shape and the config of the model that says the same, and the K/V heads of each layer here."""
-    from transformers import GPT2Config, GPTBigCodeConfig, LlamaConfig
-    arch = keys["general.architecture"]
-    get = lambda key, otherwise=None: keys.get(f"{arch}.{key}", otherwise)
-    for key in (key for key in keys if key.startswith(f"{arch}.") and key.removeprefix(f"{arch}.") not in READ):
-        if keys[key] not in (0, 1, "none") or key.endswith("attention.scale"):
-            bad(path, f"{key}: expected none, as transformers has no such model, found {keys[key]}")
-    is_llama, ffn = arch == "llama", get("feed_forward.type", "gelu")
-    kinds = [get(key, usual) for key, usual in (
-        ("norm.type", "layer"), ("norm.placement", "before"), ("position.type", "learned"))]
-    sizes = {key: get(key) for key in SIZES}
-    heads, kv = sizes["attention.head_count"], get("attention.head_count_kv") or sizes["attention.head_count"]
+    """The config of the model that says the same, and the K/V heads of each layer here."""
+    from transformers import AutoConfig
+    arch, n_vocab = keys["general.architecture"], len(tensors["token_embd.weight"].data)
+
+    def get(key, otherwise=None):
+        return keys.get(f"{arch}.{key}", otherwise)
+
+    for key, value in keys.items():
+        if key.startswith(f"{arch}.") and key.removeprefix(f"{arch}.") not in READ and (
+                value not in (0, 1, "none") or key.endswith("attention.scale")):
+            bad(path, f"{key}: expected none, as transformers has no such model, found {value}")
+    is_llama, ffn, heads = arch == "llama", get("feed_forward.type", "gelu"), get("attention.head_count")
+    kinds = [get("norm.type", "layer"), get("norm.placement", "before"), get("position.type", "learned")]
     if arch not in ("llama", "gpt2", "starcoder", "decode") or kinds != ["layer", "before", "learned"] or (
             ffn not in ACTIVATIONS.values() or isinstance(heads, list)):
-        bad(path, "expected a llama, or layer norms before each part, learned positions and GELU or ReLU, as GPT-2, "
-                  f"and as many heads in each layer, found {arch} with {kinds}, {ffn}, heads {heads}")
-    kv = kv if isinstance(kv, list) else [kv] * sizes["block_count"]
-    is_mha, is_mqa = set(kv) == {heads}, set(kv) == {1}
-    if not expand and not (len(set(kv)) == 1 if is_llama else is_mha or is_mqa):
-        bad(path, f"expected one number of K/V heads, of a GPT-2 1 or {heads}, found {sorted(set(kv))}; --expand "
-                  "repeats them, which is the same function as MHA", BAD_USAGE)
-    sizes["attention.head_count_kv"] = heads if expand else kv[0]
-    sizes["feed_forward_length"] = len(tensors["blk.0.ffn_up.weight"].data)
-    is_gpt2 = not is_llama and (expand or (is_mha and arch != "starcoder"))
-    biases = [stem for stem, part in ((".self_attn", ".attn_"), (".mlp", ".ffn_"))
-              if any(part in name and name.endswith(".bias") for name in tensors)]
-    s = Shape(path, sizes, len(tensors["token_embd.weight"].data), is_llama, biases if is_llama else [
-        "ln_", "attn", "mlp"], conv1d=is_gpt2, by_head=not is_gpt2 and is_mha, halves=is_llama)
-    dims = get("attention.value_length", s.head_dim), get("rope.dimension_count", s.head_dim)
-    if dims != (s.head_dim, s.head_dim) or (not is_llama and s.head_dim * heads != s.n_embd):
-        bad(path, f"heads: expected keys and values of one size, all of it turned, found {s.head_dim} and {dims}")
+        bad(path, "expected a llama, or as GPT-2 layer norms before each part, learned positions, GELU or "
+                  f"ReLU, as many heads in each layer, found {arch} with {kinds}, {ffn}, heads {heads}")
+    kv, head_dim = get("attention.head_count_kv", heads), get("embedding_length") // heads
+    kv = kv if isinstance(kv, list) else [kv] * get("block_count")
+    if not expand and not (len(set(kv)) == 1 if is_llama else set(kv) in ({heads}, {1})):
+        bad(path, f"expected one number of K/V heads, of a GPT-2 1 or {heads}, found {sorted(set(kv))}; "
+                  "--expand repeats them, which is the same function as MHA", BAD_USAGE)
+    head_dim = get("attention.key_length", head_dim)
+    dims = [head_dim, get("attention.value_length", head_dim), get("rope.dimension_count", head_dim)]
+    if set(dims) != {head_dim}:
+        bad(path, f"heads: expected keys and values of one size, all of it turned, found {dims}")
     ids = {name: i for name in ("bos", "padding", "eos", "eot", "eom")
-           if (i := keys.get(f"tokenizer.ggml.{name}_token_id", s.n_vocab)) < s.n_vocab}
+           if (i := keys.get(f"tokenizer.ggml.{name}_token_id", n_vocab)) < n_vocab}
     ends = [ids[name] for name in ("eos", "eot", "eom") if name in ids]
-    output, embedding = tensors.get("output.weight"), tensors["token_embd.weight"]
-    epsilon = get("attention.layer_norm_rms_epsilon") or get("attention.layer_norm_epsilon") or get("norm.epsilon")
-    said = {names[is_llama]: sizes[key] for key, names in SIZES.items()} | {
-        "vocab_size": s.n_vocab, "bos_token_id": ids.get("bos"), "pad_token_id": ids.get("padding"),
-        "eos_token_id": ends if len(ends) > 1 else ends[0] if ends else None,
-        "tie_word_embeddings": output is None or np.array_equal(output.data, embedding.data),
-        "rms_norm_eps" if is_llama else "layer_norm_epsilon": float(f"{epsilon:.7g}")}  # 1e-05, as it was meant
-    if is_llama:
-        factors = tensors["rope_freqs.weight"].data if "rope_freqs.weight" in tensors else None
-        rope = rope_of_gguf(path, get, factors, s.head_dim)
-        return s, kv, LlamaConfig(**said, attention_bias=".self_attn" in biases, mlp_bias=".mlp" in biases,
-                                  rope_parameters=rope, architectures=["LlamaForCausalLM"])
-    del said["num_key_value_heads"], said["head_dim"]
-    said["activation_function"] = next(name for name, kind in ACTIVATIONS.items() if kind == ffn)
-    if is_gpt2:
-        return s, kv, GPT2Config(**said, architectures=["GPT2LMHeadModel"])
-    return s, kv, GPTBigCodeConfig(**said, multi_query=not is_mha, architectures=["GPTBigCodeForCausalLM"])
+    epsilon = next(value for key, value in keys.items() if key.startswith(arch) and key.endswith("epsilon"))
+    kind = "llama" if is_llama else "gpt2" if expand or set(kv) == {heads} else "gpt_bigcode"
+    output, n_ff = tensors.get("output.weight"), len(tensors["blk.0.ffn_up.weight"].data)
+    is_tied = output is None or np.array_equal(output.data, tensors["token_embd.weight"].data)
+    said = {name: get(key) for key, name in list(SIZES.items())[:3]} | {
+        "num_attention_heads": heads, "vocab_size": n_vocab, "tie_word_embeddings": is_tied,
+        "bos_token_id": ids.get("bos"), "pad_token_id": ids.get("padding"),
+        "architectures": [MODELS[kind][2]], "eos_token_id": ends if len(ends) > 1 else (ends or [None])[0]}
+    epsilon = float(f"{epsilon:.7g}")  # 1e-05, as it was meant
+    if not is_llama:
+        activation = next(name for name, meant in ACTIVATIONS.items() if meant == ffn)
+        return AutoConfig.for_model(
+            kind, **said, n_inner=n_ff, activation_function=activation, layer_norm_epsilon=epsilon), kv
+    factors = tensors["rope_freqs.weight"].data if "rope_freqs.weight" in tensors else None
+    return AutoConfig.for_model(
+        kind, **said, num_key_value_heads=heads if expand else kv[0], head_dim=head_dim, rms_norm_eps=epsilon,
+        rope_parameters=rope_of(path, get, factors, head_dim), attention_bias="blk.0.attn_q.bias" in tensors,
+        mlp_bias="blk.0.ffn_up.bias" in tensors, intermediate_size=n_ff), kv
 
 
 def arrays_of(path, s, kv, tensors, is_tied):
-    """By transformers' names the type and array of each tensor. K/V heads are repeated where the Shape
-    has more of them; a bias that is not there is zeros."""
+    """By transformers' names, and the one type for all: that of the matrices, if it holds every number. K/V
+    heads are repeated where the Shape has more of them; a bias that is not there is zeros."""
     left, made = dict(tensors), {}
     for full, name, to, shape in s.tensors():
         t = left.pop(to, None)
@@ -78,88 +89,103 @@ def arrays_of(path, s, kv, tensors, is_tied):
             continue
         if t is None and not name.endswith(".bias"):
             bad(path, f"tensor {to}: missing")
-        kind, array = (T.F32, np.zeros(shape, "<f4")) if t is None else (t.tensor_type, t.data)
-        if kind == T.BF16:
-            array = array.view(np.uint16)
-        elif kind not in (T.F32, T.F16):
-            kind, array = T.F32, gguf.quants.dequantize(array, kind)
+        if t is None:
+            array = np.zeros(shape, DTYPES[T.F32])
+        elif t.tensor_type in DTYPES:
+            array = t.data.view(DTYPES[t.tensor_type])
+        else:
+            array = gguf.quants.dequantize(t.data, t.tensor_type)
         has_kv = t is not None and any(part in to for part in (".attn_qkv.", ".attn_k.", ".attn_v."))
         copies = s.n_kv_heads // kv[int(to.split(".")[1])] if has_kv else 1
         if copies > 1:
-            heads = array.reshape(-1, s.head_dim, *array.shape[1:])
-            q = s.n_heads if "qkv" in to else 0
-            array = np.concatenate([heads[:q], heads[q:].repeat(copies, axis=0)]).reshape(-1, *array.shape[1:])
+            heads, q = array.reshape(-1, s.head_dim, *array.shape[1:]), s.n_heads if "qkv" in to else 0
+            array = np.concatenate([heads[:q], heads[q:].repeat(copies, axis=0)]).reshape(shape)
         if array.shape != shape:
             bad(path, f"tensor {to}: expected {list(shape)}, as the keys say, found {list(array.shape)}")
-        made[full] = kind, np.ascontiguousarray(s.turned(name, array, back=True))
+        made[full] = np.ascontiguousarray(s.turned(name, array, back=True))
     if others := left.keys() - {"rope_freqs.weight"}:
         bad(path, f"tensor {min(others)}: expected none of this name, as transformers' model has none")
-    return made
+    kinds = {array.dtype for name, array in made.items() if array.ndim == 2 and "wpe" not in name}
+    common = kinds.pop() if len(kinds) == 1 else DTYPES[T.F32]
+    typed = {name: array.astype(common) for name, array in made.items()}
+    if all(np.array_equal(typed[name].astype(array.dtype), array) for name, array in made.items()):
+        return typed, common.name
+    return made, "float32"  # to compute in
 
 
-def tokenizer_of(path, keys):
+def tokenizer_of(path, keys, n_ctx):
     """The vocabulary as the tokenizers library has it, and tokenizer_config.json; None: there is none."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
     from transformers.tokenization_utils_base import generate_merges
-    get = lambda key, otherwise=None: keys.get(f"tokenizer.ggml.{key}", otherwise)
-    model, pre, names, cut, vocab = get("model"), get("pre", "default"), get("tokens"), cuts(), {}
+    found = {key.removeprefix("tokenizer.ggml."): value for key, value in keys.items()}
+    get, cut, vocab = found.get, cuts(), {}
+    model, pre, names = get("model"), get("pre", "default"), get("tokens")
     if model not in ("llama", "gpt2") or (model == "gpt2" and pre not in cut):
-        say(f"{path}: no vocabulary: expected llama, or gpt2 with the cut {', '.join(cut)}, found {model}, {pre}")
-        return None
+        say(f"{path}: no vocabulary: expected llama, or gpt2 cut as {', '.join(cut)}, found {model}, {pre}")
+        return None, None
     types = get("token_type") or [TOKEN.NORMAL] * len(names)
     while types[-1] == TOKEN.UNUSED and names[-1] == f"[PAD{len(names) - 1}]":
         names, types = names[:-1], types[:-1]
     for i, name in enumerate(names):
         vocab[name if name and name not in vocab else f"[PAD{i}]"] = i
     if model == "gpt2":
-        backend = Tokenizer(models.BPE(vocab=vocab, merges=[tuple(merge.split(" ", 1)) for merge in get("merges")],
-                                       ignore_merges=pre == "llama-bpe"))
+        merges = [tuple(merge.split(" ", 1)) for merge in get("merges")]
+        backend = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=pre == "llama-bpe"))
         backend.pre_tokenizer, backend.decoder = cut[pre], decoders.ByteLevel()
     else:
-        scores = {name: score for name, score, kind in zip(names, get("scores"), types) if kind == TOKEN.NORMAL}
-        unk, adds_space = get("unknown_token_id"), get("add_space_prefix", True)
-        backend = Tokenizer(models.BPE(
-            vocab=vocab, merges=generate_merges({name: vocab[name] for name in scores}, scores), fuse_unk=True,
-            byte_fallback=True, unk_token=None if unk is None else names[unk]))
+        scores = {name: x for name, x, kind in zip(names, get("scores"), types) if kind == TOKEN.NORMAL}
+        merges, unk = generate_merges({name: vocab[name] for name in scores}, scores), get("unknown_token_id")
+        backend = Tokenizer(models.BPE(vocab=vocab, merges=merges, fuse_unk=True, byte_fallback=True,
+                                       unk_token=None if unk is None else names[unk]))
+        adds_space = get("add_space_prefix", True)
         backend.normalizer = normalizers.Sequence(
             [normalizers.Prepend(SPACE)] * adds_space + [normalizers.Replace(" ", SPACE)])
-        backend.decoder = decoders.Sequence([decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(),
-                                             *[decoders.Strip(" ", 1, 0)] * adds_space])
+        backend.decoder = decoders.Sequence([
+            decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(),
+            *[decoders.Strip(" ", 1, 0)] * adds_space])
     added = [i for i, kind in enumerate(types) if kind in (TOKEN.CONTROL, TOKEN.USER_DEFINED, TOKEN.UNKNOWN)]
-    backend.add_tokens([AddedToken(names[i], normalized=False, special=types[i] != TOKEN.USER_DEFINED) for i in added])
-    special = {f"{key}_token": names[i] if (i := get(f"{name}_token_id")) in added else None for key, name in (
-        ("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding"))}
+    backend.add_tokens([
+        AddedToken(names[i], normalized=False, special=types[i] != TOKEN.USER_DEFINED) for i in added])
+    special = {f"{name[:3]}_token": names[i] if (i := get(f"{name}_token_id")) in added else None
+               for name in ("bos", "eos", "unknown", "padding")}
     if get("add_bos_token", model == "llama") and (bos := special["bos_token"]):
         backend.post_processor = processors.TemplateProcessing(
             single=f"{bos} $A", pair=f"{bos} $A {bos}:1 $B:1", special_tokens=[(bos, get("bos_token_id"))])
     # The class that takes tokenizer.json as it is, in every version of transformers.
-    return backend, special | {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False,
-                               "model_input_names": ["input_ids", "attention_mask"]}
+    return backend, special | {
+        "tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False,
+        "model_max_length": n_ctx, "model_input_names": ["input_ids", "attention_mask"]}
 
 
 def main(args):
+    from safetensors.numpy import save_file
+    from transformers import AutoTokenizer
     path, out = args.MODEL, args.DIR
     if os.path.exists(out) and (not os.path.isdir(out) or os.listdir(out)):
         bad(out, "expected a folder that is new or empty, found another; name another one", BAD_USAGE)
     reader, made = gguf.GGUFReader(path), f"{os.path.abspath(out)}.{os.getpid()}.tmp"
-    keys, tensors = {f.name: f.contents() for f in reader.fields.values()}, {t.name: t for t in reader.tensors}
-    s, kv, config = plan(path, keys, tensors, args.expand)
-    arrays = arrays_of(path, s, kv, tensors, config.tie_word_embeddings)
+    keys = {field.name: field.contents() for field in reader.fields.values()}
+    tensors = {t.name: t for t in reader.tensors}
+    config, kv = plan(path, keys, tensors, args.expand)
+    s = Shape(path, config)
+    arrays, config.dtype = arrays_of(path, s, kv, tensors, config.tie_word_embeddings)
+    backend, tokenizer_config = tokenizer_of(path, keys, s.n_ctx)
+    said = json.loads(config.to_json_string(use_diff=False))
+    if s.is_llama:  # where transformers 4 looks
+        rope = said["rope_parameters"]
+        said |= {"rope_theta": rope["rope_theta"], "rope_scaling": rope if len(rope) > 2 else None}
+    generation = {key: said[key] for key in ("bos_token_id", "eos_token_id")}
     try:
         os.makedirs(made)
-        config.dtype = write_safetensors(os.path.join(made, "model.safetensors"), arrays)
-        said = json.loads(config.to_json_string(use_diff=False))
-        if s.is_llama:  # where transformers 4 looks
-            rope = said["rope_parameters"]
-            said |= {"rope_theta": rope["rope_theta"], "rope_scaling": rope if len(rope) > 2 else None}
-        write_json(said, made, "config.json")
-        write_json({key: said[key] for key in ("bos_token_id", "eos_token_id")}, made, "generation_config.json")
-        if found := tokenizer_of(path, keys):
-            from transformers import AutoTokenizer
-            found[0].save(os.path.join(made, "tokenizer.json"))
-            write_json(found[1] | {"model_max_length": s.n_ctx}, made, "tokenizer_config.json")
+        save_file(arrays, os.path.join(made, "model.safetensors"), {"format": "pt"})
+        for name, table in {"": said, "generation_": generation, "tokenizer_": tokenizer_config}.items():
+            if table:
+                with open(os.path.join(made, f"{name}config.json"), "w", encoding="utf-8") as file:
+                    json.dump(table, file, indent=2)
+        if backend:
+            backend.save(os.path.join(made, "tokenizer.json"))
             tok = AutoTokenizer.from_pretrained(made)
-            added = [token.content for token in found[0].get_added_tokens_decoder().values()]
+            added = [token.content for token in backend.get_added_tokens_decoder().values()]
             compare_ids(path, path, lambda text: tok(text, add_special_tokens=False)["input_ids"], added,
                         "AutoTokenizer")
         for name in os.listdir(made):
@@ -167,13 +193,13 @@ def main(args):
         os.replace(made, out)
     finally:
         shutil.rmtree(made, ignore_errors=True)
-    say(f"{out}: {config.architectures[0]}, {s.n_heads} heads, {s.n_kv_heads} K/V heads, {said['dtype']}")
+    say(f"{out}: {said['architectures'][0]}, {s.n_heads} heads, {s.n_kv_heads} K/V heads, {said['dtype']}")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("MODEL", help="a GGUF file")
     parser.add_argument("DIR", help="a folder that is new or empty")
-    parser.add_argument("--expand", action="store_true", help="repeat K/V heads until there are as many as heads")
+    parser.add_argument("--expand", action="store_true", help="repeat K/V heads, one for each head")
     arguments = parser.parse_args()
     sys.exit(run(lambda: main(arguments), arguments.MODEL))

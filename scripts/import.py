@@ -8,202 +8,161 @@ import argparse
 import math
 import pickle
 import re
-import struct
 import tempfile
 from types import SimpleNamespace
 
-from exchange import (ACTIVATIONS, BAD_USAGE, FAILED, SIZES, SPACE, STORED, TOKEN, Shape, T, as_type, bad,
-                      compare_ids, cuts, gguf, json, np, odd_texts, os, read_json, read_safetensors, rope_to_gguf,
-                      run, say, shutil, sync, sys)
+from exchange import (ACTIVATIONS, BAD_USAGE, DTYPES, FAILED, MODELS, SPACE, TOKEN, Shape, T, bad,
+                      compare_ids, cuts, gguf, json, llama3_factors, np, odd_texts, os, read_json, run, say,
+                      shutil, sync, sys)
 
-WEIGHTS_ALONE = "--tokenizer none imports the weights alone"
-
-
-# --- configurations -------------------------------------------------------------------------------
-
-READ = {name for names in SIZES.values() for name in names} | set("""vocab_size tie_word_embeddings rms_norm_eps
-    activation_function hidden_act layer_norm_epsilon multi_query attention_bias mlp_bias rope_parameters
-    sliding_window""".split())
-# Keys of the classes that change no logits, and keys of none that what all are made of reads.
-HARMLESS = re.compile(r"_name_or_path|architectures|dtype|model_type|problem_type|return_dict|use_cache|"
-                      r"transformers_version|pretraining_tp|reorder_and_upcast_attn|.*_token_id|.*label.*|"
-                      r".*dropout|.*pdrop|output_.*|summary_.*|.*_in_fp32|initializer_range|chunk_size_.*")
+# Keys of configs that are read here, or change no logits; keys of no class that what all are made of reads.
+KNOWN = re.compile(
+    r"n_(positions|embd|layer|head|inner)|(max_position|tie_word)_embeddings|(hidden|intermediate|vocab)_size"
+    r"|head_dim|num_(hidden_layers|attention_heads|key_value_heads)|(attention|mlp)_bias|sliding_window"
+    r"|activation_function|hidden_act|rope_parameters|rms_norm_eps|layer_norm_epsilon|multi_query|use_cache"
+    r"|_name_or_path|architectures|dtype|model_type|problem_type|return_dict|transformers_version|summary_.*"
+    r"|pretraining_tp|reorder_and_upcast_attn|.*_token_id|.*label.*|.*dropout|.*pdrop|output_.*|.*_in_fp32"
+    r"|initializer_range|chunk_size_.*")
 FOREIGN = {"quantization_config", "is_causal", "attention_chunk_size", "partial_rotary_factor"}
+ROPE_KEYS = {"default": set(), "linear": {"factor"}, "llama3": {
+    "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}}
+WEIGHTS_ALONE = "--tokenizer none imports the weights alone"
 
 
 def shape_of_config(path, c):
     """The Shape that a config of transformers says. Whatever is not its class's default, and has no
     meaning here, is refused by name."""
-    if c.model_type not in ("gpt2", "gpt_bigcode", "llama", "mistral"):
-        bad(path, f"model_type: expected gpt2, gpt_bigcode, llama or mistral, found {c.model_type}")
+    if c.model_type not in MODELS:
+        bad(path, f"model_type: expected {', '.join(MODELS)}, found {c.model_type}")
     found, default = c.to_dict(), type(c)().to_dict()
-    for key in (key for key in found if key not in READ and not HARMLESS.fullmatch(key)):
+    for key in (key for key in found if not KNOWN.fullmatch(key)):
         if found[key] != default.get(key, None if key in FOREIGN else found[key]):
             bad(path, f"{key}: expected {default.get(key)}, as nothing else runs here, found {found[key]}")
-    is_llama = c.model_type in ("llama", "mistral")
-    keys = {key: getattr(c, names[is_llama], None) for key, names in SIZES.items()}
-    keys["feed_forward_length"] = keys["feed_forward_length"] or 4 * keys["embedding_length"]
-    biases = [".self_attn"] * getattr(c, "attention_bias", False) + [".mlp"] * getattr(c, "mlp_bias", False)
-    s = Shape(path, keys, c.vocab_size, is_llama, biases if is_llama else ["ln_", "attn", "mlp"], halves=is_llama,
-              conv1d=c.model_type == "gpt2", by_head=c.model_type == "gpt_bigcode" and not c.multi_query)
-    activation = c.hidden_act if is_llama else c.activation_function
+    s = Shape(path, c)
+    activation = c.hidden_act if s.is_llama else c.activation_function
     ffn = ACTIVATIONS.get(activation)
-    if not ffn or (ffn == "swiglu") != is_llama:
-        bad(path, f"activation: expected {'silu' if is_llama else 'gelu_new, gelu or relu'}, found {activation}")
-    s.arch = "llama" if is_llama else "gpt2" if s.conv1d else "starcoder"
-    s.window = c.sliding_window if c.model_type == "mistral" else None
-    if is_llama:
-        rope, s.factors = rope_to_gguf(path, c.rope_parameters, s.head_dim)
-        s.keys |= rope | {"attention.layer_norm_rms_epsilon": float(c.rms_norm_eps)}
+    if not ffn or (ffn == "swiglu") != s.is_llama:
+        bad(path, f"activation: expected {'silu' if s.is_llama else 'gelu or relu'}, found {activation}")
+    s.factors, s.window, s.gguf_arch = None, getattr(c, "sliding_window", None), s.arch
+    if s.is_llama:
+        rope, kind = c.rope_parameters, c.rope_parameters["rope_type"]
+        if kind not in ROPE_KEYS or rope.keys() - ROPE_KEYS[kind] - {"rope_type", "type", "rope_theta"}:
+            bad(path, f"rope_parameters: expected {', '.join(ROPE_KEYS)}, which run here, found {rope}")
+        s.keys |= {"attention.layer_norm_rms_epsilon": float(c.rms_norm_eps),
+                   "rope.dimension_count": s.head_dim, "rope.freq_base": float(rope["rope_theta"])}
+        if kind == "linear":
+            s.keys |= {"rope.scaling.type": "linear", "rope.scaling.factor": float(rope["factor"])}
+        s.factors = llama3_factors(rope, s.head_dim) if kind == "llama3" else None
     elif ffn == "gelu":
         s.keys["attention.layer_norm_epsilon"] = float(c.layer_norm_epsilon)
     else:  # GGUF's gpt2 and starcoder mean GELU's tanh form
-        s.arch = "decode"
-        s.keys |= {"norm.epsilon": float(c.layer_norm_epsilon), "norm.type": "layer", "norm.placement": "before",
-                   "position.type": "learned", "feed_forward.type": ffn}
+        s.gguf_arch = "decode"
+        s.keys |= {"norm.epsilon": float(c.layer_norm_epsilon), "norm.type": "layer",
+                   "norm.placement": "before", "position.type": "learned", "feed_forward.type": ffn}
     return s
-
-
-def shape_of_nanogpt(path, args):
-    """Of its model_args. Its GELU is the exact one."""
-    from transformers import GPT2Config
-    s = shape_of_config(path, GPT2Config(
-        n_embd=args["n_embd"], n_layer=args["n_layer"], n_head=args["n_head"], n_positions=args["block_size"],
-        vocab_size=args["vocab_size"], activation_function="gelu"))
-    s.conv1d, s.biases = False, s.biases if args.get("bias", True) else []
-    return s
-
-
-# --- weights --------------------------------------------------------------------------------------
 
 
 def read_folder(path):
     """As transformers does: one file, or all that is in the shards that the index names."""
-    one, index, state = os.path.join(path, "model.safetensors"), "model.safetensors.index.json", {}
-    if os.path.exists(one) or not os.path.exists(os.path.join(path, index)):
-        return read_safetensors(one)
-    for shard in sorted(set(read_json(path, index)["weight_map"].values())):
-        state.update(read_safetensors(os.path.join(path, shard)))
-    return state
+    from safetensors.numpy import load_file
+    index, files = os.path.join(path, "model.safetensors.index.json"), ["model.safetensors"]
+    if os.path.exists(index) and not os.path.exists(os.path.join(path, *files)):
+        files = sorted(set(read_json(index)["weight_map"].values()))
+    return {name: array for file in files for name, array in load_file(os.path.join(path, file)).items()}
 
 
 def read_torch(path):
     """nanoGPT's checkpoint: its model_args and its tensors."""
-    try:
-        import torch
-    except ImportError:
-        bad(path, "expected torch, which made it, found none: python3 -m pip install torch", FAILED)
-    c, state = torch.load(path, map_location="cpu", weights_only=True), {}
+    import torch
+    c = torch.load(path, map_location="cpu", weights_only=True)
     if not {"model", "model_args"} <= set(c):
         bad(path, "expected nanoGPT's model and model_args (of transformers, the folder that save_pretrained "
                   f"makes), found {sorted(map(str, c))[:5]}")
-    for name, t in c["model"].items():
-        kind = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}.get(t.dtype, str(t.dtype))
-        array = (t.view(torch.int16) if kind == "BF16" else t).numpy()
-        state[name] = kind, array.view(STORED[kind]) if kind in STORED else array
-    return c["model_args"], state
+    return c["model_args"], {name: tensor.float().numpy() for name, tensor in c["model"].items()}
 
 
 def tensors_of_state(path, s, state, is_tied):
     """By GGUF's names. A compiled or distributed model of PyTorch has its parameters behind _orig_mod.
     and module., a base model of transformers lacks its prefix."""
     found, tensors, prefix = {}, {}, "model." if s.is_llama else "transformer."
-    for name, value in state.items():
+    for name, array in state.items():
         own = re.sub(r"^(module\.)+", "", name.replace("_orig_mod.", "")).removeprefix(prefix)
-        if found.setdefault(own, value) is not value:
+        if found.setdefault(own, array) is not array:
             bad(path, f"tensor {name}: expected one {own}, found two")
     embedding, output = "embed_tokens.weight" if s.is_llama else "wte.weight", "lm_head.weight"
     if is_tied and output in found:
-        if np.array_equal(found.setdefault(embedding, found[output])[1], found[output][1]):
+        if np.array_equal(found.setdefault(embedding, found[output]), found[output]):
             del found[output]
-        else:
-            say(f"{path}: {output} is not the embedding, to which config.json ties it: it stays")
     for _, name, to, shape in s.tensors():
         if name == output and is_tied and output not in found:
             continue
-        stored = shape[::-1] if s.conv1d and name.startswith("h.") else shape
-        kind, array = found.pop(name, ("none", np.empty(0)))
-        if kind not in STORED or array.shape != stored:
+        array = found.pop(name, np.empty(0))
+        stored = shape[::-1] if s.layout == "conv1d" and name.startswith("h.") else shape
+        if array.dtype not in DTYPES.values() or array.shape != stored:
             bad(path, f"tensor {name}: expected F32, F16 or BF16 {list(stored)}, as the configuration says, "
-                      f"found {kind} {list(array.shape)}")
-        tensors[to] = T[kind], s.turned(name, array)
+                      f"found {array.dtype} {list(array.shape)}")
+        tensors[to] = s.turned(name, array)
     tables = (".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq")  # they follow from the shape
     if others := [name for name in found if not name.endswith(tables)]:
-        say(f"{path}: {len(others)} tensors, such as {others[0]}, are none of the model's: passed over, as there")
-    return tensors
+        say(f"{path}: {len(others)} tensors, such as {others[0]}, are none of the model's: passed over")
+    return tensors | ({} if s.factors is None else {"rope_freqs.weight": s.factors})
 
 
 LLAMA2C, LLMC = 0x616B3432, 20240326
+QKVO = "attn_q attn_k attn_v attn_output"
 ORDERS = {  # version 0 of llama2.c has tables of cosines that nothing reads; versions 1 and 2; llm.c
-    0: "token_embd attn_norm attn_q attn_k attn_v attn_output ffn_norm ffn_gate ffn_down ffn_up output_norm tables",
-    1: "attn_norm ffn_norm output_norm token_embd attn_q attn_k attn_v attn_output ffn_gate ffn_down ffn_up",
-    LLMC: "attn_norm attn_qkv attn_output ffn_norm ffn_up ffn_down output_norm"}
+    0: f"token_embd attn_norm {QKVO} ffn_norm ffn_gate ffn_down ffn_up output_norm tables",
+    1: f"attn_norm ffn_norm output_norm token_embd {QKVO} ffn_gate ffn_down ffn_up",
+    LLMC: "token_embd position_embd attn_norm attn_qkv attn_output ffn_norm ffn_up ffn_down output_norm"}
 
 
-def read_bin(path, raw):
+def read_bin(path):
     """llama2.c's or llm.c's: a Shape, and tensors by GGUF's names."""
     from transformers import GPT2Config, LlamaConfig
-    header, at = struct.unpack("<10i", bytes(raw[:40]).ljust(40, b"\0")), 28
-    is_llmc, version, rows, group = header[0] == LLMC, 0, 0, 1
-    if is_llmc:
-        version, n_ctx, vocab, layers, heads, width, rows, at = *header[1:8], 1024
-        sizes, owns_output, dtype = [heads], False, "<u2" if version == 5 else "<f4"
+    raw, rows, group, tensors = np.memmap(path, np.uint8, "r"), 0, 1, {}
+    head = np.frombuffer(bytes(raw[:44]).ljust(44, b"\0"), "<i4").tolist()
+    if head[0] == LLMC:
+        version, n_ctx, vocab, layers, heads, width, rows, at = *head[1:8], 1024
+        ff, kv_heads, versions, owns_output = 4 * width, heads, (1, 3, 5), False
     else:
-        if header[0] == LLAMA2C:
-            version, at, header = header[1], 256, header[2:]
-            group = struct.unpack("<i", bytes(raw[37:41]).ljust(4, b"\0"))[0] if version == 2 else 1
-        width, ff, layers, heads, kv_heads, vocab, n_ctx = header[:7]
-        sizes, dtype, owns_output = [ff, heads, kv_heads], "<f4", bytes(raw[36:37]) == b"\0" if version else vocab < 0
-        vocab = abs(vocab)
-    if version not in ((1, 3, 5) if is_llmc else (0, 1, 2)) or width % max(group, 1) or not all(
-            0 < size < 1 << 24 for size in (*sizes, width, layers, vocab, n_ctx, group)):
-        bad(path, "expected a folder of transformers, or a .bin of llama2.c (version 0, 1 or 2) or of llm.c's "
-                  f"GPT-2 (1, 3 or 5), found version {version} and {header}")
-    s = shape_of_config(path, GPT2Config(
-        vocab_size=vocab, n_positions=n_ctx, n_embd=width, n_layer=layers, n_head=heads) if is_llmc else LlamaConfig(
-        vocab_size=vocab, max_position_embeddings=n_ctx, hidden_size=width, intermediate_size=ff, rms_norm_eps=1e-5,
-        num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=kv_heads))
-    s.conv1d = s.halves = False
-    order = [name + ".weight" for name in ORDERS[min(version, 1)].split() + ["output"] * owns_output]
-    if is_llmc:
-        order = ["token_embd.weight", "position_embd.weight"] + [
-            f"{name}.{end}" for name in ORDERS[LLMC].split() for end in ("weight", "bias")]
-    shapes, tensors = {to: shape for *_, to, shape in s.tensors()}, {}
-    shapes |= {"tables.weight": (n_ctx, s.head_dim), "token_embd.weight": (max(rows, vocab), width)}
-
-    def take(n, dtype):
-        nonlocal at
-        start, at = at, at + n * np.dtype(dtype).itemsize
+        version, at, versions = (head[1], 256, (1, 2)) if head[0] == LLAMA2C else (0, 28, (0,))
+        width, ff, layers, heads, kv_heads, vocab, n_ctx = head[2:9] if version else head[:7]
+        owns_output, vocab = not raw[36:37].any() if version else vocab < 0, abs(vocab)
+        group = int.from_bytes(bytes(raw[37:41]), "little") if version == 2 else 1
+    if version not in versions or not all(0 < n < 1 << 24 for n in (width, ff, heads, kv_heads, group)):
+        bad(path, "expected a folder of transformers, or a .bin of llama2.c (version 0, 1 or 2) or of "
+                  f"llm.c's GPT-2 (1, 3 or 5), found version {version} and {head}")
+    sizes = {"vocab_size": vocab, "max_position_embeddings": n_ctx, "hidden_size": width,
+             "num_hidden_layers": layers, "num_attention_heads": heads}
+    s = shape_of_config(path, GPT2Config(**sizes) if head[0] == LLMC else LlamaConfig(
+        **sizes, intermediate_size=ff, num_key_value_heads=kv_heads, rms_norm_eps=1e-5))
+    shapes = {to: shape for *_, to, shape in s.tensors()} | {
+        "tables.weight": (n_ctx, s.head_dim), "token_embd.weight": (max(rows, vocab), width)}
+    order = ORDERS[min(version, 1) if s.is_llama else LLMC].split() + ["output"] * owns_output
+    names = [f"{layer}{name}.{end}" for name in order for end in ("weight", "bias")
+             for layer in ("", *(f"blk.{i}." for i in range(layers)))]
+    for name in (name for name in names if name in shapes):
+        n, is_quantized, arrays = math.prod(shapes[name]), version == 2 and len(shapes[name]) == 2, []
+        dtype = "i1" if is_quantized else DTYPES[T.BF16 if version == 5 else T.F32]
+        # Behind a matrix of version 2 stands a factor for each group of its numbers.
+        for dtype, n in ((dtype, n), ("<f4", n // group))[: 1 + is_quantized]:
+            size = n * np.dtype(dtype).itemsize
+            arrays.append(raw[at : at + size].view(dtype))
+            at += size
         if at > len(raw):
-            bad(path, f"expected at least {at} bytes, as version {version} and {s.keys} say, found {len(raw)}")
-        return raw[start:at].view(dtype)
-
-    for name in order:
-        for full in [name] if name in shapes else [f"blk.{i}.{name}" for i in range(layers)]:
-            n = math.prod(shapes[full])
-            if version == 2 and len(shapes[full]) == 2:  # a factor for each group of numbers behind them
-                array = take(n, np.int8).reshape(-1, group) * take(n // group, "<f4")[:, None]
-            else:
-                array = take(n, dtype)
-            tensors[full] = T.BF16 if dtype == "<u2" else T.F32, array.reshape(shapes[full])
+            break
+        array = arrays[0].reshape(-1, group) * arrays[1][:, None] if is_quantized else arrays[0]
+        tensors[name] = array.reshape(shapes[name])
     if at != len(raw):
-        bad(path, f"expected {at} bytes, as version {version} and {s.keys} say, found {len(raw)}")
+        bad(path, f"expected {at} bytes or more, as version {version} and {s.keys} say, found {len(raw)}")
     tensors.pop("tables.weight", None)
-    tensors["token_embd.weight"] = tensors["token_embd.weight"][0], tensors["token_embd.weight"][1][:vocab]
+    tensors["token_embd.weight"] = tensors["token_embd.weight"][:vocab]
     return s, tensors
 
 
-# --- vocabularies ---------------------------------------------------------------------------------
-
-
-class Vocabulary(SimpleNamespace):
-    """As GGUF has it, by id. `encode`: `library`'s ids of a text; `names`: of added tokens."""
-    pre = merges = scores = bos = eos = unk = pad = space = None
-    add_bos, names = False, ()
-
-
 def of_transformers(path, tok):
-    """A tokenizer that transformers has loaded from a folder or file."""
+    """The vocabulary of a tokenizer that transformers has loaded from a folder or file, by id, with GGUF's
+    keys, the names of added tokens, and the library's ids of a text."""
     backend = getattr(tok, "backend_tokenizer", None)
     said = json.loads(backend.to_str()) if backend else {"model": {"type": type(tok).__name__}}
     model, steps = said["model"], json.dumps([said.get("normalizer"), said.get("pre_tokenizer")])
@@ -211,45 +170,54 @@ def of_transformers(path, tok):
     if model["type"] != "BPE" or unusual or not ("ByteLevel" in steps or r"\u2581" in steps):
         bad(path, f"tokenizer: expected BPE of bytes, or with U+2581 for spaces, found {model['type']} "
                   f"{' '.join(unusual)} {steps:.200}; {WEIGHTS_ALONE}")
-    v = Vocabulary(library="transformers", bos=tok.bos_token_id, eos=tok.eos_token_id, pad=tok.pad_token_id,
-                   tokens={i: name for name, i in backend.get_vocab(with_added_tokens=True).items()},
-                   encode=lambda text: tok(text, add_special_tokens=False)["input_ids"])
-    v.types, special = dict.fromkeys(v.tokens, TOKEN.NORMAL), {t["id"]: t["special"] for t in said["added_tokens"]}
+    tokens = {i: name for name, i in backend.get_vocab(with_added_tokens=True).items()}
+    types = dict.fromkeys(tokens, TOKEN.NORMAL)
+    special = {token["id"]: token["special"] for token in said["added_tokens"]}
     merges = [m.split(" ") if isinstance(m, str) else m for m in model["merges"]]
+
+    def encode(text):
+        return tok(text, add_special_tokens=False)["input_ids"]
+
+    def pieces(cut):
+        return [[piece for piece, _ in cut.pre_tokenize_str(text)] for text in odd_texts()]
+
     if "ByteLevel" in steps:
-        pieces = lambda cut: [[piece for piece, _ in cut.pre_tokenize_str(text)] for text in odd_texts()]
-        v.model, v.merges, theirs = "gpt2", [" ".join(m) for m in merges], pieces(backend.pre_tokenizer)
-        v.pre = next((name for name, cut in cuts().items() if pieces(cut) == theirs), None)
-        if not v.pre:
-            bad(path, f"pre_tokenizer: expected a cut of {', '.join(cuts())}, found {steps:.300}; {WEIGHTS_ALONE}")
-        if v.pre == "llama-bpe" and not model["ignore_merges"]:
-            v.pre = "dbrx"  # the same cut; llama-bpe takes a piece that is a token as that token
+        theirs, scores = pieces(backend.pre_tokenizer), None
+        pre = next((name for name, cut in cuts().items() if pieces(cut) == theirs), None)
+        if not pre:
+            bad(path, f"tokenizer: expected the cut {', '.join(cuts())}, found {steps:.300}; {WEIGHTS_ALONE}")
+        if pre == "llama-bpe" and not model["ignore_merges"]:
+            pre = "dbrx"  # the same cut; llama-bpe takes a piece that is a token as that token
+        keys = {"model": "gpt2", "pre": pre, "merges": [" ".join(m) for m in merges]}
     else:
-        made, v.model, v.unk = {}, "llama", backend.token_to_id(model["unk_token"] or "")
+        made, unk = {}, backend.token_to_id(model["unk_token"] or "")
         for left, right in merges:  # a token's score: minus the number of tokens that are made before it
             made.setdefault(left + right, -float(len(made)))
-        v.scores = {i: made.get(name, -float(len(made))) for i, name in v.tokens.items()}
-        v.space = backend.encode("a", add_special_tokens=False).tokens[0].startswith(SPACE)
-        for i, name in v.tokens.items():
+        scores = {i: made.get(name, -float(len(made))) for i, name in tokens.items()}
+        space = backend.encode("a", add_special_tokens=False).tokens[0].startswith(SPACE)
+        keys = {"model": "llama", "add_space_prefix": space, "unknown_token_id": unk}
+        for i, name in tokens.items():
             if re.fullmatch("<0x[0-9A-F]{2}>", name):
-                v.types[i] = TOKEN.BYTE
-            elif len(name) > 1 and name not in made and i in v.encode(name):
+                types[i] = TOKEN.BYTE
+            elif len(name) > 1 and name not in made and i in encode(name):
                 special.setdefault(i, False)  # one of SentencePiece's user-defined symbols
     for i, is_special in special.items():
-        v.types[i] = TOKEN.CONTROL if is_special else TOKEN.USER_DEFINED
-        if i not in v.encode(v.tokens[i]):
-            v.types[i] = TOKEN.UNUSED
-            say(f"{path}: no text has token {i}, {v.tokens[i]!r}: other added ones are found first; it is unused")
-    if v.unk is not None:
-        v.types[v.unk] = TOKEN.UNKNOWN
-    v.names, plain, whole = [v.tokens[i] for i in special], v.encode("a"), tok("a")["input_ids"]
+        types[i] = TOKEN.CONTROL if is_special else TOKEN.USER_DEFINED
+        if i not in encode(tokens[i]):
+            types[i] = TOKEN.UNUSED
+            say(f"{path}: no text has token {i}, {tokens[i]!r}: others are found first; it is unused")
+    types |= {i: TOKEN.UNKNOWN for i in [keys.get("unknown_token_id")] if i is not None}
+    plain, whole = encode("a"), tok("a")["input_ids"]
     before = next((i for i in (0, 1) if whole[i : i + len(plain)] == plain), None)
     if before is None:
-        bad(path, f"tokenizer: expected at most one token before a text, found {whole} of {plain}; {WEIGHTS_ALONE}")
-    v.add_bos, v.bos = before == 1, whole[0] if before else v.bos
+        bad(path, f"tokenizer: expected one token or none before {plain}, found {whole}; {WEIGHTS_ALONE}")
     if before + len(plain) < len(whole):
         say(f"{path}: the tokens that the tokenizer puts behind every text are not put there")
-    return v
+    keys |= {"add_bos_token": before == 1, "bos_token_id": whole[0] if before else tok.bos_token_id,
+             "padding_token_id": tok.pad_token_id}
+    return SimpleNamespace(
+        tokens=tokens, types=types, scores=scores, keys=keys, eos=tok.eos_token_id, library="transformers",
+        names=[tokens[i] for i in special], encode=encode)
 
 
 class Plain(pickle.Unpickler):
@@ -258,90 +226,70 @@ class Plain(pickle.Unpickler):
         raise pickle.UnpicklingError(f"expected numbers and strings, found {module}.{name}")
 
 
-def of_characters(ids):
-    """nanoGPT's single characters."""
-    tokens = {i: name.replace(" ", SPACE) for name, i in ids.items()}
-    return Vocabulary(model="llama", library="the table", tokens=tokens, space=False,
-                      types=dict.fromkeys(tokens, TOKEN.NORMAL), scores=dict.fromkeys(tokens, 0.0),
-                      encode=lambda text: [ids[c] for c in text] if set(text) <= ids.keys() else None)
-
-
-def read_vocabulary(path, model_type):
+def read_vocabulary(path, kind):
     """Of a folder, None where it has none, or of a file."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
     if os.path.isdir(path):
         there = {"tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt"} & set(os.listdir(path))
-        if there == {"vocab.json"}:
-            return of_characters(read_json(path, "vocab.json"))
-        return of_transformers(path, AutoTokenizer.from_pretrained(path, tokenizer_type=model_type)) if there else None
+        if there != {"vocab.json"}:
+            return there and of_transformers(path, AutoTokenizer.from_pretrained(path, tokenizer_type=kind))
+        path = os.path.join(path, "vocab.json")
     with open(path, "rb") as file:
-        if (first := file.peek(1)[:1]) == b"\x80":
-            return of_characters(Plain(file).load()["stoi"])
+        first = file.peek(1)[:1]
+        ids = Plain(file).load()["stoi"] if first == b"\x80" else json.load(file) if first == b"{" else {}
+    if ids and "model" not in ids:  # nanoGPT's single characters
+        tokens = {i: name.replace(" ", SPACE) for name, i in ids.items()}
+        return SimpleNamespace(
+            tokens=tokens, types=dict.fromkeys(tokens, TOKEN.NORMAL), scores=dict.fromkeys(tokens, 0.0),
+            keys={"model": "llama", "add_space_prefix": False}, eos=None, library="the table", names=(),
+            encode=lambda text: [ids[c] for c in text] if set(text) <= ids.keys() else None)
     if first not in (b"{", b"\n"):
-        bad(path, "expected tokenizer.json, tokenizer.model, nanoGPT's meta.pkl or a vocab.json of characters, "
-                  "found none of these; a tokenizer.bin was made from one of them")
-    if first == b"{" and "model" not in (table := read_json(path)):
-        return of_characters(table)
+        bad(path, "expected tokenizer.json, tokenizer.model, nanoGPT's meta.pkl or a vocab.json of letters, "
+            "found none of these; a tokenizer.bin was made from one of them")
     with tempfile.TemporaryDirectory() as folder:  # alone, and by the name that transformers looks for
-        shutil.copy(path, os.path.join(folder, "tokenizer.json" if first == b"{" else "tokenizer.model"))
+        shutil.copy(path, os.path.join(folder, "tokenizer.json" if ids else "tokenizer.model"))
         return of_transformers(path, PreTrainedTokenizerFast.from_pretrained(folder))
 
 
-# --- the file -------------------------------------------------------------------------------------
-
-
-def add_vocabulary(path, w, v, n_vocab, ends):
-    """The keys tokenizer.ggml.*. `ends` end a text by the model's configuration, and so does the
+def vocabulary_keys(path, v, n, ends):
+    """The keys tokenizer.ggml.* of n tokens. `ends` end a text by the model's configuration, and so does the
     tokenizer's own EOS, which comes first if it is one of them."""
     ends = dict.fromkeys([v.eos] * (v.eos in ends) + ends + [v.eos])
-    ends = [i for i in ends if isinstance(i, int) and 0 <= i < n_vocab]
+    ends = [i for i in ends if isinstance(i, int) and 0 <= i < n]
     if len(ends) > 3:
-        say(f"{path}: expected at most 3 ids that end a text, which GGUF has keys for (eos, eot, eom), found "
-            f"{ends}: the last are left out")
-    if beyond := [i for i in v.tokens if i >= n_vocab]:
-        say(f"{path}: the model has {n_vocab} tokens, its tokenizer {len(beyond)} more, such as "
-            f"{v.tokens[beyond[0]]!r}: left out")
-    w.add_tokenizer_model(v.model)
-    w.add_token_list([v.tokens.get(i, f"[PAD{i}]") for i in range(n_vocab)])
-    w.add_token_types([v.types.get(i, TOKEN.UNUSED) for i in range(n_vocab)])
+        say(f"{path}: expected at most 3 ids that end a text, as GGUF has, found {ends}: the rest is out")
+    if beyond := [name for i, name in v.tokens.items() if i >= n]:
+        say(f"{path}: {len(beyond)} tokens, such as {beyond[0]!r}, are beyond the model's {n}: left out")
+    # Where a vocabulary with scores has no BOS or EOS, readers take 1 and 2 unless a key says none.
+    keys = {f"{name}_token_id": 0xFFFFFFFF for name in ("bos", "eos") if v.scores} | {
+        key: x for key, x in v.keys.items() if x is not None and (not key.endswith("_id") or x < n)}
+    keys |= {f"{name}_token_id": i for name, i in zip(("eos", "eot", "eom"), ends)} | {
+        "tokens": [v.tokens.get(i, f"[PAD{i}]") for i in range(n)],
+        "token_type": [v.types.get(i, TOKEN.UNUSED) for i in range(n)]}
     if v.scores:
-        w.add_token_scores([v.scores.get(i, 0.0) for i in range(n_vocab)])
-        w.add_add_space_prefix(v.space)
-    else:
-        w.add_tokenizer_pre(v.pre)
-        w.add_token_merges(v.merges)
-    ids = {"bos": v.bos, "eos": None, "unknown": v.unk, "padding": v.pad} | dict(zip(("eos", "eot", "eom"), ends))
-    for name, i in ids.items():
-        if i is not None and i < n_vocab:
-            w.add_uint32(f"tokenizer.ggml.{name}_token_id", i)
-        elif v.scores and name in ("bos", "eos"):  # where it is absent readers take 1 and 2
-            w.add_uint32(f"tokenizer.ggml.{name}_token_id", 0xFFFFFFFF)
-    w.add_add_bos_token(v.add_bos)
+        keys["scores"] = [v.scores.get(i, 0.0) for i in range(n)]
+    return {f"tokenizer.ggml.{key}": value for key, value in keys.items()}
 
 
-def write(path, out, s, v, tensors, wanted, ends):
+def write(path, out, arch, keys, tensors, wanted, v):
     """The whole file, beside `out` until decode, where it is there, has read its vocabulary."""
-    w, made = gguf.GGUFWriter(None, s.arch), f"{out}.{os.getpid()}.tmp"
-    w.add_name(os.path.basename(os.path.abspath(path))[:127])
-    w.add_file_type({T.F32: 0, T.F16: 1, T.BF16: 32}[wanted or tensors["token_embd.weight"][0]])
-    for key, value in s.keys.items():
-        {int: w.add_uint32, float: w.add_float32, str: w.add_string}[type(value)](f"{s.arch}.{key}", value)
-    if v:
-        add_vocabulary(path, w, v, s.n_vocab, ends)
-    types = {name: wanted or kind if array.ndim == 2 and name != "position_embd.weight" else T.F32
-             for name, (kind, array) in tensors.items()}
-    for name, (_, array) in tensors.items():
-        n_bytes = array.size * gguf.GGML_QUANT_SIZES[types[name]][1]
-        w.add_tensor_info(name, array.shape, array.dtype, n_bytes, types[name])
+    w, made = gguf.GGUFWriter(None, arch), f"{out}.{os.getpid()}.tmp"
+    add = {int: w.add_uint32, float: w.add_float32, str: w.add_string, bool: w.add_bool, list: w.add_array}
+    kinds = {dtype: kind for kind, dtype in DTYPES.items()}
+    file_type = {T.F32: 0, T.F16: 1, T.BF16: 32}[wanted or kinds[tensors["token_embd.weight"].dtype]]
+    for key, value in ({"general.file_type": file_type} | keys).items():
+        add[type(value)](key, value)
+    for name, array in tensors.items():
+        kind = (wanted or kinds[array.dtype]) if array.ndim == 2 and name != "position_embd.weight" else T.F32
+        with np.errstate(over="ignore"):
+            typed = np.ascontiguousarray(array, DTYPES[kind])
+        if kinds[array.dtype] != kind == T.F16 and not np.isfinite(typed).all():
+            bad(path, f"tensor {name}: expected numbers that F16 holds, found others; --type bf16 has them")
+        w.add_tensor(name, typed, raw_dtype=kind)
     try:
         w.write_header_to_file(made)
         w.write_kv_data_to_file()
-        w.write_ti_data_to_file()
-        for name, (kind, array) in tensors.items():  # one at a time
-            array = np.ascontiguousarray(as_type(array, kind, types[name]))
-            if kind != types[name] == T.F16 and not np.isfinite(array).all():
-                bad(path, f"tensor {name}: expected numbers that F16 holds, found others; --type bf16 or f32 has them")
-            w.write_tensor_data(array)
+        w.write_tensors_to_file()
         w.close()
         if v:
             compare_ids(path, made, v.encode, v.names, v.library)
@@ -356,31 +304,35 @@ def write(path, out, s, v, tensors, wanted, ends):
 
 def read_input(path):
     """A Shape, its tensors, the ids that end a text, and what has the vocabulary."""
-    is_folder, ends = os.path.isdir(path), []
-    said, beside = read_json(path, "config.json") if is_folder else {}, path if is_folder else os.path.dirname(path)
-    if is_folder and not ("block_size" in said and "model_type" not in said):
-        from transformers import AutoConfig
-        config, generation = AutoConfig.from_pretrained(path), os.path.join(path, "generation_config.json")
-        s = shape_of_config(os.path.join(path, "config.json"), config)
-        said = read_json(generation) if os.path.exists(generation) else {}
-        for ids in said.get("eos_token_id"), config.eos_token_id:
-            ends += ids if isinstance(ids, list) else [ids]
-        tensors = tensors_of_state(path, s, read_folder(path), config.tie_word_embeddings)
-        if s.is_llama and s.factors is not None:
-            tensors["rope_freqs.weight"] = T.F32, s.factors
-        return s, tensors, ends, path
-    first = b"" if is_folder else bytes(np.memmap(path, np.uint8, "r")[:9])
+    from transformers import AutoConfig, GPT2Config
+    said, first, beside = {}, b"", os.path.dirname(path)
+    if os.path.isdir(path):
+        said = read_json(path, "config.json")
+    else:
+        with open(path, "rb") as file:
+            first = file.read(9)
     if first[:4] == b"GGUF":
         bad(path, "is a GGUF file already; decode quantize changes its types", BAD_USAGE)
     if first[8:] == b"{":
         bad(path, "expected a checkpoint, found its weights alone (safetensors): name their folder")
-    if is_folder or first[:4] == b"PK\3\4":
-        args, state = (said, read_folder(path)) if is_folder else read_torch(path)
-        s = shape_of_nanogpt(path, args)
-        return s, tensors_of_state(path, s, state, True), ends, path if is_folder else os.path.join(beside, "meta.pkl")
-    # Texts that llama2.c's models learn from stand between BOS, so its program ends a text there.
-    s, tensors = read_bin(path, np.memmap(path, np.uint8, "r"))
-    return s, tensors, [1] * s.is_llama, os.path.join(beside, "tokenizer.model")
+    if first[:4] == b"PK\3\4" or ("block_size" in said and "model_type" not in said):  # nanoGPT
+        args, state = read_torch(path) if first else (said, read_folder(path))
+        s = shape_of_config(path, GPT2Config(
+            **{key: args[key] for key in ("n_embd", "n_layer", "n_head", "vocab_size")},
+            n_positions=args["block_size"], activation_function="gelu"))
+        s.layout, s.biases = None, s.biases if args.get("bias", True) else []
+        beside = os.path.join(beside, "meta.pkl") if first else path
+        return s, tensors_of_state(path, s, state, True), [], beside
+    if not os.path.isdir(path):
+        # Texts that llama2.c's models learn from stand between BOS, so its program ends a text there.
+        s, tensors = read_bin(path)
+        return s, tensors, [1] * s.is_llama, os.path.join(beside, "tokenizer.model")
+    config, generation = AutoConfig.from_pretrained(path), os.path.join(path, "generation_config.json")
+    s, ends = shape_of_config(os.path.join(path, "config.json"), config), []
+    said = read_json(generation) if os.path.exists(generation) else {}
+    for ids in said.get("eos_token_id"), config.eos_token_id:
+        ends += ids if isinstance(ids, list) else [ids]
+    return s, tensors_of_state(path, s, read_folder(path), config.tie_word_embeddings), ends, path
 
 
 def main(args):
@@ -390,31 +342,35 @@ def main(args):
     s, tensors, ends, beside = read_input(path)
     most = min(s.n_ctx, s.window or s.n_ctx)  # as far as a window reaches all is attended to, as here
     if args.ctx is not None and (args.ctx < 1 or (args.ctx > most and (s.window or not s.is_llama))):
-        bad(path, f"--ctx: expected 1 to {most}, what it has learned or its window, found {args.ctx}", BAD_USAGE)
+        bad(path, f"--ctx: expected 1 to {most}, as learned or its window, found {args.ctx}", BAD_USAGE)
     if not args.ctx and most < s.n_ctx:
         say(f"{path}: the context is cut from {s.n_ctx} to the {most} positions of the sliding window")
-    n_ctx = args.ctx or most
-    s.keys |= {"context_length": n_ctx, "attention.value_length": s.head_dim}
-    if kind_and_array := tensors.get("position_embd.weight"):
-        tensors["position_embd.weight"] = kind_and_array[0], kind_and_array[1][:n_ctx]
-    if args.tokenizer != "none" and (args.tokenizer or os.path.exists(beside)):
-        v = read_vocabulary(args.tokenizer or beside, "gpt2" if s.arch == "decode" else None)
-    if not v and args.tokenizer != "none":
-        say(f"{path}: there is no vocabulary: tokens come without text; --tokenizer FILE names one")
-    if v and os.path.isfile(path) and s.is_llama:
-        v.add_bos = v.bos is not None  # llama2.c begins every text with it
-    write(path, out, s, v, tensors, args.type and T[args.type.upper()], ends)
-    say(f"{out}: {s.arch}, {s.n_layers} layers of {s.n_embd}, {s.n_heads} heads, {s.n_kv_heads} K/V heads, "
-        f"context {n_ctx}, {s.n_vocab} tokens, {os.path.getsize(out)} bytes")
+    s.keys |= {"context_length": args.ctx or most, "attention.value_length": s.head_dim}
+    if "position_embd.weight" in tensors:
+        tensors["position_embd.weight"] = tensors["position_embd.weight"][: args.ctx]
+    keys = {f"{s.gguf_arch}.{key}": value for key, value in s.keys.items()} | {
+        "general.name": os.path.basename(os.path.abspath(path))[:127]}
+    if args.tokenizer != "none":
+        if args.tokenizer or os.path.exists(beside):
+            v = read_vocabulary(args.tokenizer or beside, "gpt2" if s.gguf_arch == "decode" else None)
+        if not v:
+            say(f"{path}: there is no vocabulary: tokens come without text; --tokenizer FILE names one")
+    if v:
+        keys |= vocabulary_keys(path, v, s.n_vocab, ends)
+        if os.path.isfile(path) and s.is_llama:  # llama2.c begins every text with BOS
+            keys["tokenizer.ggml.add_bos_token"] = v.keys.get("bos_token_id") is not None
+    write(path, out, s.gguf_arch, keys, tensors, args.type and T[args.type.upper()], v)
+    say(f"{out}: {s.gguf_arch}, {s.n_layers} layers of {s.n_embd}, {s.n_heads} heads, {s.n_kv_heads} K/V "
+        f"heads, context {args.ctx or most}, {s.n_vocab} tokens, {os.path.getsize(out)} bytes")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("IN")
     parser.add_argument("OUT", metavar="OUT.gguf")
-    parser.add_argument("--type", choices=("f32", "f16", "bf16"), help="of matrices (decode quantize makes others)")
+    parser.add_argument("--type", choices=("f32", "f16", "bf16"), help="of matrices")
     parser.add_argument("--ctx", type=int, metavar="C", help="context in tokens")
-    parser.add_argument("--tokenizer", metavar="FILE", help="tokenizer.json, tokenizer.model, nanoGPT's meta.pkl, "
-                        "vocab.json,\na folder; none: tokens without text")
+    parser.add_argument("--tokenizer", metavar="FILE",
+                        help="tokenizer.json, tokenizer.model, meta.pkl, a folder; none: tokens without text")
     arguments = parser.parse_args()
     sys.exit(run(lambda: main(arguments), arguments.IN))
