@@ -11,22 +11,22 @@ cd "$root"
 
 # Room, lines at most.
 limits='
-cli        11400
-compute     7000
-convert     6000
-engine      4400
-formats     3600
-measure     3300
-model       3900
-show        2700
-base        2700
-text        3000
-train       4100
+cli         9500
+compute     5600
+convert     4200
+engine      2850
+formats     2800
+measure     2850
+model       3250
+show        2450
+base        2800
+text        2750
+train       2950
 '
-most_lines=48100
-most_options=260
-most_test_lines=34800
-most_test_bytes=16500000
+most_lines=40500
+most_options=200
+most_test_lines=28000
+most_test_bytes=12500000
 
 # The files that git tracks, or, in a tarball, those there are.
 files() {
