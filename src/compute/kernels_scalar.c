@@ -157,7 +157,7 @@ static float chunk_score(const struct kv_chunk *kv, const float *q, int t)
 {
     const int dim = kv->key_dim;
     const bool quantised = kv->storage == STORAGE_Q8_0;
-    float s = 0, scale;
+    float s = 0, scale = 1;
     for (int begin = 0; begin < dim; begin += quantised ? QUANT_BLOCK : dim) {
         const int end = quantised ? MIN(begin + QUANT_BLOCK, dim) : dim;
         float part = 0;
