@@ -133,7 +133,7 @@ $ sed -n 4p "$out" | grep -F "\"text\": \"$text\"" | grep -qF '"finish": "stop"'
     | {"index": 4, "id": null, "prompt": "last", "text": "
 1+ generate $model --prompts "$dir/bad" --seed 5 -n 3 --greedy --batch $batch | == bad.out
     | for batch in 1 3
-1+ generate $model --prompts "$dir/bad" -n 3 -c 100 | only 100: shorten the prompt or raise -c
+1+ generate $model --prompts "$dir/bad" -n 3 -c 100 | only 100: shorten the prompt, raise -c
 1+ generate $model --prompts "$dir/bad.jsonl" -n 3 | 6 lines
     | "id": "a", "prompt": "y", "text"
     | {"index": 2, "id": null, "error": "line 3: JSON at byte 0
