@@ -45,6 +45,9 @@ TEST(class_10_data, .before = bent_set_up)
         {"attend %B -p ab -t 1", 1, "bad.gguf: |not finite|!-nan", NULL},
         {"train %T -o %O --from %B --steps 1 --batch 1 --seed 1 -t 1 -q", 1,
          "bad.gguf: |finite|!-nan", NULL},
+        /* Nothing is told of what is not made. */
+        {"quantize %B -o %O --type f32 -t 1", 3, "bad.gguf: tensor |expected a finite number|!-nan",
+         NULL},
         /* Calibrated on text of its own, which cannot be written. */
         {"convert %B -o %O --kv-heads 1 -t 1 -q", 1, "bad.gguf: |finite|!-nan", NULL},
         {"generate %B -p ab -n 3 -t 1 --kv-heads 1", 1, "bad.gguf: |finite|!-nan", NULL},

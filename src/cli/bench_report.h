@@ -44,6 +44,9 @@ struct bench_run {
     size_t max_cache_bytes;  /* the same as a number */
     struct text calibration; /* the job's text but for its last tenth */
 
+    bool fills_context; /* a depth is the context, and one less is measured */
+    int threads_asked;  /* the most, which may be more than there are */
+
     struct job *job;
     struct bench bench;
     const char *subject;         /* the checkpoint's path, or the shape as given */

@@ -180,9 +180,7 @@ static enum status read_threads(struct bench_run *r, struct err *e)
     TRY(list_ints(source, text, 1, POOL_MAX_THREADS, &asked, e));
     for (int i = 0; i < asked.n; i++) {
         const int n = asked.items[i];
-        if (n > most)
-            say(&r->common, "%s %d: this process has %d processors, measured with as many", source,
-                n, most);
+        r->threads_asked = MAX(n, r->threads_asked);
         if (n < most || !has_most)
             TRY(list_add(source, MIN(n, most), threads, e));
         has_most |= n >= most;
@@ -205,10 +203,7 @@ static enum status read_axes(struct bench_run *r, struct err *e)
     TRY(list_ints("--depth", r->depths, 0, INT_MAX, &depths, e));
     FOR_EACH (const int, depth, depths.items, depths.n) {
         const bool full = *depth == c->n_ctx;
-        if (full)
-            say(&r->common,
-                "--depth %d fills the context: measured at %d, with the last token's place left",
-                c->n_ctx, c->n_ctx - 1);
+        r->fills_context |= full;
         TRY(list_add("--depth", *depth - full, &axes[BENCH_DEPTHS], e));
     }
     TRY(list_ints("--batch", r->batches, 1, INT_MAX, &axes[BENCH_BATCHES], e));
@@ -280,6 +275,19 @@ static enum status measure_memory(struct bench *b, int i, struct err *said, stru
     return s;
 }
 
+/* Where rows are others than those that were asked for. */
+static void say_changes(const struct bench_run *r)
+{
+    const int n_ctx = r->spec.config.n_ctx, most = MIN(cpus_usable(), POOL_MAX_THREADS);
+    if (r->fills_context)
+        say(&r->common,
+            "--depth %d fills the context: measured at %d, with the last token's place left", n_ctx,
+            n_ctx - 1);
+    if (r->threads_asked > most)
+        say(&r->common, "%s %d: this process has %d processors, measured with as many",
+            r->common.threads ? "-t" : "DECODE_THREADS", r->threads_asked, most);
+}
+
 /* What was measured until an interruption is shown. */
 static enum status measure(struct bench_run *r, struct err *e)
 {
@@ -299,6 +307,7 @@ static enum status measure(struct bench_run *r, struct err *e)
         return err_set(e, STATUS_NO_MEMORY,
                        "out of memory: a row and its MHA need %s together, and %s are free; %s",
                        figure_bytes(b->bytes).text, figure_bytes(left).text, advice);
+    say_changes(r);
     if (b->n_groups > 1)
         say(o,
             "memory: the rows take turns in %d groups, each variant beside its MHA, as not all fit "

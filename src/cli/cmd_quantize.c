@@ -45,25 +45,46 @@ static const struct report_field fields[] = {
     {"max_error", "max_error", MEMBER(quantize_row, error.max), "%.7f", .rank = 3},
 };
 
-/* Says what a user may not expect, writes, and prints the sizes and errors. */
+/* Says what a user may not expect. */
+static void say_changes(const struct job *j, const struct quantize *q)
+{
+    const struct common_options *o = j->common;
+    const size_t n = q->params.gguf->n_tensors;
+    const struct quantize_tensor *first = NULL; /* of those whose rows do not fit the type */
+    size_t n_changed = 0, n_become = 0, n_stay = 0;
+    char stay[48] = "";
+    for (const struct quantize_tensor *t = q->tensors; t < q->tensors + n; t++) {
+        const bool stays = t->to == t->from->type;
+        n_changed += !stays;
+        n_become += t->fallback && !stays;
+        n_stay += t->fallback && stays;
+        first = first || !t->fallback ? first : t;
+    }
+    if (n_stay > 0)
+        chars_printf(stay, ", %zu stay as they are", n_stay);
+    if (first)
+        say(o,
+            "rows of %zu tensor%s are no multiple of 32 (%.*s: rows of %" PRIu64
+            "): %zu become F16%s",
+            n_become + n_stay, plural(n_become + n_stay), SHOWN(first->from->name),
+            first->from->dims[0], n_become, stay);
+    if (n_changed == 0)
+        say(o, "no tensor changes its type: %s is a copy", o->out);
+    say_verbose(o, "%zu of %zu tensors change their type", n_changed, n);
+}
+
+/* Writes, and prints the sizes and errors. */
 static enum status write_and_print(struct job *j, struct quantize *q, struct err *e)
 {
     const struct common_options *o = j->common;
     const struct quantize_error none = {NO_FIGURE, NO_FIGURE, NO_FIGURE};
     const size_t n = q->params.gguf->n_tensors;
     size_t n_changed = 0;
-    FOR_EACH (const struct quantize_tensor, t, q->tensors, n) {
-        const bool stays = t->to == t->from->type;
-        n_changed += !stays;
-        if (t->fallback)
-            say(o, "tensor %.*s: rows of %" PRIu64 " are no multiple of 32; it %s %s instead",
-                SHOWN(t->from->name), t->from->dims[0], stays ? "stays" : "becomes", t->to->name);
-    }
-    if (n_changed == 0)
-        say(o, "no tensor changes its type: %s is a copy", o->out);
-    say_verbose(o, "%zu of %zu tensors change their type", n_changed, n);
+    for (size_t i = 0; i < n; i++)
+        n_changed += q->tensors[i].to != q->tensors[i].from->type;
     TRY(gguf_write(q->writer, o->out, e));
     progress_end(&j->progress);
+    say_changes(j, q);
     struct report r;
     report_begin(&r, o->format, fields, LENGTH(fields), j->out);
     FOR_EACH (const struct quantize_tensor, t, q->tensors, o->verbose ? n : 0)
