@@ -246,6 +246,8 @@ TEST(class_11_long_tokens, .before = bent_set_up)
 
 /* What a vocabulary cannot do is done without, or is a mistake in the use; info says what is wrong.
  */
+#define NO_PRE                                                                                     \
+    "-tokenizer.ggml.pre; @258=ba; tokenizer.ggml.merges=string[]:b a; -tokenizer.ggml.token_type"
 #define LOST_A "@97=<x>; tokenizer.ggml.token_type=i32[]:1*97,4,1*158,3*4"
 TEST(class_11_vocabularies, .before = bent_set_up)
 {
@@ -268,6 +270,14 @@ TEST(class_11_vocabularies, .before = bent_set_up)
         {"tokenizer.ggml.model=string:none; -tokenizer.ggml.tokens; -tokenizer.ggml.merges",
          {"tokenize %B --decode 1", 3, "tokenizer.ggml.tokens: expected tokens", NULL}},
         {"@100=", {"info %B --format json", 0, NULL, "\"problem\": \""}},
+        {NO_PRE, {"tokenize %B -p ba", 0, "warning: |cut as \"gpt-2\"", "258\n"}},
+        {NO_PRE, {"eval %B --text %T -t 1", 0, "warning: ", "1"}},
+        {NO_PRE, {"bench %B --text README.md -n 1 --repeat 1 -t 1", 0, "warning: ", "1"}},
+        {NO_PRE, {"train %T -o %O --from %B --steps 1 --batch 1 -t 1", 0, "warning: ", NULL}},
+        {NO_PRE, {"convert %B -o %O --kv-heads 1 --calib %T -t 1", 0, "warning: ", NULL}},
+        {NO_PRE, {"info %B --format json", 0, "warning: ", "\"pretokenizer\": \"gpt-2\""}},
+        /* Without merges no text is cut. */
+        {"-tokenizer.ggml.pre", {"tokenize %B -p ba", 0, "!warning", "98 97\n"}},
         {LOST_A, {"tokenize %B -p bad", 2, "U+0061 'a' at offset 1,", NULL}},
         {LOST_A, {"generate %B -p ab -n 1", 2, "U+0061 'a' at offset 0,", NULL}},
         {LOST_A, {"score %B -p ab", 2, "U+0061 'a' at offset 0,", NULL}},

@@ -278,6 +278,7 @@ static enum status read_file(struct info *info, struct err *e)
             return err_set(e, s, "%s", info->tokenizer_problem.text);
         if (t) {
             (void)tokenizer_reads_text(t, &info->tokenizer_problem);
+            job_warn_pretokenizer(info->job->common, info->job->path, t);
             info->n_tokens = tokenizer_n_tokens(t);
             info->bos = tokenizer_bos(t);
             info->pretokenizer = tokenizer_pre(t);

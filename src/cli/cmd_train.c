@@ -257,6 +257,8 @@ static enum status prepare(struct training *t, struct job *j, struct text *texts
     spec->event = hear;
     spec->arg = t;
     TRY(train_spec_complete(spec, &t->shape, &j->checkpoint, &j->other, e));
+    if (spec->from_path)
+        job_warn_pretokenizer(&t->common, spec->from_path, j->checkpoint.tokenizer);
     TRY(job_start_threads(j, e));
     spec->kernels = j->kernels;
     spec->pool = j->pool;

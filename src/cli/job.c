@@ -239,6 +239,17 @@ static enum status choose_threads(struct job *j, struct err *e)
     return STATUS_OK;
 }
 
+void job_warn_pretokenizer(const struct common_options *o, const char *path,
+                           const struct tokenizer *t)
+{
+    if (t && tokenizer_assumes_pre(t))
+        say(o,
+            "warning: %s: tokenizer.ggml.pre is missing; text is cut as \"%s\" does it, which "
+            "gives "
+            "other ids than the model's if its own pre-tokenizer is another",
+            path, tokenizer_pre(t));
+}
+
 /* Opens the checkpoint; its model with other K/V heads than the file's, if they are asked for. */
 static enum status open_checkpoint(struct job *j, struct err *e)
 {
@@ -246,6 +257,7 @@ static enum status open_checkpoint(struct job *j, struct err *e)
     const unsigned model = CHECKPOINT_MODEL;
     const bool other = (j->parts & model) && variant_is_wanted(&o->variant);
     TRY(job_open(j->path, other ? j->parts & ~model : j->parts, &j->checkpoint, e));
+    job_warn_pretokenizer(o, j->path, j->checkpoint.tokenizer);
     if (other) {
         TRY(job_start_threads(j, e));
         if (o->variant.method == CONVERT_RANDOM) {

@@ -144,6 +144,11 @@ enum status job_open(const char *path, unsigned parts, struct checkpoint *c, str
 /* The file alone. */
 enum status job_map(const char *path, struct file_map *out, struct err *e);
 
+/* Warns where a checkpoint's vocabulary does not say how text is cut before it is merged, so that
+ * ids may be others than the model knows. NULL is legal. */
+void job_warn_pretokenizer(const struct common_options *o, const char *path,
+                           const struct tokenizer *t);
+
 /* Returns s, whose message gets the path before it if that file is to blame: STATUS_BAD_FILE. */
 enum status job_blame(const char *path, enum status s, struct err *e);
 
