@@ -61,6 +61,8 @@ TEST(parts_are_the_whole, .before = set_up)
     expect_refused(EVERY_COMMAND & ~(INFO | CHECK),
                    "it is part 3 of 3: give part 1, bad-00001-of-00003.gguf");
     expect_line_done("info %B", "does_not_run|it is part 3 of 3|split.count");
+    strcpy(out_path, paths[1]); /* no output replaces an input */
+    expect_line_refused("quantize %B -o %O --type f16 --force", 2, "is the checkpoint itself");
 }
 
 /* One part is bent, or not there. */

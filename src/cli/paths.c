@@ -1,6 +1,10 @@
 #include "cli/input.h"
 
+#include <limits.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include "formats/gguf_parts.h"
 
 static bool same_file(const struct stat *a, const struct stat *b)
 {
@@ -37,6 +41,16 @@ bool path_same(const char *a, const char *b)
     return same;
 }
 
+/* Whether it is a part of the split file of which `input` is one. */
+static bool is_part_of(const char *path, const char *input)
+{
+    char part[PATH_MAX];
+    for (int no = 0; gguf_part_name(input, no, part, sizeof part) && access(part, F_OK) == 0; no++)
+        if (path_same(path, part))
+            return true;
+    return false;
+}
+
 /* Compares `path`, which is written, with all that the command reads and, where `writer` is the
  * option that names it, with what others write. */
 static enum status spare_all(const struct option_rows *rows, const void *values,
@@ -52,7 +66,8 @@ static enum status spare_all(const struct option_rows *rows, const void *values,
             continue;
         for (int i = 0; i < (many ? many->n : 1); i++) {
             const char *other = others[i];
-            const bool same = other && path_same(path, other);
+            const bool same =
+                other && (path_same(path, other) || (o->reads && is_part_of(path, other)));
             if (same && o->reads)
                 return err_usage(e, "'%.200s' is %s itself, which would be overwritten", path,
                                  o->reads);

@@ -26,6 +26,20 @@ static struct ending ending_of(uint64_t no, uint64_t count)
     return ending;
 }
 
+bool gguf_part_name(const char *path, int no, char *out, size_t size)
+{
+    const size_t len = strlen(path), ending_len = strlen(ending_of(0, 1).text);
+    unsigned own, count;
+    int end = 0;
+    if (len < ending_len ||
+        sscanf(path + len - ending_len, "-%5u-of-%5u.gguf%n", &own, &count, &end) != 2 ||
+        (size_t)end != ending_len || (unsigned)no >= count)
+        return false;
+    const int written =
+        snprintf(out, size, "%.*s%s", (int)(len - ending_len), path, ending_of(no, count).text);
+    return written > 0 && (size_t)written < size;
+}
+
 /* What a part says of itself. */
 struct split {
     uint64_t no, count; /* no is less; of a file that is whole 0 and 1 */

@@ -23,6 +23,10 @@
  */
 enum status gguf_join_parts(struct gguf *g, const char *path, struct err *e);
 
+/* Writes the name of part `no`, from 0 on, of the file that `path` names as one of its parts. False
+ * where it names none, has no such part, or `size` bytes are too few. */
+bool gguf_part_name(const char *path, int no, char *out, size_t size);
+
 /* The file that a tensor's data are in: a part's, or `first`, which g was parsed from. */
 static inline const struct file_map *gguf_file_of(const struct gguf *g, const struct gguf_tensor *t,
                                                   const struct file_map *first)
