@@ -284,6 +284,23 @@ static enum status drop_and_tell(struct conversion *c, const char *heads, bool c
     return checkpoint_take(&file, j->path, 0, &j->checkpoint, e);
 }
 
+/* MODEL to OUT as it is, where GQA with as many K/V heads as asked for is what it has. */
+static enum status copy_and_tell(struct job *j, const struct config *c, struct err *e)
+{
+    const struct file_map *file = &j->checkpoint.file;
+    struct file_writer *w;
+    char variant[16];
+    if (gguf_all_bytes(j->checkpoint.gguf, file) != file->len)
+        return err_usage(e, "--kv-heads: the checkpoint has these already, in several files");
+    TRY(file_writer_open(&w, j->common->out, e));
+    file_writer_put(w, file->data, file->len);
+    TRY(file_writer_commit(w, e));
+    config_variant_name(c, c->n_kv_heads, variant);
+    say(j->common, "%.200s is a copy: the checkpoint has these K/V heads already (%s)",
+        j->common->out, variant);
+    return STATUS_OK;
+}
+
 static enum status run_convert(struct job *j, void *values, struct err *e)
 {
     const struct convert_options *o = values;
@@ -294,6 +311,9 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
     TRY(job_start_threads(j, e));
     if (!converts)
         return drop_and_tell(&c, o->drop_heads, false, e);
+    TRY(job_config(j->path, &j->checkpoint, &config, e));
+    if (!o->drop_heads && variant_is_there(&o->common.variant, &config))
+        return copy_and_tell(j, &config, e);
     FOR_EACH (const struct gguf_tensor, t, g->tensors, o->requantize ? 0 : g->n_tensors)
         if (t->type->block_elements > 1)
             return err_usage(e,
@@ -308,7 +328,6 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
         TRY(err_in(e, job_tokenize(j, e), "--eval"));
         TRY(err_in(e, eval_check_length(j->n_tokens, e), "--eval"));
     }
-    TRY(job_config(j->path, &j->checkpoint, &config, e));
     set_sizes(&config, &c.before);
     c.before.file_bytes = gguf_all_bytes(j->checkpoint.gguf, &j->checkpoint.file);
     if (o->drop_heads)

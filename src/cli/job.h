@@ -186,6 +186,9 @@ uint64_t job_out_bytes(const struct job *j);
 enum status variant_convert(struct job *j, struct convert_spec *spec, struct convert *out,
                             struct err *e);
 
+/* Whether the checkpoint has as many K/V heads as are asked for. */
+bool variant_is_there(const struct variant_options *o, const struct config *c);
+
 /* Makes the model of job.checkpoint with its K/V heads converted, in memory; unchanged if it has as
  * many. The failures of variant_convert and model_create. */
 enum status variant_load(struct job *j, struct err *e);

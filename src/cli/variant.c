@@ -255,6 +255,12 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
     return s;
 }
 
+bool variant_is_there(const struct variant_options *o, const struct config *c)
+{
+    int heads;
+    return o->kv_heads && parse_heads(o->kv_heads, c->n_heads, &heads) && c->n_kv_heads == heads;
+}
+
 enum status variant_load(struct job *j, struct err *e)
 {
     const struct variant_options *o = &j->common->variant;
@@ -265,11 +271,9 @@ enum status variant_load(struct job *j, struct err *e)
     unsigned char *bytes = NULL;
     struct gguf *gguf = NULL;
     size_t len = 0;
-    int heads;
     enum status s;
     TRY(job_config(j->path, c, &config, e));
-    if (o->kv_heads && parse_heads(o->kv_heads, config.n_heads, &heads) &&
-        config.n_kv_heads == heads) {
+    if (variant_is_there(o, &config)) {
         s = err_in(e, model_create(c->gguf, NULL, &c->file, &c->model, e), "%s", j->path);
     } else {
         TRY(variant_convert(j, &spec, &converted, e));
