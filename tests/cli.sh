@@ -774,11 +774,11 @@ checks <<'EOF'
 2 $h --svg $gqa | --svg
 2 $h --kv-type f16 | unknown option '--kv-type'
 3 heads $gqa --text nosuchfile | nosuchfile
-0 $h --tokens 100 --format csv | > expected | 2> heads cost nothing on this text
+0 $h --tokens 100 --format csv | > expected | 2> heads cannot be told from zero on this text
 $ columns_are $keys,like,like_score_kept,like_output_kept
 $ n_rows=$(($(wc -l <expected) - 1))
 0 $h --tokens 100 --curve --format csv | heads_left_out,nll,delta_nll,bits_per_byte,added
-    | 2> heads cost nothing on this text
+    | 2> heads cannot be told from zero on this text
 0 $h --tokens 100 --curve | left out
 0 $h --tokens 100 --format csv $same | == expected | for same in "-t 3" "--layer all" "--svg heads.svg"
 $ has heads.svg "<svg"
@@ -1161,7 +1161,10 @@ checks <<'EOF'
 2 $n | no number of K/V heads
 2 convert $model $output --kv-heads 2 | no output is named | for output in "" -o=
 2 $n --kv-heads 3 | divisor of the checkpoint's 8
-2 $n --kv-heads 8 | less than the checkpoint's 8
+0 $n --kv-heads 8 | 0 bytes | 2> new.gguf is a copy: the checkpoint has these K/V heads already (MHA)
+$ cmp $model new.gguf && rm new.gguf
+0 convert gqa.gguf -o new.gguf --kv-heads 2 | 2> already (GQA-2)
+$ cmp gqa.gguf new.gguf && rm new.gguf
 2 convert gqa.gguf -o new.gguf --kv-heads 4 | less than the checkpoint's 2
 2 convert gqa.gguf -o gqa.gguf --force --kv-heads 1 | the checkpoint itself
 2 convert $model -o gqa.gguf --kv-heads 2 | exists; --force

@@ -120,7 +120,7 @@ static const void *next_point(void *arg, int i)
 }
 
 /* "N of M heads DO ...: 0.2,0.4", as --without takes them, and "..." where there is no more room.
- * One standard error would find harm in every sixth head that costs nothing. */
+ * One standard error would find harm in every sixth head that is worth nothing. */
 static void say_heads(const struct heads_view *v, bool harmful, const char *what)
 {
     const struct heads_result *r = &v->result;
@@ -192,7 +192,7 @@ static enum status print_heads(struct heads_view *v, struct err *e)
     TRY(job_print(v->job, r->n_points > 0 ? &curve : &heads, e));
     say(&v->common, "%.4f nats a token and %.4f bits per byte with all heads", r->whole.nll,
         r->whole.bits_per_byte);
-    say_heads(v, false, "cost nothing on this text, within the standard error");
+    say_heads(v, false, "cannot be told from zero on this text, within the standard error");
     say_heads(v, true, "do harm, beyond two standard errors");
     return v->svg ? write_picture(v, e) : STATUS_OK;
 }
