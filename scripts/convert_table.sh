@@ -113,7 +113,7 @@ short_rows() {
     row procrustes none $likeness no
     row fit none $likeness no
     row fit self $likeness none --refit none
-    row fit self $likeness all
+    row fit self $likeness wo
     row fit text $likeness none --refit none
     row fit text $likeness wo --refit wo
     row fit text $likeness all
