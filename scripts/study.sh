@@ -4,7 +4,8 @@
 #
 # Trains an MHA checkpoint for each seed, converts it by each method (scratch: trains such a model
 # from scratch) to each number of K/V heads, trains each further for each percent of the steps, and
-# evaluates all on the held-out part of TEXT; or trains several numbers of query heads. By default:
+# evaluates all on the held-out part of TEXT; or trains several numbers of query heads, H, of size D
+# as HxD, over G K/V heads as H/G or HxD/G. By default:
 # --heads 8, --kv-heads its divisors, --method mean,fit,scratch --alpha 0,5 --seeds 2 --steps 250.
 # A cell is DIR/NAME.gguf and DIR/NAME.json; what is there is not made again. --print prints the
 # commands, in three groups, each of which needs the one before. scripts/study.md says more.
@@ -43,8 +44,8 @@ number='[1-9][0-9]{0,8}' kv_heads=() alphas=(0:0) variants=()
 steps=$(items --steps 250 "$number" "a number of steps")
 seeds=$(items --seeds 2 "$number" "a number of seeds")
 match=$(items --match '' 'params|flops')
-heads=($(items --heads 8 "$number" "numbers of query heads"))
-if [ ${#heads[@]} -eq 1 ]; then
+heads=($(items --heads 8 "$number(x$number)?(/$number)?" "numbers of query heads"))
+if [[ ${#heads[@]} -eq 1 && $heads =~ ^$number$ ]]; then
     divisors=$(for ((g = heads[0] / 2; g > 0; g--)); do ((heads[0] % g)) || echo $g; done)
     kv_heads=($(items --kv-heads "${divisors//$'\n'/,}" "${divisors//$'\n'/|}"))
     methods=$(items --method mean,fit,scratch 'mean|first|random|procrustes|fit|scratch')
@@ -58,7 +59,11 @@ if [ ${#heads[@]} -eq 1 ]; then
 else
     [ -z "${given[--kv-heads]+x}${given[--method]+x}${given[--alpha]+x}" ] ||
         fail 2 "--kv-heads, --method, --alpha: several --heads are not converted; expected one"
-    for h in "${heads[@]}"; do variants+=("heads-$h mha $h $h heads-$h-mha"); done
+    for item in "${heads[@]}"; do
+        [[ $item =~ ^([0-9]+)(x([0-9]+))?(/([0-9]+))?$ ]]
+        h=${BASH_REMATCH[1]} k=${BASH_REMATCH[3]} g=${BASH_REMATCH[5]}
+        variants+=("heads-$item mha $h ${g:-$h} heads-${item/\//-kv}-mha $k")
+    done
 fi
 
 # What train gets, and of it train --from; and what tells this study's folder from others.
@@ -81,19 +86,20 @@ decode=${DECODE:-$(cd "$(dirname "$0")/.." && pwd)/decode}
 # Where the held-out part begins: in bytes, and as eval --range has it, to the last digit.
 read -r cut range < <(awk -v p="${given[--val-fraction]-0.1}" -v size="$(wc -c <"$text")" 'BEGIN {
     r = sprintf("%.15g", 1 - p); print int((1 - p) * size), r + 0 == 1 - p ? r : sprintf("%.17g", 1 - p) }')
-amount() { # HEADS KV-HEADS: of a layer what differs, weights, or operations at half the context
-    local k=${given[--head-dim]-$((d / $1))} && local v=${given[--value-dim]-$k}
+amount() { # HEADS KV-HEADS SIZE: of a layer what differs, weights, or operations at half the context
+    local k=${3:-${given[--head-dim]-$((d / $1))}} && local v=${given[--value-dim]-$k}
     echo $((weights ? ($1 * k + $2 * (k + v)) * (d + bias) + $1 * v * d
         : 2 * d * ($1 + $2) * (k + v) + 2 * $1 * (k + v) * (ctx / 2 + 1)))
 }
-width() { # HEADS KV-HEADS: the --ff with which they have as much as the first of --heads as MHA
+width() { # HEADS KV-HEADS SIZE: the --ff with which they have as much as the first of --heads as MHA
     local d=${given[--embd]-128} ctx=${given[--ctx]-256} weights=0 bias=1 n=2 each ff more
     [ "$match" = flops ] || weights=1
     [[ ${given[--arch]-} != llama && ${given[--ffn]-} != swiglu ]] || n=3 # matrices
     [[ ${given[--arch]-} != llama && -z ${given[--no-bias]+x} ]] || bias=0
     ff=${given[--ff]-$((n == 3 ? (8 * d / 3 + 31) / 32 * 32 : 4 * d))}
     each=$((weights ? n * d + (n - 1) * bias : 2 * n * d))
-    more=$(($(amount "${heads[0]}" "${heads[0]}") - $(amount "$1" "$2")))
+    read -r _ _ first _ _ size <<<"${variants[0]}"
+    more=$(($(amount "$first" "$first" "$size") - $(amount "$1" "$2" "$3")))
     ff=$((ff + (2 * more + (more < 0 ? -each : each)) / (2 * each)))
     [ $ff -ge 1 ] || fail 2 "--match: $1 heads, $2 K/V heads would need a feed-forward layer of $ff"
     echo $ff
@@ -112,15 +118,17 @@ trained() { # STEPS OPTIONS; an interrupted training leaves a state, with which 
     local out='-o "$f.part" $(test -e "$f.part.state" && echo --resume || echo --force)'
     cell "$(run train "$text" "${@:2}" --steps "$1" --seed $seed --eval-every -1)$out && rm -f \"\$f.part.state\""
 }
-first=() second=() third=() rows='' ff=() base=${variants[0]##* } # that others are compared with
+first=() second=() third=() rows='' ff=()
+read -r _ _ _ _ base _ <<<"${variants[0]}" # that others are compared with
 for ((seed = 1; seed <= seeds; seed++)); do
     for line in "${variants[@]}"; do
-        read -r name method h g stem <<<"$line"
+        read -r name method h g stem k <<<"$line"
         alpha=0 more=0 job=''
         if [[ $method =~ ^(mha|scratch)$ ]]; then
             [ "$method" = mha ] || alpha=${alphas[-1]%:*} more=${alphas[-1]#*:}
-            [ -z "$match" ] || ff=(--ff "$(width "$h" "$g")")
-            trained $((steps + more)) "${train[@]}" --heads "$h" --kv-heads "$g" "${ff[@]}"
+            [ -z "$match" ] || ff=(--ff "$(width "$h" "$g" "$k")")
+            trained $((steps + more)) "${train[@]}" --heads "$h" --kv-heads "$g" \
+                ${k:+--head-dim "$k"} "${ff[@]}"
             first+=("$job") job=''
         else
             words=(--kv-heads "$g" --method "$method" --seed "$seed" --force)
@@ -133,11 +141,12 @@ for ((seed = 1; seed <= seeds; seed++)); do
         done
         [ -z "$job" ] || second+=("$job")
         if [ "$method$seed" = mha1 ]; then # how heads were merged changes no time
-            printf -v list ',%s' "$h" "${kv_heads[@]}"
+            printf -v list ',%s' "$g" "${kv_heads[@]}"
+            own=${list:1} && [[ $name != heads-*[x/]* ]] || own=${stem%-mha}
             job=$(run bench "$(path "$stem" 0).gguf" --kv-heads "${list:1}" --format jsonl \
                 --depth $((${given[--ctx]-256} / 2)))
-            third+=("$(named "$dir/bench-${list:1}") && $(made jsonl "$job >\"\$f.part\"")")
-            rows+="time|$name|$dir/bench-${list:1}.jsonl"$'\n'
+            third+=("$(named "$dir/bench-$own") && $(made jsonl "$job >\"\$f.part\"")")
+            rows+="time|$name|$dir/bench-$own.jsonl"$'\n'
         fi
     done
 done
@@ -189,7 +198,7 @@ awk -F '|' -v over="${variants[0]%% *}" -v matched="$match" -v plot="$dir/study.
             printf n[row "|"] ? "%+.4f | %s | " : " | | ", mean[row "|"], deviation(row "|")
             print (part[2] == "scratch" && matched ? "" : us[part[1]]) " |"
             line = part[1] " " part[2]
-            if (sub(/heads-/, "", part[1])) { part[3] = part[1]; line = "MHA" }
+            if (sub(/heads-/, "", part[1])) { part[3] = part[1] + 0; line = "MHA" }
             if (!drawn[line]++) printf "\n\n\"%s\"\n", line >plot
             print part[3], mean[row], deviation(row) + 0 >plot
         }

@@ -129,6 +129,11 @@ $ study 0 "$text" "$dir/params" $apart --ff 32 --head-dim 4 --heads 2,1,3 --matc
 $ has "$out" "over heads-2"
 $ has_lines "$out" 5
 $ [ "$(for h in 2 1 3; do ff_of "$dir/params/heads-$h-mha-seed1.gguf"; done | xargs)" = "32 40 24" ]
+# Of other sizes, and over fewer K/V heads: one key and value less are 8 weights of each of the 8 numbers, and
+# the biases.
+$ study 0 "$text" "$dir/sized" $apart --ff 32 --heads 2x4,2x4/1,4x2,1x4 --match params
+$ has "$out" "| heads-2x4/1 | mha | 0 | 1 |"
+$ [ "$(for h in 2x4 2x4-kv1 4x2 1x4; do ff_of "$dir/sized/heads-$h-mha-seed1.gguf"; done | xargs)" = "32 36 32 40" ]
 $ study 0 "$text" "$dir/flops" $apart --ff 32 --head-dim 4 --heads 2,1,3 --match flops
 $ [ "$(for h in 2 1 3; do ff_of "$dir/flops/heads-$h-mha-seed1.gguf"; done | xargs)" = "32 43 21" ]
 # MQA of four heads of 2 is without three keys and values of 2 x 8 weights and 2 biases.
