@@ -205,5 +205,5 @@ awk -F '|' -v over="${variants[0]%% *}" -v matched="$match" -v plot="$dir/study.
     }' <<<"$rows" | tee "$dir/study.md"
 command -v gnuplot >/dev/null || exit 0
 cd "$dir" && gnuplot <<<"set terminal svg size 860,520 background 'white'; set output 'study.svg'
-    set key outside; set xlabel '% of the steps, or heads'; set ylabel 'bits per byte of the held-out part'
+    set key outside; set offsets graph 0.03, graph 0.03; set xlabel '% or heads'; set ylabel 'bits per byte'
     plot for [i = 0:*] 'study.dat' index i using 1:2:3 with yerrorlines title columnheader(1)"
