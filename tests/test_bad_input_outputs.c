@@ -256,89 +256,18 @@ TEST(class_12_killed_while_writing, .before = set_up)
 #define TRAIN_NEW                                                                                  \
     "train %T -o %O --layers 1 --embd 4 --heads 1 --ff 4 --ctx 4 --vocab 256 --steps 2 --batch 1 " \
     "-t 1 -q --eval-every 1"
-#define HEADER 216 /* bytes before the weights */
 
-static char state_path[700];
-static struct content state, out; /* of a training that has ended */
-
-static void state_set_up(void)
+/* A state that is another file, or none (what damages one, and other runs': test_train.c,
+ * test_train_arch.c, fuzz_state.c). */
+TEST(class_13_training_state, .before = set_up)
 {
-    set_up();
+    char state_path[700];
     snprintf(state_path, sizeof state_path, "%s.state", out_path);
     expect_line_done(TRAIN_NEW " --seed 1", "");
-    state = content_of(state_path);
-    out = content_of(out_path);
-}
-
-/* The first `len` bytes of the state. */
-static void expect_state_refused(size_t len, const char *what, size_t at)
-{
-    struct ran r;
-    write_file(state_path, state.bytes, len);
-    run_on_bad(&r, TRAIN_NEW " --resume");
-    ck_assert_msg(r.code >= 1 && r.code <= 3, "%s %zu: exit %d (signal %d): %s", what, at, r.code,
-                  r.signal, r.err);
-    expect_refusal(&r, r.code, "out.gguf");
-    expect_bytes(state_path, state.bytes, len);
-    expect_unchanged(out_path, out);
-}
-
-/* With the checksum of what is there: FNV-1a over its 64-bit words. */
-static void expect_forged_refused(size_t at, uint64_t value)
-{
-    uint64_t was, hash = 0xcbf29ce484222325u, sum, word;
-    memcpy(&was, state.bytes + at, 8);
-    memcpy(&sum, state.bytes + state.len - 8, 8);
-    memcpy(state.bytes + at, &value, 8);
-    for (size_t i = 0; i + 8 < state.len; i += 8) {
-        memcpy(&word, state.bytes + i, 8);
-        hash = (hash ^ word) * 0x100000001b3u;
-    }
-    memcpy(state.bytes + state.len - 8, &hash, 8);
-    expect_state_refused(state.len, "forged at", at);
-    memcpy(state.bytes + at, &was, 8);
-    memcpy(state.bytes + state.len - 8, &sum, 8);
-}
-
-TEST(class_13_training_state, .before = state_set_up)
-{
-    ck_assert_uint_eq(state.len % 8, 0);
+    const struct content out = content_of(out_path);
     expect_line_done(TRAIN_NEW " --resume", "");
-    /* Every byte of the header and of the checksum, and others between. */
-    for (size_t at = 0; at < state.len; at += at < HEADER || at > state.len - 10 ? STRIDE : 499) {
-        state.bytes[at] ^= (char)(1 << at % 8);
-        expect_state_refused(state.len, "flipped at", at);
-        state.bytes[at] ^= (char)(1 << at % 8);
-    }
-    for (size_t len = 0; len < state.len; len += len < HEADER + 8 ? 4 : 1999)
-        expect_state_refused(len, "cut to", len);
-    /* Counts: step and best step, best, the random numbers, floats, OUT's length and hash. */
-    static const uint64_t counts[] = {1ull << 31, 1ull << 32, 1ull << 63, UINT64_MAX, 3};
-    for (size_t i = 0; i < 2 * COUNT(counts); i++)
-        expect_forged_refused(HEADER - 64 + 8 * (i % 2), counts[i / 2]);
-    expect_forged_refused(HEADER - 48, 0x7ff8000000000000u); /* best: NaN */
-    expect_forged_refused(HEADER - 24, UINT64_MAX);          /* floats */
-    expect_forged_refused(HEADER - 24, UINT64_MAX / 4 + 1);  /* floats */
-    expect_forged_refused(HEADER - 16, UINT64_MAX);          /* length of OUT */
-    expect_forged_refused(HEADER - 8, 1);                    /* hash of OUT */
-}
-
-TEST(class_13_training_state_of_another_run, .before = state_set_up)
-{
-    static const char *const others[] = {
-        "--layers 2",         "--embd 8",      "--heads 2",   "--ff 8",        "--ctx 5",
-        "--steps 3",          "--steps 1",     "--batch 2",   "--lr 0.1",      "--warmup 1",
-        "--clip 2",           "--seed 2",      "--vocab 257", "--dropout 0.1", "--weight-decay 0",
-        "--val-fraction 0.2", "--eval-every 2"};
-    char line[600];
-    for (size_t i = 0; i < COUNT(others); i++) {
-        snprintf(line, sizeof line, "%s --resume %s", TRAIN_NEW, others[i]);
-        expect_line_refused(line, 2, "--resume needs the same");
-    }
     expect_line_refused("train %T -o %O --from %G --steps 2 --batch 1 -t 1 -q --resume", 2,
                         "the model's shape was not the same");
-    write_file(text_path, "another text, as long as a window needs. ", 41);
-    expect_line_refused(TRAIN_NEW " --resume", 2, "the text was not the same");
     copy_file(good_path, state_path);
     expect_line_refused(TRAIN_NEW " --resume", 3, "expected a training state, found another file");
     unlink(state_path);

@@ -115,7 +115,7 @@ CONVERSION_TEST(planted_heads_are_found, .loops = COUNT(exact_cases))
     p.permute = may_move;
     struct opened moved = plant(&file, &p);
     double spread;
-    for (int way = 0; way < 2 * (_i < 2 ? CONVERT_REFIT_BLOCK : CONVERT_REFIT_WO) + 4; way++) {
+    for (int way = 0; way < 2 * (_i == 0 ? CONVERT_REFIT_BLOCK : CONVERT_REFIT_WO) + 4; way++) {
         const bool cluster = way % 2;
         struct convert_spec spec = spec_of(cluster ? &moved : &adjacent, k->own[0], CONVERT_FIT);
         if (way >= 2)
@@ -388,9 +388,9 @@ CONVERSION_TEST(fit_loses_least, .loops = SANITIZED ? 6 : 2 * N_KINDS + 4)
     const int kind = _i / 2 - 1;
     struct opened a = kind < 0         ? open_mha(8, 0)
                       : kind < N_KINDS ? open_as_mha(golden_kinds[kind])
-                                       : open_path("tests/data/shakespeare-bytes.gguf");
+                                       : open_path("models/shakespeare-mha.gguf");
     const bool text = _i % 2, all_differ = kind < 0 || kind == N_KINDS;
-    for (int g = 1; g <= 4 && a.model->config.n_heads % g == 0; g *= 2) {
+    for (int g = kind == N_KINDS ? 4 : 1; g <= 4 && a.model->config.n_heads % g == 0; g *= 2) {
         struct convert_layer lost[CONVERT_FIT + 1][MAX_LAYERS], clustered[MAX_LAYERS];
         struct convert_spec spec = spec_of(&a, g, CONVERT_FIT);
         if (text)

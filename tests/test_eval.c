@@ -153,29 +153,6 @@ TEST(windows_score_each_token_once, .before = open_small)
 
 #define N_TOKENS 700
 
-/* As many windows go together as a block has room for, but no more than there are, nor so many that
- * workers would have fewer than 8 turns. */
-TEST(short_windows_go_together, .before = open_small)
-{
-    static const struct {
-        int n_tokens, ctx, stride, block, n_threads, n_together;
-    } rows[] = {
-        {N_TOKENS, 16, 16, 0, 1, 6},  {N_TOKENS, 16, 4, 0, 1, 6},     {N_TOKENS, 24, 24, 0, 1, 4},
-        {N_TOKENS, 16, 16, 15, 1, 1}, {N_TOKENS, 16, 16, 16, 1, 1},   {N_TOKENS, 16, 16, 33, 1, 2},
-        {N_TOKENS, 1, 1, 0, 1, 96},   {N_TOKENS, 1, 1, 4096, 1, 699}, {N_TOKENS, 1, 1, 0, 2, 43},
-        {N_TOKENS, 8, 8, 0, 2, 5},    {N_TOKENS, 24, 24, 0, 2, 1},    {34, 16, 16, 0, 1, 3},
-        {33, 16, 16, 0, 1, 2},        {33, 16, 16, 0, 2, 2},          {10, 16, 16, 0, 1, 1}};
-    const int32_t tokens[N_TOKENS] = {0};
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        struct eval_spec spec =
-            windows_of(small.model, tokens, rows[i].n_tokens, rows[i].ctx, rows[i].stride);
-        spec.pool = new_pool(rows[i].n_threads);
-        spec.params.block = rows[i].block;
-        ck_assert_msg(planned(&spec).n_together == rows[i].n_together, "row %zu", i);
-        pool_free(spec.pool);
-    }
-}
-
 static bool same_figures(struct eval_result a, struct eval_result b)
 {
     a.tokens_per_s = b.tokens_per_s = 0;
@@ -259,17 +236,6 @@ TEST(words_are_those_of_python)
     };
     for (size_t i = 0; i < COUNT(cases); i++)
         ck_assert_uint_eq(eval_count_words(text_of(cases[i].text)), cases[i].words);
-}
-
-TEST(word_perplexity_is_of_all_tokens_over_words, .before = open_small)
-{
-    const int32_t tokens[] = {65, 32, 66, 10};
-    struct eval_spec spec = windows_of(small.model, tokens, 4, 0, 0);
-    ck_assert(isnan(evaluate(&spec).word_perplexity));
-    spec.text = text_of("A B\n");
-    const struct eval_result r = evaluate(&spec);
-    const double expected = exp(r.nll * 3 / 3); /* three tokens scored, "A", "B" and "" */
-    ck_assert_double_eq_tol(r.word_perplexity, expected, 1e-12 * expected);
 }
 
 struct watch {

@@ -90,30 +90,6 @@ TEST(typed_pairs, .before = begin, .after = end)
     values_are(expected, COUNT(expected));
 }
 
-TEST(values_and_arrays_of_every_kind, .before = begin, .after = end)
-{
-    static const size_t sizes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8}; /* by kind */
-    static const char payload[] = "\1\0\1\1\0\1\0\1\1\1\0\0\1\0\1\0\1\1\0\1\1\1\0\1";
-    static const char texts[] = "\2\0\0\0\0\0\0\0ab\0\0\0\0\0\0\0\0";
-    struct gguf_value values[26] = {{GGUF_STRING, 0, 1, {"a\0b", 3}},
-                                    {GGUF_ARRAY, GGUF_STRING, 2, {texts, 18}},
-                                    {GGUF_ARRAY, GGUF_STRING, 0, {NULL, 0}},
-                                    {GGUF_ARRAY, GGUF_F64, 0, {NULL, 0}}};
-    char key[32];
-    size_t n = 4;
-    for (unsigned k = 0; k < COUNT(sizes); k++)
-        if (sizes[k]) {
-            values[n++] = (struct gguf_value){(enum gguf_kind)k, 0, 1, {payload, sizes[k]}};
-            values[n++] =
-                (struct gguf_value){GGUF_ARRAY, (enum gguf_kind)k, 3, {payload, 3 * sizes[k]}};
-        }
-    for (size_t i = 0; i < n; i++) {
-        snprintf(key, sizeof key, "key %zu", i);
-        gguf_add_value(w, text_of(key), &values[i]);
-    }
-    values_are(values, n);
-}
-
 /* Each offset is the padded sum of those before it, and the file ends padded. */
 TEST(tensors_are_contiguous_and_padded, .before = begin, .after = end)
 {

@@ -90,13 +90,6 @@ MATH_TEST(silu_is_its_formula)
     ck_assert(fabsf(math_silu(-INFINITY)) < 1e-35f && isnan(math_silu(NAN)));
 }
 
-MATH_TEST(relu_keeps_nans)
-{
-    ck_assert(math_relu(-2) == 0 && math_relu(3) == 3 && math_relu(0) == 0);
-    ck_assert(math_relu(INFINITY) == INFINITY && math_relu(-INFINITY) == 0);
-    ck_assert(isnan(math_relu(NAN)));
-}
-
 /* All 65,536 halves go to float and back, and agree with every table. */
 MATH_TEST(f16_round_trip)
 {

@@ -199,28 +199,6 @@ TEST(no_wake_up_is_lost, .loops = N_SIZES)
     end_job(&j);
 }
 
-static void run_inner(void *arg, int thread)
-{
-    struct job *inner = (struct job *)arg + thread;
-    for (int run = 0; run < 100; run++)
-        pool_run(inner->pool, walk_phases, inner);
-}
-
-TEST(pools_are_independent)
-{
-    struct job outer;
-    static struct job inner[2];
-    new_job(&outer, 2, 0);
-    for (int i = 0; i < 2; i++)
-        new_job(&inner[i], 2 + i, 5);
-    pool_run(outer.pool, run_inner, inner);
-    for (int i = 0; i < 2; i++) {
-        expect_runs(&inner[i], 100);
-        pool_free(inner[i].pool);
-    }
-    end_job(&outer);
-}
-
 /* It was a failed run once, on a machine too crowded for the last thread. */
 TEST(refused_threads_make_a_smaller_pool, .loops = 8)
 {

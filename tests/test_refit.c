@@ -114,7 +114,8 @@ CONVERSION_TEST(more_is_not_worse, .loops = SANITIZED ? 2 : N_KINDS)
 {
     struct opened a = open_golden_kind(golden_kinds[_i]);
     double last = HUGE_VAL;
-    for (int refit = CONVERT_REFIT_NONE; refit <= CONVERT_REFIT_BLOCK; refit++) {
+    const int most = _i % 4 ? CONVERT_REFIT_ALL : CONVERT_REFIT_BLOCK; /* which takes long */
+    for (int refit = CONVERT_REFIT_NONE; refit <= most; refit++) {
         const struct convert_spec spec = fit_to(&a, 1, (enum convert_refit)refit);
         const int window = convert_window_size(a.model->config.n_ctx, spec.n_tokens);
         for (int i = window; i < N_CALIB; i++)
@@ -204,7 +205,7 @@ CONVERSION_TEST(values_that_are_constant)
         for (size_t i = 0; i < d; i++)
             means[i] = 0.1f + 0.01f * (float)i;
     }
-    for (int n = 640; n >= CONVERT_MIN_TOKENS; n -= SANITIZED ? 70 : 7) {
+    for (int n = 640; n >= CONVERT_MIN_TOKENS; n -= SANITIZED ? 70 : 35) {
         struct convert_spec spec = with_text(spec_of(&a, 1, CONVERT_MEAN), n);
         spec.refit = CONVERT_REFIT_BLOCK;
         convert_to(&spec, NULL);
@@ -335,7 +336,7 @@ CONVERSION_TEST(cache_bytes_choose_kv_heads_by_the_query_heads_of_layers)
 TEST(the_same_bytes_everywhere, .loops = SANITIZED ? 1 : 2, .seconds = 300)
 {
     struct opened a = _i ? open_path("tests/data/shakespeare-bytes.gguf") : open_mha(8, 0);
-    struct convert_spec spec = fit_to(&a, 2, CONVERT_REFIT_BLOCK);
-    spec.n_tokens = _i ? N_CALIB / 4 : N_CALIB;
+    struct convert_spec spec = fit_to(&a, 2, _i ? CONVERT_REFIT_ALL : CONVERT_REFIT_BLOCK);
+    spec.n_tokens = N_CALIB / 2;
     expect_same_bytes(spec);
 }

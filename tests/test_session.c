@@ -208,7 +208,7 @@ TEST(quantisation_costs_little, .seconds = 300)
                  {STORAGE_F32, STORAGE_Q8_0, 1e-3},
                  {STORAGE_Q8_0, STORAGE_F32, 1e-3},
                  {STORAGE_Q4_0, STORAGE_F32, 5e-2}};
-    struct checkpoint c = opened_checkpoint("tests/data/shakespeare-bytes.gguf", CHECKPOINT_MODEL);
+    struct checkpoint c = opened_checkpoint("models/shakespeare-mha.gguf", CHECKPOINT_MODEL);
     int32_t *tokens;
     size_t n;
     expect_ok(tokenizer_encode(c.tokenizer, text_of(text), &tokens, &n, &err));

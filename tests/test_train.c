@@ -235,18 +235,3 @@ TEST(done_run_resumed_writes_its_lost_out_again)
         expect_bytes(r.out, bytes, n);
     }
 }
-
-TEST(layers_that_the_file_lacks_are_refused)
-{
-    const char *path = scratch_path("one.gguf");
-    const struct checkpoint_shape shape = {SIZES(1, 1, 1, 4, 4, 4, 4), .no_tokenizer = 1};
-    struct config config;
-    struct param_list list;
-    write_checkpoint(path, &shape);
-    struct gguf_file f = read_gguf(path);
-    expect_ok(config_read(f.g, &config, &err));
-    config.n_layers = 2;
-    expect_status(param_list_create(&list, &config, f.g, &err), STATUS_BAD_FILE,
-                  "tensor blk.1.attn_norm.weight: missing");
-    free_gguf(&f);
-}

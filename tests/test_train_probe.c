@@ -94,22 +94,6 @@ PROBE_TEST(taken_is_as_good_as_given, .tags = TAKES_LONG)
     assert_same_file(p.run.out, given.run.out);
 }
 
-/* Another held-out part of as many bytes: the same trials, bit for bit. */
-PROBE_TEST(held_out_part_decides_nothing, .tags = TAKES_LONG)
-{
-    struct probed p = make_probed("out.gguf"), other = make_probed("other.gguf");
-    run_well(&p.run);
-    static char changed[TEXT_LEN];
-    const struct text changed_text = {changed, TEXT_LEN};
-    memcpy(changed, words, TEXT_LEN);
-    memset(changed + TEXT_LEN * 9 / 10 + 1, '!', TEXT_LEN - TEXT_LEN * 9 / 10 - 1);
-    other.run.spec.texts = &changed_text;
-    run_well(&other.run);
-    ck_assert_int_eq(p.n, other.n);
-    for (int i = 0; i < p.n; i++)
-        ck_assert(p.rates[i] == other.rates[i] && p.losses[i] == other.losses[i]);
-}
-
 /* Where the loss cannot fall nothing is changed: the weights of what was given, and a run at its
  * end. A share of 1 for a teacher that is the checkpoint itself leaves no gradient, and decay alone
  * makes it worse. */
