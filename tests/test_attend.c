@@ -1,7 +1,6 @@
 /* Attention to a chunk of the cache, and the joining of chunks: every vector table against the
  * scalar definition, bit for bit, and the definition against double precision. */
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -267,34 +266,4 @@ TEST(attend_is_softmax, .loops = 6, .before = seed_numbers)
         }
         release_all();
     }
-}
-
-/* --- contracts ------------------------------------------------------------------------------- */
-
-/* Each of these breaks a contract of kernels.h, which every table asserts. */
-TEST(broken_contracts_abort, .loops = 12, .before = seed_numbers, .signal = SIGABRT)
-{
-    struct attend a = make_attention((struct shape){2, 16, 32, 20, STORAGE_F32, true}).args;
-    const struct kernels *k = _i & 1 ? fastest_kernels() : &kernels_scalar;
-    ck_assert_ptr_nonnull(freopen("/dev/null", "w", stderr)); /* the assertion's message */
-    switch (_i / 2) {
-    case 0: /* rows of out that overlap, though those of keys would not */
-        a.stride = 31;
-        break;
-    case 1: /* a position after the query's */
-        a.distance = 18;
-        break;
-    case 2:
-        a.kv.key_dim = 0;
-        break;
-    case 3:
-        a.kv.value_dim = 0;
-        break;
-    case 4:
-        a.kv.n_positions = KERNEL_CHUNK + 1;
-        break;
-    default:
-        a.kv.storage = STORAGE_BF16;
-    }
-    k->attend(&a);
 }

@@ -198,33 +198,6 @@ BENCH_TEST(a_checkpoint_and_its_variants)
     ck_assert_int_eq(bench_load_row(five, 1, &err), STATUS_INTERRUPTED);
 }
 
-BENCH_TEST(refusals)
-{
-    static const struct {
-        enum bench_axis axis;
-        int value;
-        const char *words;
-    } rows[] = {{BENCH_VARIANTS, 3, "divisor of 4"},
-                {BENCH_VARIANTS, 0, "divisor of 4"},
-                {BENCH_VARIANTS, 8, "divisor of 4"},
-                {BENCH_DEPTHS, 32, "depth 32"},
-                {BENCH_DEPTHS, -1, "depth -1"}};
-    struct bench b;
-    struct bench_spec s;
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        s = spec_of(fastest());
-        s.axes[rows[i].axis] = only(rows[i].value);
-        expect_status(bench_plan(&s, &b, &err), STATUS_USAGE, rows[i].words);
-    }
-    s = spec_of(fastest());
-    s.prompt = 33;
-    expect_status(bench_plan(&s, &b, &err), STATUS_USAGE, "33");
-    s.prompt = 8;
-    s.n = 1000000;
-    s.repeats = 10000;
-    expect_status(bench_plan(&s, &b, &err), STATUS_USAGE, "at most");
-}
-
 /* Samples that are taken where the run stops after `budget` steps that ask whether to: setting up
  * 2 rows of 3 sequences asks 1 + 2 times each, then 2 x 2 turns 1 + 3 times. */
 static int samples_before(int budget)

@@ -287,45 +287,6 @@ TEST(texts_are_not_joined)
     bpe_learned_free(v); /* legal twice */
 }
 
-/* --- what is written ------------------------------------------------------------------------- */
-
-/* The keys of what was learned; its names are what tokenizer_of reads. */
-static void check_written(const struct bpe_learned *v)
-{
-    struct gguf_file f = written(v);
-    const struct gguf_value *types;
-    struct text model, pre;
-    uint64_t bos = 999, eos = 999;
-    bool adds_bos = true;
-    expect_ok(gguf_get_text(f.g, "tokenizer.ggml.model", &model, NULL, &err));
-    expect_ok(gguf_get_text(f.g, "tokenizer.ggml.pre", &pre, NULL, &err));
-    ck_assert(text_is(model, "gpt2") && text_is(pre, "gpt-2"));
-    expect_ok(gguf_get_u64(f.g, "tokenizer.ggml.bos_token_id", 0, 999, &bos, NULL, &err));
-    expect_ok(gguf_get_u64(f.g, "tokenizer.ggml.eos_token_id", 0, 999, &eos, NULL, &err));
-    expect_ok(gguf_get_bool(f.g, "tokenizer.ggml.add_bos_token", &adds_bos, NULL, &err));
-    ck_assert_uint_eq(bos, '\n');
-    ck_assert_uint_eq(eos, 0);
-    ck_assert(!adds_bos);
-    expect_ok(gguf_get_array(f.g, "tokenizer.ggml.token_type", GGUF_I32, &types, NULL, &err));
-    ck_assert_uint_eq(types->count, (uint64_t)v->n_tokens);
-    for (uint64_t i = 0; i < types->count; i++)
-        ck_assert_int_eq(gguf_int_at(types, i), 1);
-    free_gguf(&f);
-}
-
-TEST(written_with_and_without_merges)
-{
-    const struct text text = text_of("<|endoftext|> is text as any other, <|endoftext|>");
-    const struct bpe_learned *v = learn(&text, 1, 320);
-    ck_assert_int_gt(v->n_merges, 0);
-    check_consistent(v);
-    check_written(v);
-    v = learn(&text, 1, 256);
-    ck_assert_int_eq(v->n_tokens, 256);
-    check_consistent(v);
-    check_written(v);
-}
-
 /* --- refusals and interruptions -------------------------------------------------------------- */
 
 struct watcher {

@@ -334,30 +334,6 @@ static void expect_refused(struct eval_spec spec, const char *words)
     expect_status(eval_run(&spec, &r, &err), STATUS_USAGE, words);
 }
 
-TEST(impossible_specs_are_refused, .before = open_small)
-{
-    static const struct {
-        int n_tokens, ctx, stride;
-        int32_t last;
-        const char *words;
-    } specs[] = {
-        {4, 25, 0, 4, "--ctx: expected 1 to 24, the context of the checkpoint, found 25"},
-        {4, 3, 4, 4, "--stride: expected 1 to 3|found 4"},
-        {4, 3, -1, 4, "--stride|found -1"},
-        {4, 3, 0, 300, "token 3 is 300; expected ids from 0 to 299"},
-        {4, 3, 0, -1, "token 3 is -1"},
-    };
-    struct eval_spec spec;
-    for (size_t i = 0; i < COUNT(specs); i++) {
-        const int32_t tokens[] = {1, 2, 3, specs[i].last};
-        spec = windows_of(small.model, tokens, specs[i].n_tokens, specs[i].ctx, specs[i].stride);
-        expect_refused(spec, specs[i].words);
-    }
-    spec.tokens = (const int32_t[]){1, 2, 3, 4};
-    spec.other = open_golden("gqa").checkpoint.model;
-    expect_refused(spec, "vocabulary of 257 tokens; expected 300");
-}
-
 /* The windows must fit the other model's context as well. */
 TEST(the_smaller_context_counts, .before = open_small)
 {

@@ -330,39 +330,6 @@ TEST(threads_change_nothing)
     pool_free(spec.eval.pool);
 }
 
-TEST(layers_can_be_chosen)
-{
-    struct golden g = open_golden("gqa");
-    const int n_heads = g.checkpoint.model->config.n_heads;
-    struct heads_spec spec = spec_of_golden(&g);
-    const struct heads_result *all = measure(&spec);
-    spec.layers = (const int[]){1};
-    spec.n_layers = 1;
-    const struct heads_result *some = measure(&spec);
-    ck_assert_int_eq(some->n_heads, n_heads);
-    ck_assert(same_worth(some->heads, all->heads + n_heads, n_heads));
-}
-
-/* A layer that is not chosen has more heads than the one that is. */
-TEST(layers_with_fewer_heads_can_be_chosen)
-{
-    struct golden g = open_golden("gqa");
-    const int n_heads = g.checkpoint.model->config.n_heads;
-    unsigned char *off = allocated_zeros((size_t)(n_heads * g.checkpoint.model->config.n_layers));
-    memset(off + n_heads + 1, 1, (size_t)n_heads - 1);
-    struct heads_spec spec = spec_of_golden(&g);
-    struct model *m;
-    expect_ok(model_create(without_heads(g.checkpoint.gguf, off, "x"), NULL, NULL, &m, &err));
-    spec.eval.model = m;
-    const struct heads_result *all = measure(&spec);
-    spec.layers = (const int[]){1};
-    spec.n_layers = 1;
-    const struct heads_result *some = measure(&spec);
-    ck_assert_int_eq(some->n_heads, 1);
-    ck_assert(same_worth(some->heads, all->heads + n_heads, 1));
-    model_free(m);
-}
-
 /* Ends the run when so many tokens are scored. */
 struct watcher {
     uint64_t enough, done, all;

@@ -120,28 +120,6 @@ TEST(paths_are_the_map, .loops = 4)
     ck_assert(_i > 0 || count(first, "<path") == 0);
 }
 
-TEST(small_maps, .loops = 2)
-{
-    static const int groups[2][6] = {{0, 0, 0, 1, 1, 1}, {-1, -1, 4, 4, -1, 5}};
-    const struct text_label rows[] = {{"layer <0>"}, {"layer 1"}};
-    struct heatmap_map maps[12];
-    for (int i = 0; i < 12; i++) {
-        maps[i] = triangle_map;
-        maps[i].group = groups[_i][i % 6];
-    }
-    maps[7].name[0] = 0;
-    struct heatmap_picture p = picture_of(maps, 1, false);
-    p.title = "ti\ntle\x01";
-    p.subtitle = "sub\xffti]]>tle";
-    p.row_names = rows;
-    p.column_names = NULL;
-    p.n_rows = 2;
-    p.n_columns = 6;
-    expect_counts(draw(&p), "4 class=\"frame\"", "12 class=\"map\"",
-                  "12 <path class=\"h9\" d=\"M0 0.5h1M3 3.5h1\"/>", "11 >1.5</text>",
-                  "12 a &lt; b &amp; c", "1 layer &lt;0&gt;</text>", "1 prefers-color-scheme:dark");
-}
-
 /* Rows and columns are named. A rectangle of columns fewer than rows lies all on ground. */
 TEST(large_maps)
 {

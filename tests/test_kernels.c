@@ -1,7 +1,6 @@
 /* Every vector table against the scalar definition, bit for bit, and the definition against
  * double precision. */
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -291,45 +290,6 @@ KERNEL_TEST(rotation_of_zeros, .loops = 2)
     for (const struct kernels *k = NULL; (k = next_vector(k));) {
         k->rotate(b, x, turn, N, N, 0.5f, _i);
         assert_same_bits(a, b, N, k->name);
-    }
-}
-
-/* Each of these breaks a contract of kernels.h, which every table asserts. */
-KERNEL_TEST(broken_contracts_abort, .loops = 20, .signal = SIGABRT)
-{
-    static float weights[64 * 16], x[64], y[64];
-    const struct kernels *k = _i & 1 ? fastest_kernels() : &kernels_scalar;
-    const struct matrix w = {16, 16, STORAGE_F32, weights, NULL};
-    const struct matmul m = {&w, x, 16, NULL, 2, y, 16, EPILOGUE_STORE};
-    const struct matmul bad[] = {
-        [0] = {&w, x, 16, NULL, 2, y, 15, EPILOGUE_STORE},    /* they overlap */
-        [1] = {&w, x, 16, NULL, 0, y, 16, EPILOGUE_STORE},    /* no tokens */
-        [2] = {&w, x, 16, NULL, 2, y, 16, EPILOGUES}};        /* unknown */
-    ck_assert_ptr_nonnull(freopen("/dev/null", "w", stderr)); /* the assertion's message */
-    switch (_i / 2) {
-    case 0:
-    case 1:
-    case 2:
-        k->matmul(&bad[_i / 2], 0, 1);
-        break;
-    case 3: /* a panel too many */
-        k->matmul(&m, 0, 2);
-        break;
-    case 4: /* no whole blocks */
-        k->quantize(y, x, 64, 1, 33);
-        break;
-    case 5: /* an empty row */
-        k->norm[NORM_LAYER](y, x, x, NULL, 0, 1e-5f);
-        break;
-    case 6:
-        k->norm[NORM_RMS](y, x, x, NULL, 16, -1e-5f);
-        break;
-    case 7: /* half a pair */
-    case 8: /* more to turn than there is */
-        k->rotate(y, x, weights, _i / 2 == 7 ? 15 : 18, 16, 1, false);
-        break;
-    default: /* no chunks */
-        k->merge(y, x, x, x, 0, 16, 16);
     }
 }
 

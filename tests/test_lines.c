@@ -190,15 +190,6 @@ TEST(pieces_do_not_matter, .loops = 50, LINES)
     ck_assert_str_eq(found, "[x](long)[][12345678][x][y]");
 }
 
-TEST(what_cannot_be_read_is_named, LINES)
-{
-    enum lines_state state;
-    expect_status(lines_open(&l, "no/such/file", MAX_LINE, &err), STATUS_BAD_FILE, "no/such/file");
-    lines_close(&l);
-    expect_ok(lines_open(&l, "tests", MAX_LINE, &err));
-    expect_status(lines_next(&l, 0, &state, &line, &err), STATUS_BAD_FILE, "tests: cannot read");
-}
-
 TEST(bytes_grow_and_are_used_again)
 {
     struct bytes b = {NULL, 0, 0};

@@ -139,20 +139,6 @@ TEST(members)
     expect_forms(fields, LENGTH(fields), samples, sizeof samples[0], 2, expected);
 }
 
-TEST(members_of_objects)
-{
-    static const struct report_field flag = {"flag", NULL, MEMBER(sample, flag)};
-    struct json j;
-    output_begin(&o);
-    json_init(&j, &o.out, 0);
-    json_begin_object(&j, NULL);
-    report_members(&j, fields, 2, &samples[0]);
-    report_members(&j, &flag, 1, &samples[0]);
-    report_member(&j, "alone", &flag, &samples[1]);
-    json_end(&j);
-    output_is(&o, "{\"name\": \"a\", \"kind\": \"k\", \"flag\": true, \"alone\": false}");
-}
-
 /* --- on a terminal --------------------------------------------------------------------------- */
 
 struct wide_row {
@@ -238,28 +224,4 @@ TEST(columns_that_fit, .loops = 12)
     for (int i = 0; i < cases[_i].n_rows; i++)
         report_row(&r, &wide_rows[cases[_i].first + i]);
     ends_as(cases[_i].expected);
-}
-
-/* A last column that is never left out goes on in further lines: a list, as of score's likeliest
- * tokens, not within its items. */
-TEST(a_text_is_broken, .loops = 2)
-{
-    static const char *const texts[] = {"some words that are more than a line can take",
-                                        "' a' -1.234, ' the b' -2.345, 'c' -3.456"};
-    const struct report_field two[] = {{NULL, "k", .type = REPORT_TEXT},
-                                       {NULL, "value", .type = REPORT_TEXT, .list = _i == 1}};
-    begin(TABLE_ALIGNED, two, 2);
-    o.out.columns = 30;
-    report_string(&r, "a");
-    report_string(&r, texts[_i]);
-    report_string(&r, "b");
-    report_string(&r, "few");
-    ends_as(_i == 0 ? "k  value\n"
-                      "a  some words that are more\n"
-                      "   than a line can take\n"
-                      "b  few\n"
-                    : "k  value\n"
-                      "a  ' a' -1.234,\n"
-                      "   ' the b' -2.345, 'c' -3.456\n"
-                      "b  few\n");
 }

@@ -1,7 +1,8 @@
 /*
  * mutate_gguf - the mutator of GGUF files. It knows where their counts, lengths, types, dimensions
- * and offsets lie; it changes whole pairs and tensors, so that the result passes the checks of the
- * container and what reads models and tokenizers is reached; and it makes new checkpoints that run.
+ * and offsets lie; and it changes whole pairs and tensors, so that the result passes the checks of
+ * the container and what reads models and tokenizers is reached. (Checkpoints of every kind that run
+ * are in the corpus.)
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -11,7 +12,6 @@
 #include "count.h"
 #include "formats/gguf.h"
 #include "model/layout.h"
-#include "text/pretokenize.h"
 
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed);
 size_t LLVMFuzzerCustomCrossOver(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size,
@@ -515,175 +515,12 @@ static size_t mutate_checkpoint(uint8_t *data, size_t size, size_t max_size)
     return result;
 }
 
-/* --- new checkpoints ------------------------------------------------------------------------- */
-
-/* What a new one has beside its config. */
-struct shape {
-    struct config config;
-    bool tied, tokenizer;
-    bool mixed; /* types by chance, tensor by tensor; else all of `type` */
-    uint32_t type;
-};
-
-static void some_kinds(struct config *c)
-{
-    if (c->arch->has_keys) {
-        c->norm = (enum norm_kind)pick(NORM_KINDS);
-        c->placement = (enum norm_placement)pick(PLACEMENTS);
-        c->position = (enum position_kind)pick(POSITION_KINDS);
-        c->ffn = (enum ffn_kind)pick(FFN_KINDS);
-        c->split_qkv = pick(2);
-        c->shared = pick(4) == 0;
-        c->embedding_scale = pick(2) ? 1 : 2.5f;
-    }
-    if (c->position == POSITION_ROPE)
-        c->rope = (struct config_rope){pick(3) ? 0 : 2, pick(2) ? 0 : 5e5, pick(2) ? 0 : 4};
-    c->no_biases = pick(4) == 0;
-}
-
-/* Widths of their own for keys and values, and K/V heads for each layer. */
-static void some_heads(struct config *c)
-{
-    static const int dims[] = {2, 4, 6, 7, 8, 16, 17};
-    c->n_kv_heads = 1 + (int)pick((size_t)c->n_heads);
-    while (c->n_heads % c->n_kv_heads)
-        c->n_kv_heads--;
-    for (int l = 0; l < c->n_layers && !c->shared && pick(3) == 0; l++)
-        c->layer_kv_heads[l] = pick(2) ? 1 : c->n_kv_heads;
-    if (pick(3) == 0) {
-        c->head_dim = PICK(dims);
-        c->value_dim = PICK(dims);
-    }
-    if (c->position == POSITION_ROPE && (c->head_dim ? c->head_dim : c->d_model / c->n_heads) % 2)
-        c->head_dim = 2 + 2 * (int)pick(4);
-}
-
-static struct shape some_shape(void)
-{
-    static const int heads[] = {1, 2, 2, 3, 4, 4, 6, 8, 12, 13, 16}, sizes[] = {1, 2, 4, 8, 16, 32};
-    static const int widths[] = {1, 4, 8, 32, 32, 64};
-    struct shape s = {.config = {.n_heads = PICK(heads),
-                                 .d_ff = PICK(widths),
-                                 .n_ctx = 1 + (int)pick(9),
-                                 .n_layers = 1 + (int)pick(5) / 3,
-                                 .norm_eps = 1e-5f},
-                      .tied = pick(2),
-                      .tokenizer = pick(4) == 0,
-                      .mixed = pick(2)};
-    struct config *c = &s.config;
-    do
-        s.type = pick_type();
-    while (s.type == 12);
-    c->d_model = c->n_heads * PICK(sizes);
-    while (c->d_model > 64)
-        c->d_model /= 2;
-    c->d_model -= c->d_model % c->n_heads;
-    c->n_vocab = s.tokenizer ? 260 : 2 + (int)pick(32);
-    config_set_arch(c, arch_find(pick_word("gpt2 starcoder llama decode decode")));
-    some_kinds(c);
-    some_heads(c);
-    config_complete(c);
-    return s;
-}
-
-/* Small numbers, whatever type they are read as; or the same byte all over. */
-static const void *some_weights(uint64_t len)
-{
-    unsigned char pattern[256];
-    for (size_t i = 0; i < sizeof pattern; i++)
-        pattern[i] = (unsigned char)(i % 2 ? 0x20 + i % 31 : i * 37);
-    struct gguf_tensor t = {.data = repeated(pattern, sizeof pattern, len), .n_bytes = len};
-    if (pick(24) == 0)
-        change_data(&t);
-    return t.data;
-}
-
-static void add_tensor(struct gguf_writer *w, const struct shape *s, const struct tensor_spec *spec)
-{
-    const float one = 1;
-    const struct spec_dims dims = spec_dims(spec);
-    const uint64_t shape[GGUF_MAX_DIMS] = {dims.n[0], dims.n[1], 1, 1};
-    const bool is_matrix = spec->n_dims > 1, divides = spec->role == ROLE_ROPE_FREQS;
-    uint32_t type = is_matrix || s->type == TENSOR_F16 ? s->type : TENSOR_F32;
-    if (s->mixed && is_matrix)
-        type = pick_type();
-    if (divides) /* must not be small */
-        type = TENSOR_F32;
-    if ((uint64_t)spec->cols % tensor_type_find(type)->block_elements)
-        type = TENSOR_F16;
-    const uint64_t bytes = tensor_type_bytes(tensor_type_find(type), spec_elements(spec));
-    gguf_add_tensor(w, text_of(spec->name.text), type, spec->n_dims, shape,
-                    divides ? repeated(&one, sizeof one, bytes) : some_weights(bytes));
-}
-
-/* All bytes, a merge, three other tokens: special, a byte's, or normal. */
-static void add_tokenizer(struct gguf_writer *w)
-{
-    static char alphabet[256][2];
-    struct text tokens[260];
-    const struct text merges[2] = {text_of("t h"), text_of(pick(2) ? "a h" : "thh")};
-    int32_t types[260];
-    for (int i = 0; i < 260; i++) {
-        types[i] = i < 257 ? 1 : (int32_t)pick(7);
-        if (i < 256)
-            tokens[i] =
-                (struct text){alphabet[i], byte_alphabet_write((unsigned char)i, alphabet[i])};
-        else
-            tokens[i] = pick_word(i == 256 ? "th" : "<|a|> <|ab|> <0x41> <0xfg> ab th t");
-    }
-    gguf_add_text(w, "tokenizer.ggml.model", text_of(pick(4) ? "gpt2" : "llama"));
-    gguf_add_text(w, "tokenizer.ggml.pre", pick_word("gpt-2 starcoder llama-bpe qwen2"));
-    gguf_add_texts(w, "tokenizer.ggml.tokens", tokens, 260);
-    gguf_add_texts(w, "tokenizer.ggml.merges", merges, pick(4) ? 1 : 2);
-    if (pick(3))
-        gguf_add_array(w, "tokenizer.ggml.token_type", GGUF_I32, types, 260);
-    if (pick(2))
-        gguf_add_u32(w, "tokenizer.ggml.bos_token_id", 257);
-    if (pick(2))
-        gguf_add_bool(w, "tokenizer.ggml.add_bos_token", pick(2));
-}
-
-/* Runs: shape, types, biases and tokenizer by chance, and what fuzz_convert does with it. */
-static size_t make_checkpoint(uint8_t *data, size_t max_size)
-{
-    struct gguf_writer *w;
-    const struct shape s = some_shape();
-    const struct config *c = &s.config;
-    if (gguf_writer_create(&w, NULL) != STATUS_OK)
-        return 0;
-    start_parts();
-    gguf_add_text(w, "general.architecture", text_of(c->arch->name));
-    config_write(c, w);
-    if (s.tokenizer)
-        add_tokenizer(w);
-    gguf_add_u32(w, "fuzz.kv_heads", 1 + (uint32_t)pick((size_t)c->n_kv_heads));
-    gguf_add_u32(w, "fuzz.method", (uint32_t)pick(5));
-    gguf_add_u32(w, "fuzz.tokens", (uint32_t)pick(25));
-    if (pick(4) == 0)
-        gguf_add_u32(w, "fuzz.cache_bytes", (uint32_t)pick(2048));
-    gguf_add_bool(w, "fuzz.cluster", pick(2));
-    gguf_add_u32(w, "fuzz.refit", (uint32_t)pick(4));
-    for (int64_t i = 0; i < layout_count(c) && !parts.broken; i++) {
-        const struct tensor_spec spec = layout_at(c, i);
-        /* All that there may be, but factors of positions and unusual biases only by chance. */
-        const bool wanted = spec.flags & (SPEC_UNUSUAL | SPEC_NOT_NEW) ? pick(8) == 0 : true;
-        if (wanted && !(s.tied && spec.role == ROLE_OUTPUT))
-            add_tensor(w, &s, &spec);
-    }
-    return write_file(w, data, parts.broken ? 0 : max_size);
-}
-
 /* --- what libFuzzer calls -------------------------------------------------------------------- */
 
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed)
 {
     chance = seed * 0x9e3779b97f4a7c15u + 1;
-    const size_t choice = pick(64);
-    size_t result = 0;
-    if (choice == 0)
-        result = make_checkpoint(data, max_size);
-    else if (choice < 32)
-        result = mutate_checkpoint(data, size, max_size);
+    const size_t result = pick(2) ? mutate_checkpoint(data, size, max_size) : 0;
     return result ? result : mutate_bytes(data, size, max_size);
 }
 
