@@ -1,8 +1,8 @@
 /*
  * mutate_gguf - the mutator of GGUF files. It knows where their counts, lengths, types, dimensions
  * and offsets lie; and it changes whole pairs and tensors, so that the result passes the checks of
- * the container and what reads models and tokenizers is reached. (Checkpoints of every kind that run
- * are in the corpus.)
+ * the container and what reads models and tokenizers is reached. (Checkpoints of every kind that
+ * run are in the corpus.)
  */
 #include <stdint.h>
 #include <stdio.h>
