@@ -11,13 +11,13 @@ cd "$root"
 
 # Room, lines at most.
 limits='
-cli         9500
+cli         9000
 compute     5600
 convert     4200
 engine      2850
-formats     2800
+formats     3050
 measure     2850
-model       3250
+model       3400
 show        2450
 base        2800
 text        2750

@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/figures.h"
-#include "cli/heads.h"
 #include "cli/job.h"
 #include "cli/options.h"
 #include "cli/shape.h"
+#include "model/selection.h"
 #include "outputs.h"
 #include "support.h"
 

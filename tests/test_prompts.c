@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "cli/generate.h"
+#include "formats/prompts.h"
 #include "support.h"
 
 static const struct text stop = {"stop", 4};

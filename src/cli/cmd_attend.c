@@ -17,7 +17,7 @@ static const char *const weighings[] = {"weight", "norm", NULL};
 static const struct option ids_options[] = {OPT_IDS, OPT_TRUNCATE, OPT_END};
 
 static const struct option head_options[] = {
-    OPT_LAYER(layers, "only these layers, from 0", .otherwise = "all"),
+    OPT_STRING("layer", layers, "L,...|all", "only these layers, from 0", .otherwise = "all"),
     OPT_STRING("head", heads, "H,...|all", "only these heads of each layer, from 0",
                .otherwise = "all"),
     OPT_SCORE_SCALE,

@@ -45,7 +45,8 @@ static const struct option text_options[] = {
     OPT_FLAG("curve", curve,
              "instead of the heads the loss without the 1, 2, 4, ... of them together that cost "
              "least one by one; the order is not measured anew between"),
-    OPT_LAYER(layers, "only the heads of these layers, from 0", .otherwise = "all"),
+    OPT_STRING("layer", layers, "L,...|all", "only the heads of these layers, from 0",
+               .otherwise = "all"),
     OPT_END,
 };
 

@@ -6,11 +6,11 @@
  */
 #pragma once
 
-#include "cli/heads.h"
 #include "cli/input.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
 #include "measure/eval.h"
+#include "model/selection.h"
 #include "show/report.h"
 
 /* In the order in which the help lists them. */

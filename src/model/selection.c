@@ -1,4 +1,4 @@
-#include "cli/heads.h"
+#include "model/selection.h"
 
 #include <limits.h>
 #include <strings.h>

@@ -1,4 +1,11 @@
-#include "cli/generate.h"
+#include "formats/prompts.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+
+#include "base/numbers.h"
+#include "base/rng.h"
 
 static const struct json_limits limits = {
     .bytes = PROMPTS_MAX_LINE, .values = PROMPTS_MAX_STOPS + 64, .depth = 4};

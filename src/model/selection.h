@@ -1,6 +1,6 @@
 /*
- * heads - which heads of a model options name: how many K/V heads (--kv-heads), and which layers
- * and heads (--layer, --head, --without).
+ * selection - which heads and layers of a model a text names: numbers of K/V heads, lists of layers
+ * and of heads.
  *
  * STATUS_USAGE names the option, what was expected and what was found.
  */
@@ -19,9 +19,6 @@ enum status list_heads(const char *option, const char *text, int n_heads, struct
 
 /* Of --score-scale, which several commands have: above 0, "none" is 1. */
 enum status parse_score_scale(const char *text, float *scale, struct err *e);
-
-/* Of the options; a command has them in a table of its own, with its VALUES. */
-#define OPT_LAYER(member, ...) OPT_STRING("layer", member, "L,...|all", __VA_ARGS__)
 
 /* Ascending numbers, each once. */
 struct choice {
