@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "convert/private.h"
+#include "model/kv_cache.h"
 
 /* Tokens at most on which K/V heads are measured: each number of them is a conversion. */
 #define HEADS_TOKENS 16384
@@ -25,8 +26,9 @@ enum status convert_budget_plan(struct convert_budget *b, const struct convert_s
     *b = (struct convert_budget){.spec = *spec};
     TRY(config_read(spec->gguf, &b->config, e));
     const int n_layers = f->n_layers;
-    const size_t bytes = (f->head_dim + config_value_dim(f)) * sizeof(float);
-    const size_t n = spec->cache_bytes / bytes, all = config_all_kv_heads(f);
+    const size_t all = config_all_kv_heads(f);
+    const size_t bytes = kv_cache_bytes_per_token(f, f->n_kv_heads, STORAGE_F32) / all;
+    const size_t n = spec->cache_bytes / bytes;
     if (n < (size_t)n_layers || n >= all)
         return err_usage(e,
                          "%zu cache bytes a token: expected at least %zu, for one K/V head in each "
