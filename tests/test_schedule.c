@@ -49,7 +49,8 @@ struct made {
 static void put_bytes(struct made *m, struct text t)
 {
     ck_assert_uint_le(t.len, MOST_BYTES - m->n_bytes);
-    memcpy(m->bytes + m->n_bytes, t.data, t.len);
+    if (t.len > 0) /* its data may be NULL */
+        memcpy(m->bytes + m->n_bytes, t.data, t.len);
     m->n_bytes += t.len;
 }
 
