@@ -2,10 +2,12 @@
 """make_golden.py [FOLDER [NAME...]] - small random checkpoints, all or those named, with the logits
 and attention weights that scripts/reference_model.py computes of them: for tests/data/golden.
 
-mha, gqa, mqa and mqa-f16 are GPT-2's block with a vocabulary of bytes. mixed-* mix what architectures
-differ in: sizes are odd, keys and values of different widths, and no two files have the same kinds.
-(Those that have none of these names were made by others; of them, and of larger ones of the same
-four names, reference_model.py gives the logits that came with them to 2e-6.) Needs NumPy and gguf.
+mha, gqa, mqa and mqa-f16 are GPT-2's block with a vocabulary of bytes. transformer, shared-block,
+layerwise-kv, alibi and quadratic have the same vocabulary and one kind each that GPT-2 lacks. mixed-*
+mix what architectures differ in: sizes are odd, keys and values of different widths, and no two files
+have the same kinds. (llama and its logits are those of transformers, tests/data/hf/llama. Others made
+larger ones of the same other names but mixed-*: of all these reference_model.py gives the logits that
+came with them to 2e-6.) Needs NumPy and gguf.
 """
 
 import pathlib
@@ -24,6 +26,9 @@ N_VOCAB = 61
 GPT2 = dict(arch="gpt2", kinds=("layer", "before", "learned", "gelu"), split=False, tied=False,
             spread=0.15, biases=("attn_norm", "attn_qkv", "attn_output", "ffn_norm", "ffn_up", "ffn_down",
                     "output_norm"))
+# Of architecture decode.
+OWN = dict(arch="decode", layers=2, d=24, heads=6, kv=[3, 3], ff=40, ctx=80, tokens=40, vocab=256,
+           split=False, tied=True, biases=GPT2["biases"])
 F16 = dict.fromkeys(("token_embd", "attn_qkv", "attn_output", "ffn_up", "ffn_down", "output"), "F16")
 CHECKPOINTS = {
     # Everything a llama may have that others lack: a part of each head turned, positions scaled
@@ -58,6 +63,15 @@ CHECKPOINTS = {
                 twice=True, seed=22),
     "mqa-f16": dict(GPT2, layers=2, d=96, heads=3, kv=[1, 1], ff=64, ctx=64, tokens=33, vocab=288,
                     tied=True, types=F16, seed=23),
+    "transformer": dict(OWN, kinds=("layer", "after", "sinusoidal", "relu"), kv=[2, 2], scale=24 ** 0.5,
+                        biases=("attn_qkv", "attn_output", "attn_output_norm", "ffn_up", "ffn_down",
+                                "layer_output_norm"), seed=24),
+    "shared-block": dict(OWN, kinds=("rms", "before", "rope", "swiglu"), layers=3, kv=[2, 2, 2],
+                         shared=True, biases=(), rope=(None, 10000.0, None, None), seed=25),
+    "layerwise-kv": dict(OWN, kinds=("layer", "before", "learned", "gelu_erf"), layers=3, kv=[6, 2, 1],
+                         seed=26),
+    "alibi": dict(OWN, kinds=("layer", "before", "alibi", "gelu"), seed=27),
+    "quadratic": dict(OWN, kinds=("layer", "before", "quadratic", "gelu"), seed=28),
 }
 
 
@@ -131,10 +145,12 @@ def add_keys(w, c):
         add_tokenizer(w, c["vocab"])
     if "rope" in c:
         n, base, factor, _ = c["rope"]
-        w.add_uint32(p + "rope.dimension_count", n)
+        if n:
+            w.add_uint32(p + "rope.dimension_count", n)
         w.add_float32(p + "rope.freq_base", base)
-        w.add_string(p + "rope.scaling.type", "linear")
-        w.add_float32(p + "rope.scaling.factor", factor)
+        if factor:
+            w.add_string(p + "rope.scaling.type", "linear")
+            w.add_float32(p + "rope.scaling.factor", factor)
 
 
 def add_tokenizer(w, n):

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save_file
 from torch.nn.functional import gelu, layer_norm
 
-ARGS = dict(n_layer=2, n_head=3, n_embd=24, block_size=20, vocab_size=61, dropout=0.0)
+ARGS = dict(n_layer=2, n_head=3, n_embd=12, block_size=20, vocab_size=61, dropout=0.0)
 OUT = "tests/data/nanogpt"
 
 

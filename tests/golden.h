@@ -25,8 +25,8 @@ struct golden {
 static const char *const golden_names[] = {
     "gqa", "llama", "transformer", "shared-block", "layerwise-kv", "mixed-llama",
     /* sanitizers run these */
-    "mixed-alibi", "mqa-f16", "mha", "mqa", "llama-tied", "alibi", "quadratic", "mixed-none",
-    "mixed-quadratic", "mixed-sinusoidal"};
+    "mixed-alibi", "mqa-f16", "mha", "mqa", "alibi", "quadratic", "mixed-none", "mixed-quadratic",
+    "mixed-sinusoidal"};
 #define N_GOLDEN (SANITIZED ? 6 : (int)COUNT(golden_names))
 
 /* Closed when the test ends. */

@@ -352,9 +352,9 @@ TEST(teacher_gradient, .tags = ONE_THREAD)
     close_fixture(&f);
 }
 
-static const char *const golden_names[] = {"mha",       "gqa",          "mqa",         "mqa-f16",
-                                           "llama",     "llama-tied",   "transformer", "alibi",
-                                           "quadratic", "shared-block", "layerwise-kv"};
+static const char *const golden_names[] = {"mha",          "gqa",         "mqa",   "mqa-f16",
+                                           "llama",        "transformer", "alibi", "quadratic",
+                                           "shared-block", "layerwise-kv"};
 #define N_GOLDEN ((int)COUNT(golden_names))
 
 /* As in scripts/reference_train.py. */

@@ -179,10 +179,10 @@ static void expect_tensor(const struct quantize_tensor *t, const struct gguf_ten
     expect_loss(t, x, y);
 }
 
-static const char *const archs[] = {"llama",        "llama-tied",      "shared-block",
-                                    "transformer",  "alibi",           "quadratic",
-                                    "layerwise-kv", "mixed-llama",     "mixed-alibi",
-                                    "mixed-none",   "mixed-quadratic", "mixed-sinusoidal"};
+static const char *const archs[] = {"llama",           "shared-block",    "transformer",
+                                    "alibi",           "quadratic",       "layerwise-kv",
+                                    "mixed-llama",     "mixed-alibi",     "mixed-none",
+                                    "mixed-quadratic", "mixed-sinusoidal"};
 
 /* From every type to every type, purely; and of separate matrices, gates, tables that are not to be
  * quantized, odd widths. The matrices change and nothing else, and the file is a model again. */
