@@ -87,14 +87,6 @@ void *array_zeroed(size_t n, size_t size, const char *what, struct err *e);
 /* The number of an array's elements, as an int: not of what a pointer points to. */
 #define LENGTH(array) ((int)(sizeof(array) / sizeof *(array)))
 
-/* What stands behind its last element. */
-#define END_OF(array) ((array) + LENGTH(array))
-
-/* Begins a loop over the n elements of an array (n is 0: also NULL), to each of which `item`, a
- * pointer to `type`, points in turn; arguments may be evaluated again for every one. */
-#define FOR_EACH(type, item, array, n)                                                             \
-    for (type *item = (array); (n) > 0 && item < (array) + (n); item++)
-
 /* --- sizes ------------------------------------------------------------------------------------ */
 
 /* Of arguments that may be evaluated twice. */

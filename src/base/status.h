@@ -66,7 +66,3 @@ static inline enum status err_no_memory(struct err *e, const char *what, size_t 
         if (try_status != STATUS_OK)                                                               \
             return try_status;                                                                     \
     } while (0)
-
-/* The next step of several behind which there is something to free: s, the status so far, becomes
- * that of `call`, which is only made if all is well. */
-#define THEN(s, call) ((s) = (s) == STATUS_OK ? (call) : (s))

@@ -77,9 +77,6 @@ static inline int text_width(struct text a)
     return a.len < 200 ? (int)a.len : 200;
 }
 
-/* Both arguments of "%.*s" for a text, which is evaluated twice. */
-#define SHOWN(text) text_width(text), (text).data
-
 /* snprintf into an array of char, not to where a pointer points: what does not fit is cut off. */
 #define chars_printf(array, ...) snprintf((array), sizeof(array), __VA_ARGS__)
 

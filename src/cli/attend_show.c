@@ -19,10 +19,10 @@ struct key_row {
 };
 
 static const struct report_field key_fields[] = {
-    {KEY(key_row, position)},
-    {KEY(key_row, id)},
-    {KEY(key_row, text), .bytes = true},
-    {KEY(key_row, weight)},
+    {"position", NULL, MEMBER(key_row, position)},
+    {"id", NULL, MEMBER(key_row, id)},
+    {"text", NULL, MEMBER(key_row, text), .bytes = true},
+    {"weight", NULL, MEMBER(key_row, weight)},
 };
 
 static struct key_row key_row(const struct attend_view *v, int position, double weight)
@@ -67,39 +67,38 @@ struct attend_row {
     struct text joined;     /* for people: "cat .61, The .20" */
 };
 
-#define FIGURE(member) MEMBER(attend_row, of.member)
 static const struct report_field fields[] = {
-    {"layer", "layer", FIGURE(layer)},
-    {"head", "head", FIGURE(head)},
-    {KEY(attend_row, variant)},
+    {"layer", "layer", MEMBER(attend_row, of.layer)},
+    {"head", "head", MEMBER(attend_row, of.head)},
+    {"variant", NULL, MEMBER(attend_row, variant)},
     {"kv_head", "K/V", MEMBER(attend_row, kv_head), .rank = 3},
-    {"entropy", "entropy", FIGURE(entropy), "%.2f", .rank = 2},
-    {"distance", "distance", FIGURE(distance), "%.1f", .rank = 5},
-    {"first", "first", FIGURE(first), "%.3f", .none = "–"},
-    {"previous", "prev", FIGURE(previous), "%.3f", .none = "–"},
-    {"self", "self", FIGURE(self), "%.3f", .rank = 6},
-    {"induction", "induct", FIGURE(induction), "%.3f", .none = "–"},
+    {"entropy", "entropy", MEMBER(attend_row, of.entropy), "%.2f", .rank = 2},
+    {"distance", "distance", MEMBER(attend_row, of.distance), "%.1f", .rank = 5},
+    {"first", "first", MEMBER(attend_row, of.first), "%.3f", .none = "–"},
+    {"previous", "prev", MEMBER(attend_row, of.previous), "%.3f", .none = "–"},
+    {"self", "self", MEMBER(attend_row, of.self), "%.3f", .rank = 6},
+    {"induction", "induct", MEMBER(attend_row, of.induction), "%.3f", .none = "–"},
     {NULL, "strongest", MEMBER(attend_row, pair), .rank = 7},
-    {"strongest_query", NULL, FIGURE(query)},
-    {"strongest_key", NULL, FIGURE(key)},
-    {"strongest", NULL, FIGURE(strongest)},
-    {"separator", NULL, FIGURE(separator)},
-    {"content", NULL, FIGURE(content)},
-    {"score_sd", "score_sd", FIGURE(score_sd), "%.2f", .rank = 4},
-    {"gradient", "gradient", FIGURE(gradient), "%.2f", .rank = 4},
-    {"max_weight", "max", FIGURE(max_weight), "%.2f", .rank = 4},
+    {"strongest_query", NULL, MEMBER(attend_row, of.query)},
+    {"strongest_key", NULL, MEMBER(attend_row, of.key)},
+    {"strongest", NULL, MEMBER(attend_row, of.strongest)},
+    {"separator", NULL, MEMBER(attend_row, of.separator)},
+    {"content", NULL, MEMBER(attend_row, of.content)},
+    {"score_sd", "score_sd", MEMBER(attend_row, of.score_sd), "%.2f", .rank = 4},
+    {"gradient", "gradient", MEMBER(attend_row, of.gradient), "%.2f", .rank = 4},
+    {"max_weight", "max", MEMBER(attend_row, of.max_weight), "%.2f", .rank = 4},
     {"alpha", "alpha", MEMBER(attend_row, alpha), "%.3g"},
     {"delta", "delta", MEMBER(attend_row, delta), "%.2f"},
-    {KEY(attend_row, role)},
-    {KEY(attend_row, role_share)},
+    {"role", NULL, MEMBER(attend_row, role)},
+    {"role_share", NULL, MEMBER(attend_row, role_share)},
     {NULL, "role", MEMBER(attend_row, role_text)},
 };
 #define N_FIELDS    LENGTH(fields)
 #define FIELD_ALPHA (N_FIELDS - 5) /* and the delta */
 /* Of a query, behind the first four of these. */
 static const struct report_field query_fields[] = {
-    {KEY(attend_row, query)},
-    {KEY(attend_row, top), .items = key_fields, .n_items = LENGTH(key_fields),
+    {"query", NULL, MEMBER(attend_row, query)},
+    {"top", NULL, MEMBER(attend_row, top), .items = key_fields, .n_items = LENGTH(key_fields),
      .item_size = sizeof(struct key_row)},
     {NULL, "", MEMBER(attend_row, joined), .list = true},
 };
@@ -251,9 +250,11 @@ enum status attend_write_json(const struct attend_view *v, struct err *e)
 static struct heatmap_scale scale_of(const struct attend_map *maps, int n, bool log)
 {
     float most = 0;
-    FOR_EACH (const struct attend_map, m, maps, n)
+    for (int i = 0; i < n; i++) {
+        const struct attend_map *m = &maps[i];
         for (size_t k = 0; k < (size_t)m->cells * m->cells; k++)
             most = MAX(m->cell[k], most);
+    }
     return heatmap_scale((double)most, log);
 }
 

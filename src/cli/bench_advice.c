@@ -108,7 +108,8 @@ enum status advice_measure(struct bench_run *r, struct err *e)
     j->kernels = r->spec.kernels;
     j->n_threads = r->spec.axes[BENCH_THREADS].items[0];
     enum status s = job_start_threads(j, e);
-    THEN(s, measure_losses(r, nll, losses, e));
+    if (s == STATUS_OK)
+        s = measure_losses(r, nll, losses, e);
     free(nll);
     TRY(s);
     TRY_ZEROED(r->advice, b->n_rows, "the advice", e);

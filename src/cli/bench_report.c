@@ -15,7 +15,8 @@
 static const struct former_row *find_former(struct former *f, const struct bench_row *row)
 {
     const struct inspect_step *s = &row->step;
-    FOR_EACH (struct former_row, old, f->rows, f->n) {
+    for (int i = 0; i < f->n; i++) {
+        struct former_row *old = &f->rows[i];
         if (str_is(old->variant, s->variant) && str_is(old->kv_type, s->kv_type) &&
             str_is(old->type, storage_name(row->type)) && old->threads == row->threads &&
             old->depth == s->depth && old->batch == s->batch) {
@@ -37,15 +38,19 @@ static void say_what_differs(struct bench_run *r)
     utf8_strip(subject);
     if (f->subject[0] && !str_is(f->subject, subject))
         say(&r->common, "--against: its rows are of %s, these of %s", f->subject, subject);
-    FOR_EACH (const struct bench_row, row, b->rows, b->n_rows)
+    for (int i = 0; i < b->n_rows; i++) {
+        const struct bench_row *row = &b->rows[i];
         if (!find_former(f, row))
             say(&r->common, "--against has no row of " SETTING, row->step.variant,
                 storage_name(row->type), row->step.kv_type, row->threads, row->step.depth,
                 row->step.batch);
-    FOR_EACH (const struct former_row, old, f->rows, f->n)
+    }
+    for (int i = 0; i < f->n; i++) {
+        const struct former_row *old = &f->rows[i];
         if (!old->found)
             say(&r->common, "only --against has " SETTING, old->variant, old->type, old->kv_type,
                 old->threads, old->depth, old->batch);
+    }
 }
 
 /* --- the table ------------------------------------------------------------------------------- */
@@ -64,81 +69,81 @@ static struct figure figure_ms(double us)
     return f;
 }
 
-#define RUN(member)     MEMBER(bench_run, member)
-#define ROW(member)     MEMBER(bench_run, row.member)
-#define RUN_KEY(member) KEY(bench_run, member)
-#define ROW_KEY(member) #member, NULL, ROW(member)
 static const struct report_field bench_fields[] = {
-    {NULL, "", RUN(best), .accent = ACCENT_ROW},
-    {"variant", "variant", ROW(step.variant)},
-    {"n_kv_heads", NULL, ROW(step.n_kv_heads)},
-    {"type", "type", RUN(type), .rank = 1},
-    {"kv_type", "KV", ROW(step.kv_type), .rank = 1},
-    {"threads", "threads", ROW(threads), .rank = 1},
-    {"depth", "depth", ROW(step.depth)},
-    {"batch", "batch", ROW(step.batch)},
-    {"n", NULL, RUN(spec.n)},
-    {ROW_KEY(repeats)},
-    {"warmup", NULL, RUN(spec.warmup)},
-    {ROW_KEY(p10_us)},
-    {"p50_us", "p50 µs", ROW(p50_us), "%.1f"},
-    {ROW_KEY(p50_low_us)},
-    {ROW_KEY(p50_high_us)},
-    {ROW_KEY(p90_us)},
-    {"p99_us", "p99 µs", ROW(p99_us), "%.1f", .rank = 8},
-    {ROW_KEY(max_us)},
-    {ROW_KEY(mean_us)},
-    {"us_per_token", "µs/token", ROW(us_per_token), "%.1f", .rank = 4},
-    {"tokens_per_s", "tokens/s", ROW(tokens_per_s), .figure = figure_rate, .rank = 3},
-    {"prefill_tokens_per_s", "prefill tok/s", ROW(prefill_tokens_per_s), .figure = figure_rate,
+    {NULL, "", MEMBER(bench_run, best), .accent = ACCENT_ROW},
+    {"variant", "variant", MEMBER(bench_run, row.step.variant)},
+    {"n_kv_heads", NULL, MEMBER(bench_run, row.step.n_kv_heads)},
+    {"type", "type", MEMBER(bench_run, type), .rank = 1},
+    {"kv_type", "KV", MEMBER(bench_run, row.step.kv_type), .rank = 1},
+    {"threads", "threads", MEMBER(bench_run, row.threads), .rank = 1},
+    {"depth", "depth", MEMBER(bench_run, row.step.depth)},
+    {"batch", "batch", MEMBER(bench_run, row.step.batch)},
+    {"n", NULL, MEMBER(bench_run, spec.n)},
+    {"repeats", NULL, MEMBER(bench_run, row.repeats)},
+    {"warmup", NULL, MEMBER(bench_run, spec.warmup)},
+    {"p10_us", NULL, MEMBER(bench_run, row.p10_us)},
+    {"p50_us", "p50 µs", MEMBER(bench_run, row.p50_us), "%.1f"},
+    {"p50_low_us", NULL, MEMBER(bench_run, row.p50_low_us)},
+    {"p50_high_us", NULL, MEMBER(bench_run, row.p50_high_us)},
+    {"p90_us", NULL, MEMBER(bench_run, row.p90_us)},
+    {"p99_us", "p99 µs", MEMBER(bench_run, row.p99_us), "%.1f", .rank = 8},
+    {"max_us", NULL, MEMBER(bench_run, row.max_us)},
+    {"mean_us", NULL, MEMBER(bench_run, row.mean_us)},
+    {"us_per_token", "µs/token", MEMBER(bench_run, row.us_per_token), "%.1f", .rank = 4},
+    {"tokens_per_s", "tokens/s", MEMBER(bench_run, row.tokens_per_s), .figure = figure_rate,
+     .rank = 3},
+    {"prefill_tokens_per_s", "prefill tok/s", MEMBER(bench_run, row.prefill_tokens_per_s),
+     .figure = figure_rate, .rank = 2},
+    {"speedup", "speed-up", MEMBER(bench_run, row.speedup), "%.2fx"},
+    {"speedup_low", NULL, MEMBER(bench_run, row.speedup_low)},
+    {"speedup_high", NULL, MEMBER(bench_run, row.speedup_high)},
+    {NULL, "interval", MEMBER(bench_run, speedup_range), .right = true, .rank = 3},
+    {"predicted_speedup", "by bytes", MEMBER(bench_run, row.predicted_speedup), "%.2fx", .rank = 4},
+    {NULL, "predicted", MEMBER(bench_run, row.predicted_speedup), "%.2fx", .rank = 4},
+    {"weight_bytes", "weights read", MEMBER(bench_run, row.step.cost.weight_bytes),
+     .figure = figure_bytes, .rank = 9},
+    {"kv_bytes", "KV read", MEMBER(bench_run, row.step.cost.kv_bytes), .figure = figure_bytes,
+     .rank = 7},
+    {"flops", NULL, MEMBER(bench_run, row.step.flops)},
+    {"attention_flops", NULL, MEMBER(bench_run, row.step.attention_flops)},
+    {"gb_per_s", "GB/s", MEMBER(bench_run, row.gb_per_s), "%.1f", .rank = 5},
+    {"predicted_us", "predicted µs", MEMBER(bench_run, row.step.predicted.us), "%.1f"},
+    {"limit_tokens_per_s", NULL, MEMBER(bench_run, row.step.predicted.tokens_per_s)},
+    {"share_of_limit", "of limit", MEMBER(bench_run, row.share_of_limit), .figure = figure_percent,
      .rank = 2},
-    {"speedup", "speed-up", ROW(speedup), "%.2fx"},
-    {ROW_KEY(speedup_low)},
-    {ROW_KEY(speedup_high)},
-    {NULL, "interval", RUN(speedup_range), .right = true, .rank = 3},
-    {"predicted_speedup", "by bytes", ROW(predicted_speedup), "%.2fx", .rank = 4},
-    {NULL, "predicted", ROW(predicted_speedup), "%.2fx", .rank = 4},
-    {"weight_bytes", "weights read", ROW(step.cost.weight_bytes), .figure = figure_bytes,
-     .rank = 9},
-    {"kv_bytes", "KV read", ROW(step.cost.kv_bytes), .figure = figure_bytes, .rank = 7},
-    {"flops", NULL, ROW(step.flops)},
-    {"attention_flops", NULL, ROW(step.attention_flops)},
-    {"gb_per_s", "GB/s", ROW(gb_per_s), "%.1f", .rank = 5},
-    {"predicted_us", "predicted µs", ROW(step.predicted.us), "%.1f"},
-    {"limit_tokens_per_s", NULL, ROW(step.predicted.tokens_per_s)},
-    {"share_of_limit", "of limit", ROW(share_of_limit), .figure = figure_percent, .rank = 2},
-    {"limited_by", "limited by", ROW(step.predicted.limited_by), .rank = 6},
-    {ROW_KEY(load_ms)},
-    {"peak_rss_bytes", "peak RSS", ROW(peak_rss_bytes), .figure = figure_bytes, .rank = 10},
-    {"logits_hash", NULL, RUN(hash)},
-    {RUN_KEY(isa)},
-    {RUN_KEY(noisy)},
-    {ROW_KEY(cpu_share)},
+    {"limited_by", "limited by", MEMBER(bench_run, row.step.predicted.limited_by), .rank = 6},
+    {"load_ms", NULL, MEMBER(bench_run, row.load_ms)},
+    {"peak_rss_bytes", "peak RSS", MEMBER(bench_run, row.peak_rss_bytes), .figure = figure_bytes,
+     .rank = 10},
+    {"logits_hash", NULL, MEMBER(bench_run, hash)},
+    {"isa", NULL, MEMBER(bench_run, isa)},
+    {"noisy", NULL, MEMBER(bench_run, noisy)},
+    {"cpu_share", NULL, MEMBER(bench_run, row.cpu_share)},
     /* What predicted_us was made of. */
-    {"bandwidth_gb_per_s", NULL, ROW(step.bandwidth_gb_per_s)},
-    {"flops_per_s", NULL, ROW(step.limits.fma_flops_per_s)},
-    {"dot_flops_per_s", NULL, ROW(step.limits.dot_flops_per_s)},
+    {"bandwidth_gb_per_s", NULL, MEMBER(bench_run, row.step.bandwidth_gb_per_s)},
+    {"flops_per_s", NULL, MEMBER(bench_run, row.step.limits.fma_flops_per_s)},
+    {"dot_flops_per_s", NULL, MEMBER(bench_run, row.step.limits.dot_flops_per_s)},
     /* What joins two runs. */
-    {RUN_KEY(model)},
-    {"shape", NULL, RUN(shape.shape)},
-    {RUN_KEY(architecture)},
-    {RUN_KEY(cpu)},
-    {RUN_KEY(version)},
-    {RUN_KEY(compiler)},
-    {RUN_KEY(date)},
+    {"model", NULL, MEMBER(bench_run, model)},
+    {"shape", NULL, MEMBER(bench_run, shape.shape)},
+    {"architecture", NULL, MEMBER(bench_run, architecture)},
+    {"cpu", NULL, MEMBER(bench_run, cpu)},
+    {"version", NULL, MEMBER(bench_run, version)},
+    {"compiler", NULL, MEMBER(bench_run, compiler)},
+    {"date", NULL, MEMBER(bench_run, date)},
     /* With --text. */
-    {"cache_bytes", "cache", ROW(step.allocated_bytes), .figure = figure_bytes},
-    {"bits_per_byte", "bits/byte", RUN(advised.bits_per_byte), "%.4f", .rank = 3},
-    {"lost_bits_per_byte", "lost", RUN(advised.lost), "%+.4f"},
-    {"lost_stderr", "stderr", RUN(advised.lost_error), "%.4f", .rank = 2},
-    {"beyond", "beyond", RUN(advised.beyond)},
+    {"cache_bytes", "cache", MEMBER(bench_run, row.step.allocated_bytes), .figure = figure_bytes},
+    {"bits_per_byte", "bits/byte", MEMBER(bench_run, advised.bits_per_byte), "%.4f", .rank = 3},
+    {"lost_bits_per_byte", "lost", MEMBER(bench_run, advised.lost), "%+.4f"},
+    {"lost_stderr", "stderr", MEMBER(bench_run, advised.lost_error), "%.4f", .rank = 2},
+    {"beyond", "beyond", MEMBER(bench_run, advised.beyond)},
     /* With --against. */
-    {"old_p50_us", "old p50 µs", RUN(old_p50_us), "%.1f"},
-    {"ratio", "new/old", RUN(ratio), "%.3f"},
-    {RUN_KEY(ratio_low)},
-    {RUN_KEY(ratio_high)},
-    {NULL, "its interval", RUN(ratio_range), .right = true},
-    {"note", "note", RUN(note), .rank = 1, .accent = ACCENT_CELL},
+    {"old_p50_us", "old p50 µs", MEMBER(bench_run, old_p50_us), "%.1f"},
+    {"ratio", "new/old", MEMBER(bench_run, ratio), "%.3f"},
+    {"ratio_low", NULL, MEMBER(bench_run, ratio_low)},
+    {"ratio_high", NULL, MEMBER(bench_run, ratio_high)},
+    {NULL, "its interval", MEMBER(bench_run, ratio_range), .right = true},
+    {"note", "note", MEMBER(bench_run, note), .rank = 1, .accent = ACCENT_CELL},
 };
 #define N_FIELDS LENGTH(bench_fields)
 /* Before the last. */
@@ -177,10 +182,12 @@ static const void *next_row(void *arg, int i)
     const bool busy = row->cpu_share < LEAST_SHARE;
     r->row = *row;
     r->best = r->advice && (i > 0 || r->advised.beyond[0]) ? "" : "*";
-    FOR_EACH (const struct bench_row, other, b->rows, r->advice ? 0 : b->n_rows)
-        if (other->step.depth == row->step.depth && other->step.batch == row->step.batch &&
-            other->p50_us < row->p50_us)
+    for (int k = 0; k < b->n_rows; k++) {
+        const struct bench_row *other = &b->rows[k];
+        if (!r->advice && other->step.depth == row->step.depth &&
+            other->step.batch == row->step.batch && other->p50_us < row->p50_us)
             r->best = "";
+    }
     r->type = storage_name(row->type);
     r->noisy = is_noisy(row);
     chars_printf(r->hash, "%016" PRIx64, row->logits_hash);
@@ -301,7 +308,8 @@ static void print_footer(const struct bench_run *r)
     const struct int_list *depths = &b->spec->axes[BENCH_DEPTHS];
     struct paragraph p = paragraph_begin(r->job->out, INDENT);
     bool noisy = false, uneven = false;
-    FOR_EACH (const struct bench_row, row, b->rows, b->n_rows) {
+    for (int i = 0; i < b->n_rows; i++) {
+        const struct bench_row *row = &b->rows[i];
         noisy |= is_noisy(row);
         uneven |= is_uneven(row);
     }
@@ -369,7 +377,8 @@ static enum status write_plot(const struct bench_run *r, struct err *e)
     for (int line = 0; line < b->n_lines && s == STATUS_OK; line++) {
         struct plot_series *of = &series[plot.n_series];
         *of = (struct plot_series){.name = names[line], .points = p};
-        FOR_EACH (const struct bench_row, row, b->rows, n_rows) {
+        for (size_t i = 0; i < n_rows; i++) {
+            const struct bench_row *row = &b->rows[i];
             const double batch = row->step.batch;
             if (row->line != line)
                 continue;
@@ -391,7 +400,8 @@ static enum status write_plot(const struct bench_run *r, struct err *e)
         }
         plot.n_series += of->n_points > 0;
     }
-    THEN(s, plot_write(&plot, r->plot, e));
+    if (s == STATUS_OK)
+        s = plot_write(&plot, r->plot, e);
     free(points);
     free(series);
     free(names);

@@ -253,7 +253,7 @@ static enum status find_query(const struct job *j, const char *query, int *out, 
         return err_usage(e,
                          "--query: expected a word of the text, found '%.60s', and the text has "
                          "'%.*s' %" PRIu64 " time%s as a word",
-                         query, SHOWN(word), found, plural(found));
+                         query, text_width(word), word.data, found, plural(found));
     for (size_t i = 0, len = 0; len < end; i++) {
         len += tokenizer_bytes(t, j->tokens[i]).len;
         *out = i;

@@ -157,7 +157,8 @@ static enum status read_former(const char *path, struct former *f, struct err *e
     size_t len;
     TRY(file_read_all(path, limits.bytes, &bytes, &len, e));
     enum status s = json_read(&reader, text_span(bytes, len), &limits, &root, e);
-    THEN(s, read_rows(root, f, e));
+    if (s == STATUS_OK)
+        s = read_rows(root, f, e);
     json_reader_free(&reader);
     free(bytes);
     return err_in(e, s, "%s", path);
@@ -201,18 +202,21 @@ static enum status read_axes(struct bench_run *r, struct err *e)
             TRY(list_add("--kv-heads", g, variants, e));
     /* The context is what people ask for who want to know what it costs full. */
     TRY(list_ints("--depth", r->depths, 0, INT_MAX, &depths, e));
-    FOR_EACH (const int, depth, depths.items, depths.n) {
-        const bool full = *depth == c->n_ctx;
+    for (int i = 0; i < depths.n; i++) {
+        const int depth = depths.items[i];
+        const bool full = depth == c->n_ctx;
         r->fills_context |= full;
-        TRY(list_add("--depth", *depth - full, &axes[BENCH_DEPTHS], e));
+        TRY(list_add("--depth", depth - full, &axes[BENCH_DEPTHS], e));
     }
     TRY(list_ints("--batch", r->batches, 1, INT_MAX, &axes[BENCH_BATCHES], e));
     TRY(r->types ? list_names("--type", r->types, storage_names, &axes[BENCH_TYPES], e)
                  : list_add("--type", r->shape.shape ? STORAGE_F32 : BENCH_AS_FILE,
                             &axes[BENCH_TYPES], e));
     TRY(list_names("--kv-type", r->kv_types, kv_type_names, &axes[BENCH_KV_TYPES], e));
-    FOR_EACH (int, type, axes[BENCH_KV_TYPES].items, axes[BENCH_KV_TYPES].n)
+    for (int i = 0; i < axes[BENCH_KV_TYPES].n; i++) {
+        int *type = &axes[BENCH_KV_TYPES].items[i];
         *type = kv_type_storage[*type];
+    }
     return STATUS_OK;
 }
 

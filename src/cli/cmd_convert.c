@@ -79,26 +79,26 @@ static struct figure figure_of_seconds(double seconds)
 
 /* Of the checkpoint before, and after; in JSON without the last. */
 static const struct report_field figure_fields[] = {
-    {COLUMN(convert_figures, variant)},
+    {"variant", "variant", MEMBER(convert_figures, variant)},
     {"kv_bytes_per_token_f32", "cache a token, f32",
      MEMBER(convert_figures, kv_bytes_per_token_f32), .figure = figure_bytes},
     {"kv_bytes_per_token_f16", "cache a token, f16",
      MEMBER(convert_figures, kv_bytes_per_token_f16), .figure = figure_bytes},
-    {COLUMN(convert_figures, parameters)},
+    {"parameters", "parameters", MEMBER(convert_figures, parameters)},
     {"file_bytes", "file", MEMBER(convert_figures, file_bytes), .figure = figure_bytes},
-    {COLUMN(convert_figures, divergence), "%.4f"},
+    {"divergence", "divergence", MEMBER(convert_figures, divergence), "%.4f"},
     {"bits_per_byte", "bits per byte", MEMBER(convert_figures, bits_per_byte), "%.4f"},
-    {COLUMN(convert_figures, seconds), .figure = figure_of_seconds},
+    {"seconds", "seconds", MEMBER(convert_figures, seconds), .figure = figure_of_seconds},
 };
 #define N_FIGURES LENGTH(figure_fields)
 
 static const struct report_field layer_fields[] = {
-    {COLUMN(convert_layer, layer)},
+    {"layer", "layer", MEMBER(convert_layer, layer)},
     {"score_lost", "score_lost", MEMBER(convert_layer, score), "%.5f"},
     {"output_lost", "output_lost", MEMBER(convert_layer, output), "%.5f"},
     {"own_lost", "own_lost", MEMBER(convert_layer, own), "%.5f"},
-    {COLUMN(convert_layer, own_first), "%.5f"},
-    {COLUMN(convert_layer, gathered), "%.5f"},
+    {"own_first", "own_first", MEMBER(convert_layer, own_first), "%.5f"},
+    {"gathered", "gathered", MEMBER(convert_layer, gathered), "%.5f"},
 };
 
 /* One object, over several lines or (JSON lines) on one. */
@@ -113,8 +113,10 @@ static void print_json(const struct conversion *c)
     json_string(&j, "refit", convert_refits[c->spec.refit]);
     json_u64(&j, "calibration_tokens", c->spec.n_tokens);
     json_begin_array(&j, "layers");
-    FOR_EACH (const struct convert_layer, layer, c->converted.layers, c->converted.n_layers)
+    for (int i = 0; i < c->converted.n_layers; i++) {
+        const struct convert_layer *layer = &c->converted.layers[i];
         report_object(&j, NULL, layer_fields + 1, LENGTH(layer_fields) - 1, layer);
+    }
     json_end(&j);
     report_object(&j, "before", figure_fields, N_FIGURES - 1, &c->before);
     report_object(&j, "after", figure_fields, N_FIGURES - 1, &c->after);
@@ -144,7 +146,8 @@ static enum status print_conversion(const struct conversion *c, struct err *e)
     TRY(table_print(&layers, format, c->job->out, e));
     output_puts(c->job->out, "\n");
     report_begin(&t, format, columns, LENGTH(columns), c->job->out);
-    FOR_EACH (const struct report_field, f, figure_fields, N_FIGURES) {
+    for (int i = 0; i < N_FIGURES; i++) {
+        const struct report_field *f = &figure_fields[i];
         double before = NO_FIGURE, after = NO_FIGURE;
         if (f->format) {
             before = *(const double *)((const char *)&c->before + f->offset);
@@ -201,7 +204,8 @@ static enum status write_and_report(struct conversion *c, uint64_t started_ns, s
     /* First, because logits may not be finite, and OUT is still as it was. */
     enum status s = measure_bits(j, j->path, &before->bits_per_byte, e);
     started_ns += clock_ns() - measured_ns;
-    THEN(s, gguf_write(converted->writer, out, e));
+    if (s == STATUS_OK)
+        s = gguf_write(converted->writer, out, e);
     TRY(job_blame(j->path, s, e));
     set_sizes(&converted->config, after);
     before->parameters = converted->n_params_before + c->n_dropped;
@@ -269,9 +273,11 @@ static enum status drop_and_tell(struct conversion *c, const char *heads, bool c
     enum status s = heads_of_option("--drop-heads", heads, &config, &off, e);
     const struct drop_spec spec = {
         .gguf = j->checkpoint.gguf, .off = off, .names = heads, .version = DECODE_VERSION};
-    THEN(s, drop_heads(&spec, &dropped, e));
-    THEN(s, converts ? gguf_write_map(dropped.writer, &file, e)
-                     : gguf_write(dropped.writer, j->common->out, e));
+    if (s == STATUS_OK)
+        s = drop_heads(&spec, &dropped, e);
+    if (s == STATUS_OK)
+        s = converts ? gguf_write_map(dropped.writer, &file, e)
+                     : gguf_write(dropped.writer, j->common->out, e);
     if (s == STATUS_OK)
         tell_dropped(j, &dropped);
     c->n_dropped = dropped.n_params_before - dropped.n_params_after;
@@ -314,12 +320,14 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
     TRY(job_config(j->path, &j->checkpoint, &config, e));
     if (!o->drop_heads && variant_is_there(&o->common.variant, &config))
         return copy_and_tell(j, &config, e);
-    FOR_EACH (const struct gguf_tensor, t, g->tensors, o->requantize ? 0 : g->n_tensors)
-        if (t->type->block_elements > 1)
+    for (size_t i = 0; i < g->n_tensors; i++) {
+        const struct gguf_tensor *t = &g->tensors[i];
+        if (t->type->block_elements > 1 && !o->requantize)
             return err_usage(e,
                              "%.200s: tensor %.*s is quantized (%s); --requantize converts it all "
                              "the same, but better convert first and quantize then",
-                             j->path, SHOWN(t->name), t->type->name);
+                             j->path, text_width(t->name), t->name.data, t->type->name);
+    }
     TRY(job_seed(j, e));
     if (o->eval) { /* found out before the work: whether its text can be measured at all */
         TRY(input_await(o->eval, EVAL_MAX, &j->text_bytes, &j->text.len, e));
@@ -336,7 +344,8 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
     enum status s = variant_convert(j, &c.spec, &c.converted, e);
     if (s == STATUS_OK && o->common.variant.method == CONVERT_RANDOM)
         say(&o->common, "seed %" PRIu64, j->seed);
-    THEN(s, write_and_report(&c, started_ns, e));
+    if (s == STATUS_OK)
+        s = write_and_report(&c, started_ns, e);
     convert_free(&c.converted);
     return s;
 }

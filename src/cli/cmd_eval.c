@@ -32,22 +32,21 @@ static const struct option result_options[] = {
     OPT_END,
 };
 
-#define FIGURE(member) COLUMN(eval_result, member)
-
 static const struct report_field fields[] = {
-    {FIGURE(tokens), .rank = 4},
-    {FIGURE(bytes), .rank = 5},
-    {FIGURE(nll), "%.4f"},
-    {FIGURE(nll_stderr), "%.4f", .rank = 6},
-    {FIGURE(perplexity), "%.3f"},
-    {FIGURE(bits_per_byte), "%.4f"},
-    {FIGURE(word_perplexity), "%.5g", .rank = 8},
-    {FIGURE(tokens_per_s), "%.0f", .rank = 7},
+    {"tokens", "tokens", MEMBER(eval_result, tokens), .rank = 4},
+    {"bytes", "bytes", MEMBER(eval_result, bytes), .rank = 5},
+    {"nll", "nll", MEMBER(eval_result, nll), "%.4f"},
+    {"nll_stderr", "nll_stderr", MEMBER(eval_result, nll_stderr), "%.4f", .rank = 6},
+    {"perplexity", "perplexity", MEMBER(eval_result, perplexity), "%.3f"},
+    {"bits_per_byte", "bits_per_byte", MEMBER(eval_result, bits_per_byte), "%.4f"},
+    {"word_perplexity", "word_perplexity", MEMBER(eval_result, word_perplexity), "%.5g", .rank = 8},
+    {"tokens_per_s", "tokens_per_s", MEMBER(eval_result, tokens_per_s), "%.0f", .rank = 7},
     /* With --against. */
-    {FIGURE(kl_mean), "%.6f"},
-    {FIGURE(kl_p99), "%.6f", .rank = 3},
-    {FIGURE(top1_agreement), "%.4f", .rank = 2},
-    {FIGURE(bits_per_byte_other), "%.4f", .rank = 2},
+    {"kl_mean", "kl_mean", MEMBER(eval_result, kl_mean), "%.6f"},
+    {"kl_p99", "kl_p99", MEMBER(eval_result, kl_p99), "%.6f", .rank = 3},
+    {"top1_agreement", "top1_agreement", MEMBER(eval_result, top1_agreement), "%.4f", .rank = 2},
+    {"bits_per_byte_other", "bits_per_byte_other", MEMBER(eval_result, bits_per_byte_other), "%.4f",
+     .rank = 2},
 };
 #define N_AGAINST 4
 
@@ -70,7 +69,8 @@ static enum status check_same_tokens(const struct checkpoint *mine, const struct
             return err_bad_file(e,
                                 "%.200s: another vocabulary than the checkpoint's: token %d is "
                                 "expected to be '%.*s', found '%.*s'",
-                                path, id, SHOWN(expected), SHOWN(found));
+                                path, id, text_width(expected), expected.data, text_width(found),
+                                found.data);
     }
     return STATUS_OK;
 }

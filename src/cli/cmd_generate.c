@@ -241,7 +241,8 @@ static enum status run_generate(struct job *j, void *values, struct err *e)
     struct generation g = {
         .o = values, .job = j, .out = j->out, .prompt = j->text, .prompts.lines.fd = -1};
     enum status s = open_generation(&g, e);
-    THEN(s, make_texts(&g, e));
+    if (s == STATUS_OK)
+        s = make_texts(&g, e);
     generation_free(&g);
     return s;
 }

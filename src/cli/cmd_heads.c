@@ -60,18 +60,16 @@ static const struct option result_options[] = {
 
 /* --- what is shown --------------------------------------------------------------------------- */
 
-#define WORTH(member)        MEMBER(heads_view, worth.member)
-#define WORTH_COLUMN(member) #member, #member, WORTH(member)
-
 static const struct report_field fields[] = {
-    {WORTH_COLUMN(layer)},
-    {WORTH_COLUMN(head)},
-    {WORTH_COLUMN(delta_nll), "%.5f"},
-    {"delta_nll_stderr", "stderr", WORTH(delta_nll_stderr), "%.5f", .rank = 2},
-    {"delta_bits_per_byte", "bits/byte", WORTH(delta_bits_per_byte), "%.5f", .rank = 5},
-    {WORTH_COLUMN(written), "%.3f", .rank = 3},
-    {WORTH_COLUMN(stream), "%.3f", .rank = 6},
-    {COLUMN(heads_view, like), .rank = 4},
+    {"layer", "layer", MEMBER(heads_view, worth.layer)},
+    {"head", "head", MEMBER(heads_view, worth.head)},
+    {"delta_nll", "delta_nll", MEMBER(heads_view, worth.delta_nll), "%.5f"},
+    {"delta_nll_stderr", "stderr", MEMBER(heads_view, worth.delta_nll_stderr), "%.5f", .rank = 2},
+    {"delta_bits_per_byte", "bits/byte", MEMBER(heads_view, worth.delta_bits_per_byte), "%.5f",
+     .rank = 5},
+    {"written", "written", MEMBER(heads_view, worth.written), "%.3f", .rank = 3},
+    {"stream", "stream", MEMBER(heads_view, worth.stream), "%.3f", .rank = 6},
+    {"like", "like", MEMBER(heads_view, like), .rank = 4},
     {"like_score_kept", "score", MEMBER(heads_view, kept.score), "%.5f", .rank = 4},
     {"like_output_kept", "output", MEMBER(heads_view, kept.output), "%.5f", .rank = 7},
 };
@@ -94,14 +92,12 @@ static const void *next_head(void *arg, int i)
     return v;
 }
 
-#define POINT(member) MEMBER(heads_view, point.member)
-
 static const struct report_field curve_fields[] = {
-    {"heads_left_out", "left out", POINT(n)},
-    {"nll", "nll", POINT(nll), "%.4f"},
-    {"delta_nll", "delta_nll", POINT(delta_nll), "%.4f"},
-    {"bits_per_byte", "bits/byte", POINT(bits_per_byte), "%.4f"},
-    {COLUMN(heads_view, added), .list = true},
+    {"heads_left_out", "left out", MEMBER(heads_view, point.n)},
+    {"nll", "nll", MEMBER(heads_view, point.nll), "%.4f"},
+    {"delta_nll", "delta_nll", MEMBER(heads_view, point.delta_nll), "%.4f"},
+    {"bits_per_byte", "bits/byte", MEMBER(heads_view, point.bits_per_byte), "%.4f"},
+    {"added", "added", MEMBER(heads_view, added), .list = true},
 };
 
 /* Which heads a point of the curve leaves out beyond those of the one before it. */
@@ -128,7 +124,8 @@ static void say_heads(const struct heads_view *v, bool harmful, const char *what
     char names[512] = "";
     size_t used = 0;
     int n = 0;
-    FOR_EACH (const struct head_worth, w, r->heads, r->n_done) {
+    for (int i = 0; i < r->n_done; i++) {
+        const struct head_worth *w = &r->heads[i];
         const bool does_harm = w->delta_nll < -2 * w->delta_nll_stderr;
         if (does_harm != harmful || !(w->delta_nll <= w->delta_nll_stderr))
             continue;
@@ -153,7 +150,8 @@ static enum status write_picture(const struct heads_view *v, struct err *e)
     int n_rows = 0;
     float *cells;
     TRY_ZEROED(cells, (size_t)v->config->n_layers * n_heads, "the picture", e);
-    FOR_EACH (const struct head_worth, w, r->heads, r->n_done) {
+    for (int i = 0; i < r->n_done; i++) {
+        const struct head_worth *w = &r->heads[i];
         n_rows += w->head == 0;
         cells[(n_rows - 1) * n_heads + w->head] = fmax(w->delta_nll, 0);
         most = fmax(most, w->delta_nll);

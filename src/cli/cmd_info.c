@@ -45,73 +45,71 @@ static const struct option step_options[] = {
 
 /* --- properties ------------------------------------------------------------------------------ */
 
-/* What programs and people call the same. */
-#define SAME(name) COLUMN(info, name)
-#define SIZE(name) #name, #name, MEMBER(info, config.name)
-
 static const struct report_field file_fields[] = {
     {"file", "file", MEMBER(info, subject)},
-    {SAME(file_bytes)},
-    {SAME(gguf_version)},
-    {SAME(n_keys)},
-    {SAME(n_tensors)},
-    {SAME(architecture)},
-    {SAME(name)},
+    {"file_bytes", "file_bytes", MEMBER(info, file_bytes)},
+    {"gguf_version", "gguf_version", MEMBER(info, gguf_version)},
+    {"n_keys", "n_keys", MEMBER(info, n_keys)},
+    {"n_tensors", "n_tensors", MEMBER(info, n_tensors)},
+    {"architecture", "architecture", MEMBER(info, architecture)},
+    {"name", "name", MEMBER(info, name)},
 };
-static const struct report_field split_fields[] = {{SAME(n_parts)}};
+static const struct report_field split_fields[] = {{"n_parts", "n_parts", MEMBER(info, n_parts)}};
 static const struct report_field shape_fields[] = {
     {"shape", "shape", MEMBER(info, subject)},
-    {SAME(architecture)},
-    {SAME(type)},
+    {"architecture", "architecture", MEMBER(info, architecture)},
+    {"type", "type", MEMBER(info, type)},
 };
 /* Among the hyperparameters; without those alone. */
-#define DOES_NOT_RUN                                                                               \
-    {                                                                                              \
-        SAME(does_not_run)                                                                         \
-    }
-static const struct report_field refusal_fields[] = {DOES_NOT_RUN};
+static const struct report_field refusal_fields[] = {
+    {"does_not_run", "does_not_run", MEMBER(info, does_not_run)},
+};
 static const struct report_field config_fields[] = {
-    {SAME(variant)},
-    {SIZE(n_layers)},
-    {SIZE(n_heads)},
-    {SIZE(n_kv_heads)},
-    {SIZE(head_dim)},
-    {SAME(value_dim)},
-    {SIZE(d_model)},
-    {SIZE(d_ff)},
-    {SIZE(n_ctx)},
-    {SIZE(n_vocab)},
-    {SAME(heads_by_layer)},
-    {SAME(kv_heads_by_layer)},
-    {SAME(norm)},
-    {SAME(placement)},
-    {SAME(position)},
-    {SAME(ffn)},
+    {"variant", "variant", MEMBER(info, variant)},
+    {"n_layers", "n_layers", MEMBER(info, config.n_layers)},
+    {"n_heads", "n_heads", MEMBER(info, config.n_heads)},
+    {"n_kv_heads", "n_kv_heads", MEMBER(info, config.n_kv_heads)},
+    {"head_dim", "head_dim", MEMBER(info, config.head_dim)},
+    {"value_dim", "value_dim", MEMBER(info, value_dim)},
+    {"d_model", "d_model", MEMBER(info, config.d_model)},
+    {"d_ff", "d_ff", MEMBER(info, config.d_ff)},
+    {"n_ctx", "n_ctx", MEMBER(info, config.n_ctx)},
+    {"n_vocab", "n_vocab", MEMBER(info, config.n_vocab)},
+    {"heads_by_layer", "heads_by_layer", MEMBER(info, heads_by_layer)},
+    {"kv_heads_by_layer", "kv_heads_by_layer", MEMBER(info, kv_heads_by_layer)},
+    {"norm", "norm", MEMBER(info, norm)},
+    {"placement", "placement", MEMBER(info, placement)},
+    {"position", "position", MEMBER(info, position)},
+    {"ffn", "ffn", MEMBER(info, ffn)},
     {"shared_block", "shared_block", MEMBER(info, config.shared)},
-    {SAME(norm_eps), "%g"},
-    {SAME(score_scale), "%g"},
-    DOES_NOT_RUN,
+    {"norm_eps", "norm_eps", MEMBER(info, norm_eps), "%g"},
+    {"score_scale", "score_scale", MEMBER(info, score_scale), "%g"},
+    {"does_not_run", "does_not_run", MEMBER(info, does_not_run)},
     {"tied_output", "tied_output", MEMBER(info, cost.tied)},
 };
 /* Of a tokenizer that cannot be read there are the first two. The end tokens behind the first are
  * those of a turn and of a message. */
 static const struct report_field tokenizer_fields[] = {
     {"model", "tokenizer", MEMBER(info, token_kind)},
-    {SAME(problem)},
-    {SAME(pretokenizer)},
-    {SAME(n_tokens)},
-    {SAME(bos)},
-    {SAME(eos)},
-    {SAME(eot)},
-    {SAME(eom)},
-    {SAME(adds_bos)},
+    {"problem", "problem", MEMBER(info, problem)},
+    {"pretokenizer", "pretokenizer", MEMBER(info, pretokenizer)},
+    {"n_tokens", "n_tokens", MEMBER(info, n_tokens)},
+    {"bos", "bos", MEMBER(info, bos)},
+    {"eos", "eos", MEMBER(info, eos)},
+    {"eot", "eot", MEMBER(info, eot)},
+    {"eom", "eom", MEMBER(info, eom)},
+    {"adds_bos", "adds_bos", MEMBER(info, adds_bos)},
 };
 static const struct report_field check_fields[] = {
-    {SAME(tensors_checked)}, {SAME(tensors_not_checked)}, {SAME(nan)}, {SAME(inf)}};
+    {"tensors_checked", "tensors_checked", MEMBER(info, tensors_checked)},
+    {"tensors_not_checked", "tensors_not_checked", MEMBER(info, tensors_not_checked)},
+    {"nan", "nan", MEMBER(info, nan)},
+    {"inf", "inf", MEMBER(info, inf)},
+};
 /* For programs. The first: a layer's Q, K, V and output have so many weights where every head has
  * its own; the second with steps. */
 static const struct report_field cost_fields[] = {
-    {KEY(info, attention_4_d_model_squared)},
+    {"attention_4_d_model_squared", NULL, MEMBER(info, attention_4_d_model_squared)},
     {"memory_available_bytes", NULL, MEMBER(info, available)}};
 
 /* For people the scalar keys that stand nowhere else: what a conversion says of itself, and of an
@@ -186,7 +184,8 @@ static enum status take_tensors(struct info *info, struct err *e)
     const struct gguf *g = info->gguf;
     const struct info_options *o = info->o;
     TRY_ZEROED(info->tensors, g->n_tensors + 1, "the list of tensors", e);
-    FOR_EACH (const struct gguf_tensor, from, g->tensors, g->n_tensors) {
+    for (size_t i = 0; i < g->n_tensors; i++) {
+        const struct gguf_tensor *from = &g->tensors[i];
         struct info_tensor *t = &info->tensors[info->n_listed];
         *t = (struct info_tensor){.of = *from,
                                   .type = from->type->name,
@@ -220,7 +219,7 @@ static enum status take_tensors(struct info *info, struct err *e)
             err_format(&info->not_finite,
                        "%.200s: tensor '%.*s' has %" PRId64
                        " values that are not finite, the first%s at element %" PRIu64,
-                       info->subject, SHOWN(from->name), n_bad,
+                       info->subject, text_width(from->name), from->name.data, n_bad,
                        t->check.scales_only ? " (a block's scale)" : "", t->check.first);
     }
     return STATUS_OK;
@@ -293,31 +292,30 @@ static enum status read_file(struct info *info, struct err *e)
 
 /* --- tables ---------------------------------------------------------------------------------- */
 
-#define PART(member) MEMBER(inspect_sum, member)
 static const struct report_field part_fields[] = {
-    {"part", "part", PART(part)},
-    {"parameters", "parameters", PART(parameters), .grouped = true},
-    {NULL, "share", PART(percent), "%.1f%%"},
-    {"bytes", "bytes", PART(bytes), .grouped = true, .rank = 1},
-    {"weights", "weights", PART(weights), .grouped = true, .rank = 2},
-    {"biases", "biases", PART(biases), .grouped = true, .rank = 3},
+    {"part", "part", MEMBER(inspect_sum, part)},
+    {"parameters", "parameters", MEMBER(inspect_sum, parameters), .grouped = true},
+    {NULL, "share", MEMBER(inspect_sum, percent), "%.1f%%"},
+    {"bytes", "bytes", MEMBER(inspect_sum, bytes), .grouped = true, .rank = 1},
+    {"weights", "weights", MEMBER(inspect_sum, weights), .grouped = true, .rank = 2},
+    {"biases", "biases", MEMBER(inspect_sum, biases), .grouped = true, .rank = 3},
 };
 
-#define TENSOR(member) MEMBER(info_tensor, member)
-#define N_OWN          2 /* that JSON has in another form */
+#define N_OWN 2 /* that JSON has in another form */
 static const struct report_field tensor_fields[] = {
-    {"tensor", "tensor", TENSOR(of.name)},
-    {"shape", "shape", TENSOR(shape.text), .right = true},
-    {"type", "type", TENSOR(type)},
-    {"bytes", "bytes", TENSOR(of.n_bytes), .rank = 1},
-    {"offset", "offset", TENSOR(of.file_offset), .rank = 2},
+    {"tensor", "tensor", MEMBER(info_tensor, of.name)},
+    {"shape", "shape", MEMBER(info_tensor, shape.text), .right = true},
+    {"type", "type", MEMBER(info_tensor, type)},
+    {"bytes", "bytes", MEMBER(info_tensor, of.n_bytes), .rank = 1},
+    {"offset", "offset", MEMBER(info_tensor, of.file_offset), .rank = 2},
 };
 /* With --check, and of a split file. */
 static const struct report_field tensor_check_fields[] = {
-    {"nan", "nan", TENSOR(check.nan), .none = "not checked"},
-    {"inf", "inf", TENSOR(check.inf), .none = "not checked"},
+    {"nan", "nan", MEMBER(info_tensor, check.nan), .none = "not checked"},
+    {"inf", "inf", MEMBER(info_tensor, check.inf), .none = "not checked"},
 };
-static const struct report_field tensor_part_field = {"part", "part", TENSOR(part), .rank = 3};
+static const struct report_field tensor_part_field = {"part", "part", MEMBER(info_tensor, part),
+                                                      .rank = 3};
 #define TENSOR_FIELDS_MOST (LENGTH(tensor_fields) + LENGTH(tensor_check_fields) + 1)
 
 /* The columns that are shown; how many. */

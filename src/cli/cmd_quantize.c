@@ -35,11 +35,11 @@ struct quantize_row {
 };
 
 static const struct report_field fields[] = {
-    {COLUMN(quantize_row, name)},
-    {COLUMN(quantize_row, from)},
-    {COLUMN(quantize_row, to)},
-    {COLUMN(quantize_row, bytes_before)},
-    {COLUMN(quantize_row, bytes_after)},
+    {"name", "name", MEMBER(quantize_row, name)},
+    {"from", "from", MEMBER(quantize_row, from)},
+    {"to", "to", MEMBER(quantize_row, to)},
+    {"bytes_before", "bytes_before", MEMBER(quantize_row, bytes_before)},
+    {"bytes_after", "bytes_after", MEMBER(quantize_row, bytes_after)},
     {"rms_error", "rms_error", MEMBER(quantize_row, error.rms), "%.7f", .rank = 2},
     {"relative_error", "relative_error", MEMBER(quantize_row, error.relative), "%.7f", .rank = 1},
     {"max_error", "max_error", MEMBER(quantize_row, error.max), "%.7f", .rank = 3},
@@ -66,8 +66,8 @@ static void say_changes(const struct job *j, const struct quantize *q)
         say(o,
             "rows of %zu tensor%s are no multiple of 32 (%.*s: rows of %" PRIu64
             "): %zu become F16%s",
-            n_become + n_stay, plural(n_become + n_stay), SHOWN(first->from->name),
-            first->from->dims[0], n_become, stay);
+            n_become + n_stay, plural(n_become + n_stay), text_width(first->from->name),
+            first->from->name.data, first->from->dims[0], n_become, stay);
     if (n_changed == 0)
         say(o, "no tensor changes its type: %s is a copy", o->out);
     say_verbose(o, "%zu of %zu tensors change their type", n_changed, n);
@@ -87,10 +87,13 @@ static enum status write_and_print(struct job *j, struct quantize *q, struct err
     say_changes(j, q);
     struct report r;
     report_begin(&r, o->format, fields, LENGTH(fields), j->out);
-    FOR_EACH (const struct quantize_tensor, t, q->tensors, o->verbose ? n : 0)
+    const int n_shown = o->verbose ? n : 0;
+    for (int i = 0; i < n_shown; i++) {
+        const struct quantize_tensor *t = &q->tensors[i];
         report_row(&r, &(struct quantize_row){t->from->name, t->from->type->name, t->to->name,
                                               t->from->n_bytes, t->bytes,
                                               t->to != t->from->type ? t->error : none});
+    }
     report_row(&r, &(struct quantize_row){text_of("tensor data"), NULL, NULL, q->bytes_before,
                                           q->bytes_after, n_changed > 0 ? q->error : none});
     report_row(&r, &(struct quantize_row){text_of("file"), NULL, NULL,

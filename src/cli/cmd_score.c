@@ -42,11 +42,11 @@ struct scored_row {
 };
 
 static const struct report_field fields[] = {
-    {COLUMN(scored_row, position)},
-    {COLUMN(scored_row, id)},
-    {COLUMN(scored_row, text), .bytes = true},
-    {COLUMN(scored_row, logprob), "%.4f"},
-    {KEY(scored_row, top), .items = fields + 1, .n_items = 3,
+    {"position", "position", MEMBER(scored_row, position)},
+    {"id", "id", MEMBER(scored_row, id)},
+    {"text", "text", MEMBER(scored_row, text), .bytes = true},
+    {"logprob", "logprob", MEMBER(scored_row, logprob), "%.4f"},
+    {"top", NULL, MEMBER(scored_row, top), .items = fields + 1, .n_items = 3,
      .item_size = sizeof(struct scored_row)},
     {NULL, "top", MEMBER(scored_row, joined), .list = true},
 };

@@ -327,11 +327,13 @@ static enum status run_train(struct job *j, void *values, struct err *e)
         return err_no_memory(e, "the list of texts", t->texts.n * sizeof *texts);
     t->terminal = isatty(STDERR_FILENO) && !t->common.quiet;
     enum status s = prepare(t, j, texts, e);
-    THEN(s, trainer_open(&t->spec, &trainer, e));
+    if (s == STATUS_OK)
+        s = trainer_open(&t->spec, &trainer, e);
     for (int i = 0; i < t->spec.n_texts; i++) /* training takes their tokens */
         free((void *)(uintptr_t)texts[i].data);
     free(texts);
-    THEN(s, train(t, trainer, e));
+    if (s == STATUS_OK)
+        s = train(t, trainer, e);
     if (t->log)
         fclose(t->log);
     trainer_free(trainer);

@@ -112,9 +112,9 @@ struct likely_token {
 static void put_token(const struct generation *g, struct json *j, int id, double logprob)
 {
     static const struct report_field fields[] = {
-        {KEY(likely_token, id)},
-        {KEY(likely_token, text), .bytes = true},
-        {KEY(likely_token, logprob)},
+        {"id", NULL, MEMBER(likely_token, id)},
+        {"text", NULL, MEMBER(likely_token, text), .bytes = true},
+        {"logprob", NULL, MEMBER(likely_token, logprob)},
     };
     const struct likely_token token = {id, tokenizer_bytes(g->schedule.tokenizer, id), logprob};
     report_members(j, fields, LENGTH(fields), &token);
@@ -132,7 +132,8 @@ static void print_token(struct generation *g, const struct event *event)
     put_token(g, &j, event->token, (double)event->logits[event->token] - event->log_sum);
     json_begin_array(&j, "top");
     score_top(event->logits, g->schedule.n_vocab, event->log_sum, g->n_top, g->top);
-    FOR_EACH (const struct token_score, likely, g->top, g->n_top) {
+    for (int i = 0; i < g->n_top; i++) {
+        const struct token_score *likely = &g->top[i];
         json_begin_object(&j, NULL);
         put_token(g, &j, likely->id, likely->logprob);
         json_end(&j);

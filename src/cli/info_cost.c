@@ -94,48 +94,55 @@ enum status info_plan_steps(struct info *info, struct err *e)
 
 /* --- tables ---------------------------------------------------------------------------------- */
 
-#define CACHE(member) MEMBER(inspect_variant, member)
 static const struct report_field cache_fields[] = {
-    {"variant", "KV cache of", CACHE(name)},
-    {"n_kv_heads", "K/V heads", CACHE(config.n_kv_heads), .rank = 3},
-    {"parameters", "parameters", CACHE(weights.parameters), .grouped = true, .rank = 5},
-    {"bytes_per_token_f32", "bytes/token f32", CACHE(token_bytes[0]), .grouped = true},
-    {"bytes_per_token_f16", "bytes/token f16", CACHE(token_bytes[1]), .grouped = true, .rank = 4},
-    {"bytes_per_token_q8_0", "bytes/token q8_0", CACHE(token_bytes[2]), .grouped = true, .rank = 6},
-    {"bytes_full_context_f32", "context f32", CACHE(full_bytes[0]), .figure = figure_bytes,
-     .rank = 2},
-    {"bytes_full_context_f16", "context f16", CACHE(full_bytes[1]), .figure = figure_bytes,
-     .rank = 7},
-    {"bytes_full_context_q8_0", "context q8_0", CACHE(full_bytes[2]), .figure = figure_bytes,
-     .rank = 8},
+    {"variant", "KV cache of", MEMBER(inspect_variant, name)},
+    {"n_kv_heads", "K/V heads", MEMBER(inspect_variant, config.n_kv_heads), .rank = 3},
+    {"parameters", "parameters", MEMBER(inspect_variant, weights.parameters), .grouped = true,
+     .rank = 5},
+    {"bytes_per_token_f32", "bytes/token f32", MEMBER(inspect_variant, token_bytes[0]),
+     .grouped = true},
+    {"bytes_per_token_f16", "bytes/token f16", MEMBER(inspect_variant, token_bytes[1]),
+     .grouped = true, .rank = 4},
+    {"bytes_per_token_q8_0", "bytes/token q8_0", MEMBER(inspect_variant, token_bytes[2]),
+     .grouped = true, .rank = 6},
+    {"bytes_full_context_f32", "context f32", MEMBER(inspect_variant, full_bytes[0]),
+     .figure = figure_bytes, .rank = 2},
+    {"bytes_full_context_f16", "context f16", MEMBER(inspect_variant, full_bytes[1]),
+     .figure = figure_bytes, .rank = 7},
+    {"bytes_full_context_q8_0", "context q8_0", MEMBER(inspect_variant, full_bytes[2]),
+     .figure = figure_bytes, .rank = 8},
 };
 
-#define STEP(member) MEMBER(info_step, member)
 /* With several shapes the first and two more, with --shards its four, with --bandwidth the last. */
 enum { OF_SHAPES = 12, OF_SHARDS = 14, OF_TIME = 18 };
 static const struct report_field step_fields[] = {
-    {"shape", "shape", STEP(shape)},
-    {"variant", "a step of", STEP(variant)},
-    {"n_kv_heads", NULL, STEP(of.n_kv_heads)},
-    {"depth", "depth", STEP(of.depth), .rank = 1},
-    {"batch", "batch", STEP(of.batch), .rank = 1},
-    {"kv_type", "KV", STEP(of.kv_type), .rank = 6},
-    {"cache_bytes", "cache", STEP(of.cache_bytes), .figure = figure_bytes, .rank = 5},
-    {"memory_bytes", "with weights", STEP(of.memory_bytes), .figure = figure_bytes, .rank = 3},
-    {NULL, "fits", STEP(fits_word), .rank = 2},
-    {"fits", NULL, STEP(fits)},
-    {"step_bytes", "read", STEP(of.step_bytes), .figure = figure_bytes, .rank = 4},
-    {"step_flops", "Mflop", STEP(of.flops), .figure = figure_millions, .rank = 9},
-    {"weight_bytes", "weights", STEP(weight_bytes), .figure = figure_bytes, .rank = 2},
-    {"cache_over_weights", "cache/weights", STEP(cache_over_weights), "%.3f", .rank = 1},
-    {"shard_weight_bytes", "a shard's weights", STEP(shard.weight_bytes), .figure = figure_bytes},
-    {"shard_cache_bytes", "its cache", STEP(shard.cache_bytes), .figure = figure_bytes},
-    {"shard_kv_heads", "its K/V heads", STEP(shard.n_kv_heads)},
-    {"kv_copies", "copies", STEP(shard.copies), "%.3g"},
-    {"predicted_us", "µs", STEP(of.predicted.us), "%.1f", .rank = 1},
-    {"limit_tokens_per_s", "tokens/s", STEP(of.predicted.tokens_per_s), .figure = figure_rate},
-    {"bandwidth_gb_per_s", "GB/s", STEP(of.bandwidth_gb_per_s), "%.1f", .rank = 8},
-    {"limited_by", "waits for", STEP(of.predicted.limited_by), .rank = 7},
+    {"shape", "shape", MEMBER(info_step, shape)},
+    {"variant", "a step of", MEMBER(info_step, variant)},
+    {"n_kv_heads", NULL, MEMBER(info_step, of.n_kv_heads)},
+    {"depth", "depth", MEMBER(info_step, of.depth), .rank = 1},
+    {"batch", "batch", MEMBER(info_step, of.batch), .rank = 1},
+    {"kv_type", "KV", MEMBER(info_step, of.kv_type), .rank = 6},
+    {"cache_bytes", "cache", MEMBER(info_step, of.cache_bytes), .figure = figure_bytes, .rank = 5},
+    {"memory_bytes", "with weights", MEMBER(info_step, of.memory_bytes), .figure = figure_bytes,
+     .rank = 3},
+    {NULL, "fits", MEMBER(info_step, fits_word), .rank = 2},
+    {"fits", NULL, MEMBER(info_step, fits)},
+    {"step_bytes", "read", MEMBER(info_step, of.step_bytes), .figure = figure_bytes, .rank = 4},
+    {"step_flops", "Mflop", MEMBER(info_step, of.flops), .figure = figure_millions, .rank = 9},
+    {"weight_bytes", "weights", MEMBER(info_step, weight_bytes), .figure = figure_bytes, .rank = 2},
+    {"cache_over_weights", "cache/weights", MEMBER(info_step, cache_over_weights), "%.3f",
+     .rank = 1},
+    {"shard_weight_bytes", "a shard's weights", MEMBER(info_step, shard.weight_bytes),
+     .figure = figure_bytes},
+    {"shard_cache_bytes", "its cache", MEMBER(info_step, shard.cache_bytes),
+     .figure = figure_bytes},
+    {"shard_kv_heads", "its K/V heads", MEMBER(info_step, shard.n_kv_heads)},
+    {"kv_copies", "copies", MEMBER(info_step, shard.copies), "%.3g"},
+    {"predicted_us", "µs", MEMBER(info_step, of.predicted.us), "%.1f", .rank = 1},
+    {"limit_tokens_per_s", "tokens/s", MEMBER(info_step, of.predicted.tokens_per_s),
+     .figure = figure_rate},
+    {"bandwidth_gb_per_s", "GB/s", MEMBER(info_step, of.bandwidth_gb_per_s), "%.1f", .rank = 8},
+    {"limited_by", "waits for", MEMBER(info_step, of.predicted.limited_by), .rank = 7},
 };
 
 struct table info_cache_table(const struct info *info)
@@ -220,17 +227,16 @@ enum status info_read_shape(struct info *info, int i, struct err *e)
     return STATUS_OK;
 }
 
-#define NAMED(member) MEMBER(listed_shape, member)
 struct listed_shape {
     struct named_shape of;
     uint64_t parameters;
 };
 static const struct report_field named_fields[] = {
-    {"shape", "shape", NAMED(of.name)},
-    {"architecture", "architecture", NAMED(of.arch), .rank = 1},
-    {"sizes", "sizes", NAMED(of.sizes)},
-    {"parameters", "parameters", NAMED(parameters), .grouped = true},
-    {"paper", "paper", NAMED(of.paper), .rank = 2},
+    {"shape", "shape", MEMBER(listed_shape, of.name)},
+    {"architecture", "architecture", MEMBER(listed_shape, of.arch), .rank = 1},
+    {"sizes", "sizes", MEMBER(listed_shape, of.sizes)},
+    {"parameters", "parameters", MEMBER(listed_shape, parameters), .grouped = true},
+    {"paper", "paper", MEMBER(listed_shape, of.paper), .rank = 2},
 };
 
 static const void *listed_shape_at(void *arg, int i)

@@ -344,7 +344,8 @@ enum status job_run(const struct command *c, char **argv, struct output *out, ui
         if (o->verbose)
             out->columns = 0; /* who wants more of everything wants whole tables, too */
         s = prepare(&j, values, e);
-        THEN(s, c->run(&j, values, e));
+        if (s == STATUS_OK)
+            s = c->run(&j, values, e);
         progress_end(&j.progress);
         if (s == STATUS_INTERRUPTED && (j.needs & JOB_OUT))
             say(o, "interrupted; %s is not written", o->out);

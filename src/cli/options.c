@@ -76,9 +76,11 @@ void options_list(const struct option_spec *spec, struct option_rows *rows)
 /* The row of the option that these `len` bytes name, or NULL. */
 static struct option_row *find_named(struct option_rows *rows, const char *name, size_t len)
 {
-    FOR_EACH (struct option_row, row, rows->items, rows->n_options)
+    for (int i = 0; i < rows->n_options; i++) {
+        struct option_row *row = &rows->items[i];
         if (text_is(text_span(name, len), row->option->name))
             return row;
+    }
     return NULL;
 }
 
@@ -248,7 +250,8 @@ enum status options_parse(const struct option_spec *spec, char **argv, void *val
     bool options_ended = false;
     *help = false;
     options_list(spec, &rows);
-    FOR_EACH (struct option_row, row, rows.items, rows.n_options) {
+    for (int i = 0; i < rows.n_options; i++) {
+        struct option_row *row = &rows.items[i];
         const struct option *o = row->option;
         if (o->fallback)
             TRY(store_value(row, values, o->name, o->fallback, e));
@@ -272,7 +275,8 @@ enum status options_parse(const struct option_spec *spec, char **argv, void *val
         }
     }
     /* What has no effect was meant to have one. */
-    FOR_EACH (const struct option_row, row, rows.items, rows.n_options) {
+    for (int i = 0; i < rows.n_options; i++) {
+        const struct option_row *row = &rows.items[i];
         const struct option *o = row->option;
         const char *other = given_of(&rows, o->excludes);
         if (row->given && o->needs && !given_of(&rows, o->needs))
@@ -295,12 +299,14 @@ void options_free(const struct option_spec *spec, void *values)
 {
     struct option_rows rows;
     options_list(spec, &rows);
-    FOR_EACH (const struct option_row, row, rows.items, rows.n)
+    for (int i = 0; i < rows.n; i++) {
+        const struct option_row *row = &rows.items[i];
         if (row->option->kind == OPTION_STRINGS) {
             struct option_strings *list = (void *)((char *)values + row->offset);
             free(list->items);
             *list = (struct option_strings){NULL, 0};
         }
+    }
 }
 
 /* --- help ------------------------------------------------------------------------------------ */

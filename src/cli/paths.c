@@ -91,7 +91,8 @@ enum status paths_check(const struct option_spec *spec, const void *values, stru
 {
     struct option_rows rows;
     options_list(spec, &rows);
-    FOR_EACH (const struct option_row, row, rows.items, rows.n) {
+    for (int i = 0; i < rows.n; i++) {
+        const struct option_row *row = &rows.items[i];
         const struct option *o = row->option;
         const void *value = (const char *)values + row->offset;
         const char *path = o->writes ? *(const char *const *)value : NULL;

@@ -62,7 +62,8 @@ int program_run(int argc, char **argv)
                       : err_usage(&e, "unexpected argument '%.60s'", argv[2]);
     } else {
         s = command_named(help ? "help" : argv[1], &command, &e);
-        THEN(s, job_run(command, argv + 2, &out.out, start_ns, &e));
+        if (s == STATUS_OK)
+            s = job_run(command, argv + 2, &out.out, start_ns, &e);
     }
     const bool failed = s != STATUS_OK && s != STATUS_INTERRUPTED;
     if (failed)

@@ -140,7 +140,7 @@ void notice_put(const char *line, int indent)
     fwrite(part.data, 1, part.len, stderr);
     while (rest.len > 0) {
         part = paragraph_line(&rest, most - indent, false);
-        fprintf(stderr, "\n%*s%.*s", indent, "", SHOWN(part));
+        fprintf(stderr, "\n%*s%.*s", indent, "", text_width(part), part.data);
     }
     fputc('\n', stderr);
 }
@@ -157,7 +157,7 @@ void notice(bool stays, const char *format, ...)
         return;
     }
     const struct text cut = paragraph_cut(text_of(line), columns());
-    fprintf(stderr, "\r%.*s\033[K", SHOWN(cut));
+    fprintf(stderr, "\r%.*s\033[K", text_width(cut), cut.data);
     is_shown = true;
 }
 

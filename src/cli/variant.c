@@ -242,7 +242,8 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
                  : read_calibration(j, &config, &text, e);
     spec->tokens = text.tokens;
     spec->n_tokens = text.n;
-    THEN(s, run_shown(j, spec, out, e));
+    if (s == STATUS_OK)
+        s = run_shown(j, spec, out, e);
     if (s == STATUS_OK && self && (j->common->out || j->common->verbose))
         say(j->common,
             "calibrated on %zu tokens that the model wrote itself, seed %" PRIu64

@@ -86,7 +86,8 @@ static enum status measure(struct convert_budget *b, struct err *e)
     struct convert out = {.n_layers = 0};
     enum status s = convert_describe(&c, &b->spec, &out, e);
     c.budget = b;
-    THEN(s, convert_work(&c, measure_losses, e));
+    if (s == STATUS_OK)
+        s = convert_work(&c, measure_losses, e);
     convert_free(&out);
     return s;
 }

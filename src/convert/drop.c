@@ -215,7 +215,8 @@ enum status drop_heads(const struct drop_spec *spec, struct drop *out, struct er
     decide_all(out, spec->off);
     add_all(spec, out, before);
     enum status s = arena_allocate(&out->arena, "the new tensors of attention", e);
-    THEN(s, gguf_writer_create(&out->writer, e));
+    if (s == STATUS_OK)
+        s = gguf_writer_create(&out->writer, e);
     if (s == STATUS_OK)
         add_all(spec, out, before);
     else

@@ -134,10 +134,10 @@ static enum status next_piece(void *arg, uint64_t offset, const void **data, siz
         if (!isfinite(value))
             return err_bad_file(e,
                                 "tensor %.*s: element %" PRIu64 " is %g, expected a finite number",
-                                SHOWN(from->name), r->bad, value);
+                                text_width(from->name), from->name.data, r->bad, value);
         return err_failed(
             e, "tensor %.*s: element %" PRIu64 ", %g, or its block is too large for %s; choose %s",
-            SHOWN(from->name), r->bad, value, t->to->name,
+            text_width(from->name), from->name.data, r->bad, value, t->to->name,
             t->to->type == TENSOR_BF16 ? "f32" : "bf16 or f32");
     }
     const uint64_t begin = tensor_type_bytes(type, q->first), read = tensor_type_bytes(type, q->n);
@@ -173,7 +173,7 @@ static enum status plan_tensor(const struct quantize_params *p, const struct con
         return err_bad_file(e,
                             "tensor %.*s: expected type " BLOCKS_READ
                             ", found %s; start from a file in one of those",
-                            SHOWN(from->name), from->type->name);
+                            text_width(from->name), from->name.data, from->type->name);
     /* What has one row does not take the type asked for. */
     if ((spec.flags & SPEC_QUANTISES) && from->n_elements != from->dims[0]) {
         const struct tensor_type_info *wanted =
@@ -188,7 +188,7 @@ static enum status plan_tensor(const struct quantize_params *p, const struct con
         return err_usage(e,
                          "tensor %.*s is %s already, and would keep that type's error as %s; start "
                          "from the F32 or F16 file, or allow it with --requantize",
-                         SHOWN(from->name), from->type->name, t->to->name);
+                         text_width(from->name), from->name.data, from->type->name, t->to->name);
     t->bytes = tensor_type_bytes(t->to, from->n_elements);
     return STATUS_OK;
 }

@@ -134,7 +134,7 @@ uint64_t convert_refit_windows(const struct converter *c)
     const uint64_t n = c->n_windows;
     const uint64_t judged = n / CONVERT_JUDGED;
     uint64_t sum = c->spec->refit ? judged : 0;
-    for (const struct piece *p = pieces; p < END_OF(pieces); p++)
+    for (const struct piece *p = pieces; p < pieces + LENGTH(pieces); p++)
         if (is_wanted(c, p))
             sum += judged +
                    (p->kind <= PIECE_REC ? convert_rebuild_windows(c, p->kind == PIECE_REC) : n);
@@ -149,7 +149,7 @@ enum status convert_refit(struct converter *c, struct err *e)
     double best[] = {error[0], error[1]};
     if (convert_refits_block(c))
         convert_copy(c, &c->shared, &c->to, PART_Q, PART_UP);
-    for (const struct piece *p = pieces; p < END_OF(pieces); p++) {
+    for (const struct piece *p = pieces; p < pieces + LENGTH(pieces); p++) {
         const bool ffn = p->kind >= PIECE_UP;
         const enum convert_part first = ffn ? PART_UP : PART_Q, end = ffn ? CONVERT_PARTS : PART_UP;
         struct err beyond;

@@ -68,8 +68,10 @@ static enum status write_cached(const struct own_text *t, enum storage kv_storag
                          .n_vocab = n_vocab,
                          .ignore_eos = true};
     enum status status = session_create(t->model, &params, t->pool, &s.session, e);
-    THEN(status, sampler_create(&plain, &sizes, &s.sampler, e));
-    THEN(status, write_texts(t, &s, tokens, e));
+    if (status == STATUS_OK)
+        status = sampler_create(&plain, &sizes, &s.sampler, e);
+    if (status == STATUS_OK)
+        status = write_texts(t, &s, tokens, e);
     schedule_free(&s);
     sampler_free(s.sampler);
     session_free(s.session);

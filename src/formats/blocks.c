@@ -38,7 +38,7 @@ static const struct tensor_type_info types[] = {
 
 const struct tensor_type_info *tensor_type_find(uint32_t type)
 {
-    for (const struct tensor_type_info *t = types; t < END_OF(types); t++)
+    for (const struct tensor_type_info *t = types; t < types + LENGTH(types); t++)
         if (t->type == type)
             return t;
     return NULL;
@@ -46,7 +46,7 @@ const struct tensor_type_info *tensor_type_find(uint32_t type)
 
 const struct tensor_type_info *tensor_type_named(struct text name)
 {
-    for (const struct tensor_type_info *t = types; t < END_OF(types); t++)
+    for (const struct tensor_type_info *t = types; t < types + LENGTH(types); t++)
         if (strlen(t->name) == name.len && !strncasecmp(t->name, name.data, name.len))
             return t;
     return NULL;
@@ -384,7 +384,7 @@ static const struct wide {
 
 static const struct wide *wide_of(uint32_t type)
 {
-    for (const struct wide *w = wide; w < END_OF(wide); w++)
+    for (const struct wide *w = wide; w < wide + LENGTH(wide); w++)
         if (w->type == type)
             return w;
     return NULL;
@@ -406,7 +406,7 @@ static const struct codec {
 
 static const struct codec *codec_of(uint32_t type)
 {
-    for (const struct codec *c = codecs; c < END_OF(codecs); c++)
+    for (const struct codec *c = codecs; c < codecs + LENGTH(codecs); c++)
         if (c->type == type)
             return c;
     return NULL;

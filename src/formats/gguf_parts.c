@@ -154,8 +154,8 @@ static enum status join_tensors(struct parts *p, const struct gguf *g, struct er
         return err_bad_file(e,
                             "tensor \"%.*s\" is in part %d and in part %d, expected it in one: "
                             "download all parts of one model again",
-                            SHOWN(twin[0].text), p->tensors[twin[0].id].part + 1,
-                            p->tensors[twin[1].id].part + 1);
+                            text_width(twin[0].text), twin[0].text.data,
+                            p->tensors[twin[0].id].part + 1, p->tensors[twin[1].id].part + 1);
     return STATUS_OK;
 }
 

@@ -9,6 +9,8 @@
  * tensors that share bytes, alignments that would misalign numbers.
  */
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 
 #include "base/mem.h"
 #include "formats/gguf_private.h"
@@ -30,14 +32,27 @@ struct reader {
     struct err *e;
 };
 
-#define REFUSE(r, ...) ((r)->status = (r)->status ? (r)->status : err_bad_file((r)->e, __VA_ARGS__))
+/* The record that is being read is refused for this; an earlier failure stays, from which this one
+ * may follow. */
+static void refuse(struct reader *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void refuse(struct reader *r, const char *format, ...)
+{
+    char text[sizeof r->e->text];
+    va_list args;
+    if (r->status != STATUS_OK)
+        return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    r->status = err_bad_file(r->e, "%s", text);
+}
 
 /* The next n bytes, which are `what`. */
 static struct text take(struct reader *r, uint64_t n, const char *what)
 {
     const size_t left = r->len - r->at;
     if (n > left)
-        REFUSE(r, "%s at byte %zu needs %" PRIu64 " bytes, found %zu more; " DOWNLOAD_AGAIN, what,
+        refuse(r, "%s at byte %zu needs %" PRIu64 " bytes, found %zu more; " DOWNLOAD_AGAIN, what,
                r->at, n, left);
     if (r->status)
         return text_of("");
@@ -65,11 +80,11 @@ static struct text take_name(struct reader *r, size_t max)
     const size_t start = r->at;
     const struct text name = take_text(r, "name");
     if (name.len == 0 || name.len > max)
-        REFUSE(r, "length of the name at byte %zu: expected 1 to %zu, found %zu", start, max,
+        refuse(r, "length of the name at byte %zu: expected 1 to %zu, found %zu", start, max,
                name.len);
     const char *zero = memchr(name.data, 0, name.len);
     if (zero)
-        REFUSE(r, "name at byte %zu: expected no zero byte, found one as byte %zu of %zu", start,
+        refuse(r, "name at byte %zu: expected no zero byte, found one as byte %zu of %zu", start,
                (zero - name.data), name.len);
     return name.len > max ? text_of("") : name; /* messages show no longer one */
 }
@@ -78,7 +93,7 @@ static enum gguf_kind take_kind(struct reader *r, const char *what)
 {
     const uint64_t kind = take_int(r, 4, what);
     if (kind > GGUF_LAST_KIND)
-        REFUSE(r,
+        refuse(r,
                "%s at byte %zu: expected 0 to %d, found %" PRIu64
                "; the file is corrupt or newer than this program",
                what, r->at - 4, GGUF_LAST_KIND, kind);
@@ -92,7 +107,7 @@ static uint64_t take_count(struct reader *r, const char *what, size_t between, s
     size_t left = r->len - r->at;
     left -= MIN(between, left);
     if (count > left / min_bytes)
-        REFUSE(r,
+        refuse(r,
                "%s is %" PRIu64
                ", expected at most %zu in the %zu bytes that follow byte %zu; " DOWNLOAD_AGAIN,
                what, count, left / min_bytes, left, r->at);
@@ -107,7 +122,7 @@ static void in_record(struct reader *r, const char *record, size_t i, struct tex
     if (name.len == 0)
         err_in(r->e, r->status, "%s %zu", record, i);
     else
-        err_in(r->e, r->status, "%s %zu \"%.*s\"", record, i, SHOWN(name));
+        err_in(r->e, r->status, "%s %zu \"%.*s\"", record, i, text_width(name), name.data);
 }
 
 /* Indexes records that start with their names, of which none may be there twice. */
@@ -119,8 +134,9 @@ static void index_names(struct reader *r, struct name_index *ix, const void *rec
     r->status = name_index_records(ix, records, stride, n, r->e);
     const struct indexed *twins = r->status ? NULL : name_index_twins(ix);
     if (twins)
-        REFUSE(r, "\"%.*s\" at byte %zu: expected each name once, found it as number %d and %d",
-               SHOWN(twins->text), twins->text.data - r->bytes, twins[0].id, twins[1].id);
+        refuse(r, "\"%.*s\" at byte %zu: expected each name once, found it as number %d and %d",
+               text_width(twins->text), twins->text.data, twins->text.data - r->bytes, twins[0].id,
+               twins[1].id);
 }
 
 /* --- header ---------------------------------------------------------------------------------- */
@@ -142,19 +158,19 @@ static const struct other_format {
 static void read_header(struct reader *r, struct gguf *g)
 {
     if (r->len == 0)
-        REFUSE(r, "expected a GGUF file, found an empty one");
+        refuse(r, "expected a GGUF file, found an empty one");
     const struct text magic = take(r, 4, "magic");
     if (!r->status && !text_is(magic, GGUF_MAGIC)) {
         const struct other_format *f = other_formats;
         const unsigned char *m = (const unsigned char *)magic.data;
         while (!text_starts_with(text_span(r->bytes, r->len), f->start))
             f++;
-        REFUSE(r, "magic at byte 0: expected \"GGUF\", found bytes %02x %02x %02x %02x (%s)", m[0],
+        refuse(r, "magic at byte 0: expected \"GGUF\", found bytes %02x %02x %02x %02x (%s)", m[0],
                m[1], m[2], m[3], f->hint);
     }
     g->version = take_int(r, 4, "version");
     if (g->version != 2 && g->version != 3)
-        REFUSE(r, "version at byte 4: expected 2 or 3, found %" PRIu32 " (%s)", g->version,
+        refuse(r, "version at byte 4: expected 2 or 3, found %" PRIu32 " (%s)", g->version,
                g->version < 2 ? "an early version, or corrupt; convert the model again"
                : g->version & 0xffff
                    ? "the file is newer than this program, or corrupt"
@@ -175,7 +191,7 @@ static void read_pairs(struct reader *r, struct gguf *g)
         if (v->kind == GGUF_ARRAY) {
             kind = v->element_kind = take_kind(r, "array element type");
             if (kind == GGUF_ARRAY)
-                REFUSE(r,
+                refuse(r,
                        "array element type at byte %zu: expected numbers, bools or strings, found "
                        "arrays (nested arrays are not supported)",
                        r->at - 4);
@@ -202,7 +218,7 @@ static void read_pairs(struct reader *r, struct gguf *g)
         return;
     g->alignment = v->kind == GGUF_U32 ? little_load(v->bytes.data, 4) : 0;
     if (!gguf_alignment_legal(g->alignment))
-        REFUSE(r, "key \"%s\": expected " GGUF_ALIGNMENT_WANTED ", found %s %" PRIu32,
+        refuse(r, "key \"%s\": expected " GGUF_ALIGNMENT_WANTED ", found %s %" PRIu32,
                GGUF_ALIGNMENT_KEY, gguf_kind_name(v->kind), g->alignment);
 }
 
@@ -213,7 +229,7 @@ static void read_tensor(struct reader *r, struct gguf_tensor *t)
     t->name = take_name(r, GGUF_MAX_NAME_READ);
     const uint64_t n_dims = take_int(r, 4, "number of dimensions");
     if (n_dims < 1 || n_dims > GGUF_MAX_DIMS)
-        REFUSE(r, "number of dimensions at byte %zu: expected 1 to %d, found %" PRIu64, r->at - 4,
+        refuse(r, "number of dimensions at byte %zu: expected 1 to %d, found %" PRIu64, r->at - 4,
                GGUF_MAX_DIMS, n_dims);
     if (r->status)
         return;
@@ -253,10 +269,10 @@ static void read_tensors(struct reader *r, struct gguf *g, const struct gguf_ten
         struct gguf_tensor *t = &g->tensors[i];
         const uint64_t begin = u64_sum(data_start, t->offset);
         if (t->offset % g->alignment != 0)
-            REFUSE(r, "offset: expected a multiple of the alignment %" PRIu32 ", found %" PRIu64,
+            refuse(r, "offset: expected a multiple of the alignment %" PRIu32 ", found %" PRIu64,
                    g->alignment, t->offset);
         else if (begin > r->len || t->n_bytes > r->len - begin)
-            REFUSE(r,
+            refuse(r,
                    "its data at byte %" PRIu64 " + %" PRIu64 " need %" PRIu64
                    " bytes, expected them within the file's %zu bytes; " DOWNLOAD_AGAIN,
                    data_start, t->offset, t->n_bytes, r->len);
@@ -270,10 +286,11 @@ static void read_tensors(struct reader *r, struct gguf *g, const struct gguf_ten
     for (size_t i = 1; i < g->n_tensors; i++) {
         const struct gguf_tensor *a = by_place[i - 1], *b = by_place[i];
         if (a->n_bytes > b->offset - a->offset)
-            REFUSE(r,
+            refuse(r,
                    "tensors \"%.*s\" and \"%.*s\" overlap: offset %" PRIu64 " with %" PRIu64
                    " bytes, and offset %" PRIu64 "; expected separate data",
-                   SHOWN(a->name), SHOWN(b->name), a->offset, a->n_bytes, b->offset);
+                   text_width(a->name), a->name.data, text_width(b->name), b->name.data, a->offset,
+                   a->n_bytes, b->offset);
     }
 }
 

@@ -81,7 +81,7 @@ static void append_key(struct gguf_writer *w, struct text key, enum gguf_kind ki
     if (!name_legal(key, GGUF_MAX_KEY))
         h->status = err_usage(&h->err,
                               "key %zu \"%.*s\" has %zu bytes: expected 1 to %d, none of them zero",
-                              w->n_pairs, SHOWN(key), key.len, GGUF_MAX_KEY);
+                              w->n_pairs, text_width(key), key.data, key.len, GGUF_MAX_KEY);
     else if (is_alignment && (kind != GGUF_U32 || !gguf_alignment_legal(bits)))
         h->status =
             err_usage(&h->err, "key \"%s\": expected " GGUF_ALIGNMENT_WANTED ", found %s %" PRIu64,
@@ -203,7 +203,7 @@ void gguf_add_tensor_source(struct gguf_writer *w, struct text name, uint32_t ty
     w->tensors = tensors;
     tensors[w->n_tensors] = (struct write_tensor){.t = {.n_dims = n_dims}, .source = source};
     h->status = err_in(&h->err, make_record(&tensors[w->n_tensors], name, type, dims, &h->err),
-                       "tensor %zu \"%.*s\"", w->n_tensors, SHOWN(name));
+                       "tensor %zu \"%.*s\"", w->n_tensors, text_width(name), name.data);
     w->n_tensors++;
 }
 

@@ -221,7 +221,7 @@ static enum status parse_container(struct json_parse *p, uint32_t node_index, in
         return STATUS_OK;
     return err_bad_file(
         p->e, "JSON at byte %zu: expected every key once in an object, found \"%.*s\" again",
-        p->r->nodes[twins[1].id].at, SHOWN(twins->text));
+        p->r->nodes[twins[1].id].at, text_width(twins->text), twins->text.data);
 }
 
 /* A value, with its key where it needs one. */
@@ -328,8 +328,8 @@ static enum status refuse_node(const struct json_node *node, const char *expecte
         node->kind <= JSON_NUMBER ? node->text : text_of(kind_names[node->kind]);
     const char *quote = node->key.data ? "\"" : "";
     const int shown = MIN(found.len, NUMBER_SHOWN);
-    return err_bad_file(e, "%s%.*s%s at byte %zu: expected %s, found %.*s%s%s", quote, SHOWN(name),
-                        quote, node->at, expected, shown, found.data,
+    return err_bad_file(e, "%s%.*s%s at byte %zu: expected %s, found %.*s%s%s", quote,
+                        text_width(name), name.data, quote, node->at, expected, shown, found.data,
                         found.len > NUMBER_SHOWN ? "..." : "", note);
 }
 

@@ -90,7 +90,7 @@ static enum status take_member(struct prompt *prompt, enum prompt_key key,
     case KEY_SEED:
         if (value->kind != JSON_STRING)
             return json_node_u64(value, &prompt->seed, e);
-        chars_printf(digits, "%.*s", SHOWN(text));
+        chars_printf(digits, "%.*s", text_width(text), text.data);
         if (text.len == strlen(digits) && parse_u64(digits, &prompt->seed))
             return STATUS_OK;
         expected = "a whole number below 2^64, or a string of one";
@@ -108,7 +108,7 @@ static enum status take_member(struct prompt *prompt, enum prompt_key key,
         return STATUS_OK;
     }
     return err_bad_file(e, "\"%s\" at byte %zu: expected %s, found %.*s", keys[key], value->at,
-                        expected, SHOWN(value->text));
+                        expected, text_width(value->text), value->text.data);
 }
 
 /* What is null is as if it were not there, as we write it. */
@@ -130,7 +130,7 @@ static enum status take_object(struct prompts *p, struct prompt *prompt, struct 
     if (unknown)
         return err_bad_file(
             e, "\"%.*s\" at byte %zu: expected one of the keys id, prompt, n, seed, stop",
-            SHOWN(unknown->key), unknown->at);
+            text_width(unknown->key), unknown->key.data, unknown->at);
     return json_require(root, "prompt", JSON_STRING, &last, e);
 }
 

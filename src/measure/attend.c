@@ -48,8 +48,10 @@ static void take_maps(struct attend_run *run)
         trace_take(spec->trace, a, &spec->model->config);
     if (spec->query >= 0)
         run->out->query = arena_take(a, spec->n_heads, (spec->query + 1) * sizeof *run->out->query);
-    FOR_EACH (struct attend_map, m, spec->maps, spec->n_maps)
+    for (int i = 0; i < spec->n_maps; i++) {
+        struct attend_map *m = &spec->maps[i];
         m->cell = arena_take(a, (uint64_t)m->cells * m->cells, sizeof *m->cell);
+    }
 }
 
 enum status attend_plan(const struct attend_spec *spec, uint64_t *bytes, struct err *e)
@@ -164,7 +166,8 @@ static void weigh(const struct attend_run *run, const struct attention_weights *
     const struct attend_spec *spec = run->spec;
     const float *length = run->lengths + l->layer * l->n_heads * spec->n_tokens;
     double all[SUMS];
-    FOR_EACH (struct attend_head, h, spec->heads, spec->n_heads) {
+    for (int k = 0; k < spec->n_heads; k++) {
+        struct attend_head *h = &spec->heads[k];
         if (h->layer != l->layer)
             continue;
         sum_row(run, row + h->head * l->stride, i + 1, all);
@@ -310,7 +313,8 @@ static void take_layer(void *arg, const struct attention_weights *l)
             if (i == spec->query)
                 memcpy(run->out->query + (size_t)h * (i + 1), a, (i + 1) * sizeof *a);
         }
-        FOR_EACH (const struct attend_map, m, spec->maps, spec->n_maps) {
+        for (int k = 0; k < spec->n_maps; k++) {
+            const struct attend_map *m = &spec->maps[k];
             const float *a = row + m->head * l->stride;
             const int64_t n = spec->n_tokens;
             float *cell = m->cell + (int64_t)i * m->cells / n * m->cells;
@@ -345,8 +349,10 @@ enum status attend_run(const struct attend_spec *spec, struct attend_found *out,
         run.earlier[i] = p;
         n_repeated += p >= 0;
     }
-    FOR_EACH (struct attend_head, h, spec->heads, spec->n_heads)
+    for (int i = 0; i < spec->n_heads; i++) {
+        struct attend_head *h = &spec->heads[i];
         *h = (struct attend_head){.layer = h->layer, .head = h->head, .query = -1, .key = -1};
+    }
 
     enum status s = session_create(spec->model, &params, spec->pool, &session, e);
     for (int at = 0, len; at < n && s == STATUS_OK; at += len) {
@@ -366,7 +372,8 @@ enum status attend_run(const struct attend_spec *spec, struct attend_found *out,
             spec->progress(spec->arg, at + len, n);
     }
     session_free(session);
-    FOR_EACH (struct attend_head, h, spec->heads, spec->n_heads) {
+    for (int i = 0; i < spec->n_heads; i++) {
+        struct attend_head *h = &spec->heads[i];
         h->entropy /= n; /* sums to means */
         h->distance /= n;
         h->self /= n;

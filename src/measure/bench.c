@@ -49,13 +49,17 @@ static enum status check_settings(const struct bench_spec *spec, struct cost_sha
         if (g < 1 || g > most || most % g != 0)
             return err_usage(e, "%d K/V heads: expected a divisor of %d", g, most);
     }
-    FOR_EACH (const int, depth, depths->items, depths->n)
-        if (*depth < 0 || *depth >= c->n_ctx)
+    for (int i = 0; i < depths->n; i++) {
+        const int depth = depths->items[i];
+        if (depth < 0 || depth >= c->n_ctx)
             return err_usage(e, "depth %d: expected 0 to %d, one below the context of %d tokens",
-                             *depth, c->n_ctx - 1, c->n_ctx);
-    FOR_EACH (const int, type, types->items, types->n)
-        if (*type != BENCH_AS_FILE)
-            TRY(model_check_storage(c, *type, e));
+                             depth, c->n_ctx - 1, c->n_ctx);
+    }
+    for (int i = 0; i < types->n; i++) {
+        const int type = types->items[i];
+        if (type != BENCH_AS_FILE)
+            TRY(model_check_storage(c, type, e));
+    }
     if (spec->prompt < 0 || spec->prompt > c->n_ctx)
         return err_usage(e, "a prompt of %d tokens: expected 0 to the context of %d", spec->prompt,
                          c->n_ctx);
@@ -150,8 +154,9 @@ enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct er
     b->n_machines = axes[BENCH_THREADS].n;
     b->n_models = types->n * variants->n;
     b->n_lines = b->n_rows / axes[bench_x_axis(spec)].n;
-    FOR_EACH (const int, batch, batches->items, batches->n)
-        b->most_sequences = MAX(*batch, b->most_sequences);
+    for (int i = 0; i < batches->n; i++) {
+        b->most_sequences = MAX(batches->items[i], b->most_sequences);
+    }
     const uint64_t n_times = spec->n * (uint64_t)spec->repeats;
     const uint64_t n_all = (uint64_t)n_rows * (spec->most_bytes ? 2 : 1); /* and MHA again */
     for (int pass = 0; pass < 2; pass++) {                                /* counts, then takes */
@@ -203,15 +208,17 @@ static enum status need_buffers(struct bench *b, struct err *e)
 /* Sessions, threads and models, until they are needed again. */
 static void release_case(struct bench *b)
 {
-    FOR_EACH (struct bench_row, row, b->rows, b->n_rows + b->n_again) {
+    for (int i = 0; i < b->n_rows + b->n_again; i++) {
+        struct bench_row *row = &b->rows[i];
         session_free(row->session);
         row->session = NULL;
     }
-    FOR_EACH (struct pool *, pool, b->pools, b->n_machines) {
-        pool_free(*pool);
-        *pool = NULL;
+    for (int i = 0; i < b->n_machines; i++) {
+        pool_free(b->pools[i]);
+        b->pools[i] = NULL;
     }
-    FOR_EACH (struct bench_model, m, b->models, b->n_models) {
+    for (int i = 0; i < b->n_models; i++) {
+        struct bench_model *m = &b->models[i];
         model_free(m->model);
         m->model = NULL;
     }
@@ -356,7 +363,8 @@ static enum status measure_limits(const struct bench *b, struct err *e)
     for (int p = 0; p < b->n_machines; p++) {
         struct machine *m = &b->machines[p];
         double slow = 0;
-        FOR_EACH (const struct bench_row, row, b->rows, b->n_rows) {
+        for (int i = 0; i < b->n_rows; i++) {
+            const struct bench_row *row = &b->rows[i];
             if (row->at[BENCH_THREADS] != p)
                 continue;
             machine_want(m, row_bytes(row));
@@ -436,8 +444,10 @@ enum status bench_run(struct bench *b, struct err *e)
             b->rows[n++] = b->rows[i];
         }
     b->n_again = n - b->n_rows;
-    FOR_EACH (struct bench_row, row, b->rows, n)
+    for (int i = 0; i < n; i++) {
+        struct bench_row *row = &b->rows[i];
         bench_summarise(row, spec->n, b->sorted);
+    }
     bench_predict(b);
     bench_compare(b, spec->config.n_heads);
     return s;
@@ -479,7 +489,8 @@ void bench_summarise(struct bench_row *row, int n, uint64_t *sorted)
 void bench_predict(struct bench *b)
 {
     /* What a row reached is no more than the limits. */
-    FOR_EACH (const struct bench_row, row, b->rows, b->n_rows) {
+    for (int i = 0; i < b->n_rows; i++) {
+        const struct bench_row *row = &b->rows[i];
         struct machine *m = &b->machines[row->at[BENCH_THREADS]];
         const uint64_t bytes = row_bytes(row);
         const struct cost_flops *f = &row->step.cost.flops;
@@ -496,9 +507,12 @@ void bench_predict(struct bench *b)
                           &(struct roofline){l.bytes_per_s * over, l.fma_flops_per_s * over,
                                              l.dot_flops_per_s * over});
     }
-    FOR_EACH (struct machine, m, b->machines, b->n_machines)
+    for (int i = 0; i < b->n_machines; i++) {
+        struct machine *m = &b->machines[i];
         machine_settle(m);
-    FOR_EACH (struct bench_row, row, b->rows, b->n_rows) {
+    }
+    for (int i = 0; i < b->n_rows; i++) {
+        struct bench_row *row = &b->rows[i];
         const struct roofline limits =
             machine_limits(&b->machines[row->at[BENCH_THREADS]], row_bytes(row));
         inspect_predict(&row->step, &limits);
@@ -508,10 +522,12 @@ void bench_predict(struct bench *b)
 
 void bench_compare(struct bench *b, int n_heads)
 {
-    FOR_EACH (struct bench_row, row, b->rows, b->n_rows) {
+    for (int i = 0; i < b->n_rows; i++) {
+        struct bench_row *row = &b->rows[i];
         row->speedup = row->predicted_speedup = NO_FIGURE;
         row->speedup_low = row->speedup_high = NO_FIGURE;
-        FOR_EACH (const struct bench_row, mha, b->rows, b->n_rows + b->n_again) {
+        for (int k = 0; k < b->n_rows + b->n_again; k++) {
+            const struct bench_row *mha = &b->rows[k];
             bool same = mha->step.n_kv_heads == n_heads; /* at the same setting */
             for (int a = 0; a < BENCH_AXES; a++)
                 same &= a == BENCH_VARIANTS || mha->at[a] == row->at[a];

@@ -300,7 +300,8 @@ static enum status run_workers(struct eval_run *r, struct err *e)
 {
     const int n_workers = r->plan.n_workers;
     const struct eval_worker *failed = NULL;
-    FOR_EACH (struct eval_worker, w, r->workers, n_workers) {
+    for (int i = 0; i < n_workers; i++) {
+        struct eval_worker *w = &r->workers[i];
         struct session_params params = r->params;
         w->run = r;
         w->pool = n_workers > 1 ? NULL : r->spec->pool;
@@ -317,10 +318,12 @@ static enum status run_workers(struct eval_run *r, struct err *e)
     else
         run_turns(r, 0);
     r->ns = clock_ns() - start;
-    FOR_EACH (const struct eval_worker, w, r->workers, n_workers)
+    for (int i = 0; i < n_workers; i++) {
+        const struct eval_worker *w = &r->workers[i];
         if (w->status != STATUS_OK && w->status != STATUS_INTERRUPTED &&
             (!failed || w->first < failed->first))
             failed = w;
+    }
     if (failed)
         return err_set(e, failed->status, "%s", failed->err.text);
     return atomic_load(&r->stopped) ? STATUS_INTERRUPTED : STATUS_OK;

@@ -134,7 +134,8 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
     /* From sums to means. */
     for (size_t i = 0; i < width; i++)
         mean[i] = (float)(r->sum[i] / n_scored);
-    FOR_EACH (struct head_worth, head, heads, n_heads) {
+    for (size_t i = 0; i < n_heads; i++) {
+        struct head_worth *head = &heads[i];
         head->written /= n_scored;
         head->stream /= n_scored;
     }

@@ -64,7 +64,7 @@ static const struct arch archs[] = {
 
 const struct arch *arch_find(struct text name)
 {
-    for (const struct arch *a = archs; a < END_OF(archs); a++)
+    for (const struct arch *a = archs; a < archs + LENGTH(archs); a++)
         if (text_is(name, a->name))
             return a;
     return NULL;
@@ -72,7 +72,7 @@ const struct arch *arch_find(struct text name)
 
 const struct arch *arch_preset(struct text name)
 {
-    for (const struct arch *a = archs; a < END_OF(archs); a++)
+    for (const struct arch *a = archs; a < archs + LENGTH(archs); a++)
         if (a->preset && text_is(name, a->preset))
             return a;
     return NULL;

@@ -177,7 +177,7 @@ static enum status read_key(const struct reader *r, const struct config_key *k)
             kind++;
         if (!k->names[kind])
             return err_bad_file(r->e, "%s: expected %s, found \"%.*s\"", key.text,
-                                names_joined(k->names, " or ").text, SHOWN(name));
+                                names_joined(k->names, " or ").text, text_width(name), name.data);
         *(unsigned *)member = kind;
     }
     return STATUS_OK;
@@ -260,7 +260,7 @@ enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
     const struct arch *arch = arch_find(name);
     if (!arch)
         return err_bad_file(e, "general.architecture: expected %s, found \"%.*s\"",
-                            names_joined(arch_names, " or ").text, SHOWN(name));
+                            names_joined(arch_names, " or ").text, text_width(name), name.data);
     config_set_arch(c, arch);
     const struct gguf_value *heads = gguf_find(g, arch_key(c, HEADS_KEY).text);
     const bool by_layer = arch->has_keys && heads && heads->kind == GGUF_ARRAY;
@@ -338,7 +338,7 @@ enum status config_read(const struct gguf *g, struct config *c, struct err *e)
     if (c->position == POSITION_ROPE && !text_is(type, "none") && !text_is(type, "linear"))
         return err_bad_file(e,
                             "%s: expected \"none\" or \"linear\", which run here; found \"%.*s\"",
-                            scaling.text, SHOWN(type));
+                            scaling.text, text_width(type), type.data);
     for (int i = 0; i < LENGTH(foreign_keys); i++) {
         const struct foreign_key *k = &foreign_keys[i];
         const struct key_name key = arch_key(c, k->suffix);

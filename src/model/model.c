@@ -274,7 +274,7 @@ static enum status refuse_foreign_tensors(const struct gguf *g, const struct con
         return err_bad_file(e,
                             "tensor %.*s: expected none of this name in architecture %s of %d "
                             "layers%s: what it stands for does not run here",
-                            SHOWN(name), c->arch->name, c->n_layers,
+                            text_width(name), name.data, c->arch->name, c->n_layers,
                             c->shared ? " that share a block" : "");
     }
     return STATUS_OK;

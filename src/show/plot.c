@@ -140,7 +140,8 @@ static void draw_axes(struct chart *c, struct canvas *v)
     c->spacing = fmin(ONE_X_SPACING, (c->right - c->left) / c->n_lines);
 
     const double middle = (c->left + c->right) / 2, room = WIDTH - 2 * CANVAS_MARGIN;
-    FOR_EACH (const struct x_tick, tick, c->x_ticks, c->n_x_ticks) {
+    for (int i = 0; i < c->n_x_ticks; i++) {
+        const struct x_tick *tick = &c->x_ticks[i];
         const double x = c->one_x ? middle : x_of(c, 0, tick->at);
         if (!c->one_x)
             output_printf(v->out, "<path class=\"grid\" d=\"M%g %gV%g\"/>", x, c->top,
@@ -186,7 +187,8 @@ static void put_path(const struct chart *c, struct canvas *v, int i, bool predic
 {
     const struct line *line = &c->lines[i];
     char step = 'M';
-    FOR_EACH (const struct plot_point, p, line->points, line->n_points) {
+    for (int k = 0; k < line->n_points; k++) {
+        const struct plot_point *p = &line->points[k];
         const double value = predicted ? p->predicted : p->mid;
         const double x = x_of(c, i, p->x), y = y_of(c, value);
         if (isnan(value))
@@ -221,7 +223,8 @@ static void draw_line(const struct chart *c, struct canvas *v, int i)
         output_puts(v->out, "<path class=\"line\" d=\"");
         put_path(c, v, i, false, 0);
     }
-    FOR_EACH (const struct plot_point, p, line->points, line->n_points) {
+    for (int k = 0; k < line->n_points; k++) {
+        const struct plot_point *p = &line->points[k];
         const double x = x_of(c, i, p->x), y = y_of(c, p->mid);
         if (isnan(p->mid))
             continue;
@@ -290,7 +293,8 @@ static double draw_chart(struct canvas *v, const void *what)
     canvas_put_text(v->out, c.plot->y_label, HUGE_VAL);
     output_puts(v->out, " against ");
     canvas_put_text(v->out, c.plot->x_label, HUGE_VAL);
-    FOR_EACH (const struct line, line, c.lines, c.n_lines) {
+    for (int i = 0; i < c.n_lines; i++) {
+        const struct line *line = &c.lines[i];
         output_puts(v->out, ".\n");
         canvas_put_text(v->out, line->of->name, SPOKEN);
         for (int k = 0, n = 0; k < line->n_points; k++) {
@@ -330,7 +334,8 @@ enum status plot_write(const struct plot *p, const char *path, struct err *e)
                             .points = points,
                             .colour = i % N_LOOKS,
                             .marker = (i + i / N_LOOKS) % N_LOOKS};
-        FOR_EACH (const struct plot_point, from, s->points, s->n_points) {
+        for (int k = 0; k < s->n_points; k++) {
+            const struct plot_point *from = &s->points[k];
             struct plot_point q = {drawable(from->x), drawable(from->low), drawable(from->mid),
                                    drawable(from->high), drawable(from->predicted)};
             if (isnan(q.low) || isnan(q.mid) || isnan(q.high))

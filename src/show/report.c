@@ -54,8 +54,10 @@ static struct text cell_of(const struct table *t, int row, int column)
 static size_t width_before_last(const struct table *t)
 {
     size_t width = 0;
-    FOR_EACH (const struct column, c, t->columns, t->last)
+    for (int i = 0; i < t->last; i++) {
+        const struct column *c = &t->columns[i];
         width += c->left_out ? 0 : c->width + GAP;
+    }
     return width;
 }
 
@@ -91,9 +93,11 @@ static void fit_columns(struct table *t)
         struct column *least = NULL;
         while (t->last > 0 && t->columns[t->last].left_out)
             t->last--;
-        FOR_EACH (struct column, c, t->columns, t->n)
+        for (int i = 0; i < t->n; i++) {
+            struct column *c = &t->columns[i];
             if (!c->left_out && rank_of(c) >= (least ? rank_of(least) : 1))
                 least = c;
+        }
         if (!least || table_fits(t))
             break;
         least->left_out = true;
@@ -183,7 +187,8 @@ static void print_downwards(struct table *t)
 static void print_table(const struct report *r, struct table *t)
 {
     const bool md = r->format == TABLE_MD, fitted = !md && t->out->columns > 0;
-    FOR_EACH (const struct report_field, f, r->fields, r->n_fields) {
+    for (int i = 0; i < r->n_fields; i++) {
+        const struct report_field *f = &r->fields[i];
         const bool left = f->type >= REPORT_TEXT && !f->right;
         if (f->heading)
             t->columns[t->n++] =
@@ -208,11 +213,13 @@ static void print_table(const struct report *r, struct table *t)
         print_row(t, row, md);
     struct paragraph p = paragraph_begin(t->out, 2);
     const char *before = "Too wide, left out:";
-    FOR_EACH (const struct column, c, t->columns, t->n)
+    for (int i = 0; i < t->n; i++) {
+        const struct column *c = &t->columns[i];
         if (c->left_out && c->filled) {
             paragraph_printf(&p, "%s %s", before, c->field->heading);
             before = ",";
         }
+    }
     paragraph_puts(&p, *before == ',' ? "; -v shows all." : "");
     paragraph_end(&p);
 }
@@ -338,7 +345,8 @@ void report_string(struct report *r, const char *s)
 static void put_list(struct report *r, const struct report_field *f, const struct report_list *list)
 {
     for (int k = 0; k < f->most; k++)
-        FOR_EACH (const struct report_field, item, f->items, f->n_items) {
+        for (int i = 0; i < f->n_items; i++) {
+            const struct report_field *item = &f->items[i];
             char heading[64];
             chars_printf(heading, "%s%d_%s", f->key, k + 1, item->key);
             if (list && k < list->n)
@@ -361,7 +369,8 @@ void report_lines(struct report *r, const struct report_field *fields, int n_fie
                   const void *row)
 {
     struct value v;
-    FOR_EACH (const struct report_field, f, fields, n_fields) {
+    for (int i = 0; i < n_fields; i++) {
+        const struct report_field *f = &fields[i];
         value_of(f, row, true, &v);
         if (!f->heading || v.text.len == 0)
             continue;
@@ -401,9 +410,11 @@ void report_member(struct json *j, const char *key, const struct report_field *f
 void report_members(struct json *j, const struct report_field *fields, int n_fields,
                     const void *row)
 {
-    FOR_EACH (const struct report_field, f, fields, n_fields)
+    for (int i = 0; i < n_fields; i++) {
+        const struct report_field *f = &fields[i];
         if (f->key)
             report_member(j, f->key, f, row);
+    }
 }
 
 void report_object(struct json *j, const char *key, const struct report_field *fields, int n_fields,
@@ -426,11 +437,13 @@ void report_begin(struct report *r, enum table_format format, const struct repor
     if (table_is_json(format))
         return;
     r->n_columns = INT_MAX; /* until it is known */
-    FOR_EACH (const struct report_field, f, fields, n_fields)
+    for (int i = 0; i < n_fields; i++) {
+        const struct report_field *f = &fields[i];
         if (report_name(format, f) && f->type == REPORT_LIST)
             put_list(r, f, NULL);
         else if (report_name(format, f))
             report_string(r, report_name(format, f));
+    }
     output_puts(out, format == TABLE_CSV ? "\n" : "");
     r->n_columns = r->at;
     r->at = 0;
@@ -443,9 +456,11 @@ void report_row(struct report *r, const void *row)
         output_puts(r->out, r->format == TABLE_JSONL ? "\n" : "");
         return;
     }
-    FOR_EACH (const struct report_field, f, r->fields, r->n_fields)
+    for (int i = 0; i < r->n_fields; i++) {
+        const struct report_field *f = &r->fields[i];
         if (report_name(r->format, f))
             report_cell(r, f, row);
+    }
 }
 
 enum status report_end(struct report *r, struct err *e)

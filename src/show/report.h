@@ -87,9 +87,6 @@ struct report_field {
         char *: REPORT_CHARS,                                                                      \
         struct report_list: REPORT_LIST),                                                          \
         .offset = offsetof(struct tag, member)
-/* The same with the member's name as the key, for programs alone; or for people, too. */
-#define KEY(tag, member)    #member, NULL, MEMBER(tag, member)
-#define COLUMN(tag, member) #member, #member, MEMBER(tag, member)
 
 struct report {
     const struct report_field *fields; /* borrowed */

@@ -167,7 +167,7 @@ static enum status read_merge(const struct vocab *v, size_t rank, struct text me
     }
     if (expected)
         return err_bad_file(e, "%s element %zu: expected %s, found \"%.*s\"", MERGES_KEY, rank,
-                            expected, SHOWN(merge));
+                            expected, text_width(merge), merge.data);
     const struct text texts[] = {left, right, {buffer, left.len + right.len}};
     int ids[3], twin;
     for (int i = 0; i < 3; i++) {

@@ -434,7 +434,8 @@ enum status bpe_learn(const struct bpe_learn_spec *spec, const struct text *text
     arena_free(&l.arena);
     free(l.pairs);
     free(l.queue);
-    THEN(s, spell_tokens(out, e));
+    if (s == STATUS_OK)
+        s = spell_tokens(out, e);
     if (s)
         bpe_learned_free(out);
     return s;

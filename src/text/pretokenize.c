@@ -27,10 +27,12 @@ static const struct pretokenizer pretokenizers[] = {
 
 const struct pretokenizer *pretokenizer_find(struct text name)
 {
-    FOR_EACH (const struct pretokenizer, pre, pretokenizers, N_PRETOKENIZERS)
+    for (int i = 0; i < N_PRETOKENIZERS; i++) {
+        const struct pretokenizer *pre = &pretokenizers[i];
         for (const char *const *known = pre->names; *known; known++)
             if (text_is(name, *known))
                 return pre;
+    }
     return NULL;
 }
 

@@ -179,7 +179,7 @@ static enum status number_symbols(struct builder *b, int32_t *n_symbols, struct 
             if (is_token)
                 return err_bad_file(
                     e, "%s: expected each token once, found tokens %d and %d to be '%.*s'",
-                    TOKENS_KEY, kept[-1].id, now.id, SHOWN(now.text));
+                    TOKENS_KEY, kept[-1].id, now.id, text_width(now.text), now.text.data);
             continue;
         }
         *kept = now;
@@ -206,7 +206,8 @@ static enum status number_symbols(struct builder *b, int32_t *n_symbols, struct 
 static enum status find_pairs(struct builder *b, struct err *e)
 {
     const struct name_index *x = &b->spellings;
-    FOR_EACH (const struct indexed, token, x->list, x->n) {
+    for (size_t i = 0; i < x->n; i++) {
+        const struct indexed *token = &x->list[i];
         if (token->id >= b->vocab->n)
             continue;
         /* The higher the score, the lower the rank. The bits of floats of one sign are in the order
@@ -239,9 +240,12 @@ enum status spm_init(struct spm *s, const struct vocab *v, const struct gguf *g,
     for (int byte = 0; byte < 256; byte++)
         s->one_byte[byte] = -1;
     enum status status = read_scores(&b, g, e);
-    THEN(status, read_spellings(&b, g, e));
-    THEN(status, number_symbols(&b, &n_symbols, e));
-    THEN(status, find_pairs(&b, e));
+    if (status == STATUS_OK)
+        status = read_spellings(&b, g, e);
+    if (status == STATUS_OK)
+        status = number_symbols(&b, &n_symbols, e);
+    if (status == STATUS_OK)
+        status = find_pairs(&b, e);
     if (!status)
         status = merging_init(&s->merging, b.pairs, b.n_pairs, n_symbols, e); /* takes them over */
     else

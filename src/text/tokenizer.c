@@ -53,7 +53,7 @@ static enum status init_bpe(struct tokenizer *t, const struct gguf *g, struct er
     struct text pre = text_of("gpt-2");
     bool found;
     TRY(gguf_get_text(g, "tokenizer.ggml.pre", &pre, &found, e));
-    chars_printf(t->pre_name, "%.*s", SHOWN(pre));
+    chars_printf(t->pre_name, "%.*s", text_width(pre), pre.data);
     t->pre = pretokenizer_find(pre);
     if (!t->pre) {
         char names[sizeof t->unread.text];
@@ -82,12 +82,14 @@ static void find_lost_merges(struct tokenizer *t)
         first = n == 0 ? id : first;
         n++;
     }
-    if (n > 0 && !t->unread.text[0])
-        err_format(&t->unread,
-                   "tokenizer.ggml.merges: expected merges that make the %d tokens of several "
-                   "bytes, as token %d, \"%.*s\"; found none: convert the model again with a newer "
-                   "converter",
-                   n, first, SHOWN(vocab_bytes(&t->vocab, first)));
+    if (n == 0 || t->unread.text[0])
+        return;
+    const struct text name = vocab_bytes(&t->vocab, first);
+    err_format(
+        &t->unread,
+        "tokenizer.ggml.merges: expected merges that make the %d tokens of several bytes, as "
+        "token %d, \"%.*s\"; found none: convert the model again with a newer converter",
+        n, first, text_width(name), name.data);
 }
 
 static enum status encode_bpe(const struct tokenizer *t, struct encoding *c, struct text part,
@@ -147,9 +149,11 @@ static enum status read_all(struct tokenizer *t, const struct gguf *g, struct er
     struct text model;
     TRY(gguf_get_text(g, "tokenizer.ggml.model", &model, NULL, e));
     t->kind = &unknown_kind;
-    FOR_EACH (const struct kind, kind, kinds, LENGTH(kinds))
+    for (int i = 0; i < LENGTH(kinds); i++) {
+        const struct kind *kind = &kinds[i];
         if (text_is(model, kind->model))
             t->kind = kind;
+    }
     t->adds_bos = t->kind->adds_bos;
     TRY(vocab_init(&t->vocab, t->kind->notation, g, e));
     if (t->kind->init)
@@ -157,7 +161,7 @@ static enum status read_all(struct tokenizer *t, const struct gguf *g, struct er
     else
         err_format(&t->unread,
                    "tokenizer.ggml.model: expected \"gpt2\" or \"llama\", found \"%.*s\"",
-                   SHOWN(model));
+                   text_width(model), model.data);
     for (int id = 0; id < t->vocab.n && t->kind->init; id++) {
         const enum token_type type = t->vocab.type[id];
         const struct text bytes = vocab_bytes(&t->vocab, id);

@@ -116,8 +116,10 @@ static enum status make_new(struct trainer *t, struct err *e)
         config_write(c, w);
         s = bpe_learned_write(&vocabulary, w, e);
     }
-    THEN(s, gguf_write_memory(w, &t->bytes, &len, e));
-    THEN(s, gguf_parse(t->bytes, len, &t->owned_gguf, e));
+    if (s == STATUS_OK)
+        s = gguf_write_memory(w, &t->bytes, &len, e);
+    if (s == STATUS_OK)
+        s = gguf_parse(t->bytes, len, &t->owned_gguf, e);
     t->gguf = t->owned_gguf;
     gguf_writer_free(w);
     bpe_learned_free(&vocabulary);

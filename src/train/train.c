@@ -108,7 +108,8 @@ static enum status open_run(struct trainer *t, struct err *e)
     TRY(in_file(param_list_create(&t->list, c, spec->from, e), spec->from_path, e));
     if (spec->teacher) {
         s = train_teacher_check(t, e);
-        THEN(s, param_list_create(&t->teacher_list, &t->teacher_config, spec->teacher, e));
+        if (s == STATUS_OK)
+            s = param_list_create(&t->teacher_list, &t->teacher_config, spec->teacher, e);
         TRY(in_file(s, spec->teacher_path, e));
     }
     TRY(train_data_read(t, e));
