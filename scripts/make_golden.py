@@ -3,9 +3,9 @@
 and attention weights that scripts/reference_model.py computes of them: for tests/data/golden.
 
 mha, gqa, mqa and mqa-f16 are GPT-2's block with a vocabulary of bytes. transformer, shared-block,
-layerwise-kv, alibi and quadratic have the same vocabulary and one kind each that GPT-2 lacks. mixed-*
-mix what architectures differ in: sizes are odd, keys and values of different widths, and no two files
-have the same kinds. (llama and its logits are those of transformers, tests/data/hf/llama. Others made
+layerwise-kv, alibi and quadratic have the same vocabulary and one kind each that GPT-2 lacks, additive
+scores w.tanh(q + k). mixed-* mix what architectures differ in: sizes are odd, keys and values of different
+widths, and no two files have the same kinds. (llama and its logits are those of transformers, tests/data/hf/llama. Others made
 larger ones of the same other names but mixed-*: of all these reference_model.py gives the logits that
 came with them to 2e-6.) Needs NumPy and gguf.
 """
@@ -56,6 +56,12 @@ CHECKPOINTS = {
         arch="decode", kinds=("rms", "before", "none", "gelu"), layers=2, d=20, heads=3,
         kv=[3, 1], key=16, value=32, ff=64, ctx=48, tokens=40, split=False, tied=True,
         biases=("attn_qkv", "ffn_down"), types={"ffn_down": "F16", "attn_output": "F16"}),
+    # Scores w.tanh(q + k), of K/V heads that are shared.
+    "additive": dict(
+        arch="decode", kinds=("layer", "before", "learned", "gelu"), score="additive", layers=2, d=24,
+        heads=4, kv=[2, 1], key=20, value=10, ff=30, ctx=48, tokens=40, split=True, tied=True,
+        biases=("attn_norm", "attn_q", "attn_k", "attn_output", "ffn_norm", "ffn_up", "ffn_down",
+                "output_norm"), seed=24),
     "mha": dict(GPT2, layers=2, d=32, heads=4, kv=[4, 4], ff=64, ctx=64, tokens=40, vocab=300,
                 twice=True, seed=20),
     "gqa": dict(GPT2, layers=3, d=48, heads=6, kv=[3, 3, 3], ff=72, ctx=48, tokens=48, vocab=257, seed=21),
@@ -98,6 +104,8 @@ def tensors(c):
             yield block + "attn_qkv", (sum(rows), c["d"]), "matrix"
         if c["kinds"][2] == "quadratic":
             yield block + "attn_rel", (heads, 2), "rel"
+        if "score" in c:
+            yield block + "attn_score", (heads, key), "score"
         yield block + "attn_output", (c["d"], heads * value), "matrix"
         yield block + ("ffn_norm" if norm_first else "attn_output_norm"), (c["d"],), "norm"
         if c["kinds"][3] == "swiglu":
@@ -117,6 +125,8 @@ def numbers(rng, shape, kind, spread):
         return np.array(shape)
     if kind == "rel":  # from heads that see all alike to such that look at one place
         return np.stack([10.0 ** rng.uniform(-4, 0, shape[0]), rng.uniform(0, 8, shape[0])], axis=1)
+    if kind == "score":
+        return rng.normal(0, 1, shape)
     if kind == "norm":
         return rng.normal(1, 0.2, shape)
     return rng.normal(0, 1, shape) * (spread or (0.6 if kind == "embedding" else shape[-1] ** -0.5))
@@ -139,6 +149,8 @@ def add_keys(w, c):
         for key, kind in zip(("norm.type", "norm.placement", "position.type", "feed_forward.type"),
                              c["kinds"]):
             w.add_string(p + key, kind)
+        if "score" in c:
+            w.add_string(p + "attention.score", c["score"])
         w.add_bool(p + "block.shared", c.get("shared", False))
         w.add_float32(p + "embedding_scale", c.get("scale", 1.0))
     if "vocab" in c:

@@ -70,6 +70,7 @@ class Model:
         self.shared = key("block.shared", False)
         self.scale = key("embedding_scale", 1.0) if f.arch == "decode" else 1.0
         self.score_scale = key("attention.scale", 0) or 1 / math.sqrt(self.key_dim)
+        self.score_kind = key("attention.score", "dot")
         self.weights = []  # [heads, n, n] of each layer of the last text
         self.by_norm = False  # of these
         self.traced, self.trace = None, []  # layer and head, and what they compute
@@ -124,6 +125,12 @@ class Model:
         heads = (self.heads, kv_heads, kv_heads)
         return [np.split(rows, n, axis=1) for rows, n in zip((q, k, v), heads)]
 
+    def scores(self, q, k, block, head):
+        w = self.file.get(block + "attn_score.weight")
+        if self.score_kind == "additive":
+            return np.tanh(q[:, None, :] + k[None, :, :]) @ w[head]
+        return q @ k.T * self.score_scale
+
     def attention(self, x, block, layer):
         kv_heads = self.kv_heads[layer]
         q, k, v = self.qkv(x, block, kv_heads)
@@ -132,7 +139,7 @@ class Model:
         out, self.weights = [], self.weights + [[]]
         for h in range(self.heads):
             g = h // (self.heads // kv_heads)
-            scores = q[h] @ k[g].T * self.score_scale + self.score_bias(block, h, len(x))
+            scores = self.scores(q[h], k[g], block, h) + self.score_bias(block, h, len(x))
             weights = np.exp(scores - scores.max(-1, keepdims=True))
             weights /= weights.sum(-1, keepdims=True)
             out.append(weights @ v[g])

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from gguf import GGUFReader
 
 NAMES = ["mha", "gqa", "mqa", "mqa-f16", "llama", "transformer", "alibi", "quadratic",
-         "shared-block", "layerwise-kv"]
+         "shared-block", "layerwise-kv", "additive"]
 WINDOWS, LENGTH = 3, 37
 # Of the steps; as in tests/test_backprop.c.
 STEPS, WARMUP, RATE, BETA2, DECAY, CLIP, SMOOTHING = 5, 2, 0.004, 0.99, 0.1, 1.0, 0.1
@@ -114,6 +114,7 @@ class Model:
 
     def attention(self, x, block, kv):
         heads = self.c["heads"]
+        w = self.w.get(block + "attn_score.weight")  # of additive scores [heads, dim]
         if block + "attn_q.weight" in self.w:
             q, k, v = (self.affine(x, f"{block}attn_{part}") for part in "qkv")
         else:
@@ -124,6 +125,11 @@ class Model:
             y.unflatten(-1, (n, -1)).transpose(1, 2) for y, n in [(q, heads), (k, kv), (v, kv)]
         )
         bias = self.score_bias(x.shape[1], block)
+        if w is not None:
+            k, v = (y.repeat_interleave(heads // kv, 1) for y in (k, v))
+            scores = (torch.tanh(q[..., :, None, :] + k[..., None, :, :]) * w[:, None, None]).sum(-1)
+            out = (scores + bias).softmax(-1) @ v
+            return self.affine(out.transpose(1, 2).flatten(-2), block + "attn_output")
         out = F.scaled_dot_product_attention(
             self.turn(q), self.turn(k), v, attn_mask=bias, enable_gqa=True
         )
@@ -164,9 +170,10 @@ def rate(step):
 
 
 def train(model, inputs, targets):
-    """The losses before each step; matrices decay, gains, biases and attn_rel do not."""
-    decays = [t for n, t in model.w.items() if t.ndim > 1 and "attn_rel" not in n]
-    others = [t for n, t in model.w.items() if t.ndim == 1 or "attn_rel" in n]
+    """The losses before each step; matrices decay, gains, biases, attn_rel and attn_score do not."""
+    tables = [n for n in model.w if "attn_rel" in n or "attn_score" in n]
+    decays = [t for n, t in model.w.items() if t.ndim > 1 and n not in tables]
+    others = [t for n, t in model.w.items() if t.ndim == 1 or n in tables]
     groups = [{"params": decays, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW([g for g in groups if g["params"]], betas=(0.9, BETA2), eps=1e-8)
     losses = []

@@ -131,11 +131,14 @@ static void attend(const struct plain_model *m, int l, int window, const struct 
     const int dim = c->head_dim, v_dim = config_value_dim(c);
     const double scale = c->score_scale != 0 ? (double)c->score_scale : 1 / sqrt(c->head_dim);
     double p[PLAIN_LENGTH], max = -1e300, sum = 0;
+    const double *w = tensor(m, l, ROLE_ATTN_SCORE, false); /* of additive scores */
     const double *q = rows[t].q + h * dim;
     for (int s = 0; s <= t; s++) {
         p[s] = score_bias(m, l, h, t - s);
-        for (int i = 0; i < dim; i++)
-            p[s] += q[i] * rows[s].k[g * dim + i] * scale;
+        for (int i = 0; i < dim; i++) {
+            const double k = rows[s].k[g * dim + i];
+            p[s] += w ? w[h * dim + i] * tanh(q[i] + k) : q[i] * k * scale;
+        }
         max = p[s] > max ? p[s] : max;
     }
     for (int s = 0; s <= t; s++)

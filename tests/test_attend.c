@@ -12,7 +12,7 @@
 struct shape {
     int n_heads, key_dim, value_dim, n;
     enum storage storage;
-    bool biased;
+    bool biased, additive;
 };
 
 struct attention {
@@ -73,6 +73,7 @@ static struct attention make_attention(struct shape s)
                                      .storage = s.storage},
                               .n_heads = s.n_heads,
                               .q = random_floats(n_heads * key_dim),
+                              .additive = s.additive ? random_floats(n_heads * key_dim) : NULL,
                               .scores = random_floats(n_heads * KERNEL_CHUNK),
                               .max = random_floats(n_out),
                               .sum = random_floats(n_out),
@@ -89,9 +90,9 @@ static void expect_same(const struct kernels *k, const struct attention *at,
 {
     const struct shape *s = &at->shape;
     char what[128];
-    snprintf(what, sizeof what, "%s attend, %d heads of %d and %d, %d positions, %s%s", k->name,
+    snprintf(what, sizeof what, "%s attend, %d heads of %d and %d, %d positions, %s%s%s", k->name,
              s->n_heads, s->key_dim, s->value_dim, s->n, storage_name(s->storage),
-             s->biased ? ", biased" : "");
+             s->biased ? ", biased" : "", s->additive ? ", additive" : "");
     k->attend(args);
     assert_same_bits(expected->max, args->max, at->n_out, what);
     assert_same_bits(expected->sum, args->sum, at->n_out, what);
@@ -132,8 +133,10 @@ TEST(attend_equals_scalar, .loops = 7, .before = seed_numbers)
             const int d = i / 24, p = i / 3 % 8, dim = dims[d], n = positions[p];
             const int other = dims[(d + _i + 1) % 8];
             const enum storage storage = storages[i % 3];
-            compare_attend(k, (struct shape){heads[_i], dim, dim, n, storage, false});
-            compare_attend(k, (struct shape){heads[_i], dim, other, n, storage, true});
+            compare_attend(k, (struct shape){heads[_i], dim, dim, n, storage, false, false});
+            compare_attend(k, (struct shape){heads[_i], dim, other, n, storage, true, false});
+            if (i % 7 == _i) /* they take as long as many others */
+                compare_attend(k, (struct shape){heads[_i], dim, other, n, storage, i % 2, true});
         }
 }
 
@@ -188,8 +191,8 @@ TEST(pieces_equal_the_whole, .loops = 3, .before = seed_numbers)
     for (int i = 0; i < 2 * 4 * 10 * 3; i++) {
         const int d = i % 2, n = positions[i / 2 % 4], at = i / 8 % 10;
         const bool other = (_i + at) % 2;
-        const struct shape s = {heads[_i], dims[d],          dims[other ? 1 - d : d],
-                                n,         storages[i / 80], other};
+        const struct shape s = {heads[_i], dims[d],   dims[other ? 1 - d : d], n, storages[i / 80],
+                                other,     i % 7 == 0};
         if (splits[at] <= n)
             compare_pieces(s, splits[at]);
     }
@@ -228,7 +231,9 @@ static double score_at(const struct attention *at, int h, int t)
     const struct attend *a = &at->args;
     double s = 0;
     for (int i = 0; i < a->kv.key_dim; i++)
-        s += (double)a->q[h * a->kv.key_dim + i] * key_at(at, t, i);
+        s += a->additive ? (double)a->additive[h * a->kv.key_dim + i] *
+                               tanh((double)a->q[h * a->kv.key_dim + i] + key_at(at, t, i))
+                         : (double)a->q[h * a->kv.key_dim + i] * key_at(at, t, i);
     if (a->bias) {
         const double x = a->distance - t - (double)a->bias[h].centre;
         s += (double)a->bias[h].linear * x + (double)a->bias[h].square * x * x;
@@ -247,13 +252,13 @@ static void add_softmax(const struct attention *at, int h, double *numerator, do
     }
 }
 
-/* Any number of heads, every storage, with biases and without. */
-TEST(attend_is_softmax, .loops = 6, .before = seed_numbers)
+/* Any number of heads, every storage, with biases and without, products and additive scores. */
+TEST(attend_is_softmax, .loops = 12, .before = seed_numbers)
 {
     for (int n_heads = 1; n_heads <= 22; n_heads++) {
         const int values = n_heads % 3 ? 70 : 12;
-        const struct attention at = make_attention(
-            (struct shape){n_heads, 33, values, 100 + n_heads, storages[_i % 3], _i / 3});
+        const struct attention at = make_attention((struct shape){
+            n_heads, 33, values, 100 + n_heads, storages[_i % 3], _i / 3 % 2, _i / 6});
         kernels_scalar.attend(&at.args);
         for (int h = 0; h < n_heads; h++) {
             double numerator[80] = {0}, denominator = 0;

@@ -384,7 +384,8 @@ static const struct {
               {"gqa", 1, 2},
               {"mixed-llama", 1, 4},
               {"mixed-alibi", 1, 5},
-              {"mixed-quadratic", 2, 3}};
+              {"mixed-quadratic", 2, 3},
+              {"additive", 1, 3}};
 
 TEST(golden_traces, .loops = COUNT(traces))
 {

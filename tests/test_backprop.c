@@ -237,6 +237,11 @@ static const struct model_case cases[] = {
     {NULL, {EVEN, .layer_heads = {2, 4}, .layer_kv_heads = {2, 1}, .split_qkv = true}, CONFIG_TIED},
     {NULL, {ODD, .embedding_scale = 3.5f}, 0},
     {NULL, {ODD, .score_scale = 1.25f}, CONFIG_TIED},
+    {NULL, {ODD, .score = SCORE_ADDITIVE}, CONFIG_TIED},
+    {NULL,
+     {SIZES(2, 4, 2, 18, 9, 0, 14), .value_dim = 5, .d_model = 13, .score = SCORE_ADDITIVE,
+      .position = POSITION_ALIBI, .shared = true, .split_qkv = true},
+     CONFIG_TIED},
     /* Heads of another size than d_model / n_heads, and values apart. */
     {NULL, {SIZES(1, 3, 1, 6, 19, 0, 11), .value_dim = 4, .d_model = 14}, CONFIG_TIED},
     {"llama", {SIZES(2, 4, 2, 6, 21, 0, 18), .d_model = 16}, 0},
@@ -352,9 +357,9 @@ TEST(teacher_gradient, .tags = ONE_THREAD)
     close_fixture(&f);
 }
 
-static const char *const golden_names[] = {"mha",          "gqa",         "mqa",   "mqa-f16",
-                                           "llama",        "transformer", "alibi", "quadratic",
-                                           "shared-block", "layerwise-kv"};
+static const char *const golden_names[] = {"mha",          "gqa",          "mqa",     "mqa-f16",
+                                           "llama",        "transformer",  "alibi",   "quadratic",
+                                           "shared-block", "layerwise-kv", "additive"};
 #define N_GOLDEN ((int)COUNT(golden_names))
 
 /* As in scripts/reference_train.py. */
@@ -465,6 +470,9 @@ static const struct model_case same_bits[] = {
     {NULL,
      {SIZES(2, 6, 0, 0, 50, 0, 40), .layer_kv_heads = {3, 1}, .d_model = 36, .norm = NORM_RMS,
       .position = POSITION_ALIBI, .ffn = FFN_SWIGLU},
+     CONFIG_TIED},
+    {NULL,
+     {SIZES(2, 4, 2, 19, 40, 0, 40), .value_dim = 7, .d_model = 36, .score = SCORE_ADDITIVE},
      CONFIG_TIED},
 };
 

@@ -364,6 +364,67 @@ TEST(causal_attention, .loops = n_tables())
         }
 }
 
+/* Scores w.tanh(q + k) and their gradients: the bits of the definition, and double precision. */
+static void check_additive(int n_keys, int dim)
+{
+    enum { SIZE = 40, STRIDE = SIZE + 3 };
+    static float scores[2][SIZE * CAUSAL_WIDTH], dkeys[2][SIZE * STRIDE];
+    static float dqueries[2][SIZE * CAUSAL_WIDTH], dweight[2][SIZE];
+    const float *keys = numbers[0], *queries = numbers[1], *ds = numbers[2], *w = numbers[3];
+    for (int i = 0; i < 2; i++) {
+        memcpy(dkeys[i], numbers[1], sizeof dkeys[i]);
+        const struct additive a = {.n_keys = n_keys,
+                                   .dim = dim,
+                                   .weight = w,
+                                   .keys = keys,
+                                   .queries = queries,
+                                   .stride = STRIDE,
+                                   .scores = scores[i],
+                                   .gradient = ds,
+                                   .dkeys = dkeys[i],
+                                   .dqueries = dqueries[i],
+                                   .dweight = dweight[i]};
+        (i ? g : &grad_scalar)->additive_scores(&a);
+        (i ? g : &grad_scalar)->additive_backward(&a);
+    }
+    assert_same_bits(scores[0], scores[1], SIZE * CAUSAL_WIDTH, "additive scores");
+    assert_same_bits(dkeys[0], dkeys[1], SIZE * STRIDE, "gradient of keys");
+    assert_same_bits(dqueries[0], dqueries[1], SIZE * CAUSAL_WIDTH, "gradient of queries");
+    assert_same_bits(dweight[0], dweight[1], SIZE, "gradient of weights");
+    double dq[SIZE][CAUSAL_WIDTH] = {0}, dw[SIZE] = {0};
+    for (int t = 0; t < n_keys; t++) {
+        double dk[SIZE] = {0};
+        for (int q = 0; q < CAUSAL_WIDTH; q++) {
+            double sum = 0;
+            for (int i = 0; i < dim; i++) {
+                const double d = (double)ds[t * CAUSAL_WIDTH + q], wi = (double)w[i];
+                const double h =
+                    tanh((double)keys[t * STRIDE + i] + (double)queries[i * CAUSAL_WIDTH + q]);
+                sum += wi * h;
+                dq[i][q] += d * wi * (1 - h * h);
+                dk[i] += d * wi * (1 - h * h);
+                dw[i] += d * h;
+            }
+            near(scores[1][t * CAUSAL_WIDTH + q], sum, 3e-6 * dim);
+        }
+        for (int i = 0; i < dim; i++)
+            near(dkeys[1][t * STRIDE + i], (double)numbers[1][t * STRIDE + i] + dk[i], 2e-5);
+    }
+    for (int i = 0; i < dim; i++) {
+        near(dweight[1][i], dw[i], 2e-4);
+        for (int q = 0; q < CAUSAL_WIDTH; q++)
+            near(dqueries[1][i * CAUSAL_WIDTH + q], dq[i][q], 2e-5);
+    }
+}
+
+TEST(additive_scores, .loops = n_tables())
+{
+    choose(_i, 9);
+    for (int n_keys = 1; n_keys <= 40; n_keys += 13)
+        for (int dim = 1; dim <= 40; dim += 3)
+            check_additive(n_keys, dim);
+}
+
 TEST(softmax_is_stable, .loops = n_tables())
 {
     choose(_i, 0);

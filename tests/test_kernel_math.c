@@ -90,6 +90,19 @@ MATH_TEST(silu_is_its_formula)
     ck_assert(fabsf(math_silu(-INFINITY)) < 1e-35f && isnan(math_silu(NAN)));
 }
 
+MATH_TEST(tanh_is_its_formula)
+{
+    double worst = 0;
+    for (uint32_t bits = 0; bits < 0x7f800000; bits += 1009)
+        for (int sign = 0; sign < 2; sign++) {
+            const float x = float_of(bits | (uint32_t)sign << 31);
+            worst = fmax(worst, fabs((double)math_tanh(x) - tanh((double)x)));
+        }
+    ck_assert_double_lt(worst, 2e-7);
+    ck_assert(math_tanh(0) == 0 && isnan(math_tanh(NAN)));
+    ck_assert(math_tanh(INFINITY) == 1 && math_tanh(-INFINITY) == -1);
+}
+
 /* All 65,536 halves go to float and back, and agree with every table. */
 MATH_TEST(f16_round_trip)
 {

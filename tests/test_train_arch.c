@@ -16,6 +16,7 @@ static const struct {
     {"decode", {.position = POSITION_ROPE, .ffn = FFN_SWIGLU, .shared = true}},
     {"decode",
      {.norm = NORM_RMS, .placement = PLACEMENT_AFTER, .position = POSITION_ALIBI, .shared = true}},
+    {"decode", {.score = SCORE_ADDITIVE}},
 };
 #define N_TRAINED (SANITIZED ? 3 : (int)COUNT(archs))
 
@@ -52,6 +53,7 @@ static void assert_kinds(const struct config *found, const struct config *c)
     ck_assert_str_eq(found->arch->name, c->arch->name);
     ck_assert(found->norm == c->norm && found->placement == c->placement);
     ck_assert(found->position == c->position && found->ffn == c->ffn);
+    ck_assert(found->score == c->score);
     ck_assert(found->shared == c->shared && found->no_biases == c->no_biases);
     ck_assert(found->no_norm_biases == c->no_norm_biases || c->norm == NORM_RMS);
     ck_assert(found->head_dim == c->head_dim && config_value_dim(found) == config_value_dim(c));

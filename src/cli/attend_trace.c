@@ -84,7 +84,9 @@ void attend_put_trace(const struct attend_view *v, struct json *json)
     chars_printf(k, "K = X Wk%s%s", b_in, turned);
     chars_printf(value, "V = X Wv%s", b_in);
     chars_printf(out, "A Wo%s, added to the stream", b_out);
-    if (c->score_scale == 0)
+    if (c->score == SCORE_ADDITIVE)
+        chars_printf(scores, "scores = w·tanh(q + k)");
+    else if (c->score_scale == 0)
         chars_printf(scores, "scores = q·k / √%d", k_dim);
     else
         chars_printf(scores, "scores = %g q·k", (double)c->score_scale);

@@ -81,6 +81,7 @@ static const struct report_field config_fields[] = {
     {"placement", "placement", MEMBER(info, placement)},
     {"position", "position", MEMBER(info, position)},
     {"ffn", "ffn", MEMBER(info, ffn)},
+    {"score", "score", MEMBER(info, score)},
     {"shared_block", "shared_block", MEMBER(info, config.shared)},
     {"norm_eps", "norm_eps", MEMBER(info, norm_eps), "%g"},
     {"score_scale", "score_scale", MEMBER(info, score_scale), "%g"},
@@ -460,6 +461,7 @@ static enum status show_info(struct info *info, struct err *e)
         info->placement = arch_placement_names[c->placement];
         info->position = arch_position_names[c->position];
         info->ffn = arch_ffn_names[c->ffn];
+        info->score = c->score == SCORE_DOT ? NULL : arch_score_names[c->score];
         info->norm_eps = (double)c->norm_eps;
         info->score_scale = c->score_scale != 0 ? (double)c->score_scale : NO_FIGURE;
         info->attention_4_d_model_squared = (int64_t)4 * c->d_model * c->d_model * config_blocks(c);

@@ -171,12 +171,13 @@ static void announce(const struct training *t, const struct train_plan *p)
     char variant[16], what[128] = "", sizes[48] = "";
     config_variant_name(c, c->n_kv_heads, variant);
     if (c->arch->has_keys)
-        chars_printf(what, "%s (norm %s %s, position %s, ffn %s%s%s), ", c->arch->name,
+        chars_printf(what, "%s (norm %s %s, position %s, ffn %s%s%s%s), ", c->arch->name,
                      arch_norm_names[c->norm], arch_placement_names[c->placement],
                      arch_position_names[c->position], arch_ffn_names[c->ffn],
                      !c->no_biases                              ? ""
                      : c->no_norm_biases || c->norm == NORM_RMS ? ", no biases"
                                                                 : ", no biases but the norms'",
+                     c->score == SCORE_ADDITIVE ? ", additive scores" : "",
                      c->shared ? ", one block for all layers" : "");
     else if (!str_is(c->arch->name, arch_names[0])) /* not gpt2 */
         chars_printf(what, "%s, ", c->arch->name);

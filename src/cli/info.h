@@ -69,7 +69,7 @@ struct info {
     struct report_field step_fields[32]; /* of info_step_table */
 
     /* Properties; of texts and strings NULL is none, and of numbers a negative one. */
-    const char *subject, *type, *norm, *placement, *position, *ffn, *does_not_run, *problem,
+    const char *subject, *type, *norm, *placement, *position, *ffn, *score, *does_not_run, *problem,
         *pretokenizer;
     struct text architecture, name, token_kind;
     uint64_t file_bytes;

@@ -267,6 +267,8 @@ static enum status open_checkpoint(struct job *j, struct err *e)
         TRY(variant_load(j, e));
     }
     if (o->score_scale)
+        TRY(config_needs_dot(&j->checkpoint.model->config, "--score-scale", e));
+    if (o->score_scale)
         TRY(parse_score_scale(o->score_scale, &j->checkpoint.model->config.score_scale, e));
     if (o->without)
         TRY(heads_of_option("--without", o->without, &j->checkpoint.model->config, &j->off, e));

@@ -10,8 +10,8 @@
 #define SHAPE_HELP                                                                                 \
     "sizes: " SHAPE_FORM                                                                           \
     ", by default ff 4 * D_MODEL (llama: 8/3), vocab 50257, ctx 1024, dk and "                     \
-    "dv (a head's key and value) D_MODEL / HEADS, kv (K/V heads) HEADS; or a name, as gpt2-xl or " \
-    "llama-7b,ctx=4096 (info --shape help lists them)"
+    "dv (a head's key and value) D_MODEL / HEADS, kv (K/V heads) HEADS, score dot (or additive); " \
+    "or a name, as gpt2-xl or llama-7b,ctx=4096 (info --shape help lists them)"
 #define OPT_SHAPE_ARCH(member)                                                                     \
     OPT_CHOICE("arch", member, "ARCH", shape_archs,                                                \
                "what --shape is of; transformer is the original's decoder", .otherwise = "gpt2",   \
@@ -34,14 +34,14 @@ enum status shape_of_options(const struct shape_options *o, const struct common_
  * steps; and the specification that they come to.
  */
 
-#define TRAIN_KINDS 4
+#define TRAIN_KINDS 5
 
 /* What options say of a new model; 0 and NULL are what was not given. */
 struct train_shape {
     int n_layers, d_model, n_heads, head_dim, value_dim, d_ff, n_ctx, n_vocab;
     double eps;
     const char *kv_heads, *score_scale;
-    int arch, kinds[TRAIN_KINDS]; /* norm, placement, position, ffn; from 1 on */
+    int arch, kinds[TRAIN_KINDS]; /* norm, placement, position, ffn, score; from 1 on */
     bool no_bias, no_norm_bias, share_layers;
 };
 extern const struct option train_size_options[], train_head_options[], train_kind_options[];

@@ -57,6 +57,9 @@ const struct option train_kind_options[] = {
                .otherwise = "learned", NEW_ONLY),
     OPT_CHOICE("ffn", kinds[3], "KIND", arch_ffn_names,
                "feed-forward layer; gelu_erf is the exact one", .otherwise = "gelu", NEW_ONLY),
+    OPT_CHOICE("score", kinds[4], "KIND", arch_score_names,
+               "scores of a query q and a key k: their product, or w·tanh(q + k)",
+               .otherwise = "dot", NEW_ONLY),
     OPT_DOUBLE("eps", eps, "X", 1e-12, 0.5, "what norms add to the variance",
                .otherwise = "0.00001", NEW_ONLY),
     OPT_FLAG("no-bias", no_bias, "no biases but those of norms", NEW_ONLY),
@@ -112,10 +115,11 @@ static enum status set_kinds(const struct train_shape *s, struct config *c, stru
 {
     /* As the rows behind --arch have them. */
     unsigned *const kinds[TRAIN_KINDS] = {(unsigned *)&c->norm, (unsigned *)&c->placement,
-                                          (unsigned *)&c->position, (unsigned *)&c->ffn};
+                                          (unsigned *)&c->position, (unsigned *)&c->ffn,
+                                          (unsigned *)&c->score};
     const char *preset = shape_archs[s->arch ? s->arch - 1 : 0], *option = NULL;
     if (!s->arch && (s->no_bias || s->no_norm_bias || s->share_layers || s->score_scale ||
-                     s->kinds[0] || s->kinds[1] || s->kinds[2] || s->kinds[3]))
+                     s->kinds[0] || s->kinds[1] || s->kinds[2] || s->kinds[3] || s->kinds[4]))
         preset = FREE_ARCH;
     config_set_arch(c, arch_preset(text_of(preset)));
     if (s->share_layers)
@@ -149,13 +153,16 @@ static enum status set_kinds(const struct train_shape *s, struct config *c, stru
 static enum status open_origin(const char *path, const struct train_shape *s,
                                struct checkpoint *from, struct config *c, struct err *e)
 {
-    static const struct shape_words words = {"--heads", "--embd", "--head-dim"};
+    static const struct shape_words words = {"--heads", "--embd", "--head-dim", "--score"};
     const char *rest = s->kv_heads;
     int n = 0; /* of the list: one for all layers, or one for each */
     if (path) {
         TRY(job_open(path, JOB_TOKENIZES, from, e));
         TRY(job_config(path, from, c, e));
-        return s->score_scale ? parse_score_scale(s->score_scale, &c->score_scale, e) : STATUS_OK;
+        if (!s->score_scale)
+            return STATUS_OK;
+        TRY(config_needs_dot(c, "--score-scale", e));
+        return parse_score_scale(s->score_scale, &c->score_scale, e);
     }
     *c = (struct config){.n_layers = s->n_layers ? s->n_layers : 4,
                          .n_heads = s->n_heads ? s->n_heads : 8,

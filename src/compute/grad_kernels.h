@@ -61,6 +61,23 @@ struct causal {
     const struct attend_bias *bias; /* of this head, added to the scores; NULL: none */
 };
 
+/*
+ * Additive scores of a head, and their gradients (Bahdanau et al. 2015, appendix A.1.2):
+ *   scores    scores[t][q] = sum_i weight[i] tanh(h), h = queries[i][q] + keys[t][i]
+ *   backward  from gradient, that of the scores: dqueries[i][q] = weight[i] sum_t gradient (1 -
+ *             tanh(h)^2); dkeys[t][i] += the same summed over q; dweight[i] = sum of gradient
+ * tanh(h) Columns are as above; those of `queries` that mean nothing are anything finite.
+ */
+struct additive {
+    int n_keys, dim;
+    const float *weight;               /* [dim] */
+    const float *keys, *queries;       /* [n_keys, dim] rows `stride` apart, [dim, CAUSAL_WIDTH] */
+    size_t stride;                     /* of keys and dkeys, floats */
+    float *scores;                     /* [n_keys, CAUSAL_WIDTH] */
+    const float *gradient;             /* the same; from here on only backward */
+    float *dkeys, *dqueries, *dweight; /* as keys, queries and weight */
+};
+
 /* --- optimizer ------------------------------------------------------------------------------- */
 
 /* One step of AdamW (Loshchilov and Hutter 2019, algorithm 2):
@@ -104,6 +121,9 @@ struct grad_kernels {
 
     void (*causal_softmax)(const struct causal *c);
     void (*causal_backward)(const struct causal *c);
+
+    void (*additive_scores)(const struct additive *a);
+    void (*additive_backward)(const struct additive *a);
 
     /* x[i] = scale * e^x[i] / sum_j e^x[j] over n; returns log sum_j e^x[j]. NaN if some x is, or
      * is +infinity. */

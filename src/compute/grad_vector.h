@@ -457,6 +457,55 @@ static void vector_causal_backward(const struct causal *c)
     }
 }
 
+static void vector_additive_scores(const struct additive *a)
+{
+    assert(a->n_keys >= 0 && a->dim >= 0 && a->scores && a->scores != a->queries);
+    for (int t = 0; t < a->n_keys; t++) {
+        const float *key = a->keys + t * a->stride;
+        for (int v = 0; v < CAUSAL_WIDTH; v += KERNEL_LANES) {
+            lanes sum = lanes_zero();
+            for (int i = 0; i < a->dim; i++) {
+                const lanes q = lanes_load(a->queries + (size_t)i * CAUSAL_WIDTH + v);
+                const lanes h = lanes_tanh(lanes_add(lanes_all(key[i]), q));
+                sum = lanes_fma(lanes_all(a->weight[i]), h, sum);
+            }
+            lanes_store(a->scores + (size_t)t * CAUSAL_WIDTH + v, sum);
+        }
+    }
+}
+
+static void vector_additive_backward(const struct additive *a)
+{
+    assert(a->n_keys >= 0 && a->dim >= 0 && a->dkeys && a->dqueries && a->dweight);
+    assert(a->dkeys != a->keys && a->dqueries != a->queries && a->dweight != a->weight);
+    const lanes one = lanes_all(1.0f);
+    for (int i = 0; i < a->dim; i++) {
+        const lanes weight = lanes_all(a->weight[i]);
+        lanes dq[CAUSAL_VECS], dw = lanes_zero();
+        for (int v = 0; v < CAUSAL_VECS; v++)
+            dq[v] = lanes_zero();
+        for (int t = 0; t < a->n_keys; t++) {
+            const lanes key = lanes_all(a->keys[t * a->stride + i]);
+            lanes dk = lanes_zero();
+            for (int v = 0; v < CAUSAL_VECS; v++) {
+                const size_t at = (size_t)v * KERNEL_LANES;
+                const lanes q = lanes_load(a->queries + (size_t)i * CAUSAL_WIDTH + at);
+                const lanes g = lanes_load(a->gradient + (size_t)t * CAUSAL_WIDTH + at);
+                const lanes h = lanes_tanh(lanes_add(key, q));
+                const lanes slope = lanes_sub(one, lanes_mul(h, h));
+                const lanes d = lanes_mul(lanes_mul(g, weight), slope);
+                dw = lanes_fma(g, h, dw);
+                dk = lanes_add(dk, d);
+                dq[v] = lanes_add(dq[v], d);
+            }
+            a->dkeys[t * a->stride + i] += lanes_sum(dk);
+        }
+        for (int v = 0; v < CAUSAL_VECS; v++)
+            lanes_store(a->dqueries + (size_t)i * CAUSAL_WIDTH + (size_t)v * KERNEL_LANES, dq[v]);
+        a->dweight[i] = lanes_sum(dw);
+    }
+}
+
 /* --- loss and optimizer ---------------------------------------------------------------------- */
 
 static float vector_softmax(float *x, int n, float scale)
@@ -538,6 +587,8 @@ const struct grad_kernels VECTOR_TABLE = {
     .gain_sums = vector_gain_sums,
     .causal_softmax = vector_causal_softmax,
     .causal_backward = vector_causal_backward,
+    .additive_scores = vector_additive_scores,
+    .additive_backward = vector_additive_backward,
     .softmax = vector_softmax,
     .squares = vector_squares,
     .adamw = vector_adamw,

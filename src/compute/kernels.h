@@ -60,6 +60,8 @@ bool ffn_is_gated(enum ffn_kind kind);
 #define KERNEL_CHUNK 256
 /* Multiply-adds, one of them a product, that the exponential of a score takes. */
 #define KERNEL_WEIGHT_FMAS 8
+/* The same of the hyperbolic tangent of an additive score's element, its division as four. */
+#define KERNEL_TANH_FMAS 16
 
 /* How numbers are stored in memory: weights as any of these, the KV cache as F32, F16 or Q8_0.
  * In the quantised ones, GGUF's, QUANT_BLOCK consecutive elements share a binary16 scale. */
@@ -235,8 +237,9 @@ struct attend_bias {
  * Attention of n_heads query heads of one token to one chunk; the K and V rows are read once for
  * all of them.
  *   q        [n_heads, key_dim], already scaled
+ *   additive [n_heads, key_dim], w of scores w.tanh(q + k), or NULL: they are q.k
  *   scores   [n_heads, KERNEL_CHUNK] scratch; afterwards exp(s_t - m) of the n_positions
- *   max      [n_heads]  m = max_t s_t, with s_t = q.k_t + the head's bias, if any
+ *   max      [n_heads]  m = max_t s_t, with s_t = the score of k_t + the head's bias, if any
  *   sum      [n_heads]  l = sum_t exp(s_t - m)
  *   out      [n_heads, value_dim]  o = sum_t exp(s_t - m) v_t, not yet divided by l
  * From one head's out, max and sum to the next's it is `stride` floats.
@@ -245,6 +248,7 @@ struct attend {
     struct kv_chunk kv;
     int n_heads; /* those that share the K/V head, or some of them */
     const float *q;
+    const float *additive;
     float *scores;
     float *max;
     float *sum;

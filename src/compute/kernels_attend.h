@@ -150,6 +150,26 @@ ALWAYS_INLINE void score_tile(const struct attend *a, enum storage storage, stru
                              run->end - (panel + p) * KERNEL_LANES);
 }
 
+/* The same for one panel and head with additive scores, whose arithmetic takes longer than memory.
+ */
+ALWAYS_INLINE void score_additive(const struct attend *a, enum storage storage,
+                                  const struct panel_run *run, int panel, int head)
+{
+    const size_t dim = a->kv.key_dim, own = panel - run->first;
+    const float *q = a->q + head * dim, *w = a->additive + head * dim;
+    lanes sum = lanes_zero();
+    for (size_t i = 0; i < dim; i++) {
+        lanes k = load_element(run->piece->k, storage, (own * dim + i) * KERNEL_LANES);
+        if (storage == STORAGE_Q8_0) {
+            const size_t block = own * quant_blocks((int)dim) + i / QUANT_BLOCK;
+            k = lanes_mul(k, lanes_load_f16(run->piece->k_scales + block * KERNEL_LANES));
+        }
+        sum = lanes_fma(lanes_all(w[i]), lanes_tanh(lanes_add(k, lanes_all(q[i]))), sum);
+    }
+    lanes_store_upto(a->scores + (size_t)head * KERNEL_CHUNK + panel * KERNEL_LANES, sum,
+                     run->end - panel * KERNEL_LANES);
+}
+
 /* n_heads heads against the panels from `panel` to `end`, as many at a time as a tile has. */
 ALWAYS_INLINE void score_heads(const struct attend *a, enum storage storage, struct panel_run *run,
                                int panel, int end, int head, const int n_heads)
@@ -166,7 +186,11 @@ ALWAYS_INLINE void score_heads(const struct attend *a, enum storage storage, str
 ALWAYS_INLINE void score_panels(const struct attend *a, enum storage storage, struct panel_run *run,
                                 int panel, int end)
 {
-    ALL_HEADS(score_heads, a, storage, run, panel, end);
+    if (!a->additive)
+        ALL_HEADS(score_heads, a, storage, run, panel, end);
+    for (; a->additive && panel < end; panel++)
+        for (int h = 0; h < a->n_heads; h++)
+            score_additive(a, storage, run, panel, h);
 }
 
 /*

@@ -152,12 +152,18 @@ static float chunk_key(const struct kv_chunk *kv, int t, int i, float *scale)
     return math_load(piece->k, kv->storage, (panel * kv->key_dim + i) * KERNEL_LANES + lane);
 }
 
-/* q.k of one position of the chunk. */
-static float chunk_score(const struct kv_chunk *kv, const float *q, int t)
+/* q.k of one position of the chunk, or w.tanh(q + k) where w is not NULL. */
+static float chunk_score(const struct kv_chunk *kv, const float *q, const float *w, int t)
 {
     const int dim = kv->key_dim;
     const bool quantised = kv->storage == STORAGE_Q8_0;
     float s = 0, scale = 1;
+    for (int i = 0; i < dim && w; i++) {
+        const float k = chunk_key(kv, t, i, &scale);
+        s = fmaf(w[i], math_tanh((quantised ? k * scale : k) + q[i]), s);
+    }
+    if (w)
+        return s;
     for (int begin = 0; begin < dim; begin += quantised ? QUANT_BLOCK : dim) {
         const int end = quantised ? MIN(begin + QUANT_BLOCK, dim) : dim;
         float part = 0;
@@ -183,10 +189,11 @@ static const float *weigh_chunk(const struct attend *a, int h)
 {
     const struct kv_chunk *kv = &a->kv;
     const float *q = a->q + h * kv->key_dim;
+    const float *w = a->additive ? a->additive + h * kv->key_dim : NULL;
     float *p = a->scores + h * KERNEL_CHUNK;
     float max = -INFINITY;
     for (int t = 0; t < kv->n_positions; t++) {
-        p[t] = chunk_score(kv, q, t);
+        p[t] = chunk_score(kv, q, w, t);
         if (a->bias)
             p[t] = math_biased(&a->bias[h], (float)a->distance - (float)t, p[t]);
         max = MAX(max, p[t]);

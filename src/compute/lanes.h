@@ -150,6 +150,14 @@ static inline lanes lanes_weight(lanes x)
     return lanes_mul(lanes_fma(p, r, lanes_all(1.0f)), lanes_power_of_two(z));
 }
 
+/* math_tanh, operation for operation. */
+static inline lanes lanes_tanh(lanes x)
+{
+    const lanes one = lanes_all(1.0f);
+    const lanes rest = lanes_div(one, lanes_add(one, lanes_exp(lanes_add(x, x))));
+    return lanes_fma(lanes_all(-2.0f), rest, one);
+}
+
 /* math_gelu, operation for operation. */
 static inline lanes lanes_gelu(lanes x)
 {

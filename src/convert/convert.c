@@ -26,6 +26,7 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
                             .group = 1,
                             .qk = {.own = PART_Q, .cached = PART_K, .dim = f.head_dim},
                             .ov = {.own = PART_O, .cached = PART_V, .dim = config_value_dim(&f)}};
+    TRY(config_needs_dot(&f, "K/V heads that are shared, or likened", e));
     c->converted.n_kv_heads = numbers ? 0 : spec->n_kv_heads;
     for (int l = 0; l < f.n_layers; l++) {
         const int n = numbers ? numbers[l] : spec->n_kv_heads;

@@ -64,6 +64,7 @@ struct attention {
     size_t qkv_dim;                 /* of a row of work.qkv: Q, then K, then V */
     size_t part_size;               /* floats of a part: out [value_dim], max, sum */
     float scale;                    /* of scores */
+    const float *additive;          /* [n_heads, key_dim] w of additive ones; NULL of others */
     const struct attend_bias *bias; /* [n_heads] of scores; NULL: none */
 };
 
@@ -157,6 +158,7 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
         .kv = kv_cache_chunk(&a->f->kv, place, chunk_first, n),
         .n_heads = a->group,
         .q = scaled,
+        .additive = a->additive ? a->additive + kv_head * n_heads * dim : NULL,
         .scores = scaled + n_heads * dim,
         .out = part,
         .max = part + a->value_dim,
@@ -238,6 +240,7 @@ static struct attention layer_attention(const struct worker *k, const struct blo
                               .part_size = config_value_dim(c) + 2,
                               .qkv_dim = config_qkv_dim(c, layer),
                               .scale = config_score_scale(c),
+                              .additive = b->w[ROLE_ATTN_SCORE].table,
                               .bias = b->bias};
 }
 

@@ -50,7 +50,7 @@ static size_t take_memory(struct item *it, int key_dim, int value_dim, int n, fl
                    {&it->dk.at, length * key.stride},
                    {&it->dv.at, length * value.stride},
                    {&it->qt, (size_t)CAUSAL_WIDTH * key_dim},
-                   {&it->doutt, (size_t)CAUSAL_WIDTH * value_dim}};
+                   {&it->doutt, (size_t)CAUSAL_WIDTH * MAX(key_dim, value_dim)}};
     size_t used = 0;
     for (int i = 0; i < LENGTH(buffers); used += buffers[i++].n)
         *buffers[i].buffer = scratch ? scratch + used : NULL;
@@ -154,6 +154,35 @@ static void drop_columns(const struct item *it, const struct query_block *at, fl
         it->w->drop(it->w->arg, at->head, at->first, at->n_keys, columns);
 }
 
+/* Backwards the gradient of its queries takes the place of the queries, [dim, CAUSAL_WIDTH]. */
+static struct additive additive_of(const struct item *it, const struct query_block *at)
+{
+    return (struct additive){.n_keys = at->n_keys,
+                             .dim = it->k.dim,
+                             .weight = it->w->additive + (size_t)at->head * it->k.dim,
+                             .keys = it->k.at,
+                             .queries = it->qt,
+                             .stride = it->k.stride,
+                             .scores = it->scores,
+                             .gradient = it->gradient,
+                             .dkeys = it->dk.at,
+                             .dqueries = it->q.at,
+                             .dweight = it->doutt};
+}
+
+/* Of scores w.tanh(q + k), from theirs: the gradients of the block's q, into dq, of k and w. */
+static void additive_backward(const struct item *it, const struct query_block *at, struct rows dq)
+{
+    const struct additive a = additive_of(it, at);
+    double *dtable = it->w->dtable ? it->w->dtable + (size_t)at->head * a.dim : NULL;
+    it->w->grad->additive_backward(&a);
+    for (int t = 0; t < at->n; t++)
+        for (int i = 0; i < a.dim; i++)
+            dq.at[t * dq.stride + i] = a.dqueries[i * CAUSAL_WIDTH + t];
+    for (int i = 0; i < a.dim && dtable; i++)
+        dtable[i] = (at->first ? dtable[i] : 0) + (double)a.dweight[i];
+}
+
 /* The block's queries, turned, and their scores against the keys, before softmax. */
 static void block_scores(const struct item *it, const struct query_block *at)
 {
@@ -162,7 +191,12 @@ static void block_scores(const struct item *it, const struct query_block *at)
     for (int t = 0; t < at->n; t++)
         turn_row(it, it->q.at + t * it->q.stride, q + t * w->stride, at->first + t, false);
     transpose(it->qt, it->q, at->n, w->scale);
-    scores(it, at->n_keys, it->k, it->qt, it->scores);
+    if (w->additive) {
+        const struct additive a = additive_of(it, at);
+        w->grad->additive_scores(&a);
+    } else {
+        scores(it, at->n_keys, it->k, it->qt, it->scores);
+    }
 }
 
 /* Where the block's rows of the head are in a buffer of heads. */
@@ -195,11 +229,11 @@ static void backward_block(const struct item *it, const struct query_block *at)
     drop_columns(it, at, it->gradient);
     const struct causal c = causal_of(it, at);
     w->grad->causal_backward(&c);
-    if (w->drel) {
+    if (w->dtable && !w->additive) {
         /* The block's part of the gradient of score - alpha (distance - centre)^2: each query's sum
          * over the keys, then those of the queries in order. */
         double squares[CAUSAL_WIDTH] = {0}, sums[CAUSAL_WIDTH] = {0},
-               *drel = w->drel + 2 * at->head;
+               *drel = w->dtable + 2 * at->head;
         const double centre = (double)at->bias->centre, alpha = -(double)at->bias->square;
         for (int t = 0; t < at->n_keys; t++) {
             const float *gradient = it->gradient + (size_t)t * CAUSAL_WIDTH;
@@ -218,9 +252,13 @@ static void backward_block(const struct item *it, const struct query_block *at)
     }
     drop_columns(it, at, it->scores);
     scatter(it, at, it->scores, it->dout, it->dv);
-    scatter(it, at, it->gradient, it->q, it->dk);
     const struct rows dq = {w->dq + at->first * w->stride + at->head * w->key_dim, w->key_dim,
                             w->stride};
+    if (w->additive) {
+        additive_backward(it, at, dq);
+        return;
+    }
+    scatter(it, at, it->gradient, it->q, it->dk);
     gather(it, at, it->gradient, it->k, dq);
     for (int t = 0; t < at->n; t++)
         turn_row(it, dq.at + t * dq.stride, dq.at + t * dq.stride, at->first + t, true);

@@ -15,6 +15,7 @@ struct causal_window {
     int rope_dims;                     /* elements of a head that rotary positions turn */
     int length, n_heads, key_dim, value_dim;
     float scale;            /* of scores */
+    const float *additive;  /* [n_heads, key_dim] w of additive ones; NULL of others */
     const float *q, *k, *v; /* [length, n_heads * key_dim], [length, key_dim], [length, value_dim],
                                not yet turned */
     size_t stride;          /* floats from row to row of q, k and v, and of dq, dk and dv */
@@ -25,7 +26,9 @@ struct causal_window {
     /* Backwards: the gradient of heads, and those of q, k, v, which are written. */
     const float *dheads;
     float *dq, *dk, *dv;
-    double *drel; /* [n_heads, 2] of quadratic positions' alpha and centre; NULL: not wanted */
+    /* [n_heads, key_dim] of `additive`, or [n_heads, 2] of quadratic positions' alpha and centre;
+     * NULL: not wanted. */
+    double *dtable;
     /* What distances do to a head's scores, false: nothing; may be NULL. */
     bool (*bias)(const void *arg, int head, struct attend_bias *out);
     /* Leaves probabilities out of columns [n_keys, CAUSAL_WIDTH] of a head, whose first is the

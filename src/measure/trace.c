@@ -1,5 +1,7 @@
 #include "measure/trace.h"
 
+#include <math.h>
+
 #include "model/pack.h"
 
 void trace_take(struct attend_trace *t, struct arena *a, const struct config *c)
@@ -44,12 +46,16 @@ static void finish(struct attend_trace *t, const struct model *m, const struct a
     const struct matrix *output = &b->w[ROLE_ATTN_OUTPUT].matrix;
     const int n = t->query + 1, dim = config_value_dim(c), group = config_group(c, t->layer);
     const size_t v_dim = config_v_dim(c, t->layer);
+    const float *table = b->w[ROLE_ATTN_SCORE].table;
+    const float *additive = table ? table + (size_t)t->head * c->head_dim : NULL;
     const float *of_row = w->weights + r * w->n_heads * w->stride;
     memcpy(t->weights, of_row + t->head * w->stride, n * sizeof *t->weights);
     place(w, c, t->query, w->queries + r * w->qkv_stride + (size_t)t->head * c->head_dim, t->q);
     for (int j = 0; j < n; j++) {
-        double score = (double)config_score_scale(c) *
-                       product(t->q, t->keys + (size_t)j * c->head_dim, c->head_dim);
+        const float *k = t->keys + (size_t)j * c->head_dim;
+        double score = (double)config_score_scale(c) * product(t->q, k, additive ? 0 : c->head_dim);
+        for (int i = 0; i < c->head_dim && additive; i++)
+            score += (double)additive[i] * tanh((double)t->q[i] + (double)k[i]);
         if (b->bias) {
             const struct attend_bias *bias = &b->bias[t->head];
             const double x = t->query - j - (double)bias->centre;

@@ -24,6 +24,9 @@ const char *const arch_ffn_names[FFN_KINDS + 1] = {
     [FFN_SWIGLU] = "swiglu",
 };
 
+const char *const arch_score_names[SCORE_KINDS + 1] = {
+    [SCORE_DOT] = "dot", [SCORE_ADDITIVE] = "additive"};
+
 const char *const arch_names[] = {"gpt2", "starcoder", "llama", "decode", NULL};
 
 static const struct arch archs[] = {
@@ -92,8 +95,28 @@ void config_set_arch(struct config *c, const struct arch *arch)
     c->embedding_scale = arch->scales_embedding ? sqrtf((float)c->d_model) : 1;
 }
 
+const char *config_score_refusal(const struct config *c)
+{
+    return c->score != SCORE_ADDITIVE          ? NULL
+           : c->position == POSITION_ROPE      ? "rotary positions turn queries and keys, which "
+                                                 "tells distances to their dot products only"
+           : c->position == POSITION_QUADRATIC ? "quadratic positions are for dot products"
+           : c->score_scale != 0               ? "they have no scale: their weights are trained"
+                                               : NULL;
+}
+
+enum status config_needs_dot(const struct config *c, const char *what, struct err *e)
+{
+    return c->score == SCORE_DOT
+               ? STATUS_OK
+               : err_usage(e, "%s: made for dot products; the checkpoint's scores are additive",
+                           what);
+}
+
 float config_score_scale(const struct config *c)
 {
+    if (c->score == SCORE_ADDITIVE)
+        return 1;
     return c->score_scale != 0 ? c->score_scale : 1.0f / sqrtf((float)c->head_dim);
 }
 

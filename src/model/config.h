@@ -31,12 +31,21 @@ enum position_kind {
     POSITION_KINDS
 };
 
+/* What makes a score of a query q and a key k. */
+enum score_kind {
+    SCORE_DOT,      /* their product, scaled (Vaswani et al. 2017, section 3.2.1) */
+    SCORE_ADDITIVE, /* w.tanh(q + k), w a head's own (Bahdanau et al. 2015, appendix A.1.2). A
+                       bilinear score y W h is a product whose W_k is the identity. */
+    SCORE_KINDS
+};
+
 /* Names of the kinds as the keys of architecture `decode` and the command line have them, in the
  * order of the enums, NULL at the end. */
 extern const char *const arch_norm_names[];
 extern const char *const arch_placement_names[];
 extern const char *const arch_position_names[];
 extern const char *const arch_ffn_names[];
+extern const char *const arch_score_names[];
 
 /* What an architecture is; zero is GPT-2. */
 struct arch {
@@ -102,6 +111,7 @@ struct config {
     enum norm_placement placement;
     enum position_kind position;
     enum ffn_kind ffn;
+    enum score_kind score;
     bool no_biases; /* as in struct arch; norms have theirs */
     bool no_norm_biases;
     bool split_qkv;
@@ -136,7 +146,13 @@ bool config_is_kv_heads_key(const struct config *c, struct text key);
 /* Sets the architecture with the kinds of its row; d_model is known. */
 void config_set_arch(struct config *c, const struct arch *arch);
 
-/* What attention's scores are multiplied by. */
+/* Why its scores cannot be additive, as they are to be; NULL: they can, or are not. */
+const char *config_score_refusal(const struct config *c);
+
+/* STATUS_USAGE where scores are additive: `what` is made for dot products. */
+enum status config_needs_dot(const struct config *c, const char *what, struct err *e);
+
+/* What attention's scores are multiplied by; 1 for additive ones. */
 float config_score_scale(const struct config *c);
 
 /* Makes what follows from the sizes, where it is 0: n_kv_heads, head_dim, value_dim, rope. */

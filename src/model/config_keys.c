@@ -39,9 +39,10 @@ enum key_type {
 #define HEADS_KEY    "attention.head_count"
 #define KV_HEADS_KEY "attention.head_count_kv"
 #define SCALING_KEY  "rope.scaling.type"
+#define SCORE_KEY    "attention.score"
 
 /* In the order of a file that is written. */
-enum { HEAD_DIM = 5, VALUE_DIM, NORM_EPS, SCORE_SCALE, FIRST_OWN, N_KEYS = 15 };
+enum { HEAD_DIM = 5, VALUE_DIM, NORM_EPS, SCORE_SCALE, FIRST_OWN, N_KEYS = 16 };
 static const struct config_key {
     const char *suffix; /* NULL: the architecture's norm_eps_key */
     enum key_type type;
@@ -66,6 +67,7 @@ static const struct config_key {
     {"norm.placement", NAME, AT(placement), .names = arch_placement_names},
     {"position.type", NAME, AT(position), .names = arch_position_names},
     {"feed_forward.type", NAME, AT(ffn), .names = arch_ffn_names},
+    {SCORE_KEY, NAME, AT(score), .names = arch_score_names, .optional = true},
     {"block.shared", FLAG, AT(shared), .optional = true},
     {"embedding_scale", NUMBER, AT(embedding_scale), .above = LEAST_EMBEDDING_SCALE,
      .most = MOST_EMBEDDING_SCALE, .optional = true},
@@ -173,6 +175,8 @@ static enum status read_key(const struct reader *r, const struct config_key *k)
         struct text name;
         unsigned kind = 0;
         TRY(gguf_get_text(r->g, key.text, &name, if_missing, r->e));
+        if (if_missing && !found)
+            return STATUS_OK;
         while (k->names[kind] && !text_is(name, k->names[kind]))
             kind++;
         if (!k->names[kind])
@@ -279,6 +283,10 @@ enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
             !gguf_find_tensor(g, c->placement == PLACEMENT_BEFORE ? "blk.0.attn_norm.bias"
                                                                   : "blk.0.attn_output_norm.bias");
     }
+    const char *refusal = config_score_refusal(c);
+    if (refusal)
+        return err_bad_file(e, "%s: expected dot, found additive: %s", arch_key(c, SCORE_KEY).text,
+                            refusal);
     /* No head may make the rows of a product too long. */
     if (!c->head_dim && c->d_model % c->n_heads != 0)
         return err_bad_file(e, "%s: expected a divisor of embedding_length %d, found %d",
@@ -397,7 +405,8 @@ static void write_keys(const struct config *c, int first, int end, struct gguf_w
             write_by_layer(c, HEADS_KEY, config_heads, w);
         else if (k->type == SIZE)
             gguf_add_u32(w, key.text, *(const int *)member);
-        else if (k->type == NUMBER && k->optional && *(const float *)member == 0)
+        else if ((k->type == NUMBER && k->optional && *(const float *)member == 0) ||
+                 (k->type == NAME && k->optional && *(const unsigned *)member == 0))
             continue; /* the usual, unsaid */
         else if (k->type == NUMBER)
             gguf_add_f32(w, key.text, *(const float *)member);

@@ -108,6 +108,8 @@ struct cost cost_of(const struct cost_shape *s, enum storage kv, int depth)
         heads += config_heads(c, l);
         of_position += (uint64_t)config_heads(c, l) * (c->head_dim + config_value_dim(c));
     }
+    if (c->score == SCORE_ADDITIVE)
+        of_position += KERNEL_TANH_FMAS * heads * c->head_dim;
     const uint64_t positions = depth + 1;
     return (struct cost){.weight_bytes = weights.step_bytes,
                          .kv_bytes = kv_cache_bytes_per_token(c, s->n_kv_heads, kv) * depth,

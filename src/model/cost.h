@@ -48,7 +48,8 @@ struct cost_weights cost_weights(const struct cost_shape *s);
 struct cost_flops {
     uint64_t floats;    /* of products with F32, F16 and BF16 weights, which are FMAs */
     uint64_t quants;    /* of products with quantised weights: integer dot products */
-    uint64_t attention; /* of scores and values, which are FMAs; the token itself included */
+    uint64_t attention; /* of scores and values, which are FMAs, a hyperbolic tangent as
+                           KERNEL_TANH_FMAS; the token itself included */
     uint64_t weights;   /* of the exponentials of scores, which are FMAs: only time counts them */
 };
 

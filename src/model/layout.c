@@ -47,6 +47,7 @@ static const struct tensor_row {
     [ROLE_ATTN_K] = {"attn_k", FORM_MATRIX, K_DIM, D_MODEL, USUAL_BIAS, WEIGHT},
     [ROLE_ATTN_V] = {"attn_v", FORM_MATRIX, V_DIM, D_MODEL, USUAL_BIAS, WEIGHT},
     [ROLE_ATTN_REL] = {"attn_rel", FORM_TABLE, N_HEADS, TWO, NO_BIAS, SPEC_REQUIRED},
+    [ROLE_ATTN_SCORE] = {"attn_score", FORM_TABLE, N_HEADS, HEAD_DIM, NO_BIAS, SPEC_REQUIRED},
     [ROLE_ATTN_OUTPUT] = {"attn_output", FORM_MATRIX, D_MODEL, HEADS_DIM, USUAL_BIAS,
                           WEIGHT | SPEC_RESIDUAL},
     [ROLE_ATTN_OUTPUT_NORM] = {"attn_output_norm", FORM_NORM, ONE, D_MODEL, USUAL_BIAS,
@@ -71,6 +72,8 @@ bool layout_has(const struct config *c, enum tensor_role role)
         return c->position == POSITION_ROPE;
     case ROLE_ATTN_REL:
         return c->position == POSITION_QUADRATIC;
+    case ROLE_ATTN_SCORE:
+        return c->score == SCORE_ADDITIVE;
     case ROLE_ATTN_QKV:
         return !c->split_qkv;
     case ROLE_ATTN_Q:

@@ -19,7 +19,8 @@ enum tensor_role {
     ROLE_ATTN_Q,   /* the same in three tensors */
     ROLE_ATTN_K,
     ROLE_ATTN_V,
-    ROLE_ATTN_REL, /* [n_heads, 2] alpha and centre of quadratic positions */
+    ROLE_ATTN_REL,   /* [n_heads, 2] alpha and centre of quadratic positions */
+    ROLE_ATTN_SCORE, /* [n_heads, head_dim] w of additive scores */
     ROLE_ATTN_OUTPUT,
     ROLE_ATTN_OUTPUT_NORM, /* after attention's residual */
     ROLE_FFN_NORM,

@@ -305,6 +305,8 @@ static enum status check_file(struct loader *ld, const struct model_options *o)
     if (ld->options.n_kv_heads == 0)
         ld->options.n_kv_heads = c->n_kv_heads;
     const int wanted = ld->options.n_kv_heads;
+    if (wanted != c->n_kv_heads)
+        TRY(config_needs_dot(c, "fewer K/V heads", ld->err));
     for (int l = 0; l < c->n_layers; l++) {
         const int own = config_kv_heads(c, l);
         if (wanted < 1 || wanted > c->n_kv_heads || (wanted < own && own % wanted != 0))

@@ -61,7 +61,9 @@ enum status shape_complete(struct config *c, const struct shape_words *words, st
         return err_usage(
             e, "%s %d: rotary positions turn pairs; expected heads of an even size (%s), found %d",
             words->heads, c->n_heads, words->head_dim, c->head_dim);
-    if (c->value_dim != c->head_dim ||
+    if (config_score_refusal(c))
+        return err_usage(e, "%s additive: %s", words->score, config_score_refusal(c));
+    if (c->score != SCORE_DOT || c->value_dim != c->head_dim ||
         (c->n_heads * c->head_dim != c->d_model && !c->arch->own_head_dim))
         c->arch = arch_find(text_of("decode"));
     return STATUS_OK;
@@ -80,8 +82,9 @@ static const struct {
              {"ctx", CONFIG_MAX_CTX, offsetof(struct config, n_ctx)},
              {"dk", CONFIG_MAX_WIDTH, offsetof(struct config, head_dim)},
              {"dv", CONFIG_MAX_WIDTH, offsetof(struct config, value_dim)},
-             {"kv", CONFIG_MAX_WIDTH, offsetof(struct config, n_kv_heads)}};
-enum { N_ORDERED = 3, N_SIZES = 9 };
+             {"kv", CONFIG_MAX_WIDTH, offsetof(struct config, n_kv_heads)},
+             {"score", 0, offsetof(struct config, score)}};
+enum { N_ORDERED = 3, SCORE = 9, N_SIZES };
 
 /* Reads sizes up to the end of the text, of which *at are there already. */
 static enum status read_sizes(const char *text, int *at, struct config *c, struct err *e)
@@ -101,10 +104,20 @@ static enum status read_sizes(const char *text, int *at, struct config *c, struc
                 i++;
             if (i == N_SIZES || !part[len])
                 return err_usage(
-                    e, "--shape: expected ff=, vocab=, ctx=, dk=, dv= or kv=, found '%s'", part);
+                    e, "--shape: expected ff=, vocab=, ctx=, dk=, dv=, kv= or score=, found '%s'",
+                    part);
             number = part + len + 1;
         }
-        if (!parse_int(number, 1, sizes[i].max, (int *)((char *)c + sizes[i].offset)))
+        void *member = (char *)c + sizes[i].offset;
+        unsigned kind = 0;
+        while (i == SCORE && kind < SCORE_KINDS && !str_is(number, arch_score_names[kind]))
+            kind++;
+        if (i == SCORE && kind == SCORE_KINDS)
+            return err_usage(e, "--shape: score: expected %s, found '%s'",
+                             names_joined(arch_score_names, " or ").text, number);
+        if (i == SCORE)
+            *(unsigned *)member = kind;
+        else if (!parse_int(number, 1, sizes[i].max, member))
             return err_usage(e, "--shape: %s: expected an integer from 1 to %d, found '%s'",
                              sizes[i].name, sizes[i].max, number);
     }
@@ -113,7 +126,7 @@ static enum status read_sizes(const char *text, int *at, struct config *c, struc
 
 enum status shape_parse(const char *text, const struct arch *arch, struct config *c, struct err *e)
 {
-    static const struct shape_words words = {"--shape: heads", "d_model", "dk="};
+    static const struct shape_words words = {"--shape: heads", "d_model", "dk=", "--shape: score"};
     const struct named_shape *named = named_shape_of(text);
     int n = 0;
     *c = (struct config){.arch = NULL};

@@ -11,7 +11,7 @@ extern const char *const shape_archs[];
 
 /* What the user calls them: "--heads", "--embd", "--head-dim". */
 struct shape_words {
-    const char *heads, *d_model, *head_dim;
+    const char *heads, *d_model, *head_dim, *score;
 };
 
 /* Fills in sizes that are 0: K/V heads as query heads, heads of d_model / n_heads, ff 4 * d_model,
@@ -20,9 +20,9 @@ struct shape_words {
  * `decode`. STATUS_USAGE for heads that no model has. */
 enum status shape_complete(struct config *c, const struct shape_words *words, struct err *e);
 
-/* LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C][,dk=K][,dv=V][,kv=G]: a shape of an architecture,
- * completed; or one that has a name, followed by the same. STATUS_USAGE says which number, its
- * range and what was found. */
+/* LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C][,dk=K][,dv=V][,kv=G][,score=S]: a shape of an
+ * architecture, completed; or one that has a name, followed by the same. STATUS_USAGE says which
+ * number, its range and what was found. */
 enum status shape_parse(const char *text, const struct arch *arch, struct config *c, struct err *e);
 
 /* Shapes that have a name; the last one has none. */
@@ -31,7 +31,9 @@ struct named_shape {
 };
 extern const struct named_shape named_shapes[];
 
-#define SHAPE_FORM "LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C][,dk=K][,dv=V][,kv=G]"
+#define SHAPE_FORM                                                                                 \
+    "LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C][,dk=K][,dv=V][,kv=G]"                           \
+    "[,score=S]"
 
 /* The named shape that the text begins with, and behind whose name it says what is to be changed;
  * NULL: none. */

@@ -95,8 +95,10 @@ static void take_passes(struct backprop *b, const float *rope_factors)
         b->dx_dropped = b->dx;
         b->dmid_dropped = b->dmid;
     }
-    if (back && c->position == POSITION_QUADRATIC)
-        ARENA_TAKE(b->drel, &b->arena, 2 * head_windows);
+    b->table = c->score == SCORE_ADDITIVE ? ROLE_ATTN_SCORE : ROLE_ATTN_REL;
+    b->table_cols = layout_weight(c, b->table, 0).cols;
+    if (back && layout_has(c, b->table))
+        ARENA_TAKE(b->dtable, &b->arena, b->table_cols * head_windows);
     ARENA_TAKE(b->scratch, &b->arena, b->n_threads * b->scratch_floats);
 }
 

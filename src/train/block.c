@@ -66,7 +66,7 @@ static float *place_weights(struct view v, struct rows r, int column)
 }
 
 /* This thread's share of the windows and K/V heads of block l: qkv -> heads, or dheads -> dqkv and,
- * of quadratic positions, drel. */
+ * of a table of heads, dtable. */
 static void attend(const struct pass *p, int l, int thread,
                    void (*run)(const struct causal_window *w))
 {
@@ -77,6 +77,7 @@ static void attend(const struct pass *p, int l, int thread,
     const int key = c->head_dim, value = config_value_dim(c);
     /* Where keys and values are in a row: behind all queries. */
     const int keys = config_q_dim(c, l), values = keys + kv_heads * key;
+    const float *additive = p->w->blocks[l].w[ROLE_ATTN_SCORE].weight;
     const struct view qkv = saved->qkv, dqkv = dqkv_of(b, l);
     const struct view heads = heads_of(b, l, saved->heads), dheads = heads_of(b, l, b->dheads);
     const struct rows share =
@@ -108,7 +109,8 @@ static void attend(const struct pass *p, int l, int thread,
             .dq = place_weights(dqkv, r, q),
             .dk = place_weights(dqkv, r, k),
             .dv = place_weights(dqkv, r, v),
-            .drel = b->drel ? b->drel + 2 * all_heads : NULL,
+            .additive = additive ? additive + (size_t)head * key : NULL,
+            .dtable = b->dtable ? b->dtable + all_heads * b->table_cols : NULL,
             .drop = p->gradient && p->batch->attn_dropout > 0 ? drop_head_columns : NULL,
             .bias = head_bias,
             .arg = &item,
@@ -338,7 +340,7 @@ void backprop_block_backward(const struct pass *p, int l, int thread)
     const struct config *c = &b->config;
     const struct branch attention = branch_of(b, l, true), ffn = branch_of(b, l, false);
     const struct param_pair *gradient = p->gradient->blocks[l].w;
-    float *rel = gradient[ROLE_ATTN_REL].weight;
+    float *table = gradient[b->table].weight;
     assert(!b->forward_only && l >= 0 && l < c->n_layers);
     pack_block(p, l, true, thread);
     rows_each(p, all_rows(p), l, thread, attn_output_and_ffn_backward);
@@ -349,13 +351,14 @@ void backprop_block_backward(const struct pass *p, int l, int thread)
     rows_each(p, all_rows(p), l, thread, project_qkv_backward);
     pool_barrier(b->pool, thread);
     branch_sums(p, &attention, thread);
-    int begin, end; /* of quadratic positions */
+    int begin, end;
+    const int cols = b->table_cols;
     pool_share(config_heads(c, l), thread, b->n_threads, &begin, &end);
-    for (int i = 2 * begin; i < 2 * end && b->drel; i++) {
-        double sum = (double)rel[i];
+    for (int i = cols * begin; i < cols * end && b->dtable; i++) {
+        double sum = (double)table[i];
         for (int window = 0; window < p->batch->n_sequences; window++)
-            sum += b->drel[(size_t)window * 2 * c->n_heads + i];
-        rel[i] = (float)sum;
+            sum += b->dtable[(size_t)window * cols * c->n_heads + i];
+        table[i] = (float)sum;
     }
     pool_barrier(b->pool, thread);
 }

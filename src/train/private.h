@@ -369,7 +369,10 @@ struct backprop {
     struct view dheads;     /* [rows, heads] */
     struct view dqkv;       /* [rows, qkv] of the widest layer */
     struct view stats;      /* [rows, 2] of a norm */
-    double *drel;           /* [windows, n_heads, 2] of quadratic positions; NULL of others */
+    enum tensor_role table; /* of heads, in a block, that training moves: quadratic positions' or
+                               additive scores' */
+    int table_cols;
+    double *dtable; /* [windows, n_heads, table_cols]; NULL: there is no such table */
 
     struct view logits;         /* [head_rows, n_vocab], then their gradient */
     struct view losses;         /* [rows, 1] */

@@ -79,6 +79,8 @@ static uint64_t hash_config(uint64_t hash, const struct config *c)
     hash = train_hash(hash, numbers, sizeof numbers);
     if (c->score_scale != 0)
         hash = train_hash(hash, &c->score_scale, sizeof c->score_scale);
+    if (c->score != SCORE_DOT)
+        hash = train_hash(hash, arch_score_names[c->score], 1);
     for (int l = 0; l < c->n_layers; l++) {
         const int kv_heads = config_kv_heads(c, l);
         hash = train_hash(hash, &kv_heads, sizeof kv_heads);
