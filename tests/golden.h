@@ -28,8 +28,6 @@ static const char *const golden_names[] = {
     "mixed-alibi", "mqa-f16", "mha", "mqa", "alibi", "quadratic", "mixed-none", "mixed-quadratic",
     "mixed-sinusoidal", "additive"};
 #define N_GOLDEN (SANITIZED ? 6 : (int)COUNT(golden_names))
-/* Those whose heads can be likened and shared: all but the last. */
-#define N_DOT_GOLDEN (SANITIZED ? 6 : (int)COUNT(golden_names) - 1)
 
 /* Closed when the test ends. */
 static inline struct golden open_golden(const char *name)

@@ -380,12 +380,9 @@ TEST(heads_that_are_a_convolution)
 static const struct {
     const char *name;
     int layer, head;
-} traces[] = {{"hello", 0, 0},
-              {"gqa", 1, 2},
-              {"mixed-llama", 1, 4},
-              {"mixed-alibi", 1, 5},
-              {"mixed-quadratic", 2, 3},
-              {"additive", 1, 3}};
+} traces[] = {{"hello", 0, 0},           {"gqa", 1, 2},
+              {"mixed-llama", 1, 4},     {"mixed-alibi", 1, 5},
+              {"mixed-quadratic", 2, 3}, {"additive", 1, 3}};
 
 TEST(golden_traces, .loops = COUNT(traces))
 {

@@ -26,7 +26,8 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
                             .group = 1,
                             .qk = {.own = PART_Q, .cached = PART_K, .dim = f.head_dim},
                             .ov = {.own = PART_O, .cached = PART_V, .dim = config_value_dim(&f)}};
-    TRY(config_needs_dot(&f, "K/V heads that are shared, or likened", e));
+    TRY(config_needs_dot(
+        &f, spec->measures_only ? "the likeness of heads" : "conversion to fewer K/V heads", e));
     c->converted.n_kv_heads = numbers ? 0 : spec->n_kv_heads;
     for (int l = 0; l < f.n_layers; l++) {
         const int n = numbers ? numbers[l] : spec->n_kv_heads;

@@ -70,7 +70,7 @@ static bool is_gone(const struct drop *d, const struct tensor_spec *s, int i)
     const enum tensor_role role = s->role;
     const int q_end = config_q_dim(c, s->layer), k_end = q_end + config_k_dim(c, s->layer);
     bool is_cached = role == ROLE_ATTN_K || role == ROLE_ATTN_V;
-    int dim = role == ROLE_ATTN_REL                        ? 1
+    int dim = s->form == FORM_TABLE                        ? 1
               : role == ROLE_ATTN_Q || role == ROLE_ATTN_K ? c->head_dim
                                                            : config_value_dim(c);
     if (role == ROLE_ATTN_QKV) {

@@ -107,10 +107,10 @@ const char *config_score_refusal(const struct config *c)
 
 enum status config_needs_dot(const struct config *c, const char *what, struct err *e)
 {
-    return c->score == SCORE_DOT
-               ? STATUS_OK
-               : err_usage(e, "%s: made for dot products; the checkpoint's scores are additive",
-                           what);
+    if (c->score == SCORE_DOT)
+        return STATUS_OK;
+    return err_usage(
+        e, "%s: expected a checkpoint whose scores are dot products, found additive ones", what);
 }
 
 float config_score_scale(const struct config *c)

@@ -149,7 +149,7 @@ void config_set_arch(struct config *c, const struct arch *arch);
 /* Why its scores cannot be additive, as they are to be; NULL: they can, or are not. */
 const char *config_score_refusal(const struct config *c);
 
-/* STATUS_USAGE where scores are additive: `what` is made for dot products. */
+/* STATUS_USAGE where scores are additive: `what` is for dot products. */
 enum status config_needs_dot(const struct config *c, const char *what, struct err *e);
 
 /* What attention's scores are multiplied by; 1 for additive ones. */
