@@ -886,6 +886,30 @@ $ [ ! -e long.html ]
 0 train lines -o scaled4.gguf --force --from scaled3.gguf --score-scale none --steps 1 --batch 1 --lr 1e-4 -q
 0 info scaled4.gguf | score_scale   1
 2 train lines -o scaled.gguf --force $small --score-scale 0 | --score-scale: expected a number
+# Additive scores: trained, run and shown, not converted, in a file without what dot products need.
+0 train lines -o additive.gguf $small --kv-heads 1 --score additive --steps 5 --batch 2 | 2> additive scores
+0 info additive.gguf | architecture  decode | score         additive | variant       MQA
+0 generate additive.gguf -p "line 1" -n 10 --greedy --kv-type q8_0
+0 attend additive.gguf -p "line 1" --trace 0.1 | scores = w·tanh(q + k): 2 x 6 x 6
+0 bench additive.gguf --depth 4 -n 2 --repeat 1 --format csv | 2 lines
+0 train lines -o scaled4.gguf --force --from additive.gguf --steps 1 --batch 1 --lr 1e-4 -q
+0 info scaled4.gguf | score         additive
+0 convert additive.gguf -o scaled4.gguf --force --drop-heads 0.1
+0 score scaled4.gguf -p "line 1"
+2 heads additive.gguf lines | the likeness of heads: expected a checkpoint whose scores are dot products, found additive
+2 eval additive.gguf lines --score-scale 2 | --score-scale: expected a checkpoint whose scores are dot products
+2 train lines -o a.gguf --from additive.gguf --score-scale 2 | --score-scale: expected a checkpoint whose scores
+2 train lines -o a.gguf --from additive.gguf --score dot | --score and --from are both given
+2 train lines -o a.gguf $small --score additive --arch llama | --score: --arch llama has no such choice
+2 train lines -o a.gguf $small --score additive --position rope | --score additive: rope positions turn
+2 train lines -o a.gguf $small --score additive --score-scale none | --score additive: they have no scale
+2 bench --shape 1x16x2,score=additive --arch llama | --shape: score additive: rope positions turn
+2 info --shape 1x16x2,score=plus | --shape: score: expected dot or additive, found 'plus'
+0 train lines -o wide.gguf $small --heads 4 --kv-heads 2 --score additive --steps 1 --batch 1 -q
+0 bench wide.gguf --depth 4 -n 2 --repeat 1 --format csv | 2 lines
+2 convert wide.gguf -o scaled2.gguf --force --drop-heads 0.1 --kv-heads 1 | whose scores are dot products
+2 eval wide.gguf lines --kv-heads 1 | conversion to fewer K/V heads: expected a checkpoint whose scores are dot products
+2 bench wide.gguf --kv-heads 1 | fewer K/V heads: expected a checkpoint whose scores are dot products
 0 info toy.gguf | n_ctx         32
 0 generate toy.gguf -p "line 1" -n 10 --greedy
 0 train lines -o more.gguf $toy -q -t 3 | quiet

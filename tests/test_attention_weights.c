@@ -421,6 +421,43 @@ TEST(golden_traces, .loops = COUNT(traces))
     pool_free(spec.pool);
 }
 
+/* A bilinear score y W h ("general" of Luong et al. 2015, section 3.1) is a product q.k with W_k
+ * the identity: the engine's scores are y W h, worked out from what enters the layer. */
+TEST(bilinear_scores)
+{
+    enum { D = 12, N = 9 };
+    const char *path = scratch_path("bilinear.gguf");
+    struct config c =
+        config_sized("decode", "layers=1 heads=1 kv=1 dim=12 width=12 ff=8 ctx=16 vocab=260");
+    c.split_qkv = c.no_biases = true;
+    c.score_scale = 1;
+    write_config_checkpoint(path, &c);
+    struct gguf_file file = read_gguf(path);
+    const float *w =
+        (const float *)(const void *)gguf_find_tensor(file.g, "blk.0.attn_q.weight")->data;
+    float *wk = (float *)(uintptr_t)gguf_find_tensor(file.g, "blk.0.attn_k.weight")->data;
+    for (int i = 0; i < D * D; i++)
+        wk[i] = i % (D + 1) == 0;
+    struct model *m;
+    expect_ok(model_create(file.g, NULL, NULL, &m, &err));
+    static const int32_t text[N] = {7, 3, 250, 3, 90, 91, 7, 0, 33};
+    struct attend_trace t = {.query = N - 1};
+    struct all_heads all;
+    struct attend_spec spec = spec_of(m, &all, text, N, 1);
+    spec.trace = &t;
+    run(&spec, &all);
+    for (int j = 0; j < N; j++) {
+        double score = 0;
+        for (int a = 0; a < D; a++)
+            for (int b = 0; b < D; b++)
+                score +=
+                    (double)t.x[(N - 1) * D + b] * (double)w[a * D + b] * (double)t.x[j * D + a];
+        ck_assert_double_eq_tol((double)t.scores[j], score, 1e-5);
+    }
+    model_free(m);
+    free_gguf(&file);
+}
+
 struct stopping {
     int asked, stop_at;
     uint64_t done;

@@ -9,9 +9,9 @@
 
 #define SHAPE_HELP                                                                                 \
     "sizes: " SHAPE_FORM                                                                           \
-    ", by default ff 4 * D_MODEL (llama: 8/3), vocab 50257, ctx 1024, dk and "                     \
-    "dv (a head's key and value) D_MODEL / HEADS, kv (K/V heads) HEADS, score dot (or additive); " \
-    "or a name, as gpt2-xl or llama-7b,ctx=4096 (info --shape help lists them)"
+    ", by default ff 4 * D_MODEL (llama: 8/3), vocab 50257, ctx 1024, dk and dv (a head's key "    \
+    "and value) D_MODEL / HEADS, kv (K/V heads) HEADS, score dot or additive; or a name, as "      \
+    "llama-7b,ctx=4096 (info --shape help lists them)"
 #define OPT_SHAPE_ARCH(member)                                                                     \
     OPT_CHOICE("arch", member, "ARCH", shape_archs,                                                \
                "what --shape is of; transformer is the original's decoder", .otherwise = "gpt2",   \

@@ -31,9 +31,7 @@ struct named_shape {
 };
 extern const struct named_shape named_shapes[];
 
-#define SHAPE_FORM                                                                                 \
-    "LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C][,dk=K][,dv=V][,kv=G]"                           \
-    "[,score=S]"
+#define SHAPE_FORM "LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C][,dk=K][,dv=V][,kv=G]"
 
 /* The named shape that the text begins with, and behind whose name it says what is to be changed;
  * NULL: none. */
