@@ -3,11 +3,11 @@
 and attention weights that scripts/reference_model.py computes of them: for tests/data/golden.
 
 mha, gqa, mqa and mqa-f16 are GPT-2's block with a vocabulary of bytes. transformer, shared-block,
-layerwise-kv, alibi and quadratic have the same vocabulary and one kind each that GPT-2 lacks, additive
-scores w.tanh(q + k). mixed-* mix what architectures differ in: sizes are odd, keys and values of different
-widths, and no two files have the same kinds. (llama and its logits are those of transformers, tests/data/hf/llama. Others made
-larger ones of the same other names but mixed-*: of all these reference_model.py gives the logits that
-came with them to 2e-6.) Needs NumPy and gguf.
+layerwise-kv, alibi and quadratic have the same vocabulary and one kind each that GPT-2 lacks. additive
+has scores w.tanh(q + k). mixed-* mix what architectures differ in: sizes are odd, keys and values of
+different widths, and no two files have the same kinds. (llama and its logits are those of transformers,
+tests/data/hf/llama. Others made larger ones of the same other names but mixed-* and additive: of all
+these reference_model.py gives the logits that came with them to 2e-6.) Needs NumPy and gguf.
 """
 
 import pathlib
