@@ -907,7 +907,7 @@ $ [ ! -e long.html ]
 2 info --shape 1x16x2,score=plus | --shape: score: expected dot or additive, found 'plus'
 0 train lines -o wide.gguf $small --heads 4 --kv-heads 2 --score additive --steps 1 --batch 1 -q
 0 bench wide.gguf --depth 4 -n 2 --repeat 1 --format csv | 2 lines
-2 convert wide.gguf -o scaled2.gguf --force --drop-heads 0.1 --kv-heads 1 | whose scores are dot products
+2 convert wide.gguf -o scaled2.gguf --force --drop-heads 0.1 --kv-heads 1 -q | whose scores are dot products
 2 eval wide.gguf lines --kv-heads 1 | conversion to fewer K/V heads: expected a checkpoint whose scores are dot products
 2 bench wide.gguf --kv-heads 1 | fewer K/V heads: expected a checkpoint whose scores are dot products
 0 info toy.gguf | n_ctx         32
