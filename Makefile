@@ -221,9 +221,6 @@ $(BUILD)/tests/%.o: ALL_CFLAGS += -Itests $(CHECK_CFLAGS)
 
 # test_pool makes thread creation fail and counts the threads that are not joined.
 $(BUILD)/tests/test_pool: TEST_LDFLAGS := -Wl,--wrap=pthread_create,--wrap=pthread_join
-# test_json_read makes allocations fail and counts them.
-$(BUILD)/tests/test_json_read: TEST_LDFLAGS := -Wl,--wrap=malloc,--wrap=realloc
-
 
 # These run the whole program with its calls into the system failing on demand.
 FAULT_WRAPS := program_run malloc calloc realloc aligned_alloc strdup strndup free mmap mmap64 \
@@ -297,13 +294,10 @@ fuzz: ## build the libFuzzer targets (clang): build/fuzz/fuzz_*
 fuzz-binaries: $(FUZZERS:%=build/fuzz/%)
 
 # These read GGUF files, and share a mutator and a corpus.
-$(patsubst %,build/fuzz/fuzz_%,gguf model quantize convert): build/fuzz/tests/fuzz/mutate_gguf.o
+$(patsubst %,build/fuzz/fuzz_%,gguf model convert): build/fuzz/tests/fuzz/mutate_gguf.o
 CORPUS_fuzz_gguf      := tests/fuzz/corpus/gguf
 CORPUS_fuzz_model     := tests/fuzz/corpus/gguf
-CORPUS_fuzz_quantize  := tests/fuzz/corpus/gguf
 CORPUS_fuzz_convert   := tests/fuzz/corpus/gguf
-CORPUS_fuzz_state     := tests/fuzz/corpus/state
-CORPUS_fuzz_tokenizer := tests/fuzz/corpus/tokenizer
 CORPUS_fuzz_json      := tests/fuzz/corpus/json
 
 build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o $(CLI_LIB) $(LIB)

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """make_nano_sort.py PARTIALS.npz - writes tests/data/real/nano-sort.npy, float32 [33, 484]: what
-the author of nano-sort.gguf had at every step of it, for 3 texts of 11 tokens; and
-nano-attention.npy, float32 [3, 3, 11, 11]: the attention weights of block 0, by text and head.
+the author of nano-sort.gguf had at every step of it, for 3 texts of 11 tokens.
 
 The npz holds the arrays of gpt-nano-sort-t0-partials.json of bbycroft/llm-viz (MIT, as the model
 is): [3, 11, columns] each. Those of the inside of a block are of block 0. Needs NumPy.
@@ -19,7 +18,6 @@ def main():
     columns = [partials["idx"][..., None]] + [partials[name] for name in COLUMNS]
     rows = np.concatenate(columns, axis=-1).astype(np.float32)
     np.save("tests/data/real/nano-sort.npy", rows.reshape(-1, rows.shape[-1]))
-    np.save("tests/data/real/nano-attention.npy", partials["attSm"].astype(np.float32))
 
 
 if __name__ == "__main__":

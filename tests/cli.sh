@@ -68,15 +68,9 @@ checks <<'EOF'
 2 generate $model $word | unknown option '$word' | for word in --xyzzy -n5
 2 generate $model -n | -n needs a value
 2 generate $model --greedy=1 | --greedy takes no value
-2 score $model --tokens "1,$number" | --tokens: item
-    | for number in '' 1e9 0x10 -1 +5 NaN 99999999999999999999 1.5 5x
-2 generate $model -n "$number" | -n: expected an integer, 0 to 2147483647
-    | for number in '' 1e9 0x10 ' 5' '5 ' -1 +5 NaN 99999999999999999999 1.5 5x
-2 generate $model "--seed=$number" | --seed: expected an integer, 0 to 18446744073709551615
-    | for number in '' -1 99999999999999999999
+2 generate $model "--seed=-1" | --seed: expected an integer, 0 to 18446744073709551615
 2 score $model -p x -t "$number" | -t: expected auto or an integer from 1 to | for number in '' 0 5x
-2 generate $model --temp "$number" | --temp: expected a number, 0 or more
-    | for number in '' nan inf -1 1e999 0x1 ' 1' 1,5
+2 generate $model --temp -1 | --temp: expected a number, 0 or more
 2 generate $model --top-p 1.1 | --top-p: expected a number, 0 to 1
 2 generate $model --min-p -0.1 | --min-p: expected a number, 0 to 1
 2 generate $model --repeat-penalty 0 | --repeat-penalty: expected a number, above 0
@@ -176,13 +170,11 @@ $ n=$(($(size_of "$out") - 1))
 $ [ "$(head -c $n "$out")$stop" = "$(head -c $((n + 4)) plain)" ]
 0 $g --no-echo --stop "never so" | == plain
 
-# Samples: the first is the run without them; all replay; the prompt is taken once.
+# Samples (see many.sh): the first is the run without them.
 0 generate $model -p ROMEO: -n 40 --seed 3 | > one
-0 generate $model -p ROMEO: -n 40 --seed 3 --samples 3 | > three | 2> prompt       6 tokens
-    | 2> decoded      120 tokens
+0 generate $model -p ROMEO: -n 40 --seed 3 --samples 3 | > three | 2> decoded      120 tokens
 $ cmp -s -n "$(size_of one)" one three
 $ [ "$(grep -cx -e --- three)" -eq 2 -a "$(grep -c '^ROMEO:' three)" -ge 3 ]
-0 generate $model -p ROMEO: -n 40 --seed 3 --samples 3 -t 3 | == three
 
 # Log-probabilities.
 0 generate $model -p ROMEO: -n 4 --greedy --logprobs 2 | > logprobs | 4 lines
@@ -223,16 +215,9 @@ $ [ "$nll" = "$("$decode" eval $model prompt --format csv -q | awk 'NR == 2 { pr
 0 score $model -p "$(printf 'a\n\303')" | \xc3
 0 score $model -p "a,b" --format csv | position,id,text,logprob | 1,44,",",
 EOF
-for name in mha gqa mqa mqa-f16; do
-    tokens=$(cat $golden/$name.tokens)
-    checks <<'EOF'
-0 score $golden/$name.gguf --tokens "$tokens" --logits first.npy -t 1
-0 score $golden/$name.gguf --tokens "$tokens" --logits second.npy -t 3 --block 1
-$ cmp -s first.npy second.npy
-$ cmp -s -n 128 first.npy $golden/$name.npy && [ $(size_of first.npy) = $(size_of $golden/$name.npy) ]
-EOF
-done
 checks <<'EOF'
+0 score $golden/gqa.gguf --tokens "$(cat $golden/gqa.tokens)" --logits first.npy
+$ cmp -s -n 128 first.npy $golden/gqa.npy && [ $(size_of first.npy) = $(size_of $golden/gqa.npy) ]
 0 score $model -p "$(repeat a 256)"
 2 score $model -p "$(repeat a 257)" | the text has 257 tokens
 2 score $model -p '' | the text is empty
@@ -594,24 +579,7 @@ EOF
 
 # --- bad files, streams, signals ----------------------------------------------------------------
 
-# Which files are none is for world.sh and test_bad_input_files.c.
-"$decode" generate $model -p x -n 5 2>"$err" >&-
-code=$?
-checks <<'EOF'
-1+ | 2> cannot write to standard output
-$ "$decode" info $model 2>"$err" >&-; [ $? -eq 1 ]
-$ "$decode" generate $model -p x -n 5 >"$out" 2>&- && [ "$(size_of "$out")" -eq 7 ]
-3 generate $model -f - -n 5 <&- | standard input
-EOF
-if [ -c /dev/full ]; then
-    : >"$out"
-    for words in "generate $model -p x -n 5" "score $model -p x" "tokenize $model -p x" \
-        "info $model" "quantize $model -o full.gguf --type f16 --force" "--version" "help"; do
-        "$decode" $words >/dev/full 2>"$err"
-        code=$?
-        check "1+ | 2> cannot write to standard output"
-    done
-fi
+# Which files are none, and streams that are closed or full: test_bad_input_*.c, test_faults.c.
 for signal in INT TERM; do
     start generate $model -p ROMEO: --samples 1000000 --seed 1
     await [ -s "$out" ]
@@ -751,11 +719,6 @@ $ [ "$(tail -n 1 "$out" | cut -d , -f 1-6)" = "$(echo "$expected" | cut -d , -f 
     | swapped.gguf: another vocabulary than the checkpoint's: token 65 is expected to be 'A', found 'B'
 1 eval copy.gguf --text text | after token 0: the logit of token
 EOF
-start eval $model --text tests/cli.sh --stride 1 -t 2 -v
-await has "$err" "windows: "
-end_by INT $pid
-check "130+ | 0 bytes | 2> interrupted after"
-
 # --- heads --------------------------------------------------------------------------------------
 
 # Without heads: the figures of the file that has no columns for them.
@@ -842,11 +805,7 @@ checks <<'EOF'
 2 convert $gqa -o dropped.gguf --drop-heads 0.1 | exists
 $ [ ! -e new.gguf ]
 EOF
-start heads $model --text tests/cli.sh --tokens 20000 -v --format csv
-await has "$err" "memory: weights"
-end_by INT $pid
-check "130+ | 2> interrupted after"
-start heads $model --text tests/cli.sh --tokens 20000 -v --format csv --curve
+start heads $model --text tests/cli.sh --tokens 5000 -v --format csv --curve
 await has "$err" "memory: weights"
 sleep 1
 end_by INT $pid
@@ -1116,16 +1075,9 @@ $ ! cmp -s own.gguf own2.gguf
 $ cmp -s own.npy own2.npy
 2 convert $model -o own4.gguf --kv-heads 2 --calib self:12 | from 128 on
 EOF
-# Interrupted, it writes nothing.
-start convert $model -o stopped.gguf --kv-heads 2 --calib text --calib-tokens 6000 -v
-await has "$err" "memory: the conversion takes"
-end_by INT $pid
-check "130+ | 0 bytes | 2> interrupted; stopped.gguf is not written"
-note "there is no file of it" [ ! -e stopped.gguf ]
-
 # Every architecture: the file gives the logits that the conversion in memory gives, to the bit, in
 # eval's and bench's hands too; quantized it still runs.
-names='llama shared-block transformer alibi quadratic layerwise-kv' methods='mean procrustes fit'
+names='llama shared-block transformer alibi quadratic layerwise-kv' methods='mean fit'
 is_sanitized && names='llama layerwise-kv' methods=fit
 for name in $names; do
     from=$golden/$name.gguf

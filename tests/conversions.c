@@ -440,12 +440,3 @@ struct opened plant(const struct opened *o, const struct planting *p)
     gguf_writer_free(w);
     return planted;
 }
-
-struct opened regauge(const struct opened *o)
-{
-    const int n_heads = o->model->config.n_heads;
-    struct planting p = planting_of(n_heads, n_heads);
-    p.gauge = true;
-    p.seed = 5;
-    return plant(o, &p);
-}

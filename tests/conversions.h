@@ -83,7 +83,5 @@ struct opened plant(const struct opened *o, const struct planting *p);
 
 /* The same number in all layers. */
 struct planting planting_of(int kv_heads, int base);
-/* As many heads as before, in other gauges. */
-struct opened regauge(const struct opened *o);
 
 #endif

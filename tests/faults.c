@@ -393,27 +393,6 @@ const struct fault_report *faults_report(void)
     return r;
 }
 
-void fail_each_call(enum status (*run)(struct err *e), struct fault_plan p, enum status expected,
-                    int at_least)
-{
-    for (p.at = 0;; p.at++) {
-        faults_arm(&p);
-        const enum status status = run(&err);
-        faults_disarm();
-        const struct fault_report *f = faults_report();
-        ck_assert_msg(!f->blocks && !f->mapped_bytes && !f->descriptors,
-                      "%ld: %ld blocks, %ld mapped bytes, %d descriptors left", p.at, f->blocks,
-                      f->mapped_bytes, f->descriptors);
-        if (!f->met) {
-            expect_ok(status);
-            ck_assert_int_ge(p.at, at_least);
-            return;
-        }
-        ck_assert_msg(status == expected, "%ld: %d: %s", p.at, (int)status, err.text);
-        expect_says(err.text, expected == STATUS_NO_MEMORY ? "memory" : strerror(p.error));
-    }
-}
-
 int __wrap_program_run(int argc, char **argv)
 {
     const int code = __real_program_run(argc, argv);

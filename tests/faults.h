@@ -70,11 +70,6 @@ void faults_arm(void *plan);
 /* For a test that calls the library itself: arms this process, and ends that. */
 void faults_disarm(void);
 
-/* Runs with each call of the plan's kind failing in its turn, until all succeed, at least
- * `at_least` of them: each time with the status and the error's own words, nothing left behind. */
-void fail_each_call(enum status (*run)(struct err *e), struct fault_plan plan, enum status expected,
-                    int at_least);
-
 /* Of the last run; cleared when the next one is armed. */
 const struct fault_report *faults_report(void);
 

@@ -177,23 +177,6 @@ TEST(golden_weights_by_norm, .loops = COUNT(other_names))
     compare_with_numpy(other_names[_i], "norm");
 }
 
-/* A model that its author trained; block 0 of his (llm-viz, scripts/make_nano_sort.py). */
-TEST(author_weights, .loops = 3)
-{
-    enum { N = 11, HEADS = 3, ROW = 484 };
-    const struct checkpoint c =
-        opened_checkpoint("tests/data/real/nano-sort.gguf", CHECKPOINT_MODEL);
-    const float *rows = read_npy("tests/data/real/nano-sort.npy", (size_t)3 * N * ROW);
-    const float *truth = read_npy("tests/data/real/nano-attention.npy", (size_t)3 * HEADS * N * N);
-    for (int t = 0; t < N; t++)
-        tokens[t] = (int32_t)rows[(_i * N + t) * ROW];
-    const struct all_heads all = found_in(c.model, N, N);
-    for (int h = 0; h < HEADS; h++)
-        for (int k = 0; k < N * N; k++)
-            ck_assert_double_eq_tol((double)all.maps[h].cell[k],
-                                    (double)truth[(_i * HEADS + h) * N * N + k], CLOSE);
-}
-
 static double at(const struct attend_map *m, int i, int j)
 {
     return (double)m->cell[i * m->cells + j];
@@ -458,40 +441,6 @@ TEST(bilinear_scores)
     free_gguf(&file);
 }
 
-struct stopping {
-    int asked, stop_at;
-    uint64_t done;
-};
-
-static bool stop(void *arg)
-{
-    struct stopping *s = arg;
-    return s->asked++ == s->stop_at;
-}
-
-static void progress(void *arg, uint64_t done, uint64_t all)
-{
-    struct stopping *s = arg;
-    ck_assert_uint_gt(done, s->done);
-    ck_assert_uint_eq(all, 20);
-    s->done = done;
-}
-
-TEST(it_can_be_stopped, .loops = 5, .before = make_tokens)
-{
-    struct golden g = open_golden("mqa");
-    struct all_heads all;
-    struct attend_spec spec = spec_of(g.checkpoint.model, &all, tokens, 20, 4);
-    struct stopping s = {.stop_at = _i};
-    spec.params.block = 6;
-    spec.stop = stop;
-    spec.progress = progress;
-    spec.arg = &s;
-    const enum status found = attend_run(&spec, all.found, &err);
-    ck_assert_int_eq(found, _i < 4 ? STATUS_INTERRUPTED : STATUS_OK);
-    ck_assert_uint_eq(s.done, _i < 4 ? 6 * (uint64_t)_i : 20);
-}
-
 TEST(sizes)
 {
     struct golden g = open_golden("mha");
@@ -524,22 +473,4 @@ TEST(weights_that_are_not_finite, .before = make_tokens)
                   "token 0 in head 0 of layer 1");
     model_free(m);
     free_gguf(&f);
-}
-
-/* A text of 100,000 tokens, all of whose weights are more than any machine has; their pictures and
- * figures would take no more than a few hundred MB. */
-TEST(more_than_there_is)
-{
-    const struct checkpoint_shape shape =
-        shape_of("layers=8 heads=16 kv=16 dim=1 ff=8 ctx=100000 vocab=256");
-    const char *model = scratch_path("long.gguf"), *text = scratch_path("text");
-    const char *array = scratch_path("weights.npy");
-    char line[1024];
-    struct ran r;
-    write_checkpoint(model, &shape);
-    write_file(text, memset(allocated(shape.n_ctx), 'a', shape.n_ctx), shape.n_ctx);
-    snprintf(line, sizeof line, "attend %s -f %s --npy %s", model, text, array);
-    run_program(&r, line, NULL, NULL);
-    expect_refusal(&r, STATUS_NO_MEMORY, "out of memory: 100000 tokens need");
-    ck_assert(strstr(r.err, "--layer and --head") && access(array, F_OK) != 0);
 }

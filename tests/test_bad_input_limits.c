@@ -150,17 +150,6 @@ static const char *const limited[] = {
 };
 #define N_LIMITED ((int)COUNT(limited))
 
-TEST(class_15_open_files, .before = hostile_set_up, .left_out = UNDER_VALGRIND)
-{
-    int n_failed = 0;
-    for (int i = 0; i < N_LIMITED; i++)
-        for (rlim_t n = 3; n < 8; n++)
-            /* An input that cannot be opened is refused as such; an output fails. */
-            run_limited(limited[i], (struct limit){RLIMIT_NOFILE, n}, 3, "Too many open files",
-                        &n_failed);
-    ck_assert_int_ge(n_failed, N_LIMITED);
-}
-
 TEST(class_15_file_size, .before = hostile_set_up)
 {
     static const rlim_t sizes[] = {1000, 20000, 70000};
@@ -173,29 +162,6 @@ TEST(class_15_file_size, .before = hostile_set_up)
 }
 
 #if !SANITIZED
-
-/* As the limit is raised by steps, each run fails cleanly until one does not. */
-TEST(class_15_address_space, .before = hostile_set_up, .left_out = SANITIZED)
-{
-    static const rlim_t mib = 1 << 20;
-    long pages;
-    FILE *f = fopen("/proc/self/statm", "r");
-    ck_assert(f && fscanf(f, "%ld", &pages) == 1);
-    fclose(f);
-    const rlim_t base = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
-    for (int i = 0; i < N_LIMITED; i++) {
-        int n_failed = 0, n_before = -1;
-        rlim_t more = 0;
-        while (n_failed > n_before && more < 64 * mib) {
-            n_before = n_failed;
-            run_limited(limited[i], (struct limit){RLIMIT_AS, base + more}, 1,
-                        "cannot start thread", &n_failed);
-            more += more < mib ? mib / 16 : mib;
-        }
-        ck_assert_int_gt(n_failed, 0);
-        ck_assert_uint_lt(more, 64 * mib);
-    }
-}
 
 /* What the options ask for, not what a file does. */
 TEST(class_15_huge_requests, .before = hostile_set_up, .left_out = SANITIZED)

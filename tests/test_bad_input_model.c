@@ -190,20 +190,6 @@ TEST(class_10_data_too_large_to_convert, .before = bent_set_up)
     expect_line_done("convert %B -o %O --kv-heads 1 --method mean -t 1 -q", "");
 }
 
-/* gpt2 passes over what a block has beside its own: without a head it is `decode`, which refuses
- * that. */
-TEST(tensors_that_gpt2_passes_over, .before = bent_set_up)
-{
-    struct ran r;
-    bend("+blk.0.attn_mask");
-    hostile_write();
-    expect_line_done("convert %B -o %O --drop-heads 0.1 -q", "");
-    expect_line_done("generate %O -p a -n 1 -q", "");
-    run_on_bad(&r, "info %O --tensors");
-    ck_assert_ptr_nonnull(strstr(r.out, "attn_output"));
-    ck_assert_ptr_null(strstr(r.out, "attn_mask"));
-}
-
 /* As llama.cpp's converter of llama2.c files writes: the base is 10000, the width a head's. */
 TEST(rotary_keys_may_be_missing, .before = use_llama)
 {

@@ -189,76 +189,12 @@ TEST(class_12_outputs_that_are_no_files, .before = set_up)
     expect_line_refused("attend %G -p ab --npy %O --json %O", 2, "names, too");
 }
 
-static bool has_temporary(void)
-{
-    bool found = false;
-    DIR *dir = opendir(folder);
-    for (struct dirent *entry; dir && (entry = readdir(dir));)
-        found |= strncmp(entry->d_name, ".decode", 7) == 0;
-    closedir(dir);
-    return found;
-}
-
-/* Starts a process that kills this one when its temporary file appears. */
-static void be_killed(void *unused)
-{
-    (void)unused;
-    const pid_t program = getpid();
-    if (fork() != 0)
-        return;
-    alarm(20);
-    while (!has_temporary() && getppid() == program)
-        ;
-    if (getppid() == program)
-        kill(program, SIGKILL);
-    _exit(0);
-}
-
-/* The temporary files that a killed process of this number left. */
-static void leave_temporaries(void *unused)
-{
-    (void)unused;
-    char path[800];
-    for (int i = 0; i < 3; i++) {
-        snprintf(path, sizeof path, "%s/.decode-%ld-%d.tmp", folder, (long)getpid(), i);
-        const int fd = open(path, O_WRONLY | O_CREAT, 0600);
-        if (fd < 0 || write(fd, "part", 4) != 4)
-            _exit(99);
-        close(fd);
-    }
-}
-
-TEST(class_12_killed_while_writing, .before = set_up)
-{
-    const struct checkpoint_shape large =
-        shape_of("layers=1 heads=2 kv=2 dim=32 ff=64 ctx=16 vocab=8000 seed=7");
-    char line[2000];
-    struct ran r;
-    write_checkpoint(bad_path, &large);
-    write_file(out_path, "old", 3);
-    snprintf(line, sizeof line, "quantize %s -o %s --type f16 -t 1 -q --force", bad_path, out_path);
-    for (int tries = 0; tries < 20; tries++) {
-        run_program(&r, line, be_killed, NULL);
-        if (r.signal == SIGKILL && has_temporary())
-            break;
-        write_file(out_path, "old", 3); /* it was faster */
-    }
-    ck_assert_int_eq(r.signal, SIGKILL);
-    expect_bytes(out_path, "old", 3);
-    run_program(&r, line, leave_temporaries, NULL);
-    expect_success(&r);
-    const struct content first = content_of(out_path);
-    run_program(&r, line, NULL, NULL);
-    expect_success(&r);
-    expect_unchanged(out_path, first);
-}
-
 #define TRAIN_NEW                                                                                  \
     "train %T -o %O --layers 1 --embd 4 --heads 1 --ff 4 --ctx 4 --vocab 256 --steps 2 --batch 1 " \
     "-t 1 -q --eval-every 1"
 
 /* A state that is another file, or none (what damages one, and other runs': test_train.c,
- * test_train_arch.c, fuzz_state.c). */
+ * test_train_arch.c). */
 TEST(class_13_training_state, .before = set_up)
 {
     char state_path[700];

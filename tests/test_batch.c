@@ -136,29 +136,6 @@ static const char *const long_ones[] = {
     "layers=2 heads=4 kv=1 dim=8 ff=32 vocab=256 seed=3 ctx=552",
     "layers=2 heads=4 kv=4 dim=8 ff=32 vocab=256 seed=3 ctx=552"};
 
-/* The golden checkpoints, and a long one. */
-TEST(each_sequence_as_if_alone, .loops = N_GOLDEN + 1)
-{
-    static const int counts[] = {1, 2, 3, 5, 8, 17};
-    const struct model *m =
-        _i < N_GOLDEN ? open_golden(golden_names[_i]).checkpoint.model : made(long_ones[0]).model;
-    struct cut c = {.m = m, .params = {.kv_storage = caches[_i % 3]}};
-    rng_seed(&c.rng, 1, (uint64_t)_i);
-    for (int i = 0; i < MAX_SEQUENCES; i++)
-        add_sequence(&c, i, 1 + below(&c.rng, m->config.n_ctx));
-    for (int n_threads = SANITIZED ? 3 : 1; n_threads <= 3; n_threads++) {
-        struct pool *pool = new_pool(n_threads);
-        for (size_t n = SANITIZED ? (size_t)_i % 2 : 0; n < COUNT(counts); n += SANITIZED ? 2 : 1) {
-            c.params.n_sequences = counts[n];
-            c.params.block = n % 2 ? 0 : 3;
-            c.session = new_session(m, &c.params, pool);
-            run_schedule(&c);
-            session_free(c.session);
-        }
-        pool_free(pool);
-    }
-}
-
 /* Sequence 0 reads the prefix, all go on from it; then the others do once more. */
 static void run_shared(struct cut *c, int n_threads)
 {

@@ -184,37 +184,6 @@ static void check_against_plain(const struct text *texts, size_t n, int n_tokens
 
 /* --- merging --------------------------------------------------------------------------------- */
 
-static const char *const texts_easy_to_get_wrong[] = {
-    "",
-    "ab",
-    "abab",
-    " a a a a a",
-    "aaa",
-    "aaaaa",
-    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
-    "a aa aaa aaaa aaaaa aaaaaa aaaaaaa aaaaaaaa aaaaaaaaa aaaaaaaaaa aaaaaaaaaaa aaaaaaaaaaaa",
-    "baaab baaaab aab baa aaab abaaba aabaa abababab bababa babab",
-    "abababababab aabbaabbaabb abbabbabb abcabcabc cbacbacba",
-    "the theme of the thesis is that these themes are the best: the, the; THE 'the'",
-    "it's he's we're they've I'm you'll I'd it's he's we're they've I'm you'll I'd",
-    "    four     five      six\n\n\n\t\t\t\n \n \n    four     five      six   ",
-    "stra\u00dfe stra\u00dfen \u00e9l\u00e8ve \u00e9l\u00e8ves \u0432\u043e\u0434\u0430",
-    "\u0432\u043e\u0434\u0430 \u0432\u043e\u0434\u044b \u0432\u043e\u0434\u0430",
-    "\u6c34\u706b\u6c34\u706b\u6c34 \u6c34\u3000\u6c34\u3000",
-    "\x80\x80\x80 \xff\xfe\xff\xfe \xc3\xc3\xa9\xc3\xa9\xc3 \xe2\x82 \xe2\x82 \xf0\x9f\x98\xf0\x9f",
-    "!!!!.?.!!!!.?. --------==== ======= -------- <><><><><>",
-};
-
-TEST(adversarial_texts, .loops = COUNT(texts_easy_to_get_wrong))
-{
-    const struct text whole = text_of(texts_easy_to_get_wrong[_i]);
-    const size_t half = whole.len / 2;
-    const struct text parts[] = {{whole.data, half}, {whole.data + half, whole.len - half}, whole};
-    check_against_plain(&whole, 1, 256 + 100);
-    check_against_plain(&whole, 1, 256 + 3);
-    check_against_plain(parts, 3, 256 + 100);
-}
-
 static void random_text(struct rng *r, char *out, size_t n, const char *alphabet)
 {
     const size_t n_letters = strlen(alphabet);
@@ -285,57 +254,4 @@ TEST(texts_are_not_joined)
     struct bpe_learned *v = learn(NULL, 0, 300);
     ck_assert(v->n_tokens == 256 && v->n_merges == 0);
     bpe_learned_free(v); /* legal twice */
-}
-
-/* --- refusals and interruptions -------------------------------------------------------------- */
-
-struct watcher {
-    int left; /* calls until it stops the learner */
-    int calls[2];
-    uint64_t done;
-    enum bpe_learn_phase phase;
-};
-
-static bool watch_stop(void *arg)
-{
-    struct watcher *w = arg;
-    return w->left-- == 0;
-}
-
-static void watch_progress(void *arg, enum bpe_learn_phase phase, uint64_t done, uint64_t all)
-{
-    struct watcher *w = arg;
-    ck_assert_uint_le(done, all);
-    ck_assert_int_ge(phase, w->phase);
-    if (phase == w->phase)
-        ck_assert_uint_ge(done, w->done);
-    w->calls[phase]++;
-    w->phase = phase;
-    w->done = done;
-}
-
-TEST(learning_can_be_stopped)
-{
-    enum { LEN = 3 << 19 };
-    char *text = malloc(LEN);
-    struct rng r;
-    rng_seed(&r, 8, 8);
-    random_text(&r, text, LEN, "abcdefgh ");
-    const struct text whole = {text, LEN};
-    struct bpe_learned v;
-    struct watcher w = {0};
-    const struct bpe_learn_spec spec = {
-        .n_tokens = 300, .stop = watch_stop, .progress = watch_progress, .arg = &w};
-    enum status s = STATUS_INTERRUPTED;
-    for (int calls = 0; s == STATUS_INTERRUPTED; calls++) {
-        struct err e = {{0}};
-        w = (struct watcher){.left = calls};
-        s = bpe_learn(&spec, &whole, 1, &v, &e);
-        ck_assert_int_eq(s != STATUS_OK, e.text[0] != 0);
-        ck_assert_int_eq(s == STATUS_OK, v.tokens != NULL);
-    }
-    ck_assert_int_eq(s, STATUS_OK);
-    ck_assert(w.calls[BPE_LEARN_READING] >= 2 && w.calls[BPE_LEARN_MERGING] >= 3);
-    bpe_learned_free(&v);
-    free(text);
 }

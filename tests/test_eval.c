@@ -238,47 +238,6 @@ TEST(words_are_those_of_python)
         ck_assert_uint_eq(eval_count_words(text_of(cases[i].text)), cases[i].words);
 }
 
-struct watch {
-    int calls, stop_at;
-    uint64_t done, all;
-};
-
-static bool stop(void *arg)
-{
-    struct watch *w = arg;
-    return w->calls++ == w->stop_at;
-}
-
-static void progress(void *arg, uint64_t done, uint64_t all)
-{
-    struct watch *w = arg;
-    ck_assert_uint_gt(done, w->done);
-    ck_assert_uint_le(done, all);
-    w->done = done;
-    w->all = all;
-}
-
-/* Of three threads the one that asks may have had too few turns to be told. */
-TEST(it_can_be_stopped, .loops = 3, .before = open_small)
-{
-    int32_t tokens[N_TOKENS];
-    struct watch w = {.stop_at = _i ? 5 : -1};
-    random_tokens(tokens, N_TOKENS);
-    struct eval_spec spec = windows_of(small.model, tokens, N_TOKENS, 20, 0);
-    spec.pool = new_pool(_i < 2 ? 1 : 3);
-    spec.stop = stop;
-    spec.progress = progress;
-    spec.arg = &w;
-    struct eval_result r;
-    const enum status s = eval_run(&spec, &r, &err);
-    ck_assert_str_eq(err.text, "");
-    ck_assert_int_eq(s, _i && w.calls > w.stop_at ? STATUS_INTERRUPTED : STATUS_OK);
-    ck_assert(_i == 2 ? w.calls > 0 : w.all == N_TOKENS - 1);
-    ck_assert(_i != 0 || w.done == w.all); /* else: windows of a turn, tokens of a window */
-    ck_assert(_i != 1 || (s == STATUS_INTERRUPTED && w.done == 5 * 4 * 20));
-    pool_free(spec.pool);
-}
-
 /* The small model with NaN as the embedding of its last token. */
 static struct gguf_file broken_file(void)
 {

@@ -227,49 +227,6 @@ TEST(memory_that_is_mapped, .seconds = 300)
     ck_assert_int_ge(plan.at, 3);
 }
 
-enum { N_WORDS = 3000 };
-static char words[N_WORDS * 8 + 1];
-
-static enum status learn_and_write(struct gguf_writer *w, struct err *e)
-{
-    const struct bpe_learn_spec spec = {.n_tokens = 2000};
-    const struct text text = text_of(words);
-    struct bpe_learned v;
-    unsigned char *bytes = NULL;
-    size_t len;
-    enum status status = bpe_learn(&spec, &text, 1, &v, e);
-    if (status != STATUS_OK)
-        return status;
-    status = bpe_learned_write(&v, w, e);
-    bpe_learned_free(&v);
-    if (status == STATUS_OK)
-        status = gguf_write_memory(w, &bytes, &len, e);
-    free(bytes);
-    return status;
-}
-
-static enum status learn(struct err *e)
-{
-    struct gguf_writer *w;
-    enum status status = gguf_writer_create(&w, e);
-    if (status == STATUS_OK)
-        status = learn_and_write(w, e);
-    gguf_writer_free(w);
-    return status;
-}
-
-/* Many distinct words, many merges. */
-TEST(memory_while_learning, .loops = 2, .seconds = 300)
-{
-    struct rng random;
-    rng_seed(&random, 1, 1);
-    for (int i = 0; i < N_WORDS; i++) /* six letters in two spaces */
-        snprintf(words + i * 8, 9, " %06x ", rng_u32(&random) & 0xffffff);
-    fail_each_call(
-        learn, (struct fault_plan){.kind = FAULT_MEMORY, .from_then_on = _i == 1, .error = ENOMEM},
-        STATUS_NO_MEMORY, 16);
-}
-
 static void expect_no_difference(const struct fault_plan *plan)
 {
     struct ran r;

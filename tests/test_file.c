@@ -155,19 +155,6 @@ TEST(map_gives_the_files_bytes, IN_FOLDER)
     file_map_close(&f);
 }
 
-TEST(map_of_sparse_file_above_2_gib, IN_FOLDER)
-{
-    const off_t len = ((off_t)5 << 29) + 1;
-    ck_assert_int_eq(truncate(make_file(a, "start"), len), 0);
-    struct file_map f;
-    const enum status s = file_map_open(&f, a, &err);
-    ck_assert_int_eq(s, sizeof(size_t) > 4 ? STATUS_OK : STATUS_NO_MEMORY);
-    if (s == STATUS_OK) {
-        ck_assert(f.len == (size_t)len && f.data[len - 1] == 0);
-        file_map_close(&f);
-    }
-}
-
 TEST(released_pages_can_still_be_read, IN_FOLDER)
 {
     const size_t len = 1 << 20;
@@ -362,20 +349,6 @@ TEST(an_abandoned_writer_leaves_nothing, IN_FOLDER)
     ck_assert_int_eq(mkdir(b, 0755), 0);
     expect_status(file_writer_commit(w, &err), STATUS_FAILED, "Is a directory");
     expect_names(2);
-}
-
-TEST(two_writers_of_one_file, IN_FOLDER)
-{
-    struct file_writer *first, *second;
-    expect_ok(file_writer_open(&first, a, NULL));
-    expect_ok(file_writer_open(&second, a, NULL));
-    file_writer_put(first, "first", 5);
-    file_writer_put(second, "second", 6);
-    expect_ok(file_writer_commit(second, NULL));
-    expect_text(a, "second");
-    expect_ok(file_writer_commit(first, NULL));
-    expect_text(a, "first");
-    expect_names(1);
 }
 
 /* --- writing, with calls that fail ----------------------------------------------------------- */

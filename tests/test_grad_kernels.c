@@ -206,29 +206,6 @@ TEST(feed_forward_of_all_lengths, .loops = n_tables())
         }
 }
 
-/* Training's function is inference's, to the bit: the epilogues of the products. */
-TEST(feed_forward_equals_epilogues, .loops = n_tables())
-{
-    choose(_i, 6);
-    enum { N = 2000 };
-    static float y[N], expected[N];
-    const float panel[KERNEL_LANES] = {1};
-    const struct matrix w = {1, 1, STORAGE_F32, panel, NULL};
-    for (int i = 0; i < N; i++)
-        numbers[1][i] *= 16;
-    for (enum ffn_kind kind = 0; kind < FFN_KINDS; kind++) {
-        const bool gated = ffn_is_gated(kind);
-        struct matmul m = {&w, numbers[1], 1, NULL, N, expected, 1, ffn_epilogue(kind)};
-        kernels_scalar.matmul(&m, 0, 1);
-        m.x = numbers[0];
-        m.epilogue = EPILOGUE_MUL;
-        if (gated)
-            kernels_scalar.matmul(&m, 0, 1);
-        g->ffn[kind](y, numbers[!gated], gated ? numbers[1] : NULL, N);
-        assert_same_bits(expected, y, N, "feed-forward");
-    }
-}
-
 /* sum_i dy[i] * norm(x)[i], what the gradient is of. */
 static double norm_loss(int kind, const double *x, const float *dy, const float *gain, int n,
                         double eps)

@@ -138,43 +138,6 @@ static double nll_of(const struct gguf *g, const int32_t *tokens, size_t n)
     return r.nll;
 }
 
-/* Three heads, one of the last layer. */
-static void compare_with_dropped(const struct checkpoint *k, const int32_t *tokens, size_t n)
-{
-    const struct config *c = &k->model->config;
-    const int heads[][2] = {
-        {0, 0}, {c->n_layers / 2, c->n_heads / 2}, {c->n_layers - 1, c->n_heads - 1}};
-    const struct heads_spec spec = {.eval = {.model = k->model, .tokens = tokens, .n_tokens = n}};
-    const struct heads_result *r = measure(&spec);
-    for (int i = 0; i < 3; i++) {
-        const int at = heads[i][0] * c->n_heads + heads[i][1];
-        unsigned char *off = allocated_zeros((size_t)(c->n_layers * c->n_heads));
-        off[at] = 1;
-        const double nll = nll_of(without_heads(k->gguf, off, "x"), tokens, n);
-        ck_assert_double_eq(r->heads[at].delta_nll, nll - r->whole.nll);
-        ck_assert_double_ne(nll, r->whole.nll);
-    }
-}
-
-TEST(zero_columns_lose_as_much, .loops = N_GOLDEN)
-{
-    struct golden g = open_golden(golden_names[_i]);
-    if (!g.checkpoint.model->config.shared)
-        compare_with_dropped(&g.checkpoint, g.tokens, (size_t)g.n_tokens);
-}
-
-/* Windows, and in types whose rows are quantised: head_dim 32 is a block. */
-TEST(zero_columns_of_the_shipped_models_lose_as_much, .loops = SANITIZED ? 0 : 2)
-{
-    static const char *const paths[] = {"models/shakespeare-mha.gguf",
-                                        "models/shakespeare-llama.gguf"};
-    enum { N = 600 };
-    int32_t tokens[N];
-    struct checkpoint k = opened_checkpoint(paths[_i], CHECKPOINT_MODEL);
-    text_tokens(tokens, N, k.model->config.n_vocab, 5);
-    compare_with_dropped(&k, tokens, N);
-}
-
 /* What is left of a layer's heads by its groups: the largest number that stays in one, as often as
  * groups have some; one head of a layer that loses all. */
 static void expect_left(const struct config *c, const struct config *left, const unsigned char *off)

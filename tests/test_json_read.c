@@ -1,35 +1,11 @@
-/* The JSON reader: what it takes, what it refuses and with which words, and its memory. */
+/* The JSON reader: what it takes, what it refuses and with which words. (Allocations that fail:
+ * test_faults.c, which reads prompts.) */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "formats/json.h"
 #include "support.h"
-
-/* --- allocations: counted, and failing from one on ------------------------------------------- */
-
-static bool armed; /* Check allocates too */
-static int allocations, fails_at = -1;
-
-void *__real_malloc(size_t n);
-void *__wrap_malloc(size_t n);
-void *__real_realloc(void *p, size_t n);
-void *__wrap_realloc(void *p, size_t n);
-
-static bool fails(void)
-{
-    return armed && allocations++ == fails_at;
-}
-
-void *__wrap_malloc(size_t n)
-{
-    return fails() ? NULL : __real_malloc(n);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-    return fails() ? NULL : __real_realloc(p, n);
-}
 
 /* --- helpers --------------------------------------------------------------------------------- */
 
@@ -340,54 +316,4 @@ TEST(required_members, READER)
     expect_ok(json_expect(root, JSON_OBJECT, &err));
     expect_status(json_expect(root, JSON_NULL, &err), STATUS_BAD_FILE,
                   "the value at byte 0: expected null, found an object");
-}
-
-/* --- memory ---------------------------------------------------------------------------------- */
-
-/* Two objects that need every kind of memory, the second more of each. */
-static const char *const hungry[] = {
-    "{\"\\u0061\":1,\"b\":2}",
-    "[{\"a\":\"\\n\",\"b\":1,\"c\":1,\"d\":1},0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,"
-    "0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]"};
-
-static enum status read_armed(int k)
-{
-    armed = true;
-    root = NULL;
-    const enum status s = json_read(&reader, text_of(hungry[k]), &limits, &root, &err);
-    armed = false;
-    return s;
-}
-
-TEST(memory_serves_again, READER)
-{
-    for (int i = 0; i < 1000; i++) {
-        for (int k = 1; k >= 0; k--)
-            expect_ok(read_armed(k));
-        if (i == 0)
-            allocations = 0;
-    }
-    ck_assert(allocations == 0 && text_is(root[1].key, "a"));
-}
-
-/* Each allocation in its turn: of nodes, strings, members, and larger ones; what fails can be tried
- * again. */
-TEST(allocations_that_fail, .loops = 6, READER)
-{
-    bool failed = false;
-    allocations = 0;
-    fails_at = _i;
-    for (int k = 0; k < 2; k++) {
-        enum status s = read_armed(k);
-        if (s != STATUS_OK) {
-            expect_status(s, STATUS_NO_MEMORY, "out of memory: ");
-            ck_assert_ptr_null(root);
-            failed = true;
-            s = read_armed(k);
-        }
-        expect_ok(s);
-        ck_assert_uint_eq(root->n, k ? 69 : 2);
-    }
-    ck_assert_int_eq(failed, _i < 5);
-    fails_at = -1;
 }

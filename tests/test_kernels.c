@@ -276,23 +276,6 @@ KERNEL_TEST(rotation)
         }
 }
 
-/* Zeros keep the signs of the definition, too. */
-KERNEL_TEST(rotation_of_zeros, .loops = 2)
-{
-    enum { N = 16 };
-    float x[N], turn[2 * N], a[N], b[N];
-    for (int i = 0; i < N; i++) {
-        x[i] = i % 3 ? 0.0f : -0.0f;
-        turn[i] = i & 4 ? -1.0f : 1.0f;
-        turn[N + i] = i % 2 ? 0.0f : -0.0f;
-    }
-    kernels_scalar.rotate(a, x, turn, N, N, 0.5f, _i);
-    for (const struct kernels *k = NULL; (k = next_vector(k));) {
-        k->rotate(b, x, turn, N, N, 0.5f, _i);
-        assert_same_bits(a, b, N, k->name);
-    }
-}
-
 /* One product with a single weight of 1: every table's epilogue of sums of all magnitudes. */
 KERNEL_TEST(epilogues_equal_scalar, .loops = EPILOGUES)
 {

@@ -89,25 +89,6 @@ TEST(lines_end_with_newlines)
     }
 }
 
-/* More than is read at once, so that the start is dropped while the rest is still to come. */
-TEST(memory_does_not_grow_with_the_file, LINES)
-{
-    enum { N = 300000 };
-    char *content = allocated(N * 16), wanted[32];
-    size_t len = 0;
-    for (int i = 0; i < N; i++)
-        len += (size_t)sprintf(content + len, i % 1000 ? "%d\n" : "%d and more\n", i);
-    open_file(content, len);
-    for (int i = 0; i < N; i++) {
-        snprintf(wanted, sizeof wanted, "%d", i);
-        if (i % 1000 == 0)
-            ck_assert_int_eq(next(), LINES_LONG);
-        else
-            expect_line(wanted);
-    }
-    ck_assert(next() == LINES_END && l.read.cap <= 256 << 10);
-}
-
 /* A line that does not end leaves the caller time for other things; one that is too long is passed
  * over without being kept. */
 TEST(long_line_comes_in_parts, .loops = 2, LINES)

@@ -42,28 +42,6 @@ static struct ran ran(const char *line)
     return r;
 }
 
-/* On several threads and in batches the same as alone. */
-TEST(threads_pick_the_same, .loops = 2, IN_FOLDER)
-{
-    static const char *const lines[][2] = {
-        {"generate model.gguf --prompts prompts -q -n 6 --seed 4 --top-k 0 --repeat-penalty 1.2 "
-         "-t 1 --batch 1",
-         "generate model.gguf --prompts prompts -q -n 6 --seed 4 --top-k 0 --repeat-penalty 1.2 "
-         "-t 2 --batch 7"},
-        {"generate model.gguf -p ab --samples 9 -q -n 9 --seed 4 -t 1 --batch 1",
-         "generate model.gguf -p ab --samples 9 -q -n 9 --seed 4 -t 2 --batch 7"},
-    };
-    FILE *f = fopen("prompts", "wb");
-    for (int i = 0; i < 24; i++)
-        fprintf(f, "%.*s\n", i, "a text to be cut where it is");
-    fclose(f);
-    const struct ran one = ran(lines[_i][0]), many = ran(lines[_i][1]);
-    expect_success(&one);
-    expect_success(&many);
-    ck_assert_uint_eq(one.out_len, many.out_len);
-    ck_assert_str_eq(one.out, many.out);
-}
-
 /* Lines that can be run and lines that cannot. */
 static long peak_of(int n, bool jsonl)
 {

@@ -30,53 +30,6 @@ TEST(ticks_hold_at_any_scale)
 
 /* --- texts ---------------------------------------------------------------------------------- */
 
-static double draw_cut(struct canvas *c, const void *what)
-{
-    const double all = canvas_text_width(what);
-    output_puts(c->out, "<svg>");
-    canvas_label(c, "", 0, 0, what, all);
-    canvas_label(c, "", 0, 0, what, all - 1);
-    canvas_label(c, "", 0, 0, what, 0);
-    return 0;
-}
-
-static double draw_headings(struct canvas *c, const void *what)
-{
-    canvas_begin(c, 200, "", what);
-    return 0;
-}
-
-/* Texts are cut; headings are wrapped between words, or where the width ends, the last line cut. */
-TEST(texts_that_are_too_wide)
-{
-    static const struct {
-        canvas_draw *draw;
-        const char *text, *shown;
-    } cases[] = {
-        {draw_cut, "one two three", "one two three\none two thr…\n…\n"},
-        {draw_headings, "one two  three four five six", "one two  three four five\nsix\n"},
-        {draw_headings, "unbreakableandfartoolongword and 1 2 3 4 5 6 7 8 9 10 11 12 13",
-         "unbreakableandfartoolo\nngword and 1 2 3 4 5 6\n7 8 9 10 11 12 13\n"},
-        {draw_headings, "aaaaaaaaaaaaaaaa bbbbbbbbbbbbbbbb cccccccccccccccc dddddddddddddddd e",
-         "aaaaaaaaaaaaaaaa\nbbbbbbbbbbbbbbbb\ncccccccccccccccc\ndddddddddddddddd e\n"},
-        {draw_headings,
-         "aaaaaaaaaaaaaaaa bbbbbbbbbbbbbbbb cccccccccccccccc dddddddddddddddd eeeeeee",
-         "aaaaaaaaaaaaaaaa\nbbbbbbbbbbbbbbbb\ncccccccccccccccc\ndddddddddddddddd ee…\n"},
-    };
-    const char *path = scratch_path("texts.svg");
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        char shown[1000] = "";
-        expect_ok(canvas_write(cases[i].draw, cases[i].text, path, &err));
-        for (const char *at = file_text(path, NULL); (at = strstr(at, "<text ")); at++) {
-            const char *begin = strchr(at, '>') + 1;
-            strcat(strncat(shown, begin, strcspn(begin, "<")), "\n");
-        }
-        ck_assert_str_eq(shown, cases[i].shown);
-    }
-    ck_assert(canvas_text_width("one two three") > 60 && canvas_text_width("one two three") < 120);
-    ck_assert(canvas_text_width("\x01\x7f\n") < 6); /* the line break is a space */
-}
-
 /* --- reading what was drawn ----------------------------------------------------------------- */
 
 /* Nothing refers outside, nothing runs, no number is missing, no text leaves the picture. */

@@ -220,46 +220,6 @@ TEST(choices_equal_the_reference, .loops = ALL_RULES, .tags = ONE_THREAD)
 
 /* --- the draw --------------------------------------------------------------------------------- */
 
-/* The 0.9999 quantile of chi-square (Wilson and Hilferty's approximation). */
-static double chi_square_limit(int freedom)
-{
-    const double v = 2.0 / (9.0 * freedom);
-    return freedom * pow(1 - v + 3.719 * sqrt(v), 3);
-}
-
-static const struct sampler_params drawn[] = {
-    {1, 0, 1, 0, 1, 0},     {0.5, 0, 1, 0, 1, 0},   {3, 0, 1, 0, 1, 0},  {1, 5, 1, 0, 1, 0},
-    {1.5, 0, 0.8, 0, 1, 0}, {1.5, 0, 1, 0.1, 1, 0}, {1, 0, 1, 0, 2, -1}, {2, 9, 0.95, 0.05, 1.5, 2},
-};
-
-TEST(draws_follow_the_probabilities, .loops = COUNT(drawn))
-{
-    enum { V = 12, DRAWS = 50000 };
-    static const float logits[V] = {0.5f,  2.0f,  -1.0f, 1.0f, 1.5f,  0.25f,
-                                    -0.5f, 1.25f, 0.75f, 0.0f, -2.0f, 1.75f};
-    static const int history[] = {1, 11, 6, 4};
-    struct reference ref = {.n_vocab = V};
-    ref_apply(&ref, &drawn[_i], logits, history, 4);
-    struct sampler *s = new_seeded(drawn[_i], V, 99, 54);
-    accept_all(s, history, 4);
-    int counts[V] = {0};
-    for (int i = 0; i < DRAWS; i++)
-        counts[pick(s, logits)]++;
-    double chi2 = 0;
-    int freedom = -1;
-    for (int i = 0; i < V; i++) {
-        const double expected = ref.p[i] * DRAWS;
-        if (!ref.kept[i]) {
-            ck_assert_int_eq(counts[i], 0);
-            continue;
-        }
-        ck_assert_double_ge(expected, 5); /* or the test means nothing */
-        chi2 += (counts[i] - expected) * (counts[i] - expected) / expected;
-        freedom++;
-    }
-    ck_assert_double_lt(chi2, chi_square_limit(freedom));
-}
-
 /*
  * Streams computed with a separate Python implementation (its own PCG32, math.exp, math.fsum):
  * logit i is ((37 i mod 101) - 50) / 16 for i < 64, seed 42, stream 54, and each pick is accepted.
@@ -359,50 +319,6 @@ TEST(a_seed_keeps_what_is_recent)
         ck_assert(picked[k] == 1 || picked[k] == 3);
     }
     ck_assert_int_eq(picked[0], picked[1]);
-}
-
-/* Each sequence has its own stream and history; which thread picks, and when, is all the same. */
-enum { SEQUENCES = 7, THREADS = 3, ROUNDS = 60, MANY_V = 90 };
-
-struct many {
-    struct sampler *s;
-    float logits[SEQUENCES][MANY_V];
-    int shift; /* of the sequences over the threads */
-    int tokens[SEQUENCES];
-};
-
-static void pick_some(void *arg, int thread)
-{
-    struct many *m = arg;
-    for (int i = 0; i < SEQUENCES; i++)
-        if ((i + m->shift) % THREADS == thread)
-            expect_ok(sampler_pick(m->s, i, thread, m->logits[i], &m->tokens[i], NULL));
-}
-
-TEST(sequences_are_picked_for_at_once, .loops = ALL_RULES)
-{
-    struct many m;
-    struct rng r;
-    rng_seed(&r, 11, 11);
-    random_logits(&r, m.logits[0], SEQUENCES * MANY_V);
-    const struct sampler_params p = random_params(&r, _i, MANY_V);
-    const struct sampler_sizes sizes = {MANY_V, N_CTX, SEQUENCES, THREADS};
-    struct sampler *alone[SEQUENCES];
-    struct pool *pool = new_pool(THREADS);
-    expect_ok(sampler_create(&p, &sizes, &m.s, NULL));
-    released_by(free_sampler, m.s);
-    for (int i = 0; i < SEQUENCES; i++) {
-        alone[i] = new_seeded(p, MANY_V, 5, (uint64_t)i);
-        sampler_reset(m.s, i, 5, (uint64_t)i);
-    }
-    for (m.shift = 0; m.shift < ROUNDS; m.shift++) {
-        pool_run(pool, pick_some, &m);
-        for (int i = 0; i < SEQUENCES; i++) {
-            ck_assert_int_eq(m.tokens[i], pick_and_accept(alone[i], m.logits[i]));
-            sampler_accept(m.s, i, m.tokens[i]);
-        }
-    }
-    pool_free(pool);
 }
 
 /* --- greedy, extremes, refusals --------------------------------------------------------------- */

@@ -266,24 +266,6 @@ TEST(optional_parts, .seconds = 300)
     expect_same(bare.model, run_of(bare.model, 1, 1, N), run_of(bare.model, 3, 0, N), N, "bare");
 }
 
-TEST(rewind_replays, .seconds = 300)
-{
-    struct golden g = open_golden("gqa");
-    const size_t size = (size_t)g.checkpoint.model->config.n_vocab * sizeof(float);
-    struct session *s = new_session(g.checkpoint.model, &(struct session_params){0}, NULL);
-    expect_ok(session_feed(s, 0, g.tokens, 20, NULL, &err));
-    const float *first = memcpy(allocated(size), session_logits(s), size);
-    const int32_t other[12] = {0};
-    session_rewind(s, 0, 10);
-    ck_assert_int_eq(session_len(s, 0), 10);
-    expect_ok(session_feed(s, 0, other, 12, NULL, &err));
-    ck_assert_mem_ne(first, session_logits(s), size);
-    session_rewind(s, 0, 10);
-    expect_ok(session_feed(s, 0, g.tokens + 10, 10, NULL, &err));
-    ck_assert_mem_eq(first, session_logits(s), size);
-    session_free(s);
-}
-
 TEST(refusals_change_nothing, .seconds = 300)
 {
     struct golden g = open_golden("mqa");

@@ -78,24 +78,6 @@ TEST(resumed_is_uninterrupted, .loops = 2)
     ck_assert_int_eq(whole.steps, 0);
 }
 
-/* A crash between OUT and OUT.state leaves an older state: it comes to the same end. */
-TEST(older_state_comes_to_the_same)
-{
-    struct run whole = make_run("whole.gguf");
-    run_well(&whole);
-    struct run early = make_run("out.gguf");
-    run_until(&early, 2);
-    char command[1300];
-    snprintf(command, sizeof command, "cp '%s.state' '%s.old'", early.out, early.out);
-    ck_assert_int_eq(system(command), 0);
-    expect_ok(resume(&early, &err));
-    early.best = HUGE_VAL;
-    snprintf(command, sizeof command, "mv '%s.old' '%s.state'", early.out, early.out);
-    ck_assert_int_eq(system(command), 0);
-    expect_ok(resume(&early, &err));
-    assert_same_run(&whole, &early);
-}
-
 TEST(loss_that_is_not_finite_keeps_the_last_save)
 {
     struct run r = make_run("out.gguf");

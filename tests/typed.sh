@@ -128,12 +128,7 @@ $ mv "$dir/toy.gguf" "$dir/kept.gguf"
 $ cmp -s "$dir/toy.gguf" "$dir/kept.gguf"
 
 # Readers that leave.
-$ left generate $model -p x -n 250 --samples 2000 --seed 1
-$ left generate $model -p x -n 2 --logprobs 2
-$ left score $model -p "To be"
 $ left help
-$ printf 'a\nb\n' >"$dir/prompts"
-$ left generate $model --prompts "$dir/prompts" -n 5
 0 score $model -p "To be" --logits "$dir/read.npy"
 $ left score $model -p "To be" --logits "$dir/unread.npy"
 $ cmp -s "$dir/read.npy" "$dir/unread.npy"
@@ -153,15 +148,6 @@ for way; do
     check "0 $shift_text -q $way | == shifted"
 done
 checks <<'EOF'
-0 $shift_text -q --samples 3 | > samples
-$ [ "$(head -c "$(size_of "$dir/shifted")" "$out" | cksum)" = "$(cksum <"$dir/shifted")" ]
-0 $shift_text -q --samples 3 --batch 1 | == samples
-$ printf 'a\nTo be, or\nHark\n' >"$dir/prompts"
-$ many="generate $model --prompts $dir/prompts -n $tokens --seed 1 --shift -q"
-0 $many --batch 1 | > many
-$ [ "$(grep -c '"finish": "length"' "$out")" -eq 3 ]
-0 $many --batch 3 -t 2 | == many
-
 $ head -c 1000 tests/cli.sh >"$dir/long"
 2 generate $model -f "$dir/long" -n 10
     | the prompt has 1000 tokens, the context only 256: shorten the prompt

@@ -96,8 +96,8 @@ EOF
 done
 clear_work
 
-# A training text may come through a pipe, as every other text. What waits for a pipe is ended by one
-# Ctrl-C. Long names leave room for the reason, control characters do not reach the terminal.
+# A training text may come through a pipe, as every other text. Long names leave room
+# for the reason, control characters do not reach the terminal.
 deep=$(printf '%0300d/' 0 1 2 3 4 5)
 odd=$dir/$(printf 'a\033[31m\nb')
 checks <<'EOF'
@@ -112,12 +112,6 @@ $ cmp -s "$work/file.gguf" "$work/stdin.gguf"
 3 generate $model -f "$deep" | cannot open: File name too long
 3 info "$odd" | a?[31m?b: cannot open
 EOF
-for words in "generate $model -f" "train -o $work/t.gguf $toy" "generate $model --kv-heads 1 --calib"; do
-    start $words "$dir/fifo"
-    sleep 0.3
-    end_by TERM $pid
-    note "waiting for a pipe: exit 130, found $code: $words" [ $code -eq 130 ]
-done
 # OUT.state, too, is found out before the training.
 clear_work
 mkdir "$work/t.gguf.state"

@@ -1,8 +1,8 @@
 /*
- * mutate_gguf - the mutator of GGUF files. It knows where their counts, lengths, types, dimensions
- * and offsets lie; and it changes whole pairs and tensors, so that the result passes the checks of
- * the container and what reads models and tokenizers is reached. (Checkpoints of every kind that
- * run are in the corpus.)
+ * mutate_gguf - the mutator of GGUF files. It changes whole pairs and tensors, so that the result
+ * passes the checks of the container and what reads models and tokenizers is reached, or leaves the
+ * bytes to libFuzzer. (Checkpoints of every kind that run, and containers that are broken in every
+ * way, are in the corpus.)
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -48,152 +48,6 @@ static uint32_t pick_type(void)
     static const uint32_t types[] = {TENSOR_F32,  TENSOR_F16,  TENSOR_BF16, TENSOR_Q8_0,
                                      TENSOR_Q4_0, TENSOR_Q8_0, TENSOR_F16,  12 /* Q4_K */};
     return PICK(types);
-}
-
-/* --- integers of a file ---------------------------------------------------------------------- */
-
-#define MAX_FIELDS 512
-
-struct field {
-    size_t at, bytes; /* an integer of 4 or 8 bytes */
-};
-
-/* Walks a file as far as it makes sense, noting where its integers lie. */
-struct walk {
-    const uint8_t *data;
-    size_t size, at;
-    struct field fields[MAX_FIELDS];
-    size_t n;
-};
-
-static uint64_t load(const uint8_t *p, size_t bytes)
-{
-    uint64_t value = 0;
-    for (size_t i = 0; i < bytes; i++)
-        value |= (uint64_t)p[i] << (8 * i);
-    return value;
-}
-
-static uint64_t walk_int(struct walk *w, size_t bytes)
-{
-    if (w->size - w->at < bytes) {
-        w->at = w->size;
-        return 0;
-    }
-    if (w->n < MAX_FIELDS)
-        w->fields[w->n++] = (struct field){w->at, bytes};
-    w->at += bytes;
-    return load(w->data + w->at - bytes, bytes);
-}
-
-static void walk_skip(struct walk *w, uint64_t bytes)
-{
-    w->at += bytes < w->size - w->at ? (size_t)bytes : w->size - w->at;
-}
-
-static void walk_value(struct walk *w, uint64_t kind)
-{
-    static const unsigned char sizes[13] = {1, 1, 2, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0};
-    if (kind == GGUF_STRING)
-        walk_skip(w, walk_int(w, 8));
-    else if (kind < 13 && sizes[kind])
-        walk_skip(w, sizes[kind]);
-    else
-        walk_int(w, kind == GGUF_U64 || kind == GGUF_I64 || kind == GGUF_F64 ? 8 : 4);
-}
-
-static void walk_file(struct walk *w)
-{
-    w->at = w->size < 4 ? w->size : 4;
-    walk_int(w, 4);
-    const uint64_t n_tensors = walk_int(w, 8), n_pairs = walk_int(w, 8);
-    for (uint64_t i = 0; i < n_pairs && w->at < w->size; i++) {
-        walk_skip(w, walk_int(w, 8));
-        uint64_t kind = walk_int(w, 4), count = 1;
-        if (kind == GGUF_ARRAY) {
-            kind = walk_int(w, 4);
-            count = walk_int(w, 8);
-        }
-        for (uint64_t k = 0; k < count && w->at < w->size; k++)
-            walk_value(w, kind);
-    }
-    for (uint64_t i = 0; i < n_tensors && w->at < w->size; i++) {
-        walk_skip(w, walk_int(w, 8));
-        const uint64_t n_dims = walk_int(w, 4);
-        for (uint64_t d = 0; d < n_dims && d < 8; d++)
-            walk_int(w, 8);
-        walk_int(w, 4);
-        walk_int(w, 8);
-    }
-}
-
-/* Another value for an integer of a file of `size` bytes, of which `left` follow it. */
-static uint64_t odd_value(uint64_t old, size_t size, size_t left)
-{
-    switch (pick(8)) {
-    case 0:
-        return old + 2 * pick(2) - 1;
-    case 1:
-        return left + pick(3) - 1;
-    case 2:
-        return size + pick(3) - 1;
-    case 3:
-        return old ^ 1ull << pick(64);
-    case 4:
-        return pick(48);
-    case 5:
-        return old + 32 * pick(5) - 64;
-    default:
-        return strtoull(pick_word("0 1 2 3 4 8 9 12 13 32 33 64 0xffff 0x10000 0x7fffffff "
-                                  "0x80000000 0xffffffff 0x100000000 0x100000001 "
-                                  "0x2000000000000000 0x4000000000000000 0x7fffffffffffffff "
-                                  "0x8000000000000000 0xffffffffffffffe0 0xffffffffffffffff")
-                            .data,
-                        NULL, 0);
-    }
-}
-
-/* Changes one integer, or copies another one of its size over it (offsets and names that are the
- * same, dimensions swapped). */
-static void mutate_field(uint8_t *data, size_t size, const struct walk *w)
-{
-    const struct field f = w->fields[pick(w->n)], other = w->fields[pick(w->n)];
-    const uint64_t value = odd_value(load(data + f.at, f.bytes), size, size - f.at - f.bytes);
-    if (pick(4) == 0 && other.bytes == f.bytes)
-        memmove(data + f.at, data + other.at, f.bytes);
-    else
-        for (size_t i = 0; i < f.bytes; i++)
-            data[f.at + i] = (uint8_t)(value >> (8 * i));
-}
-
-/* Repeats what lies between two fields, records for the most part; the new size. */
-static size_t repeat_fields(uint8_t *data, size_t size, size_t max_size, const struct walk *w)
-{
-    const size_t first = pick(w->n), from = w->fields[first].at;
-    const size_t end = w->fields[first + pick(w->n - first)].at;
-    if (end - from > max_size - size)
-        return size;
-    memmove(data + end + (end - from), data + end, size - end);
-    memcpy(data + end, data + from, end - from);
-    return size + (end - from);
-}
-
-/* Changes integers, or bytes, whatever comes of it. */
-static size_t mutate_bytes(uint8_t *data, size_t size, size_t max_size)
-{
-    static struct walk w; /* too large for some stacks */
-    const size_t choice = pick(8);
-    w = (struct walk){.data = data, .size = size};
-    walk_file(&w);
-    if (w.n == 0 || choice == 0)
-        return LLVMFuzzerMutate ? LLVMFuzzerMutate(data, size, max_size) : size;
-    if (choice == 1) /* truncated */
-        return size - pick(size < 64 ? size : 64);
-    if (choice == 2)
-        return repeat_fields(data, size, max_size, &w);
-    for (size_t i = 0; i <= choice / 5; i++)
-        mutate_field(data, size, &w);
-    return size;
 }
 
 /* --- a file taken apart ---------------------------------------------------------------------- */
@@ -521,7 +375,9 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
 {
     chance = seed * 0x9e3779b97f4a7c15u + 1;
     const size_t result = pick(2) ? mutate_checkpoint(data, size, max_size) : 0;
-    return result ? result : mutate_bytes(data, size, max_size);
+    if (result)
+        return result;
+    return LLVMFuzzerMutate ? LLVMFuzzerMutate(data, size, max_size) : size;
 }
 
 /* Pairs and tensors of two files. */

@@ -73,28 +73,4 @@ static inline bool as_string(struct text t, char *out, size_t size)
     return true;
 }
 
-/* An input that is read byte by byte, as choices of what is done: what is left of it, and zeros
- * after its end. */
-struct choices {
-    const uint8_t *at;
-    size_t left;
-};
-
-static inline int next_byte(struct choices *in)
-{
-    if (in->left == 0)
-        return 0;
-    in->left--;
-    return *in->at++;
-}
-
-/* So many bytes, or what is left. */
-static inline struct text next_text(struct choices *in, size_t len)
-{
-    const struct text t = {(const char *)in->at, len < in->left ? len : in->left};
-    in->at += t.len;
-    in->left -= t.len;
-    return t;
-}
-
 #endif
