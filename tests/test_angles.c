@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/rng.h"
 #include "compute/angles.h"
 #include "support.h"
@@ -91,18 +92,14 @@ TEST(powers_at_the_limits)
     ck_assert(isnan(angles_power(2, (double)NAN)));
 }
 
-/* FNV-1a over the bits. */
 static void add_bits(uint64_t *sum, double x)
 {
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    for (int i = 0; i < 64; i += 8)
-        *sum = (*sum ^ (bits >> i & 255)) * 0x100000001b3u;
+    *sum = hash_bytes(*sum, &x, sizeof x);
 }
 
 TEST(the_same_bits)
 {
-    uint64_t sum = 0xcbf29ce484222325u;
+    uint64_t sum = HASH_START;
     for (int i = 0; i < 128; i++) {
         const double frequency = angles_power(500000 - 3000 * i, -i / 128.0);
         add_bits(&sum, frequency);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "checkpoints.h"
 #include "formats/gguf.h"
 #include "model/model.h"
@@ -88,13 +89,12 @@ static void expect_refusal(const struct quantize_params *p, enum status status, 
     quantize_free(&q);
 }
 
-/* FNV-1a of all tensors' bytes, in file order. */
+/* All tensors' bytes, in file order. */
 static uint64_t hash_tensors(const struct gguf *g)
 {
-    uint64_t hash = 0xcbf29ce484222325;
+    uint64_t hash = HASH_START;
     for (size_t i = 0; i < g->n_tensors; i++)
-        for (uint64_t b = 0; b < g->tensors[i].n_bytes; b++)
-            hash = (hash ^ g->tensors[i].data[b]) * 0x100000001b3;
+        hash = hash_bytes(hash, g->tensors[i].data, g->tensors[i].n_bytes);
     return hash;
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/rng.h"
 #include "checkpoints.h"
 #include "engine/schedule.h"
@@ -56,12 +57,11 @@ static void put_bytes(struct made *m, struct text t)
 
 static void put_token(struct made *m, int32_t token, const float *logits, double log_sum)
 {
-    const unsigned char *b = (const void *)logits;
     ck_assert_int_lt(m->n, MOST_MADE);
     m->tokens[m->n++] = token;
     m->logprob += (double)logits[token] - log_sum;
-    for (size_t i = 0; i < (size_t)texts.c.model->config.n_vocab * sizeof *logits; i++)
-        m->logits_hash = (m->logits_hash ^ b[i]) * 0x100000001b3u; /* FNV-1a */
+    m->logits_hash =
+        hash_bytes(m->logits_hash, logits, texts.c.model->config.n_vocab * sizeof *logits);
 }
 
 /* --- the plain loop -------------------------------------------------------------------------- */

@@ -348,15 +348,3 @@ void gguf_free(struct gguf *g)
     free(g->others);
     free(g);
 }
-
-const struct gguf_value *gguf_find(const struct gguf *g, const char *key)
-{
-    const struct indexed *found = name_index_find(&g->by_key, text_of(key));
-    return found ? &g->pairs[found->id].value : NULL;
-}
-
-const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name)
-{
-    const struct indexed *found = name_index_find(&g->by_name, text_of(name));
-    return found ? &g->tensors[found->id] : NULL;
-}

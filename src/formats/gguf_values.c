@@ -1,5 +1,5 @@
 /*
- * Kinds of metadata values, and typed access to those of a parsed GGUF file.
+ * Kinds of metadata values; keys and tensors of a parsed GGUF file by name, and typed access.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -97,6 +97,18 @@ bool gguf_next_text(const struct gguf_value *array, struct gguf_cursor *c, struc
 }
 
 /* --- lookups ------------------------------------------------------------------------------- */
+
+const struct gguf_value *gguf_find(const struct gguf *g, const char *key)
+{
+    const struct indexed *found = name_index_find(&g->by_key, text_of(key));
+    return found ? &g->pairs[found->id].value : NULL;
+}
+
+const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name)
+{
+    const struct indexed *found = name_index_find(&g->by_name, text_of(name));
+    return found ? &g->tensors[found->id] : NULL;
+}
 
 /* A key, and what its value is to be. */
 struct lookup {

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/figures.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/rng.h"
 
@@ -390,8 +391,7 @@ static uint64_t cpu_ns(void)
 static enum status measure_repeat(const struct bench *b, struct bench_row *row, struct err *e)
 {
     const struct bench_spec *spec = b->spec;
-    const unsigned char *bytes = (const unsigned char *)b->logits;
-    uint64_t start = 0, worked = 0, took, hash = 0xcbf29ce484222325u;
+    uint64_t start = 0, worked = 0, took;
     for (int nth = -spec->warmup; nth < spec->n; nth++) {
         if (nth == 0) {
             start = clock_ns();
@@ -406,9 +406,7 @@ static enum status measure_repeat(const struct bench *b, struct bench_row *row, 
     const double share = (cpu_ns() - worked) / (double)(clock_ns() - start) / row->threads;
     row->repeats++;
     row->cpu_share += (fmin(share, 1) - row->cpu_share) / row->repeats; /* the mean so far */
-    for (size_t i = 0; i < spec->config.n_vocab * sizeof *b->logits; i++)
-        hash = (hash ^ bytes[i]) * 0x100000001b3u;
-    row->logits_hash = hash;
+    row->logits_hash = hash_bytes(HASH_START, b->logits, spec->config.n_vocab * sizeof *b->logits);
     return STATUS_OK;
 }
 

@@ -44,15 +44,15 @@ enum status train_data_read(struct trainer *t, struct err *e)
     struct train_data *d = &t->data;
     const size_t window = spec->length + 1;
     const double held_out = spec->val_fraction;
-    *d = (struct train_data){.hash = TRAIN_HASH_START};
+    *d = (struct train_data){.hash = HASH_START};
     for (int i = 0; i < spec->n_texts; i++) {
         const struct text text = spec->texts[i];
         const size_t cut = train_part(held_out, text.len);
         TRY(append_tokens(&d->train, t->tokenizer, text_span(text.data, cut), e));
         TRY(append_tokens(&d->val, t->tokenizer, text_span(text.data + cut, text.len - cut), e));
     }
-    d->hash = train_hash(d->hash, d->train.ids, d->train.n * sizeof *d->train.ids);
-    d->hash = train_hash(d->hash, d->val.ids, d->val.n * sizeof *d->val.ids);
+    d->hash = hash_bytes(d->hash, d->train.ids, d->train.n * sizeof *d->train.ids);
+    d->hash = hash_bytes(d->hash, d->val.ids, d->val.n * sizeof *d->val.ids);
     const bool short_train = d->train.n < window;
     if (!short_train && (held_out <= 0 || d->val.n >= window))
         return STATUS_OK;

@@ -4,21 +4,11 @@
  */
 #pragma once
 
+#include "base/hash.h"
 #include "compute/grad_kernels.h"
 #include "model/model.h"
 #include "model/pack.h"
 #include "train/train.h"
-
-#define TRAIN_HASH_START 0xcbf29ce484222325u
-
-/* FNV-1a, which tells texts, checkpoints and states apart, continued over len bytes. */
-static inline uint64_t train_hash(uint64_t hash, const void *data, size_t len)
-{
-    const unsigned char *bytes = data;
-    for (size_t i = 0; i < len; i++)
-        hash = (hash ^ bytes[i]) * 0x100000001b3u;
-    return hash;
-}
 
 /* --- backprop.c: loss and gradient ------------------------------------------------------------ */
 
@@ -124,7 +114,7 @@ struct progress {
     double best; /* val_loss of OUT; infinite before the first evaluation */
     struct rng rng;
     uint64_t n_floats;          /* in each of the arrays behind */
-    uint64_t out_len, out_hash; /* of OUT as it was last written: bytes, train_hash */
+    uint64_t out_len, out_hash; /* of OUT as it was last written: bytes, hash_bytes */
     double rate; /* the full learning rate; 0: not yet chosen or, after all steps, none */
 };
 

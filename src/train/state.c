@@ -74,16 +74,16 @@ static uint64_t hash_config(uint64_t hash, const struct config *c)
     const int sizes[] = {c->n_heads, c->head_dim, config_value_dim(c), c->rope.n_dims};
     const double numbers[] = {(double)c->norm_eps, (double)c->embedding_scale, c->rope.base,
                               c->rope.scale};
-    hash = train_hash(hash, c->arch->name, strlen(c->arch->name) + 1);
-    hash = train_hash(hash, sizes, sizeof sizes);
-    hash = train_hash(hash, numbers, sizeof numbers);
+    hash = hash_bytes(hash, c->arch->name, strlen(c->arch->name) + 1);
+    hash = hash_bytes(hash, sizes, sizeof sizes);
+    hash = hash_bytes(hash, numbers, sizeof numbers);
     if (c->score_scale != 0)
-        hash = train_hash(hash, &c->score_scale, sizeof c->score_scale);
+        hash = hash_bytes(hash, &c->score_scale, sizeof c->score_scale);
     if (c->score != SCORE_DOT)
-        hash = train_hash(hash, arch_score_names[c->score], 1);
+        hash = hash_bytes(hash, arch_score_names[c->score], 1);
     for (int l = 0; l < c->n_layers; l++) {
         const int kv_heads = config_kv_heads(c, l);
-        hash = train_hash(hash, &kv_heads, sizeof kv_heads);
+        hash = hash_bytes(hash, &kv_heads, sizeof kv_heads);
     }
     return hash;
 }
@@ -92,20 +92,20 @@ void state_identify(struct trainer *t)
 {
     const struct config *c = &t->teacher_config;
     const unsigned kinds[] = {c->norm, c->placement, c->position, c->ffn};
-    t->shape_hash = hash_config(TRAIN_HASH_START, &t->config);
+    t->shape_hash = hash_config(HASH_START, &t->config);
     for (int i = 0; i < t->list.n; i++) {
         const struct tensor_spec *spec = &t->list.items[i].spec;
         const int shape[] = {spec->n_dims, spec->rows, spec->cols};
-        t->shape_hash = train_hash(t->shape_hash, spec->name.text, strlen(spec->name.text) + 1);
-        t->shape_hash = train_hash(t->shape_hash, shape, sizeof shape);
+        t->shape_hash = hash_bytes(t->shape_hash, spec->name.text, strlen(spec->name.text) + 1);
+        t->shape_hash = hash_bytes(t->shape_hash, shape, sizeof shape);
     }
     if (t->spec.teacher)
-        t->teacher_hash = hash_config(train_hash(TRAIN_HASH_START, kinds, sizeof kinds), c);
+        t->teacher_hash = hash_config(hash_bytes(HASH_START, kinds, sizeof kinds), c);
     /* The tensors that teach: a file may have others, of any size. */
     for (int i = 0; i < t->teacher_list.n; i++) {
         const struct gguf_tensor *tensor =
             gguf_find_tensor(t->spec.teacher, t->teacher_list.items[i].spec.name.text);
-        t->teacher_hash = train_hash(t->teacher_hash, tensor->data, tensor->n_bytes);
+        t->teacher_hash = hash_bytes(t->teacher_hash, tensor->data, tensor->n_bytes);
     }
     for (int i = 0; i < STATE_FIELDS; i++) {
         const void *at = (const char *)t + fields[i].offset;
@@ -155,18 +155,6 @@ enum status state_compare(const struct trainer *t, struct err *e)
 
 /* --- reading --------------------------------------------------------------------------------- */
 
-/* Of many bytes: FNV-1a over 64-bit words; the arrays' bytes are a multiple of 64. */
-static uint64_t hash_words(uint64_t hash, const void *data, size_t len)
-{
-    const unsigned char *bytes = data;
-    for (size_t i = 0; i < len; i += sizeof(uint64_t)) {
-        uint64_t word;
-        memcpy(&word, bytes + i, sizeof word);
-        hash = (hash ^ word) * 0x100000001b3u;
-    }
-    return hash;
-}
-
 enum status state_parse(struct state *s, const char *path, struct err *e)
 {
     const struct progress *p = &s->header.progress;
@@ -206,7 +194,7 @@ enum status state_read(struct trainer *t, struct err *e)
         return err_bad_file(e, "%s: damaged: it claims %" PRIu64 " numbers of %zu", t->state_path,
                             claimed, n);
     memcpy(&stored, at + 3 * bytes, sizeof stored);
-    if (hash_words(TRAIN_HASH_START, f->data, expected - sizeof stored) != stored)
+    if (hash_words(HASH_START, f->data, expected - sizeof stored) != stored)
         return err_bad_file(e, "%s: damaged: its checksum is not that of its content",
                             t->state_path);
     memcpy(t->weights.flat, at, bytes);
@@ -227,7 +215,7 @@ enum status state_write(const struct trainer *t, struct err *e)
     TRY(file_writer_open(&w, t->state_path, e));
     const float *const arrays[] = {t->weights.flat, t->m, t->v};
     const size_t bytes = t->list.n_floats * sizeof(float);
-    uint64_t hash = hash_words(TRAIN_HASH_START, &h, sizeof h);
+    uint64_t hash = hash_words(HASH_START, &h, sizeof h);
     file_writer_put(w, &h, sizeof h);
     for (int i = 0; i < 3; i++) {
         hash = hash_words(hash, arrays[i], bytes);

@@ -198,7 +198,7 @@ static enum status look_at_out(struct trainer *t, bool *is_own, struct err *e)
     const enum status s = file_map_open(&f, t->spec.out, e);
     if (s != STATUS_OK) /* it is this run's own: no bad input */
         return s == STATUS_BAD_FILE ? STATUS_FAILED : s;
-    const uint64_t hash = train_hash(TRAIN_HASH_START, f.data, f.len);
+    const uint64_t hash = hash_bytes(HASH_START, f.data, f.len);
     *is_own = p->out_len == f.len && p->out_hash == hash;
     p->out_len = f.len;
     p->out_hash = hash;

@@ -4,6 +4,7 @@
  * and with fewer K/V heads or matrices of another type; and a prompt fed at once must give the
  * logits, bit for bit, of one fed token by token.
  */
+#include "base/hash.h"
 #include "engine/sampler.h"
 #include "engine/session.h"
 #include "model/pack.h"
@@ -214,13 +215,10 @@ static void load_model(const struct gguf *g, uint64_t hash)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct gguf *g;
-    uint64_t hash = 0xcbf29ce484222325u;
     if (gguf_parse(data, size, &g, NULL) != STATUS_OK)
         return 0;
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ data[i]) * 0x100000001b3u;
     tokenizer_free(try_vocabulary(g));
-    load_model(g, hash >> 20);
+    load_model(g, hash_bytes(HASH_START, data, size) >> 20);
     gguf_free(g);
     return 0;
 }
