@@ -60,8 +60,8 @@ bool ffn_is_gated(enum ffn_kind kind);
 #define KERNEL_CHUNK 256
 /* Multiply-adds, one of them a product, that the exponential of a score takes. */
 #define KERNEL_WEIGHT_FMAS 8
-/* The same of the hyperbolic tangent of an additive score's element, its division as four. */
-#define KERNEL_TANH_FMAS 16
+/* The same of the hyperbolic tangent of an additive score's element, its division as eight. */
+#define KERNEL_TANH_FMAS 24
 
 /* How numbers are stored in memory: weights as any of these, the KV cache as F32, F16 or Q8_0.
  * In the quantised ones, GGUF's, QUANT_BLOCK consecutive elements share a binary16 scale. */
