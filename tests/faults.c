@@ -17,6 +17,7 @@
 
 #include "base/rng.h"
 #include "cli/job.h"
+#include "cli/program.h"
 #include "support.h"
 
 #define CLOCK_STEP_NS  20000000

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/job.h"
+#include "cli/program.h"
 #include "support.h"
 
 static size_t read_back(FILE *f, char *to, size_t size)

@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "checkpoints.h"
+#include "engine/own_text.h"
 #include "engine/schedule.h"
 #include "engine/session.h"
 #include "golden.h"

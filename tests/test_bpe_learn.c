@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "cases.h"
 #include "support.h"
+#include "text/bpe_learn.h"
 #include "text/pretokenize.h"
 #include "text/tokenizer.h"
 

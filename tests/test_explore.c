@@ -3,6 +3,8 @@
 #include "show/plot.h"
 
 #include "base/mem.h"
+#include "show/explore.h"
+#include "show/heatmap.h"
 #include "xml.h"
 
 static const float weights[2][9] = {{1, 0, 0, 0.25f, 0.75f, 0, 0, 0.04f, 0.96f},

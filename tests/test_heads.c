@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "conversions.h"
 #include "convert/convert.h"
+#include "convert/drop.h"
 #include "formats/gguf.h"
 #include "golden.h"
 #include "support.h"

@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "cli/terminal.h"
 #include "outputs.h"
+#include "show/heatmap.h"
 #include "show/plot.h"
 #include "xml.h"
 

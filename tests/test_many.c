@@ -12,6 +12,7 @@
 
 #include "checkpoints.h"
 #include "cli/job.h"
+#include "cli/program.h"
 #include "hostile.h"
 #include "support.h"
 

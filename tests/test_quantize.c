@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "checkpoints.h"
+#include "convert/quantize.h"
 #include "formats/gguf.h"
 #include "model/model.h"
 #include "support.h"

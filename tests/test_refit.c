@@ -7,6 +7,7 @@
 
 #include "compute/linalg.h"
 #include "conversions.h"
+#include "convert/drop.h"
 #include "engine/session.h"
 
 #define MAX_LAYERS 8

@@ -4,6 +4,9 @@
 #include <ctype.h>
 
 #include "cli/attend.h"
+#include "cli/paths.h"
+#include "show/explore.h"
+#include "show/heatmap.h"
 
 /* Columns of a token in a cell of a table, and beside a large map. */
 #define LABEL_COLUMNS 10

@@ -1,4 +1,5 @@
 #include "cli/bench_report.h"
+#include "cli/program.h"
 
 /* Repeats whose medians differ by more than this say that the machine was busy. */
 #define NOISY 0.15

@@ -7,6 +7,8 @@
 #include "cli/attend.h"
 #include "cli/help_texts.h"
 #include "formats/npy.h"
+#include "show/explore.h"
+#include "show/heatmap.h"
 #include "text/pretokenize.h"
 
 /* In the order of false and true of attend_spec.by_norm. */

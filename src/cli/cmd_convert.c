@@ -3,6 +3,7 @@
  */
 #include "cli/help_texts.h"
 #include "cli/job.h"
+#include "convert/drop.h"
 #include "formats/gguf_parts.h"
 #include "model/kv_cache.h"
 

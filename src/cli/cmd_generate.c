@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include "cli/generate.h"
+#include "cli/generate_talk.h"
 #include "cli/help_texts.h"
+#include "show/heatmap.h"
 
 static const char *const prompts_formats[] = {"auto", "lines", "jsonl", NULL};
 enum { PROMPTS_AUTO, PROMPTS_LINES, PROMPTS_JSONL };

@@ -3,7 +3,9 @@
  */
 #include "cli/help_texts.h"
 #include "cli/job.h"
+#include "cli/paths.h"
 #include "measure/attend.h"
+#include "show/heatmap.h"
 
 /* The options; the run; and the row that is printed. */
 struct heads_view {

@@ -3,6 +3,7 @@
  */
 #include "cli/help_texts.h"
 #include "cli/job.h"
+#include "convert/quantize.h"
 #include "formats/gguf_parts.h"
 
 struct quantize_options {

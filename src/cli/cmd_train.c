@@ -8,6 +8,7 @@
 
 #include "cli/help_texts.h"
 #include "cli/job.h"
+#include "cli/paths.h"
 #include "cli/shape.h"
 
 #define PIPE_MAX  ((size_t)1 << 30) /* more text is not taken from a pipe */

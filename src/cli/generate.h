@@ -13,6 +13,7 @@
 #include "cli/job.h"
 #include "engine/schedule.h"
 #include "formats/prompts.h"
+#include "show/heatmap.h"
 #include "text/vocab.h"
 
 /* How long to wait for a line before looking whether all is over. */
@@ -133,11 +134,3 @@ void generation_say_end(const struct generation *g);
 
 /* What it cost, on standard error; nothing with -q. Sorts the schedule's times. */
 void generation_report(struct generation *g);
-
-/* --- a session: generate_talk.c --------------------------------------------------------------- */
-
-/* A session: each line of standard input continues the text so far and is answered at once, or is a
- * command behind a slash; the generation's own prompt, if `begins`, is answered first. STATUS_OK
- * also when the output fails (which it knows itself); STATUS_INTERRUPTED, STATUS_NO_MEMORY;
- * STATUS_FAILED for logits that are not finite. */
-enum status talk_run(struct generation *g, bool begins, struct err *e);

@@ -1,6 +1,6 @@
-#include <unistd.h>
+#include "cli/generate_talk.h"
 
-#include "cli/generate.h"
+#include <unistd.h>
 
 /* Makes g->prompt, added to the text so far, the job's tokens: behind a text without begin-of-text,
  * and none of an empty prompt. STATUS_USAGE if there is no room for them; the failures of

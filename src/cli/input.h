@@ -48,29 +48,3 @@ enum status tokens_of_prompt(const struct tokenizer *t, struct text prompt, int 
  * says so; most is then at least 1. */
 void tokens_truncate(const struct common_options *o, bool bos, size_t most, int32_t *ids,
                      size_t *n);
-
-/* --- which files may be written: paths.c ------------------------------------------------------ */
-
-/* Whether two paths name one file, or would once it is made: that of a link counts as its target,
- * and where there is none yet, the folder and the name decide. */
-bool path_same(const char *a, const char *b);
-
-/* What follows the last slash. */
-const char *path_name(const char *path);
-
-/* Whether each file that an option of `spec`, whose values these are, writes can be written.
- * STATUS_USAGE, naming the option, for one that another reads or writes. The failures of
- * file_writer_open for one that is written whole: while it is tried there is a temporary file, so
- * signals should be deferred. */
-enum status paths_check(const struct option_spec *spec, const void *values, struct err *e);
-
-/* The same, but not tried, of one more path that is written: `option` is what the message calls it.
- */
-enum status path_spares(const struct option_spec *spec, const void *values, const char *option,
-                        const char *path, struct err *e);
-
-/* The file that -o names: STATUS_USAGE if none is, or if it exists and `force` is not given. */
-enum status path_new(const char *path, bool force, struct err *e);
-
-/* Whether one file can be written, which is tried; NULL: none. */
-enum status path_writable(const char *path, struct err *e);

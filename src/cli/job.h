@@ -232,16 +232,3 @@ enum status job_fit_sequences(const struct job *j, struct session_params *p,
  * none) lowers the cache. */
 enum status job_start_session(struct job *j, const struct session_params *p, const char *option,
                               struct err *e);
-
-/* --- the whole program but for main, which tests run, too: program.c ------------------------- */
-
-/* Finds the command, runs it, and prints what it fails with; argv as main gets it. Returns the exit
- * code. Once a process: it installs signal handlers and may fill closed standard descriptors. */
-int program_run(int argc, char **argv);
-
-/* What built it: "gcc 12.2.0". */
-#if defined(__clang__)
-#define COMPILER_NAME "clang " __clang_version__
-#else
-#define COMPILER_NAME "gcc " __VERSION__
-#endif

@@ -6,6 +6,7 @@
 #include <signal.h>
 
 #include "cli/job.h"
+#include "cli/program.h"
 
 #define STACK_BYTES ((size_t)8 << 20)
 

@@ -1,4 +1,5 @@
-#include "cli/input.h"
+
+#include "cli/paths.h"
 
 #include <limits.h>
 #include <sys/stat.h>

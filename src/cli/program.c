@@ -1,10 +1,12 @@
-#include "cli/job.h"
+
+#include "cli/program.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "base/limits.h"
+#include "cli/job.h"
 
 static enum status print_version(struct output *out, struct err *e)
 {

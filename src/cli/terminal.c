@@ -9,6 +9,7 @@
 #include "base/figures.h"
 #include "base/numbers.h"
 #include "cli/options.h"
+#include "show/heatmap.h"
 
 const char *environment(const char *name)
 {

@@ -3,6 +3,8 @@
  * memory plan, progress.
  */
 #include "cli/job.h"
+#include "cli/paths.h"
+#include "engine/own_text.h"
 #include "engine/schedule.h"
 
 #define CALIB_MAX          ((size_t)1 << 30) /* more text is refused before it is read */

@@ -1,7 +1,7 @@
 /* A checkpoint without some heads. */
-#include <stdio.h>
+#include "convert/drop.h"
 
-#include "convert/convert.h"
+#include <stdio.h>
 
 #define DROPPED_KEY "decode.convert.dropped_heads"
 #define VERSION_KEY "decode.convert.version"

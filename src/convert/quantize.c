@@ -3,13 +3,16 @@
  * A chunk is decoded to floats, encoded, and decoded again to see what was lost. Sums of errors
  * are stored by chunk and added in order, so they are the same for any number of threads.
  */
-#include "convert/convert.h"
+
+#include "convert/quantize.h"
 
 #include <inttypes.h>
 #include <math.h>
 
 #include "base/figures.h"
 #include "formats/gguf_parts.h"
+#include "model/layout.h"
+#include "model/model.h"
 
 /* A chunk's floats, before and after, fit a core's own cache. A multiple of every block. */
 #define CHUNK_ELEMENTS 8192

@@ -1,3 +1,5 @@
+#include "engine/own_text.h"
+
 #include "engine/schedule.h"
 
 /* Texts that are written side by side, and bytes of their caches, at most. */

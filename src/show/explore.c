@@ -1,10 +1,12 @@
-#include "show/plot.h"
+
+#include "show/explore.h"
 
 #include <math.h>
 
 #include "base/mem.h"
 #include "base/output.h"
 #include "show/canvas.h"
+#include "show/plot.h"
 
 /* --- the page's text: style and script, by hand ----------------------------------------------- */
 

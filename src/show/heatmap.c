@@ -1,4 +1,5 @@
-#include "show/plot.h"
+
+#include "show/heatmap.h"
 
 #include <assert.h>
 #include <math.h>

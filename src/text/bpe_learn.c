@@ -1,4 +1,5 @@
-#include "text/bpe.h"
+
+#include "text/bpe_learn.h"
 
 #include <inttypes.h>
 

@@ -5,13 +5,14 @@
  * two. The ways to start it are known from the order of the spellings, in which each follows those
  * that it starts with; what is left of it is then looked up.
  */
+#include "text/spm.h"
+
 #include <math.h>
 
 #include <inttypes.h>
 
 #include "base/figures.h"
 #include "base/mem.h"
-#include "text/bpe.h"
 
 #define TOKENS_KEY "tokenizer.ggml.tokens"
 #define SCORES_KEY "tokenizer.ggml.scores"

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "text/bpe.h"
 #include "text/pretokenize.h"
+#include "text/spm.h"
 
 /* What a value of tokenizer.ggml.model says. */
 struct kind {

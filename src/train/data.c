@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "text/bpe.h"
+#include "text/bpe_learn.h"
 #include "train/private.h"
 
 /* --- texts ----------------------------------------------------------------------------------- */

@@ -1,0 +1,12 @@
+/*
+ * generate_talk - a session with a model.
+ */
+#pragma once
+
+#include "cli/generate.h"
+
+/* A session: each line of standard input continues the text so far and is answered at once, or is a
+ * command behind a slash; the generation's own prompt, if `begins`, is answered first. STATUS_OK
+ * also when the output fails (which it knows itself); STATUS_INTERRUPTED, STATUS_NO_MEMORY;
+ * STATUS_FAILED for logits that are not finite. */
+enum status talk_run(struct generation *g, bool begins, struct err *e);

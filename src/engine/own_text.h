@@ -1,0 +1,29 @@
+/*
+ * own_text - a sample of the texts that a model knows.
+ */
+#pragma once
+
+#include "model/model.h"
+#include "text/tokenizer.h"
+
+struct own_text {
+    const struct model *model;
+    const struct tokenizer *tokenizer; /* of the model */
+    const struct kernels *kernels;     /* NULL: the fastest */
+    struct pool *pool;                 /* NULL: one thread */
+    uint64_t seed;
+    int length; /* tokens of each text, from 2 on and at most the model's context */
+    int n;      /* texts, from 1 on */
+    /* As those of struct convert_spec; progress counts tokens. */
+    bool (*stop)(void *arg);
+    void (*progress)(void *arg, uint64_t done, uint64_t all);
+    void *arg;
+};
+
+/*
+ * Fills tokens [n * length] with texts sampled at temperature 1 of all tokens, one after another.
+ * Each begins with BOS, or, in a vocabulary without one, a newline or else token 0, and goes on
+ * after an end of text. The same tokens for any number of threads. STATUS_NO_MEMORY;
+ * STATUS_INTERRUPTED; STATUS_FAILED if logits are not finite.
+ */
+enum status own_text_write(const struct own_text *t, int32_t *tokens, struct err *e);

@@ -1,0 +1,74 @@
+/*
+ * bpe_learn - a vocabulary from texts.
+ *
+ * Learns a byte-level BPE vocabulary from text.
+ *
+ * Texts are cut by GPT-2's pre-tokenization (see pretokenize.h). Every word starts as its bytes;
+ * then, again and again, the pair of neighbouring tokens that is most frequent in all words
+ * becomes a token, merged from left to right in each word. Occurrences are counted before
+ * merging, overlapping ones too ("aaa" has the pair a a twice). Of equally frequent pairs the one
+ * with the lowest left id comes first, then the lowest right id; so the result is a function of
+ * the texts alone. That is the order of Hugging Face's tokenizers, if the bytes have equal ids.
+ *
+ * Ids: a byte's token is the byte itself, 0 to 255, as in plain-byte checkpoints, so that 256
+ * tokens are those; then the merges in the order learned; then the special token, if wanted.
+ * (GPT-2 numbers the bytes in the order of its alphabet, '!' first: that order means nothing to
+ * those who read a file, because its tokens are listed.)
+ *
+ * Source: Sennrich, Haddow and Birch, "Neural Machine Translation of Rare Words with Subword
+ * Units", 2016; over bytes: Radford et al., "Language Models are Unsupervised Multitask
+ * Learners", 2019.
+ */
+#pragma once
+
+#include "text/bpe.h"
+
+enum bpe_learn_phase {
+    BPE_LEARN_READING, /* done and all are bytes of text */
+    BPE_LEARN_MERGING, /* done and all are merges; texts may have fewer than all */
+};
+
+struct bpe_learn_spec {
+    int n_tokens; /* wanted, one for every byte among them: at least 256 */
+    /* Called now and then from the calling thread; `arg` goes to both. May be NULL. */
+    bool (*stop)(void *arg); /* true: give up */
+    void (*progress)(void *arg, enum bpe_learn_phase phase, uint64_t done, uint64_t all);
+    void *arg;
+};
+
+struct bpe_merge {
+    int32_t left, right; /* merge i makes token 256 + i */
+};
+
+struct bpe_learned {
+    int n_tokens; /* 256 + n_merges; fewer than wanted if no pair that occurs twice was left */
+    int n_merges;
+    struct text *tokens;      /* [n_tokens] the bytes of each; all different */
+    struct bpe_merge *merges; /* [n_merges] in order; no pair twice */
+    char *bytes;              /* private: of the tokens */
+};
+
+/*
+ * Learns from n texts, which need not be UTF-8; pieces do not go across texts. With 256 tokens
+ * the texts are not read. *out is for bpe_learned_free; zeroed on failure.
+ *
+ * Time is linear in the texts' length, and n log n in that of their distinct words, also where one
+ * word is all of a text. Memory beyond the result, in bytes: while reading, some 35 to 100 a
+ * distinct word; then 20 a byte of distinct words, 4 a token and 24 a word, and up to 60 a pair of
+ * tokens that ever stood somewhere. One thread; calls are independent.
+ *
+ * Fails with STATUS_USAGE (n_tokens too low), STATUS_INTERRUPTED (stop), or STATUS_NO_MEMORY,
+ * also if the distinct words have 2 GiB.
+ */
+enum status bpe_learn(const struct bpe_learn_spec *spec, const struct text *texts, size_t n,
+                      struct bpe_learned *out, struct err *e);
+void bpe_learned_free(struct bpe_learned *v); /* legal on a zeroed struct and twice */
+
+/*
+ * Adds tokenizer.ggml.{model,pre,tokens,token_type,merges,bos_token_id,eos_token_id,
+ * add_bos_token} to w, as tokenizer_create and llama.cpp read them: "gpt2", "gpt-2", tokens and
+ * "left right" in GPT-2's byte alphabet. No BOS is put before texts. BOS and EOS are the special
+ * token; without one, newline and byte 0 stand in, because llama.cpp takes id 11 for both when
+ * they are absent. Fails with STATUS_NO_MEMORY; what w itself refuses is found by gguf_write.
+ */
+enum status bpe_learned_write(const struct bpe_learned *v, struct gguf_writer *w, struct err *e);
