@@ -406,9 +406,29 @@ def make_test_data():
     with open("tests/data/bpe-learn.txt", "w") as out:
         out.write("# Made by scripts/reference_bpe.py: tokens wanted, text in hexadecimal, the merges' ids.\n")
         everything = b" ".join(case for case in cases if len(case) < 100)
-        for wanted, text in [(300, b""), (700, PROSE.encode()), (560, everything[:4000])]:
+        for wanted, text in [(300, b""), (700, PROSE.encode()), (560, everything[:4000]), *small_texts()]:
             ids = [i for pair in learn_ids(text, wanted) for i in pair]
             out.write(" ".join([str(wanted), text.hex() or "-", *map(str, ids)]) + "\n")
+
+
+def small_texts():
+    """Few letters give many ties, runs and tokens that are made in several places."""
+    rng = random.Random(6)
+    for text in (
+        "ab", "aaa", "aaaaa", " a a a a a", "a" * 89, " ".join("a" * n for n in range(1, 13)),
+        "baaab baaaab aab baa aaab abaaba aabaa abababab bababa babab",
+        "abababababab aabbaabbaabb abbabbabb abcabcabc cbacbacba",
+        "it's he's we're they've I'm you'll I'd it's he's we're they've I'm you'll I'd",
+        "    four     five      six\n\n\n\t\t\t\n \n \n    four     five      six   ",
+        "вода воды вода 水火水火水 水　水　 straße straßen",
+        "!!!!.?.!!!!.?. --------==== ======= -------- <><><><><>",
+    ):
+        yield 356, text.encode()
+        yield 259, text.encode()
+    yield 356, b"\x80\x80\x80 \xff\xfe\xff\xfe \xc3\xc3\xa9\xc3\xa9\xc3 \xe2\x82 \xe2\x82 \xf0\x9f\x98"
+    for alphabet in ("a ", "ab", "ab ", "aab    ", "abc \n", "ab'st 1,"):
+        for length in (17, 60, 180, 400):
+            yield 376, "".join(rng.choices(alphabet, k=length)).encode()
 
 
 def make_llama3_data(path):

@@ -123,7 +123,6 @@ EOF
 # in all; and takes 2 x 128 operations, and 2 x 8 for each of 5 positions, where an element takes 32.
 apart="--embd 8 --layers 1 --ctx 8 --batch 1 --steps 5 --seeds 1 -t 1"
 ff_of() { "$decode" info "$1" --format json | sed -n 's/.*"d_ff": \([0-9]*\).*/\1/p'; }
-parameters() { "$decode" info "$1" --format json | sed -n 's/.*"total": \([0-9]*\).*/\1/p' | head -n 1; }
 checks <<'EOF'
 $ study 0 "$text" "$dir/params" $apart --ff 32 --head-dim 4 --heads 2,1,3 --match params
 $ has "$out" "over heads-2"
@@ -140,16 +139,6 @@ $ [ "$(for h in 2 1 3; do ff_of "$dir/flops/heads-$h-mha-seed1.gguf"; done | xar
 $ study 0 "$text" "$dir/mqa" $apart --ff=32 --heads=4 --kv-heads 1 --method mean,scratch --alpha 0 --match params
 $ [ "$(ff_of "$dir/mqa/mqa-scratch-seed1.gguf") $(ff_of "$dir/mqa/mqa-mean-seed1.gguf")" = "38 32" ]
 EOF
-# Three matrices, or none but those: as near as the width of the layer allows, which is half of 48 weights.
-for kind in "--arch llama" "--ffn swiglu --no-bias"; do
-    apart="--embd 16 --layers 1 --ctx 8 --batch 1 --steps 5 --seeds 1 -t 1"
-    checks <<'EOF'
-$ study 0 "$text" "$dir/$kind" $apart $kind --heads 4 --kv-heads 2 --method scratch --match params
-$ more=$(($(parameters "$dir/$kind/mha-seed1.gguf") - $(parameters "$dir/$kind/gqa2-scratch-alpha5-seed1.gguf")))
-$ [ $more -ge -24 -a $more -le 24 ]
-EOF
-done
-
 # --- what is refused ----------------------------------------------------------------------------
 
 checks <<'EOF'

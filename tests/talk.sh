@@ -120,19 +120,4 @@ await has "$err" "/bogus"
 end_by INT $pid
 exec 3>&-
 check "130+ | 2> interrupted after | 2> unknown command '/bogus' | 2> peak memory"
-for signal in TERM HUP; do
-    # Under nohup it is ignored, by the program, too.
-    if sh -c "kill -$signal \$\$" 2>/dev/null; then
-        echo "skipped: SIG$signal is ignored here"
-        continue
-    fi
-    : >"$out"
-    "$decode" $g -i -p a -n 100M --shift --seed 1 <"$dir/lines" >"$out" 2>"$err" 3>&- &
-    pid=$!
-    exec 3>"$dir/lines"
-    await [ -s "$out" ]
-    end_by $signal $pid
-    exec 3>&-
-    note "SIG$signal: 130, found $code" [ $code -eq 130 ]
-done
 finish

@@ -319,19 +319,6 @@ TEST(cells_are_the_largest_weights, .loops = 10, .before = make_tokens)
     }
 }
 
-TEST(a_query_looks_at_its_row, .before = make_tokens)
-{
-    enum { N = 20, QUERY = 13 };
-    struct golden g = open_golden("llama");
-    struct all_heads all;
-    struct attend_spec spec = spec_of(g.checkpoint.model, &all, tokens, N, N);
-    spec.query = QUERY;
-    run(&spec, &all);
-    for (int i = 0; i < all.n; i++)
-        ck_assert_mem_eq(all.found->query + i * (QUERY + 1), all.maps[i].cell + QUERY * N,
-                         (QUERY + 1) * sizeof(float));
-}
-
 /* Quadratic positions are a convolution: scripts/make_convolution.py has one instead of a softmax.
  */
 TEST(heads_that_are_a_convolution)

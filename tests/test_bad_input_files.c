@@ -129,12 +129,3 @@ TEST(class_04_names, .before = bent_set_up)
     hostile_add_tensor("x", 1, 8, TENSOR_F32, nasty)->name = nasty;
     bent_refused(EVERY_COMMAND, "", "its data");
 }
-
-TEST(class_09_alignment, .before = bent_set_up)
-{
-    for (uint32_t alignment = 8; alignment <= 4096; alignment *= 512) {
-        hostile_set_u32("general.alignment", alignment);
-        h.alignment = alignment;
-        bent_accepted(INFO | CHECK | GENERATE | QUANTIZE | CONVERT | TRAIN, "");
-    }
-}

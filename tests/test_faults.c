@@ -7,26 +7,18 @@
  * What it found: a resumed training whose log could not be opened at that moment (EMFILE, EINTR)
  * began a new one over the old rows; OUT that could not be read back just after it was written was
  * a bad input file, exit 3, from convert and train.
- *
- * With DECODE_COUNT_FAULTS in the environment the suite prints how many faults it made.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/rng.h"
 #include "base/status.h"
 #include "scenarios.h"
 #include "support.h"
-#include "text/bpe.h"
-
-static atomic_long *met; /* how many faults were; shared with the processes of the tests */
 
 /* One way to fail, for all calls of a kind. */
 struct way {
@@ -158,7 +150,6 @@ static long fail_each(struct way w)
         scenario_run(&r, &plan);
         if (!faults_report()->met) {
             scenario_expect_done(&r, &plan);
-            *met += done;
             return done;
         }
         judge(&r, &w, &plan);
@@ -246,7 +237,6 @@ TEST(interrupted_and_short_calls, .loops = faults_drawn(n_scenarios), .seconds =
             const struct fault_plan plan = {.kind = kinds[i], .at = n, .error = EINTR};
             expect_no_difference(&plan);
             ck_assert(faults_report()->met);
-            ++*met;
         }
     }
     expect_no_difference(&(struct fault_plan){.one_byte = true});
@@ -323,13 +313,4 @@ TEST(two_outputs_in_one_without_memory, .seconds = 300)
         plan.at++;
     } while (faults_report()->met);
     scenario_end();
-}
-
-int main(void)
-{
-    met = mmap(NULL, sizeof *met, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    const int failed = run_suite();
-    if (getenv("DECODE_COUNT_FAULTS"))
-        printf("%ld faults met\n", *met);
-    return failed;
 }

@@ -37,21 +37,6 @@ TEST(rows)
     ck_assert_int_ge(n, 50);
 }
 
-TEST(header_cut_short)
-{
-    static const char *const fields[] = {"magic|truncated",        "version|truncated",
-                                         "tensor count|truncated", "tensor count|truncated",
-                                         "key count|truncated",    "key count|truncated"};
-    struct gguf_bytes b = {0};
-    refuse(&b, "empty|expected a GGUF file");
-    ck_assert_int_eq(gguf_parse(NULL, 0, &(struct gguf *){NULL}, NULL), STATUS_BAD_FILE);
-    for (size_t len = 1; len < 24; len++) {
-        b = image("GGUF 3 0L 0L");
-        b.len = len;
-        refuse(&b, fields[len / 4]);
-    }
-}
-
 TEST(every_prefix_of_a_good_file)
 {
     struct gguf_bytes b = image(sample);

@@ -97,47 +97,6 @@ TEST(products, .loops = n_tables())
             try_product(m, columns[i], 1 + (m * 7 + i) % 19);
 }
 
-/* Rows far apart, which are copied in parts, are summed as panels are. */
-TEST(product_of_rows_far_apart, .loops = n_tables())
-{
-    choose(_i, 3);
-    enum { M = 30, N = 50, K = 300, ROW = 70, PANELS = 4 };
-    static float rows[K * ROW], panels[PANELS * K * KERNEL_LANES], a[K * M];
-    float found[M * N], expected[M * N];
-    for (int i = 0; i < K * M; i++)
-        a[i] = numbers[0][i % MOST];
-    for (int x = 0; x < K; x++)
-        for (int i = 0; i < ROW; i++) {
-            rows[x * ROW + i] = numbers[1][(x * ROW + i) % MOST];
-            if (i < PANELS * KERNEL_LANES)
-                panels[(i / KERNEL_LANES * K + x) * KERNEL_LANES + i % KERNEL_LANES] =
-                    rows[x * ROW + i];
-        }
-    for (int form = 0; form < 8; form++) {
-        const bool columns = form & 1;
-        struct product p = {.m = M,
-                            .n = N,
-                            .k = K,
-                            .a = a,
-                            .a_row = columns ? 1 : K,
-                            .a_col = columns ? M : 1,
-                            .b = panels,
-                            .b_row = KERNEL_LANES,
-                            .b_panel = (size_t)K * KERNEL_LANES,
-                            .c = expected,
-                            .c_row = N,
-                            .bias = form & 2 ? numbers[2] : NULL,
-                            .start = form & 4 ? numbers[3] : NULL};
-        g->product(&p);
-        p.b = rows;
-        p.b_row = ROW;
-        p.b_panel = KERNEL_LANES;
-        p.c = found;
-        g->product(&p);
-        ck_assert(memcmp(found, expected, sizeof found) == 0);
-    }
-}
-
 static double slope(enum ffn_kind kind, double x)
 {
     const double h = 1e-5;

@@ -6,24 +6,18 @@
  * What it found: convert and bench tried whether their files can be written before signals were
  * deferred, and one at that moment left the temporary; bench --plot, interrupted before its first
  * sample, was a usage error ("nothing to plot").
- *
- * With DECODE_COUNT_FAULTS in the environment the suite prints how many signals it raised.
  */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/status.h"
 #include "scenarios.h"
 #include "support.h"
-
-static long (*raised)[3]; /* by scenario and signal; shared with the processes of the tests */
-static const int numbers[3] = {SIGINT, SIGTERM, SIGHUP};
 
 /* --- a signal at every call ------------------------------------------------------------------ */
 
@@ -42,11 +36,11 @@ static void judge(const struct ran *r, const struct fault_plan *plan)
 }
 
 /* Raises it before call first, first + step, ..., but for those that faults_next leaves out. */
-static void interrupt_each(int scenario_index, int which, long first, long step, long few)
+static void interrupt_each(int number, long first, long step, long few)
 {
     const long calls = scenario_all_calls() / step;
     for (long n = faults_next(-1, calls, few);; n = faults_next(n, calls, few)) {
-        const struct fault_plan plan = {.at = first + n * step, .signal = numbers[which]};
+        const struct fault_plan plan = {.at = first + n * step, .signal = number};
         struct ran r;
         scenario_run(&r, &plan);
         if (!faults_report()->met) {
@@ -54,7 +48,6 @@ static void interrupt_each(int scenario_index, int which, long first, long step,
             return;
         }
         judge(&r, &plan);
-        raised[scenario_index][which]++;
     }
 }
 
@@ -62,11 +55,10 @@ static void interrupt_each(int scenario_index, int which, long first, long step,
 TEST(at_every_call, .loops = faults_drawn(n_scenarios), .seconds = 300)
 {
     signal(SIGHUP, SIG_DFL); /* the suite may run under nohup */
-    const int at = faults_scenario(_i, n_scenarios);
-    scenario_begin(at);
-    interrupt_each(at, 0, 0, 1, 20);
-    interrupt_each(at, 1, 0, 7, 5);
-    interrupt_each(at, 2, 3, 7, 5);
+    scenario_begin(faults_scenario(_i, n_scenarios));
+    interrupt_each(SIGINT, 0, 1, 20);
+    interrupt_each(SIGTERM, 0, 7, 5);
+    interrupt_each(SIGHUP, 3, 7, 5);
     scenario_end();
 }
 
@@ -155,22 +147,4 @@ TEST(in_a_session, .seconds = 300)
         run_session(&r, &plan);
     }
     scenario_end();
-}
-
-static void print_counts(void)
-{
-    printf("%-20s %7s %7s %7s\n", "signals raised", "INT", "TERM", "HUP");
-    for (int i = 0; i < n_scenarios; i++)
-        printf("%-20s %7ld %7ld %7ld\n", scenarios[i].name, raised[i][0], raised[i][1],
-               raised[i][2]);
-}
-
-int main(void)
-{
-    raised = mmap(NULL, (size_t)n_scenarios * sizeof *raised, PROT_READ | PROT_WRITE,
-                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    const int failed = run_suite();
-    if (getenv("DECODE_COUNT_FAULTS"))
-        print_counts();
-    return failed;
 }

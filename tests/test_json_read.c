@@ -121,23 +121,6 @@ TEST(one_value_is_a_text, READER)
     ck_assert_double_eq(x, 0x1p-1074);
 }
 
-/* Strings with escapes stay where they are while others are decoded; those without are borrowed. */
-TEST(decoded_strings_live_together, READER)
-{
-    enum { N = 5000 };
-    char *source = allocated(N * 16 + 8), expected[16];
-    size_t len = (size_t)sprintf(source, "[\"abc\"");
-    for (int i = 0; i < N; i++)
-        len += (size_t)sprintf(source + len, ",\"\\n%d\\u0041\"", i);
-    source[len++] = ']';
-    expect_ok(json_read(&reader, (struct text){source, len}, &limits, &root, &err));
-    ck_assert(root->n == N + 1 && root[1].text.data == source + 2);
-    for (int i = 0; i < N; i++) {
-        sprintf(expected, "\n%dA", i);
-        ck_assert(text_is(root[2 + i].text, expected));
-    }
-}
-
 /* --- what is refused ------------------------------------------------------------------------- */
 
 /* The rows of tests/data/broken/json.txt. */

@@ -170,18 +170,3 @@ TEST(pieces_do_not_matter, .loops = 50, LINES)
     }
     ck_assert_str_eq(found, "[x](long)[][12345678][x][y]");
 }
-
-TEST(bytes_grow_and_are_used_again)
-{
-    struct bytes b = {NULL, 0, 0};
-    ck_assert(bytes_put(&b, (struct text){NULL, 0}));
-    for (int i = 0; i < 1000; i++)
-        ck_assert(bytes_put(&b, text_of("abc")));
-    ck_assert(bytes_text(&b).len == 3000 && text_ends_with(bytes_text(&b), "bcabc"));
-    const size_t cap = b.cap;
-    b.len = 0;
-    ck_assert(bytes_reserve(&b, cap) && b.cap == cap);
-    ck_assert(!bytes_reserve(&b, PTRDIFF_MAX) && b.cap == cap);
-    bytes_free(&b);
-    bytes_free(&b);
-}

@@ -46,8 +46,6 @@ struct job {
     struct pool *pool;
     int n_threads;
     int rounds;
-    int slow;  /* the member that comes late to every round, or -1 */
-    int delay; /* us */
     int runs[POOL_MAX_THREADS];
     int phase[POOL_MAX_THREADS];
     struct rng rng[POOL_MAX_THREADS];
@@ -56,7 +54,7 @@ struct job {
 
 static void new_job(struct job *j, int n_threads, int rounds)
 {
-    *j = (struct job){.n_threads = n_threads, .rounds = rounds, .slow = -1};
+    *j = (struct job){.n_threads = n_threads, .rounds = rounds};
     expect_ok(pool_create(n_threads, &j->pool, &err));
     ck_assert_int_eq(pool_n_threads(j->pool), n_threads);
     ck_assert(n_threads > 1 || !j->pool);
@@ -89,8 +87,6 @@ static void walk_phases(void *arg, int thread)
 {
     struct job *j = arg;
     for (int round = 1; round <= j->rounds; round++) {
-        if (thread == j->slow)
-            usleep((useconds_t)j->delay);
         j->phase[thread] = round;
         pool_barrier(j->pool, thread);
         for (int i = 0; i < j->n_threads; i++)
@@ -152,22 +148,6 @@ TEST(barrier_keeps_members_in_one_phase, .loops = ALL_SIZES)
     end_job(&j);
 }
 
-/* And of many pools. */
-TEST(many_short_runs)
-{
-    struct job j;
-    new_job(&j, 2, 0);
-    for (int run = 0; run < 100000; run++)
-        pool_run(j.pool, count_run, &j);
-    expect_runs(&j, 100000);
-    end_job(&j);
-    for (int i = 0; i < 200; i++) {
-        new_job(&j, 2 + i % 7, 0);
-        run_times(&j, count_run, i % 3 > 0, 0);
-        end_job(&j);
-    }
-}
-
 /* They sleep when they are told to leave, too. */
 TEST(run_wakes_sleeping_members, .loops = N_SIZES)
 {
@@ -175,16 +155,6 @@ TEST(run_wakes_sleeping_members, .loops = N_SIZES)
     new_job(&j, team_sizes[_i], 2);
     run_times(&j, walk_phases, 2, 100000);
     usleep(100000);
-    end_job(&j);
-}
-
-TEST(late_member_wakes_sleeping_ones, .loops = N_SIZES)
-{
-    struct job j;
-    new_job(&j, team_sizes[_i], 4);
-    j.delay = 20000;
-    for (j.slow = 0; j.slow < 3 && j.slow < j.n_threads; j.slow++)
-        run_times(&j, walk_phases, 1, 0);
     end_job(&j);
 }
 
@@ -202,7 +172,7 @@ TEST(no_wake_up_is_lost, .loops = N_SIZES)
 /* It was a failed run once, on a machine too crowded for the last thread. */
 TEST(refused_threads_make_a_smaller_pool, .loops = 8)
 {
-    struct job j = {.n_threads = _i + 1, .rounds = 5, .slow = -1};
+    struct job j = {.n_threads = _i + 1, .rounds = 5};
     creations_left = _i;
     expect_ok(pool_create(8, &j.pool, NULL));
     ck_assert(!j.pool == (_i == 0) && n_workers == _i && pool_n_threads(j.pool) == _i + 1);

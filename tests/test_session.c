@@ -119,18 +119,6 @@ static double mean_kl(const float *p, const float *q, int n, int n_vocab)
     return sum / n;
 }
 
-/* A narrower cache stays near the golden logits. */
-TEST(narrow_caches_are_close, .loops = N_GOLDEN, .seconds = 300)
-{
-    struct golden g = open_golden(golden_names[_i]);
-    for (int i = 0; i < 2; i++) {
-        const struct setting set = {.n_threads = 2, .kv = i ? STORAGE_Q8_0 : STORAGE_F16};
-        ck_assert_double_lt(
-            mean_kl(g.logits, golden_run(&g, set), g.n_tokens, g.checkpoint.model->config.n_vocab),
-            i ? 1e-3 : 1e-4);
-    }
-}
-
 static struct checkpoint made(const struct checkpoint_shape *shape)
 {
     static int n;

@@ -188,18 +188,3 @@ TEST(every_signal_that_ends_it_leaves_no_temporary)
         ck_assert_msg(files_in_folder_of(cut_path) == 2, "signal %d", signals[i]);
     }
 }
-
-/* One comes every second: the second is not a second Ctrl-C. */
-static void use_up_processor_time(const char *unused)
-{
-    (void)unused;
-    signals_defer();
-    raise(SIGXCPU);
-    raise(SIGXCPU);
-    _exit(signals_interrupted() ? 42 : 79);
-}
-
-TEST(processor_time_runs_out)
-{
-    ck_assert_int_eq(run(use_up_processor_time, NULL), 42);
-}

@@ -90,35 +90,6 @@ TEST(what_is_let_through)
     stream_free(&s);
 }
 
-/* Against the decoder: a suffix is cut short if and only if some continuation completes it. */
-TEST(cut_short_agrees_with_the_decoder)
-{
-    static const unsigned char bytes[] = {0x00, 0x41, 0x7f, 0x80, 0x8f, 0x90, 0x9f,
-                                          0xa0, 0xbf, 0xc1, 0xc2, 0xdf, 0xe0, 0xe1,
-                                          0xed, 0xef, 0xf0, 0xf1, 0xf4, 0xf5, 0xff};
-    const size_t n = sizeof bytes;
-    for (size_t i = 0; i < n * n * n; i++) {
-        const char s[] = {(char)bytes[i % n], (char)bytes[i / n % n], (char)bytes[i / n / n]};
-        for (size_t len = 1; len <= 3; len++) {
-            size_t expected = 0;
-            for (size_t back = len; back > 0; back--) {
-                char whole[8];
-                memcpy(whole, s + len - back, back);
-                /* Any two continuations: the ranges narrow only the byte after the lead. */
-                for (size_t j = 0; j < n * n && expected == 0; j++) {
-                    memset(whole + back, 0x80, sizeof whole - back);
-                    whole[back] = (char)bytes[j % n];
-                    uint32_t code;
-                    const size_t used = utf8_decode((struct text){whole, 4}, &code);
-                    if (code != UNICODE_INVALID && used > back)
-                        expected = back;
-                }
-            }
-            ck_assert_uint_eq(utf8_cut_short((struct text){s, len}), expected);
-        }
-    }
-}
-
 /* Where the text must end, found the slow way. */
 static size_t expected_length(const struct text *stops, int n_stops, struct text bytes,
                               bool *stopped)

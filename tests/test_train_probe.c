@@ -178,20 +178,6 @@ PROBE_TEST(trials_leave_out_what_is_aside, .loops = 2, .tags = ONE_THREAD)
     ck_assert_int_gt(seen.n_drawn, 80);
 }
 
-PROBE_TEST(any_threads_try_and_take_the_same, .tags = 0)
-{
-    struct probed one = make_probed("one.gguf");
-    run_well(&one.run);
-    for (int n = SANITIZED ? 5 : 2; n <= 5; n += 3) {
-        struct probed many = make_probed("many.gguf");
-        expect_ok(pool_create(n, &many.run.spec.pool, &err));
-        run_well(&many.run);
-        pool_free(many.run.spec.pool);
-        assert_same_run(&one.run, &many.run);
-        ck_assert_int_eq(memcmp(one.losses, many.losses, sizeof one.losses), 0);
-    }
-}
-
 /* In the probe, before each trial's end, and after some steps; OUT best and last. */
 PROBE_TEST(interrupted_probe_goes_on, .loops = SANITIZED ? 1 : 2, .tags = ONE_THREAD)
 {

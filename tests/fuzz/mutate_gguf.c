@@ -14,8 +14,6 @@
 #include "model/layout.h"
 
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed);
-size_t LLVMFuzzerCustomCrossOver(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size,
-                                 uint8_t *out, size_t max_size, unsigned int seed);
 
 /* Of libFuzzer; a program without it, which only replays, has none. */
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size) __attribute__((weak));
@@ -74,11 +72,11 @@ static void start_parts(void)
 }
 
 /* Those of a file, whose bytes must stay. */
-static void add_parts(const struct gguf *g, bool pairs, bool tensors)
+static void add_parts(const struct gguf *g)
 {
-    for (size_t i = 0; pairs && i < g->n_pairs && parts.n_pairs < MAX_PAIRS; i++)
+    for (size_t i = 0; i < g->n_pairs && parts.n_pairs < MAX_PAIRS; i++)
         parts.pairs[parts.n_pairs++] = g->pairs[i];
-    for (size_t i = 0; tensors && i < g->n_tensors && parts.n_tensors < MAX_TENSORS; i++)
+    for (size_t i = 0; i < g->n_tensors && parts.n_tensors < MAX_TENSORS; i++)
         parts.tensors[parts.n_tensors++] = g->tensors[i];
 }
 
@@ -356,7 +354,7 @@ static size_t mutate_checkpoint(uint8_t *data, size_t size, size_t max_size)
     if (gguf_parse(data, size, &g, NULL) != STATUS_OK)
         return 0;
     start_parts();
-    add_parts(g, true, true);
+    add_parts(g);
     for (size_t n = 1 + pick(3); n > 0; n--) {
         const bool tensor = pick(2);
         if (tensor && parts.n_tensors > 0)
@@ -378,24 +376,4 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
     if (result)
         return result;
     return LLVMFuzzerMutate ? LLVMFuzzerMutate(data, size, max_size) : size;
-}
-
-/* Pairs and tensors of two files. */
-size_t LLVMFuzzerCustomCrossOver(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size,
-                                 uint8_t *out, size_t max_size, unsigned int seed)
-{
-    struct gguf *g = NULL, *h = NULL;
-    size_t result = 0;
-    chance = seed * 0x9e3779b97f4a7c15u + 2;
-    const bool turned = pick(2);
-    if (gguf_parse(a, a_size, &g, NULL) == STATUS_OK &&
-        gguf_parse(b, b_size, &h, NULL) == STATUS_OK) {
-        start_parts();
-        add_parts(g, !turned, turned);
-        add_parts(h, turned, !turned);
-        result = write_parts(out, max_size);
-    }
-    gguf_free(g);
-    gguf_free(h);
-    return result;
 }
