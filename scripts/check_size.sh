@@ -25,8 +25,8 @@ train       2950
 '
 most_lines=40500
 most_options=200
-most_test_lines=28000
-most_test_bytes=12500000
+most_test_lines=24000
+most_test_bytes=8000000
 
 # The files that git tracks, or, in a tarball, those there are.
 files() {

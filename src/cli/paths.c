@@ -1,4 +1,3 @@
-
 #include "cli/paths.h"
 
 #include <limits.h>

@@ -1,4 +1,3 @@
-
 #include "cli/program.h"
 
 #include <errno.h>

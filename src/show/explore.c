@@ -1,4 +1,3 @@
-
 #include "show/explore.h"
 
 #include <math.h>

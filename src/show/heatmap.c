@@ -1,4 +1,3 @@
-
 #include "show/heatmap.h"
 
 #include <assert.h>
@@ -192,12 +191,14 @@ static const unsigned char on_dark[HEATMAP_LEVELS] = {17, 18, 19, 25, 31, 38, 80
 
 void heatmap_put_shade(struct output *out, enum heatmap_ink ink, int level)
 {
+    const unsigned char *colours = ink == HEATMAP_DARK ? on_dark : on_light;
     const bool white = (level < HIGH_LEVEL) == (ink == HEATMAP_DARK);
-    if (level == 0 && ink != HEATMAP_PLAIN)
+    if (ink == HEATMAP_PLAIN)
+        return;
+    if (level == 0)
         output_puts(out, "\x1b[0m");
-    else if (ink != HEATMAP_PLAIN)
-        output_printf(out, "\x1b[38;5;%d;48;5;%dm", white ? 231 : 16,
-                      (ink == HEATMAP_DARK ? on_dark : on_light)[level - 1]);
+    else
+        output_printf(out, "\x1b[38;5;%d;48;5;%dm", white ? 231 : 16, colours[level - 1]);
 }
 
 void heatmap_put_cells(struct output *out, enum heatmap_ink ink, const unsigned char *row, int n,

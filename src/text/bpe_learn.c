@@ -1,4 +1,3 @@
-
 #include "text/bpe_learn.h"
 
 #include <inttypes.h>
