@@ -276,9 +276,9 @@ static const struct {
     int first, first_sanitized, length, n_threads, step;
     double dropout, attn_dropout, smoothing;
 } settings[] = {
-    {0, N_CASES, 6, 1, 5, 0, 0, 0},
-    {0, N_CASES, 7, 2, 7, 0.3, 0.2, 0},
-    {FIRST_MIXED, N_CASES, 6, 1, 7, 0, 0, 0.3},
+    {0, N_CASES, 6, 1, 11, 0, 0, 0},
+    {0, N_CASES, 7, 2, 13, 0.3, 0.2, 0},
+    {FIRST_MIXED, N_CASES, 6, 1, 13, 0, 0, 0.3},
     /* Windows, and masks, longer than a block of queries. */
     {0, N_CASES - 3, 43, 1, 97, 0, 0, 0},
     {FIRST_MIXED, N_CASES - 2, 37, 2, 97, 0, 0.4, 0},

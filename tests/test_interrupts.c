@@ -56,9 +56,9 @@ TEST(at_every_call, .loops = faults_drawn(n_scenarios), .seconds = 300)
 {
     signal(SIGHUP, SIG_DFL); /* the suite may run under nohup */
     scenario_begin(faults_scenario(_i, n_scenarios));
-    interrupt_each(SIGINT, 0, 1, 20);
-    interrupt_each(SIGTERM, 0, 7, 5);
-    interrupt_each(SIGHUP, 3, 7, 5);
+    interrupt_each(SIGINT, 0, 1, 10);
+    interrupt_each(SIGTERM, 0, 7, 3);
+    interrupt_each(SIGHUP, 3, 7, 3);
     scenario_end();
 }
 
@@ -142,7 +142,7 @@ TEST(in_a_session, .seconds = 300)
     ck_assert_int_eq(r.code, 0);
     plan.signal = SIGINT;
     const long calls = faults_report()->all;
-    for (long n = faults_next(-1, calls, 40); n < calls; n = faults_next(n, calls, 40)) {
+    for (long n = faults_next(-1, calls, 20); n < calls; n = faults_next(n, calls, 20)) {
         plan.at = n;
         run_session(&r, &plan);
     }
