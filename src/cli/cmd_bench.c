@@ -385,7 +385,7 @@ const struct command command_bench = {
     .usage = "(MODEL | --shape SHAPE) [options]",
     .examples = "./decode bench models/shakespeare-mha.gguf --depth 0,255 -n 16\n"
                 "./decode bench models/shakespeare-mha.gguf --type f32,q8_0\n"
-                "./decode bench models/shakespeare-mha.gguf --text LICENSE --kv-heads 8,2\n",
+                "./decode bench models/shakespeare-mha.gguf --text LICENSE --kv-heads 2\n",
     .notes = help_of_bench,
     .spec = {.groups = {{"Random weights of a shape instead of a checkpoint", shape_options,
                          offsetof(VALUES, shape)},
