@@ -105,17 +105,7 @@ static void mark_keys(const struct attend_run *run, int i)
 
 /* Sums over a query's n keys: of a, a^2, -a log a, a j, a of separators, of content, and of the
  * scores as their logarithms say them, and their squares. */
-enum {
-    SUM_A,
-    SUM_A_SQUARES,
-    SUM_ENTROPY,
-    SUM_PLACE,
-    SUM_DIVIDES,
-    SUM_CONTENT,
-    SUM_LOG,
-    SUM_SQUARES,
-    SUMS
-};
+enum { SUM_A, SUM_A2, SUM_ENTROPY, SUM_J, SUM_DIVIDES, SUM_CONTENT, SUM_LOG, SUM_SQUARES, SUMS };
 
 static void sum_row(const struct attend_run *run, const float *a, int n, double all[SUMS])
 {
@@ -130,9 +120,9 @@ static void sum_row(const struct attend_run *run, const float *a, int n, double 
             for (int l = 0; l < LANES && j + l < len; l++) {
                 const double x = (double)piece[j + l], log = logs[j + l];
                 sums[SUM_A][l] += x;
-                sums[SUM_A_SQUARES][l] += x * x;
+                sums[SUM_A2][l] += x * x;
                 sums[SUM_ENTROPY][l] -= x * log;
-                sums[SUM_PLACE][l] += x * (first + j + l);
+                sums[SUM_J][l] += x * (first + j + l);
                 sums[SUM_DIVIDES][l] += x * divides[j + l];
                 sums[SUM_CONTENT][l] += x * content[j + l];
                 sums[SUM_LOG][l] += log;
@@ -155,7 +145,7 @@ static double spread_of(const double all[SUMS], int n)
 static void add_scores(struct attend_head *h, const double all[SUMS], int n)
 {
     h->score_sd += spread_of(all, n);
-    h->gradient += 1 - all[SUM_A_SQUARES];
+    h->gradient += 1 - all[SUM_A2];
 }
 
 /* Multiplies the weights of query i in a layer's heads by the lengths of what the values come to.
@@ -197,7 +187,7 @@ static bool add_query(const struct attend_run *run, struct attend_head *h, const
     for (int d = 2; d <= i && d <= run->spec->n_tokens / 2; d++)
         offsets[d] += (double)a[i - d];
     h->entropy += all[SUM_ENTROPY];
-    h->distance += i * all[SUM_A] - all[SUM_PLACE];
+    h->distance += i * all[SUM_A] - all[SUM_J];
     h->self += (double)a[i];
     h->separator += all[SUM_DIVIDES];
     h->content += all[SUM_CONTENT];

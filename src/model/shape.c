@@ -109,10 +109,8 @@ static enum status read_sizes(const char *text, int *at, struct config *c, struc
             number = part + len + 1;
         }
         void *member = (char *)c + sizes[i].offset;
-        unsigned kind = 0;
-        while (i == SCORE && kind < SCORE_KINDS && !str_is(number, arch_score_names[kind]))
-            kind++;
-        if (i == SCORE && kind == SCORE_KINDS)
+        const int kind = i == SCORE ? names_find(arch_score_names, number) : 0;
+        if (kind < 0)
             return err_usage(e, "--shape: score: expected %s, found '%s'",
                              names_joined(arch_score_names, " or ").text, number);
         if (i == SCORE)
