@@ -64,9 +64,9 @@ struct causal {
 /*
  * Additive scores of a head, and their gradients (Bahdanau et al. 2015, appendix A.1.2):
  *   scores    scores[t][q] = sum_i weight[i] tanh(h), h = queries[i][q] + keys[t][i]
- *   backward  from gradient, that of the scores: dqueries[i][q] = weight[i] sum_t gradient (1 -
- *             tanh(h)^2); dkeys[t][i] += the same summed over q; dweight[i] = sum of gradient
- * tanh(h) Columns are as above; those of `queries` that mean nothing are anything finite.
+ *   backward  with g = gradient[t][q], that of the scores, and d = g weight[i] (1 - tanh(h)^2):
+ *             dqueries[i][q] = sum_t d, dkeys[t][i] += sum_q d, dweight[i] = sum_tq g tanh(h)
+ * Columns are as above; those of `queries` that mean nothing are anything finite.
  */
 struct additive {
     int n_keys, dim;

@@ -150,8 +150,7 @@ ALWAYS_INLINE void score_tile(const struct attend *a, enum storage storage, stru
                              run->end - (panel + p) * KERNEL_LANES);
 }
 
-/* The same for one panel and head with additive scores, whose arithmetic takes longer than memory.
- */
+/* The same of additive scores, for one panel and head: their arithmetic outlasts the loads. */
 ALWAYS_INLINE void score_additive(const struct attend *a, enum storage storage,
                                   const struct panel_run *run, int panel, int head)
 {
@@ -188,9 +187,10 @@ ALWAYS_INLINE void score_panels(const struct attend *a, enum storage storage, st
 {
     if (!a->additive)
         ALL_HEADS(score_heads, a, storage, run, panel, end);
-    for (; a->additive && panel < end; panel++)
-        for (int h = 0; h < a->n_heads; h++)
-            score_additive(a, storage, run, panel, h);
+    else
+        for (; panel < end; panel++)
+            for (int h = 0; h < a->n_heads; h++)
+                score_additive(a, storage, run, panel, h);
 }
 
 /*

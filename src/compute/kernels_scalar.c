@@ -158,12 +158,13 @@ static float chunk_score(const struct kv_chunk *kv, const float *q, const float 
     const int dim = kv->key_dim;
     const bool quantised = kv->storage == STORAGE_Q8_0;
     float s = 0, scale = 1;
-    for (int i = 0; i < dim && w; i++) {
-        const float k = chunk_key(kv, t, i, &scale);
-        s = fmaf(w[i], math_tanh((quantised ? k * scale : k) + q[i]), s);
-    }
-    if (w)
+    if (w) {
+        for (int i = 0; i < dim; i++) {
+            const float k = chunk_key(kv, t, i, &scale);
+            s = fmaf(w[i], math_tanh((quantised ? k * scale : k) + q[i]), s);
+        }
         return s;
+    }
     for (int begin = 0; begin < dim; begin += quantised ? QUANT_BLOCK : dim) {
         const int end = quantised ? MIN(begin + QUANT_BLOCK, dim) : dim;
         float part = 0;

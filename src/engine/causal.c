@@ -179,7 +179,8 @@ static void additive_backward(const struct item *it, const struct query_block *a
     for (int t = 0; t < at->n; t++)
         for (int i = 0; i < a.dim; i++)
             dq.at[t * dq.stride + i] = a.dqueries[i * CAUSAL_WIDTH + t];
-    for (int i = 0; i < a.dim && dtable; i++)
+    const int n_wanted = dtable ? a.dim : 0;
+    for (int i = 0; i < n_wanted; i++)
         dtable[i] = (at->first ? dtable[i] : 0) + (double)a.dweight[i];
 }
 

@@ -53,8 +53,10 @@ struct prompts {
 enum status prompts_open(struct prompts *p, const char *path, struct err *e);
 void prompts_close(struct prompts *p);
 
-/* The next line as a prompt, if *state is then LINES_LINE; else it is LINES_LATER or LINES_END. As
- * lines_next. */
+/* The next line as a prompt, if *state is then LINES_LINE, which prompt_free ends; else it is
+ * LINES_LATER, where none came within wait_ms milliseconds (0: it does not wait), or LINES_END. A
+ * line that is no prompt is one, too, with `refused`. STATUS_NO_MEMORY; the failures of lines_next.
+ * One caller at a time. */
 enum status prompts_next(struct prompts *p, int wait_ms, enum lines_state *state,
                          struct prompt *prompt, struct err *e);
 

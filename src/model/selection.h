@@ -26,13 +26,14 @@ struct choice {
     int n;
 };
 
-/* The numbers below n_all that a list "0,3", or "all", or NULL (all) names. STATUS_NO_MEMORY.
- * choice_free is due in every case, and legal on a zeroed struct and twice. */
+/* The numbers below n_all that a list "0,3", or "all", or NULL (all) names; `option`, "--layer",
+ * is for messages, also below. STATUS_USAGE for a number that is not there or twice;
+ * STATUS_NO_MEMORY. choice_free is due in every case, and legal on a zeroed struct and twice. */
 enum status choice_of(const char *option, const char *text, int n_all, struct choice *out,
                       struct err *e);
 void choice_free(struct choice *c);
 
-/* One head, "L.H". */
+/* One head, "L.H", of a layer and a head that `c` has; else STATUS_USAGE. */
 enum status head_of_option(const char *option, const char *text, const struct config *c, int *layer,
                            int *head, struct err *e);
 
