@@ -9,6 +9,7 @@
 #include "conversions.h"
 #include "convert/convert.h"
 #include "convert/drop.h"
+#include "convert/likeness.h"
 #include "formats/gguf.h"
 #include "golden.h"
 #include "support.h"

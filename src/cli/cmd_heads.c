@@ -4,6 +4,7 @@
 #include "cli/help_texts.h"
 #include "cli/job.h"
 #include "cli/paths.h"
+#include "convert/likeness.h"
 #include "measure/attend.h"
 #include "show/heatmap.h"
 

@@ -2,9 +2,15 @@
  * K/V heads of each layer for so many bytes of cache: what a layer loses with each number that it
  * can have is measured, all others as they are, and those are taken whose sum is least.
  */
+#include "convert/budget.h"
+
 #include <math.h>
 
-#include "convert/private.h"
+#include "convert/calibrate.h"
+#include "convert/converter.h"
+#include "convert/divergence.h"
+#include "convert/memory.h"
+#include "convert/tensors.h"
 #include "model/kv_cache.h"
 
 /* Tokens at most on which K/V heads are measured: each number of them is a conversion. */
@@ -52,29 +58,32 @@ enum status convert_budget_plan(struct convert_budget *b, const struct convert_s
 /* Divergences of each layer with `chosen` K/V heads, if these are fewer. */
 static enum status measure_losses(struct converter *c, struct err *e)
 {
-    const struct convert_budget *b = c->budget;
+    const struct convert_budget *b = c->arg;
     const int n_layers = c->config.n_layers;
-    c->all = n_layers * (uint64_t)(c->n_windows + c->n_measured);
+    c->all = n_layers * (uint64_t)(c->calib.n_windows + convert_divergence_windows(c));
     for (int l = 0; l < n_layers; l++) {
         convert_begin(c, l);
         TRY(convert_calibrate(c));
         const bool keeps = convert_keeps_heads(c);
-        double *lost = &b->lost[l * (b->most + 1) + c->n_groups];
+        double *lost = &b->lost[l * (b->most + 1) + c->block.n_groups];
         if (!keeps) {
             TRY(convert_share(c, NULL, e));
             convert_store_order(c);
-            TRY(convert_store(c, PART_O, PART_UP, e));
-            convert_use(c);
+            TRY(convert_store(c, WEIGHT_O, WEIGHT_UP, e));
+            convert_load_stored(c);
             *lost = 0;
         }
-        for (int i = 0; i < c->n_measured && !keeps; i++) {
-            const struct convert_window win = convert_window_at(c, c->measured[i]);
-            TRY(convert_distance_add(c, l + 1, win.n, win.original, NULL, e));
-            convert_run_layer(c, l, &win, (struct block_taps){.at = {[TAP_OUT] = c->rows3}});
-            TRY(convert_distance_add(c, l + 1, win.n, c->rows3, lost, e));
+        const int n_windows = keeps ? 0 : convert_divergence_windows(c);
+        for (int i = 0; i < n_windows; i++) {
+            const struct convert_window win = convert_divergence_window(c, i);
+            TRY(convert_divergence_add(c, l + 1, win.n, win.original, NULL, e));
+            convert_run_layer(c, l, &win,
+                              (struct block_taps){.at = {[TAP_OUT] = c->scratch.rows3}});
+            TRY(convert_divergence_add(c, l + 1, win.n, c->scratch.rows3, lost, e));
             TRY(convert_windows_done(c, 1));
         }
-        memcpy(c->stream2, c->stream, c->spec->n_tokens * c->d * sizeof *c->stream);
+        memcpy(c->calib.converted, c->calib.original,
+               c->spec->n_tokens * c->d * sizeof *c->calib.original);
     }
     return STATUS_OK;
 }
@@ -85,7 +94,7 @@ static enum status measure(struct convert_budget *b, struct err *e)
     struct converter c;
     struct convert out = {.n_layers = 0};
     enum status s = convert_describe(&c, &b->spec, &out, e);
-    c.budget = b;
+    c.arg = b;
     if (s == STATUS_OK)
         s = convert_work(&c, measure_losses, e);
     convert_free(&out);
@@ -122,7 +131,7 @@ enum status convert_budget_choose(struct convert_budget *b, struct err *e)
      * how many of these the last layer has. */
     TRY_ZEROED(b->lost, n_lost + 2 * n_best, "what layers lose", e);
     double *best = b->lost + n_lost;
-    int *taken = (void *)(best + n_best);
+    int *heads = (void *)(best + n_best);
     for (size_t i = 0; i < n_lost; i++)
         b->lost[i] = HUGE_VAL;
     const enum status s = measure_all(b, e);
@@ -134,12 +143,12 @@ enum status convert_budget_choose(struct convert_budget *b, struct err *e)
                 const double sum = best[l * width + n - i] + b->lost[l * (most + 1) + i];
                 if (sum < *least) {
                     *least = sum;
-                    taken[(l + 1) * width + n] = i;
+                    heads[(l + 1) * width + n] = i;
                 }
             }
         }
     for (int l = n_layers - 1, n = b->all; l >= 0; l--) {
-        const int i = taken[(l + 1) * width + n];
+        const int i = heads[(l + 1) * width + n];
         b->chosen[l] = i;
         n -= i;
     }

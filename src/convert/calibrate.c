@@ -1,27 +1,41 @@
 /*
- * Windows of a text through the checkpoint's layers and the converted ones, and how far apart their
- * predictions are.
+ * Windows of a text through the checkpoint's layers and the converted ones.
  */
+#include "convert/calibrate.h"
+
 #include <math.h>
 
-#include "convert/private.h"
-#include "engine/sampler.h"
+#include "convert/memory.h"
+#include "convert/products.h"
+#include "convert/tensors.h"
 
-/* Logits that exist at once, of the checkpoint or changed. */
-#define MAX_LOGITS (1 << 23)
+/* Sums of squares of a layer: of errors, then of what they are errors of. */
+struct layer_errors {
+    double attention[2], first[2], stream[2];
+};
+
+/* By layer of the block in work. */
+struct convert_moments {
+    double *energy;              /* of what attention adds, centred */
+    double *energy_sum;          /* [layers, d] the sum of what it adds */
+    double *lost;                /* of that energy, after the layer was converted */
+    struct layer_errors *errors; /* of the layer after it was converted */
+    double n_fitted;             /* rows that moments are over, in all layers of the block */
+};
 
 /* --- windows --------------------------------------------------------------------------------- */
 
 struct convert_window convert_window_at(const struct converter *c, int w)
 {
-    const size_t first = w * c->window, at = first * c->d, left = c->spec->n_tokens - first;
+    const size_t first = w * c->calib.window, at = first * c->d, left = c->spec->n_tokens - first;
     struct convert_window win = {.w = w,
-                                 .n = MIN(left, c->window),
-                                 .judged = !c->spec->measures_only &&
-                                           w % CONVERT_JUDGED == CONVERT_JUDGED - 1,
-                                 .original = c->stream + at,
-                                 .middle = c->middle + at,
-                                 .converted = c->stream2 + at};
+                                 .n = MIN(left, c->calib.window),
+                                 .held_out =
+                                     !c->spec->measures_only &&
+                                     w % CONVERT_HELD_OUT_EVERY == CONVERT_HELD_OUT_EVERY - 1,
+                                 .original = c->calib.original + at,
+                                 .middle = c->calib.middle + at,
+                                 .converted = c->calib.converted + at};
     win.from = c->config.shared ? win.original : win.converted;
     return win;
 }
@@ -43,58 +57,38 @@ void convert_calibration_take(struct converter *c)
     size_t window = MIN(n_ctx, n);
     if (!c->spec->measures_only)
         window = convert_window_size(n_ctx, n);
-    const size_t layers = c->config.shared ? c->config.n_layers : 1, vocab = c->config.n_vocab;
-    c->window = window;
-    c->n_windows = (n + window - 1) / window;
-    c->stream = convert_floats(c, n, d);
-    c->stream2 = convert_floats(c, n, d);
-    c->middle = convert_floats(c, n, d);
-    c->rows = convert_floats(c, window, c->widest);
-    c->rows2 = convert_floats(c, window, d);
-    c->rows3 = convert_floats(c, window, d);
-    c->x = convert_doubles(c, window, c->widest + 1);
-    c->x_sum = convert_doubles(c, c->widest, 1);
-    c->y_sum = convert_doubles(c, d, 1);
-    c->energy = convert_doubles(c, layers, 1);
-    c->energy_sum = convert_doubles(c, layers, d);
-    c->lost = convert_doubles(c, layers, 1);
-    ARENA_TAKE(c->own, &c->arena, layers);
-    c->ridge.sums[0] =
-        (struct convert_sums){c->value_moments, c->key_moments, c->x_sum, c->y_sum, 0};
-    if (c->spec->refit) {
-        c->ridge.sums[1] =
-            (struct convert_sums){.features = convert_doubles(c, c->widest, c->widest),
-                                  .targets = convert_doubles(c, c->widest, d),
-                                  .f_sum = convert_doubles(c, c->widest, 1),
-                                  .t_sum = convert_doubles(c, d, 1)};
-        c->ridge.root = convert_doubles(c, c->widest, c->widest);
-        c->ridge.w = convert_doubles(c, c->widest, d);
-        c->ridge.b = convert_doubles(c, d, 1);
-        c->ridge.error = convert_doubles(c, d, 1);
-    }
-    c->part = convert_floats(c, c->widest, c->widest);
-    convert_used_take(c);
-    if (c->spec->measures_only)
-        return;
-    const uint64_t step = ((uint64_t)window * vocab + MAX_LOGITS - 1) / MAX_LOGITS;
-    const size_t rows = window / step + 1;
-    c->step = step;
-    c->logits = convert_floats(c, rows, vocab);
-    c->changed = convert_floats(c, rows, vocab);
-    c->log_sums = convert_doubles(c, rows, 1);
-    ARENA_TAKE(c->batch, &c->arena, window);
+    const size_t layers = c->config.shared ? c->config.n_layers : 1;
+    c->calib.window = window;
+    c->calib.n_windows = (n + window - 1) / window;
+    c->calib.original = convert_floats(c, n, d);
+    c->calib.converted = convert_floats(c, n, d);
+    c->calib.middle = convert_floats(c, n, d);
+    c->scratch.rows = convert_floats(c, window, c->widest);
+    c->scratch.rows2 = convert_floats(c, window, d);
+    c->scratch.rows3 = convert_floats(c, window, d);
+    c->scratch.x = convert_doubles(c, window, c->widest + 1);
+    c->scratch.x_sum = convert_doubles(c, c->widest, 1);
+    c->scratch.y_sum = convert_doubles(c, d, 1);
+    struct convert_moments counted, *sums = arena_take(&c->arena, 1, sizeof *sums);
+    c->calib.sums = sums;
+    sums = sums ? sums : &counted;
+    sums->energy = convert_doubles(c, layers, 1);
+    sums->energy_sum = convert_doubles(c, layers, d);
+    sums->lost = convert_doubles(c, layers, 1);
+    ARENA_TAKE(sums->errors, &c->arena, layers);
+    c->scratch.float_product = convert_floats(c, c->widest, c->widest);
 }
 
 /* Both streams begin as the embeddings. The first touch of so much memory may take long. */
 static enum status embed_tokens(struct converter *c)
 {
     for (size_t t = 0; t < c->spec->n_tokens; t++) {
-        const size_t at = t % c->window;
-        float *x = c->stream + t * c->d;
+        const size_t at = t % c->calib.window;
+        float *x = c->calib.original + t * c->d;
         if (at == 0)
             TRY(convert_windows_done(c, 0));
-        model_embed(c->model, probe_positions(c->probe), c->spec->tokens[t], at, x);
-        memcpy(c->stream2 + t * c->d, x, c->d * sizeof *x);
+        model_embed(c->model, probe_positions(c->calib.probe), c->spec->tokens[t], at, x);
+        memcpy(c->calib.converted + t * c->d, x, c->d * sizeof *x);
     }
     return STATUS_OK;
 }
@@ -107,19 +101,10 @@ enum status convert_calibration_start(struct converter *c, struct err *e)
     if (!c->kernels)
         TRY(kernels_choose(NULL, &c->kernels, e));
     c->grad = c->kernels->grad;
-    TRY(probe_create(&c->config, factors, c->window, c->kernels, pool, &c->probe, e));
-    TRY(probe_create(&c->converted, factors, c->window, c->kernels, pool, &c->probe2, e));
-    TRY(embed_tokens(c));
-    if (!c->batch)
-        return STATUS_OK;
-    const struct session_params params = {.n_ctx = c->window, .kernels = c->kernels};
-    const int judged = c->n_windows / CONVERT_JUDGED;
-    const int step = (judged + CONVERT_MEASURED - 1) / CONVERT_MEASURED;
-    for (int i = 0; i < judged; i += step)
-        c->measured[c->n_measured++] = (i + 1) * CONVERT_JUDGED - 1;
-    for (size_t t = 0; t < c->window; t++)
-        c->batch[t] = (struct batch_row){.position = t, .wants_logits = t % c->step == 0};
-    return session_create(c->model, &params, pool, &c->session, e);
+    TRY(probe_create(&c->config, factors, c->calib.window, c->kernels, pool, &c->calib.probe, e));
+    TRY(probe_create(&c->converted, factors, c->calib.window, c->kernels, pool,
+                     &c->calib.probe_converted, e));
+    return embed_tokens(c);
 }
 
 /* --- layers ---------------------------------------------------------------------------------- */
@@ -127,7 +112,7 @@ enum status convert_calibration_start(struct converter *c, struct err *e)
 void convert_run_layer(const struct converter *c, int layer, const struct convert_window *win,
                        struct block_taps taps)
 {
-    probe_run(c->probe2, &c->used, layer, win->from, win->n, &taps);
+    probe_run(c->calib.probe_converted, &c->block.loaded, layer, win->from, win->n, &taps);
 }
 
 enum status convert_each_window(struct converter *c, enum convert_windows which,
@@ -136,19 +121,20 @@ enum status convert_each_window(struct converter *c, enum convert_windows which,
     const bool original = c->config.shared || which == CONVERT_ORIGINAL;
     if (c->config.shared)
         TRY(embed_tokens(c));
-    for (int w = 0; w < c->n_windows; w++) {
+    for (int w = 0; w < c->calib.n_windows; w++) {
         const struct convert_window win = convert_window_at(c, w);
         /* As it was: its input, the stream after attention, and behind it. */
-        const struct block_taps taps = {
-            .at = {[TAP_NORMED] = c->rows, [TAP_MIDDLE] = win.middle, [TAP_OUT] = c->rows2}};
-        if (which == CONVERT_KEPT_ASIDE && !win.judged)
+        const struct block_taps taps = {.at = {[TAP_NORMED] = c->scratch.rows,
+                                               [TAP_MIDDLE] = win.middle,
+                                               [TAP_OUT] = c->scratch.rows2}};
+        if (which == CONVERT_HELD_OUT && !win.held_out)
             continue;
-        for (int l = c->block; l < c->end; l++) {
+        for (int l = c->block.index; l < c->block.end; l++) {
             if (original)
-                probe_run(c->probe, &c->model->blocks[l], l, win.original, win.n, &taps);
+                probe_run(c->calib.probe, &c->model->blocks[l], l, win.original, win.n, &taps);
             visit(c, l, &win);
             if (original)
-                memcpy(win.original, c->rows2, win.n * c->d * sizeof *c->rows2);
+                memcpy(win.original, c->scratch.rows2, win.n * c->d * sizeof *c->scratch.rows2);
             TRY(convert_windows_done(c, 1));
         }
     }
@@ -157,7 +143,7 @@ enum status convert_each_window(struct converter *c, enum convert_windows which,
 
 double convert_squared_distance(struct converter *c, const float *x, const float *y, size_t n)
 {
-    double *difference = c->x;
+    double *difference = c->scratch.x;
     for (size_t i = 0; i < n; i++)
         difference[i] = (double)x[i] - (double)y[i];
     return linalg_dot(difference, difference, n);
@@ -167,7 +153,7 @@ void convert_norm_rows(const struct converter *c, enum tensor_role role, float *
                        size_t n)
 {
     const size_t d = c->d;
-    const struct norm *norm = &c->model->blocks[c->block].w[role].norm;
+    const struct norm *norm = &c->model->blocks[c->block.index].w[role].norm;
     if (!layout_has(&c->config, role))
         memcpy(out, x, n * d * sizeof *out);
     else
@@ -181,23 +167,26 @@ void convert_norm_rows(const struct converter *c, enum tensor_role role, float *
 /* What attention adds, and its sum over the rows; then moments of its inputs. */
 static void measure_window(struct converter *c, int layer, const struct convert_window *win)
 {
-    const size_t n = win->n, at = layer - c->block, d = c->d;
-    c->energy[at] += convert_squared_distance(c, win->middle, win->original, n * d);
+    const size_t n = win->n, at = layer - c->block.index, d = c->d;
+    c->calib.sums->energy[at] += convert_squared_distance(c, win->middle, win->original, n * d);
     for (size_t t = 0; t < n; t++)
-        linalg_add_scaled(c->energy_sum + at * d, 1, c->x + t * d, d);
-    if (win->judged)
+        linalg_add_scaled(c->calib.sums->energy_sum + at * d, 1, c->scratch.x + t * d, d);
+    if (win->held_out)
         return;
-    convert_add_outer_floats(c, c->value_moments,
-                             convert_product_turned(c->part, c->rows, c->rows, d, n, d));
-    convert_zero(c->x_sum, d);
-    convert_add_rows(c->x_sum, c->rows, n, d);
+    convert_add_gram(c, c->calib.value_moments,
+                     convert_product_transposed(c->scratch.float_product, c->scratch.rows,
+                                                c->scratch.rows, d, n, d));
+    convert_zero(c->scratch.x_sum, d);
+    convert_add_rows(c->scratch.x_sum, c->scratch.rows, n, d);
     for (size_t i = 0; i < d; i++) {
-        c->input_mean[i] += c->x_sum[i];
-        c->y_sum[i] = c->x_sum[i] / n;
+        c->calib.input_mean[i] += c->scratch.x_sum[i];
+        c->scratch.y_sum[i] = c->scratch.x_sum[i] / n;
     }
     /* Its mean's square, n times. */
-    convert_add_product(c, linalg_product_turned(c->key_moments, c->x_sum, c->y_sum, d, 1, d), d);
-    c->n_fitted += n;
+    convert_add_product(
+        c, linalg_product_turned(c->calib.key_moments, c->scratch.x_sum, c->scratch.y_sum, d, 1, d),
+        d);
+    c->calib.sums->n_fitted += n;
 }
 
 /* Without text: what the norm before a block gives, before gain and bias, has any direction or, if
@@ -208,42 +197,44 @@ static void assume_moments(struct converter *c)
     const struct norm *norm = NULL;
     const size_t d = c->d;
     if (c->config.placement == PLACEMENT_BEFORE)
-        norm = &b[c->block].w[ROLE_ATTN_NORM].norm;
-    else if (c->end > 1)
-        norm = &b[c->end - 2].w[ROLE_LAYER_OUTPUT_NORM].norm;
+        norm = &b[c->block.index].w[ROLE_ATTN_NORM].norm;
+    else if (c->block.end > 1)
+        norm = &b[c->block.end - 2].w[ROLE_LAYER_OUTPUT_NORM].norm;
     const double across = norm && c->config.norm == NORM_LAYER && d > 1 ? -1 / (double)(d - 1) : 0;
     for (size_t i = 0; i < d; i++) {
-        c->input_mean[i] = norm && norm->bias ? (double)norm->bias[i] : 0;
+        c->calib.input_mean[i] = norm && norm->bias ? (double)norm->bias[i] : 0;
         for (size_t j = 0; j < d; j++) {
             const double gains = norm ? (double)norm->gain[i] * (double)norm->gain[j] : 1;
-            c->key_moments[i * d + j] = c->value_moments[i * d + j] = (i == j ? 1 : across) * gains;
+            c->calib.key_moments[i * d + j] = c->calib.value_moments[i * d + j] =
+                (i == j ? 1 : across) * gains;
         }
     }
 }
 
 enum status convert_calibrate(struct converter *c)
 {
-    const size_t d = c->d, n_layers = c->end - c->block;
+    const size_t d = c->d, n_layers = c->block.end - c->block.index;
     if (!c->spec->n_tokens) {
         assume_moments(c);
         return STATUS_OK;
     }
-    convert_zero(c->value_moments, d * d);
-    convert_zero(c->key_moments, d * d);
-    convert_zero(c->input_mean, d);
-    convert_zero(c->energy, n_layers);
-    convert_zero(c->energy_sum, n_layers * d);
-    c->n_fitted = 0;
+    convert_zero(c->calib.value_moments, d * d);
+    convert_zero(c->calib.key_moments, d * d);
+    convert_zero(c->calib.input_mean, d);
+    convert_zero(c->calib.sums->energy, n_layers);
+    convert_zero(c->calib.sums->energy_sum, n_layers * d);
+    c->calib.sums->n_fitted = 0;
     TRY(convert_each_window(c, CONVERT_ORIGINAL, measure_window));
-    const double n = c->n_fitted;
+    const double n = c->calib.sums->n_fitted;
     for (size_t i = 0; i < d * d; i++)
-        c->key_moments[i] = c->value_moments[i] / n - c->key_moments[i] / n;
-    convert_finish_sums(c->value_moments, c->input_mean, c->input_mean, n, d, d);
+        c->calib.key_moments[i] = c->calib.value_moments[i] / n - c->calib.key_moments[i] / n;
+    convert_sums_to_moments(c->calib.value_moments, c->calib.input_mean, c->calib.input_mean, n, d,
+                            d);
     for (size_t i = 0; i < d; i++)
-        c->input_mean[i] /= n;
+        c->calib.input_mean[i] /= n;
     for (size_t l = 0; l < n_layers; l++) {
-        const double *sum = c->energy_sum + l * d;
-        c->energy[l] -= linalg_dot(sum, sum, d) / c->spec->n_tokens;
+        const double *sum = c->calib.sums->energy_sum + l * d;
+        c->calib.sums->energy[l] -= linalg_dot(sum, sum, d) / c->spec->n_tokens;
     }
     return STATUS_OK;
 }
@@ -255,28 +246,30 @@ enum status convert_calibrate(struct converter *c)
 static void advance_window(struct converter *c, int layer, const struct convert_window *win)
 {
     struct convert_window own = *win;
-    struct convert_own *sums = &c->own[layer - c->block];
-    float *before = c->rows3; /* rows2 is what layers that share a block go on from */
+    struct layer_errors *sums = &c->calib.sums->errors[layer - c->block.index];
+    float *before = c->scratch.rows3; /* rows2 is what layers that share a block go on from */
     const size_t d = c->d, rest = (win->n - 1) * d;
     own.from = own.converted;
-    if (win->judged) {
-        probe_run(c->probe, &c->model->blocks[layer], layer, own.converted, win->n,
+    if (win->held_out) {
+        probe_run(c->calib.probe, &c->model->blocks[layer], layer, own.converted, win->n,
                   &(struct block_taps){.at = {[TAP_MIDDLE] = before}});
         sums->first[1] += convert_squared_distance(c, before, own.converted, d);
         sums->attention[1] += convert_squared_distance(c, before + d, own.converted + d, rest);
     }
     convert_run_layer(
         c, layer, &own,
-        (struct block_taps){.at = {[TAP_MIDDLE] = c->rows, [TAP_OUT] = own.converted}});
-    if (win->judged) {
-        sums->first[0] += convert_squared_distance(c, c->rows, before, d);
-        sums->attention[0] += convert_squared_distance(c, c->rows + d, before + d, rest);
+        (struct block_taps){.at = {[TAP_MIDDLE] = c->scratch.rows, [TAP_OUT] = own.converted}});
+    if (win->held_out) {
+        sums->first[0] += convert_squared_distance(c, c->scratch.rows, before, d);
+        sums->attention[0] += convert_squared_distance(c, c->scratch.rows + d, before + d, rest);
     }
     memset(before, 0, rest * sizeof *before);
-    const float *behind = c->config.shared ? c->rows2 : win->original; /* the checkpoint's stream */
+    const float *behind =
+        c->config.shared ? c->scratch.rows2 : win->original; /* the checkpoint's stream */
     sums->stream[0] += convert_squared_distance(c, own.converted + d, behind + d, rest);
     sums->stream[1] += convert_squared_distance(c, behind + d, before, rest);
-    c->lost[layer - c->block] += convert_squared_distance(c, win->middle, c->rows, win->n * d);
+    c->calib.sums->lost[layer - c->block.index] +=
+        convert_squared_distance(c, win->middle, c->scratch.rows, win->n * d);
 }
 
 static double share_of(const double sums[2])
@@ -286,45 +279,24 @@ static double share_of(const double sums[2])
 
 enum status convert_advance(struct converter *c, struct err *e)
 {
-    const int n_layers = c->end - c->block;
-    convert_use(c);
-    convert_zero(c->lost, n_layers);
-    memset(c->own, 0, n_layers * sizeof *c->own);
+    const int n_layers = c->block.end - c->block.index;
+    convert_load_stored(c);
+    convert_zero(c->calib.sums->lost, n_layers);
+    memset(c->calib.sums->errors, 0, n_layers * sizeof *c->calib.sums->errors);
     TRY(convert_each_window(c, CONVERT_ALL, advance_window));
     for (int i = 0; i < n_layers; i++) {
-        const struct convert_own *own = &c->own[i];
-        struct convert_layer *layer = &c->out->layers[c->block + i];
+        const struct layer_errors *own = &c->calib.sums->errors[i];
+        struct convert_layer *layer = &c->out->layers[c->block.index + i];
         layer->own = share_of(own->attention);
         layer->own_first = share_of(own->first);
         layer->gathered = share_of(own->stream);
-        if (!isfinite(c->lost[i]) || !isfinite(c->energy[i]))
+        if (!isfinite(c->calib.sums->lost[i]) || !isfinite(c->calib.sums->energy[i]))
             return err_failed(e,
                               "layer %d: what attention adds to the calibration text is too large "
                               "for float; without a text the weights alone decide",
-                              c->block + i);
-        layer->output = c->energy[i] > 0 ? c->lost[i] / c->energy[i] : 0;
-    }
-    return STATUS_OK;
-}
-
-/* --- predictions ----------------------------------------------------------------------------- */
-
-enum status convert_distance_add(struct converter *c, int layer, size_t n, const float *stream,
-                                 double *sum, struct err *e)
-{
-    const size_t vocab = c->config.n_vocab, n_logits = (n + c->step - 1) / c->step;
-    float *logits = sum ? c->changed : c->logits;
-    session_rewind(c->session, 0, 0);
-    TRY(session_enter(c->session, layer, stream, c->batch, n, logits, e));
-    for (size_t r = 0; r < n_logits; r++) {
-        double log_sum;
-        TRY(logits_log_sum(logits + r * vocab, vocab, &log_sum, e));
-        if (sum)
-            *sum += logits_divergence(c->logits + r * vocab, c->log_sums[r], logits + r * vocab,
-                                      log_sum, vocab) /
-                    n_logits;
-        else
-            c->log_sums[r] = log_sum;
+                              c->block.index + i);
+        layer->output =
+            c->calib.sums->energy[i] > 0 ? c->calib.sums->lost[i] / c->calib.sums->energy[i] : 0;
     }
     return STATUS_OK;
 }

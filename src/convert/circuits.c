@@ -2,9 +2,14 @@
  * The two products of a block's attention: their second moments, what a conversion loses of them,
  * and the weights that maps make.
  */
+#include "convert/circuits.h"
+
 #include <math.h>
 
-#include "convert/private.h"
+#include "base/rng.h"
+#include "convert/memory.h"
+#include "convert/products.h"
+#include "convert/tensors.h"
 
 /* Added to the metric's diagonal, relative to its mean: it only has to make it invertible. */
 #define METRIC_RIDGE 1e-6
@@ -14,7 +19,7 @@
 /* The mean of row i of the matrix times the input, bias included. */
 static double mean_of_row(const struct converter *c, const struct convert_matrix *x, size_t i)
 {
-    return linalg_dot(x->w + i * c->d, c->input_mean, c->d) + x->bias[i];
+    return linalg_dot(x->w + i * c->d, c->calib.input_mean, c->d) + x->bias[i];
 }
 
 static void find_means(const struct converter *c, double *means, const struct convert_matrix *x)
@@ -30,12 +35,12 @@ static void add_outer(double *m, const double *a, const double *b, size_t n)
         linalg_add_scaled(m + i * n, a[i], b, n);
 }
 
-/* The mean of R m R^T over all R that turn each pair by an angle of its own: as pairs turn at
+/* The mean of R m R^T over all R that rotate each pair by an angle of its own: as pairs rotate at
  * frequencies that have nothing in common, over distances a score's products of different pairs
  * average out, and of one pair those with its mirror image. */
-static void average_turns(const struct convert_circuit *s, double *m, size_t stride)
+static void average_rotations(const struct convert_circuit *s, double *m, size_t stride)
 {
-    for (size_t i = 0; i < s->n_turned; i += 2) {
+    for (size_t i = 0; i < s->n_rotary; i += 2) {
         double *x = m + i * stride, *y = x + stride;
         const double same = (x[i] + y[i + 1]) / 2, across = (x[i + 1] - y[i]) / 2;
         for (size_t j = 0; j < s->dim; j++) {
@@ -58,7 +63,7 @@ static void cross(const struct converter *c, const struct convert_circuit *s, do
                   struct factor x, struct factor y)
 {
     convert_zero(out, s->dim * s->dim);
-    convert_add_dots(out, x.rows, y.rows, (struct convert_rows){s->dim, c->d, c->d}, 1);
+    convert_add_dots(out, x.rows, y.rows, (struct convert_dots){s->dim, c->d, c->d}, 1);
     if (x.means)
         add_outer(out, x.means, y.means, s->dim);
 }
@@ -66,57 +71,60 @@ static void cross(const struct converter *c, const struct convert_circuit *s, do
 const double *convert_gram(const struct converter *c, const struct convert_circuit *s, size_t g,
                            size_t h)
 {
-    const size_t dim = s->dim, width = c->n_kv_heads * dim;
+    const size_t dim = s->dim, width = c->block.n_kv_heads * dim;
     return s->gram + convert_kv_head(c, g) * dim * width + convert_kv_head(c, h) * dim;
 }
 
-void convert_measure(struct converter *c)
+void convert_circuits_measure(struct converter *c)
 {
-    const bool turned = c->config.position == POSITION_ROPE;
+    const bool rotary = c->config.position == POSITION_ROPE;
     const size_t d = c->d;
-    c->qk.n_turned = turned ? c->config.rope.n_dims : 0;
-    c->qk.centred = !turned;
-    c->qk.second = turned ? c->value_moments : c->key_moments;
-    c->ov.second = c->value_moments;
-    for (struct convert_circuit *s = c->circuits; s < c->circuits + 2; s++) {
+    c->circuits.qk.n_rotary = rotary ? c->config.rope.n_dims : 0;
+    c->circuits.qk.centred = !rotary;
+    c->circuits.qk.second = rotary ? c->calib.value_moments : c->calib.key_moments;
+    c->circuits.ov.second = c->calib.value_moments;
+    for (struct convert_circuit *s = c->circuits.at; s < c->circuits.at + 2; s++) {
         /* The gram of the cached factors. */
-        const struct convert_matrix *own = &c->from.at[s->own], *cached = &c->from.at[s->cached];
+        const struct convert_matrix *own = &c->block.from.at[s->own],
+                                    *cached = &c->block.from.at[s->cached];
         const size_t n = cached->rows, dim = s->dim, size = dim * dim;
-        convert_multiply(c, linalg_product(c->square, cached->w, s->second, d, d), n);
-        convert_multiply_transposed(c, linalg_product(s->gram, c->square, cached->w, d, n), n);
+        convert_multiply(c, linalg_product(c->scratch.square, cached->w, s->second, d, d), n);
+        convert_multiply_transposed(c, linalg_product(s->gram, c->scratch.square, cached->w, d, n),
+                                    n);
         if (!s->centred) {
             find_means(c, s->mean, cached);
             add_outer(s->gram, s->mean, s->mean, n);
         }
         for (size_t g = 0; g < n; g += dim)
             for (size_t h = 0; h < n; h += dim)
-                average_turns(s, s->gram + g * n + h, n);
+                average_rotations(s, s->gram + g * n + h, n);
 
         /* The metrics E q q^T of every head, biases included, or o o^T; and their roots. */
-        const bool is_q = s->own == PART_Q;
-        double *means = c->square2;
+        const bool is_q = s->own == WEIGHT_Q;
+        double *means = c->scratch.square2;
         if (is_q) {
-            convert_multiply(c, linalg_product(c->square, own->w, c->value_moments, d, d),
-                             s->width);
+            convert_multiply(
+                c, linalg_product(c->scratch.square, own->w, c->calib.value_moments, d, d),
+                s->width);
             find_means(c, means, own);
         }
-        for (size_t h = 0; h < c->n_heads; h++) {
+        for (size_t h = 0; h < c->block.n_heads; h++) {
             const double *rows = own->w + h * dim * d, *of_head = means + h * dim;
             double *metric = convert_of_head(s, s->metric, h);
             cross(c, s, metric,
-                  is_q ? (struct factor){c->square + h * dim * d, of_head}
+                  is_q ? (struct factor){c->scratch.square + h * dim * d, of_head}
                        : (struct factor){rows, NULL},
                   (struct factor){rows, of_head});
-            average_turns(s, metric, dim);
-            convert_root(convert_of_head(s, s->root, h), metric, dim, METRIC_RIDGE);
+            average_rotations(s, metric, dim);
+            convert_cholesky(convert_of_head(s, s->root, h), metric, dim, METRIC_RIDGE);
         }
 
         /* root_g^T gram[g, h] root_h of every two heads. */
-        double *copy = c->blocks, *product = copy + size, *transposed = product + size;
+        double *copy = c->scratch.blocks, *product = copy + size, *transposed = product + size;
         double *result = transposed + size;
-        for (size_t g = 0; g < c->n_heads; g++) {
+        for (size_t g = 0; g < c->block.n_heads; g++) {
             linalg_transpose(transposed, convert_of_head(s, s->root, g), dim, dim);
-            for (size_t h = 0; h < c->n_heads; h++) {
+            for (size_t h = 0; h < c->block.n_heads; h++) {
                 linalg_copy(copy, dim, convert_gram(c, s, g, h), n, dim, dim);
                 linalg_multiply(product, copy, convert_of_head(s, s->root, h), dim, dim, dim);
                 linalg_multiply(result, transposed, product, dim, dim, dim);
@@ -130,29 +138,32 @@ void convert_measure(struct converter *c)
 /* --- what is lost ---------------------------------------------------------------------------- */
 
 /* E (y.x - y'.x')^2 over independent positions, for the own factors y and cached x of all heads,
- * over E (y.x)^2: sums of products of second moments, of which one is averaged over turns. */
+ * over E (y.x)^2: sums of products of second moments, of which one is averaged over rotations. */
 double convert_loss(struct converter *c, struct convert_circuit *s)
 {
-    const struct convert_matrix *from = &c->from.at[s->cached], *to = &c->to.at[s->cached];
+    const struct convert_matrix *from = &c->block.from.at[s->cached],
+                                *to = &c->block.to.at[s->cached];
     const size_t dim = s->dim, size = dim * dim, rows = dim * c->d;
-    convert_multiply(c, linalg_product(c->square, to->w, s->second, c->d, c->d), to->rows);
+    convert_multiply(c, linalg_product(c->scratch.square, to->w, s->second, c->d, c->d), to->rows);
     if (!s->centred)
         find_means(c, s->new_mean, to);
-    double *xx = c->blocks, *new_old = xx + size, *new_new = new_old + size;
-    double *yy = new_new + size, *turned = yy + size, lost = 0, all = 0;
-    for (size_t h = 0; h < c->n_heads; h++) {
-        const size_t g = c->group_of[h], old = convert_kv_head(c, h);
-        const double *out = convert_of_head(s, s->out, h),
+    double *xx = c->scratch.blocks, *new_old = xx + size, *new_new = new_old + size;
+    double *yy = new_new + size, *transposed = yy + size;
+    double lost = 0, all = 0;
+    for (size_t h = 0; h < c->block.n_heads; h++) {
+        const size_t g = c->block.group_of[h], old = convert_kv_head(c, h);
+        const double *map_own = convert_of_head(s, s->map_own, h),
                      *metric = convert_of_head(s, s->metric, h);
-        const struct factor new = {c->square + g * rows, s->centred ? NULL : s->new_mean + g * dim};
+        const struct factor new = {c->scratch.square + g * rows,
+                                   s->centred ? NULL : s->new_mean + g * dim};
         linalg_copy(xx, dim, convert_gram(c, s, h, h), from->rows, dim, dim);
         cross(c, s, new_old, new, (struct factor){from->w + old * rows, s->mean + old * dim});
         cross(c, s, new_new, new, (struct factor){to->w + g * rows, new.means});
         const double own = linalg_dot(metric, xx, size);
-        linalg_multiply(yy, out, metric, dim, dim, dim); /* E y' y^T */
+        linalg_multiply(yy, map_own, metric, dim, dim, dim); /* E y' y^T */
         const double mixed = linalg_dot(yy, new_old, size);
-        linalg_transpose(turned, out, dim, dim);
-        linalg_multiply(xx, yy, turned, dim, dim, dim); /* E y' y'^T */
+        linalg_transpose(transposed, map_own, dim, dim);
+        linalg_multiply(xx, yy, transposed, dim, dim, dim); /* E y' y'^T */
         lost += own - 2 * mixed + linalg_dot(xx, new_new, size);
         all += own;
     }
@@ -172,24 +183,25 @@ static void add_mapped(double *to, const double *map, const double *from, size_t
 static void centre(const struct converter *c, const struct convert_matrix *x)
 {
     for (size_t i = 0; i < x->rows; i++)
-        x->bias[i] = -linalg_dot(x->w + i * c->d, c->input_mean, c->d);
+        x->bias[i] = -linalg_dot(x->w + i * c->d, c->calib.input_mean, c->d);
 }
 
 /* To `to`'s output bias the mean of `from`'s values, which any attention pattern passes on
  * unchanged, as its rows sum to 1. */
 static void add_value_means(const struct converter *c)
 {
-    const size_t d = c->d, dim = c->ov.dim;
-    for (size_t at = 0; at < c->ov.width; at++) {
+    const size_t d = c->d, dim = c->circuits.ov.dim;
+    for (size_t at = 0; at < c->circuits.ov.width; at++) {
         const size_t row = convert_kv_head(c, at / dim) * dim + at % dim;
-        linalg_add_scaled(c->to.o.bias, mean_of_row(c, &c->from.v, row), c->from.o.w + at * d, d);
+        linalg_add_scaled(c->block.to.o.bias, mean_of_row(c, &c->block.from.v, row),
+                          c->block.from.o.w + at * d, d);
     }
 }
 
 /* Numbers as large as those they replace. */
-static void randomize(const struct converter *c, enum convert_part part, struct rng *r)
+static void randomize(const struct converter *c, enum convert_weight weight, struct rng *r)
 {
-    const struct convert_matrix *from = &c->from.at[part], *to = &c->to.at[part];
+    const struct convert_matrix *from = &c->block.from.at[weight], *to = &c->block.to.at[weight];
     const size_t n_from = from->rows * c->d;
     const double spread = sqrt(3 * linalg_dot(from->w, from->w, n_from) / n_from);
     for (size_t i = 0; i < to->rows * c->d; i++)
@@ -200,56 +212,60 @@ static void randomize(const struct converter *c, enum convert_part part, struct 
 /* Rows of every head into their new order. */
 static void permute_rows(const struct converter *c, double *rows, size_t of_head)
 {
-    memcpy(c->square, rows, c->n_heads * of_head * sizeof *rows);
-    for (size_t i = 0; i < c->n_heads; i++)
-        memcpy(rows + i * of_head, c->square + c->order[i] * of_head, of_head * sizeof *rows);
+    memcpy(c->scratch.square, rows, c->block.n_heads * of_head * sizeof *rows);
+    for (size_t i = 0; i < c->block.n_heads; i++)
+        memcpy(rows + i * of_head, c->scratch.square + c->block.order[i] * of_head,
+               of_head * sizeof *rows);
 }
 
 void convert_apply(struct converter *c)
 {
     const size_t d = c->d;
-    for (enum convert_part p = PART_Q; p <= PART_O; p++) {
-        convert_zero(c->to.at[p].w, c->to.at[p].rows * d);
-        convert_zero(c->to.at[p].bias, c->to.at[p].n_bias);
+    for (enum convert_weight p = WEIGHT_Q; p <= WEIGHT_O; p++) {
+        convert_zero(c->block.to.at[p].w, c->block.to.at[p].rows * d);
+        convert_zero(c->block.to.at[p].bias, c->block.to.at[p].n_bias);
     }
     /* Biases are mapped as their rows are, but that of the output matrix is no head's. */
-    for (const struct convert_circuit *s = c->circuits; s < c->circuits + 2; s++) {
-        const struct convert_matrix *own = &c->from.at[s->own], *cached = &c->from.at[s->cached];
-        const struct convert_matrix *to_own = &c->to.at[s->own], *shared = &c->to.at[s->cached];
+    for (const struct convert_circuit *s = c->circuits.at; s < c->circuits.at + 2; s++) {
+        const struct convert_matrix *own = &c->block.from.at[s->own],
+                                    *cached = &c->block.from.at[s->cached];
+        const struct convert_matrix *to_own = &c->block.to.at[s->own],
+                                    *shared = &c->block.to.at[s->cached];
         const size_t dim = s->dim;
-        for (size_t h = 0; h < c->n_heads; h++) {
-            const double *in = convert_of_head(s, s->in, h), *out = convert_of_head(s, s->out, h);
+        for (size_t h = 0; h < c->block.n_heads; h++) {
+            const double *map_cached = convert_of_head(s, s->map_cached, h),
+                         *map_own = convert_of_head(s, s->map_own, h);
             const size_t at = h * dim, old = convert_kv_head(c, h) * dim;
-            const size_t new = c->group_of[h] * dim;
-            add_mapped(to_own->w + at * d, out, own->w + at * d, dim, d);
-            add_mapped(shared->w + new *d, in, cached->w + old * d, dim, d);
-            add_mapped(shared->bias + new, in, cached->bias + old, dim, 1);
-            if (s->own != PART_O)
-                add_mapped(to_own->bias + at, out, own->bias + at, dim, 1);
+            const size_t new = c->block.group_of[h] * dim;
+            add_mapped(to_own->w + at * d, map_own, own->w + at * d, dim, d);
+            add_mapped(shared->w + new *d, map_cached, cached->w + old * d, dim, d);
+            add_mapped(shared->bias + new, map_cached, cached->bias + old, dim, 1);
+            if (s->own != WEIGHT_O)
+                add_mapped(to_own->bias + at, map_own, own->bias + at, dim, 1);
         }
     }
-    memcpy(c->to.o.bias, c->from.o.bias, d * sizeof(double));
-    /* The keys' means add the same to all scores of a query, unless positions turn them. */
-    if (c->spec->method == CONVERT_FIT && c->qk.centred)
-        centre(c, &c->to.k);
-    if (c->spec->method == CONVERT_FIT && c->ov.centred) {
-        centre(c, &c->to.v);
+    memcpy(c->block.to.o.bias, c->block.from.o.bias, d * sizeof(double));
+    /* The keys' means add the same to all scores of a query, unless positions rotate them. */
+    if (c->spec->method == CONVERT_FIT && c->circuits.qk.centred)
+        centre(c, &c->block.to.k);
+    if (c->spec->method == CONVERT_FIT && c->circuits.ov.centred) {
+        centre(c, &c->block.to.v);
         add_value_means(c);
     }
     if (c->spec->method == CONVERT_RANDOM) {
         struct rng r;
-        rng_seed(&r, c->spec->seed, c->block);
-        randomize(c, PART_K, &r);
-        randomize(c, PART_V, &r);
+        rng_seed(&r, c->spec->seed, c->block.index);
+        randomize(c, WEIGHT_K, &r);
+        randomize(c, WEIGHT_V, &r);
     }
-    permute_rows(c, c->to.q.w, c->qk.dim * d);
-    permute_rows(c, c->to.q.bias, c->qk.dim);
-    permute_rows(c, c->to.o.w, c->ov.dim * d);
+    permute_rows(c, c->block.to.q.w, c->circuits.qk.dim * d);
+    permute_rows(c, c->block.to.q.bias, c->circuits.qk.dim);
+    permute_rows(c, c->block.to.o.w, c->circuits.ov.dim * d);
 }
 
 void convert_keep(struct converter *c)
 {
-    for (size_t h = 0; h < c->n_heads; h++)
-        c->order[h] = h;
-    convert_copy(c, &c->to, &c->from, PART_Q, PART_UP);
+    for (size_t h = 0; h < c->block.n_heads; h++)
+        c->block.order[h] = h;
+    convert_copy(c, &c->block.to, &c->block.from, WEIGHT_Q, WEIGHT_UP);
 }

@@ -4,43 +4,69 @@
  * Up to EXACT_HEADS heads the best grouping is found: dynamic programming over the sets of heads
  * that are placed. Beyond, swaps lower the sum of the costs of all pairs that share.
  */
+#include "convert/groups.h"
+
 #include <math.h>
 
-#include "convert/private.h"
+#include "convert/circuits.h"
+#include "convert/memory.h"
 
 #define EXACT_HEADS 12
 /* Rounds of alignment to the mean of the aligned heads. */
 #define ALIGN_ROUNDS 20
 
-/* --- parts ---------------------------------------------------------------------------------- */
+/* A thread's scratch for a group's eigenproblem or alignment. */
+struct eigen {
+    double *matrix; /* [n, n], n = heads a group * dim */
+    double *values; /* [n] */
+    double *vectors;
+    double *scratch;
+    bool diverged;
+};
 
-/* Elements of a head that a map may mix. */
-struct part {
+/* The least cost of placing the heads of a mask, and the set with its first head that does. */
+struct placement {
+    double cost;
+    int set;
+};
+
+struct convert_groups {
+    struct eigen *eigen; /* [threads] */
+    /* Of `cluster` only: */
+    double *costs;                /* of sets of heads */
+    int *sets;                    /* [the same, heads] the sets that the costs are of */
+    struct placement *placements; /* [2^heads] of so few that all are tried, else NULL */
+};
+
+/* --- ranges -------------------------------------------------------------------------------- */
+
+/* A range of elements of a head that a map may mix. */
+struct range {
     const struct convert_circuit *of;
     size_t first, n;
     size_t at;    /* of its square in a head's [dim, dim] */
-    bool is_pair; /* turned: maps are of the form ((a, -b), (b, a)) */
+    bool is_pair; /* rotary: maps are of the form ((a, -b), (b, a)) */
 };
 
-/* Part i of a head's, false behind the last: each turned pair, and all that is not turned. */
-static bool next_mixed(const struct convert_circuit *s, size_t i, struct part *out)
+/* Range i of a head's, false behind the last: each rotary pair, and all that is not rotated. */
+static bool next_range(const struct convert_circuit *s, size_t i, struct range *out)
 {
-    const bool is_pair = i < s->n_turned / 2;
-    const size_t first = is_pair ? 2 * i : s->n_turned;
-    *out = (struct part){s, first, is_pair ? 2 : s->dim - first, first * s->dim + first, is_pair};
-    return is_pair || (i == s->n_turned / 2 && first < s->dim);
+    const bool is_pair = i < s->n_rotary / 2;
+    const size_t first = is_pair ? 2 * i : s->n_rotary;
+    *out = (struct range){s, first, is_pair ? 2 : s->dim - first, first * s->dim + first, is_pair};
+    return is_pair || (i == s->n_rotary / 2 && first < s->dim);
 }
 
 /* --- what sharing costs ---------------------------------------------------------------------- */
 
-/* The eigenvalues of a part of `white` between these heads, and n_vectors eigenvectors; returns how
- * many there are. */
-static size_t solve_part(const struct part *part, const int *heads, size_t n,
-                         struct convert_eigen *scratch, size_t n_vectors)
+/* The eigenvalues of a range of `white` between these heads, and n_vectors eigenvectors; returns
+ * how many there are. */
+static size_t solve_range(const struct range *range, const int *heads, size_t n,
+                          struct eigen *scratch, size_t n_vectors)
 {
-    const struct convert_circuit *s = part->of;
-    const size_t size = part->n, width = n * size;
-    const double *white = s->white + part->first * s->width + part->first;
+    const struct convert_circuit *s = range->of;
+    const size_t size = range->n, width = n * size;
+    const double *white = s->white + range->first * s->width + range->first;
     for (size_t g = 0; g < n; g++)
         for (size_t h = 0; h < n; h++)
             linalg_copy(scratch->matrix + g * size * width + h * size, width,
@@ -51,23 +77,23 @@ static size_t solve_part(const struct part *part, const int *heads, size_t n,
     return width;
 }
 
-/* The squared error that one shared head leaves: of each part the eigenvalues beyond its elements.
+/* The squared error that one shared head leaves: of each range the eigenvalues beyond its elements.
  */
 static double energy_beyond(const struct convert_circuit *s, const int *heads, size_t n,
-                            struct convert_eigen *scratch)
+                            struct eigen *scratch)
 {
     double sum = 0;
-    struct part part;
-    for (size_t p = 0; next_mixed(s, p, &part); p++)
-        for (size_t i = solve_part(&part, heads, n, scratch, 0); i-- > part.n;)
+    struct range range;
+    for (size_t p = 0; next_range(s, p, &range); p++)
+        for (size_t i = solve_range(&range, heads, n, scratch, 0); i-- > range.n;)
             sum += fmax(scratch->values[i], 0);
     return sum;
 }
 
-double convert_kept(const struct convert_circuit *s, const int *heads, size_t n,
-                    struct convert_eigen *scratch)
+double convert_energy_kept(const struct converter *c, const struct convert_circuit *s,
+                           const int *heads, size_t n, int thread)
 {
-    const double beyond = energy_beyond(s, heads, n, scratch);
+    const double beyond = energy_beyond(s, heads, n, &c->groups->eigen[thread]);
     double all = 0;
     for (size_t i = 0; i < n; i++)
         for (size_t j = heads[i] * s->dim; j < (heads[i] + 1) * s->dim; j++)
@@ -91,9 +117,9 @@ static void cost_sets(void *arg, int thread)
     for (size_t i = thread; i < job->n; i += c->n_threads) {
         double share[2];
         for (int k = 0; k < 2; k++) {
-            const struct convert_circuit *s = &c->circuits[k];
+            const struct convert_circuit *s = &c->circuits.at[k];
             const double beyond =
-                energy_beyond(s, job->sets + i * job->size, job->size, &c->eigen[thread]);
+                energy_beyond(s, job->sets + i * job->size, job->size, &c->groups->eigen[thread]);
             const double all = linalg_trace(s->white, s->width);
             share[k] = all > 0 ? beyond / all : 0;
         }
@@ -106,44 +132,65 @@ static void find_costs(struct converter *c, const int *sets, size_t n, size_t si
     pool_run(c->pool, cost_sets, &(struct costing){c, sets, costs, n, size});
 }
 
+enum status convert_check_eigen(const struct converter *c, const char *advice, struct err *e)
+{
+    for (int thread = 0; thread < c->n_threads; thread++)
+        if (c->groups->eigen[thread].diverged)
+            return err_failed(e,
+                              "layer %d: the eigenvalues of its attention cannot be computed: "
+                              "weights of attention or its norm are not finite or too large%s",
+                              c->block.index, advice);
+    return STATUS_OK;
+}
+
 /* --- grouping up to EXACT_HEADS heads -------------------------------------------------------- */
 
-/* The least cost of placing the heads of a mask, and the set with its first head that does. */
-struct convert_placing {
-    double cost;
-    int set;
-};
-
-void convert_group_take(struct converter *c)
+void convert_groups_take(struct converter *c)
 {
+    struct convert_groups counted, *g = arena_take(&c->arena, 1, sizeof *g);
+    c->groups = g;
+    g = g ? g : &counted;
+    *g = (struct convert_groups){.costs = NULL};
+    const size_t dim = MAX(c->circuits.qk.dim, c->circuits.ov.dim);
+    ARENA_TAKE(g->eigen, &c->arena, c->n_threads);
+    for (int i = 0; i < c->n_threads; i++) {
+        const size_t n = dim * c->block.group, own = linalg_eigen_scratch(n, true),
+                     least = 2 * dim * dim;
+        const struct eigen eigen = {.matrix = convert_doubles(c, n, n),
+                                    .values = convert_doubles(c, n, 1),
+                                    .vectors = convert_doubles(c, dim, n),
+                                    .scratch = convert_doubles(c, MAX(own, least), 1)};
+        if (g->eigen)
+            g->eigen[i] = eigen;
+    }
     if (!c->spec->cluster)
         return;
-    const bool exact = c->n_heads <= EXACT_HEADS;
+    const bool exact = c->block.n_heads <= EXACT_HEADS;
     size_t most = 0, group = 2;
     for (int l = 0; l < c->config.n_layers; l++) {
         const size_t own = config_group(&c->converted, l), size = exact ? own : 2;
         size_t n = 1; /* sets of whole groups, or pairs: the binomial coefficient */
         for (size_t i = 1; i <= size; i++)
-            n = n * (c->n_heads - size + i) / i;
+            n = n * (c->block.n_heads - size + i) / i;
         most = MAX(n, most);
         group = MAX(own, group);
     }
-    most += 2 * c->n_groups; /* of the two groupings that are compared at the end */
-    ARENA_TAKE(c->costs, &c->arena, most);
-    ARENA_TAKE(c->sets, &c->arena, most * group);
+    most += 2 * c->block.n_groups; /* of the two groupings that are compared at the end */
+    ARENA_TAKE(g->costs, &c->arena, most);
+    ARENA_TAKE(g->sets, &c->arena, most * group);
     if (exact)
-        ARENA_TAKE(c->placings, &c->arena, UINT64_C(1) << c->n_heads);
+        ARENA_TAKE(g->placements, &c->arena, UINT64_C(1) << c->block.n_heads);
 }
 
 /* All sets of `size` heads in lexicographic order, with their costs; returns how many. */
 static size_t cost_all_sets(struct converter *c, int size)
 {
     size_t n = 1;
-    int *set = c->sets, i;
+    int *set = c->groups->sets, i;
     for (i = 0; i < size; i++)
         set[i] = i;
     for (;; n++) {
-        for (i = size - 1; i >= 0 && set[i] == (int)c->n_heads - size + i;)
+        for (i = size - 1; i >= 0 && set[i] == (int)c->block.n_heads - size + i;)
             i--;
         if (i < 0)
             break;
@@ -153,7 +200,7 @@ static size_t cost_all_sets(struct converter *c, int size)
         for (int j = i + 1; j < size; j++)
             set[j] = set[j - 1] + 1;
     }
-    find_costs(c, c->sets, n, size, c->costs);
+    find_costs(c, c->groups->sets, n, size, c->groups->costs);
     return n;
 }
 
@@ -168,26 +215,27 @@ static unsigned mask_of(const int *set, size_t size)
 /* The best of each mask, from the masks with one set less; of equal costs the first counts. */
 static void group_exactly(struct converter *c)
 {
-    const size_t n_sets = cost_all_sets(c, c->group);
-    const unsigned all = (1u << c->n_heads) - 1;
-    struct convert_placing *best = c->placings;
-    best[0] = (struct convert_placing){0, -1};
+    const size_t n_sets = cost_all_sets(c, c->block.group);
+    const unsigned all = (1u << c->block.n_heads) - 1;
+    struct placement *best = c->groups->placements;
+    best[0] = (struct placement){0, -1};
     for (unsigned mask = 1; mask <= all; mask++) {
-        best[mask] = (struct convert_placing){HUGE_VAL, -1};
+        best[mask] = (struct placement){HUGE_VAL, -1};
         for (size_t i = 0; i < n_sets; i++) {
-            const unsigned set = mask_of(c->sets + i * c->group, c->group);
+            const unsigned set = mask_of(c->groups->sets + i * c->block.group, c->block.group);
             const unsigned first = mask & ~(mask - 1);
             if ((set & mask) != set || !(set & first))
                 continue;
-            const double cost = best[mask & ~set].cost + c->costs[i];
+            const double cost = best[mask & ~set].cost + c->groups->costs[i];
             if (cost < best[mask].cost)
-                best[mask] = (struct convert_placing){cost, i};
+                best[mask] = (struct placement){cost, i};
         }
     }
     unsigned left = all;
-    for (int *order = c->order; left; order += c->group) {
-        memcpy(order, c->sets + best[left].set * c->group, c->group * sizeof *order);
-        left &= ~mask_of(order, c->group);
+    for (int *order = c->block.order; left; order += c->block.group) {
+        memcpy(order, c->groups->sets + best[left].set * c->block.group,
+               c->block.group * sizeof *order);
+        left &= ~mask_of(order, c->block.group);
     }
 }
 
@@ -198,10 +246,10 @@ static void group_exactly(struct converter *c)
 static double bond(const struct converter *c, size_t head, size_t group, size_t except)
 {
     double sum = 0;
-    for (size_t i = group * c->group; i < (group + 1) * c->group; i++) {
-        const size_t other = c->order[i], low = MIN(head, other), high = MAX(head, other);
+    for (size_t i = group * c->block.group; i < (group + 1) * c->block.group; i++) {
+        const size_t other = c->block.order[i], low = MIN(head, other), high = MAX(head, other);
         if (i != except)
-            sum += c->costs[low * c->n_heads - low * (low + 1) / 2 + high - low - 1];
+            sum += c->groups->costs[low * c->block.n_heads - low * (low + 1) / 2 + high - low - 1];
     }
     return sum;
 }
@@ -217,14 +265,17 @@ static void swap_places(int *a, int *b)
  * about whole groups: neighbours stay if their groups cost less. */
 static void group_by_swaps(struct converter *c)
 {
-    double *swapped = c->costs + cost_all_sets(c, 2), *adjacent = swapped + c->n_groups, gain = 0;
+    double *swapped = c->groups->costs + cost_all_sets(c, 2);
+    double *adjacent = swapped + c->block.n_groups;
+    double gain = 0;
     size_t from = 0, to = 1;
-    for (size_t swaps = 0; swaps < c->n_heads * c->n_heads && from != to; swaps++) {
+    for (size_t swaps = 0; swaps < c->block.n_heads * c->block.n_heads && from != to; swaps++) {
         double most = 1e-12;
         from = to = 0;
-        for (size_t i = 0; i < c->n_heads; i++)
-            for (size_t j = i - i % c->group + c->group; j < c->n_heads; j++) {
-                const size_t a = c->order[i], b = c->order[j], ga = i / c->group, gb = j / c->group;
+        for (size_t i = 0; i < c->block.n_heads; i++)
+            for (size_t j = i - i % c->block.group + c->block.group; j < c->block.n_heads; j++) {
+                const size_t a = c->block.order[i], b = c->block.order[j], ga = i / c->block.group,
+                             gb = j / c->block.group;
                 const double less =
                     bond(c, a, ga, i) + bond(c, b, gb, j) - bond(c, a, gb, j) - bond(c, b, ga, i);
                 if (less > most) {
@@ -233,48 +284,50 @@ static void group_by_swaps(struct converter *c)
                     to = j;
                 }
             }
-        swap_places(c->order + from, c->order + to);
+        swap_places(c->block.order + from, c->block.order + to);
     }
-    for (size_t i = 0; i < c->n_heads; i++) /* sorts each group */
-        for (size_t j = i; j % c->group && c->order[j] < c->order[j - 1]; j--)
-            swap_places(c->order + j, c->order + j - 1);
-    find_costs(c, c->order, c->n_groups, c->group, swapped);
-    for (size_t i = 0; i < c->n_heads; i++)
-        c->sets[i] = i;
-    find_costs(c, c->sets, c->n_groups, c->group, adjacent);
-    for (size_t g = 0; g < c->n_groups; g++)
+    for (size_t i = 0; i < c->block.n_heads; i++) /* sorts each group */
+        for (size_t j = i; j % c->block.group && c->block.order[j] < c->block.order[j - 1]; j--)
+            swap_places(c->block.order + j, c->block.order + j - 1);
+    find_costs(c, c->block.order, c->block.n_groups, c->block.group, swapped);
+    for (size_t i = 0; i < c->block.n_heads; i++)
+        c->groups->sets[i] = i;
+    find_costs(c, c->groups->sets, c->block.n_groups, c->block.group, adjacent);
+    for (size_t g = 0; g < c->block.n_groups; g++)
         gain += adjacent[g] - swapped[g];
     if (!(gain > 0))
-        memcpy(c->order, c->sets, c->n_heads * sizeof *c->order);
+        memcpy(c->block.order, c->groups->sets, c->block.n_heads * sizeof *c->block.order);
 }
 
 /* --- fit ------------------------------------------------------------------------------------- */
 
 /*
  * Of head h, with E_h its columns of the leading eigenvectors (rows of `vectors`, `width` apart):
- * in_h = E_h^T root_h^T, out_h = E_h^T root_h^-1. Of an eigenvalue w the shared element has the
- * variance w and the heads' own have 1; a factor w^-1/4 here and w^1/4 there makes them equal.
+ * map_cached_h = E_h^T root_h^T, map_own_h = E_h^T root_h^-1. Of an eigenvalue w the shared element
+ * has the variance w and the heads' own have 1; a factor w^-1/4 here and w^1/4 there makes them
+ * equal.
  */
 static void fit_group(const struct converter *c, const struct convert_circuit *s, const int *heads,
-                      struct convert_eigen *scratch)
+                      struct eigen *scratch)
 {
-    struct part part;
-    for (size_t p = 0; next_mixed(s, p, &part) && !scratch->diverged; p++) {
-        const size_t n = part.n, dim = s->dim;
-        const size_t width = solve_part(&part, heads, c->group, scratch, part.is_pair ? 1 : n);
+    struct range range;
+    for (size_t p = 0; next_range(s, p, &range) && !scratch->diverged; p++) {
+        const size_t n = range.n, dim = s->dim;
+        const size_t width =
+            solve_range(&range, heads, c->block.group, scratch, range.is_pair ? 1 : n);
         const double *values = scratch->values;
         double *product = scratch->matrix, *root = product + n * n, *e = scratch->scratch;
         /* Pairs are complex numbers: their eigenvalues come twice, and the second eigenvector is i
          * times the first, not whatever else is at right angles. */
         double *first = scratch->vectors, *second = first + width;
-        for (size_t i = 0; i < width && part.is_pair; i += 2) {
+        for (size_t i = 0; i < width && range.is_pair; i += 2) {
             second[i] = -first[i + 1];
             second[i + 1] = first[i];
         }
-        for (size_t g = 0; g < c->group; g++) {
-            double *in = convert_of_head(s, s->in, heads[g]) + part.at;
-            double *out = convert_of_head(s, s->out, heads[g]) + part.at;
-            linalg_copy(root, n, convert_of_head(s, s->root, heads[g]) + part.at, dim, n, n);
+        for (size_t g = 0; g < c->block.group; g++) {
+            double *cached = convert_of_head(s, s->map_cached, heads[g]) + range.at;
+            double *own = convert_of_head(s, s->map_own, heads[g]) + range.at;
+            linalg_copy(root, n, convert_of_head(s, s->root, heads[g]) + range.at, dim, n, n);
             for (size_t i = 0; i < n; i++)
                 for (size_t k = 0; k < n; k++)
                     e[i * n + k] = first[k * width + g * n + i];
@@ -282,11 +335,11 @@ static void fit_group(const struct converter *c, const struct convert_circuit *s
             linalg_multiply(product, root, e, n, n, n);
             linalg_solve_lower_transposed(root, n, e, n);
             for (size_t k = 0; k < n; k++) {
-                const double w = fmax(values[part.is_pair ? 0 : k], 1e-12 * values[0]);
+                const double w = fmax(values[range.is_pair ? 0 : k], 1e-12 * values[0]);
                 const double factor = w > 0 ? sqrt(sqrt(w)) : 1;
                 for (size_t i = 0; i < n; i++) {
-                    in[k * dim + i] = product[i * n + k] / factor;
-                    out[k * dim + i] = e[i * n + k] * factor;
+                    cached[k * dim + i] = product[i * n + k] / factor;
+                    own[k * dim + i] = e[i * n + k] * factor;
                 }
             }
         }
@@ -295,37 +348,38 @@ static void fit_group(const struct converter *c, const struct convert_circuit *s
 
 /* --- alignment ------------------------------------------------------------------------------- */
 
-/* Turns each cached factor, by `out` from the identity on, to come nearest to the mean of the
- * turned ones, again and again (generalized Procrustes, Gower 1975); at first to the first. */
+/* Rotates each cached factor, by map_own from the identity on, to come nearest to the mean of the
+ * rotated ones, again and again (generalized Procrustes, Gower 1975); at first to the first. */
 static void align_group(const struct converter *c, const struct convert_circuit *s,
-                        const int *heads, struct convert_eigen *scratch)
+                        const int *heads, struct eigen *scratch)
 {
-    struct part part;
-    for (size_t p = 0; next_mixed(s, p, &part); p++) {
-        const size_t n = part.n;
-        double *sum = scratch->matrix, *turn = sum + n * n;
+    struct range range;
+    for (size_t p = 0; next_range(s, p, &range); p++) {
+        const size_t n = range.n;
+        double *sum = scratch->matrix, *rotation = sum + n * n;
         for (int round = 0; round <= ALIGN_ROUNDS; round++)
-            for (size_t g = round ? 0 : 1; g < c->group; g++) {
+            for (size_t g = round ? 0 : 1; g < c->block.group; g++) {
                 convert_zero(sum, n * n);
-                for (size_t o = 0; o < (round ? c->group : 1); o++) {
-                    /* += E turned x_o x_g^T */
+                for (size_t o = 0; o < (round ? c->block.group : 1); o++) {
+                    /* += E rotated x_o x_g^T */
                     struct linalg_product p_o =
-                        linalg_product(sum, convert_of_head(s, s->out, heads[o]) + part.at,
+                        linalg_product(sum, convert_of_head(s, s->map_own, heads[o]) + range.at,
                                        convert_gram(c, s, heads[o], heads[g]) +
-                                           part.first * (c->n_kv_heads * s->dim + 1),
+                                           range.first * (c->block.n_kv_heads * s->dim + 1),
                                        n, n);
                     p_o.a_row = s->dim;
-                    p_o.b_stride = c->n_kv_heads * s->dim;
+                    p_o.b_stride = c->block.n_kv_heads * s->dim;
                     linalg_add_product(&p_o, 0, n);
                 }
-                linalg_nearest_orthogonal(turn, sum, n, scratch->scratch);
-                linalg_copy(convert_of_head(s, s->out, heads[g]) + part.at, s->dim, turn, n, n, n);
+                linalg_nearest_orthogonal(rotation, sum, n, scratch->scratch);
+                linalg_copy(convert_of_head(s, s->map_own, heads[g]) + range.at, s->dim, rotation,
+                            n, n, n);
             }
     }
-    for (size_t g = 0; g < c->group; g++) {
-        const double *out = convert_of_head(s, s->out, heads[g]);
+    for (size_t g = 0; g < c->block.group; g++) {
+        const double *own = convert_of_head(s, s->map_own, heads[g]);
         for (size_t i = 0; i < s->dim * s->dim; i++)
-            convert_of_head(s, s->in, heads[g])[i] = out[i] / c->group;
+            convert_of_head(s, s->map_cached, heads[g])[i] = own[i] / c->block.group;
     }
 }
 
@@ -336,37 +390,40 @@ static void map_groups(void *arg, int thread)
 {
     struct converter *c = arg;
     int item, end;
-    pool_share(2 * c->n_groups, thread, c->n_threads, &item, &end);
+    pool_share(2 * c->block.n_groups, thread, c->n_threads, &item, &end);
     for (; item < end; item++) {
-        const struct convert_circuit *s = &c->circuits[item % 2];
-        const int *heads = c->order + item / 2 * c->group;
-        for (size_t g = 0; g < c->group; g++) { /* the mean, or the first */
-            const double share = c->spec->method == CONVERT_MEAN ? 1.0 / c->group : g == 0;
-            double *in = convert_of_head(s, s->in, heads[g]);
-            linalg_identity(in, s->dim);
-            linalg_identity(convert_of_head(s, s->out, heads[g]), s->dim);
+        const struct convert_circuit *s = &c->circuits.at[item % 2];
+        const int *heads = c->block.order + item / 2 * c->block.group;
+        for (size_t g = 0; g < c->block.group; g++) { /* the mean, or the first */
+            const double share = c->spec->method == CONVERT_MEAN ? 1.0 / c->block.group : g == 0;
+            double *cached = convert_of_head(s, s->map_cached, heads[g]);
+            linalg_identity(cached, s->dim);
+            linalg_identity(convert_of_head(s, s->map_own, heads[g]), s->dim);
             for (size_t i = 0; i < s->dim; i++)
-                in[i * s->dim + i] = share;
+                cached[i * s->dim + i] = share;
         }
         if (c->spec->method == CONVERT_FIT)
-            fit_group(c, s, heads, &c->eigen[thread]);
+            fit_group(c, s, heads, &c->groups->eigen[thread]);
         else if (c->spec->method == CONVERT_PROCRUSTES)
-            align_group(c, s, heads, &c->eigen[thread]);
+            align_group(c, s, heads, &c->groups->eigen[thread]);
     }
 }
 
 /* What ends the message of a method that cannot compute its eigenvalues. */
 #define OTHER_METHODS "; the methods mean and first need none"
 
-enum status convert_group(struct converter *c, struct err *e)
+enum status convert_group_heads(struct converter *c, struct err *e)
 {
-    assert(c->group * c->n_groups == c->n_heads);
-    for (size_t i = 0; i < c->n_heads; i++)
-        c->order[i] = i;
-    if (c->spec->cluster && c->group > 1 && c->n_groups > 1)
-        (c->placings ? group_exactly : group_by_swaps)(c);
-    for (size_t i = 0; i < c->n_heads; i++)
-        c->group_of[c->order[i]] = i / c->group;
+    assert(c->block.group * c->block.n_groups == c->block.n_heads);
+    for (size_t i = 0; i < c->block.n_heads; i++)
+        c->block.order[i] = i;
+    const bool clusters = c->spec->cluster && c->block.group > 1 && c->block.n_groups > 1;
+    if (clusters && c->groups->placements)
+        group_exactly(c);
+    else if (clusters)
+        group_by_swaps(c);
+    for (size_t i = 0; i < c->block.n_heads; i++)
+        c->block.group_of[c->block.order[i]] = i / c->block.group;
     TRY(convert_check_eigen(c, OTHER_METHODS, e));
     pool_run(c->pool, map_groups, c);
     return convert_check_eigen(c, OTHER_METHODS, e);

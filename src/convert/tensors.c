@@ -1,48 +1,66 @@
-/*
- * Tensors of the checkpoint to double and back, the new file, and the block that a model would load
- * of it.
- */
+#include "convert/tensors.h"
+
 #include <math.h>
 
 #include "base/figures.h"
-#include "convert/private.h"
+#include "convert/memory.h"
 
 /* Elements decoded or encoded at a time: a multiple of every type's block. */
-#define PIECE 256
+#define CHUNK 256
 
 static const struct gguf_tensor *find_old(const struct converter *c, enum tensor_role role,
                                           bool is_bias)
 {
-    return layout_find(c->spec->gguf, role, c->block, is_bias);
+    return layout_find(c->spec->gguf, role, c->block.index, is_bias);
 }
 
-/* --- where a part of a block is -------------------------------------------------------------- */
+/* --- where a weight of a block is --------------------------------------------------------------
+ */
 
-/* The tensor that a part is in, and from which row on: Q, K and V may be one. */
-static enum tensor_role find_part(const struct config *c, int block, enum convert_part part,
-                                  uint64_t *first)
+/* The tensor that a weight is in, and from which row on: Q, K and V may be one. */
+static enum tensor_role find_weight(const struct config *c, int block, enum convert_weight weight,
+                                    uint64_t *first)
 {
-    static const enum tensor_role roles[CONVERT_PARTS] = {[PART_O] = ROLE_ATTN_OUTPUT,
-                                                          [PART_UP] = ROLE_FFN_UP,
-                                                          [PART_GATE] = ROLE_FFN_GATE,
-                                                          [PART_DOWN] = ROLE_FFN_DOWN};
+    static const enum tensor_role roles[CONVERT_WEIGHTS] = {[WEIGHT_O] = ROLE_ATTN_OUTPUT,
+                                                            [WEIGHT_UP] = ROLE_FFN_UP,
+                                                            [WEIGHT_GATE] = ROLE_FFN_GATE,
+                                                            [WEIGHT_DOWN] = ROLE_FFN_DOWN};
     struct qkv_part parts[QKV_PARTS];
     *first = 0;
-    if (part >= PART_O)
-        return roles[part];
+    if (weight >= WEIGHT_O)
+        return roles[weight];
     if (layout_qkv(c, block, parts) > 1)
-        return parts[part].role;
-    if (part > PART_Q)
+        return parts[weight].role;
+    if (weight > WEIGHT_Q)
         *first += config_q_dim(c, block);
-    if (part > PART_K)
+    if (weight > WEIGHT_K)
         *first += config_k_dim(c, block);
     return ROLE_ATTN_QKV;
 }
 
-void convert_copy(const struct converter *c, const union convert_weights *to,
-                  const union convert_weights *from, enum convert_part first, enum convert_part end)
+void convert_weights_take(struct converter *c, union convert_weights *w, size_t n_kv_heads,
+                          enum convert_weight end)
 {
-    for (const struct convert_matrix *m = &c->to.at[first]; first < end; first++, m++)
+    const size_t d_ff = c->config.d_ff, k = n_kv_heads * c->circuits.qk.dim,
+                 v = n_kv_heads * c->circuits.ov.dim;
+    const size_t rows[CONVERT_WEIGHTS] = {
+        c->circuits.qk.width, k, v, c->circuits.ov.width, d_ff, d_ff, d_ff};
+    for (enum convert_weight p = WEIGHT_Q; p < CONVERT_WEIGHTS; p++) {
+        struct convert_matrix *m = &w->at[p];
+        m->rows = rows[p];
+        m->n_bias = convert_is_transposed(p) ? c->d : rows[p];
+        if (p < end && (p != WEIGHT_GATE || ffn_is_gated(c->config.ffn))) {
+            m->w = convert_doubles(c, m->rows, c->d);
+            m->bias = convert_doubles(c, m->n_bias, 1);
+        }
+    }
+}
+
+void convert_copy(const struct converter *c, const union convert_weights *to,
+                  const union convert_weights *from, enum convert_weight first,
+                  enum convert_weight end)
+{
+    for (const struct convert_matrix *m = &c->block.to.at[first]; first < end; first++, m++)
         if (m->w) {
             memcpy(to->at[first].w, from->at[first].w, m->rows * c->d * sizeof *m->w);
             memcpy(to->at[first].bias, from->at[first].bias, m->n_bias * sizeof *m->w);
@@ -54,34 +72,35 @@ void convert_copy(const struct converter *c, const union convert_weights *to,
 /* n elements from `first` on; zeros where there is no tensor. The model's loader has checked it. */
 static void read_elements(const struct gguf_tensor *t, uint64_t first, uint64_t n, double *out)
 {
-    float piece[PIECE] = {0};
-    for (uint64_t done = 0; done < n; done += PIECE) {
-        const uint64_t now = MIN(n - done, PIECE);
+    float chunk[CHUNK] = {0};
+    for (uint64_t done = 0; done < n; done += CHUNK) {
+        const uint64_t now = MIN(n - done, CHUNK);
         if (t)
-            blocks_decode(t->type->type, piece, t->data + tensor_type_bytes(t->type, first + done),
+            blocks_decode(t->type->type, chunk, t->data + tensor_type_bytes(t->type, first + done),
                           now);
         for (uint64_t i = 0; i < now; i++)
-            out[done + i] = (double)piece[i];
+            out[done + i] = (double)chunk[i];
     }
 }
 
-void convert_load(struct converter *c)
+void convert_read(struct converter *c)
 {
     uint64_t first;
-    for (enum convert_part p = PART_Q; p < CONVERT_PARTS; p++) {
-        const struct convert_matrix *m = p < PART_UP ? &c->from.at[p] : &c->to.at[p];
-        const enum tensor_role role = find_part(&c->config, c->block, p, &first);
-        const bool turned = convert_is_turned(p);
+    for (enum convert_weight p = WEIGHT_Q; p < CONVERT_WEIGHTS; p++) {
+        const struct convert_matrix *m = p < WEIGHT_UP ? &c->block.from.at[p] : &c->block.to.at[p];
+        const enum tensor_role role = find_weight(&c->config, c->block.index, p, &first);
+        const bool transposed = convert_is_transposed(p);
         if (!m->w)
             continue;
         read_elements(find_old(c, role, false), first * c->d, m->rows * c->d,
-                      turned ? c->square : m->w);
+                      transposed ? c->scratch.square : m->w);
         read_elements(find_old(c, role, true), first, m->n_bias, m->bias);
-        if (turned)
-            linalg_transpose(m->w, c->square, c->d, m->rows);
+        if (transposed)
+            linalg_transpose(m->w, c->scratch.square, c->d, m->rows);
     }
-    c->ov.centred = find_old(c, find_part(&c->config, c->block, PART_V, &first), true) &&
-                    find_old(c, ROLE_ATTN_OUTPUT, true);
+    c->circuits.ov.centred =
+        find_old(c, find_weight(&c->config, c->block.index, WEIGHT_V, &first), true) &&
+        find_old(c, ROLE_ATTN_OUTPUT, true);
 }
 
 /* --- the new tensors ------------------------------------------------------------------------- */
@@ -136,13 +155,13 @@ static enum status write_elements(struct convert_tensor *t, uint64_t first, uint
     if (!t->bytes)
         return STATUS_OK;
     t->changed = true;
-    for (uint64_t done = 0; done < n; done += PIECE) {
-        float piece[PIECE], back[PIECE];
-        const uint64_t now = MIN(n - done, PIECE);
+    for (uint64_t done = 0; done < n; done += CHUNK) {
+        float chunk[CHUNK], back[CHUNK];
+        const uint64_t now = MIN(n - done, CHUNK);
         unsigned char *bytes = t->bytes + tensor_type_bytes(type, first + done);
         for (uint64_t i = 0; i < now; i++)
-            piece[i] = (float)x[done + i];
-        blocks_encode(type->type, bytes, piece, now);
+            chunk[i] = (float)x[done + i];
+        blocks_encode(type->type, bytes, chunk, now);
         blocks_decode(type->type, back, bytes, now);
         for (uint64_t i = 0; i < now; i++)
             if (!isfinite(back[i]))
@@ -154,20 +173,20 @@ static enum status write_elements(struct convert_tensor *t, uint64_t first, uint
     return STATUS_OK;
 }
 
-enum status convert_store(struct converter *c, enum convert_part from, enum convert_part end,
+enum status convert_store(struct converter *c, enum convert_weight from, enum convert_weight end,
                           struct err *e)
 {
-    for (enum convert_part p = from; p < end; p++) {
-        const struct convert_matrix *m = &c->to.at[p];
-        const bool turned = convert_is_turned(p);
+    for (enum convert_weight p = from; p < end; p++) {
+        const struct convert_matrix *m = &c->block.to.at[p];
+        const bool transposed = convert_is_transposed(p);
         uint64_t first;
         if (!m->w)
             continue;
-        const enum tensor_role role = find_part(&c->converted, c->block, p, &first);
-        if (turned)
-            linalg_transpose(c->square, m->w, m->rows, c->d);
+        const enum tensor_role role = find_weight(&c->converted, c->block.index, p, &first);
+        if (transposed)
+            linalg_transpose(c->scratch.square, m->w, m->rows, c->d);
         TRY(write_elements(convert_new(c, role, false), first * c->d, m->rows * c->d,
-                           turned ? c->square : m->w, e));
+                           transposed ? c->scratch.square : m->w, e));
         TRY(write_elements(convert_new(c, role, true), first, m->n_bias, m->bias, e));
     }
     return STATUS_OK;
@@ -177,25 +196,37 @@ void convert_store_order(struct converter *c)
 {
     const struct gguf_tensor *old = find_old(c, ROLE_ATTN_REL, false);
     struct convert_tensor *t = convert_new(c, ROLE_ATTN_REL, false);
-    const size_t of_head = t->tensor.n_bytes / c->n_heads;
+    const size_t of_head = t->tensor.n_bytes / c->block.n_heads;
     t->changed = t->bytes;
-    for (size_t i = 0; i < c->n_heads && t->bytes; i++)
-        memcpy(t->bytes + i * of_head, old->data + c->order[i] * of_head, of_head);
+    for (size_t i = 0; i < c->block.n_heads && t->bytes; i++)
+        memcpy(t->bytes + i * of_head, old->data + c->block.order[i] * of_head, of_head);
 }
 
 /* --- as a model loads them ------------------------------------------------------------------- */
 
 /* What may change: Q, K and V, which are one matrix, and the others. */
-static const enum tensor_role used_roles[] = {ROLE_ATTN_QKV, ROLE_ATTN_OUTPUT, ROLE_FFN_UP,
-                                              ROLE_FFN_GATE, ROLE_FFN_DOWN};
+static const enum tensor_role loaded_roles[] = {ROLE_ATTN_QKV, ROLE_ATTN_OUTPUT, ROLE_FFN_UP,
+                                                ROLE_FFN_GATE, ROLE_FFN_DOWN};
+
+struct convert_loading {
+    struct panels {
+        void *panels;
+        float *bias;
+    } of[TENSOR_ROLES]; /* of roles that may change; of Q, K and V all in ROLE_ATTN_QKV */
+    struct attend_bias *score_bias; /* [n_heads] */
+    struct pack_scratch pack;
+};
 
 /* Room for the largest layer's matrices as floats, the widest storage, and biases. */
-void convert_used_take(struct converter *c)
+void convert_loading_take(struct converter *c)
 {
-    c->pack = pack_scratch_take(&c->arena, c->widest);
-    ARENA_TAKE(c->score_bias, &c->arena, c->n_heads);
-    for (int i = 0; i < LENGTH(used_roles); i++) {
-        const enum tensor_role role = used_roles[i];
+    struct convert_loading counted, *to = arena_take(&c->arena, 1, sizeof *to);
+    c->loading = to;
+    to = to ? to : &counted;
+    to->pack = pack_scratch_take(&c->arena, c->widest);
+    ARENA_TAKE(to->score_bias, &c->arena, c->block.n_heads);
+    for (int i = 0; i < LENGTH(loaded_roles); i++) {
+        const enum tensor_role role = loaded_roles[i];
         uint64_t most = 0, rows = 0;
         for (int l = 0; l < c->config.n_layers && (i == 0 || changes(c, role)); l++) {
             const struct tensor_spec s = layout_weight(&c->converted, role, l);
@@ -203,19 +234,20 @@ void convert_used_take(struct converter *c)
             most = MAX(n, most);
             rows = MAX(own, rows);
         }
-        c->panels[role].panels = arena_take(&c->arena, most, 1);
-        c->panels[role].bias = convert_floats(c, rows, 1);
+        to->of[role].panels = arena_take(&c->arena, most, 1);
+        to->of[role].bias = convert_floats(c, rows, 1);
     }
 }
 
 /* A weight, from row `first` of the role's matrix on, and its bias. */
-static void use_tensor(struct converter *c, enum tensor_role role, const struct convert_tensor *t,
-                       int first)
+static void load_tensor(struct converter *c, enum tensor_role role, const struct convert_tensor *t,
+                        int first)
 {
-    struct matrix *m = &c->used.w[role].matrix;
-    m->panels = c->panels[role].panels;
-    pack_matrix(c->panels[role].panels, m, first, &t[0].tensor, &c->pack);
-    float *bias = c->panels[role].bias;
+    struct convert_loading *to = c->loading;
+    struct matrix *m = &c->block.loaded.w[role].matrix;
+    m->panels = to->of[role].panels;
+    pack_matrix(to->of[role].panels, m, first, &t[0].tensor, &to->pack);
+    float *bias = to->of[role].bias;
     if (t[1].bytes)
         pack_floats(bias + first, &t[1].tensor);
     else if (m->bias)
@@ -224,24 +256,25 @@ static void use_tensor(struct converter *c, enum tensor_role role, const struct 
         m->bias = bias;
 }
 
-void convert_use(struct converter *c)
+void convert_load_stored(struct converter *c)
 {
-    const struct attend_bias *old = c->model->blocks[c->block].bias;
+    const struct attend_bias *old = c->model->blocks[c->block.index].bias;
     struct qkv_part parts[QKV_PARTS];
-    c->used = c->model->blocks[c->block];
-    const int n_parts = layout_qkv(&c->converted, c->block, parts);
+    c->block.loaded = c->model->blocks[c->block.index];
+    const int n_parts = layout_qkv(&c->converted, c->block.index, parts);
     if (convert_new(c, parts[0].role, false)->changed) {
-        c->used.w[ROLE_ATTN_QKV].matrix.n_out = config_qkv_dim(&c->converted, c->block);
+        c->block.loaded.w[ROLE_ATTN_QKV].matrix.n_out =
+            config_qkv_dim(&c->converted, c->block.index);
         for (int i = 0; i < n_parts; i++)
-            use_tensor(c, ROLE_ATTN_QKV, convert_new(c, parts[i].role, false), parts[i].first);
-        for (size_t h = 0; h < c->n_heads && old; h++)
-            c->score_bias[h] = old[c->order[h]];
-        c->used.bias = old ? c->score_bias : NULL;
+            load_tensor(c, ROLE_ATTN_QKV, convert_new(c, parts[i].role, false), parts[i].first);
+        for (size_t h = 0; h < c->block.n_heads && old; h++)
+            c->loading->score_bias[h] = old[c->block.order[h]];
+        c->block.loaded.bias = old ? c->loading->score_bias : NULL;
     }
-    for (int i = 1; i < LENGTH(used_roles); i++) {
-        const struct convert_tensor *t = convert_new(c, used_roles[i], false);
+    for (int i = 1; i < LENGTH(loaded_roles); i++) {
+        const struct convert_tensor *t = convert_new(c, loaded_roles[i], false);
         if (t->changed)
-            use_tensor(c, used_roles[i], t, 0);
+            load_tensor(c, loaded_roles[i], t, 0);
     }
 }
 

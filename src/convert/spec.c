@@ -1,0 +1,13 @@
+#include "convert/spec.h"
+
+#include "formats/gguf.h"
+
+const char *const convert_methods[] = {"mean", "first", "random", "procrustes", "fit", NULL};
+const char *const convert_refits[] = {"none", "wo", "all", "block", NULL};
+
+void convert_free(struct convert *c)
+{
+    gguf_writer_free(c->writer);
+    arena_free(&c->arena);
+    *c = (struct convert){.n_layers = 0};
+}
