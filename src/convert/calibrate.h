@@ -23,11 +23,11 @@ struct convert_window {
 };
 struct convert_window convert_window_at(const struct converter *c, int w);
 
-/* The converted layer over a window, from `from`. */
+/* Runs the converted layer over a window, from win->from on. */
 void convert_run_layer(const struct converter *c, int layer, const struct convert_window *win,
                        struct block_taps taps);
 
-/* So many windows are done; STATUS_INTERRUPTED if that is wanted. */
+/* Reports that n more windows are done. STATUS_INTERRUPTED if spec->stop says so. */
 enum status convert_windows_done(struct converter *c, int n);
 
 /* Runs `visit` for every layer of the block in work over each of these windows. With
@@ -38,7 +38,7 @@ typedef void convert_visit(struct converter *c, int layer, const struct convert_
 enum status convert_each_window(struct converter *c, enum convert_windows which,
                                 convert_visit *visit);
 
-/* Of floats [n]; the differences stay in c->scratch.x. */
+/* sum (x - y)^2 over floats [n]; the differences stay in c->scratch.x. */
 double convert_squared_distance(struct converter *c, const float *x, const float *y, size_t n);
 
 /* out [n, d] = x through the norm of this role, if models have one. */

@@ -22,7 +22,7 @@ enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct 
         one.layer_kv_heads = budget.equal;
     }
     TRY(convert_describe(&c, &one, &result, e));
-    convert_count(&c);
+    convert_memory_take(&c);
     *bytes = c.arena.used + result.arena.used;
     if (spec->cache_bytes) /* two results are compared */
         *bytes += result.arena.used;

@@ -70,7 +70,7 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-void convert_count(struct converter *c)
+void convert_memory_take(struct converter *c)
 {
     const size_t dim = MAX(c->circuits.qk.dim, c->circuits.ov.dim), d = c->d;
     const enum convert_weight end = convert_refits_block(c) ? CONVERT_WEIGHTS : WEIGHT_UP;
@@ -118,11 +118,11 @@ static enum status work_in_memory(struct converter *c, struct model **model,
         TRY(model_create(c->spec->gguf, NULL, c->spec->source, model, e));
         c->model = *model;
     }
-    convert_count(c);
+    convert_memory_take(c);
     TRY(arena_allocate(&c->arena, "the conversion", e));
     if (c->out)
         TRY(arena_allocate(&c->out->arena, "the new tensors", e));
-    convert_count(c);
+    convert_memory_take(c);
     if (c->spec->n_tokens)
         TRY(convert_calibration_start(c, e));
     if (c->divergence)

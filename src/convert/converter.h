@@ -10,8 +10,9 @@
 enum status convert_describe(struct converter *c, const struct convert_spec *spec,
                              struct convert *out, struct err *e);
 
-/* Counts in c->arena and c->out->arena what convert_work takes there, or takes it. */
-void convert_count(struct converter *c);
+/* Counts what a conversion needs of c->arena and c->out->arena, or, once they are allocated, takes
+ * it. */
+void convert_memory_take(struct converter *c);
 
 /* Runs `work` with memory, the checkpoint as a model (c->model, if that is not NULL) and the text's
  * windows, which are let go of; c->out stays. */

@@ -6,6 +6,7 @@
 
 #include "convert/calibrate.h"
 
+/* Its memory: logits of one window twice. */
 void convert_divergence_take(struct converter *c);
 /* Opens the session that predicts; convert_divergence_stop is due, and legal without. */
 enum status convert_divergence_start(struct converter *c, struct err *e);

@@ -5,6 +5,7 @@
 
 #include "convert/private.h"
 
+/* The memory of costs and eigenproblems. */
 void convert_groups_take(struct converter *c);
 
 /* Fills in order, group_of, and the maps of both circuits, after convert_circuits_measure.

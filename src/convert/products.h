@@ -5,8 +5,8 @@
 
 #include "convert/private.h"
 
-/* So many rows of a product: added to p.c, or in its place; or of a p.b [columns, inner] that is
- * transposed, to c->scratch.square2. */
+/* So many rows of a product: added to p.c; written to p.c; or written with a p.b [columns, inner]
+ * that is transposed first, to c->scratch.square2. */
 void convert_add_product(const struct converter *c, struct linalg_product p, size_t rows);
 void convert_multiply(const struct converter *c, struct linalg_product p, size_t rows);
 void convert_multiply_transposed(const struct converter *c, struct linalg_product p, size_t rows);

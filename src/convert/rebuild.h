@@ -6,8 +6,11 @@
 
 #include "convert/private.h"
 
-/* Its memory; the windows that a run visits, at most; the run, which replaces `to`: values and
- * output matrix, with `patterns` queries and keys, too. STATUS_INTERRUPTED. */
 void convert_rebuild_take(struct converter *c);
+
+/* The windows that a run visits, at most. */
 uint64_t convert_rebuild_windows(const struct converter *c, bool patterns);
+
+/* Replaces values and output matrix of `to`, and with `patterns` queries and keys, too, by what
+ * brings the windows' attention nearest to the checkpoint's. STATUS_INTERRUPTED. */
 enum status convert_rebuild_run(struct converter *c, bool patterns);

@@ -28,7 +28,8 @@ static inline struct convert_tensor *convert_new(const struct converter *c, enum
     return &c->tensors[c->block.index].of[role][is_bias];
 }
 
-/* `from`, the feed-forward part of `to` if it is refitted, and whether values can be centred. */
+/* Reads `from` and, if it is refitted, the feed-forward part of `to`; and finds whether values can
+ * be centred, which needs a bias in the file. */
 void convert_read(struct converter *c);
 
 /* The sizes of the weights with so many K/V heads; and the memory of those before `end`. */
@@ -44,12 +45,12 @@ void convert_copy(const struct converter *c, const union convert_weights *to,
  * STATUS_FAILED if a number is not finite, or is not any more. */
 enum status convert_store(struct converter *c, enum convert_weight first, enum convert_weight end,
                           struct err *e);
-/* What else follows the heads' order. */
+/* Puts the trained biases of scores in the heads' new order. */
 void convert_store_order(struct converter *c);
 
 /* The memory of c->block.loaded; and what is stored, loaded into it as a model would. */
 void convert_loading_take(struct converter *c);
 void convert_load_stored(struct converter *c);
 
-/* c->out's writer, and its counts of elements. */
+/* Makes c->out's writer with all that the new file has, and counts its elements. */
 enum status convert_write(struct converter *c, struct err *e);
