@@ -346,7 +346,7 @@ const struct command command_train = {
     .name = "train",
     .summary = "train a toy checkpoint from text; --from uptrains one",
     .usage = "TEXT... -o OUT [options]",
-    .examples = "./decode train README.md -o toy.gguf --embd 64 --heads 4 --steps 50\n"
+    .examples = "./decode train README.md -o toy.gguf --embd 64 --heads 4 --steps 20\n"
                 "./decode train README.md -o b.gguf --from toy.gguf --steps 9 --lr 1e-4\n",
     .notes = help_of_train,
     .spec = {.groups = {{"Output", output_options, 0},
