@@ -309,12 +309,12 @@ static bool is_thinned(void)
 
 int faults_drawn(int n)
 {
-    return is_thinned() ? n / 2 : n;
+    return is_thinned() ? n / 4 : n;
 }
 
 int faults_scenario(int i, int n)
 {
-    return is_thinned() ? (2 * i + (int)(seed & 1)) % n : i;
+    return is_thinned() ? (4 * i + (int)(seed & 3)) % n : i;
 }
 
 /* Of how many calls one is to fail. */

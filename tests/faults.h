@@ -59,8 +59,8 @@ struct fault_report {
  */
 long faults_next(long n, long calls, long few);
 
-/* How many of n scenarios are run, and which the i-th of these is: under the address sanitizer half
- * of them, drawn by the seed, unless every fault is asked for. */
+/* How many of n scenarios are run, and which the i-th of these is: under the address sanitizer a
+ * quarter of them, drawn by the seed, unless every fault is asked for. */
 int faults_drawn(int n);
 int faults_scenario(int i, int n);
 

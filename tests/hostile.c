@@ -587,6 +587,10 @@ static void expect_one_refused(int command, const char *text)
 
 void expect_refused(unsigned commands, const char *text)
 {
+    if (SANITIZED) { /* they share what reads the file, where memory may go wrong */
+        expect_refused_in_turn(commands, text);
+        return;
+    }
     for (int c = 0; c < N_COMMANDS; c++)
         if (commands >> c & 1)
             expect_one_refused(c, text);

@@ -354,7 +354,7 @@ static struct made go_on(struct run *r, const int32_t *tokens, int n_tokens, int
 
 /* In pieces a text is what it is in one, whatever part of the context they fill; and what is said
  * is a prompt, as what was made before it: greedily, for the random numbers would be others. */
-TEST(a_text_goes_on, .loops = 6 * N_PATHS)
+TEST(a_text_goes_on, .loops = 6 * N_PATHS, .tags = ONE_THREAD)
 {
     static struct made first;
     const int more = _i / N_PATHS - 3; /* positions that the first piece leaves; -3: enough */

@@ -142,7 +142,7 @@ static const struct {
     CHANGED(double, label_smoothing, 0, "--label-smoothing 0.1, not 0"),
     CHANGED(int, shape.layer_kv_heads[1], 1, "the model's shape was not the same"),
 };
-TEST(state_of_another_run_is_refused, .loops = COUNT(changes))
+TEST(state_of_another_run_is_refused, .loops = COUNT(changes), .tags = ONE_THREAD)
 {
     struct run r = run_of(2, "out.gguf");
     r.spec.shape.placement = PLACEMENT_BEFORE;

@@ -62,7 +62,7 @@ static struct probed make_probed(const char *out)
 }
 
 /* The best is taken, of a run of no more steps than its trials the smallest that comes near. */
-PROBE_TEST(the_best_trial_is_taken, .loops = 2, .tags = ONE_THREAD)
+PROBE_TEST(the_best_trial_is_taken, .first = SANITIZED, .loops = 2, .tags = ONE_THREAD)
 {
     struct probed p = make_probed("out.gguf");
     const int n_steps = _i ? 8 : 24;
@@ -164,7 +164,7 @@ static bool see_batch(void *arg)
 }
 
 /* One window, and several. */
-PROBE_TEST(trials_leave_out_what_is_aside, .loops = 2, .tags = ONE_THREAD)
+PROBE_TEST(trials_leave_out_what_is_aside, .loops = SANITIZED ? 1 : 2, .tags = ONE_THREAD)
 {
     static const size_t lengths[] = {600, 2000};
     struct seen seen = {.probed = make_probed("out.gguf")};
@@ -179,12 +179,12 @@ PROBE_TEST(trials_leave_out_what_is_aside, .loops = 2, .tags = ONE_THREAD)
 }
 
 /* In the probe, before each trial's end, and after some steps; OUT best and last. */
-PROBE_TEST(interrupted_probe_goes_on, .loops = SANITIZED ? 1 : 2, .tags = ONE_THREAD)
+PROBE_TEST(interrupted_probe_goes_on, .loops = 2, .tags = TAKES_LONG)
 {
     struct probed whole = make_probed("whole.gguf");
     whole.run.spec.keep_last = _i;
     run_well(&whole.run);
-    for (int told = whole.n; told >= 0; told -= SANITIZED ? whole.n : 3) {
+    for (int told = whole.n; told >= 0; told -= 3) {
         struct probed parts = make_probed("parts.gguf");
         parts.run.spec.keep_last = _i;
         parts.stop_in_trial = told;
