@@ -35,7 +35,9 @@ CFLAGS_COMMON := -std=c11 -D_GNU_SOURCE -Isrc -g -ffp-contract=off -fno-math-err
 
 # Without variables' places, which gcc needs minutes to follow through instrumented kernels.
 SAN_COMMON := -fno-omit-frame-pointer -fno-var-tracking
-SAN_ASAN   := -fsanitize=address,undefined -fno-sanitize-recover=all $(SAN_COMMON)
+# (What object-size looks at, AddressSanitizer does.)
+SAN_ASAN   := -fsanitize=address,undefined -fno-sanitize=object-size -fno-sanitize-recover=all \
+              $(SAN_COMMON)
 SAN_TSAN   := -fsanitize=thread $(SAN_COMMON)
 
 # Builds that look for mistakes check contracts at any cost, see base/mem.h.
@@ -158,7 +160,7 @@ endif
 ifeq ($(MODE),asan)
 CHECKED_OBJ  := $(VECTOR_SRC:%.c=$(BUILD)/checked/%.o)
 CHECKED_TEST := $(patsubst %,$(BUILD)/tests/test_%,kernels grad_kernels)
-$(CHECKED_OBJ): OBJ_FLAGS := -fno-sanitize=undefined $(if $(IS_CLANG),-mllvm -,--param \
+$(CHECKED_OBJ): OBJ_FLAGS := -O0 -fno-sanitize=undefined $(if $(IS_CLANG),-mllvm -,--param \
                               )asan-instrumentation-with-call-threshold=0
 $(CHECKED_OBJ): $(BUILD)/checked/%.o: %.c Makefile
 	@mkdir -p $(@D)
