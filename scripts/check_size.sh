@@ -13,7 +13,7 @@ cd "$root"
 limits='
 cli         9000
 compute     5600
-convert     4200
+convert     4400
 engine      2850
 formats     3050
 measure     2850
@@ -23,7 +23,7 @@ base        2800
 text        2750
 train       2950
 '
-most_lines=40500
+most_lines=41000
 most_options=200
 most_test_lines=24000
 most_test_bytes=8000000
