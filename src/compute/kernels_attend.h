@@ -18,20 +18,17 @@ ALWAYS_INLINE int tile_width(const int n_heads)
     return TILE_ACC >= 4 * n_heads ? 4 : TILE_ACC >= 2 * n_heads ? 2 : 1;
 }
 
-/* Calls f(..., head, n) for all heads, n a constant: as many at a time as a tile has. */
-#define ALL_HEADS(f, ...)                                                                          \
-    do {                                                                                           \
-        int head = 0;                                                                              \
-        HEADS_LOOP(12, f, __VA_ARGS__);                                                            \
-        HEADS_LOOP(6, f, __VA_ARGS__);                                                             \
-        HEADS_LOOP(4, f, __VA_ARGS__);                                                             \
-        HEADS_LOOP(3, f, __VA_ARGS__);                                                             \
-        HEADS_LOOP(2, f, __VA_ARGS__);                                                             \
-        HEADS_LOOP(1, f, __VA_ARGS__);                                                             \
-    } while (0)
-#define HEADS_LOOP(n, f, ...)                                                                      \
-    for (; (n) <= TILE_HEADS && head + (n) <= a->n_heads; head += (n))                             \
-    f(__VA_ARGS__, head, n)
+/*
+ * How many of the heads that are left one pass serves: the largest of the numbers that a tile is
+ * compiled for. Callers switch over it, so that a tile's number of heads is a constant.
+ */
+ALWAYS_INLINE int pass_heads(const int n_left)
+{
+    return TILE_HEADS >= 12 && n_left >= 12 ? 12
+           : TILE_HEADS >= 6 && n_left >= 6 ? 6
+           : n_left >= 4                    ? 4
+                                            : n_left;
+}
 
 /* Of an element that a cache stores. */
 ALWAYS_INLINE size_t element_bytes(enum storage storage)
@@ -185,12 +182,35 @@ ALWAYS_INLINE void score_heads(const struct attend *a, enum storage storage, str
 ALWAYS_INLINE void score_panels(const struct attend *a, enum storage storage, struct panel_run *run,
                                 int panel, int end)
 {
-    if (!a->additive)
-        ALL_HEADS(score_heads, a, storage, run, panel, end);
-    else
+    if (a->additive) {
         for (; panel < end; panel++)
             for (int h = 0; h < a->n_heads; h++)
                 score_additive(a, storage, run, panel, h);
+        return;
+    }
+    for (int head = 0, n; head < a->n_heads; head += n) {
+        n = pass_heads(a->n_heads - head);
+        switch (n) {
+        case 12:
+            score_heads(a, storage, run, panel, end, head, MIN(12, TILE_HEADS));
+            break;
+        case 6:
+            score_heads(a, storage, run, panel, end, head, MIN(6, TILE_HEADS));
+            break;
+        case 4:
+            score_heads(a, storage, run, panel, end, head, 4);
+            break;
+        case 3:
+            score_heads(a, storage, run, panel, end, head, 3);
+            break;
+        case 2:
+            score_heads(a, storage, run, panel, end, head, 2);
+            break;
+        default:
+            score_heads(a, storage, run, panel, end, head, 1);
+            break;
+        }
+    }
 }
 
 /*
@@ -326,7 +346,29 @@ ALWAYS_INLINE void value_heads(const struct attend *a, enum storage storage, str
 /* All heads against a few rows, which stay in the nearest cache meanwhile. */
 ALWAYS_INLINE void value_run(const struct attend *a, enum storage storage, struct row_run *run)
 {
-    ALL_HEADS(value_heads, a, storage, run);
+    for (int head = 0, n; head < a->n_heads; head += n) {
+        n = pass_heads(a->n_heads - head);
+        switch (n) {
+        case 12:
+            value_heads(a, storage, run, head, MIN(12, TILE_HEADS));
+            break;
+        case 6:
+            value_heads(a, storage, run, head, MIN(6, TILE_HEADS));
+            break;
+        case 4:
+            value_heads(a, storage, run, head, 4);
+            break;
+        case 3:
+            value_heads(a, storage, run, head, 3);
+            break;
+        case 2:
+            value_heads(a, storage, run, head, 2);
+            break;
+        default:
+            value_heads(a, storage, run, head, 1);
+            break;
+        }
+    }
 }
 
 ALWAYS_INLINE void value_chunk(const struct attend *a, enum storage storage)
