@@ -12,7 +12,8 @@
 #include "checkpoints.h"
 #include "opened.h"
 #include "plain_model.h"
-#include "train/private.h"
+#include "train/layers.h"
+#include "train/steps.h"
 
 /* A model and a batch. */
 struct fixture {
@@ -108,12 +109,12 @@ static struct backprop_batch batch_of(const struct fixture *f)
 static double gradient_by(struct fixture *f, const struct kernels *k, int n_threads)
 {
     struct pool *pool = new_pool(n_threads);
-    const struct backprop params = {.config = f->config,
-                                    .n_sequences = f->n_sequences,
-                                    .length = f->length,
-                                    .dropping = f->dropout > 0,
-                                    .kernels = k,
-                                    .pool = pool};
+    const struct backprop_spec params = {.config = &f->config,
+                                         .n_sequences = f->n_sequences,
+                                         .length = f->length,
+                                         .dropping = f->dropout > 0,
+                                         .kernels = k,
+                                         .pool = pool};
     struct backprop *b;
     expect_ok(backprop_create(&params, &b, &err));
     expect_ok(backprop_start(b, f->weights.w[ROLE_ROPE_FREQS].weight, &err));
@@ -328,11 +329,11 @@ TEST(teacher_gradient, .tags = ONE_THREAD)
     for (size_t i = 0; i < f.list.n_floats; i++)
         other.flat[i] = 1.5f * f.weights.flat[i];
 
-    struct backprop params = {.config = f.config,
-                              .n_sequences = 2,
-                              .length = 7,
-                              .taught = true,
-                              .kernels = &kernels_scalar};
+    struct backprop_spec params = {.config = &f.config,
+                                   .n_sequences = 2,
+                                   .length = 7,
+                                   .taught = true,
+                                   .kernels = &kernels_scalar};
     struct backprop *both[2];
     for (int i = 0; i < 2; i++) {
         params.forward_only = i == 1;

@@ -3,6 +3,7 @@
  * same bits for any number of threads; runs with it.
  */
 #include "opened.h"
+#include "train/muon.h"
 #include "train_run.h"
 
 static const char *const models[] = {"mha", "mqa", "llama", "layerwise-kv"};

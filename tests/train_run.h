@@ -13,7 +13,8 @@
 #include "base/rng.h"
 #include "checkpoints.h"
 #include "support.h"
-#include "train/private.h"
+#include "train/steps.h"
+#include "train/train.h"
 
 #define TEXT_LEN 3000
 

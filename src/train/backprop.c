@@ -1,11 +1,15 @@
+#include "train/backprop.h"
+
 #include "engine/causal.h"
-#include "train/private.h"
+#include "train/backprop_pass.h"
+#include "train/block.h"
+#include "train/layers.h"
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
 /* A buffer [rows, n]; n 0: none is wanted. */
 struct buffer {
-    struct view *to;
+    struct matrix_view *to;
     int n;
 };
 
@@ -14,8 +18,8 @@ static void take_run_scratch(struct backprop *b, int rows, const struct buffer *
 {
     for (; list->to; list++)
         if (list->n > 0)
-            *list->to = (struct view){arena_take(&b->arena, rows, list->n * sizeof(float)), rows,
-                                      list->n, list->n};
+            *list->to = (struct matrix_view){arena_take(&b->arena, rows, list->n * sizeof(float)),
+                                             rows, list->n, list->n};
 }
 
 /* Room for a matrix of any layer, in panels along either dimension. */
@@ -105,9 +109,9 @@ static void take_passes(struct backprop *b, const float *rope_factors)
 /* Floats of logits that exist at once. */
 #define LOGITS_FLOATS ((size_t)4 << 20)
 
-enum status backprop_create(const struct backprop *p, struct backprop **out, struct err *e)
+enum status backprop_create(const struct backprop_spec *p, struct backprop **out, struct err *e)
 {
-    const struct config *c = &p->config;
+    const struct config *c = p->config;
     const uint64_t rows = (uint64_t)p->n_sequences * p->length;
     const uint64_t head_rows = MAX(LOGITS_FLOATS / c->n_vocab, ROW_BLOCK);
     /* For a row block's norm and activations, or for an item of attention. */
@@ -120,7 +124,14 @@ enum status backprop_create(const struct backprop *p, struct backprop **out, str
                        p->n_sequences, p->length);
     struct backprop *b;
     TRY_ZEROED(b, 1, "a training engine", e);
-    *b = *p;
+    b->config = *c;
+    b->n_sequences = p->n_sequences;
+    b->length = p->length;
+    b->forward_only = p->forward_only;
+    b->dropping = p->dropping;
+    b->taught = p->taught;
+    b->kernels = p->kernels;
+    b->pool = p->pool;
     b->grad = p->kernels->grad;
     b->n_threads = pool_n_threads(p->pool);
     b->head_rows = MIN(rows, head_rows);
@@ -128,6 +139,11 @@ enum status backprop_create(const struct backprop *p, struct backprop **out, str
     take_passes(b, NULL);
     *out = b;
     return STATUS_OK;
+}
+
+size_t backprop_bytes(const struct backprop *b)
+{
+    return b->arena.used;
 }
 
 enum status backprop_start(struct backprop *b, const float *rope_factors, struct err *e)
@@ -163,7 +179,7 @@ static void embed_batch_backward(const struct pass *p, int thread)
     float *tokens = p->gradient->w[ROLE_TOKEN_EMBD].weight;
     float *positions = p->gradient->w[ROLE_POSITION_EMBD].weight;
     if (pass_drops(p)) {
-        const struct rows share = rows_share(p, all_rows(p), thread);
+        const struct row_range share = rows_share(p, all_rows(p), thread);
         float *dx = rows_view(b->dx, share).x;
         backprop_drop(p, 0, dx, NULL, share);
         pool_barrier(b->pool, thread);
@@ -183,10 +199,11 @@ static void embed_batch_backward(const struct pass *p, int thread)
 /* --- loss ------------------------------------------------------------------------------------ */
 
 /* The logits of rows r, from b->norm, as rows of `logits`, whose first is row `chunk`. */
-static struct view make_logits(const struct backprop *b, struct rows r, int chunk,
-                               struct view logits)
+static struct matrix_view make_logits(const struct backprop *b, struct row_range r, int chunk,
+                                      struct matrix_view logits)
 {
-    const struct view out = rows_view(logits, (struct rows){r.begin - chunk, r.end - chunk});
+    const struct matrix_view out =
+        rows_view(logits, (struct row_range){r.begin - chunk, r.end - chunk});
     const struct affine map = {.panels = b->panels[ROLE_OUTPUT]};
     backprop_multiply(b, map, rows_view(b->norm, r), out);
     return out;
@@ -194,7 +211,7 @@ static struct view make_logits(const struct backprop *b, struct rows r, int chun
 
 /* From the last block's output to the losses of the rows r of a chunk and, if there is a gradient,
  * to dx: logits become the gradient of the mean loss over all rows. */
-static void lose_chunk(const struct pass *p, int chunk, struct rows r, int thread)
+static void lose_chunk(const struct pass *p, int chunk, struct row_range r, int thread)
 {
     const struct backprop *b = p->b;
     const int last = 2 * b->config.n_layers, n_vocab = b->config.n_vocab;
@@ -205,7 +222,7 @@ static void lose_chunk(const struct pass *p, int chunk, struct rows r, int threa
     const float smooth = rest * smoothing / (float)n_vocab;
     (void)thread;
     backprop_norm(p, last, r, rows_view(b->norm, r).x);
-    const struct view logits = make_logits(b, r, chunk, b->logits);
+    const struct matrix_view logits = make_logits(b, r, chunk, b->logits);
     float *taught = teacher ? make_logits(teacher, r, chunk, b->teacher_logits).x : NULL;
     for (int t = r.begin; t < r.end; t++) {
         float *row = logits.x + (size_t)(t - r.begin) * n_vocab;
@@ -226,7 +243,7 @@ static void lose_chunk(const struct pass *p, int chunk, struct rows r, int threa
         return;
     const struct affine map = {.panels = b->output_backward};
     backprop_multiply(b, map, logits, rows_view(b->dnorm, r));
-    backprop_norm_backward(p, last, (struct view){.x = NULL}, b->dx, r);
+    backprop_norm_backward(p, last, (struct matrix_view){.x = NULL}, b->dx, r);
 }
 
 /* --- a pass ---------------------------------------------------------------------------------- */
@@ -239,7 +256,7 @@ static void run_pass(void *arg, int thread)
     const size_t d = c->d_model;
     const float scale = embedding_scale(c);
     const float *learned = p->w->w[ROLE_POSITION_EMBD].weight;
-    const struct rows share = rows_share(p, all_rows(p), thread);
+    const struct row_range share = rows_share(p, all_rows(p), thread);
     backprop_pack(p, ROLE_OUTPUT, 0, false, thread);
     if (p->gradient)
         backprop_pack(p, ROLE_OUTPUT, 0, true, thread);
@@ -267,13 +284,13 @@ static void run_pass(void *arg, int thread)
      * Logits are made for head_rows rows at a time and become their own gradient in place. */
     for (int chunk = 0; chunk < pass_rows(p); chunk += b->head_rows) {
         const int n = MIN(pass_rows(p) - chunk, b->head_rows);
-        const struct rows rows = {chunk, chunk + n};
+        const struct row_range rows = {chunk, chunk + n};
         rows_each(p, rows, chunk, thread, lose_chunk);
         pool_barrier(b->pool, thread);
         if (!p->gradient)
             continue;
         const struct param_pair output = {.weight = p->gradient->w[ROLE_OUTPUT].weight};
-        backprop_weight_sums(b, output, rows_view(b->logits, (struct rows){0, n}),
+        backprop_weight_sums(b, output, rows_view(b->logits, (struct row_range){0, n}),
                              rows_view(b->norm, rows), thread);
         pool_barrier(b->pool, thread);
     }

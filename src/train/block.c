@@ -3,8 +3,10 @@
  * that counts. Causal attention is over whole windows; an item of it is a window and a K/V head.
  */
 
+#include "train/block.h"
+
 #include "engine/causal.h"
-#include "train/private.h"
+#include "train/layers.h"
 
 /* --- attention ------------------------------------------------------------------------------- */
 
@@ -45,22 +47,22 @@ static bool head_bias(const void *arg, int head, struct attend_bias *bias)
 }
 
 /* The gradient of block l's qkv, in rows as long as those: layers may differ. */
-static struct view dqkv_of(const struct backprop *b, int l)
+static struct matrix_view dqkv_of(const struct backprop *b, int l)
 {
-    struct view dqkv = b->blocks[l].qkv;
+    struct matrix_view dqkv = b->blocks[l].qkv;
     dqkv.x = b->dqkv.x;
     return dqkv;
 }
 
 /* The results of block l's heads, or their gradient: one buffer may serve layers of any number. */
-static struct view heads_of(const struct backprop *b, int l, struct view buffer)
+static struct matrix_view heads_of(const struct backprop *b, int l, struct matrix_view buffer)
 {
     const int n = config_heads_dim(&b->config, l);
-    return (struct view){buffer.x, buffer.n_rows, n, n};
+    return (struct matrix_view){buffer.x, buffer.n_rows, n, n};
 }
 
 /* Where a column of the first of some rows is. */
-static float *place_weights(struct view v, struct rows r, int column)
+static float *place_weights(struct matrix_view v, struct row_range r, int column)
 {
     return view_columns(rows_view(v, r), column, 1).x;
 }
@@ -78,13 +80,14 @@ static void attend(const struct pass *p, int l, int thread,
     /* Where keys and values are in a row: behind all queries. */
     const int keys = config_q_dim(c, l), values = keys + kv_heads * key;
     const float *additive = p->w->blocks[l].w[ROLE_ATTN_SCORE].weight;
-    const struct view qkv = saved->qkv, dqkv = dqkv_of(b, l);
-    const struct view heads = heads_of(b, l, saved->heads), dheads = heads_of(b, l, b->dheads);
-    const struct rows share =
-        rows_share(p, (struct rows){0, p->batch->n_sequences * kv_heads}, thread);
+    const struct matrix_view qkv = saved->qkv, dqkv = dqkv_of(b, l);
+    const struct matrix_view heads = heads_of(b, l, saved->heads),
+                             dheads = heads_of(b, l, b->dheads);
+    const struct row_range share =
+        rows_share(p, (struct row_range){0, p->batch->n_sequences * kv_heads}, thread);
     for (int index = share.begin; index < share.end; index++) {
         const int kv_head = index % kv_heads, window = index / kv_heads, head = kv_head * group;
-        const struct rows r = {window * b->length, (window + 1) * b->length};
+        const struct row_range r = {window * b->length, (window + 1) * b->length};
         const int q = head * key, k = keys + kv_head * key, v = values + kv_head * value;
         const size_t all_heads = (size_t)window * c->n_heads + head;
         const struct item_heads item = {p, l, window, head};
@@ -128,13 +131,13 @@ struct branch {
     int n_in;
     struct {
         enum tensor_role role;
-        struct view y, dy; /* of the matrix; its gradient */
+        struct matrix_view y, dy; /* of the matrix; its gradient */
     } in[QKV_PARTS];
     enum tensor_role out;
-    struct view inner, dinner;
+    struct matrix_view inner, dinner;
     /* The gradients of the stream behind it (the same as it reaches the matrix `out`), and
      * before. */
-    struct view after, dropped, before;
+    struct matrix_view after, dropped, before;
 };
 
 /* `dinner` of the feed-forward part is dup: what is not linear is taken back in place. */
@@ -194,8 +197,8 @@ static struct affine map_of(const struct pass *p, const struct branch *br, enum 
 }
 
 /* norm [r, d] = what the branch reads, and its matrices' products with it. */
-static void read_stream(const struct pass *p, const struct branch *br, struct view norm,
-                        struct rows r)
+static void read_stream(const struct pass *p, const struct branch *br, struct matrix_view norm,
+                        struct row_range r)
 {
     backprop_norm(p, br->point, r, norm.x);
     for (int i = 0; i < br->n_in; i++)
@@ -205,10 +208,10 @@ static void read_stream(const struct pass *p, const struct branch *br, struct vi
 
 /* The stream's rows r behind the branch = before it + inner [r] through the last matrix, without
  * what is dropped. */
-static void add_branch(const struct pass *p, const struct branch *br, struct view inner,
-                       struct view norm, struct rows r)
+static void add_branch(const struct pass *p, const struct branch *br, struct matrix_view inner,
+                       struct matrix_view norm, struct row_range r)
 {
-    const struct view y = rows_view(pass_stream(p->b, br->point + 1), r);
+    const struct matrix_view y = rows_view(pass_stream(p->b, br->point + 1), r);
     const float *start = adds_norm(p) ? norm.x : rows_view(pass_stream(p->b, br->point), r).x;
     backprop_multiply(p->b, map_of(p, br, br->out, pass_drops(p) ? NULL : start), inner, y);
     if (pass_drops(p))
@@ -216,9 +219,9 @@ static void add_branch(const struct pass *p, const struct branch *br, struct vie
 }
 
 /* And back: from the gradient behind the branch to that of `inner`. */
-static void add_branch_backward(const struct pass *p, const struct branch *br, struct rows r)
+static void add_branch_backward(const struct pass *p, const struct branch *br, struct row_range r)
 {
-    const struct view after = rows_view(br->after, r), dropped = rows_view(br->dropped, r);
+    const struct matrix_view after = rows_view(br->after, r), dropped = rows_view(br->dropped, r);
     const struct affine map = {.panels = p->b->panels[br->out]};
     if (dropped.x != after.x)
         memcpy(dropped.x, after.x, after.n_rows * after.stride * sizeof *after.x);
@@ -230,9 +233,9 @@ static void add_branch_backward(const struct pass *p, const struct branch *br, s
 /* From the gradients of its matrices' products to that of the stream before the branch. What comes
  * from behind goes round the branch's norm or, with what comes from the branch, through it. dnorm
  * and stats stay for the sums. */
-static void read_stream_backward(const struct pass *p, const struct branch *br, struct rows r)
+static void read_stream_backward(const struct pass *p, const struct branch *br, struct row_range r)
 {
-    const struct view dnorm = rows_view(p->b->dnorm, r), none = {.x = NULL};
+    const struct matrix_view dnorm = rows_view(p->b->dnorm, r), none = {.x = NULL};
     const float *start = adds_norm(p) ? rows_view(br->after, r).x : NULL;
     for (int i = 0; i < br->n_in; i++, start = dnorm.x) {
         const struct affine map = {.panels = p->b->panels[br->in[i].role], .start = start};
@@ -254,36 +257,36 @@ static void branch_sums(const struct pass *p, const struct branch *br, int threa
 /* --- forwards -------------------------------------------------------------------------------- */
 
 /* What a thread has for itself of a block of rows: the norm, and behind it the activations. */
-static struct view norm_scratch(const struct pass *p, struct rows r, int thread)
+static struct matrix_view norm_scratch(const struct pass *p, struct row_range r, int thread)
 {
     const int d = p->b->config.d_model;
-    return (struct view){pass_scratch(p->b, thread), rows_n(r), d, d};
+    return (struct matrix_view){pass_scratch(p->b, thread), rows_n(r), d, d};
 }
 
 /* x -> qkv */
-static void project_qkv(const struct pass *p, int l, struct rows r, int thread)
+static void project_qkv(const struct pass *p, int l, struct row_range r, int thread)
 {
     const struct branch attention = branch_of(p->b, l, true);
     read_stream(p, &attention, norm_scratch(p, r, thread), r);
 }
 
 /* act [r, ff] = what the down matrix takes. */
-static void activate(const struct backprop *b, int l, float *act, struct rows r)
+static void activate(const struct backprop *b, int l, float *act, struct row_range r)
 {
-    const struct view up = rows_view(b->blocks[l].up, r);
+    const struct matrix_view up = rows_view(b->blocks[l].up, r);
     b->grad->ffn[b->config.ffn](act, up.x, rows_view(b->blocks[l].gate, r).x,
                                 up.n_rows * up.stride);
 }
 
 /* heads -> mid, up, gate and the stream after the block: attention's output matrix and all that
  * follows it */
-static void attn_output_and_ffn(const struct pass *p, int l, struct rows r, int thread)
+static void attn_output_and_ffn(const struct pass *p, int l, struct row_range r, int thread)
 {
     const struct backprop *b = p->b;
     const struct branch attention = branch_of(b, l, true), ffn = branch_of(b, l, false);
     const int ff = b->config.d_ff;
-    const struct view norm = norm_scratch(p, r, thread);
-    const struct view act = {norm.x + ROW_BLOCK * norm.stride, rows_n(r), ff, ff};
+    const struct matrix_view norm = norm_scratch(p, r, thread);
+    const struct matrix_view act = {norm.x + ROW_BLOCK * norm.stride, rows_n(r), ff, ff};
     if (adds_norm(p))
         backprop_norm(p, attention.point, r, norm.x);
     add_branch(p, &attention, rows_view(attention.inner, r), norm, r);
@@ -309,11 +312,12 @@ void backprop_block(const struct pass *p, int l, int thread)
 
 /* dx of the stream after the block -> dmid and dheads; norm, act, dup, dgate, dnorm and stats for
  * the sums */
-static void attn_output_and_ffn_backward(const struct pass *p, int l, struct rows r, int thread)
+static void attn_output_and_ffn_backward(const struct pass *p, int l, struct row_range r,
+                                         int thread)
 {
     const struct backprop *b = p->b;
     const struct branch attention = branch_of(b, l, true), ffn = branch_of(b, l, false);
-    const struct view dup = rows_view(b->dup, r);
+    const struct matrix_view dup = rows_view(b->dup, r);
     (void)thread;
     backprop_norm(p, ffn.point, r, rows_view(b->norm, r).x);
     activate(b, l, rows_view(b->act, r).x, r);
@@ -326,7 +330,7 @@ static void attn_output_and_ffn_backward(const struct pass *p, int l, struct row
 }
 
 /* dqkv and dmid -> dx of the stream before the block; norm, dnorm and stats for the sums */
-static void project_qkv_backward(const struct pass *p, int l, struct rows r, int thread)
+static void project_qkv_backward(const struct pass *p, int l, struct row_range r, int thread)
 {
     const struct branch attention = branch_of(p->b, l, true);
     (void)thread;

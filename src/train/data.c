@@ -4,7 +4,7 @@
 
 #include "text/bpe.h"
 #include "text/bpe_learn.h"
-#include "train/private.h"
+#include "train/data.h"
 
 /* --- texts ----------------------------------------------------------------------------------- */
 

@@ -1,7 +1,7 @@
 /* The layers that a block is made of but for attention, forwards and backwards: affine maps, norms
  * and dropout. */
 
-#include "train/private.h"
+#include "train/layers.h"
 
 /* --- affine maps ----------------------------------------------------------------------------- */
 
@@ -35,7 +35,8 @@ void backprop_pack(const struct pass *p, enum tensor_role role, int l, bool back
     }
 }
 
-void backprop_multiply(const struct backprop *b, struct affine map, struct view x, struct view y)
+void backprop_multiply(const struct backprop *b, struct affine map, struct matrix_view x,
+                       struct matrix_view y)
 {
     b->grad->product(&(struct product){.m = x.n_rows,
                                        .n = y.n,
@@ -54,8 +55,8 @@ void backprop_multiply(const struct backprop *b, struct affine map, struct view 
 
 /* Adds to out[i] the sum over dy's rows of dy[i] or, with stats, of a norm's
  * dy[i] * (x[i] - stats[0]) * stats[1] (see grad_kernels), x with rows as dy's. */
-static void add_rows(const struct grad_kernels *g, float *out, struct view dy, const float *x,
-                     const float *stats)
+static void add_rows(const struct grad_kernels *g, float *out, struct matrix_view dy,
+                     const float *x, const float *stats)
 {
     enum { MOST = 128 };
     float sums[MOST];
@@ -70,12 +71,12 @@ static void add_rows(const struct grad_kernels *g, float *out, struct view dy, c
     }
 }
 
-void backprop_weight_sums(const struct backprop *b, struct param_pair gradient, struct view dy,
-                          struct view x, int thread)
+void backprop_weight_sums(const struct backprop *b, struct param_pair gradient,
+                          struct matrix_view dy, struct matrix_view x, int thread)
 {
     int begin, end;
     pool_share(dy.n, thread, b->n_threads, &begin, &end);
-    const struct view own = view_columns(dy, begin, end - begin);
+    const struct matrix_view own = view_columns(dy, begin, end - begin);
     float *out = gradient.weight + (size_t)begin * x.n;
     for (int row = 0; row < dy.n_rows; row += SUM_BLOCK)
         b->grad->product(&(struct product){.m = own.n,
@@ -110,11 +111,11 @@ static const struct param_pair *norm_at(const struct config *c, const struct par
     return &v->blocks[point / 2].w[attention ? ROLE_ATTN_NORM : ROLE_FFN_NORM];
 }
 
-void backprop_norm(const struct pass *p, int point, struct rows r, float *out)
+void backprop_norm(const struct pass *p, int point, struct row_range r, float *out)
 {
     const struct config *c = &p->b->config;
     const struct param_pair *norm = norm_at(c, p->w, point);
-    const struct view x = rows_view(pass_stream(p->b, point), r);
+    const struct matrix_view x = rows_view(pass_stream(p->b, point), r);
     const size_t d = c->d_model, n = x.n_rows;
     if (!norm)
         memcpy(out, x.x, n * d * sizeof *out);
@@ -123,8 +124,8 @@ void backprop_norm(const struct pass *p, int point, struct rows r, float *out)
                                      c->norm_eps);
 }
 
-void backprop_norm_backward(const struct pass *p, int point, struct view around, struct view dx,
-                            struct rows r)
+void backprop_norm_backward(const struct pass *p, int point, struct matrix_view around,
+                            struct matrix_view dx, struct row_range r)
 {
     const struct backprop *b = p->b;
     const struct config *c = &b->config;
@@ -149,7 +150,7 @@ void backprop_norm_sums(const struct pass *p, int point, int thread)
     const struct param_pair *gradient = norm_at(&b->config, p->gradient, point);
     int begin, end;
     pool_share(b->config.d_model, thread, b->n_threads, &begin, &end);
-    const struct view dy = view_columns(b->dnorm, begin, end - begin);
+    const struct matrix_view dy = view_columns(b->dnorm, begin, end - begin);
     if (gradient)
         add_rows(b->grad, gradient->weight + begin, dy, pass_stream(b, point).x + begin,
                  b->stats.x);
@@ -178,7 +179,7 @@ void dropout_apply(const struct dropout *d, int site, float *x, const float *sta
     }
 }
 
-void backprop_drop(const struct pass *p, int site, float *x, const float *start, struct rows r)
+void backprop_drop(const struct pass *p, int site, float *x, const float *start, struct row_range r)
 {
     const uint64_t d = p->b->config.d_model;
     dropout_apply(&p->batch->dropout, site, x, start, r.begin * d, rows_n(r) * d);

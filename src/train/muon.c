@@ -10,7 +10,7 @@
  */
 #include <math.h>
 
-#include "train/private.h"
+#include "train/muon.h"
 
 #define MOMENTUM  0.95F
 #define N_ROUNDS  5

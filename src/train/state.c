@@ -11,7 +11,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "train/private.h"
+#include "train/state.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "states are written as they are");
 
@@ -155,9 +155,9 @@ enum status state_compare(const struct trainer *t, struct err *e)
 
 /* --- reading --------------------------------------------------------------------------------- */
 
-enum status state_parse(struct state *s, const char *path, struct err *e)
+enum status state_parse(struct state_file *s, const char *path, struct err *e)
 {
-    const struct progress *p = &s->header.progress;
+    const struct train_progress *p = &s->header.progress;
     if (s->file.len < sizeof s->header)
         return err_bad_file(e, "%s: expected a training state, found only %zu bytes", path,
                             s->file.len);

@@ -6,7 +6,8 @@
 #include <stdio.h>
 
 #include "base/figures.h"
-#include "train/private.h"
+#include "train/muon.h"
+#include "train/steps.h"
 
 #define BETA1          0.9
 #define ADAM_EPS       1e-8f
@@ -18,7 +19,22 @@
  * all did; of 2 one got no further than 2 at the others' rate, as of 3 at ten times it.) */
 #define CENTRE_RATE 3
 
-const char *const train_optimizers[] = {"adamw", "muon", NULL};
+void trainer_take(struct trainer *t)
+{
+    struct arena *arena = &t->arena;
+    const uint64_t rows = (uint64_t)t->spec.batch * t->spec.length;
+    t->weights = param_view_take(arena, &t->list, &t->config);
+    t->gradient = param_view_take(arena, &t->list, &t->config);
+    ARENA_TAKE(t->m, arena, t->list.n_floats);
+    ARENA_TAKE(t->v, arena, t->list.n_floats);
+    ARENA_TAKE(t->partials, arena, train_shards(&t->list));
+    if (t->spec.optimizer == OPTIMIZER_MUON)
+        muon_take(&t->muon, arena, &t->list);
+    if (t->spec.teacher)
+        t->teacher_weights = param_view_take(arena, &t->teacher_list, &t->teacher_config);
+    ARENA_TAKE(t->inputs, arena, rows);
+    ARENA_TAKE(t->targets, arena, rows);
+}
 
 void trainer_initialise(struct trainer *t)
 {

@@ -5,7 +5,10 @@
 #include <unistd.h>
 
 #include "base/figures.h"
+#include "train/data.h"
 #include "train/private.h"
+#include "train/state.h"
+#include "train/steps.h"
 
 /* An evaluation predicts at most about so many tokens, evenly spread over the held-out part. */
 #define VAL_TOKENS 131072
@@ -19,23 +22,6 @@ static enum status in_file(enum status s, const char *path, struct err *e)
 }
 
 /* --- the plan -------------------------------------------------------------------------------- */
-
-void trainer_take(struct trainer *t)
-{
-    struct arena *arena = &t->arena;
-    const uint64_t rows = (uint64_t)t->spec.batch * t->spec.length;
-    t->weights = param_view_take(arena, &t->list, &t->config);
-    t->gradient = param_view_take(arena, &t->list, &t->config);
-    ARENA_TAKE(t->m, arena, t->list.n_floats);
-    ARENA_TAKE(t->v, arena, t->list.n_floats);
-    ARENA_TAKE(t->partials, arena, train_shards(&t->list));
-    if (t->spec.optimizer == OPTIMIZER_MUON)
-        muon_take(&t->muon, arena, &t->list);
-    if (t->spec.teacher)
-        t->teacher_weights = param_view_take(arena, &t->teacher_list, &t->teacher_config);
-    ARENA_TAKE(t->inputs, arena, rows);
-    ARENA_TAKE(t->targets, arena, rows);
-}
 
 /* The held-out windows that an evaluation scores. */
 static struct windows val_windows(const struct trainer *t)
@@ -69,17 +55,17 @@ static enum status make_plan(struct trainer *t, struct err *e)
         p->widened |= t->gguf->tensors[i].type->type != TENSOR_F32;
     /* The engine that trains, and the teacher's. */
     for (int teaches = 0; teaches <= (t->spec.teacher != NULL); teaches++) {
-        const struct backprop params = {.config = teaches ? t->teacher_config : t->config,
-                                        .n_sequences = t->spec.batch,
-                                        .length = t->spec.length,
-                                        .forward_only = teaches,
-                                        .dropping = !teaches && t->spec.dropout > 0,
-                                        .taught = !teaches && t->spec.teacher,
-                                        .kernels = t->spec.kernels,
-                                        .pool = t->spec.pool};
+        const struct backprop_spec params = {.config = teaches ? &t->teacher_config : &t->config,
+                                             .n_sequences = t->spec.batch,
+                                             .length = t->spec.length,
+                                             .forward_only = teaches,
+                                             .dropping = !teaches && t->spec.dropout > 0,
+                                             .taught = !teaches && t->spec.teacher,
+                                             .kernels = t->spec.kernels,
+                                             .pool = t->spec.pool};
         struct backprop **engine = teaches ? &t->teacher : &t->engine;
         TRY(backprop_create(&params, engine, e));
-        *(teaches ? &p->teacher_bytes : &p->activation_bytes) = (*engine)->arena.used;
+        *(teaches ? &p->teacher_bytes : &p->activation_bytes) = backprop_bytes(*engine);
     }
     return STATUS_OK;
 }
@@ -88,7 +74,7 @@ static enum status open_run(struct trainer *t, struct err *e)
 {
     struct train_spec *spec = &t->spec;
     const struct config *c = &t->config;
-    const struct progress *found = &t->state.header.progress, *p = &t->progress;
+    const struct train_progress *found = &t->state.header.progress, *p = &t->progress;
     enum status s;
     if (spec->resume && access(t->state_path, F_OK) != 0)
         return err_usage(e, "--resume: there is no %s to go on with", t->state_path);
@@ -192,7 +178,7 @@ static void report_event(const struct trainer *t, struct train_event ev)
 /* Whether OUT has the length and hash that t->progress says, which from now on are those it has. */
 static enum status look_at_out(struct trainer *t, bool *is_own, struct err *e)
 {
-    struct progress *p = &t->progress;
+    struct train_progress *p = &t->progress;
     struct file_map f;
     *is_own = false;
     const enum status s = file_map_open(&f, t->spec.out, e);
@@ -266,7 +252,7 @@ static bool step_is_due(const struct trainer *t, int every)
 static enum status after_step(struct trainer *t, struct err *e)
 {
     const struct train_spec *spec = &t->spec;
-    struct progress *p = &t->progress;
+    struct train_progress *p = &t->progress;
     struct err failure = {""};
     enum status saved = STATUS_OK;
     if (spec->val_fraction > 0 && spec->eval_every > 0 && step_is_due(t, spec->eval_every)) {
@@ -311,7 +297,7 @@ static enum status after_step(struct trainer *t, struct err *e)
 static enum status run_to_the_end(struct trainer *t, struct err *e)
 {
     struct train_spec *spec = &t->spec;
-    struct progress *p = &t->progress;
+    struct train_progress *p = &t->progress;
     bool is_own;
     TRY(start_run(t, e));
     /* A run that is done and resumed makes no step: where OUT is the last state, and not there as

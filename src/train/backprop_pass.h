@@ -1,0 +1,165 @@
+/*
+ * backprop_pass - a pass of a batch through a model and back, for the files that backpropagation is
+ * made of: its memory, and how threads divide its rows.
+ *
+ * Rows are tokens: row = window * length + position. Letters: d = d_model, heads =
+ * config_heads_dim, qkv = config_qkv_dim of the layer, kv = pass_kv_dim, ff = d_ff.
+ *
+ * Points of the residual stream: 0 is the embedding, 2 l + 1 after block l's attention, 2 l + 2
+ * after its feed-forward part. Where norms stand after the residuals it is saved before them.
+ *
+ * Threads own contiguous rows where a token is all that counts, windows and K/V heads in
+ * attention, and rows of a gradient matrix where tokens are summed.
+ */
+#pragma once
+
+#include "compute/grad_kernels.h"
+#include "model/model.h"
+#include "train/backprop_spec.h"
+
+/* Rows [begin, end) of the batch. */
+struct row_range {
+    int begin, end;
+};
+
+static inline int rows_n(struct row_range r)
+{
+    return r.end - r.begin;
+}
+
+/* n_rows rows of n floats, `stride` of them apart; x is NULL where there is no such buffer. */
+struct matrix_view {
+    float *x;
+    int n_rows, n;
+    size_t stride;
+};
+
+/* The rows r of a view, or n columns from `first` on; none of no buffer. */
+static inline struct matrix_view rows_view(struct matrix_view v, struct row_range r)
+{
+    return (struct matrix_view){v.x ? v.x + r.begin * v.stride : NULL, rows_n(r), v.n, v.stride};
+}
+
+static inline struct matrix_view view_columns(struct matrix_view v, int first, int n)
+{
+    return (struct matrix_view){v.x ? v.x + first : NULL, v.n_rows, n, v.stride};
+}
+
+/* What the forward pass saves of a block for the backward pass. */
+struct saved {
+    struct matrix_view x;     /* [rows, d] the residual stream before it */
+    struct matrix_view qkv;   /* [rows, qkv] queries and keys not yet turned */
+    struct matrix_view heads; /* [rows, heads] outputs of the heads */
+    struct matrix_view mid;   /* [rows, d] the residual stream after attention */
+    struct matrix_view up;    /* [rows, ff] before what makes it not linear */
+    struct matrix_view gate;  /* [rows, ff] the same; none where there is no gate */
+    float *softmax; /* [windows, n_heads, 2, padded length] each query's max and 1 / sum */
+};
+
+struct backprop {
+    /* As in struct backprop_spec. */
+    struct config config;
+    int n_sequences, length;
+    bool forward_only, dropping, taught;
+    const struct kernels *kernels;
+    struct pool *pool;
+
+    const struct grad_kernels *grad;
+    int n_threads;
+    int head_rows;         /* rows whose logits exist at once */
+    size_t scratch_floats; /* of a thread: whole cache lines */
+    struct arena arena;
+
+    struct positions positions; /* below length */
+    struct saved *blocks;       /* [n_layers]; forward only: all share their memory */
+    struct matrix_view out;     /* [rows, d] the residual stream after the last block */
+    /* By role, matrices in panels: forward [n_out / 16][n_in][16], backward [n_in / 16][n_out][16];
+     * of one block, in one direction, at a time. */
+    float *panels[TENSOR_ROLES];
+    float *output_backward; /* panels[ROLE_OUTPUT] is its forward form */
+
+    /* One block's at a time. */
+    struct matrix_view norm;  /* [rows, d] output of a norm */
+    struct matrix_view act;   /* [rows, ff] what the down matrix takes */
+    struct matrix_view dx;    /* [rows, d] gradient of the block's output, then of its input */
+    struct matrix_view dmid;  /* [rows, d] of mid */
+    struct matrix_view dnorm; /* [rows, d] of norm */
+    /* dx and dmid as they reach the matrices: without what was dropped; else dx and dmid. */
+    struct matrix_view dx_dropped, dmid_dropped;
+    struct matrix_view dup, dgate; /* [rows, ff]; dgate none where there is no gate */
+    struct matrix_view dheads;     /* [rows, heads] */
+    struct matrix_view dqkv;       /* [rows, qkv] of the widest layer */
+    struct matrix_view stats;      /* [rows, 2] of a norm */
+    enum tensor_role table; /* of heads, in a block, that training moves: quadratic positions' or
+                               additive scores' */
+    int table_cols;
+    double *dtable; /* [windows, n_heads, table_cols]; NULL: there is no such table */
+
+    struct matrix_view logits;         /* [head_rows, n_vocab], then their gradient */
+    struct matrix_view losses;         /* [rows, 1] */
+    struct matrix_view teacher_logits; /* [head_rows, n_vocab]; none if not taught */
+    float *scratch; /* [n_threads, scratch_floats]: of a row block or of an attention
+                       item */
+};
+
+static inline float *pass_scratch(const struct backprop *b, int thread)
+{
+    return b->scratch + thread * b->scratch_floats;
+}
+
+/* The residual stream [rows, d] at a point. */
+static inline struct matrix_view pass_stream(const struct backprop *b, int point)
+{
+    const int l = point / 2;
+    if (point % 2)
+        return b->blocks[l].mid;
+    return l < b->config.n_layers ? b->blocks[l].x : b->out;
+}
+
+/* One pass of a batch through the model and, with a gradient, back; all threads share it. */
+struct pass {
+    struct backprop *b;
+    const struct param_view *w;
+    const struct backprop_batch *batch;
+    struct param_view *gradient; /* NULL: loss only, and nothing is left out */
+    bool hidden_only;            /* norm of the last block's output is all */
+};
+
+static inline int pass_rows(const struct pass *p)
+{
+    return p->batch->n_sequences * p->b->length;
+}
+
+/* Whether this pass leaves something out. */
+static inline bool pass_drops(const struct pass *p)
+{
+    return p->gradient && p->batch->dropout.share > 0;
+}
+
+static inline struct row_range all_rows(const struct pass *p)
+{
+    return (struct row_range){0, pass_rows(p)};
+}
+
+/* This thread's share of some rows. */
+static inline struct row_range rows_share(const struct pass *p, struct row_range all, int thread)
+{
+    struct row_range r;
+    pool_share(rows_n(all), thread, p->b->n_threads, &r.begin, &r.end);
+    return (struct row_range){all.begin + r.begin, all.begin + r.end};
+}
+
+/* Rows that pass one matrix after the other while they are in the nearer caches. */
+#define ROW_BLOCK 96
+
+/* Runs a step over this thread's share of some rows, by blocks of at most ROW_BLOCK. */
+static inline void rows_each(const struct pass *p, struct row_range all, int at, int thread,
+                             void (*step)(const struct pass *p, int at, struct row_range r,
+                                          int thread))
+{
+    const struct row_range share = rows_share(p, all, thread);
+    for (struct row_range r = {share.begin, share.begin}; r.begin < share.end; r.begin = r.end) {
+        r.end = MIN(share.end, r.begin + ROW_BLOCK);
+        step(p, at, r, thread);
+    }
+}

@@ -1,0 +1,49 @@
+/*
+ * backprop_spec - what backpropagation is asked for: at creation, and with each batch.
+ */
+#pragma once
+
+#include "compute/pool.h"
+#include "model/pack.h"
+
+/* Which numbers of a training step are left out (Srivastava et al. 2014): a hash of key, site and
+ * element decides, so that the backward pass finds them again. Sites are the points of the residual
+ * stream, for what is added there (0: the embedding, 2 l + 1 and 2 l + 2: by block l's attention
+ * and feed-forward part), then one a layer for the probabilities of its attention. */
+struct dropout {
+    double share; /* left out, 0 to below 1; the others are scaled up by 1 / (1 - share) */
+    uint64_t key;
+};
+
+/* What backprop_create is asked for. The config is copied; the kernels and the pool are borrowed
+ * until backprop_free. */
+struct backprop_spec {
+    const struct config *config;
+    int n_sequences;   /* windows in a batch, at most */
+    int length;        /* tokens of a window, at most the context */
+    bool forward_only; /* no gradient will be asked for: takes less memory */
+    bool dropping;     /* batches may have dropout: takes room for masked gradients */
+    bool taught;       /* a teacher may be given: takes room for its logits */
+    const struct kernels *kernels;
+    struct pool *pool; /* NULL: one thread */
+};
+
+struct backprop;
+
+/* Windows [n_sequences][length] of token ids below n_vocab (trusted), and the token that follows
+ * each; all pointers are borrowed. With label smoothing s the gradient is that of (1 - s) times the
+ * cross-entropy plus s times the mean over the vocabulary of -log probability (Szegedy et al. 2016;
+ * Vaswani et al. 2017, 5.4). With a teacher it is that of (1 - share) * all of this + share *
+ * KL(teacher || model). */
+struct backprop_batch {
+    const int32_t *inputs, *targets;
+    int n_sequences;
+    /* The members from here on count only where a gradient is asked for. */
+    struct dropout dropout; /* of the embeddings and of what each block adds to the residual */
+    double attn_dropout; /* share of attention's probabilities that is left out, by the same key */
+    float label_smoothing;
+    /* Has the same n_sequences, length, n_vocab and pool, and may be forward only; NULL: none. */
+    struct backprop *teacher;
+    const struct param_view *teacher_weights;
+    float teacher_share;
+};

@@ -1,0 +1,99 @@
+/*
+ * spec - what a training run is asked for, what it tells while it runs, and what it will take.
+ */
+#pragma once
+
+#include "compute/pool.h"
+#include "model/config.h"
+
+enum train_event_kind {
+    TRAIN_LEARNING,  /* the vocabulary: done of all (0: unknown) */
+    TRAIN_TRIED,     /* the rate `lr` for `step` steps (0: none), with `loss` on `all` windows */
+    TRAIN_CHOSEN,    /* the rate `lr`; 0: the checkpoint stays as it is */
+    TRAIN_STEP,      /* a step was made */
+    TRAIN_EVALUATED, /* the held-out loss was measured after `step` steps */
+    TRAIN_SAVING,    /* OUT.state will be written */
+    TRAIN_SAVED,     /* OUT.state was written after `step` steps */
+    TRAIN_NOT_SAVED, /* `message` says why; the run goes on and tries again at the next save */
+};
+
+struct train_event {
+    enum train_event_kind kind;
+    uint64_t done, all;  /* of TRAIN_LEARNING; TRAIN_TRIED */
+    int step;            /* steps made so far */
+    double loss;         /* of this step's batch before it; of TRAIN_EVALUATED, mean of the steps
+                            since the last evaluation */
+    double lr, norm;     /* of the step: learning rate; the gradient's norm before clipping */
+    double val_loss;     /* nats a token */
+    double val_bits;     /* bits a byte */
+    bool best;           /* the lowest val_loss so far */
+    uint64_t ns;         /* that the step or evaluation took */
+    const char *message; /* of TRAIN_NOT_SAVED */
+};
+
+#define TRAIN_MOST_RATE 10
+
+enum optimizer {
+    OPTIMIZER_ADAMW,
+    OPTIMIZER_MUON, /* for the blocks' matrices; AdamW for what else there is */
+};
+
+/* The optimizers' names in the order of the enum, then NULL. */
+extern const char *const train_optimizers[];
+
+struct train_spec {
+    const struct text *texts; /* needed by trainer_open only */
+    int n_texts;
+    const char *out; /* path of the checkpoint; OUT.state stands beside it */
+
+    /* Where the model comes from: a checkpoint, or (from NULL) a new one of this shape, whose
+     * vocabulary of n_vocab tokens is learned from the texts (256: their bytes). */
+    const struct gguf *from;
+    const char *from_path; /* for messages; NULL: not named */
+    struct config shape;   /* with `from` only its score_scale counts; 0: the checkpoint's */
+
+    /* A checkpoint whose predictions are learned, besides the text, with this share of the loss;
+     * NULL: none. */
+    const struct gguf *teacher;
+    const char *teacher_path; /* for messages; NULL: not named */
+    double teacher_share;
+
+    int n_steps, batch, length; /* windows a step, tokens a window */
+    int warmup;                 /* steps */
+    double lr;     /* to TRAIN_MOST_RATE; 0, with `from`: a few are tried, see trainer_probe */
+    int optimizer; /* enum optimizer */
+    double beta2, weight_decay;
+    double dropout, attn_dropout; /* 0 to below 1 */
+    double label_smoothing;       /* 0 to below 1 */
+    double clip;                  /* of the gradient's norm; 0: no limit */
+    double val_fraction;          /* of each text, held out; 0: none */
+    int eval_every;               /* -1: never, and then keep_last */
+    int save_every;
+    bool keep_last; /* OUT is the last state, not the best on the held-out part */
+    bool resume;
+    bool seed_given; /* else a resumed run has the state's seed */
+    uint64_t seed;
+
+    const struct kernels *kernels;
+    struct pool *pool;
+    /* Called from the calling thread; `arg` goes to both. May be NULL. */
+    bool (*stop)(void *arg); /* true: save and end */
+    void (*event)(void *arg, const struct train_event *ev);
+    void *arg;
+};
+
+/* What a run will do and take, known before it takes it; and its best so far. */
+struct train_plan {
+    struct config config;
+    uint64_t n_params;
+    size_t train_tokens, val_tokens; /* in the texts */
+    size_t val_scored;               /* tokens predicted in an evaluation */
+    double bytes_per_token;          /* in the texts */
+    uint64_t seed;
+    bool widened;     /* `from` holds other types than F32: it is trained in F32 */
+    int resumed_step; /* 0: from the beginning */
+    double best_loss; /* so far, in nats a token; infinite: none */
+    int best_step;
+    double bits_per_nat; /* bits a byte of the held-out part for each nat a token */
+    size_t parameter_bytes, activation_bytes, token_bytes, teacher_bytes;
+};
