@@ -1,5 +1,3 @@
-#include "text/bpe.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 #include "support.h"
-#include "text/pretokenize.h"
+#include "text/unicode.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cases.h"
-#include "text/pretokenize.h"
+#include "text/unicode.h"
 
 struct vocabulary v;
 struct tokenizer *t;

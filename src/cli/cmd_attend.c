@@ -9,7 +9,7 @@
 #include "formats/npy.h"
 #include "show/explore.h"
 #include "show/heatmap.h"
-#include "text/pretokenize.h"
+#include "text/unicode.h"
 
 /* In the order of false and true of attend_spec.by_norm. */
 static const char *const weighings[] = {"weight", "norm", NULL};

@@ -14,7 +14,7 @@
 #include "base/figures.h"
 #include "base/mem.h"
 #include "engine/sampler.h"
-#include "text/pretokenize.h"
+#include "text/unicode.h"
 
 /* Tokens that a session takes at once, and rows of logits that are held, unless it is said. */
 #define DEFAULT_BLOCK 96

@@ -4,6 +4,8 @@
 
 #include "base/mem.h"
 #include "text/pretokenize.h"
+#include "text/unicode.h"
+#include "text/vocab.h"
 
 #define N_BYTES 256
 

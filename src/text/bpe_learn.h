@@ -21,7 +21,9 @@
  */
 #pragma once
 
-#include "text/bpe.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "formats/gguf.h"
 
 enum bpe_learn_phase {
     BPE_LEARN_READING, /* done and all are bytes of text */

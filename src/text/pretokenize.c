@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "text/unicode_tables.h"
+#include "text/unicode.h"
 
 /* --- names ----------------------------------------------------------------------------------- */
 
@@ -169,63 +169,4 @@ size_t pretokenize_next(enum pretokenize_rule rule, struct text s)
             return run_end(rule, s, 1, second, &last);
     }
     return spaces_end(rule, s);
-}
-
-/* --- classes of characters -------------------------------------------------------------------- */
-
-enum char_class unicode_class(uint32_t code)
-{
-    if (code < 0x80) { /* most text; the table agrees */
-        if ((code | 0x20) - 'a' < 26)
-            return CHAR_LETTER;
-        if (code - '0' < 10)
-            return CHAR_NUMBER;
-        return code == ' ' || code - '\t' < 5 ? CHAR_SPACE : CHAR_OTHER;
-    }
-    /* The last run that starts at or before the code point; the first one is before all of them. */
-    const uint64_t *run = unicode_runs;
-    for (size_t n = LENGTH(unicode_runs); n > 1;) {
-        const size_t half = n / 2;
-        run += run[half] >> 32 <= code ? half : 0;
-        n -= half;
-    }
-    return code <= (*run >> 8 & 0xffffff) ? (*run & 3) : CHAR_OTHER;
-}
-
-/* --- the byte alphabet ----------------------------------------------------------------------- */
-
-static bool is_printable(uint32_t code)
-{
-    return (code >= 33 && code <= 126) || (code >= 161 && code <= 255 && code != 173);
-}
-
-size_t byte_alphabet_write(unsigned char byte, char out[2])
-{
-    uint32_t code = byte;
-    if (!is_printable(byte)) /* 0-32, 127-160 and 173: 33 + 34 + 1 characters */
-        code = 256 + (byte <= 32 ? byte : byte <= 160 ? byte - 127u + 33 : 67);
-    if (code < 0x80) {
-        out[0] = code;
-        return 1;
-    }
-    out[0] = 0xc0 | code >> 6;
-    out[1] = 0x80 | (code & 0x3f);
-    return 2;
-}
-
-bool byte_alphabet_decode(struct text s, char *out, size_t *len)
-{
-    *len = 0;
-    while (s.len > 0) {
-        uint32_t code;
-        (void)utf8_next(&s, &code);
-        if (!is_printable(code)) {
-            if (code < 256 || code > 256 + 67)
-                return false;
-            const uint32_t i = code - 256;
-            code = i <= 32 ? i : i < 67 ? i - 33 + 127 : 173;
-        }
-        out[(*len)++] = code;
-    }
-    return true;
 }

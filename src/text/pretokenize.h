@@ -45,37 +45,3 @@ void pretokenizer_names(char *out, size_t size);
  * again for what follows finds all pieces; together that takes time linear in the text.
  */
 size_t pretokenize_next(enum pretokenize_rule rule, struct text s);
-
-/* --- classes of characters, and the byte alphabet --------------------------------------------- */
-
-/*
- * unicode - the classes of characters that pre-tokenization tells apart, and the characters with
- * which GPT-2's vocabularies write bytes.
- *
- * Everything is a pure function of its arguments.
- */
-
-/* The numbers are those of the generated table. */
-enum char_class {
-    CHAR_OTHER = 0,  /* neither of the following; unassigned, surrogates, UNICODE_INVALID */
-    CHAR_LETTER = 1, /* general category L* */
-    CHAR_NUMBER = 2, /* general category N* */
-    CHAR_SPACE = 3,  /* property White_Space */
-};
-
-/* For any number; those above U+10FFFF are CHAR_OTHER. */
-enum char_class unicode_class(uint32_t code);
-
-/*
- * The byte alphabet: printable Latin-1 bytes stand for themselves; the other 68, in ascending
- * order, are written as U+0100 to U+0143, so that a token's string has no space or control
- * character. This writes the UTF-8 of the character for `byte`; returns its length, 1 or 2.
- */
-size_t byte_alphabet_write(unsigned char byte, char out[2]);
-
-/*
- * Decodes a string of the byte alphabet into the bytes that it stands for: *len of them, at most
- * s.len, go to `out`, which may be s.data itself. False, with `out` partly written, if some
- * character is not in the alphabet.
- */
-bool byte_alphabet_decode(struct text s, char *out, size_t *len);

@@ -3,7 +3,9 @@
  */
 #pragma once
 
-#include "text/bpe.h"
+#include "text/encoding.h"
+#include "text/merging.h"
+#include "text/vocab.h"
 
 /*
  * As SentencePiece and llama.cpp do it: a text starts as characters, its spaces written U+2581, and

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "text/pretokenize.h"
+#include "text/unicode.h"
 
 #define TOKENS_KEY "tokenizer.ggml.tokens"
 #define TYPES_KEY  "tokenizer.ggml.token_type"

@@ -2,7 +2,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "text/bpe.h"
 #include "text/bpe_learn.h"
 #include "train/data.h"
 
