@@ -1,5 +1,7 @@
+#include "engine/attention.h"
+
 #include "compute/angles.h"
-#include "engine/private.h"
+#include "engine/stages.h"
 
 /* Of a call of attention, in positions: about what the rest of it takes. */
 #define CALL_COST 32
@@ -323,10 +325,10 @@ void block_attention(const struct worker *k, const struct block *b, int layer)
                              config_value_dim(c) % KERNEL_LANES == 0;
 
     /* Queries, keys and values. */
-    const float *input = forward_input(k, &b->w[ROLE_ATTN_NORM].norm);
+    const float *input = stage_input(k, &b->w[ROLE_ATTN_NORM].norm);
     const struct matrix *qkv = &b->w[ROLE_ATTN_QKV].matrix;
     if (whole_heads) { /* the rows that belong to this thread's K/V heads */
-        const struct matmul m = forward_product(k, qkv, input, w->qkv, EPILOGUE_STORE);
+        const struct matmul m = stage_product(k, qkv, input, w->qkv, EPILOGUE_STORE);
         /* Panels of a group's queries, a head's key and its value. */
         const int n_heads = a.n_kv_heads / k->n_threads, first = k->thread * n_heads;
         const int panels = c->head_dim / KERNEL_LANES, group = a.group * panels;
@@ -336,10 +338,10 @@ void block_attention(const struct worker *k, const struct block *b, int layer)
         f->kernels->matmul(&m, keys + first * panels, keys + (first + n_heads) * panels);
         f->kernels->matmul(&m, values + first * v_panels, values + (first + n_heads) * v_panels);
     } else {
-        forward_multiply(k, qkv, input, w->qkv, EPILOGUE_STORE);
+        stage_multiply(k, qkv, input, w->qkv, EPILOGUE_STORE);
         worker_meet(k);
     }
-    forward_tap(k, TAP_NORMED, input, c->d_model);
+    stage_tap(k, TAP_NORMED, input, c->d_model);
 
     /* Keys and values into the cache. */
     if (f->batch.stores_first) {
@@ -358,7 +360,7 @@ void block_attention(const struct worker *k, const struct block *b, int layer)
 
     /* Output projection, added to the residual stream. */
     const float *results = join_heads(&a);
-    forward_multiply(k, &b->w[ROLE_ATTN_OUTPUT].matrix, results, w->x, EPILOGUE_ADD);
-    forward_tap(k, TAP_HEADS, results, config_heads_dim(c, layer));
-    forward_end_residual(k, &b->w[ROLE_ATTN_OUTPUT_NORM].norm, f->taps.at[TAP_MIDDLE]);
+    stage_multiply(k, &b->w[ROLE_ATTN_OUTPUT].matrix, results, w->x, EPILOGUE_ADD);
+    stage_tap(k, TAP_HEADS, results, config_heads_dim(c, layer));
+    stage_end_residual(k, &b->w[ROLE_ATTN_OUTPUT_NORM].norm, f->taps.at[TAP_MIDDLE]);
 }

@@ -11,8 +11,9 @@
  */
 #pragma once
 
-#include "engine/session.h"
+#include "engine/taps.h"
 #include "model/kv_cache.h"
+#include "model/model.h"
 
 /* --- a batch ---------------------------------------------------------------------------------- */
 
@@ -37,10 +38,6 @@ struct batch {
      * rows, or that of sequence 0 is in a panel that others read. */
     bool stores_first;
 };
-
-/* Cuts n >= 1 rows of sequences that share n_shared positions; `spans` has room for n of them. */
-void batch_cut(struct batch *b, const struct batch_row *rows, int n, int n_shared,
-               struct batch_span *spans);
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
@@ -69,11 +66,6 @@ struct workspace {
  * takes a few hundred nanoseconds, a barrier that and more with every thread.) */
 #define WORKSPACE_OWN_ROWS 4
 
-/* Takes or counts (see base/mem.h) the memory of a workspace whose max_rows and max_threads are
- * set, for caches of up to `cap` positions a sequence; rope_factors as in positions_take. */
-void workspace_take(struct workspace *w, struct arena *a, const struct config *c,
-                    const float *rope_factors, int cap);
-
 /* --- stages ----------------------------------------------------------------------------------- */
 
 /* What rows pass through, which the threads borrow: layers, their cache and their memory. */
@@ -92,10 +84,6 @@ struct forward {
     float *logits;             /* [n_logits, n_vocab] */
     struct batch batch;        /* forward_run's */
 };
-
-/* Runs n <= work.max_rows rows through the layers, which changes work.x, the residual stream
- * [n, d_model], and the cache; returns how many rows wanted logits. */
-int forward_run(struct forward *f, const struct batch_row *rows, int n);
 
 /* A thread, and the rows that it helps to make: those of the batch, or those that want logits. */
 struct worker {
@@ -137,26 +125,3 @@ static inline size_t worker_first(const struct worker *k)
 {
     return worker_shares(k) ? 0 : (size_t)k->thread * WORKSPACE_OWN_ROWS;
 }
-
-/* What a product takes of the thread's rows of the batch [n_rows, d_model]: their norm, or, where
- * norms stand after the residuals, work.x itself. */
-const float *forward_input(const struct worker *k, const struct norm *norm);
-
-/* Ends a residual: threads meet, and where norms stand after the residuals work.x becomes its norm,
- * complete on return. `sums` [n_rows, d_model] (NULL: not wanted) gets the thread's rows before. */
-void forward_end_residual(const struct worker *k, const struct norm *norm, float *sums);
-
-/* y = epilogue(w x) of rows x [n_rows, w->n_in], of which this thread's are made: ready for the
- * kernel, quantised if w is. Threads meet if rows are shared. */
-struct matmul forward_product(const struct worker *k, const struct matrix *w, const float *x,
-                              float *y, enum epilogue epilogue);
-
-/* This thread's share of the panels of a product y [n_rows, w->n_out]. */
-void forward_multiply(const struct worker *k, const struct matrix *w, const float *x, float *y,
-                      enum epilogue epilogue);
-
-/* Copies the rows of n floats, which no thread writes meanwhile, for a tap that is wanted. */
-void forward_tap(const struct worker *k, enum block_tap tap, const float *rows, int n);
-
-/* The attention of a layer, from its norm to the end of its residual. */
-void block_attention(const struct worker *k, const struct block *b, int layer);

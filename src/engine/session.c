@@ -4,7 +4,7 @@
 
 #include "base/figures.h"
 #include "base/rng.h"
-#include "engine/private.h"
+#include "engine/forward.h"
 
 /* Enough rows to reuse each weight well; more would only take memory. */
 #define DEFAULT_BLOCK 96

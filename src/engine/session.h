@@ -9,65 +9,8 @@
  */
 #pragma once
 
+#include "engine/taps.h"
 #include "model/model.h"
-
-struct batch_row {
-    int32_t token;
-    int sequence;
-    int position;
-    bool wants_logits;
-};
-
-/* --- what tools may do with a model on its way ------------------------------------------------ */
-
-/* A layer's attention weights: the softmax that the values were averaged with. Of row r and head h
- * those of positions 0 to the row's are weights[(r * n_heads + h) * stride] on, their sum 1 up to
- * rounding; what follows them means nothing. Who watches may change them. Beside them what they are
- * made of: of row r what enters the layer's attention is input[r * d_model] on, and its queries,
- * and the keys and values of all K/V heads begin at r * qkv_stride of each. Queries and keys are
- * not turned to their positions. */
-struct attention_weights {
-    int layer;
-    const struct batch_row *rows; /* [n_rows] */
-    int n_rows;
-    size_t n_heads, stride;
-    float *weights;
-    const float *input;
-    size_t qkv_stride;
-    const float *queries, *keys, *values;
-    const struct positions *positions; /* and what turns them, filled up to the rows' */
-    const struct kernels *kernels;
-};
-
-/* Gets every layer's in order, from the thread that steps; they are valid until it returns. */
-struct attention_watch {
-    void (*take)(void *arg, const struct attention_weights *w);
-    void *arg;
-};
-
-/* Heads whose results are replaced before the output matrix takes them. */
-struct head_ablation {
-    const unsigned char *off; /* [n_layers, n_heads] not 0: replaced */
-    const float *mean;        /* [n_layers, n_heads * value_dim] by these; NULL: by zeros */
-};
-
-/* Where a block's numbers can be had on their way. */
-enum block_tap {
-    TAP_NORMED, /* [n_rows, d_model] what Q, K and V are products of */
-    TAP_HEADS,  /* [n_rows, heads_dim] the heads' results, which the output matrix takes */
-    /* [n_rows, d_model] the residual stream after attention, before a norm that follows it */
-    TAP_MIDDLE,
-    TAP_HIDDEN, /* [n_rows, d_ff] what the down matrix takes */
-    TAP_OUT,    /* [n_rows, d_model] and after the block */
-    BLOCK_TAPS,
-};
-
-/* Buffers of the caller, which get a copy each; NULL: not wanted. */
-struct block_taps {
-    float *at[BLOCK_TAPS];
-};
-
-/* --- sessions --------------------------------------------------------------------------------- */
 
 struct session_params {
     int n_sequences;               /* 0: one */

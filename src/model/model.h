@@ -8,62 +8,10 @@
 #include "base/mem.h"
 #include "compute/pool.h"
 #include "model/layout.h"
+#include "model/positions.h"
 #include "text/tokenizer.h"
 
-/* --- positions.c ------------------------------------------------------------------------------ */
-
-/*
- * What tells a model where a token stands, as numbers that are computed once.
- *
- * Sines, cosines and powers come from compute/angles: the same bits everywhere.
- */
-
-/* Of the positions below `cap`: rotary turns, or vectors to be added, or neither. */
-struct positions {
-    float *rows; /* [cap, stride], of which the first n_filled are filled */
-    size_t stride;
-    enum position_kind kind;
-    int cap, n_filled;
-    struct config_rope rope; /* of rotary positions, with their factors, borrowed */
-    const float *factors;
-};
-
-/*
- * Takes the rows from an arena, or counts them (see base/mem.h). Of rotary positions a row is what
- * kernels.rotate takes, of sinusoidal ones d_model numbers, the sine at 2 i and the cosine at
- * 2 i + 1 of position / 10000^(2 i / d_model) (Vaswani et al. 2017, section 3.5).
- * factors [rope.n_dims / 2] divide the frequencies of rotary pairs; NULL: none.
- */
-struct positions positions_take(struct arena *a, const struct config *c, const float *factors,
-                                int cap);
-
-/* Fills the rows of the first n positions, n <= cap, and of a few more, unless they are: so that a
- * context that a file claims costs nothing before a text is as long. Time: a sine a number. While
- * nobody reads them. */
-void positions_reach(struct positions *p, int n);
-
-/* The turn of a position that is filled (trusted); NULL: queries and keys stay as they are. */
-static inline const float *positions_turn(const struct positions *p, int position)
-{
-    return p->kind == POSITION_ROPE ? p->rows + position * p->stride : NULL;
-}
-
-/* The vector [d_model] to be added to a token at a position; NULL: none. Learned ones are a tensor
- * of the model. */
-static inline const float *positions_vector(const struct positions *p, int position)
-{
-    return p->kind == POSITION_SINUSOIDAL ? p->rows + position * p->stride : NULL;
-}
-
-/* What ALiBi does to scores of a head (Press et al. 2022, section 3): minus a slope times the
- * distance. Slopes of n = 2^k heads are 2^(-8 i / n), i from 1 on; of other numbers those of the
- * next power of two below, then every other one of the next above, from the first on, as in the
- * authors' program. */
-struct attend_bias positions_alibi(int head, int n_heads);
-
-/* -alpha (distance - centre)^2 */
-struct attend_bias positions_quadratic(float alpha, float centre);
-
+/* A norm's parameters; which norm it is the config says. */
 struct norm {
     const float *gain; /* [d_model] */
     const float *bias; /* [d_model], or NULL */

@@ -1,4 +1,4 @@
-#include "model/model.h"
+#include "model/positions.h"
 
 #include "compute/angles.h"
 

@@ -1,0 +1,79 @@
+#include "engine/stages.h"
+
+/* --- rows ------------------------------------------------------------------------------------ */
+
+void stage_norm(const struct forward *f, const struct norm *norm, const float *x, float *out)
+{
+    const struct config *c = &f->kv.config;
+    f->kernels->norm[c->norm](out, x, norm->gain, norm->bias, c->d_model, c->norm_eps);
+}
+
+const float *stage_input(const struct worker *k, const struct norm *norm)
+{
+    const struct workspace *work = &k->f->work;
+    const size_t d = k->f->kv.config.d_model;
+    const struct share rows = worker_rows(k);
+    float *input = work->input + worker_first(k) * work->input_dim;
+    if (k->f->kv.config.placement != PLACEMENT_BEFORE)
+        return work->x;
+    for (int r = rows.begin; r < rows.end; r++)
+        stage_norm(k->f, norm, work->x + r * d, input + r * d);
+    return input;
+}
+
+void stage_end_residual(const struct worker *k, const struct norm *norm, float *sums)
+{
+    const struct forward *f = k->f;
+    const size_t d = f->kv.config.d_model;
+    const struct share rows = share_of(k, k->n_rows);
+    worker_meet(k);
+    if (sums && rows.begin < rows.end)
+        memcpy(sums + rows.begin * d, f->work.x + rows.begin * d,
+               (rows.end - rows.begin) * d * sizeof *sums);
+    if (f->kv.config.placement != PLACEMENT_AFTER)
+        return;
+    for (int r = rows.begin; r < rows.end; r++)
+        stage_norm(f, norm, f->work.x + r * d, f->work.x + r * d);
+    worker_meet(k);
+}
+
+void stage_tap(const struct worker *k, enum block_tap tap, const float *rows, int n)
+{
+    if (k->f->taps.at[tap] && k->thread == 0)
+        memcpy(k->f->taps.at[tap], rows, (size_t)k->n_rows * n * sizeof *rows);
+}
+
+/* --- products -------------------------------------------------------------------------------- */
+
+struct matmul stage_product(const struct worker *k, const struct matrix *w, const float *x,
+                            float *y, enum epilogue epilogue)
+{
+    const struct workspace *work = &k->f->work;
+    const size_t n = w->n_in;
+    struct matmul m = {.w = w,
+                       .x = x,
+                       .x_stride = n,
+                       .n_tokens = k->n_rows,
+                       .y = y,
+                       .y_stride = w->n_out,
+                       .epilogue = epilogue};
+    if (storage_is_quantised(w->storage)) {
+        unsigned char *quants = work->quants + worker_first(k) * work->quants_bytes;
+        const struct share rows = worker_rows(k);
+        if (rows.begin < rows.end)
+            k->f->kernels->quantize(quants + rows.begin * quant_row_bytes(w->n_in),
+                                    x + rows.begin * n, n, rows.end - rows.begin, w->n_in);
+        m.quants = quants;
+    }
+    if (worker_shares(k))
+        worker_meet(k);
+    return m;
+}
+
+void stage_multiply(const struct worker *k, const struct matrix *w, const float *x, float *y,
+                    enum epilogue epilogue)
+{
+    const struct matmul m = stage_product(k, w, x, y, epilogue);
+    const struct share panels = share_of(k, matrix_panels(w->n_out));
+    k->f->kernels->matmul(&m, panels.begin, panels.end);
+}

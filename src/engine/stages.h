@@ -1,0 +1,32 @@
+/*
+ * stages - the steps that a block's two parts are made of: rows for a product to read, the product,
+ * and the end of a residual.
+ *
+ * All threads of a batch call each of these, with a worker of their own. None allocates or fails.
+ */
+#pragma once
+
+#include "engine/private.h"
+
+/* out [d_model] = norm of x [d_model], which may be the same. */
+void stage_norm(const struct forward *f, const struct norm *norm, const float *x, float *out);
+
+/* What a product takes of the thread's rows of the batch [n_rows, d_model]: their norm, or, where
+ * norms stand after the residuals, work.x itself. */
+const float *stage_input(const struct worker *k, const struct norm *norm);
+
+/* Ends a residual: threads meet, and where norms stand after the residuals work.x becomes its norm,
+ * complete on return. `sums` [n_rows, d_model] (NULL: not wanted) gets the thread's rows before. */
+void stage_end_residual(const struct worker *k, const struct norm *norm, float *sums);
+
+/* y = epilogue(w x) of rows x [n_rows, w->n_in], of which this thread's are made: ready for the
+ * kernel, quantised if w is. Threads meet if rows are shared. */
+struct matmul stage_product(const struct worker *k, const struct matrix *w, const float *x,
+                            float *y, enum epilogue epilogue);
+
+/* This thread's share of the panels of a product y [n_rows, w->n_out]. */
+void stage_multiply(const struct worker *k, const struct matrix *w, const float *x, float *y,
+                    enum epilogue epilogue);
+
+/* Copies the rows of n floats, which no thread writes meanwhile, for a tap that is wanted. */
+void stage_tap(const struct worker *k, enum block_tap tap, const float *rows, int n);
