@@ -6,6 +6,7 @@
 
 #include "base/rng.h"
 #include "formats/gguf.h"
+#include "model/config_keys.h"
 #include "model/layout.h"
 #include "support.h"
 #include "text/vocab.h"

@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "compute/linalg.h"
+#include "model/config_keys.h"
 #include "opened.h"
 
 static void close_opened(void *opened)

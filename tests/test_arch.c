@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "golden.h"
+#include "model/config_keys.h"
 #include "model/pack.h"
 #include "opened.h"
 

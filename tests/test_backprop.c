@@ -10,6 +10,7 @@
 
 #include "base/rng.h"
 #include "checkpoints.h"
+#include "model/config_keys.h"
 #include "opened.h"
 #include "plain_model.h"
 #include "train/layers.h"

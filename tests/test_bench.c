@@ -6,6 +6,7 @@
 
 #include "checkpoints.h"
 #include "measure/bench.h"
+#include "model/config_keys.h"
 #include "model/model.h"
 #include "support.h"
 

@@ -12,6 +12,7 @@
 #include "convert/likeness.h"
 #include "formats/gguf.h"
 #include "golden.h"
+#include "model/config_keys.h"
 #include "support.h"
 
 static void free_heads(void *r)

@@ -2,6 +2,7 @@
  * Muon's step against its definition in double, of matrices of either form, joined and by head; the
  * same bits for any number of threads; runs with it.
  */
+#include "model/config_keys.h"
 #include "opened.h"
 #include "train/muon.h"
 #include "train_run.h"

@@ -3,6 +3,7 @@
  */
 #include "cli/help_texts.h"
 #include "cli/info.h"
+#include "model/config_keys.h"
 
 #define VALUES struct info_options
 

@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "base/rng.h"
 #include "cli/paths.h"
+#include "model/config_keys.h"
 #include "model/kv_cache.h"
 
 /* What work may take of what is available, which is an estimate: others want some. */

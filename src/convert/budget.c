@@ -11,6 +11,7 @@
 #include "convert/divergence.h"
 #include "convert/memory.h"
 #include "convert/tensors.h"
+#include "model/config_keys.h"
 #include "model/kv_cache.h"
 
 /* Tokens at most on which K/V heads are measured: each number of them is a conversion. */

@@ -7,6 +7,7 @@
 #include "convert/memory.h"
 #include "convert/refit.h"
 #include "convert/tensors.h"
+#include "model/config_keys.h"
 
 enum status convert_describe(struct converter *c, const struct convert_spec *spec,
                              struct convert *out, struct err *e)

@@ -1,6 +1,8 @@
 /* A checkpoint without some heads. */
 #include "convert/drop.h"
 
+#include "model/config_keys.h"
+
 #include <stdio.h>
 
 #define DROPPED_KEY "decode.convert.dropped_heads"

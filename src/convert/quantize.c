@@ -11,6 +11,7 @@
 
 #include "base/figures.h"
 #include "formats/gguf_parts.h"
+#include "model/config_keys.h"
 #include "model/layout.h"
 #include "model/model.h"
 

@@ -4,6 +4,7 @@
 
 #include "base/figures.h"
 #include "convert/memory.h"
+#include "model/config_keys.h"
 
 /* Elements decoded or encoded at a time: a multiple of every type's block. */
 #define CHUNK 256

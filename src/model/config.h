@@ -121,28 +121,6 @@ struct config {
     int32_t layer_kv_heads[CONFIG_MAX_LAYERS]; /* 0: n_kv_heads */
 };
 
-/* STATUS_BAD_FILE for a file that says (general.type) that it is no model, but an adapter, an
- * importance matrix or a projector: what it is. config_parse looks, too. */
-enum status config_check_kind(const struct gguf *g, struct err *e);
-
-/*
- * Reads and checks the keys. head_dim is the key attention.key_length or, without it,
- * d_model / n_heads. n_vocab is the row count of token_embd.weight, which must equal the length of
- * tokenizer.ggml.tokens where that is present. Every value is bounded so that no product of two
- * overflows an int64. STATUS_BAD_FILE names the key, what was expected and what was found; keys
- * that ask for what does not run here (rotary positions that are not scaled linearly, sliding
- * windows, experts, soft caps) are such, too, but config_parse passes these over.
- */
-enum status config_read(const struct gguf *g, struct config *c, struct err *e);
-enum status config_parse(const struct gguf *g, struct config *c, struct err *e);
-
-/* Adds the architecture's keys to a file. */
-void config_write(const struct config *c, struct gguf_writer *w);
-
-/* Adds only that of the K/V heads, one number or one for each layer; and which key it is. */
-void config_write_kv_heads(const struct config *c, struct gguf_writer *w);
-bool config_is_kv_heads_key(const struct config *c, struct text key);
-
 /* Sets the architecture with the kinds of its row; d_model is known. */
 void config_set_arch(struct config *c, const struct arch *arch);
 

@@ -1,10 +1,10 @@
-/* A config as a file's keys say it: read, checked, written. */
+#include "model/config_keys.h"
+
 #include <math.h>
 #include <stdio.h>
 
 #include "base/figures.h"
 #include "base/mem.h"
-#include "model/config.h"
 
 /* --- the keys -------------------------------------------------------------------------------- */
 
@@ -79,14 +79,15 @@ static const char *suffix_of(const struct config *c, const struct config_key *k)
 
 /* --- reading --------------------------------------------------------------------------------- */
 
-struct reader {
+/* What all readers of keys take. */
+struct key_reader {
     const struct gguf *g;
     struct config *c;
     struct err *e;
 };
 
 /* Rows of a two-dimensional tensor that gives a size no key holds. */
-static enum status read_row_count(const struct reader *r, const char *tensor, int max, int *out)
+static enum status read_row_count(const struct key_reader *r, const char *tensor, int max, int *out)
 {
     const struct gguf_tensor *t = gguf_find_tensor(r->g, tensor);
     if (!t)
@@ -101,7 +102,7 @@ static enum status read_row_count(const struct reader *r, const char *tensor, in
 }
 
 /* A number strictly between two others, as a float too; left as it is where it may be missing. */
-static enum status read_number(const struct reader *r, const char *suffix, double above,
+static enum status read_number(const struct key_reader *r, const char *suffix, double above,
                                double below, double *out, bool optional)
 {
     const struct key_name key = arch_key(r->c, suffix);
@@ -115,7 +116,7 @@ static enum status read_number(const struct reader *r, const char *suffix, doubl
 
 /* The numbers [n_layers] of a key that is there, one for all layers or one for each: from 1 to
  * `most`, or, where that is 0, divisors of the layer's heads. */
-static enum status read_by_layer(const struct reader *r, const char *suffix, int most,
+static enum status read_by_layer(const struct key_reader *r, const char *suffix, int most,
                                  int32_t *numbers)
 {
     const struct key_name key = arch_key(r->c, suffix);
@@ -155,7 +156,7 @@ static int largest(const int32_t *numbers, int n)
     return most;
 }
 
-static enum status read_key(const struct reader *r, const struct config_key *k)
+static enum status read_key(const struct key_reader *r, const struct config_key *k)
 {
     const char *suffix = suffix_of(r->c, k);
     const struct key_name key = arch_key(r->c, suffix);
@@ -188,7 +189,7 @@ static enum status read_key(const struct reader *r, const struct config_key *k)
 }
 
 /* All else but rotary positions is known. */
-static enum status read_kv_heads(const struct reader *r)
+static enum status read_kv_heads(const struct key_reader *r)
 {
     struct config *c = r->c;
     if (config_same_heads(c))
@@ -209,7 +210,7 @@ static enum status read_kv_heads(const struct reader *r)
 #define ROPE_MOST_BASE   1e30
 #define ROPE_MOST_FACTOR 1e9
 
-static enum status read_rope(const struct reader *r)
+static enum status read_rope(const struct key_reader *r)
 {
     struct config *c = r->c;
     const struct key_name key = arch_key(c, "rope.dimension_count");
@@ -256,7 +257,7 @@ enum status config_check_kind(const struct gguf *g, struct err *e)
 
 enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
 {
-    const struct reader r = {g, c, e};
+    const struct key_reader r = {g, c, e};
     struct text name;
     *c = (struct config){.arch = NULL};
     TRY(config_check_kind(g, e));

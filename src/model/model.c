@@ -8,6 +8,7 @@
 
 #include "base/figures.h"
 #include "formats/gguf_parts.h"
+#include "model/config_keys.h"
 #include "model/pack.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,

@@ -5,6 +5,8 @@
 #include "text/bpe_learn.h"
 #include "train/data.h"
 
+#include "model/config_keys.h"
+
 /* --- texts ----------------------------------------------------------------------------------- */
 
 /* The bytes of a text that are not held out. */
