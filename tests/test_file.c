@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/replace.h"
 #include "support.h"
 
 /* --- calls that fail ----------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* The .npy writer, byte by byte. */
 #include <string.h>
 
+#include "base/replace.h"
 #include "formats/npy.h"
 #include "support.h"
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compute/lbfgs.h"
 #include "compute/linalg.h"
 #include "conversions.h"
 #include "convert/drop.h"

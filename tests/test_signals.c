@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/replace.h"
 #include "cli/terminal.h"
 #include "compute/pool.h"
 #include "support.h"

@@ -1,5 +1,7 @@
 #include "base/output.h"
 
+#include "base/replace.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 

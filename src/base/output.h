@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/file.h"
+#include "base/replace.h"
 #include "base/text.h"
 
 struct output {

@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <unistd.h>
 
+#include "base/replace.h"
 #include "cli/attend.h"
 #include "cli/help_texts.h"
 #include "formats/npy.h"

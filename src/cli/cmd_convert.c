@@ -1,6 +1,7 @@
 /*
  * cmd_convert - decode convert: an MHA checkpoint to GQA or MQA.
  */
+#include "base/replace.h"
 #include "cli/help_texts.h"
 #include "cli/job.h"
 #include "convert/drop.h"

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/replace.h"
 #include "formats/gguf_parts.h"
 
 static bool same_file(const struct stat *a, const struct stat *b)

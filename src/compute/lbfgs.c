@@ -1,3 +1,5 @@
+#include "compute/lbfgs.h"
+
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -9,7 +11,8 @@
 /* Cuts of one step before it is given up. */
 #define MAX_CUTS 12
 
-struct state {
+/* A search on its way. */
+struct search {
     const struct lbfgs *p;
     double *x, value, *gradient;
     double *direction, *next, *next_gradient; /* [n] */
@@ -24,13 +27,13 @@ size_t lbfgs_scratch(size_t n, size_t memory)
     return (2 * memory + 4) * n + 2 * memory;
 }
 
-static bool ask(struct state *s, const double *x, double *value, double *gradient)
+static bool ask(struct search *s, const double *x, double *value, double *gradient)
 {
     return s->left-- > 0 && s->p->evaluate(s->p->arg, x, value, gradient);
 }
 
 /* The two loops: direction = -H gradient. */
-static void find_direction(struct state *s)
+static void find_direction(struct search *s)
 {
     const size_t n = s->p->n, memory = s->p->memory;
     const size_t first = s->n_steps > memory ? s->n_steps - memory : 0;
@@ -57,7 +60,7 @@ static void find_direction(struct state *s)
 }
 
 /* A step along the direction; false if no step lowers the value, or evaluations are used up. */
-static bool search(struct state *s)
+static bool search(struct search *s)
 {
     const size_t n = s->p->n, at = s->n_steps % s->p->memory;
     const double slope = linalg_dot(s->direction, s->gradient, n);
@@ -99,7 +102,7 @@ double lbfgs_minimise(const struct lbfgs *p, double *x, double *scratch)
 {
     assert(p->n >= 1 && p->memory >= 1);
     const size_t n = p->n, memory = p->memory;
-    struct state s = {.p = p, .x = x, .left = p->evaluations};
+    struct search s = {.p = p, .x = x, .left = p->evaluations};
     s.gradient = scratch;
     s.direction = s.gradient + n;
     s.next = s.direction + n;

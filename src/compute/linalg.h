@@ -89,48 +89,9 @@ int linalg_cholesky(double *l, const double *a, size_t n, double ridge);
 void linalg_solve_lower(const double *l, size_t n, double *b, size_t m);
 void linalg_solve_lower_transposed(const double *l, size_t n, double *b, size_t m);
 
-/* Doubles of scratch that linalg_eigen needs, with eigenvectors or without. */
-size_t linalg_eigen_scratch(size_t n, bool vectors);
-
-/*
- * Eigenvalues of a symmetric a [n, n], which is destroyed: all n of them to `values`, the largest
- * first, and the eigenvectors of the first n_vectors <= n as rows of `vectors` [n_vectors, n] (NULL
- * if n_vectors is 0), of length 1, the component of largest magnitude positive. False if the
- * iteration does not converge, as with numbers that are not finite. Householder tridiagonalization
- * and implicitly shifted QL (Golub and Van Loan, sections 8.3.1 and 8.3.3): of errors relative to
- * the largest eigenvalue, about n^3 * 4 multiply-adds with vectors, n^3 without.
- */
-bool linalg_eigen(double *a, size_t n, double *values, double *vectors, size_t n_vectors,
-                  double *scratch);
-
 /*
  * The orthogonal q [n, n] that is nearest to m: U V^T of its singular value decomposition, which
  * is where trace(q^T m) is largest (the orthogonal Procrustes problem). Of a singular m one of
  * the nearest. By one-sided Jacobi rotations; scratch [2 * n * n].
  */
 void linalg_nearest_orthogonal(double *q, const double *m, size_t n, double *scratch);
-
-/* --- minimising ------------------------------------------------------------------------------ */
-
-/* The minimum of a smooth function of many variables, from its values and gradients. */
-struct lbfgs {
-    size_t n;        /* variables, at least 1 (asserted) */
-    size_t memory;   /* steps whose curvature is remembered, at least 1 (asserted) */
-    int evaluations; /* at most */
-    double enough;   /* ends when a step lowers the value by less than this share of it */
-    /* The value and gradient [n] at x [n]. False: end. */
-    bool (*evaluate)(void *arg, const double *x, double *value, double *gradient);
-    void *arg;
-};
-
-/* Doubles of scratch. */
-size_t lbfgs_scratch(size_t n, size_t memory);
-
-/*
- * Replaces x [n] by the best point found, and returns its value; NaN if evaluate ended before the
- * first. The function is not negative and may be 0 at its minimum: the first step is half of the
- * one that would reach 0 on a bowl. Limited-memory BFGS (Liu and Nocedal 1989; Nocedal and Wright,
- * Numerical Optimization, algorithm 7.4), steps cut back by quadratic interpolation until they
- * lower the value enough (Armijo). One fixed chain of operations.
- */
-double lbfgs_minimise(const struct lbfgs *p, double *x, double *scratch);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "compute/linalg.h"
+#include "compute/linalg_eigen.h"
 
 /* A few are usual. */
 #define MAX_ITERATIONS 300

@@ -8,6 +8,7 @@
 
 #include <math.h>
 
+#include "compute/linalg_eigen.h"
 #include "convert/circuits.h"
 #include "convert/memory.h"
 

@@ -14,6 +14,7 @@
 
 #include <math.h>
 
+#include "compute/lbfgs.h"
 #include "convert/calibrate.h"
 #include "convert/memory.h"
 #include "convert/products.h"

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "base/mem.h"
+#include "base/replace.h"
 #include "formats/gguf_private.h"
 
 /* Bytes of the header as they are made. After the first failure, which stays, nothing is added. */

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "base/file.h"
+#include "base/replace.h"
 
 #define NPY_MAX_DIMS 4
 

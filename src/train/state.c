@@ -13,6 +13,8 @@
 
 #include "train/state.h"
 
+#include "base/replace.h"
+
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "states are written as they are");
 
 #define STATE_VERSION 5
