@@ -4,6 +4,7 @@
 
 #include "checkpoints.h"
 #include "convert/convert.h"
+#include "formats/gguf_write.h"
 #include "model/model.h"
 #include "support.h"
 

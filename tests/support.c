@@ -1,4 +1,5 @@
 #include "support.h"
+#include "formats/gguf_write.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "count.h"
 #include "formats/gguf.h"
+#include "formats/gguf_write.h"
 #include "text/tokenizer.h"
 
 /* Whether a sanitizer is built in or valgrind watches: all takes several times as long, and it

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/blocks.h"
+#include "formats/gguf_write.h"
 #include "golden.h"
 #include "model/config_keys.h"
 #include "model/pack.h"

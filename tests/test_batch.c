@@ -10,6 +10,7 @@
 #include "engine/own_text.h"
 #include "engine/schedule.h"
 #include "engine/session.h"
+#include "formats/blocks.h"
 #include "golden.h"
 #include "opened.h"
 #include "support.h"

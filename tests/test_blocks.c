@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/blocks.h"
 #include "formats/gguf.h"
 #include "support.h"
 

@@ -10,8 +10,11 @@
 #include "convert/convert.h"
 #include "convert/drop.h"
 #include "convert/likeness.h"
+#include "formats/blocks.h"
 #include "formats/gguf.h"
+#include "formats/gguf_write.h"
 #include "golden.h"
+#include "measure/heads.h"
 #include "model/config_keys.h"
 #include "support.h"
 

@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "formats/json.h"
+#include "formats/json_write.h"
 #include "outputs.h"
 #include "show/paragraph.h"
 

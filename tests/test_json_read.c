@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "formats/json.h"
+#include "formats/json_read.h"
 #include "support.h"
 
 /* --- helpers --------------------------------------------------------------------------------- */

@@ -9,7 +9,9 @@
 #include "base/hash.h"
 #include "checkpoints.h"
 #include "convert/quantize.h"
+#include "formats/blocks.h"
 #include "formats/gguf.h"
+#include "formats/gguf_write.h"
 #include "model/model.h"
 #include "support.h"
 

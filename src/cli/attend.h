@@ -5,6 +5,7 @@
 #pragma once
 
 #include "cli/job.h"
+#include "formats/json_write.h"
 #include "measure/attend.h"
 
 /* Columns of a token's text on a terminal, and cells of a drawing, however wide that is. */

@@ -5,6 +5,7 @@
 
 #include "cli/attend.h"
 #include "cli/paths.h"
+#include "formats/json_write.h"
 #include "show/explore.h"
 #include "show/heatmap.h"
 

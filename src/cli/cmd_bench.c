@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "cli/bench_report.h"
 #include "cli/help_texts.h"
+#include "formats/json_read.h"
 
 #define DEFAULT_PROMPT   128
 #define ROOFLINE_SECONDS 1.0

@@ -6,6 +6,8 @@
 #include "cli/job.h"
 #include "convert/drop.h"
 #include "formats/gguf_parts.h"
+#include "formats/gguf_write.h"
+#include "formats/json_write.h"
 #include "model/kv_cache.h"
 
 #define NOTICEABLE_BITS 0.1               /* a rise of bits per byte that is worth a warning */

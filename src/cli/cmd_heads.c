@@ -6,6 +6,7 @@
 #include "cli/paths.h"
 #include "convert/likeness.h"
 #include "measure/attend.h"
+#include "measure/heads.h"
 #include "show/heatmap.h"
 
 /* The options; the run; and the row that is printed. */

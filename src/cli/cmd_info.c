@@ -3,6 +3,8 @@
  */
 #include "cli/help_texts.h"
 #include "cli/info.h"
+#include "formats/blocks.h"
+#include "formats/json_write.h"
 #include "model/config_keys.h"
 
 #define VALUES struct info_options

@@ -5,6 +5,7 @@
 #include "cli/job.h"
 #include "convert/quantize.h"
 #include "formats/gguf_parts.h"
+#include "formats/gguf_write.h"
 
 struct quantize_options {
     struct common_options common;

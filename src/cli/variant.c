@@ -6,6 +6,7 @@
 #include "cli/paths.h"
 #include "engine/own_text.h"
 #include "engine/schedule.h"
+#include "formats/gguf_write.h"
 
 #define CALIB_MAX          ((size_t)1 << 30) /* more text is refused before it is read */
 #define CALIB_TOKENS       65536

@@ -1,6 +1,8 @@
 /* A checkpoint without some heads. */
 #include "convert/drop.h"
 
+#include "formats/blocks.h"
+#include "formats/gguf_write.h"
 #include "model/config_keys.h"
 
 #include <stdio.h>

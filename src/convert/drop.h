@@ -4,6 +4,7 @@
 #pragma once
 
 #include "convert/convert.h"
+#include "formats/gguf_write.h"
 
 /*
  * The model computes what a session does that leaves these heads out (engine/session.h). Their rows

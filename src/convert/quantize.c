@@ -10,7 +10,9 @@
 #include <math.h>
 
 #include "base/figures.h"
+#include "formats/blocks.h"
 #include "formats/gguf_parts.h"
+#include "formats/gguf_write.h"
 #include "model/config_keys.h"
 #include "model/layout.h"
 #include "model/model.h"

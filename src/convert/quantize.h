@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "compute/pool.h"
 #include "formats/gguf.h"
+#include "formats/gguf_write.h"
 
 struct quantize_params {
     uint32_t type;                 /* of the matrices: one that blocks_runs */

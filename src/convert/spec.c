@@ -1,6 +1,7 @@
 #include "convert/spec.h"
 
 #include "formats/gguf.h"
+#include "formats/gguf_write.h"
 
 const char *const convert_methods[] = {"mean", "first", "random", "procrustes", "fit", NULL};
 const char *const convert_refits[] = {"none", "wo", "all", "block", NULL};

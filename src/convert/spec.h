@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include "formats/gguf_write.h"
 #include "model/model.h"
 
 enum convert_method {

@@ -4,6 +4,8 @@
 
 #include "base/figures.h"
 #include "convert/memory.h"
+#include "formats/blocks.h"
+#include "formats/gguf_write.h"
 #include "model/config_keys.h"
 
 /* Elements decoded or encoded at a time: a multiple of every type's block. */

@@ -1,15 +1,14 @@
 /*
- * Types of tensors, and rows of numbers in five of them.
- *
  * The loops over a block have fixed lengths, no calls and no branches, so that compilers turn
  * them into vector code for any processor.
  */
 
-#include <inttypes.h>
+#include "formats/blocks.h"
+
 #include <math.h>
 
+#include "base/half.h"
 #include "base/mem.h"
-#include "formats/gguf_private.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "tensor data are little-endian and are copied as they are");
@@ -50,34 +49,6 @@ const struct tensor_type_info *tensor_type_named(struct text name)
         if (strlen(t->name) == name.len && !strncasecmp(t->name, name.data, name.len))
             return t;
     return NULL;
-}
-
-enum status gguf_tensor_measure(struct gguf_tensor *t, uint32_t type, enum status bad,
-                                struct err *e)
-{
-    assert(t->n_dims >= 1 && t->n_dims <= GGUF_MAX_DIMS);
-    t->type = tensor_type_find(type);
-    if (!t->type)
-        return err_set(
-            e, bad,
-            "type %" PRIu32
-            " is unknown or was removed from GGUF: convert the model again with current tools",
-            type);
-    t->n_elements = 1;
-    for (int d = 0; d < t->n_dims; d++) {
-        if (t->dims[d] == 0)
-            return err_set(e, bad, "dimension %d is 0, expected at least 1", d);
-        t->n_elements = u64_product(t->n_elements, t->dims[d]);
-    }
-    if (t->dims[0] % t->type->block_elements != 0)
-        return err_set(e, bad,
-                       "dimension 0 is %" PRIu64 ", expected a multiple of %" PRIu32
-                       ", the block of type %s",
-                       t->dims[0], t->type->block_elements, t->type->name);
-    t->n_bytes = u64_product(t->n_elements / t->type->block_elements, t->type->block_bytes);
-    if (t->n_elements > INT64_MAX || t->n_bytes > INT64_MAX)
-        return err_set(e, bad, "its shape overflows, expected less than 2^63 elements and bytes");
-    return STATUS_OK;
 }
 
 /* --- numbers --------------------------------------------------------------------------------- */

@@ -8,6 +8,8 @@
  * between them, no padding after the last one. Refused by both or unsafe: nested arrays,
  * tensors that share bytes, alignments that would misalign numbers.
  */
+#include "formats/gguf.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>

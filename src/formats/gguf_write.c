@@ -2,6 +2,8 @@
  * Writing GGUF. Pairs are stored as the bytes they become; tensors as records, because their
  * offsets depend on the alignment, which a pair added later may still change.
  */
+#include "formats/gguf_write.h"
+
 #include <inttypes.h>
 
 #include "base/mem.h"

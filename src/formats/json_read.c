@@ -1,4 +1,4 @@
-#include "formats/json.h"
+#include "formats/json_read.h"
 
 #include <inttypes.h>
 #include <math.h>

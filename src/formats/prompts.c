@@ -6,6 +6,7 @@
 
 #include "base/numbers.h"
 #include "base/rng.h"
+#include "formats/json_read.h"
 
 static const struct json_limits limits = {
     .bytes = PROMPTS_MAX_LINE, .values = PROMPTS_MAX_STOPS + 64, .depth = 4};

@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "formats/json.h"
+#include "formats/json_read.h"
 
 /* Bytes of a line; a longer one is refused. */
 #define PROMPTS_MAX_LINE  ((size_t)16 << 20)

@@ -1,9 +1,10 @@
-#include "measure/attend.h"
+#include "measure/heads.h"
 
 #include <math.h>
 
 #include "base/mem.h"
 #include "engine/session.h"
+#include "measure/attend.h"
 
 struct heads_run {
     const struct heads_spec *spec;

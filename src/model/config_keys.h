@@ -4,6 +4,7 @@
 #pragma once
 
 #include "formats/gguf.h"
+#include "formats/gguf_write.h"
 #include "model/config.h"
 
 /* STATUS_BAD_FILE for a file that says (general.type) that it is no model, but an adapter, an

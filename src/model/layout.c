@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "formats/blocks.h"
 
 /* Sizes that a shape is made of. */
 enum extent {

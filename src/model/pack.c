@@ -3,6 +3,8 @@
 #include <stdio.h>
 
 #include "compute/kernels_math.h"
+#include "formats/blocks.h"
+#include "formats/gguf_write.h"
 
 /* By enum storage. */
 static const enum tensor_type tensor_types[STORAGE_COUNT] = {

@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "formats/gguf_write.h"
 #include "model/layout.h"
 
 /* The storage that a tensor's type has in memory (blocks_in_memory); false for types that do not

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "formats/json_write.h"
 #include "show/paragraph.h"
 
 const char *const table_formats[] = {"table", "md", "csv", "json", "jsonl", NULL};

@@ -12,7 +12,7 @@
 #include "base/output.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "formats/json.h"
+#include "formats/json_write.h"
 
 /* In the order of table_formats. */
 enum table_format { TABLE_ALIGNED, TABLE_MD, TABLE_CSV, TABLE_JSON, TABLE_JSONL };

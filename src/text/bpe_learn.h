@@ -24,6 +24,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "formats/gguf.h"
+#include "formats/gguf_write.h"
 
 enum bpe_learn_phase {
     BPE_LEARN_READING, /* done and all are bytes of text */

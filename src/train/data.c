@@ -5,6 +5,7 @@
 #include "text/bpe_learn.h"
 #include "train/data.h"
 
+#include "formats/gguf_write.h"
 #include "model/config_keys.h"
 
 /* --- texts ----------------------------------------------------------------------------------- */

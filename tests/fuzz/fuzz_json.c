@@ -4,7 +4,8 @@
  */
 #include <stdio.h>
 
-#include "formats/json.h"
+#include "formats/json_read.h"
+#include "formats/json_write.h"
 #include "show/paragraph.h"
 #include "target.h"
 

@@ -11,6 +11,7 @@
 
 #include "count.h"
 #include "formats/gguf.h"
+#include "formats/gguf_write.h"
 #include "model/layout.h"
 
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed);

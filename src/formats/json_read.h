@@ -1,5 +1,5 @@
 /*
- * json - reads JSON, strictly, and gives what is in it.
+ * json_read - reads JSON, strictly, and gives what is in it.
  *
  * What RFC 8259 says, and nothing else: no comments, no trailing commas, no NaN, no byte-order
  * mark. Of what it leaves open, these are refused: keys that occur twice in an object, surrogates
@@ -8,8 +8,9 @@
  */
 #pragma once
 
+#include "base/mem.h"
 #include "base/name_index.h"
-#include "base/output.h"
+#include "base/text.h"
 
 enum json_kind { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
 
@@ -94,43 +95,3 @@ enum status json_node_u64(const struct json_node *node, uint64_t *out, struct er
 enum status json_node_i64(const struct json_node *node, int64_t min, int64_t max, int64_t *out,
                           struct err *e);
 enum status json_node_double(const struct json_node *node, double *out, struct err *e);
-
-/* --- writing ---------------------------------------------------------------------------------- */
-
-/*
- * write - writes JSON as it goes, to an output.
- *
- * The writer puts commas, colons and line breaks; the caller begins and ends containers in a
- * matching order, and names every value inside an object. Strings are valid UTF-8
- * whatever the bytes: those that are not become U+FFFD. Doubles read back exactly; NaN and
- * infinities are null.
- */
-
-#define JSON_MAX_DEPTH 16
-
-struct json {
-    struct output *out;
-    int depth;        /* open containers */
-    int broken_depth; /* containers at depths below this have one member a line */
-    struct {
-        char closing;
-        bool used;
-    } open[JSON_MAX_DEPTH];
-};
-
-/* broken_depth 0 writes everything on one line, JSON_COMPACT without a space too. */
-#define JSON_COMPACT (-1)
-void json_init(struct json *j, struct output *out, int broken_depth);
-
-/* The key is NULL in arrays and outside of all containers. */
-void json_begin_object(struct json *j, const char *key);
-void json_begin_array(struct json *j, const char *key);
-void json_end(struct json *j); /* of the innermost container */
-
-void json_text(struct json *j, const char *key, struct text bytes);
-void json_string(struct json *j, const char *key, const char *s);
-void json_literal(struct json *j, const char *key, struct text literal); /* written as it is */
-void json_int(struct json *j, const char *key, int64_t x);
-void json_u64(struct json *j, const char *key, uint64_t x);
-void json_double(struct json *j, const char *key, double x);
-void json_null(struct json *j, const char *key);

@@ -1,0 +1,66 @@
+/*
+ * heads - what each head is worth: the loss of a text without it, and how much it writes.
+ *
+ * One head after another is left out and the text predicted again, to the same bits as eval without
+ * it, stride = ctx. (Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section 3.2.)
+ * What stands before a head's layer does not change: windows start from the residual stream before
+ * it, which saves nearly half of the work.
+ */
+#pragma once
+
+#include "measure/eval.h"
+
+enum heads_ablation {
+    HEADS_ZERO, /* a head's results become 0 */
+    HEADS_MEAN, /* ... their means over all positions of the text */
+};
+
+/* Everything is borrowed. */
+struct heads_spec {
+    /* The model, the text and what watches: ctx, stride, entry, nll and the other model are not
+     * read. `stop` ends the run with what there is; progress is in the tokens of all heads. */
+    struct eval_spec eval;
+    enum heads_ablation ablation;
+    const int *layers; /* [n_layers] whose heads are measured; NULL: all */
+    int n_layers;
+    bool curve; /* also leave out more and more of them together */
+};
+
+struct head_worth {
+    int layer, head;
+    double delta_nll; /* nll without it less that of the model, nats a scored token */
+    /* Of delta_nll, by the tokens' paired differences, as eval's nll_stderr. */
+    double delta_nll_stderr;
+    double delta_bits_per_byte; /* NaN without bytes */
+    /* Mean lengths: of what the head adds to the residual stream, and of that before its layer. */
+    double written, stream;
+};
+
+/* The text without the n heads that cost least one by one. */
+struct heads_point {
+    int n;
+    double nll, delta_nll, bits_per_byte; /* as in struct eval_result; nll less that of all heads */
+};
+#define HEADS_MOST_POINTS 32
+
+struct heads_result {
+    struct head_worth *heads; /* [n_heads] malloc'd, of the layers wanted, in order */
+    int n_heads;
+    int n_done;               /* the first so many are measured */
+    struct eval_result whole; /* the model with all heads */
+    /* The curve: the heads [n_heads], malloc'd, those that cost least first; and what 0, 1, 2, 4, 8
+     * and so on, and all of them, make together (Michel et al. 2019, section 4.1; nothing is
+     * measured anew between). */
+    struct head_worth *by_worth;
+    struct heads_point points[HEADS_MOST_POINTS];
+    int n_points;
+};
+
+/* Bytes that heads_run takes, but for one block's of a window. The failures of eval_make_plan. */
+enum status heads_plan(const struct heads_spec *spec, uint64_t *bytes, struct err *e);
+
+/* Measures the heads, layer by layer. STATUS_INTERRUPTED: *result has what is done; heads_free is
+ * due with this status and STATUS_OK. Fails as eval_run does, naming the head. All figures are the
+ * same bits for any number of threads. */
+enum status heads_run(const struct heads_spec *spec, struct heads_result *result, struct err *e);
+void heads_free(struct heads_result *r); /* legal on a zeroed struct and twice */
