@@ -89,7 +89,9 @@ endif
 LIB_ROOMS := base formats text compute model engine train convert measure show
 LIB_SRC := $(wildcard $(LIB_ROOMS:%=src/%/*.c))
 CLI_SRC := $(wildcard src/cli/*.c)
-LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o)
+# The parts of attend's page are files, see src/show/explore_page.h.
+PAGE_C  := $(BUILD)/src/show/explore_page.c
+LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(PAGE_C:.c=.o)
 # The help's texts are files, see src/cli/help_texts.h.
 HELP_TXT := $(wildcard src/cli/help/*.txt)
 HELP_C   := $(BUILD)/src/cli/help_texts.c
@@ -188,14 +190,19 @@ $(BUILD)/%.o: %.c Makefile
 	$(call say,CC)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ISA_FLAGS) $(OBJ_FLAGS) -MMD -MP -c -o $@ $<
 
-# Each text as a string, a line of it a line.
-$(HELP_C): $(HELP_TXT) Makefile
-	@mkdir -p $(@D)
-	$(Q){ echo '#include "cli/help_texts.h"'; for f in $(HELP_TXT); do \
-	    name=$${f##*/}; echo; echo "const char help_of_$${name%.txt}[] ="; \
-	    sed 's/[\\"]/\\&/g; s/.*/    "&\\n"/' "$$f"; echo '    ;'; done } >$@
+# Files as strings, a line of them a line. $(1): the header that declares these, $(2): what stands
+# before their names
+embed = $(Q)mkdir -p $(@D); { echo '\#include "$(1)"'; for f in $(filter-out Makefile,$^); do \
+    name=$${f\#\#*/}; echo; echo "const char $(2)$$(echo $${name%.txt} | tr . _)[] ="; \
+    sed 's/[\\"]/\\&/g; s/.*/    "&\\n"/' "$$f"; echo '    ;'; done } >$@
 
-$(HELP_C:.c=.o): $(HELP_C)
+$(HELP_C): $(HELP_TXT) Makefile
+	$(call embed,cli/help_texts.h,help_of_)
+
+$(PAGE_C): $(addprefix src/show/explore.,html css js) Makefile
+	$(call embed,show/explore_page.h)
+
+$(HELP_C:.c=.o) $(PAGE_C:.c=.o): %.o: %.c
 	$(call say,CC)
 	$(Q)$(CC) $(ALL_CFLAGS) $(OBJ_FLAGS) -MMD -MP -c -o $@ $<
 
