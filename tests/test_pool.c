@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/rng.h"
+#include "cli/signals.h"
 #include "compute/pool.h"
 #include "support.h"
 

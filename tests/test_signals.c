@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/replace.h"
+#include "cli/signals.h"
 #include "cli/terminal.h"
 #include "compute/pool.h"
 #include "support.h"

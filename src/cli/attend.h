@@ -1,11 +1,10 @@
 /*
- * attend - one run of decode attend, and what is shown and written of it. Private to the files of
- * this command.
+ * attend - one run of decode attend, for the files of this command.
  */
 #pragma once
 
+#include "cli/common.h"
 #include "cli/job.h"
-#include "formats/json_write.h"
 #include "measure/attend.h"
 
 /* Columns of a token's text on a terminal, and cells of a drawing, however wide that is. */
@@ -39,25 +38,13 @@ struct attend_view {
     struct attend_trace trace;
 };
 
-/* The table: a row a head, the figures, or of one query the keys. */
-enum status attend_print(const struct attend_view *v, struct err *e);
-
-/* An object with what the arrays' axes stand for, the tokens with their text, and the figures. */
-enum status attend_write_json(const struct attend_view *v, struct err *e);
-
-/* --svg: small maps of all heads, or a large one of a single one. Or, as a page to explore, --html:
- * all weights of all heads. */
-enum status attend_write_picture(const struct attend_view *v, bool page, struct err *e);
-
-/* The head that is shown. */
-void attend_draw(const struct attend_view *v);
-
-/* What names a token in at most so many columns. */
-struct text_label attend_label(const struct attend_view *v, int position, size_t columns,
-                               bool printable);
-
-/* --- attend_trace.c --------------------------------------------------------------------------- */
-
-/* The steps of --trace: with all numbers as a member of an object or, where that is NULL, for
- * people, with as many of a row as fit. */
-void attend_put_trace(const struct attend_view *v, struct json *json);
+/* What names a token in at most so many columns: its text, or without a tokenizer its id. */
+static inline struct text_label attend_label(const struct attend_view *v, int position,
+                                             size_t columns, bool printable)
+{
+    const struct tokenizer *t = v->job->checkpoint.tokenizer;
+    char id[24];
+    chars_printf(id, "#%d", v->spec.tokens[position]);
+    return text_label(t ? tokenizer_bytes(t, v->spec.tokens[position]) : text_of(id), columns,
+                      printable);
+}

@@ -1,9 +1,8 @@
-/*
- * The second half of decode attend: the table, the JSON file, pictures and the page.
- */
+#include "cli/attend_show.h"
+
 #include <ctype.h>
 
-#include "cli/attend.h"
+#include "cli/attend_trace.h"
 #include "cli/paths.h"
 #include "formats/json_write.h"
 #include "show/explore.h"
@@ -34,15 +33,6 @@ static struct key_row key_row(const struct attend_view *v, int position, double 
     const struct tokenizer *t = v->job->checkpoint.tokenizer;
     const int id = v->spec.tokens[position];
     return (struct key_row){position, id, t ? tokenizer_bytes(t, id) : text_span(NULL, 0), weight};
-}
-
-struct text_label attend_label(const struct attend_view *v, int position, size_t columns,
-                               bool printable)
-{
-    const struct key_row row = key_row(v, position, 0);
-    char id[24];
-    chars_printf(id, "#%d", row.id);
-    return text_label(row.text.data ? row.text : text_of(id), columns, printable);
 }
 
 /* In three characters: ".61", "1.0"; "–" for NaN. */

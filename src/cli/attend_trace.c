@@ -1,8 +1,4 @@
-/*
- * attend --trace - one token through attention, step by step: names, shapes and numbers.
- */
-#include "cli/attend.h"
-#include "formats/json_write.h"
+#include "cli/attend_trace.h"
 
 /* Of a row so many numbers are shown, in so many columns each, behind the token's. */
 #define MOST_NUMBERS   8

@@ -1,8 +1,4 @@
-/*
- * bench_advice - what each variant of a checkpoint would lose on a text, and which are within the
- * limits that were asked for.
- */
-#include "cli/bench_report.h"
+#include "cli/bench_advice.h"
 
 /* Of the text so much is for calibration; the rest is measured. */
 #define CALIBRATED 0.9

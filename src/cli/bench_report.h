@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "cli/common.h"
 #include "cli/job.h"
 #include "cli/shape.h"
 #include "measure/bench.h"
@@ -67,18 +68,6 @@ struct bench_run {
     struct bench_advice *advice; /* malloc'd [rows] in the order to print them; NULL: no text */
     struct bench_advice advised; /* that of the row in print; only with a text */
 };
-
-/* --- bench_advice.c -------------------------------------------------------------------------- */
-
-/* Leaves of the job's text its last tenth, with its tokens, as what is measured. STATUS_USAGE for a
- * text too short and a --max-cache that is no number; the failures of job_tokenize. */
-enum status advice_prepare(struct bench_run *r, struct err *e);
-/* Sets r->advice, which the caller frees, once rows are measured: each variant is converted and
- * evaluated, one after the other, on the first number of threads. The failures of variant_load and
- * eval_run; then there is none. */
-enum status advice_measure(struct bench_run *r, struct err *e);
-
-/* --- bench_report.c -------------------------------------------------------------------------- */
 
 /* Prints what was measured, and writes the plot. The failures of the table and of the file. */
 enum status bench_report(struct bench_run *r, struct err *e);

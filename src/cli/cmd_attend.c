@@ -6,6 +6,8 @@
 
 #include "base/replace.h"
 #include "cli/attend.h"
+#include "cli/attend_show.h"
+#include "cli/attend_trace.h"
 #include "cli/help_texts.h"
 #include "formats/npy.h"
 #include "show/explore.h"

@@ -9,8 +9,10 @@
 #include <unistd.h>
 
 #include "base/limits.h"
+#include "cli/bench_advice.h"
 #include "cli/bench_report.h"
 #include "cli/help_texts.h"
+#include "cli/signals.h"
 #include "formats/json_read.h"
 
 #define DEFAULT_PROMPT   128

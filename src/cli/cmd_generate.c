@@ -6,6 +6,7 @@
 #include "cli/generate.h"
 #include "cli/generate_talk.h"
 #include "cli/help_texts.h"
+#include "cli/signals.h"
 #include "show/heatmap.h"
 
 static const char *const prompts_formats[] = {"auto", "lines", "jsonl", NULL};

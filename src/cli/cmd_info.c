@@ -3,6 +3,7 @@
  */
 #include "cli/help_texts.h"
 #include "cli/info.h"
+#include "cli/info_cost.h"
 #include "formats/blocks.h"
 #include "formats/json_write.h"
 #include "model/config_keys.h"

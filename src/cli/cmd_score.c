@@ -4,6 +4,7 @@
 #include "base/replace.h"
 #include "cli/help_texts.h"
 #include "cli/job.h"
+#include "cli/signals.h"
 #include "engine/sampler.h"
 #include "formats/npy.h"
 

@@ -10,6 +10,8 @@
 #include "cli/job.h"
 #include "cli/paths.h"
 #include "cli/shape.h"
+#include "cli/train_options.h"
+#include "train/train.h"
 
 #define PIPE_MAX  ((size_t)1 << 30) /* more text is not taken from a pipe */
 #define SMOOTHING 0.05              /* weight of a step in the smoothed loss */

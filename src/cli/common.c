@@ -1,8 +1,6 @@
-/*
- * common - the options that several commands have.
- */
+#include "cli/common.h"
+
 #include "base/numbers.h"
-#include "cli/options.h"
 
 #define VALUES struct common_options
 

@@ -2,6 +2,7 @@
 
 #include "base/limits.h"
 #include "base/rng.h"
+#include "cli/signals.h"
 #include "formats/json_write.h"
 #include "show/heatmap.h"
 

@@ -10,6 +10,7 @@
  */
 #pragma once
 
+#include "cli/common.h"
 #include "cli/job.h"
 #include "engine/schedule.h"
 #include "formats/prompts.h"

@@ -1,5 +1,7 @@
 #include "cli/generate_talk.h"
 
+#include "cli/signals.h"
+
 #include <unistd.h>
 
 /* Makes g->prompt, added to the text so far, the job's tokens: behind a text without begin-of-text,

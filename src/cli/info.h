@@ -1,9 +1,10 @@
 /*
- * info - what decode info's two halves share: what there is (cmd_info), and what it costs
+ * info - one run of decode info, for its two halves: what there is (cmd_info), and what it costs
  * (info_cost).
  */
 #pragma once
 
+#include "cli/common.h"
 #include "cli/job.h"
 #include "cli/shape.h"
 #include "formats/gguf_parts.h"
@@ -86,21 +87,3 @@ struct info {
     char type_headings[TYPES_MOST][40];
     struct report_field types[TYPES_MOST];
 };
-
-/* What is known of --shape, the i-th if there are several. */
-enum status info_read_shape(struct info *info, int i, struct err *e);
-
-/* The variants of what runs here; and, behind the steps there are, those that are asked for: every
- * depth with every batch; with their times, if the machine's limits are given or measured. */
-enum status info_plan_steps(struct info *info, struct err *e);
-
-/* Tables of the caches of the variants and of the steps, whose columns are those that are asked
- * for; and what people are told before them: how the bytes of a token come about, what a step is,
- * and what its time follows from. */
-struct table info_cache_table(const struct info *info);
-struct table info_step_table(struct info *info);
-void info_explain_caches(const struct config *c, struct output *out);
-void info_explain_steps(const struct info *info, struct output *out);
-
-/* Prints the shapes that have names. */
-enum status info_list_shapes(struct job *j, struct err *e);

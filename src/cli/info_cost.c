@@ -1,9 +1,6 @@
-/*
- * The second half of decode info: what a checkpoint's or a shape's caches and steps cost, by
- * variant; several shapes side by side; shards.
- */
+#include "cli/info_cost.h"
+
 #include "base/limits.h"
-#include "cli/info.h"
 
 /* For which this machine is measured. */
 #define MEASURE_SECONDS 2.0

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/numbers.h"
+#include "cli/signals.h"
 #include "cli/terminal.h"
 
 /* More text than this is refused before it is read: no context holds it. */

@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include "cli/common.h"
 #include "cli/options.h"
 
 /* Where no text is given, nor --tokens take its place: --file becomes "-" if standard input is a

@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "base/rng.h"
 #include "cli/paths.h"
+#include "cli/signals.h"
 #include "model/config_keys.h"
 #include "model/kv_cache.h"
 

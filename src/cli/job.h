@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "cli/common.h"
 #include "cli/input.h"
 #include "cli/options.h"
 #include "cli/terminal.h"

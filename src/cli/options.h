@@ -14,8 +14,9 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/mem.h"
 #include "base/output.h"
-#include "convert/convert.h"
+#include "base/status.h"
 
 enum option_kind {
     OPTION_END,     /* ends a table */
@@ -146,112 +147,3 @@ void nearest_offer(struct nearest *n, const char *candidate);
 /* What other programs, or commands, call an option, and what we do, of several names the first that
  * the command has; NULL after the last. */
 extern const char *const option_synonyms[][2];
-
-/* --- the options that several commands have: common.c ---------------------------------------- */
-
-/* Conversion to fewer K/V heads. */
-struct variant_options {
-    const char *kv_heads, *cache_bytes; /* one of them, "auto" and the other, or none */
-    int method;                         /* an enum convert_method */
-    const char *calib;                  /* NULL: none */
-    struct text calib_text;             /* with data: this instead of that file's */
-    int calib_tokens;                   /* 0: 65536 */
-    int grouping;                       /* enum variant_grouping */
-    int refit;                          /* VARIANT_AUTO, or an enum convert_refit + 1 */
-};
-enum variant_grouping { VARIANT_AUTO, VARIANT_ADJACENT, VARIANT_CLUSTER };
-/* The first for what runs a model, too, the others for what writes one. */
-extern const struct option variant_options[], conversion_options[];
-
-/* Whether another variant than the checkpoint's is wanted. */
-static inline bool variant_is_wanted(const struct variant_options *o)
-{
-    return o->kv_heads || o->cache_bytes;
-}
-
-/* The values of rows that several commands have: what a command's VALUES begin with. */
-struct common_options {
-    const char *positional; /* MODEL */
-    const char *model;      /* -m */
-    bool quiet, verbose;
-    const char *threads; /* -t: NULL, a number or "auto" */
-
-    const char *prompt, *file, *positional_text; /* the text: one of them, or none */
-    const char *ids;                             /* of --tokens, instead of a text */
-    const char *range;                           /* of the text */
-    int truncate; /* of a text beyond the context its side that is left out: 1 left, 2 right */
-
-    const char *out; /* -o */
-    bool force;
-    int format; /* an enum table_format */
-    struct option_u64 seed;
-
-    int kv_type;             /* of kv_type_names */
-    int block;               /* 0: the default */
-    const char *without;     /* NULL: all heads are there */
-    const char *score_scale; /* NULL: the checkpoint's */
-    struct variant_options variant;
-};
-
-/* Groups of rows. */
-#define GENERAL_GROUP                                                                              \
-    {                                                                                              \
-        "", general_options, 0                                                                     \
-    }
-#define INPUT_GROUP                                                                                \
-    {                                                                                              \
-        "Text", input_options, 0                                                                   \
-    }
-#define ENGINE_GROUP                                                                               \
-    {                                                                                              \
-        "Engine", engine_options, 0                                                                \
-    }
-#define VARIANT_GROUP                                                                              \
-    {                                                                                              \
-        "Variant", variant_options, offsetof(struct common_options, variant)                       \
-    }
-extern const struct option general_options[], input_options[], engine_options[];
-
-/* Positionals and single rows of them, for a command's own tables. */
-#define MODEL_POSITIONAL                                                                           \
-    OPT_STRING("MODEL", common.positional, NULL, NULL, .reads = "the checkpoint")
-#define TEXT_POSITIONAL OPT_STRING("TEXT", common.positional_text, NULL, NULL, .reads = "the text")
-#define OPT_THREADS(...)                                                                           \
-    OPT_STRING("threads", common.threads, "N|auto", __VA_ARGS__, .letter = 't',                    \
-               .otherwise = "DECODE_THREADS, else auto")
-#define THREADS_HELP "threads; auto: as many processors as this process may use"
-#define OPT_TEXT(...)                                                                              \
-    OPT_STRING("text", common.file, "FILE", __VA_ARGS__, .letter = 'f', .reads = "the text")
-#define OPT_PROMPT                                                                                 \
-    OPT_STRING("prompt", common.prompt, "TEXT",                                                    \
-               "the text itself, instead of a file; \\n is a backslash and an n", .letter = 'p',   \
-               .excludes = "text")
-#define OPT_IDS                                                                                    \
-    OPT_STRING("tokens", common.ids, "IDS",                                                        \
-               "token ids 1,2,3 instead of a text; taken as they are, without a begin-of-text "    \
-               "token")
-#define OPT_TRUNCATE                                                                               \
-    OPT_CHOICE("truncate", common.truncate, "SIDE", truncate_sides,                                \
-               "leave out what of a text is too long for the context, on this side",               \
-               .otherwise = "such a text is refused")
-#define OPT_RANGE                                                                                  \
-    OPT_STRING("range", common.range, "A:B",                                                       \
-               "a share of its bytes, fractions from 0 to 1: 0.9:1 is the last tenth",             \
-               .otherwise = "0:1, all")
-#define OPT_SCORE_SCALE                                                                            \
-    OPT_STRING("score-scale", common.score_scale, "X|none",                                        \
-               "multiply attention's scores by X, or by nothing, instead of 1/sqrt(head size)",    \
-               .otherwise = "the checkpoint's")
-#define OPT_OUT                                                                                    \
-    OPT_STRING("output", common.out, "OUT", "the new checkpoint; required", .letter = 'o',         \
-               .writes = WRITES_FILE)
-#define OPT_FORCE OPT_FLAG("force", common.force, "replace OUT if it exists")
-#define OPT_FORMAT                                                                                 \
-    OPT_CHOICE("format", common.format, "FORM", table_formats, "form of the output",               \
-               .fallback = "table")
-
-/* In the order of common_options.truncate, NULL after the last. */
-extern const char *const truncate_sides[];
-/* What a cache can be stored as, the largest first, NULL after the last. */
-extern const char *const kv_type_names[];
-extern const enum storage kv_type_storage[];

@@ -1,7 +1,8 @@
-#include "cli/terminal.h"
+#include "cli/signals.h"
 
 #include <signal.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -32,7 +33,7 @@ static char *put_number(char *to, unsigned long n)
 /*
  * Removes the files that are being written. A handler cannot ask a writer in the middle of its
  * work, so the system is asked which are open, with nothing but system calls, as opendir takes
- * memory. Where it does not tell, they stay. Their names are those of base/file.h.
+ * memory. Where it does not tell, they stay. Their names are those of base/replace.h.
  */
 static void remove_temporaries(void)
 {

@@ -1,8 +1,6 @@
-/*
- * The options of a training, and what follows from them.
- */
-#include "cli/job.h"
-#include "cli/shape.h"
+#include "cli/train_options.h"
+
+#include "model/shape.h"
 
 #define TRAIN_CTX   256      /* tokens of a window, and of the context of a new model, by default */
 #define TRAIN_STEPS 2000     /* by default */
