@@ -5,9 +5,6 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "formats/blocks.h"
-#include "formats/gguf.h"
-#include "formats/gguf_write.h"
 #include "model/config_keys.h"
 #include "model/layout.h"
 #include "support.h"

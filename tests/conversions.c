@@ -7,7 +7,6 @@
 
 #include "base/rng.h"
 #include "compute/linalg.h"
-#include "formats/blocks.h"
 #include "formats/gguf_write.h"
 #include "model/config_keys.h"
 #include "opened.h"

@@ -4,7 +4,6 @@
 
 #include "checkpoints.h"
 #include "convert/convert.h"
-#include "formats/gguf_write.h"
 #include "model/model.h"
 #include "support.h"
 

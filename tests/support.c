@@ -1,5 +1,4 @@
 #include "support.h"
-#include "formats/gguf_write.h"
 
 #include <errno.h>
 #include <stdio.h>

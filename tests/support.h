@@ -11,7 +11,6 @@
 
 #include "base/status.h"
 #include "count.h"
-#include "formats/gguf.h"
 #include "formats/gguf_write.h"
 #include "text/tokenizer.h"
 

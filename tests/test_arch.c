@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/blocks.h"
 #include "formats/gguf_write.h"
 #include "golden.h"
 #include "model/config_keys.h"

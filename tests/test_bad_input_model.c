@@ -9,7 +9,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/text.h"
 #include "hostile.h"
 
 /* Nothing but the end of the line that it had begun. */

@@ -9,8 +9,6 @@
 #include "checkpoints.h"
 #include "engine/own_text.h"
 #include "engine/schedule.h"
-#include "engine/session.h"
-#include "formats/blocks.h"
 #include "golden.h"
 #include "opened.h"
 #include "support.h"

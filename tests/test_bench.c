@@ -7,7 +7,6 @@
 #include "checkpoints.h"
 #include "measure/bench.h"
 #include "model/config_keys.h"
-#include "model/model.h"
 #include "support.h"
 
 /* No test depends on a time, but all take some. */

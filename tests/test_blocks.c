@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/blocks.h"
-#include "formats/gguf.h"
 #include "support.h"
 
 #define BLOCK 32

@@ -4,10 +4,8 @@
 
 #include "base/rng.h"
 #include "cases.h"
-#include "formats/gguf_write.h"
 #include "support.h"
 #include "text/bpe_learn.h"
-#include "text/tokenizer.h"
 
 static void free_learned(void *v)
 {

@@ -16,7 +16,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/status.h"
 #include "scenarios.h"
 #include "support.h"
 

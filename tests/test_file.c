@@ -20,7 +20,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/replace.h"
 #include "support.h"
 

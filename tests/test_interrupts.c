@@ -15,7 +15,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/status.h"
 #include "scenarios.h"
 #include "support.h"
 

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compute/kernels.h"
 #include "compute/kernels_math.h"
 #include "compute/roofline.h"
 #include "kernel_data.h"

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/rng.h"
 #include "support.h"
 

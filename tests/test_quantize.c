@@ -9,10 +9,6 @@
 #include "base/hash.h"
 #include "checkpoints.h"
 #include "convert/quantize.h"
-#include "formats/blocks.h"
-#include "formats/gguf.h"
-#include "formats/gguf_write.h"
-#include "model/model.h"
 #include "support.h"
 
 static const uint32_t types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0, TENSOR_Q4_0};

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "compute/pool.h"
 #include "engine/sampler.h"
 #include "opened.h"
 #include "support.h"

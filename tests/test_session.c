@@ -8,10 +8,8 @@
 
 #include "checkpoints.h"
 #include "engine/sampler.h"
-#include "engine/session.h"
 #include "golden.h"
 #include "model/kv_cache.h"
-#include "model/model.h"
 #include "opened.h"
 #include "support.h"
 

@@ -7,7 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/replace.h"
 #include "cli/signals.h"
 #include "cli/terminal.h"

@@ -5,7 +5,6 @@
 #include "base/rng.h"
 #include "support.h"
 #include "text/pretokenize.h"
-#include "text/tokenizer.h"
 
 #define LONGEST 64
 

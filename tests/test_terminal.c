@@ -9,7 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/status.h"
 #include "hostile.h"
 #include "program.h"
 #include "support.h"

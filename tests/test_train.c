@@ -1,5 +1,4 @@
 /* Training runs: schedule, learning, saving, resuming, and what is refused. */
-#include "model/model.h"
 #include "train_run.h"
 
 TEST(rate_rises_and_falls)

@@ -9,7 +9,6 @@
 
 #include "convert/convert.h"
 #include "engine/session.h"
-#include "formats/gguf_write.h"
 #include "model/config_keys.h"
 #include "model/layout.h"
 #include "target.h"

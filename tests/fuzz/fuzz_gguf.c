@@ -8,7 +8,6 @@
 
 #include "cli/job.h"
 #include "cli/terminal.h"
-#include "formats/gguf_write.h"
 #include "show/paragraph.h"
 #include "target.h"
 

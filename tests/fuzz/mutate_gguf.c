@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "count.h"
-#include "formats/gguf.h"
 #include "formats/gguf_write.h"
 #include "model/layout.h"
 

@@ -11,7 +11,6 @@
 
 #include "base/text.h"
 #include "count.h"
-#include "formats/gguf.h"
 #include "formats/gguf_write.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
