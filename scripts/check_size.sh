@@ -11,19 +11,19 @@ cd "$root"
 
 # Room, lines at most.
 limits='
-cli         9000
+cli         9200
 compute     5600
 convert     4400
-engine      2850
+engine      2900
 formats     3050
 measure     2850
 model       3400
 show        2450
 base        2800
 text        2750
-train       2950
+train       3050
 '
-most_lines=41000
+most_lines=41500
 most_options=200
 most_test_lines=24000
 most_test_bytes=8000000
