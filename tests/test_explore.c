@@ -63,7 +63,7 @@ TEST(heads_that_share_are_framed)
         maps[i] = (struct heatmap_map){.cells = weights[i % 2], .group = i < 4 ? i / 2 : -1};
     const struct heatmap_picture p = page_of(maps, 2, 4);
     expect_counts(write_page(&p), "2 class=\"group shared\"", "4 class=\"group\"",
-                  "2 class=\"row\"", "8 role=\"radio\"", "1 layer &lt;1&gt;");
+                  "2 class=\"row\"", "8 <button ", "1 layer &lt;1&gt;");
 }
 
 TEST(how_much_there_is_room_for)

@@ -258,22 +258,44 @@ static const char *weight_name(const struct attend_view *v)
     return v->spec.by_norm ? "weight by norm" : "weight";
 }
 
+/* What a head of that role looks at. */
+static const char *role_meaning(const char *role)
+{
+    static const char *const meanings[][2] = {
+        {"first", "the first token"},
+        {"previous", "the token before"},
+        {"self", "the token itself"},
+        {"induction", "what came after an earlier copy of the token"},
+        {"separator", "earlier punctuation and line ends"},
+        {"content", "earlier tokens that no other role is about"},
+    };
+    for (int i = 0; i < LENGTH(meanings); i++)
+        if (str_is(role, meanings[i][0]))
+            return meanings[i][1];
+    return "the token so many back"; /* "offset 5" */
+}
+
 /* What is said of a head that is pointed at. */
 static void put_note(const struct attend_view *v, int at, bool page, struct heatmap_map *m)
 {
     const struct attend_row row = figures_of(v, at);
     const struct attend_head *h = &row.of;
-    if (page)
+    if (page) {
         chars_printf(m->note,
-                     "layer %d, head %d, K/V head %d: %s; entropy %.2f nats, %.1f tokens back",
-                     h->layer, h->head, row.kv_head, row.role_text, h->entropy, h->distance);
-    else
+                     "Role %s: %.0f%% of its weight is on %s. Entropy %.2f nats; %.1f tokens back "
+                     "on average.",
+                     row.role, 100 * row.role_share, role_meaning(row.role), h->entropy,
+                     h->distance);
+        if (m->group >= 0)
+            chars_append(m->note, " It reads K/V head %d.", row.kv_head);
+    } else {
         chars_printf(m->note,
                      "layer %d, head %d, %s: entropy %.2f nats, %.1f tokens back, first %s, "
                      "previous %s, itself %s",
                      h->layer, h->head, v->variant, h->entropy, h->distance,
                      weight_figure(h->first).text, weight_figure(h->previous).text,
                      weight_figure(h->self).text);
+    }
 }
 
 enum status attend_write_picture(const struct attend_view *v, bool page, struct err *e)
@@ -306,8 +328,10 @@ enum status attend_write_picture(const struct attend_view *v, bool page, struct 
         chars_printf(size, " A cell is the largest weight of %.1f by %.1f tokens.", side, side);
     chars_printf(title, "What the heads of %.160s look at", path_name(v->job->path));
     if (page)
-        chars_printf(subtitle, "%s, %d token%s; %s, 8 bits each.", v->variant, n, plural(n),
-                     v->spec.by_norm ? "weights times the length of what heads write" : "weights");
+        chars_printf(subtitle, "%s, %d token%s. %s, rounded by at most 0.004.", v->variant, n,
+                     plural(n),
+                     v->spec.by_norm ? "Shown are weights times the length of what heads write"
+                                     : "Shown are attention weights");
     else
         chars_printf(subtitle,
                      "Queries from top to bottom, keys from left to right: %d token%s.%s%s%s%s", n,

@@ -54,12 +54,11 @@ static void put_maps(struct output *out, const struct heatmap_picture *p)
         canvas_put_element(out, "span", p->row_names[r].text);
         for (int c = 0; c < p->n_columns; c++) {
             const struct heatmap_map *m = &row[c];
-            const char *const parts[][2] = {
-                {"<button role=\"radio\" tabindex=\"-1\" aria-label=\"head ", m->name},
-                {"\" data-name=\"", m->name},
-                {"\" title=\"", m->note},
-                {"\"><canvas></canvas>", m->name},
-                {"</button>", ""}};
+            const char *const parts[][2] = {{"<button tabindex=\"-1\" aria-label=\"head ", m->name},
+                                            {"\" data-name=\"", m->name},
+                                            {"\" title=\"", m->note},
+                                            {"\"><canvas></canvas>", m->name},
+                                            {"</button>", ""}};
             if (c == 0 || m->group < 0 || m->group != m[-1].group)
                 output_printf(out, "%s<div class=\"group%s\">\n", c > 0 ? "</div>" : "",
                               m->group >= 0 ? " shared" : "");

@@ -38,7 +38,7 @@ void heatmap_levels(const struct heatmap_scale *s, const float *x, int n, unsign
 struct heatmap_map {
     const float *cells; /* [map_rows, map_columns] */
     char name[32];      /* above it; "": none */
-    char note[200];     /* that a reader's pointer brings up; "": none */
+    char note[256];     /* that a reader's pointer brings up; "": none */
     int group;          /* neighbours in a row that have the same share a frame; -1: no frame */
 };
 
