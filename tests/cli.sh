@@ -238,12 +238,13 @@ EOF
 
 line="ROMEO: But soft, what light"
 printf %s "$line" >prompt
+printf %s "$line$line" >twice
 checks <<'EOF'
 0 attend $model -p "$line" --format csv | > attend | 33 lines | quiet
     | layer,head,variant,kv_head,entropy,distance,first,previous,self
 $ ids=$("$decode" tokenize $model -f prompt | tr ' ' ,)
 0 attend $model $same --format csv | == attend | for same in "-f prompt -t 1" "-f prompt -t 3"
-    "--tokens $ids --layer all --head all"
+    "--tokens $ids --layer all --head all" "-f twice --range 0.5:1"
 0 attend $model -p "$line" --format $form --layer 1 --head 3,0 | for form in table md json jsonl
 0 attend $model -p "$line" --format $form --query 4 --top 2 | for form in table md json
 0 attend $model -p "$line" --format jsonl --query 4 --top 2 | "query": 4, "top": [{"position": 
@@ -253,7 +254,7 @@ $ ids=$("$decode" tokenize $model -f prompt | tr ' ' ,)
 0 attend $model -p x --format csv | ! –
 0 attend $model -p aab --query 2 --top 3 | a[1] | ! b[
 0 attend $model -p x --query 0 --format csv | top1_weight | ! top2_weight
-0 attend $model -p "$line" --npy a.npy --json a.json --svg a.svg
+0 attend $model -p "$line" --npy a.npy --json a.json --svg a.svg | 2> a.svg is written
 $ [ "$(size_of a.npy)" -eq $((128 + 4 * 8 * 27 * 27 * 4)) ]
 $ has a.npy "'shape': (4, 8, 27, 27), }"
 $ has a.json '{"position": 6, "id": 32, "text": " "}'
@@ -314,6 +315,7 @@ $ ! cmp -s usual unscaled
 2 attend $model -p '' | the text is empty
 2 attend $model | there is nothing to look at
 2 attend $model --tokens 1 -p x | --prompt and --tokens are both given
+2 attend $model --tokens 1 --range 0:1 | --range is a part of a text
 2 attend $model -p x --show 0.0 $more | --show draws in place of the table
     | for more in "--format csv" "--query 0"
 0 attend models/hello.gguf -p "hello how are you" --trace 0.0 | scores = q·k / √3: 1 x 4 x 4
@@ -331,7 +333,7 @@ $ has t.json '{"step": "A = all heads side by side", "shape": [27, 64], "rows": 
 2 attend copy.gguf -p x --svg copy.gguf | is the checkpoint itself
 1+ attend $model -p abc --svg none/a.svg
 1+ attend $model -p abc --html none/a.html
-0 attend $model -p "<b> $line" --kv-heads 2 --calib none --head 0,4 --html a.html -q
+0 attend $model -p "<b> $line" --kv-heads 2 --calib none --head 0,4 --html a.html -q | 0 bytes | quiet
 $ has a.html '<!DOCTYPE html>' && has a.html 'class="group shared"' && lacks a.html '<b>'
 2 attend $model -p x --html a.html --json a.html | --html names, too
 

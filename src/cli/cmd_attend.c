@@ -19,7 +19,7 @@ static const char *const weighings[] = {"weight", "norm", NULL};
 
 #define VALUES struct attend_options
 
-static const struct option ids_options[] = {OPT_IDS, OPT_TRUNCATE, OPT_END};
+static const struct option text_options[] = {OPT_RANGE, OPT_TRUNCATE, OPT_IDS, OPT_END};
 
 static const struct option head_options[] = {
     OPT_STRING("layer", layers, "L,...|all", "only these layers, from 0", .otherwise = "all"),
@@ -56,10 +56,11 @@ static const struct option picture_options[] = {
     OPT_STRING("svg", svg, "FILE.svg",
                "draw small maps of all these heads, or of a single one a large map with its tokens",
                .writes = WRITES_FILE),
-    OPT_STRING("html", html, "FILE.html",
-               "write a page to explore in a browser: pick a head, point at a token; its weights "
-               "are of 8 bits each",
-               .writes = WRITES_FILE),
+    OPT_STRING(
+        "html", html, "FILE.html",
+        "write a page to explore in a browser: pick heads, point at a token; it shows weights "
+        "rounded by at most 0.004",
+        .writes = WRITES_FILE),
     OPT_STRING("show", show, "L.H",
                "draw this head here, layer and head from 0, in place of the table"),
     OPT_FLAG("log", log, "shades by the weight's logarithm: three a factor of ten"),
@@ -72,6 +73,9 @@ static const struct option picture_options[] = {
 static enum status check_attend(struct job *j, void *values, struct err *e)
 {
     const struct attend_options *o = values;
+    if (o->common.range && o->common.ids)
+        return err_usage(e, "--range is a part of a text, and --tokens are none; expected one of "
+                            "them");
     if (o->show && (o->query || j->common->format != TABLE_ALIGNED))
         return err_usage(e, "--show draws in place of the table that %s is about",
                          o->query ? "--query" : "--format");
@@ -190,12 +194,19 @@ static enum status look(struct attend_view *v, struct err *e)
         TRY(attend_write_picture(v, false, e));
     if (o->html)
         TRY(attend_write_picture(v, true, e));
-    if (!o->show && !o->trace_head)
-        return attend_print(v, e);
+    const char *const files[] = {o->npy, o->json, o->svg, o->html};
+    bool written = false;
+    for (int i = 0; i < LENGTH(files); i++)
+        if (files[i]) {
+            say(j->common, "%s is written", files[i]);
+            written = true;
+        }
     if (o->show)
         attend_draw(v);
-    else
+    else if (o->trace_head)
         attend_put_trace(v, NULL);
+    else if (!written || !j->common->quiet || o->query || j->common->format != TABLE_ALIGNED)
+        return attend_print(v, e);
     return STATUS_OK;
 }
 
@@ -312,14 +323,14 @@ const struct command command_attend = {
                 "./decode attend models/shakespeare-mha.gguf -p \"To be\" --svg heads.svg\n",
     .notes = help_of_attend,
     .spec = {.groups = {INPUT_GROUP,
-                        {"Text as ids", ids_options, 0},
+                        {"Part of it, or ids", text_options, 0},
                         {"Heads", head_options, 0},
                         {"Results", result_options, 0},
                         {"Pictures", picture_options, 0},
                         ENGINE_GROUP,
                         VARIANT_GROUP,
                         GENERAL_GROUP},
-             .everyday = "prompt file layer head query show svg kv-heads format",
+             .everyday = "prompt file range layer head query show svg html kv-heads format",
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_MODEL | JOB_TEXT | JOB_PIPED,

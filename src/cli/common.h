@@ -96,7 +96,7 @@ extern const struct option general_options[], input_options[], engine_options[];
                .otherwise = "such a text is refused")
 #define OPT_RANGE                                                                                  \
     OPT_STRING("range", common.range, "A:B",                                                       \
-               "a share of its bytes, fractions from 0 to 1: 0.9:1 is the last tenth",             \
+               "a share of the text's bytes, fractions from 0 to 1: 0.9:1 is the last tenth",      \
                .otherwise = "0:1, all")
 #define OPT_SCORE_SCALE                                                                            \
     OPT_STRING("score-scale", common.score_scale, "X|none",                                        \
