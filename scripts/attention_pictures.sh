@@ -1,6 +1,7 @@
 #!/bin/sh
 # attention_pictures.sh TEXT [FOLDER] - the pictures of attention in README.md and src/measure, from the shipped
-# checkpoint: attention.svg, and heads.svg on the last tenth of TEXT, in FOLDER (scripts/plots).
+# checkpoint: attention.svg, heads.svg on the last tenth of TEXT, and, where Chromium is installed, page.png, which is
+# smaller where optipng is, in FOLDER (scripts/plots).
 set -eu
 
 if [ $# -lt 1 ]; then
@@ -24,5 +25,21 @@ That dreamers often lie."
 
 mkdir -p "$out"
 ./decode attend $model -p "$passage" --layer 0,1 --kv-heads 2 --without-first \
-    --svg "$out/attention.svg" >/dev/null
+    --svg "$out/attention.svg" -q
 ./decode heads $model --text "$text" --range 0.9:1 --tokens 20000 --svg "$out/heads.svg" >/dev/null
+
+browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
+if [ -z "$browser" ]; then
+    echo "attention_pictures.sh: no chromium is installed: $out/page.png stays as it is" >&2
+    exit
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+./decode attend $model -p "$passage" --html "$work/page.html" -q
+"$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$work/profile" --window-size=1280,720 \
+    --blink-settings=preferredColorScheme=1 --virtual-time-budget=3000 --screenshot="$work/page.png" \
+    "file://$work/page.html#2.5,0.5@35" 2>"$work/log"
+if command -v optipng >/dev/null; then
+    optipng -quiet -o5 "$work/page.png"
+fi
+mv "$work/page.png" "$out/page.png"
