@@ -33,7 +33,7 @@ const struct scenario scenarios[] = {
      "model.gguf prompt.txt", "out.npy", STEADY_STDOUT | STEADY_FILES},
     {"attend",
      "attend model.gguf -f prompt.txt -t 2 --npy out.npy --svg out.svg --json out.json --html "
-     "out.html -q",
+     "out.html --format csv -q",
      "model.gguf prompt.txt", "out.npy out.svg out.json out.html", STEADY_STDOUT | STEADY_FILES},
     {"attend, another variant",
      "attend model.gguf -f prompt.txt -t 2 --kv-heads 2 --calib self:128 --query 1 --svg "
