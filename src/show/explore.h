@@ -12,7 +12,7 @@
 uint64_t explore_weights(uint64_t n_maps, uint64_t n_tokens);
 
 /*
- * Replaces the file at `path` by one HTML page: pick a map, point at a token. Maps are triangles
+ * Replaces the file at `path` by one HTML page: pick maps, point at a token. Maps are triangles
  * over n tokens of any number, which column_names name, of weights from 0 to 1, each in the page as
  * the nearest square of a 255th; row_names are of rows of maps. The weights are at most
  * EXPLORE_MOST (asserted); `what` and `scale` are not read.
