@@ -44,7 +44,9 @@ static bool read_units(const char *text, size_t n_units, uint64_t *out)
 {
     const char *end = text + strspn(text, DIGITS);
     uint64_t value;
-    for (size_t i = 0; read_digits(text, end, &value) && i < n_units; i++)
+    if (!read_digits(text, end, &value))
+        return false;
+    for (size_t i = 0; i < n_units; i++)
         if (str_is(units[i].name, end))
             return !__builtin_mul_overflow(value, units[i].times, out);
     return false;

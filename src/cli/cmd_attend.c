@@ -260,10 +260,11 @@ static enum status find_query(const struct job *j, const char *query, int *out, 
             return err_no_memory(e, "the text", j->n_tokens);
         }
     const struct text text = bytes_text(&all);
-    for (size_t k = 0; word.len > 0 && end == 0 && k + word.len <= text.len; k++)
-        if (memcmp(text.data + k, word.data, word.len) == 0 && !goes_on(text, k) &&
-            !goes_on(text, k + word.len) && ++found == n)
-            end = k + word.len;
+    if (word.len > 0)
+        for (size_t k = 0; end == 0 && k + word.len <= text.len; k++)
+            if (memcmp(text.data + k, word.data, word.len) == 0 && !goes_on(text, k) &&
+                !goes_on(text, k + word.len) && ++found == n)
+                end = k + word.len;
     bytes_free(&all);
     if (end == 0)
         return err_usage(e,
@@ -289,8 +290,9 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
     TRY(job_start_threads(j, e));
     bool *separators;
     TRY_ZEROED(separators, j->n_tokens, "the tokens", e);
-    for (size_t i = 0; i < j->n_tokens && t; i++)
-        separators[i] = is_separator(tokenizer_bytes(t, j->tokens[i]));
+    if (t)
+        for (size_t i = 0; i < j->n_tokens; i++)
+            separators[i] = is_separator(tokenizer_bytes(t, j->tokens[i]));
     struct attend_view view = {.options = o,
                                .job = j,
                                .config = &m->config,

@@ -200,10 +200,11 @@ static enum status read_axes(struct bench_run *r, struct err *e)
     const bool all = str_is(r->kv_heads, "all");
     if (!all)
         TRY(list_heads("--kv-heads", r->kv_heads, c->n_heads, variants, e));
-    for (int g = c->n_kv_heads; g >= 1 && all; g--)
-        if (c->n_kv_heads % g == 0 && config_has_variant(c, g) &&
-            (r->shape.shape || c->score == SCORE_DOT || g == c->n_kv_heads))
-            TRY(list_add("--kv-heads", g, variants, e));
+    if (all)
+        for (int g = c->n_kv_heads; g >= 1; g--)
+            if (c->n_kv_heads % g == 0 && config_has_variant(c, g) &&
+                (r->shape.shape || c->score == SCORE_DOT || g == c->n_kv_heads))
+                TRY(list_add("--kv-heads", g, variants, e));
     /* The context is what people ask for who want to know what it costs full. */
     TRY(list_ints("--depth", r->depths, 0, INT_MAX, &depths, e));
     for (int i = 0; i < depths.n; i++) {

@@ -88,11 +88,12 @@ static const void *next_head(void *arg, int i)
     v->like = -1;
     v->kept = (struct head_likeness){NO_FIGURE, NO_FIGURE};
     const struct head_likeness *with = v->likeness + (v->worth.layer * n + v->worth.head) * n;
-    for (int h = 0; !v->curve && h < config_heads(v->config, v->worth.layer); h++)
-        if (h != v->worth.head && (v->like < 0 || with[h].score > v->kept.score)) {
-            v->like = h;
-            v->kept = with[h];
-        }
+    if (!v->curve)
+        for (int h = 0; h < config_heads(v->config, v->worth.layer); h++)
+            if (h != v->worth.head && (v->like < 0 || with[h].score > v->kept.score)) {
+                v->like = h;
+                v->kept = with[h];
+            }
     return v;
 }
 

@@ -79,8 +79,9 @@ static const char *const command_names[] = {COMMANDS(COMMAND_NAME) NULL};
 
 static void put_choices(struct output *out, const char *const *choices)
 {
-    for (int i = 0; choices && choices[i]; i++)
-        output_printf(out, "%s%s", i > 0 ? " " : "", choices[i]);
+    if (choices)
+        for (int i = 0; choices[i]; i++)
+            output_printf(out, "%s%s", i > 0 ? " " : "", choices[i]);
 }
 
 static void completion_bash(struct output *out)

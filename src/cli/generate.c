@@ -89,14 +89,16 @@ enum status generation_create(struct generation *g, struct err *e)
 
 void generation_free(struct generation *g)
 {
-    for (int i = 0; g->texts && i < g->schedule.n_slots; i++) {
-        prompt_free(&g->texts[i].prompt);
-        bytes_free(&g->texts[i].text);
-        free(g->texts[i].tokens);
-        free(g->texts[i].sampled.ids);
-    }
-    for (int i = 0; g->turns.ring && i < TURNS_AHEAD; i++)
-        bytes_free(&g->turns.ring[i].held);
+    if (g->texts)
+        for (int i = 0; i < g->schedule.n_slots; i++) {
+            prompt_free(&g->texts[i].prompt);
+            bytes_free(&g->texts[i].text);
+            free(g->texts[i].tokens);
+            free(g->texts[i].sampled.ids);
+        }
+    if (g->turns.ring)
+        for (int i = 0; i < TURNS_AHEAD; i++)
+            bytes_free(&g->turns.ring[i].held);
     schedule_free(&g->schedule);
     sampler_free(g->schedule.sampler);
     arena_free(&g->arena);

@@ -81,11 +81,12 @@ enum status info_plan_steps(struct info *info, struct err *e)
         TRY(machine_measure(&machine, info->job->kernels, info->job->pool, MEASURE_SECONDS, e));
         machine_settle(&machine);
     }
-    for (step -= n; step < grown + info->n_steps && o->bandwidth; step++) {
-        const struct roofline l =
-            info_is_auto(o) ? machine_limits(&machine, step->of.step_bytes) : info->limits;
-        inspect_predict(&step->of, &l);
-    }
+    if (o->bandwidth)
+        for (step -= n; step < grown + info->n_steps; step++) {
+            const struct roofline l =
+                info_is_auto(o) ? machine_limits(&machine, step->of.step_bytes) : info->limits;
+            inspect_predict(&step->of, &l);
+        }
     return STATUS_OK;
 }
 

@@ -385,8 +385,9 @@ enum status table_print(const struct table *t, enum table_format format, struct 
     struct report r;
     const void *row;
     report_begin(&r, format, t->fields, t->n, out);
-    for (int i = 0; t->row && (row = t->row(t->arg, i)) != NULL; i++)
-        report_row(&r, row);
+    if (t->row)
+        for (int i = 0; (row = t->row(t->arg, i)) != NULL; i++)
+            report_row(&r, row);
     for (int i = 0; i < t->n_rows; i++)
         report_row(&r, (const char *)t->rows + i * t->row_bytes);
     return report_end(&r, e);

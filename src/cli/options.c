@@ -178,8 +178,9 @@ static enum status refuse_option(struct option_rows *rows, const char *as, struc
     chars_printf(name, "%s", as + strspn(as, "-"));
     for (char *c = name; *c; c++)
         *c = *c == '_' ? '-' : *c;
-    for (int i = 0; i < rows->n_options && name[0]; i++)
-        nearest_offer(&near, rows->items[i].option->name);
+    if (name[0])
+        for (int i = 0; i < rows->n_options; i++)
+            nearest_offer(&near, rows->items[i].option->name);
     bool known = false;
     for (int i = 0; option_synonyms[i][0] && !known; i++) {
         const char *ours = option_synonyms[i][1];
@@ -199,9 +200,10 @@ static enum status take_option(struct option_rows *rows, char ***at, void *value
     char as[64];
     struct option_row *row = len > 2 && word[1] == '-' ? find_named(rows, word + 2, len - 2) : NULL;
     chars_printf(as, "%.*s", (int)len, word);
-    for (int i = 0; len == 2 && i < rows->n_options; i++)
-        if (rows->items[i].option->letter == word[1])
-            row = &rows->items[i];
+    if (len == 2)
+        for (int i = 0; i < rows->n_options; i++)
+            if (rows->items[i].option->letter == word[1])
+                row = &rows->items[i];
     if (!row)
         return refuse_option(rows, as, e);
     row->given = true;

@@ -44,8 +44,9 @@ enum heatmap_ink terminal_ink(bool always)
                                         "alacritty", "foot",   "truecolor"};
     const char *term = environment("TERM");
     bool coloured = environment("COLORTERM") != NULL;
-    for (int i = 0; term && i < LENGTH(names); i++)
-        coloured |= strstr(term, names[i]) != NULL;
+    if (term)
+        for (int i = 0; i < LENGTH(names); i++)
+            coloured |= strstr(term, names[i]) != NULL;
     coloured &= term && !str_is(term, "dumb");
     if (!always && (!coloured || !isatty(STDOUT_FILENO) || environment("NO_COLOR")))
         return HEATMAP_PLAIN;

@@ -90,8 +90,9 @@ ALWAYS_INLINE void grad_tile_rows(const struct product *p, int column, const int
 ALWAYS_INLINE void grad_product_form(const struct product *p, const bool columns)
 {
     int i = 0;
-    for (; TILE_VECS > 1 && i + TILE_VECS * KERNEL_LANES <= p->n; i += TILE_VECS * KERNEL_LANES)
-        grad_tile_rows(p, i, TILE_VECS, TILE_ROWS, columns, false);
+    if (TILE_VECS > 1)
+        for (; i + TILE_VECS * KERNEL_LANES <= p->n; i += TILE_VECS * KERNEL_LANES)
+            grad_tile_rows(p, i, TILE_VECS, TILE_ROWS, columns, false);
     for (; i + KERNEL_LANES <= p->n; i += KERNEL_LANES)
         grad_tile_rows(p, i, 1, NARROW_ROWS, columns, false);
     if (i < p->n)

@@ -66,7 +66,9 @@ static bool search(struct search *s)
     const double slope = linalg_dot(s->direction, s->gradient, n);
     double length = 1, value = 0;
     int cut = 0;
-    for (; slope < 0 && cut < MAX_CUTS; cut++) {
+    if (!(slope < 0))
+        return false;
+    for (; cut < MAX_CUTS; cut++) {
         memcpy(s->next, s->x, n * sizeof *s->next);
         linalg_add_scaled(s->next, length, s->direction, n);
         if (!ask(s, s->next, &value, s->next_gradient))
@@ -77,7 +79,7 @@ static bool search(struct search *s)
         const double best = -slope * length * length / (2 * bend);
         length = best > length / 10 && best < length / 2 ? best : length / (bend > 0 ? 4 : 10);
     }
-    if (!(slope < 0) || cut == MAX_CUTS)
+    if (cut == MAX_CUTS)
         return false;
 
     /* It is remembered if the function curves upwards along it. */

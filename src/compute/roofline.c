@@ -28,8 +28,9 @@ static void read_part(void *arg, int thread)
     pool_share(m->n_lines, thread, pool_n_threads(m->pool), &begin, &end);
     float *own = m->data + (size_t)begin * LINE_FLOATS;
     const size_t n = (size_t)(end - begin) * LINE_FLOATS;
-    for (size_t i = 0; i < n && m->rounds == 0; i++)
-        own[i] = 1.0f;
+    if (m->rounds == 0)
+        for (size_t i = 0; i < n; i++)
+            own[i] = 1.0f;
     for (long round = 0; round < m->rounds; round++)
         m->sink[thread] += m->k->read(own, n);
 }

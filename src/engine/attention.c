@@ -171,9 +171,10 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
         .next = next_keys,
     };
     a->f->kernels->attend(&args);
-    for (int h = 0; a->f->watch && h < a->group; h++) /* scores are what they became */
-        memcpy(weights_of(a, row, kv_head * a->group + h) + chunk_first,
-               args.scores + (size_t)h * KERNEL_CHUNK, n * sizeof *args.scores);
+    if (a->f->watch)
+        for (int h = 0; h < a->group; h++) /* scores are what they became */
+            memcpy(weights_of(a, row, kv_head * a->group + h) + chunk_first,
+                   args.scores + (size_t)h * KERNEL_CHUNK, n * sizeof *args.scores);
 }
 
 /* This thread's share of the work items (K/V head, chunk, row), by what they cost; fills

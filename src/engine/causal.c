@@ -233,8 +233,8 @@ static void backward_block(const struct item *it, const struct query_block *at)
     if (w->dtable && !w->additive) {
         /* The block's part of the gradient of score - alpha (distance - centre)^2: each query's sum
          * over the keys, then those of the queries in order. */
-        double squares[CAUSAL_WIDTH] = {0}, sums[CAUSAL_WIDTH] = {0},
-               *drel = w->dtable + 2 * at->head;
+        double squares[CAUSAL_WIDTH] = {0}, sums[CAUSAL_WIDTH] = {0};
+        double *drel = w->dtable + 2 * at->head;
         const double centre = (double)at->bias->centre, alpha = -(double)at->bias->square;
         for (int t = 0; t < at->n_keys; t++) {
             const float *gradient = it->gradient + (size_t)t * CAUSAL_WIDTH;
@@ -284,7 +284,10 @@ static struct item each_block(const struct causal_window *w, bool back)
         for (int first = 0; first < w->length; first += CAUSAL_WIDTH) {
             const int n = MIN(w->length - first, CAUSAL_WIDTH);
             const struct query_block at = {h, first, n, first + n, biased ? &bias : NULL};
-            (back ? backward_block : forward_block)(&it, &at);
+            if (back)
+                backward_block(&it, &at);
+            else
+                forward_block(&it, &at);
         }
     }
     return it;

@@ -9,10 +9,11 @@ static void take_schedule(struct schedule *s, struct arena *a)
     const uint64_t n = s->n_slots, n_text = session_cap(s->session) + 1;
     ARENA_TAKE(s->slots, a, n);
     int32_t *texts = arena_take(a, n * n_text, sizeof *texts);
-    for (int i = 0; s->slots && i < s->n_slots; i++) {
-        s->slots[i].sequence = i;
-        s->slots[i].text = texts + i * n_text;
-    }
+    if (s->slots)
+        for (int i = 0; i < s->n_slots; i++) {
+            s->slots[i].sequence = i;
+            s->slots[i].text = texts + i * n_text;
+        }
     ARENA_TAKE(s->prefills, a, n);
     ARENA_TAKE(s->rows, a, n + session_block(s->session));
     ARENA_TAKE(s->logits, a, n * s->n_vocab);
@@ -38,8 +39,9 @@ enum status schedule_create(struct schedule *s, struct err *e)
 
 void schedule_free(struct schedule *s)
 {
-    for (int i = 0; s->slots && i < s->n_slots; i++)
-        stream_free(&s->slots[i].stream);
+    if (s->slots)
+        for (int i = 0; i < s->n_slots; i++)
+            stream_free(&s->slots[i].stream);
     arena_free(&s->arena);
     s->slots = NULL;
 }

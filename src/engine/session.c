@@ -250,8 +250,9 @@ enum status session_explain(const struct session *s, enum status status, const c
     const enum storage storage = s->shape.storage;
     struct kv_overflow o;
     bool found = false;
-    for (int i = 0; i < s->shape.n_sequences && status == STATUS_FAILED && !found; i++)
-        found = kv_cache_overflow(&s->f.kv, i, s->len[i], &o);
+    if (status == STATUS_FAILED)
+        for (int i = 0; i < s->shape.n_sequences && !found; i++)
+            found = kv_cache_overflow(&s->f.kv, i, s->len[i], &o);
     if (found)
         err_format(
             e,
@@ -272,8 +273,9 @@ void session_rewind(struct session *s, int sequence, int len)
 {
     assert(sequence >= 0 && sequence < s->shape.n_sequences && len >= 0);
     const bool forgets_shared = sequence == 0 && len < s->shape.n_shared;
-    for (int i = 1; forgets_shared && i < s->shape.n_sequences; i++)
-        s->len[i] = least_len(s, i);
+    if (forgets_shared)
+        for (int i = 1; i < s->shape.n_sequences; i++)
+            s->len[i] = least_len(s, i);
     len = MAX(len, least_len(s, sequence));
     s->len[sequence] = MIN(s->len[sequence], len);
 }

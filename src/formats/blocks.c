@@ -173,11 +173,12 @@ static void encode_q4_0(unsigned char *out, const float *x, uint64_t n)
 {
     for (; n > 0; n -= BLOCK, x += BLOCK, out += Q4_0_BYTES) {
         float peak = block_max(x); /* the first value of this magnitude, but for 0 and a NaN */
-        for (int j = 0; j < BLOCK && peak > 0; j++)
-            if (fabsf(x[j]) == peak) {
-                peak = x[j];
-                break;
-            }
+        if (peak > 0)
+            for (int j = 0; j < BLOCK; j++)
+                if (fabsf(x[j]) == peak) {
+                    peak = x[j];
+                    break;
+                }
         const float d = peak / -8.0f, id = inverse(d);
         uint8_t q[BLOCK / 2];
         for (int j = 0; j < BLOCK / 2; j++)
@@ -411,9 +412,12 @@ void blocks_decode(uint32_t type, float *out, const void *in, uint64_t n)
     const struct tensor_type_info *info = tensor_type_find(type);
     const struct wide *w = wide_of(type);
     assert(blocks_runs(blocks_in_memory(type)) && n % info->block_elements == 0);
-    if (!w && n > 0)
-        codec_of(type)->decode(out, in, n);
-    for (const uint8_t *block = in; w && n > 0; n -= info->block_elements) {
+    if (!w) {
+        if (n > 0)
+            codec_of(type)->decode(out, in, n);
+        return;
+    }
+    for (const uint8_t *block = in; n > 0; n -= info->block_elements) {
         struct unpacked u;
         w->unpack(&u, block);
         for (uint32_t j = 0; j < info->block_elements; j++)

@@ -166,8 +166,9 @@ void gguf_add_value(struct gguf_writer *w, struct text key, const struct gguf_va
         append_int(&w->pairs, v->bytes.len, 8);
     const size_t at = w->pairs.bytes.len;
     append(&w->pairs, v->bytes.data, v->bytes.len);
-    for (size_t i = at; kind == GGUF_BOOL && i < w->pairs.bytes.len; i++)
-        w->pairs.bytes.data[i] = w->pairs.bytes.data[i] != 0;
+    if (kind == GGUF_BOOL)
+        for (size_t i = at; i < w->pairs.bytes.len; i++)
+            w->pairs.bytes.data[i] = w->pairs.bytes.data[i] != 0;
 }
 
 /* --- tensors ------------------------------------------------------------------------------- */

@@ -168,8 +168,9 @@ static void weigh(const struct attend_run *run, const struct attention_weights *
         double sum = 0;
         for (int j = 0; j <= i; j++)
             sum += (double)row[j] * (double)length[j];
-        for (int j = 0; j <= i && sum > 0; j++)
-            row[j] = (float)((double)row[j] * (double)length[j] / sum);
+        if (sum > 0)
+            for (int j = 0; j <= i; j++)
+                row[j] = (float)((double)row[j] * (double)length[j] / sum);
     }
 }
 
@@ -305,10 +306,12 @@ static void take_layer(void *arg, const struct attention_weights *l)
         }
         for (int k = 0; k < spec->n_maps; k++) {
             const struct attend_map *m = &spec->maps[k];
+            if (m->layer != l->layer)
+                continue;
             const float *a = row + m->head * l->stride;
             const int64_t n = spec->n_tokens;
             float *cell = m->cell + (int64_t)i * m->cells / n * m->cells;
-            for (int64_t j = m->without_first, c = 0; m->layer == l->layer && j <= i; j++) {
+            for (int64_t j = m->without_first, c = 0; j <= i; j++) {
                 while ((c + 1) * n <= j * m->cells)
                     c++;
                 cell[c] = MAX(a[j], cell[c]);

@@ -195,7 +195,9 @@ static enum status need_buffers(struct bench *b, struct err *e)
     const struct bench_spec *spec = b->spec;
     const uint64_t n = b->most_sequences;
     struct arena *a = &b->buffers;
-    for (int pass = 0; pass < 2 && !b->logits; pass++) { /* counts, then takes */
+    if (b->logits)
+        return STATUS_OK;
+    for (int pass = 0; pass < 2; pass++) { /* counts, then takes */
         if (pass > 0)
             TRY(arena_allocate(a, "the benchmark", e));
         b->step = arena_take(a, n, sizeof *b->step);
@@ -299,13 +301,14 @@ static enum status set_up_row(const struct bench *b, struct bench_row *row, int 
     TRY(open_session(b, row, e));
     row->load_ms = b->models[row->model].load_ms;
     row->step = row_step(b, row, row->step.depth);
-    for (int pass = 0; pass < 2 && prompt > 0; pass++) { /* the first one also warms up */
-        const uint64_t before = clock_ns();
-        TRY(session_feed(row->session, 0, b->tokens, prompt, NULL, e));
-        best = fmin(best, clock_ns() - before);
-        session_rewind(row->session, 0, 0);
-        row->prefill_tokens_per_s = prompt / best * 1e9;
-    }
+    if (prompt > 0)
+        for (int pass = 0; pass < 2; pass++) { /* the first one also warms up */
+            const uint64_t before = clock_ns();
+            TRY(session_feed(row->session, 0, b->tokens, prompt, NULL, e));
+            best = fmin(best, clock_ns() - before);
+            session_rewind(row->session, 0, 0);
+            row->prefill_tokens_per_s = prompt / best * 1e9;
+        }
     for (int q = 0; q < row->step.batch; q++) {
         if (is_stopped(b->spec))
             return STATUS_INTERRUPTED;
@@ -542,11 +545,12 @@ void bench_compare(struct bench *b, int n_heads)
             row->speedup = mha->p50_us / row->p50_us;
             if (repeats > 1)
                 row->speedup_low = row->speedup_high = row->speedup;
-            for (int r = 0; r < repeats && repeats > 1; r++) {
-                const double of_repeat = mha->medians_us[r] / row->medians_us[r];
-                row->speedup_low = fmin(row->speedup_low, of_repeat);
-                row->speedup_high = fmax(row->speedup_high, of_repeat);
-            }
+            if (repeats > 1)
+                for (int r = 0; r < repeats; r++) {
+                    const double of_repeat = mha->medians_us[r] / row->medians_us[r];
+                    row->speedup_low = fmin(row->speedup_low, of_repeat);
+                    row->speedup_high = fmax(row->speedup_high, of_repeat);
+                }
         }
     }
 }

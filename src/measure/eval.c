@@ -382,8 +382,9 @@ static void summarise(struct eval_run *r, struct eval_result *result)
     const struct eval_spec *spec = r->spec;
     const uint64_t n = result->tokens = r->plan.n_scored;
     const double nll = sum_of(r->nll[0], n);
-    for (size_t i = 1; spec->tokenizer && i < spec->n_tokens; i++)
-        result->bytes += tokenizer_bytes(spec->tokenizer, spec->tokens[i]).len;
+    if (spec->tokenizer)
+        for (size_t i = 1; i < spec->n_tokens; i++)
+            result->bytes += tokenizer_bytes(spec->tokenizer, spec->tokens[i]).len;
     result->nll = nll / n;
     result->nll_stderr = eval_mean_error(r->nll[0], n, result->nll);
     result->perplexity = exp(result->nll);

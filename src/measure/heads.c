@@ -202,8 +202,9 @@ static enum status measure_layers(struct heads_run *r, struct err *e)
 
     r->eval.nll = r->whole_nll;
     uint64_t n_runs = 1 + (uint64_t)result->n_heads;
-    for (int n = 1; r->spec->curve && n < 2 * result->n_heads; n *= 2)
-        n_runs++;
+    if (r->spec->curve)
+        for (int n = 1; n < 2 * result->n_heads; n *= 2)
+            n_runs++;
     r->eval.all = n_runs * r->plan.n_scored;
     TRY(eval_run(&r->eval, &result->whole, e));
     for (uint64_t t = 0; t < r->plan.n_scored; t++)

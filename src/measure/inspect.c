@@ -61,8 +61,9 @@ void inspect_parts(const struct cost_shape *shape, struct inspect_sum parts[INSP
         }
     }
     const double all = parts[INSPECT_PARTS].parameters;
-    for (int i = 0; i <= INSPECT_PARTS && all > 0; i++)
-        parts[i].percent = 100.0 * parts[i].parameters / all;
+    if (all > 0)
+        for (int i = 0; i <= INSPECT_PARTS; i++)
+            parts[i].percent = 100.0 * parts[i].parameters / all;
 }
 
 void inspect_variant(const struct cost_shape *shape, int n_kv_heads, struct inspect_variant *out)

@@ -54,8 +54,9 @@ static void finish(struct attend_trace *t, const struct model *m, const struct a
     for (int j = 0; j < n; j++) {
         const float *k = t->keys + (size_t)j * c->head_dim;
         double score = (double)config_score_scale(c) * product(t->q, k, additive ? 0 : c->head_dim);
-        for (int i = 0; i < c->head_dim && additive; i++)
-            score += (double)additive[i] * tanh((double)t->q[i] + (double)k[i]);
+        if (additive)
+            for (int i = 0; i < c->head_dim; i++)
+                score += (double)additive[i] * tanh((double)t->q[i] + (double)k[i]);
         if (b->bias) {
             const struct attend_bias *bias = &b->bias[t->head];
             const double x = t->query - j - (double)bias->centre;

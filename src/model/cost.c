@@ -62,10 +62,11 @@ struct cost_weights cost_weights(const struct cost_shape *s)
         const enum tensor_role last = t.role == ROLE_ATTN_Q ? ROLE_ATTN_V : t.role;
         const struct gguf_tensor *own[QKV_PARTS];
         int n_own = 0;
-        for (enum tensor_role r = t.role; s->gguf && r <= last; r++) {
-            own[n_own] = layout_find(s->gguf, r, t.layer, t.is_bias);
-            n_own += own[n_own] != NULL;
-        }
+        if (s->gguf)
+            for (enum tensor_role r = t.role; r <= last; r++) {
+                own[n_own] = layout_find(s->gguf, r, t.layer, t.is_bias);
+                n_own += own[n_own] != NULL;
+            }
         /* In memory Q stands for K and V, too, and factors of rotary positions are in the turns. */
         if (t.role == ROLE_ATTN_Q)
             t = t.is_bias ? layout_bias(&c, ROLE_ATTN_QKV, t.layer)

@@ -130,23 +130,24 @@ static void put_row(const struct kernels *kernels, enum storage storage, const f
     else if (storage == STORAGE_F32)
         for (size_t i = 0; i < n; i++)
             floats[i * step] = x[i];
-    for (size_t first = 0; first < n && storage != STORAGE_F32; first += at_once) {
-        const size_t now = MIN(n - first, at_once);
-        if (storage == STORAGE_F16) {
-            kernels->to_f16(halves, x + first, now);
+    if (storage != STORAGE_F32)
+        for (size_t first = 0; first < n; first += at_once) {
+            const size_t now = MIN(n - first, at_once);
+            if (storage == STORAGE_F16) {
+                kernels->to_f16(halves, x + first, now);
+                for (size_t i = 0; i < now; i++)
+                    ((uint16_t *)out)[(first + i) * step] = halves[i];
+                continue;
+            }
+            float padded[QUANT_BLOCK] = {0}, scale;
+            _Alignas(64) unsigned char row[64]; /* quant_row_bytes(QUANT_BLOCK) */
+            memcpy(padded, x + first, now * sizeof *x);
+            kernels->quantize(row, padded, QUANT_BLOCK, 1, QUANT_BLOCK);
             for (size_t i = 0; i < now; i++)
-                ((uint16_t *)out)[(first + i) * step] = halves[i];
-            continue;
+                ((int8_t *)out)[(first + i) * step] = (int8_t)row[i];
+            memcpy(&scale, row + QUANT_BLOCK, sizeof scale);
+            kernels->to_f16(scales + first / QUANT_BLOCK * step, &scale, 1);
         }
-        float padded[QUANT_BLOCK] = {0}, scale;
-        _Alignas(64) unsigned char row[64]; /* quant_row_bytes(QUANT_BLOCK) */
-        memcpy(padded, x + first, now * sizeof *x);
-        kernels->quantize(row, padded, QUANT_BLOCK, 1, QUANT_BLOCK);
-        for (size_t i = 0; i < now; i++)
-            ((int8_t *)out)[(first + i) * step] = (int8_t)row[i];
-        memcpy(&scale, row + QUANT_BLOCK, sizeof scale);
-        kernels->to_f16(scales + first / QUANT_BLOCK * step, &scale, 1);
-    }
 }
 
 void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_place place,

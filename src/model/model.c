@@ -105,15 +105,16 @@ static struct matrix load_qkv(struct loader *ld, int layer)
     const struct gguf_tensor *weight[QKV_PARTS], *biases[QKV_PARTS]; /* a bias may be NULL */
     const int n = layout_qkv(file, layer, parts);
     bool has_bias = !ld->g && !file->no_biases;
-    for (int i = 0; i < n && ld->g; i++) {
-        const struct tensor_spec spec = layout_weight(file, parts[i].role, layer);
-        const struct tensor_spec bias = layout_bias(file, parts[i].role, layer);
-        weight[i] = find_tensor(ld, &spec);
-        biases[i] = find_tensor(ld, &bias);
-        has_bias |= biases[i] != NULL;
-        if (ld->status != STATUS_OK)
-            return w;
-    }
+    if (ld->g)
+        for (int i = 0; i < n; i++) {
+            const struct tensor_spec spec = layout_weight(file, parts[i].role, layer);
+            const struct tensor_spec bias = layout_bias(file, parts[i].role, layer);
+            weight[i] = find_tensor(ld, &spec);
+            biases[i] = find_tensor(ld, &bias);
+            has_bias |= biases[i] != NULL;
+            if (ld->status != STATUS_OK)
+                return w;
+        }
     if (ld->g && !ld->options.convert)
         w.storage = pack_common_storage(weight, n);
     void *panels = arena_take(&ld->arena, matrix_bytes(w.n_out, w.n_in, w.storage), 1);
@@ -199,10 +200,11 @@ static void load_all(struct loader *ld, struct model *m)
         const float *rel = b.w[ROLE_ATTN_REL].table;
         struct attend_bias *bias =
             biases_scores ? arena_take(&ld->arena, c->n_heads, sizeof *bias) : NULL;
-        for (int h = 0; h < config_heads(c, l) && bias; h++)
-            bias[h] = c->position == POSITION_ALIBI
-                          ? positions_alibi(h, c->n_heads)
-                          : positions_quadratic(rel[2 * h], rel[2 * h + 1]);
+        if (bias)
+            for (int h = 0; h < config_heads(c, l); h++)
+                bias[h] = c->position == POSITION_ALIBI
+                              ? positions_alibi(h, c->n_heads)
+                              : positions_quadratic(rel[2 * h], rel[2 * h + 1]);
         b.bias = bias;
         if (m->blocks)
             m->blocks[l] = b;
@@ -210,8 +212,9 @@ static void load_all(struct loader *ld, struct model *m)
     for (enum tensor_role role = ROLE_BLOCK_END; role < (m->tied ? ROLE_OUTPUT : TENSOR_ROLES);
          role++)
         m->w[role] = load_weight(ld, role, 0);
-    for (int l = config_blocks(c); l < c->n_layers && m->blocks; l++)
-        m->blocks[l] = m->blocks[0];
+    if (m->blocks)
+        for (int l = config_blocks(c); l < c->n_layers; l++)
+            m->blocks[l] = m->blocks[0];
     if (m->tied)
         m->w[ROLE_OUTPUT] = m->w[ROLE_TOKEN_EMBD];
 }
@@ -243,11 +246,12 @@ enum status model_check_storage(const struct config *c, enum storage s, struct e
     } rows[] = {{"d_model", c->d_model},
                 {"n_heads * value_dim", c->n_heads * config_value_dim(c)},
                 {"d_ff", c->d_ff}};
-    for (int i = 0; i < LENGTH(rows) && storage_is_quantised(s); i++)
-        if (rows[i].n % QUANT_BLOCK)
-            return err_usage(e,
-                             "type %s: expected rows of a multiple of %d elements, found %s of %d",
-                             storage_name(s), QUANT_BLOCK, rows[i].name, rows[i].n);
+    if (storage_is_quantised(s))
+        for (int i = 0; i < LENGTH(rows); i++)
+            if (rows[i].n % QUANT_BLOCK)
+                return err_usage(
+                    e, "type %s: expected rows of a multiple of %d elements, found %s of %d",
+                    storage_name(s), QUANT_BLOCK, rows[i].name, rows[i].n);
     return STATUS_OK;
 }
 
@@ -266,9 +270,10 @@ static enum status refuse_foreign_tensors(const struct gguf *g, const struct con
         bool has_meaning = in_block && c->arch->is_closed;
         for (int k = 0; k < 3; k++)
             has_meaning |= text_is(name, outside[k]);
-        for (enum tensor_role role = 0; role < TENSOR_ROLES && !in_block; role++)
-            has_meaning |= text_is(name, arch_tensor_name(role, 0, false).text) ||
-                           text_is(name, arch_tensor_name(role, 0, true).text);
+        if (!in_block)
+            for (enum tensor_role role = 0; role < TENSOR_ROLES; role++)
+                has_meaning |= text_is(name, arch_tensor_name(role, 0, false).text) ||
+                               text_is(name, arch_tensor_name(role, 0, true).text);
         if (!has_meaning || layout_named(c, name, &spec) ||
             text_ends_with(name, ".attn_rot_embd.weight"))
             continue;
@@ -293,13 +298,14 @@ static enum status check_file(struct loader *ld, const struct model_options *o)
     const struct tensor_spec spec = layout_weight(c, ROLE_ROPE_FREQS, 0);
     const struct gguf_tensor *t = layout_has(c, ROLE_ROPE_FREQS) ? find_tensor(ld, &spec) : NULL;
     TRY(ld->status);
-    for (int i = 0; i < spec.cols && t; i++) {
-        const float x = pack_mean_of_vector(t, (struct pack_rows){.first = i, .n = 1});
-        if (!(x > (float)CONFIG_LEAST_ROPE_FACTOR && x < INFINITY))
-            return err_bad_file(
-                ld->err, "tensor %s: expected numbers above %g, found %g as element %d",
-                spec.name.text, CONFIG_LEAST_ROPE_FACTOR, figure_unsigned_nan((double)x), i);
-    }
+    if (t)
+        for (int i = 0; i < spec.cols; i++) {
+            const float x = pack_mean_of_vector(t, (struct pack_rows){.first = i, .n = 1});
+            if (!(x > (float)CONFIG_LEAST_ROPE_FACTOR && x < INFINITY))
+                return err_bad_file(
+                    ld->err, "tensor %s: expected numbers above %g, found %g as element %d",
+                    spec.name.text, CONFIG_LEAST_ROPE_FACTOR, figure_unsigned_nan((double)x), i);
+        }
 
     if (o)
         ld->options = *o;
@@ -364,11 +370,13 @@ void model_embed(const struct model *m, const struct positions *p, int token, in
     const float scale = m->config.embedding_scale;
     const float *position = m->w[ROLE_POSITION_EMBD].table;
     pack_read_row(&m->w[ROLE_TOKEN_EMBD].matrix, token, out);
-    for (int i = 0; i < d && scale > 0 && scale != 1; i++)
-        out[i] *= scale;
+    if (scale > 0 && scale != 1)
+        for (int i = 0; i < d; i++)
+            out[i] *= scale;
     position = position ? position + (size_t)t * d : positions_vector(p, t);
-    for (int i = 0; i < d && position; i++)
-        out[i] += position[i];
+    if (position)
+        for (int i = 0; i < d; i++)
+            out[i] += position[i];
 }
 
 /* --- checkpoint ------------------------------------------------------------------------------- */

@@ -66,12 +66,13 @@ enum status pack_find(const struct gguf *g, const struct tensor_spec *spec,
     if (!t && spec->flags & SPEC_REQUIRED)
         return err_bad_file(e, "tensor %s: missing", name);
     /* Trailing dimensions of 1 do not matter. */
-    for (int i = 0; t && i < GGUF_MAX_DIMS; i++) {
-        if (t->dims[i] != (i < SPEC_DIMS ? dims.n[i] : 1))
-            return err_bad_file(e, "tensor %s: expected shape %s, found %s", name,
-                                pack_shape_text(spec->n_dims, dims.n).text,
-                                pack_shape_text(t->n_dims, t->dims).text);
-    }
+    if (t)
+        for (int i = 0; i < GGUF_MAX_DIMS; i++) {
+            if (t->dims[i] != (i < SPEC_DIMS ? dims.n[i] : 1))
+                return err_bad_file(e, "tensor %s: expected shape %s, found %s", name,
+                                    pack_shape_text(spec->n_dims, dims.n).text,
+                                    pack_shape_text(t->n_dims, t->dims).text);
+        }
     if (t && !pack_storage(t->type, &storage))
         return err_bad_file(e, "tensor %s: expected type " BLOCKS_READ ", found %s", name,
                             t->type->name);
@@ -318,17 +319,19 @@ struct param_view param_view_take(struct arena *arena, const struct param_list *
 {
     struct param_view v = {.flat = arena_take(arena, list->n_floats, sizeof(float))};
     ARENA_TAKE(v.blocks, arena, c->n_layers);
-    for (int i = 0; i < list->n && v.blocks; i++) {
-        const struct tensor_spec *spec = &list->items[i].spec;
-        struct param_pair *of_role = role_in_block(spec->role) ? v.blocks[spec->layer].w : v.w;
-        float *at = v.flat + list->items[i].offset;
-        if (spec->is_bias)
-            of_role[spec->role].bias = at;
-        else
-            of_role[spec->role].weight = at;
-    }
-    for (int l = 1; l < c->n_layers && c->shared && v.blocks; l++)
-        v.blocks[l] = v.blocks[0];
+    if (v.blocks)
+        for (int i = 0; i < list->n; i++) {
+            const struct tensor_spec *spec = &list->items[i].spec;
+            struct param_pair *of_role = role_in_block(spec->role) ? v.blocks[spec->layer].w : v.w;
+            float *at = v.flat + list->items[i].offset;
+            if (spec->is_bias)
+                of_role[spec->role].bias = at;
+            else
+                of_role[spec->role].weight = at;
+        }
+    if (c->shared && v.blocks)
+        for (int l = 1; l < c->n_layers; l++)
+            v.blocks[l] = v.blocks[0];
     if (list->tied)
         v.w[ROLE_OUTPUT] = v.w[ROLE_TOKEN_EMBD];
     return v;

@@ -50,15 +50,17 @@ enum status choice_of(const char *option, const char *text, int n_all, struct ch
     *out = (struct choice){NULL, 0};
     TRY_ZEROED(items, n_all, "the list of heads", e);
     out->items = items;
-    for (char item[32]; !all && list_item(&text, item, sizeof item);) {
-        int value;
-        if (!parse_int(item, 0, n_all - 1, &value) || items[value])
-            return err_usage(e,
-                             "%s: expected all or %ss from 0 to %d, separated by commas, each once "
-                             "(the model has %d), found '%.40s'",
-                             option, option + 2, n_all - 1, n_all, item);
-        items[value] = 1;
-    }
+    if (!all)
+        for (char item[32]; list_item(&text, item, sizeof item);) {
+            int value;
+            if (!parse_int(item, 0, n_all - 1, &value) || items[value])
+                return err_usage(
+                    e,
+                    "%s: expected all or %ss from 0 to %d, separated by commas, each once "
+                    "(the model has %d), found '%.40s'",
+                    option, option + 2, n_all - 1, n_all, item);
+            items[value] = 1;
+        }
     for (int i = 0; i < n_all; i++)
         if (all || items[i])
             items[out->n++] = i;

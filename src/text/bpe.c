@@ -104,13 +104,14 @@ enum status bpe_encode(const struct bpe *b, struct encoding *c, struct text piec
 {
     const size_t n = piece.len;
     assert(n > 0);
-    for (struct text rest = piece; b->lacks_bytes && rest.len > 0;) {
-        uint32_t code;
-        const struct text one = utf8_next(&rest, &code);
-        for (size_t i = 0; i < one.len; i++)
-            if (b->byte_id[(unsigned char)one.data[i]] < 0)
-                return lacks_token(c->text, one.data - c->text.data, e);
-    }
+    if (b->lacks_bytes)
+        for (struct text rest = piece; rest.len > 0;) {
+            uint32_t code;
+            const struct text one = utf8_next(&rest, &code);
+            for (size_t i = 0; i < one.len; i++)
+                if (b->byte_id[(unsigned char)one.data[i]] < 0)
+                    return lacks_token(c->text, one.data - c->text.data, e);
+        }
     TRY(merge_reserve(&c->merge, n, e));
     int32_t *spans = c->merge.spans;
     for (size_t i = 0; i < n; i++)

@@ -106,12 +106,13 @@ static enum status read_scores(struct builder *b, const struct gguf *g, struct e
     if (found && b->scores->count != n)
         return err_bad_file(e, "%s: expected %zu elements, one a token, found %" PRIu64, SCORES_KEY,
                             n, b->scores->count);
-    for (size_t id = 0; found && id < n; id++) {
-        const double score = gguf_float_at(b->scores, id);
-        if (!isfinite(score))
-            return err_bad_file(e, "%s of token %zu: expected a finite number, found %f",
-                                SCORES_KEY, id, figure_unsigned_nan(score));
-    }
+    if (found)
+        for (size_t id = 0; id < n; id++) {
+            const double score = gguf_float_at(b->scores, id);
+            if (!isfinite(score))
+                return err_bad_file(e, "%s of token %zu: expected a finite number, found %f",
+                                    SCORES_KEY, id, figure_unsigned_nan(score));
+        }
     return STATUS_OK;
 }
 

@@ -76,13 +76,14 @@ static enum status init_bpe(struct tokenizer *t, const struct gguf *g, struct er
 static void find_lost_merges(struct tokenizer *t)
 {
     int n = 0, first = -1;
-    for (int id = 0; id < t->vocab.n && t->bpe.n_merges == 0; id++) {
-        if (t->vocab.type[id] > TOKEN_NORMAL || vocab_bytes(&t->vocab, id).len < 2 ||
-            id == t->bos || tokenizer_ends(t, id))
-            continue;
-        first = n == 0 ? id : first;
-        n++;
-    }
+    if (t->bpe.n_merges == 0)
+        for (int id = 0; id < t->vocab.n; id++) {
+            if (t->vocab.type[id] > TOKEN_NORMAL || vocab_bytes(&t->vocab, id).len < 2 ||
+                id == t->bos || tokenizer_ends(t, id))
+                continue;
+            first = n == 0 ? id : first;
+            n++;
+        }
     if (n == 0 || t->unread.text[0])
         return;
     const struct text name = vocab_bytes(&t->vocab, first);
@@ -163,15 +164,16 @@ static enum status read_all(struct tokenizer *t, const struct gguf *g, struct er
         err_format(&t->unread,
                    "tokenizer.ggml.model: expected \"gpt2\" or \"llama\", found \"%.*s\"",
                    text_width(model), model.data);
-    for (int id = 0; id < t->vocab.n && t->kind->init; id++) {
-        const enum token_type type = t->vocab.type[id];
-        const struct text bytes = vocab_bytes(&t->vocab, id);
-        if ((type != TOKEN_CONTROL && type != TOKEN_USER_DEFINED && type != TOKEN_UNKNOWN) ||
-            bytes.len > LONGEST_SPECIAL)
-            continue;
-        TRY(name_index_add(&t->specials, bytes, id, 0, e));
-        t->starts_special[(unsigned char)bytes.data[0]] = true;
-    }
+    if (t->kind->init)
+        for (int id = 0; id < t->vocab.n; id++) {
+            const enum token_type type = t->vocab.type[id];
+            const struct text bytes = vocab_bytes(&t->vocab, id);
+            if ((type != TOKEN_CONTROL && type != TOKEN_USER_DEFINED && type != TOKEN_UNKNOWN) ||
+                bytes.len > LONGEST_SPECIAL)
+                continue;
+            TRY(name_index_add(&t->specials, bytes, id, 0, e));
+            t->starts_special[(unsigned char)bytes.data[0]] = true;
+        }
     name_index_sort(&t->specials);
     name_index_link(&t->specials);
     TRY(read_id(t, g, "tokenizer.ggml.bos_token_id", t->kind->bos, &t->bos, e));

@@ -191,8 +191,9 @@ static void embed_batch_backward(const struct pass *p, int thread)
         float *token = tokens + p->batch->inputs[row] * d;
         for (int i = begin; i < end; i++)
             token[i] += scale * dx[i];
-        for (int i = begin; i < end && positions; i++)
-            positions[row % b->length * d + i] += dx[i];
+        if (positions)
+            for (int i = begin; i < end; i++)
+                positions[row % b->length * d + i] += dx[i];
     }
 }
 
@@ -230,8 +231,9 @@ static void lose_chunk(const struct pass *p, int chunk, struct row_range r, int 
         const float logit = row[target];
         b->losses.x[t] = b->grad->softmax(row, n_vocab, scale) - logit;
         row[target] -= rest * (1 - smoothing);
-        for (int i = 0; i < n_vocab && smooth > 0; i++)
-            row[i] -= smooth;
+        if (smooth > 0)
+            for (int i = 0; i < n_vocab; i++)
+                row[i] -= smooth;
         if (!taught)
             continue;
         b->grad->softmax(taught, n_vocab, share * scale);
@@ -267,8 +269,9 @@ static void run_pass(void *arg, int thread)
         float *x = b->blocks[0].x.x + row * d;
         for (size_t i = 0; i < d; i++)
             x[i] = scale * token[i];
-        for (size_t i = 0; i < d && position; i++)
-            x[i] += position[i];
+        if (position)
+            for (size_t i = 0; i < d; i++)
+                x[i] += position[i];
     }
     float *embedded = rows_view(b->blocks[0].x, share).x;
     if (pass_drops(p))

@@ -358,11 +358,12 @@ void backprop_block_backward(const struct pass *p, int l, int thread)
     int begin, end;
     const int cols = b->table_cols;
     pool_share(config_heads(c, l), thread, b->n_threads, &begin, &end);
-    for (int i = cols * begin; i < cols * end && b->dtable; i++) {
-        double sum = (double)table[i];
-        for (int window = 0; window < p->batch->n_sequences; window++)
-            sum += b->dtable[(size_t)window * cols * c->n_heads + i];
-        table[i] = (float)sum;
-    }
+    if (b->dtable)
+        for (int i = cols * begin; i < cols * end; i++) {
+            double sum = (double)table[i];
+            for (int window = 0; window < p->batch->n_sequences; window++)
+                sum += b->dtable[(size_t)window * cols * c->n_heads + i];
+            table[i] = (float)sum;
+        }
     pool_barrier(b->pool, thread);
 }

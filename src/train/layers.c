@@ -117,9 +117,11 @@ void backprop_norm(const struct pass *p, int point, struct row_range r, float *o
     const struct param_pair *norm = norm_at(c, p->w, point);
     const struct matrix_view x = rows_view(pass_stream(p->b, point), r);
     const size_t d = c->d_model, n = x.n_rows;
-    if (!norm)
+    if (!norm) {
         memcpy(out, x.x, n * d * sizeof *out);
-    for (size_t t = 0; t < n && norm; t++)
+        return;
+    }
+    for (size_t t = 0; t < n; t++)
         p->b->kernels->norm[c->norm](out + t * d, x.x + t * d, norm->weight, norm->bias, c->d_model,
                                      c->norm_eps);
 }
@@ -136,12 +138,14 @@ void backprop_norm_backward(const struct pass *p, int point, struct matrix_view 
         memset(rows_view(dx, r).x, 0, rows_n(r) * d * sizeof *dx.x);
         around = dx;
     }
-    for (int t = r.begin; t < r.end && norm; t++)
-        b->grad->norm_backward[c->norm](dx.x + t * d, around.x + t * d, b->dnorm.x + t * d,
-                                        x + t * d, norm->weight, c->d_model, c->norm_eps,
-                                        b->stats.x + 2 * t);
-    for (size_t i = r.begin * d; i < r.end * d && !norm; i++)
-        dx.x[i] = around.x[i] + b->dnorm.x[i];
+    if (norm)
+        for (int t = r.begin; t < r.end; t++)
+            b->grad->norm_backward[c->norm](dx.x + t * d, around.x + t * d, b->dnorm.x + t * d,
+                                            x + t * d, norm->weight, c->d_model, c->norm_eps,
+                                            b->stats.x + 2 * t);
+    else
+        for (size_t i = r.begin * d; i < r.end * d; i++)
+            dx.x[i] = around.x[i] + b->dnorm.x[i];
 }
 
 void backprop_norm_sums(const struct pass *p, int point, int thread)

@@ -52,11 +52,14 @@ void trainer_initialise(struct trainer *t)
             deviation = sqrt(2.0 / (spec->rows + spec->cols));
         else if (spec->flags & SPEC_RESIDUAL)
             deviation = INIT_DEVIATION / sqrt(2.0 * c->n_layers);
-        for (int h = 0; h < spec->rows && spec->role == ROLE_ATTN_REL; h++) {
-            w[2 * h] = 0.5f / (float)((h + 1) * (h + 1)); /* alpha */
-            w[2 * h + 1] = (float)h;                      /* centre */
+        if (spec->role == ROLE_ATTN_REL) {
+            for (int h = 0; h < spec->rows; h++) {
+                w[2 * h] = 0.5f / (float)((h + 1) * (h + 1)); /* alpha */
+                w[2 * h + 1] = (float)h;                      /* centre */
+            }
+            continue;
         }
-        for (size_t j = 0; j < spec_elements(spec) && spec->role != ROLE_ATTN_REL; j++) {
+        for (size_t j = 0; j < spec_elements(spec); j++) {
             if (spec->n_dims == 1) {
                 w[j] = !spec->is_bias;
                 continue;
@@ -358,9 +361,10 @@ enum status trainer_probe(struct trainer *t, struct err *e)
         for (int i = 0; i < N_RATES; i++)
             best = fmax(best, start - losses[i]);
         const double enough = (n_steps == spec->n_steps ? ENOUGH : 1) * best;
-        for (int i = N_RATES - 1; i >= 0 && best > 0; i--)
-            if (start - losses[i] >= enough)
-                *rate = rates[i];
+        if (best > 0)
+            for (int i = N_RATES - 1; i >= 0; i--)
+                if (start - losses[i] >= enough)
+                    *rate = rates[i];
         t->aside.n = 0;
     }
     train_tell(spec, (struct train_event){.kind = TRAIN_CHOSEN, .lr = *rate});
