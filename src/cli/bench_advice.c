@@ -73,7 +73,8 @@ static int compare(const void *a, const void *b)
 static enum status measure_losses(struct bench_run *r, double *nll, struct bench_advice *losses,
                                   struct err *e)
 {
-    const int n = r->spec.axes[BENCH_VARIANTS].n, *variants = r->spec.axes[BENCH_VARIANTS].items;
+    const int n = r->spec.axes[BENCH_VARIANTS].n;
+    const int *variants = r->spec.axes[BENCH_VARIANTS].items;
     const size_t n_scored = r->job->n_tokens - 1;
     double *whole = nll, *own = nll + n_scored;
     struct eval_result before, after;

@@ -176,7 +176,8 @@ static enum status read_threads(struct bench_run *r, struct err *e)
     const char *source = r->common.threads ? "-t" : "DECODE_THREADS";
     const char *text = r->common.threads ? r->common.threads : environment("DECODE_THREADS");
     const int usable = cpus_usable(), most = MIN(usable, POOL_MAX_THREADS);
-    struct int_list asked = {.n = 0}, *threads = &r->spec.axes[BENCH_THREADS];
+    struct int_list asked = {.n = 0};
+    struct int_list *threads = &r->spec.axes[BENCH_THREADS];
     bool has_most = false;
     r->job->threads_are_auto = !text || str_is(text, "auto");
     if (r->job->threads_are_auto)
@@ -196,11 +197,12 @@ static enum status read_threads(struct bench_run *r, struct err *e)
 static enum status read_axes(struct bench_run *r, struct err *e)
 {
     const struct config *c = &r->spec.config;
-    struct int_list *axes = r->spec.axes, *variants = &axes[BENCH_VARIANTS], depths = {.n = 0};
+    struct int_list *axes = r->spec.axes, *variants = &axes[BENCH_VARIANTS];
+    struct int_list depths = {.n = 0};
     const bool all = str_is(r->kv_heads, "all");
     if (!all)
         TRY(list_heads("--kv-heads", r->kv_heads, c->n_heads, variants, e));
-    if (all)
+    else
         for (int g = c->n_kv_heads; g >= 1; g--)
             if (c->n_kv_heads % g == 0 && config_has_variant(c, g) &&
                 (r->shape.shape || c->score == SCORE_DOT || g == c->n_kv_heads))

@@ -242,7 +242,8 @@ static struct text text_at(const struct gguf *g, const char *key)
 static enum status read_config(struct info *info, struct err *e)
 {
     const struct gguf *g = info->gguf;
-    struct err *why = &info->refusal, parsing = {""};
+    struct err *why = &info->refusal;
+    struct err parsing = {""};
     enum status s = gguf_join_parts(info->gguf, info->job->path, why);
     if (s != STATUS_OK && s != STATUS_BAD_FILE)
         return err_set(e, s, "%s", why->text);
@@ -388,7 +389,8 @@ static enum status print_info(struct info *info, struct err *e)
                                         info_cache_table(info), info_step_table(info),
                                         TABLE_OF(columns, info->tensors, info->n_listed)};
     struct output *out = info->job->out;
-    struct json json, *j = people ? NULL : &json;
+    struct json json;
+    struct json *j = people ? NULL : &json;
     /* People are shown parts that there are. */
     for (int i = 0; i <= INSPECT_PARTS; i++)
         if (!people || info->parts[i].parameters > 0)

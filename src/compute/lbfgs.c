@@ -14,7 +14,9 @@
 /* A search on its way. */
 struct search {
     const struct lbfgs *p;
-    double *x, value, *gradient;
+    double *x; /* [n] where it is, the value there, and the gradient [n] */
+    double value;
+    double *gradient;
     double *direction, *next, *next_gradient; /* [n] */
     double *steps, *changes;                  /* [memory, n] of x and of the gradient, in turn */
     double *curvature, *along;                /* [memory] step.change; scratch */

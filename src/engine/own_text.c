@@ -10,7 +10,8 @@ static enum status write_texts(const struct own_text *t, struct schedule *s, int
                                struct err *e)
 {
     const uint64_t all = (uint64_t)t->n * t->length;
-    int32_t first = tokenizer_bos(t->tokenizer), *ids; /* the token that a text begins with */
+    int32_t first = tokenizer_bos(t->tokenizer); /* the token that a text begins with */
+    int32_t *ids;
     size_t n;
     int begun = 0;
     struct event event;

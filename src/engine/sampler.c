@@ -187,7 +187,8 @@ static void take_sampler(struct sampler *s, struct arena *a)
     ARENA_TAKE(s->windows, a, (uint64_t)z->n_sequences * s->window_cap);
     ARENA_TAKE(s->scratches, a, z->n_threads);
     for (int i = 0; i < z->n_threads; i++) {
-        struct scratch counted, *d = s->scratches ? &s->scratches[i] : &counted;
+        struct scratch counted;
+        struct scratch *d = s->scratches ? &s->scratches[i] : &counted;
         ARENA_TAKE(d->tokens, a, z->n_vocab);
         ARENA_TAKE(d->weights, a, z->n_vocab);
         ARENA_TAKE(d->logits, a, z->n_vocab);

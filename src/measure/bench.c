@@ -142,7 +142,8 @@ enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct er
     const struct int_list *axes = spec->axes, *variants = &axes[BENCH_VARIANTS],
                           *batches = &axes[BENCH_BATCHES], *types = &axes[BENCH_TYPES];
     struct cost_shape shape;
-    double n_rows = 1, *medians;
+    double n_rows = 1;
+    double *medians;
     uint64_t *times;
     *b = (struct bench){.spec = spec};
     TRY(check_settings(spec, &shape, e));

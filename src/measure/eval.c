@@ -104,7 +104,8 @@ static void take_results(struct eval_run *r)
     const uint64_t n = r->plan.n_scored, block = r->params.block;
     r->workers = arena_take(a, r->plan.n_workers, sizeof *r->workers);
     for (int i = 0; i < r->plan.n_workers; i++) {
-        struct eval_worker counted, *w = r->workers ? &r->workers[i] : &counted;
+        struct eval_worker counted;
+        struct eval_worker *w = r->workers ? &r->workers[i] : &counted;
         w->rows = arena_take(a, block, sizeof *w->rows);
         for (int m = 0; m < r->n_models; m++)
             w->logits[m] = arena_take(a, block, r->n_vocab * sizeof(float));
@@ -396,7 +397,8 @@ static void summarise(struct eval_run *r, struct eval_result *result)
         memcpy(spec->nll, r->nll[0], n * sizeof *spec->nll);
     if (!spec->other)
         return;
-    uint64_t same = 0, *bits = (void *)r->kl; /* of numbers >= 0, which order as these do */
+    uint64_t same = 0;
+    uint64_t *bits = (void *)r->kl; /* of numbers >= 0, which order as these do */
     result->kl_mean = sum_of(r->kl, n) / n;
     for (uint64_t i = 0; i < n; i++) {
         const double value = r->kl[i];

@@ -87,7 +87,8 @@ static void find_measured(const struct machine *m, uint64_t bytes, int *below, i
  * machine does not have. */
 struct roofline machine_limits(const struct machine *m, uint64_t bytes)
 {
-    const double *rates = m->bytes_per_s, b = bytes;
+    const double *rates = m->bytes_per_s;
+    const double b = bytes;
     int below, above;
     find_measured(m, bytes, &below, &above);
     double rate = rates[below < 0 ? above : below];

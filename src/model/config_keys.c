@@ -162,7 +162,8 @@ static enum status read_key(const struct key_reader *r, const struct config_key 
     const char *suffix = suffix_of(r->c, k);
     const struct key_name key = arch_key(r->c, suffix);
     void *member = (char *)r->c + k->offset;
-    bool found, *if_missing = k->optional ? &found : NULL;
+    bool found;
+    bool *if_missing = k->optional ? &found : NULL;
     if (k->type == SIZE) {
         uint64_t size = 0;
         TRY(gguf_get_u64(r->g, key.text, 1, k->most, &size, if_missing, r->e));
@@ -421,7 +422,8 @@ static void write_keys(const struct config *c, int first, int end, struct gguf_w
 
 void config_write(const struct config *config, struct gguf_writer *w)
 {
-    struct config complete = *config, *c = &complete;
+    struct config complete = *config;
+    struct config *c = &complete;
     config_complete(c);
     if (!(c->embedding_scale > 0))
         c->embedding_scale = 1;

@@ -336,7 +336,8 @@ enum status trainer_probe(struct trainer *t, struct err *e)
 {
     const struct train_spec *spec = &t->spec;
     const size_t all = (t->data.train.n - 1) / spec->length, share = all / ASIDE_SHARE;
-    double losses[N_RATES], best = 0, *rate = &t->progress.rate;
+    double losses[N_RATES], best = 0;
+    double *rate = &t->progress.rate;
     int n_steps = spec->n_steps / TRIAL_SHARE;
     n_steps = MIN(MAX(n_steps, TRIAL_LEAST), TRIAL_MOST);
     n_steps = MIN(n_steps, spec->n_steps);
