@@ -15,7 +15,7 @@
 /* Sets of kinds. */
 enum family { UNSIGNED = 1, SIGNED = 2, INTEGER = 3, FLOAT = 4, BOOL = 8, STRING = 16, ARRAY = 32 };
 
-static const struct kind {
+static const struct kind_info {
     const char *name;
     size_t bytes; /* 0: no fixed size */
     enum family family;
@@ -27,7 +27,7 @@ static const struct kind {
     {"f64", 8, FLOAT},     {"unknown", 0, 0},
 };
 
-static const struct kind *kind_of(enum gguf_kind kind)
+static const struct kind_info *kind_of(enum gguf_kind kind)
 {
     return &kinds[(unsigned)kind <= GGUF_LAST_KIND ? kind : GGUF_LAST_KIND + 1];
 }
@@ -86,9 +86,9 @@ enum status gguf_tensor_measure(struct gguf_tensor *t, uint32_t type, enum statu
 /* --- elements ------------------------------------------------------------------------------ */
 
 /* The bits of element i, with those of its sign in front; *kind is its kind. */
-static uint64_t bits_at(const struct gguf_value *v, uint64_t i, const struct kind **kind)
+static uint64_t bits_at(const struct gguf_value *v, uint64_t i, const struct kind_info **kind)
 {
-    const struct kind *k = *kind = kind_of(v->kind == GGUF_ARRAY ? v->element_kind : v->kind);
+    const struct kind_info *k = *kind = kind_of(v->kind == GGUF_ARRAY ? v->element_kind : v->kind);
     assert(k->bytes && i < v->count && v->bytes.len / k->bytes > i);
     const uint64_t bits = little_load(v->bytes.data + i * k->bytes, k->bytes);
     const uint64_t sign = (uint64_t)1 << (8 * k->bytes - 1);
@@ -97,7 +97,7 @@ static uint64_t bits_at(const struct gguf_value *v, uint64_t i, const struct kin
 
 int64_t gguf_int_at(const struct gguf_value *v, uint64_t i)
 {
-    const struct kind *kind;
+    const struct kind_info *kind;
     const uint64_t bits = bits_at(v, i, &kind);
     assert(kind->family != FLOAT);
     return kind->family != SIGNED && bits > INT64_MAX ? INT64_MAX : bits;
@@ -105,7 +105,7 @@ int64_t gguf_int_at(const struct gguf_value *v, uint64_t i)
 
 double gguf_float_at(const struct gguf_value *v, uint64_t i)
 {
-    const struct kind *kind;
+    const struct kind_info *kind;
     const uint64_t bits = bits_at(v, i, &kind);
     if (kind->family == SIGNED)
         return (int64_t)bits;
@@ -181,7 +181,7 @@ enum status gguf_get_u64(const struct gguf *g, const char *key, uint64_t min, ui
     TRY(look_up((struct lookup){g, key, INTEGER, "an integer", 0}, &v, found, e));
     if (!v)
         return STATUS_OK;
-    const struct kind *kind;
+    const struct kind_info *kind;
     const uint64_t x = bits_at(v, 0, &kind);
     const bool negative = kind->family == SIGNED && x >> 63;
     if (negative || x < min || x > max)

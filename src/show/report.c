@@ -38,7 +38,8 @@ struct column {
     bool differs;  /* it has two that are not the same */
 };
 
-struct table {
+/* A table of texts, which is written once the widths of its columns are known. */
+struct text_table {
     struct output *out;
     const char **cells; /* [n_rows, n] as they are stored, headings first */
     int n_rows;
@@ -47,12 +48,12 @@ struct table {
     size_t pad;             /* spaces owed in a line: at its end they are not paid */
 };
 
-static struct text cell_of(const struct table *t, int row, int column)
+static struct text cell_of(const struct text_table *t, int row, int column)
 {
     return text_of(t->cells[row * t->n + column]);
 }
 
-static size_t width_before_last(const struct table *t)
+static size_t width_before_last(const struct text_table *t)
 {
     size_t width = 0;
     for (int i = 0; i < t->last; i++) {
@@ -62,7 +63,7 @@ static size_t width_before_last(const struct table *t)
     return width;
 }
 
-static bool table_fits(const struct table *t)
+static bool table_fits(const struct text_table *t)
 {
     const struct column *c = &t->columns[t->last];
     const size_t least = c->breaks && c->width > NARROWEST ? NARROWEST : c->width;
@@ -70,7 +71,7 @@ static bool table_fits(const struct table *t)
 }
 
 /* What there is for a text that is broken, behind what is before it. */
-static size_t width_behind(const struct table *t, size_t before)
+static size_t width_behind(const struct text_table *t, size_t before)
 {
     const size_t all = t->out->columns;
     return all > before + NARROWEST ? all - before : NARROWEST;
@@ -85,7 +86,7 @@ static int rank_of(const struct column *c)
 
 /* Leaves out columns until the others fit: empty ones first, but for a table that is only headings;
  * then those of the highest rank, of several the last. */
-static void fit_columns(struct table *t)
+static void fit_columns(struct text_table *t)
 {
     const bool spared = t->n_rows == 1 || table_fits(t);
     for (int i = 0; i < t->n && !spared; i++)
@@ -109,7 +110,7 @@ static void fit_columns(struct table *t)
         last->width = width;
 }
 
-static void put_padded(struct table *t, const char *accent, struct text s)
+static void put_padded(struct text_table *t, const char *accent, struct text s)
 {
     if (s.len == 0)
         return;
@@ -121,8 +122,8 @@ static void put_padded(struct table *t, const char *accent, struct text s)
 }
 
 /* A cell, and what is wider than its column in further lines, behind `indent` spaces each. */
-static void put_lines(struct table *t, const struct column *c, struct text cell, const char *accent,
-                      size_t indent)
+static void put_lines(struct text_table *t, const struct column *c, struct text cell,
+                      const char *accent, size_t indent)
 {
     put_padded(t, accent, paragraph_line(&cell, c->width, c->field->list));
     while (cell.len > 0) {
@@ -132,7 +133,7 @@ static void put_lines(struct table *t, const struct column *c, struct text cell,
     }
 }
 
-static void print_row(struct table *t, int row, bool md)
+static void print_row(struct text_table *t, int row, bool md)
 {
     const bool plain = row == 0 || !t->out->colours || md;
     enum report_accent of_row = ACCENT_NONE;
@@ -164,7 +165,7 @@ static void print_row(struct table *t, int row, bool md)
 }
 
 /* Of a single row that does not fit nothing is left out: the columns are lines. */
-static void print_downwards(struct table *t)
+static void print_downwards(struct text_table *t)
 {
     size_t indent = 0;
     for (int i = 0; i < t->n; i++) {
@@ -185,7 +186,7 @@ static void print_downwards(struct table *t)
 }
 
 /* What is stored: of an aligned table those columns that fit, and which ones do not. */
-static void print_table(const struct report *r, struct table *t)
+static void print_table(const struct report *r, struct text_table *t)
 {
     const bool md = r->format == TABLE_MD, fitted = !md && t->out->columns > 0;
     for (int i = 0; i < r->n_fields; i++) {
@@ -468,9 +469,9 @@ enum status report_end(struct report *r, struct err *e)
 {
     assert(r->at == 0);
     if (table_is_for_people(r->format)) {
-        struct table t = {.out = r->out,
-                          .cells = calloc(r->n_cells, sizeof *t.cells),
-                          .columns = calloc(r->n_fields, sizeof *t.columns)};
+        struct text_table t = {.out = r->out,
+                               .cells = calloc(r->n_cells, sizeof *t.cells),
+                               .columns = calloc(r->n_fields, sizeof *t.columns)};
         r->no_memory |= !t.cells || !t.columns;
         if (!r->no_memory)
             print_table(r, &t);

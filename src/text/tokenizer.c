@@ -8,7 +8,7 @@
 #include "text/spm.h"
 
 /* What a value of tokenizer.ggml.model says. */
-struct kind {
+struct tokenizer_kind {
     const char *model;
     enum vocab_notation notation;
     int bos, eos; /* unless the file says; -1: none */
@@ -31,7 +31,7 @@ static const char *const end_keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer
 #define N_ENDS LENGTH(end_keys)
 
 struct tokenizer {
-    const struct kind *kind;
+    const struct tokenizer_kind *kind;
     struct vocab vocab;
     struct name_index specials; /* control, user-defined and unknown tokens */
     bool starts_special[256];   /* some of them start with this byte */
@@ -126,11 +126,11 @@ static enum status encode_spm(const struct tokenizer *t, struct encoding *c, str
 
 /* --- all kinds ------------------------------------------------------------------------------- */
 
-static const struct kind kinds[] = {
+static const struct tokenizer_kind kinds[] = {
     {"gpt2", VOCAB_BYTES, -1, -1, false, init_bpe, encode_bpe},
     {"llama", VOCAB_SPACES, 1, 2, true, init_spm, encode_spm},
 };
-static const struct kind unknown_kind = {NULL, VOCAB_RAW, -1, -1, false, NULL, NULL};
+static const struct tokenizer_kind unknown_kind = {NULL, VOCAB_RAW, -1, -1, false, NULL, NULL};
 
 static enum status read_id(const struct tokenizer *t, const struct gguf *g, const char *key,
                            int otherwise, int *id, struct err *e)
@@ -152,7 +152,7 @@ static enum status read_all(struct tokenizer *t, const struct gguf *g, struct er
     TRY(gguf_get_text(g, "tokenizer.ggml.model", &model, NULL, e));
     t->kind = &unknown_kind;
     for (int i = 0; i < LENGTH(kinds); i++) {
-        const struct kind *kind = &kinds[i];
+        const struct tokenizer_kind *kind = &kinds[i];
         if (text_is(model, kind->model))
             t->kind = kind;
     }
