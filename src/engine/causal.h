@@ -44,8 +44,12 @@ static inline int causal_padded_length(int length)
     return (length + CAUSAL_WIDTH - 1) / CAUSAL_WIDTH * CAUSAL_WIDTH;
 }
 
-/* Floats of scratch. */
+/* The floats of scratch that causal_forward and causal_backward need for a window of this length.
+ */
 size_t causal_scratch(const struct config *c, int length);
 
+/* Writes heads and softmax. Windows may run in parallel, if their outputs and scratch are apart. */
 void causal_forward(const struct causal_window *w);
+
+/* Writes dq, dk, dv and, where it is wanted, dtable, from dheads and what causal_forward wrote. */
 void causal_backward(const struct causal_window *w);

@@ -22,8 +22,8 @@ struct batch_span {
     int first_row, n_rows;
     int sequence;
     int first_position;
-    int n_chunks; /* of the cache, up to the last row's position */
-    int64_t cost; /* of attention of this and the spans before, for one K/V head */
+    int n_chunks; /* the chunks of the cache up to the last row's position */
+    int64_t cost; /* what attention of this span and those before costs for one K/V head */
 };
 
 /* Rows cut into spans; the rows are borrowed. */
@@ -32,10 +32,10 @@ struct batch {
     int n_rows;
     struct batch_span *spans;
     int n_spans;
-    int64_t cost_per_head; /* of attention, for one K/V head: all spans */
+    int64_t cost_per_head; /* what attention of all spans costs for one K/V head */
     int n_logits;          /* rows that want logits */
-    /* Its keys and values must be in the cache before attention reads any: a sequence has several
-     * rows, or that of sequence 0 is in a panel that others read. */
+    /* Whether its keys and values must be in the cache before attention reads any, because a
+     * sequence has several rows, or a row of sequence 0 is in a panel that others read. */
     bool stores_first;
 };
 
@@ -47,18 +47,20 @@ struct workspace {
     struct batch_span *spans;   /* [max_rows] */
     float *x;                   /* [max_rows, d_model] the residual stream */
     float *qkv;                 /* [max_rows, the largest config_qkv_dim] */
-    struct positions positions; /* of a sequence */
-    /* Of attention: a head's result, its max and sum, [max_rows, n_heads, kv_cache_chunks(cap)]. */
+    struct positions positions; /* those that a sequence can have */
+    /* What attention of a chunk gives: [max_rows, n_heads, kv_cache_chunks(cap)] results of a head,
+     * each of value_dim floats, with their max and sum behind them. */
     float *parts;
-    bool watches;   /* set before workspace_take: whether there are */
-    float *weights; /* [max_rows, n_heads, cap] of attention_watch */
+    bool watches;   /* whether attention_watch is wanted; set before workspace_take */
+    float *weights; /* [max_rows, n_heads, cap] for attention_watch; NULL if it is not wanted */
     float *hidden;  /* [max_rows, d_ff] */
-    /* What the next product reads, and the same quantised: rows of each thread's own, or of all. */
-    float *input; /* [max_rows or threads times their own, input_dim] */
+    /* What the next product reads, and the same quantised. The rows are shared by all threads, or,
+     * of few rows, each thread has WORKSPACE_OWN_ROWS of its own. */
+    float *input; /* [max(max_rows, max_threads * WORKSPACE_OWN_ROWS), input_dim] */
     int input_dim;
-    unsigned char *quants; /* [as many, quants_bytes] */
-    size_t quants_bytes;   /* of the longest row */
-    float *attend;         /* [max_threads, attend_floats] attention's, of each thread */
+    unsigned char *quants; /* [as many rows, quants_bytes] */
+    size_t quants_bytes;   /* the bytes of the longest row */
+    float *attend;         /* [max_threads, attend_floats] scratch of each thread's attention */
     size_t attend_floats;
 };
 
@@ -76,13 +78,13 @@ struct forward {
     struct workspace work;
     const struct block *blocks; /* those of layers first_layer .. end_layer - 1 are run */
     int first_layer, end_layer;
-    bool only_attention; /* of the blocks */
+    bool only_attention; /* the blocks' feed-forward parts are left out */
     struct block_taps taps;
-    const struct attention_watch *watch; /* NULL: none, as of the next */
-    const struct head_ablation *without;
-    const struct model *model; /* whose output matrix makes the logits; NULL: no row wants any */
-    float *logits;             /* [n_logits, n_vocab] */
-    struct batch batch;        /* forward_run's */
+    const struct attention_watch *watch; /* NULL: nobody watches */
+    const struct head_ablation *without; /* NULL: no head is left out */
+    const struct model *model; /* its output matrix makes the logits; NULL: no row wants any */
+    float *logits;             /* [n_logits, n_vocab] of the rows that want them, in order */
+    struct batch batch;        /* the rows of the forward_run on its way */
 };
 
 /* A thread, and the rows that it helps to make: those of the batch, or those that want logits. */
@@ -97,6 +99,7 @@ static inline void worker_meet(const struct worker *k)
     pool_barrier(k->f->pool, k->thread);
 }
 
+/* Items [begin, end). */
 struct share {
     int begin, end;
 };
@@ -109,18 +112,19 @@ static inline struct share share_of(const struct worker *k, int n)
     return s;
 }
 
-/* Whether the rows are shared; which of them this thread makes; and where its own begin in
- * work.input and work.quants. */
+/* Whether the threads share the rows, so that each makes only a part of them. */
 static inline bool worker_shares(const struct worker *k)
 {
     return k->n_rows > WORKSPACE_OWN_ROWS;
 }
 
+/* The rows that this thread makes. */
 static inline struct share worker_rows(const struct worker *k)
 {
     return worker_shares(k) ? share_of(k, k->n_rows) : (struct share){0, k->n_rows};
 }
 
+/* The row of work.input and work.quants at which the rows that it reads begin. */
 static inline size_t worker_first(const struct worker *k)
 {
     return worker_shares(k) ? 0 : (size_t)k->thread * WORKSPACE_OWN_ROWS;

@@ -11,20 +11,21 @@
 /* out [d_model] = norm of x [d_model], which may be the same. */
 void stage_norm(const struct forward *f, const struct norm *norm, const float *x, float *out);
 
-/* What a product takes of the thread's rows of the batch [n_rows, d_model]: their norm, or, where
- * norms stand after the residuals, work.x itself. */
+/* Makes this thread's rows of what a product reads [n_rows, d_model], and returns where all begin:
+ * the norm of work.x, or, where norms stand after the residuals, work.x itself. */
 const float *stage_input(const struct worker *k, const struct norm *norm);
 
 /* Ends a residual: threads meet, and where norms stand after the residuals work.x becomes its norm,
  * complete on return. `sums` [n_rows, d_model] (NULL: not wanted) gets the thread's rows before. */
 void stage_end_residual(const struct worker *k, const struct norm *norm, float *sums);
 
-/* y = epilogue(w x) of rows x [n_rows, w->n_in], of which this thread's are made: ready for the
- * kernel, quantised if w is. Threads meet if rows are shared. */
+/* The product y = epilogue(w x) of rows x [n_rows, w->n_in] as the kernel takes it; this thread's
+ * rows of x are made, and are quantised here if w is. Threads meet if rows are shared. The matmul
+ * borrows all of its pointers. */
 struct matmul stage_product(const struct worker *k, const struct matrix *w, const float *x,
                             float *y, enum epilogue epilogue);
 
-/* This thread's share of the panels of a product y [n_rows, w->n_out]. */
+/* Computes this thread's share of the panels of that product, columns of y [n_rows, w->n_out]. */
 void stage_multiply(const struct worker *k, const struct matrix *w, const float *x, float *y,
                     enum epilogue epilogue);
 
