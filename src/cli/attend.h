@@ -13,6 +13,7 @@
 /* Keys of a query. */
 #define MOST_TOP 1000
 
+/* The values of the options of decode attend. */
 struct attend_options {
     struct common_options common;
     const char *layers, *heads;
@@ -22,6 +23,7 @@ struct attend_options {
     bool log, without_first;
 };
 
+/* One run of decode attend: what was asked for, and what was found. */
 struct attend_view {
     const struct attend_options *options;
     struct job *job;

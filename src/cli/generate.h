@@ -17,9 +17,10 @@
 #include "show/heatmap.h"
 #include "text/vocab.h"
 
-/* How long to wait for a line before looking whether all is over. */
+/* Milliseconds that reading waits for a line before it looks whether all is over. */
 #define WAIT_MS 100
 
+/* The values of the options of decode generate. */
 struct generate_options {
     struct common_options common;
     int n, ctx;
@@ -27,15 +28,15 @@ struct generate_options {
     struct option_strings stops;
     int samples;
     bool greedy;
-    struct sampler_params sampler; /* but for the seed and what --greedy is */
-    int logprobs;                  /* 0: none */
+    struct sampler_params sampler; /* as the options have it; --greedy is not yet in it */
+    int logprobs;                  /* alternatives for each token; 0: text, no JSON lines */
     int colour;                    /* an enum colour_choice */
     const char *prompts;           /* NULL: one prompt, the input's */
     int prompts_format;
     const char *batch; /* NULL, a number or "auto" */
     bool talks;        /* a session */
 
-    int n_batch; /* of `batch`; 0: auto */
+    int n_batch; /* `batch` as a number; 0: auto */
 };
 
 /* A text on its way: what it has beside its slot in the schedule. */
@@ -68,6 +69,7 @@ struct turns {
     size_t n_held;  /* bytes, of all */
 };
 
+/* One run of decode generate. */
 struct generation {
     /* Borrowed; the job has the session, the seed, and the tokens that the prompt became. */
     const struct generate_options *o;
@@ -107,10 +109,9 @@ struct generation {
     struct arena arena;      /* of these */
 };
 
-/* The tokens of a prompt that n more are to follow in `cap` positions: as tokens_of_prompt, and
- * with
- * --truncate of a longer one as many as leave room for these, but at least half of the positions.
- * STATUS_USAGE if they are too many. */
+/* The tokens of a prompt that n more are to follow in `cap` positions, as tokens_of_prompt gives
+ * them. With --truncate a longer prompt keeps as many as leave room for these n, but at least half
+ * of the positions. STATUS_USAGE if they are too many. */
 enum status generation_tokens(const struct generation *g, struct text prompt, int cap, int n,
                               int32_t **ids, size_t *n_ids, struct err *e);
 

@@ -12,15 +12,17 @@
 #include "measure/machine.h"
 #include "model/pack.h"
 
-/* Of --bandwidth: with more, times are less than a double of microseconds shows. */
+/* The most that --bandwidth takes: with more, times are less than a double of microseconds shows.
+ */
 #define MOST_GB_PER_S 1e9
 
+/* The values of the options of decode info. */
 struct info_options {
     struct common_options common;
     bool tensors, check;
     struct option_strings shapes;
     struct shape_options shape; /* its arch */
-    int type;                   /* of storage_names, and 1 more; 0: not given */
+    int type;                   /* the index into storage_names and 1 more; 0: not given */
     const char *depths, *batches, *bandwidth;
     int shards;    /* 0: not given */
     double gflops; /* per second; 0: not given */
@@ -31,9 +33,10 @@ static inline bool info_is_auto(const struct info_options *o)
     return o->bandwidth && str_is(o->bandwidth, "auto");
 }
 
-/* More than the format has. */
+/* Types of tensors in a file, at most: more than the format has. */
 #define TYPES_MOST 64
 
+/* What decode info knows of one checkpoint or shape, and reports. */
 struct info {
     const struct info_options *o;
     struct job *job;
@@ -47,7 +50,8 @@ struct info {
     struct cost_shape cost;
     struct inspect_sum parts[INSPECT_PARTS + 1]; /* the last one is the total */
     struct inspect_variants variants;
-    struct roofline limits; /* given; 0 bytes_per_s: not; infinite flops: not counted */
+    struct roofline limits; /* the machine's, as they were given; bytes_per_s is 0 if they were not,
+                               flops infinite if they do not count */
     int64_t available;      /* bytes of memory; negative: not known */
     struct info_step {
         const char *shape; /* as it was given; NULL: of a checkpoint */

@@ -47,6 +47,7 @@ struct request {
 
 enum slot_state { SLOT_VACANT, SLOT_PREFILLS, SLOT_DECODES };
 
+/* A place for one text at a time, beside the others. */
 struct slot {
     int sequence; /* its number */
     struct request request;
@@ -73,6 +74,7 @@ enum event_kind {
     EVENT_ENDED,   /* A text ended; its slot is vacant. */
 };
 
+/* What became of a text, or of all. What it points to is borrowed until the next event. */
 struct event {
     enum event_kind kind;
     const struct slot *slot; /* whose text it is; NULL: EVENT_ROUND */
@@ -95,6 +97,7 @@ struct schedule_times {
     size_t n_rounds;
 };
 
+/* The texts on their way in one session. */
 struct schedule {
     /* Borrowed, filled in before schedule_create. */
     struct session *session; /* with n_slots sequences */

@@ -12,6 +12,7 @@
 #include "engine/taps.h"
 #include "model/model.h"
 
+/* What a session is asked for. */
 struct session_params {
     int n_sequences;               /* 0: one */
     int n_ctx;                     /* positions of each to preallocate; 0: the model's context */

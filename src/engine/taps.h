@@ -40,7 +40,8 @@ struct attention_watch {
     void *arg;
 };
 
-/* Heads whose results are replaced before the output matrix takes them. */
+/* The heads whose results are replaced before the output matrix takes them; both arrays are
+ * borrowed. */
 struct head_ablation {
     const unsigned char *off; /* [n_layers, n_heads] not 0: replaced */
     const float *mean;        /* [n_layers, n_heads * value_dim] by these; NULL: by zeros */

@@ -37,6 +37,7 @@ enum gguf_kind {
 /* "u32", "string", ...; "unknown" for other numbers. */
 const char *gguf_kind_name(enum gguf_kind kind);
 
+/* A value of the metadata; its bytes are borrowed from the span. */
 struct gguf_value {
     enum gguf_kind kind;
     enum gguf_kind element_kind; /* of an array; never GGUF_ARRAY: nested arrays are refused */
@@ -44,6 +45,7 @@ struct gguf_value {
     struct text bytes;           /* a string's bytes; else the little-endian payload */
 };
 
+/* A key of the metadata with its value. */
 struct gguf_pair {
     struct text key;
     struct gguf_value value;
@@ -51,6 +53,7 @@ struct gguf_pair {
 
 #define GGUF_MAX_DIMS 4
 
+/* What the file says of a tensor, and where its data are. */
 struct gguf_tensor {
     struct text name;
     int n_dims;
@@ -66,6 +69,7 @@ struct gguf_tensor {
                                   from 0 on; else 0 */
 };
 
+/* A parsed file. */
 struct gguf {
     uint32_t version;
     uint32_t alignment; /* bytes, a power of two from 8 to 65536 */

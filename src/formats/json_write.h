@@ -12,6 +12,7 @@
 
 #define JSON_MAX_DEPTH 16
 
+/* A JSON text on its way; json_init fills it in. */
 struct json {
     struct output *out;
     int depth;        /* open containers */

@@ -12,7 +12,7 @@
 
 enum heads_ablation {
     HEADS_ZERO, /* a head's results become 0 */
-    HEADS_MEAN, /* ... their means over all positions of the text */
+    HEADS_MEAN, /* a head's results become their means over all positions of the text */
 };
 
 /* Everything is borrowed. */
@@ -26,6 +26,7 @@ struct heads_spec {
     bool curve; /* also leave out more and more of them together */
 };
 
+/* A head, and what the model loses without it. */
 struct head_worth {
     int layer, head;
     double delta_nll; /* nll without it less that of the model, nats a scored token */
@@ -43,6 +44,7 @@ struct heads_point {
 };
 #define HEADS_MOST_POINTS 32
 
+/* What was measured; heads_free is due. */
 struct heads_result {
     struct head_worth *heads; /* [n_heads] malloc'd, of the layers wanted, in order */
     int n_heads;

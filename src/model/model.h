@@ -25,6 +25,7 @@ struct weight {
     const float *table;   /* FORM_TABLE: [rows, cols] */
 };
 
+/* The weights of a layer, and what follows from them. */
 struct block {
     /* By role; those outside of the blocks stay zero. Q, K and V are one matrix, of ROLE_ATTN_QKV,
      * whatever tensors they come from. */
@@ -32,6 +33,7 @@ struct block {
     const struct attend_bias *bias; /* [n_heads] what distances do to scores; NULL: nothing */
 };
 
+/* A loaded model. */
 struct model {
     struct config config;
     struct weight w[TENSOR_ROLES]; /* outside of the blocks, by role; `output` shares the

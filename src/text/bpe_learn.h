@@ -31,6 +31,7 @@ enum bpe_learn_phase {
     BPE_LEARN_MERGING, /* done and all are merges; texts may have fewer than all */
 };
 
+/* What is to be learned. */
 struct bpe_learn_spec {
     int n_tokens; /* wanted, one for every byte among them: at least 256 */
     /* Called now and then from the calling thread; `arg` goes to both. May be NULL. */
@@ -43,6 +44,7 @@ struct bpe_merge {
     int32_t left, right; /* merge i makes token 256 + i */
 };
 
+/* A vocabulary that was learned. */
 struct bpe_learned {
     int n_tokens; /* 256 + n_merges; fewer than wanted if no pair that occurs twice was left */
     int n_merges;

@@ -37,6 +37,7 @@ enum vocab_notation {
 
 /* --- a vocabulary ---------------------------------------------------------------------------- */
 
+/* The tokens of a vocabulary. */
 struct vocab {
     int n;                   /* tokens */
     char *bytes;             /* of all tokens, one after another */

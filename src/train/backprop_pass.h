@@ -56,6 +56,7 @@ struct saved {
     float *softmax; /* [windows, n_heads, 2, padded length] each query's max and 1 / sum */
 };
 
+/* The memory of backpropagation on batches of one size, and what its passes share. */
 struct backprop {
     /* As in struct backprop_spec. */
     struct config config;

@@ -75,6 +75,7 @@ struct windows {
     size_t last; /* where the last begins, the others evenly before it; 0: one after the other */
 };
 
+/* One training run, from trainer_open to trainer_free. */
 struct trainer {
     struct train_spec spec; /* with the seed, keep_last and, once chosen, the rate that count */
     struct train_plan plan;

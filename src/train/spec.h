@@ -17,6 +17,7 @@ enum train_event_kind {
     TRAIN_NOT_SAVED, /* `message` says why; the run goes on and tries again at the next save */
 };
 
+/* What a run tells; which members count the kind says. */
 struct train_event {
     enum train_event_kind kind;
     uint64_t done, all;  /* of TRAIN_LEARNING; TRAIN_TRIED */
@@ -41,6 +42,7 @@ enum optimizer {
 /* The optimizers' names in the order of the enum, then NULL. */
 extern const char *const train_optimizers[];
 
+/* What a run is asked for. Everything that it points to is borrowed. */
 struct train_spec {
     const struct text *texts; /* needed by trainer_open only */
     int n_texts;
