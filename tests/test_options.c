@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/figures.h"
-#include "cli/job.h"
+#include "cli/cmd_help.h"
 #include "cli/options.h"
 #include "cli/shape.h"
 #include "model/selection.h"

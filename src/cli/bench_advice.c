@@ -41,9 +41,10 @@ static enum status measure_variant(struct bench_run *r, int n_kv_heads, double *
         o->calib = r->common.file;
         o->calib_text = r->calibration;
     }
+    const struct variant_request q = job_variant(j);
     enum status s =
         variant_is_wanted(o)
-            ? variant_load(j, e)
+            ? variant_load(&q, &j->checkpoint.model, e)
             : model_create(j->checkpoint.gguf, NULL, &j->checkpoint.file, &j->checkpoint.model, e);
     if (s == STATUS_OK) {
         j->checkpoint.model->name = j->path;

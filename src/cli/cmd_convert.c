@@ -345,7 +345,8 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
     if (o->drop_heads)
         TRY(drop_and_tell(&c, o->drop_heads, true, e));
     const uint64_t started_ns = clock_ns();
-    enum status s = variant_convert(j, &c.spec, &c.converted, e);
+    const struct variant_request q = job_variant(j);
+    enum status s = variant_convert(&q, &c.spec, &c.converted, e);
     if (s == STATUS_OK && o->common.variant.method == CONVERT_RANDOM)
         say(&o->common, "seed %" PRIu64, j->seed);
     if (s == STATUS_OK)

@@ -2,10 +2,50 @@
  * cmd_help - decode help: the commands, a command's options, the manual page, completion in
  * bash.
  */
+#include "cli/cmd_help.h"
+
 #include "cli/help_texts.h"
-#include "cli/job.h"
 
 #define SUMMARY "continue texts with transformers, and see what their attention costs"
+
+#define COMMAND_ROW(name) &command_##name,
+static const struct command *const commands[] = {COMMANDS(COMMAND_ROW) NULL};
+#undef COMMAND_ROW
+
+/* What is no command but a script, and how that is called. */
+static const struct {
+    const char *name, *usage;
+} scripts[] = {
+    {"import", "scripts/import.py IN OUT.gguf"},
+    {"export", "scripts/export.py MODEL.gguf DIR"},
+    {"study", "scripts/study.sh TEXT DIR"},
+};
+
+const struct command *command_at(int index)
+{
+    return commands[index];
+}
+
+enum status command_named(const char *name, const struct command **out, struct err *e)
+{
+    const char *what = name[0] == '-' ? "option" : "command";
+    struct nearest near = {.word = name};
+    for (int i = 0; commands[i]; i++) {
+        if (str_is(commands[i]->name, name)) {
+            *out = commands[i];
+            return STATUS_OK;
+        }
+        nearest_offer(&near, commands[i]->name);
+    }
+    for (int i = 0; i < LENGTH(scripts); i++)
+        if (str_is(scripts[i].name, name))
+            return err_usage(e, "unknown command '%s'; a script does that: %s", name,
+                             scripts[i].usage);
+    nearest_offer(&near, "--help");
+    nearest_offer(&near, "--version");
+    return near.best ? err_usage(e, "unknown %s '%.60s'; did you mean '%s'?", what, name, near.best)
+                     : err_usage(e, "unknown %s '%.60s'", what, name);
+}
 
 void help_print(struct output *out)
 {
@@ -88,10 +128,10 @@ static void completion_bash(struct output *out)
 {
     const struct command *c;
     struct option_rows rows;
-    const char *commands = strstr(help_of_bash, "@COMMANDS@");
+    const char *names = strstr(help_of_bash, "@COMMANDS@");
     const char *options = strstr(help_of_bash, "@OPTIONS@\n");
-    const char *body = commands + strlen("@COMMANDS@");
-    output_printf(out, "%.*s", (int)(commands - help_of_bash), help_of_bash);
+    const char *body = names + strlen("@COMMANDS@");
+    output_printf(out, "%.*s", (int)(names - help_of_bash), help_of_bash);
     put_choices(out, command_names);
     output_printf(out, "%.*s", (int)(options - body), body);
     for (int i = 0; (c = command_at(i)) != NULL; i++) {

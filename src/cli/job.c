@@ -17,46 +17,7 @@
 /* Memory beyond this is announced even without -v. */
 #define LARGE_MEMORY ((uint64_t)1 << 30)
 
-/* --- the commands ---------------------------------------------------------------------------- */
-
-#define COMMAND_ROW(name) &command_##name,
-static const struct command *const commands[] = {COMMANDS(COMMAND_ROW) NULL};
-#undef COMMAND_ROW
-
-/* What is no command but a script, and how that is called. */
-static const struct {
-    const char *name, *usage;
-} scripts[] = {
-    {"import", "scripts/import.py IN OUT.gguf"},
-    {"export", "scripts/export.py MODEL.gguf DIR"},
-    {"study", "scripts/study.sh TEXT DIR"},
-};
-
-const struct command *command_at(int index)
-{
-    return commands[index];
-}
-
-enum status command_named(const char *name, const struct command **out, struct err *e)
-{
-    const char *what = name[0] == '-' ? "option" : "command";
-    struct nearest near = {.word = name};
-    for (int i = 0; commands[i]; i++) {
-        if (str_is(commands[i]->name, name)) {
-            *out = commands[i];
-            return STATUS_OK;
-        }
-        nearest_offer(&near, commands[i]->name);
-    }
-    for (int i = 0; i < LENGTH(scripts); i++)
-        if (str_is(scripts[i].name, name))
-            return err_usage(e, "unknown command '%s'; a script does that: %s", name,
-                             scripts[i].usage);
-    nearest_offer(&near, "--help");
-    nearest_offer(&near, "--version");
-    return near.best ? err_usage(e, "unknown %s '%.60s'; did you mean '%s'?", what, name, near.best)
-                     : err_usage(e, "unknown %s '%.60s'", what, name);
-}
+/* --- the help of a command ------------------------------------------------------------------- */
 
 void help_set_width(struct output *out)
 {
@@ -267,7 +228,8 @@ static enum status open_checkpoint(struct job *j, struct err *e)
             TRY(job_seed(j, e));
             say(o, "seed %" PRIu64, j->seed);
         }
-        TRY(variant_load(j, e));
+        const struct variant_request q = job_variant(j);
+        TRY(variant_load(&q, &j->checkpoint.model, e));
     }
     if (o->score_scale)
         TRY(config_needs_dot(&j->checkpoint.model->config, "--score-scale", e));
@@ -436,6 +398,16 @@ struct eval_spec job_eval_spec(const struct job *j, const struct checkpoint *k)
                               .tokenizer = k->tokenizer,
                               .stop = progress_stop,
                               .progress = progress_show};
+}
+
+struct variant_request job_variant(const struct job *j)
+{
+    return (struct variant_request){.common = j->common,
+                                    .path = j->path,
+                                    .checkpoint = &j->checkpoint,
+                                    .seed = j->seed,
+                                    .kernels = j->kernels,
+                                    .pool = j->pool};
 }
 
 enum status job_seed(struct job *j, struct err *e)

@@ -10,6 +10,7 @@
 #include "cli/input.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
+#include "cli/variant.h"
 #include "measure/eval.h"
 #include "model/selection.h"
 #include "show/report.h"
@@ -89,16 +90,10 @@ struct job {
 COMMANDS(DECLARE_COMMAND)
 #undef DECLARE_COMMAND
 
-/* In the order of the help; NULL after the last. */
-const struct command *command_at(int index);
-/* The command of that name. STATUS_USAGE says which was probably meant. */
-enum status command_named(const char *name, const struct command **out, struct err *e);
-/* Examples, its options and what is said of it, or of long helps one screen; the list of commands,
- * and what holds for all. Both are as wide as help_set_width makes them: where `out` is no terminal
- * as COLUMNS says, if it says something. */
+/* Examples, a command's options and what is said of it, or of long helps one screen; as wide as
+ * help_set_width makes it: where `out` is no terminal as COLUMNS says, if it says something. */
 void help_set_width(struct output *out);
 void command_print_help(const struct command *c, bool all, struct output *out);
-void help_print(struct output *out);
 
 /* Parses the arguments behind the command's name, which end with NULL, and runs it, or prints its
  * help. */
@@ -178,21 +173,8 @@ enum status job_choose_kernels(const struct common_options *c, const struct kern
 /* Of the file at -o; 0: it is gone already. */
 uint64_t job_out_bytes(const struct job *j);
 
-/* --- conversion, as the commands offer it: variant.c ----------------------------------------- */
-
-/* Converts job.checkpoint, which needs no model, on job.pool; random heads are job.seed's. *spec
- * becomes what was asked for, without its tokens and its numbers by layer. convert_free is due on
- * success. The failures of convert_run; STATUS_USAGE for options that do not fit together, or as
- * many K/V heads as the checkpoint has. */
-enum status variant_convert(struct job *j, struct convert_spec *spec, struct convert *out,
-                            struct err *e);
-
-/* Whether the checkpoint has as many K/V heads as are asked for. */
-bool variant_is_there(const struct variant_options *o, const struct config *c);
-
-/* Makes the model of job.checkpoint with its K/V heads converted, in memory; unchanged if it has as
- * many. The failures of variant_convert and model_create. */
-enum status variant_load(struct job *j, struct err *e);
+/* What the options say of a conversion of job.checkpoint; what it borrows is the job's. */
+struct variant_request job_variant(const struct job *j);
 
 /* --- memory and sessions --------------------------------------------------------------------- */
 

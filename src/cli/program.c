@@ -5,8 +5,7 @@
 #include <unistd.h>
 
 #include "base/limits.h"
-#include "cli/common.h"
-#include "cli/job.h"
+#include "cli/cmd_help.h"
 #include "cli/signals.h"
 
 static enum status print_version(struct output *out, struct err *e)

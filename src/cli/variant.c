@@ -1,12 +1,15 @@
-/*
- * variant - conversion to fewer K/V heads, as the commands offer it: options, calibration text,
- * memory plan, progress.
- */
-#include "cli/job.h"
+#include "cli/variant.h"
+
+#include "base/figures.h"
+#include "base/numbers.h"
+#include "cli/input.h"
 #include "cli/paths.h"
+#include "cli/terminal.h"
 #include "engine/own_text.h"
 #include "engine/schedule.h"
 #include "formats/gguf_write.h"
+#include "model/config_keys.h"
+#include "model/selection.h"
 
 #define CALIB_MAX          ((size_t)1 << 30) /* more text is refused before it is read */
 #define CALIB_TOKENS       65536
@@ -82,16 +85,16 @@ struct calibration {
 
 /* Of the model's own text; in memory --seed is the sampler's, and the variant is one model whatever
  * it is. */
-static uint64_t seed_of_own(const struct job *j)
+static uint64_t seed_of_own(const struct variant_request *q)
 {
-    return j->common->out && j->common->seed.given ? j->common->seed.value : 0;
+    return q->common->out && q->common->seed.given ? q->common->seed.value : 0;
 }
 
 /* Whole windows of what the model itself writes. */
-static enum status write_calibration(const struct job *j, const struct config *c, int wanted,
-                                     struct calibration *out, struct err *e)
+static enum status write_calibration(const struct variant_request *q, const struct config *c,
+                                     int wanted, struct calibration *out, struct err *e)
 {
-    TRY(input_needs_tokenizer(j->checkpoint.tokenizer, j->path, "--calib self", e));
+    TRY(input_needs_tokenizer(q->checkpoint->tokenizer, q->path, "--calib self", e));
     if (c->n_ctx < LEAST_SELF_CONTEXT)
         return err_usage(
             e, "--calib self: expected a checkpoint with a context of at least %d, found %d",
@@ -102,15 +105,15 @@ static enum status write_calibration(const struct job *j, const struct config *c
     out->tokens = malloc(out->n * sizeof *out->tokens);
     if (!out->tokens)
         return err_no_memory(e, "the calibration text", out->n * sizeof *out->tokens);
-    TRY(err_in(e, model_create(j->checkpoint.gguf, NULL, &j->checkpoint.file, &model, e), "%s",
-               j->path));
-    model->name = j->path;
-    struct progress progress = progress_start(j->common, "tokens of its own");
+    TRY(err_in(e, model_create(q->checkpoint->gguf, NULL, &q->checkpoint->file, &model, e), "%s",
+               q->path));
+    model->name = q->path;
+    struct progress progress = progress_start(q->common, "tokens of its own");
     const struct own_text text = {.model = model,
-                                  .tokenizer = j->checkpoint.tokenizer,
-                                  .kernels = j->kernels,
-                                  .pool = j->pool,
-                                  .seed = seed_of_own(j),
+                                  .tokenizer = q->checkpoint->tokenizer,
+                                  .kernels = q->kernels,
+                                  .pool = q->pool,
+                                  .seed = seed_of_own(q),
                                   .length = window,
                                   .n = n,
                                   .stop = progress_stop,
@@ -122,18 +125,19 @@ static enum status write_calibration(const struct job *j, const struct config *c
     return s;
 }
 
-static enum status read_calibration(const struct job *j, const struct config *c,
+static enum status read_calibration(const struct variant_request *q, const struct config *c,
                                     struct calibration *out, struct err *e)
 {
-    const struct variant_options *o = &j->common->variant;
+    const struct variant_options *o = &q->common->variant;
     char *bytes = NULL;
     struct text text = o->calib_text;
-    TRY(input_needs_tokenizer(j->checkpoint.tokenizer, j->path, "--calib", e));
+    TRY(input_needs_tokenizer(q->checkpoint->tokenizer, q->path, "--calib", e));
     if (!text.data) {
         TRY(input_await(o->calib, CALIB_MAX, &bytes, &text.len, e));
         text.data = bytes;
     }
-    const enum status s = tokenizer_encode(j->checkpoint.tokenizer, text, &out->tokens, &out->n, e);
+    const enum status s =
+        tokenizer_encode(q->checkpoint->tokenizer, text, &out->tokens, &out->n, e);
     free(bytes);
     TRY(s);
     if (out->n == 0)
@@ -150,7 +154,7 @@ static enum status read_calibration(const struct job *j, const struct config *c,
         out->n = n_windows * window;
     }
     if (out->n < (size_t)c->d_model)
-        say(j->common,
+        say(q->common,
             "warning: --calib: %zu tokens are too few for a model of width %d, and may make it "
             "worse; expected thousands",
             out->n, c->d_model);
@@ -175,42 +179,42 @@ static void show_and_foretell(void *arg, uint64_t done, uint64_t all)
 }
 
 /* Plans and converts, with progress. */
-static enum status run_shown(struct job *j, struct convert_spec *spec, struct convert *out,
-                             struct err *e)
+static enum status run_shown(const struct variant_request *q, struct convert_spec *spec,
+                             struct convert *out, struct err *e)
 {
     struct foretold shown = {
-        .progress = progress_start(j->common, "windows"),
-        .common = spec->refit == CONVERT_REFIT_BLOCK ? j->common : NULL,
+        .progress = progress_start(q->common, "windows"),
+        .common = spec->refit == CONVERT_REFIT_BLOCK ? q->common : NULL,
     };
     size_t bytes;
     spec->arg = &shown;
     enum status s = convert_plan(spec, &bytes, e);
     if (s == STATUS_OK) {
         say_verbose(
-            j->common,
+            q->common,
             "memory: the conversion takes %s beside the model; fewer --calib-tokens take less",
             figure_bytes(bytes).text);
         s = convert_run(spec, out, e);
     }
     progress_end(&shown.progress);
     /* What runs into numbers that are not finite fails because of those in the file. */
-    return s == STATUS_BAD_FILE || s == STATUS_FAILED ? err_in(e, s, "%s", j->path) : s;
+    return s == STATUS_BAD_FILE || s == STATUS_FAILED ? err_in(e, s, "%s", q->path) : s;
 }
 
-enum status variant_convert(struct job *j, struct convert_spec *spec, struct convert *out,
-                            struct err *e)
+enum status variant_convert(const struct variant_request *q, struct convert_spec *spec,
+                            struct convert *out, struct err *e)
 {
-    const struct variant_options *o = &j->common->variant;
+    const struct variant_options *o = &q->common->variant;
     const bool fits = o->method == CONVERT_FIT;
     struct config config;
     int layers[CONFIG_MAX_LAYERS], n_self = o->calib_tokens ? o->calib_tokens : SELF_TOKENS;
     struct calibration text = {NULL, 0};
     *out = (struct convert){.n_layers = 0};
-    TRY(job_config(j->path, &j->checkpoint, &config, e));
+    TRY(err_in(e, config_read(q->checkpoint->gguf, &config, e), "%s", q->path));
     const bool none = o->calib && str_is(o->calib, "none");
     const bool self = o->calib
                           ? parse_self(o->calib, &n_self)
-                          : fits && j->checkpoint.tokenizer && config.n_ctx >= LEAST_SELF_CONTEXT;
+                          : fits && q->checkpoint->tokenizer && config.n_ctx >= LEAST_SELF_CONTEXT;
     const bool has_text = !none && (o->calib || self);
     if (o->calib && !self && strncmp(o->calib, "self:", 5) == 0)
         return err_usage(e, "--calib: expected self:N with N from %d on, found '%.200s'",
@@ -219,9 +223,9 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
         return err_usage(e, "--%s needs a text: expected --calib too",
                          o->cache_bytes ? "cache-bytes" : "refit");
     *spec = (struct convert_spec){
-        .gguf = j->checkpoint.gguf,
-        .source = &j->checkpoint.file,
-        .source_name = path_name(j->path),
+        .gguf = q->checkpoint->gguf,
+        .source = &q->checkpoint->file,
+        .source_name = path_name(q->path),
         .version = DECODE_VERSION,
         .method = o->method,
         .cluster = o->grouping == VARIANT_AUTO ? (fits || o->method == CONVERT_PROCRUSTES) &&
@@ -232,27 +236,27 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
                  : self                     ? CONVERT_REFIT_WO
                  : fits                     ? CONVERT_REFIT_ALL
                                             : CONVERT_REFIT_NONE,
-        .seed = j->seed,
-        .kernels = j->kernels,
-        .pool = j->pool,
+        .seed = q->seed,
+        .kernels = q->kernels,
+        .pool = q->pool,
         .stop = progress_stop,
         .progress = show_and_foretell,
     };
     TRY(read_target(o, &config, layers, spec, e));
     enum status s = STATUS_OK;
     if (has_text)
-        s = self ? write_calibration(j, &config, n_self, &text, e)
-                 : read_calibration(j, &config, &text, e);
+        s = self ? write_calibration(q, &config, n_self, &text, e)
+                 : read_calibration(q, &config, &text, e);
     spec->tokens = text.tokens;
     spec->n_tokens = text.n;
     if (s == STATUS_OK)
-        s = run_shown(j, spec, out, e);
-    if (s == STATUS_OK && self && (j->common->out || j->common->verbose))
-        say(j->common,
+        s = run_shown(q, spec, out, e);
+    if (s == STATUS_OK && self && (q->common->out || q->common->verbose))
+        say(q->common,
             "calibrated on %zu tokens that the model wrote itself, seed %" PRIu64
             "; a text of its use is "
             "better: --calib TEXT",
-            text.n, seed_of_own(j));
+            text.n, seed_of_own(q));
     free(text.tokens);
     spec->tokens = NULL;
     spec->layer_kv_heads = NULL;
@@ -265,10 +269,10 @@ bool variant_is_there(const struct variant_options *o, const struct config *c)
     return o->kv_heads && parse_heads(o->kv_heads, c->n_heads, &heads) && c->n_kv_heads == heads;
 }
 
-enum status variant_load(struct job *j, struct err *e)
+enum status variant_load(const struct variant_request *q, struct model **out, struct err *e)
 {
-    const struct variant_options *o = &j->common->variant;
-    struct checkpoint *c = &j->checkpoint;
+    const struct variant_options *o = &q->common->variant;
+    const struct checkpoint *c = q->checkpoint;
     struct config config;
     struct convert_spec spec;
     struct convert converted;
@@ -276,21 +280,21 @@ enum status variant_load(struct job *j, struct err *e)
     struct gguf *gguf = NULL;
     size_t len = 0;
     enum status s;
-    TRY(job_config(j->path, c, &config, e));
+    TRY(err_in(e, config_read(c->gguf, &config, e), "%s", q->path));
     if (variant_is_there(o, &config)) {
-        s = err_in(e, model_create(c->gguf, NULL, &c->file, &c->model, e), "%s", j->path);
+        s = err_in(e, model_create(c->gguf, NULL, &c->file, out, e), "%s", q->path);
     } else {
-        TRY(variant_convert(j, &spec, &converted, e));
+        TRY(variant_convert(q, &spec, &converted, e));
         s = gguf_write_memory(converted.writer, &bytes, &len, e);
         convert_free(&converted);
         if (s == STATUS_OK)
             s = gguf_parse(bytes, len, &gguf, e);
         if (s == STATUS_OK)
-            s = model_create(gguf, NULL, NULL, &c->model, e);
+            s = model_create(gguf, NULL, NULL, out, e);
         gguf_free(gguf);
         free(bytes);
     }
     if (s == STATUS_OK)
-        c->model->name = j->path;
+        (*out)->name = q->path;
     return s;
 }
