@@ -1,7 +1,8 @@
 #!/bin/sh
 # check_layers.sh LIBRARY - fails when an include points to a room that its own may not use, when
-# headers or modules include one another in a circle, or when the library's rooms reach stdio
-# streams, exit, abort or the environment, or keep mutable globals.
+# headers or modules include one another in a circle, when files call one another in a circle (by the
+# objects beside the library), or when the library's rooms reach stdio streams, exit, abort or the
+# environment, or keep mutable globals.
 set -eu
 
 library=$1
@@ -65,20 +66,36 @@ modules() {
     sed -e '\#^\(.*\)\.c \1_#d' -e '\#^\([^/]*\)/[^/]*\.c \1/private\.h$#d' -e 's/\.[ch]\>//g'
 }
 
-# no_circle WHAT - fails for those in a circle: tsort names what it finds no order for
+# The pairs of an object and one that defines what it uses.
+calls() {
+    for file in src/*/*.c; do
+        object=${library%/*}/${file%.c}.o
+        if [ -e "$object" ]; then
+            nm -A "$object"
+        fi
+    done | awk '
+        { split($1, part, ":"); sub(".*/src/", "", part[1]) }
+        $(NF - 1) == "U" { user[++n] = part[1]; used[n] = $NF }
+        $(NF - 1) ~ /[BDRT]/ { of[$NF] = part[1] }
+        END { for (i = 1; i <= n; i++) if (used[i] in of) print user[i], of[used[i]] }'
+}
+
+# no_circle "WHAT DO" - fails for those in a circle: tsort names what it finds no order for
 no_circle() {
     circle=$(tsort 2>&1 >/dev/null || true)
     if [ -n "$circle" ]; then
-        echo "$1 include one another in a circle:"
+        echo "$1 one another in a circle:"
         echo "$circle"
         bad=1
     fi
 }
 
 pairs src/*/*.h >"$work"
-no_circle headers <"$work"
+no_circle "headers include" <"$work"
 pairs src/*/*.[ch] | modules >"$work"
-no_circle modules <"$work"
+no_circle "modules include" <"$work"
+calls >"$work"
+no_circle "files call" <"$work"
 
 # Formatting into memory (snprintf, vsnprintf) is allowed; streams and process control are not.
 forbidden='f?printf|vf?printf|f?puts|f?putc|putchar|perror|fopen(64)?|fdopen|freopen(64)?|fclose|fread|fwrite|fflush|fgets|getline|stdin|stdout|stderr|_?exit|_Exit|quick_exit|abort|secure_getenv|getenv|setenv|signal|sigaction|system|__f?printf_chk|__vf?printf_chk'

@@ -1,0 +1,94 @@
+/*
+ * matrix - weight matrices, cut into the panels that kernels read, and how their numbers are
+ * stored.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Width of a weight panel, a K panel and of every interleaved sum. */
+#define KERNEL_LANES 16
+
+/* How numbers are stored in memory: weights as any of these, the KV cache as F32, F16 or Q8_0.
+ * In the quantised ones, GGUF's, QUANT_BLOCK consecutive elements share a binary16 scale. */
+enum storage { STORAGE_F32, STORAGE_F16, STORAGE_BF16, STORAGE_Q8_0, STORAGE_Q4_0, STORAGE_COUNT };
+#define QUANT_BLOCK 32
+
+/* "f32", "f16", "bf16", "q8_0", "q4_0", NULL. */
+extern const char *const storage_names[];
+const char *storage_name(enum storage s);
+
+static inline bool storage_is_quantised(enum storage s)
+{
+    return s == STORAGE_Q8_0 || s == STORAGE_Q4_0;
+}
+
+/* Of QUANT_BLOCK elements, without the scale that a block has. */
+static inline size_t storage_block_bytes(enum storage s)
+{
+    switch (s) {
+    case STORAGE_F32:
+        return QUANT_BLOCK * sizeof(float);
+    case STORAGE_Q8_0:
+        return QUANT_BLOCK;
+    case STORAGE_Q4_0:
+        return QUANT_BLOCK / 2;
+    default:
+        return QUANT_BLOCK * sizeof(uint16_t);
+    }
+}
+
+/* Of a row of n elements, the scales of its blocks (the last may be shorter) included. */
+uint64_t storage_bytes(enum storage s, uint64_t n);
+
+/* Blocks that n elements take, the last perhaps shorter. */
+static inline int quant_blocks(int n)
+{
+    return (n + QUANT_BLOCK - 1) / QUANT_BLOCK;
+}
+
+/* --- weights --------------------------------------------------------------------------------- */
+
+/*
+ * A weight matrix W [n_out, n_in] in ceil(n_out / KERNEL_LANES) panels of KERNEL_LANES rows, one
+ * after the other, matrix_panel_bytes apart; rows from n_out on are zero. Panel p has the rows from
+ * first = p * KERNEL_LANES on:
+ *   F32, F16, BF16: [n_in][lane] = W[first + lane][i]
+ *   Q8_0 (n_in a multiple of QUANT_BLOCK): binary16 scales [n_in / 32][lane], padded to 64
+ *     bytes; then bytes [n_in / 4][lane][4], the elements i of four columns plus 128
+ *   Q4_0: the same scales; then bytes [n_in / 32][4][lane][4], where byte [v][lane][j] has element
+ *     4 v + j of the block, plus 8, in its low half and element 16 + 4 v + j in its high half
+ */
+struct matrix {
+    int n_out, n_in;
+    enum storage storage;
+    const void *panels; /* matrix_bytes; borrowed, as all pointers here are */
+    const float *bias;  /* [n_out], or NULL: none */
+};
+
+/* Panels that n_out rows take. */
+static inline int matrix_panels(int n_out)
+{
+    return (n_out + KERNEL_LANES - 1) / KERNEL_LANES;
+}
+
+/* From the start of a quantised panel to its elements. */
+static inline size_t matrix_scales_bytes(int n_in)
+{
+    const size_t bytes = (size_t)quant_blocks(n_in) * KERNEL_LANES * sizeof(uint16_t);
+    return (bytes + 63) / 64 * 64;
+}
+
+/* Bytes of a panel, and of all. (Of a quantised matrix that cannot be, because n_in is no multiple
+ * of QUANT_BLOCK, an estimate: info shows what a shape would cost.) A call, because inlined it
+ * makes gcc's Q4_0 tiles a tenth slower. */
+size_t matrix_panel_bytes(int n_in, enum storage s);
+uint64_t matrix_bytes(int n_out, int n_in, enum storage s);
+
+/* n rounded up to whole lanes. */
+static inline int kernel_padded(int n)
+{
+    return matrix_panels(n) * KERNEL_LANES;
+}
