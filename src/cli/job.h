@@ -68,7 +68,7 @@ struct job {
     bool has_seed;
 
     const char *path; /* of the checkpoint; NULL: none is named */
-    struct text text; /* what of it --range takes */
+    struct text text; /* the part of the text that --range takes */
 
     struct checkpoint checkpoint; /* its model converted if the options ask for another variant */
     const struct kernels *kernels;
@@ -76,14 +76,15 @@ struct job {
     bool threads_are_auto; /* may be lowered where fewer are faster */
     struct pool *pool;     /* NULL until job_start_threads */
     struct session *session;
-    unsigned char *off;           /* malloc'd, of --without; NULL: not given */
-    struct head_ablation without; /* the same */
+    unsigned char *off; /* [n_layers, n_heads], malloc'd: 1 for the heads that --without names; NULL
+                           if it is not given */
+    struct head_ablation without; /* these heads, as a session takes them */
 
-    /* The command's. */
-    int32_t *tokens; /* [n_tokens] of the text; malloc'd */
+    /* What some commands have, too. */
+    int32_t *tokens; /* [n_tokens], malloc'd: the text's */
     size_t n_tokens;
-    struct checkpoint other; /* to compare with */
-    char *text_bytes;        /* malloc'd: what `text` is of */
+    struct checkpoint other; /* the one to compare with */
+    char *text_bytes;        /* malloc'd: the whole text, of which `text` is a part */
 };
 
 #define DECLARE_COMMAND(name) extern const struct command command_##name;
