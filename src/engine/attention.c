@@ -1,6 +1,6 @@
 #include "engine/attention.h"
 
-#include "compute/angles.h"
+#include "compute/elementary.h"
 #include "engine/stages.h"
 
 /* Of a call of attention, in positions: about what the rest of it takes. */
@@ -119,7 +119,7 @@ static float *weights_of(const struct attention *a, int row, int head)
 /* exp of a number that is not positive; the same wherever it runs. */
 static double exp_of(double x)
 {
-    return angles_power(2.718281828459045235, x);
+    return elementary_power(2.718281828459045235, x);
 }
 
 /* --- work items ------------------------------------------------------------------------------ */

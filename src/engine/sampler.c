@@ -11,6 +11,7 @@
 
 #include "base/figures.h"
 #include "base/mem.h"
+#include "compute/elementary.h"
 
 /* Of a sequence. */
 struct history {
@@ -81,56 +82,13 @@ int logits_argmax(const float *logits, int n)
     return first;
 }
 
-#define EXP_ROUND 0x1.8p52 /* adding it leaves round(x) in the low mantissa bits */
-#define LOG2E     1.4426950408889634
-#define LN2_HIGH  0x1.62e42fefap-1 /* few enough bits that n * LN2_HIGH is exact */
-#define LN2_LOW   0x1.cf79abc9e3b3ap-40
-#define EXP_ZERO  (-709.1) /* -1023 ln 2, where the exponent field becomes 0 */
-
-void logits_exp(double *x, int n)
-{
-    for (int begin = 0; begin < n; begin += CHUNK) {
-        const int end = n - begin < CHUNK ? n : begin + CHUNK;
-        /* In a loop of its own, or the compiler makes it a branch of the other. */
-        for (int i = begin; i < end; i++)
-            x[i] = MAX(x[i], EXP_ZERO);
-        for (int i = begin; i < end; i++) {
-            const double shifted = x[i] * LOG2E + EXP_ROUND;
-            const double e = shifted - EXP_ROUND;
-            const double r = (x[i] - e * LN2_HIGH) - e * LN2_LOW;
-            /* |r| <= ln(2) / 2, where the Taylor series of degree 13 is exact to double precision.
-             */
-            const double q = r * r;
-            double odd = 1.0 / 6227020800;
-            odd = odd * q + 1.0 / 39916800;
-            odd = odd * q + 1.0 / 362880;
-            odd = odd * q + 1.0 / 5040;
-            odd = odd * q + 1.0 / 120;
-            odd = odd * q + 1.0 / 6;
-            double even = 1.0 / 479001600;
-            even = even * q + 1.0 / 3628800;
-            even = even * q + 1.0 / 40320;
-            even = even * q + 1.0 / 720;
-            even = even * q + 1.0 / 24;
-            even = even * q + 0.5;
-            const double p = ((odd * r + even) * q + r) + 1;
-            uint64_t bits;
-            memcpy(&bits, &shifted, sizeof bits);
-            bits = (bits << 52) + ((uint64_t)1023 << 52);
-            double scale;
-            memcpy(&scale, &bits, sizeof scale);
-            x[i] = p * scale;
-        }
-    }
-}
-
 /* out[i] = logits[i] - offset, and a distance whose exponential is 0 from n up to CHUNK. */
 static void load_chunk(const float *logits, int n, double offset, double *out)
 {
     for (int i = 0; i < n; i++)
         out[i] = (double)logits[i] - offset;
     for (int i = n; i < CHUNK; i++)
-        out[i] = EXP_ZERO;
+        out[i] = -(double)INFINITY;
 }
 
 static double sum_in_order(const double *x, int n)
@@ -148,7 +106,7 @@ enum status logits_log_sum(const float *logits, int n, double *log_sum, struct e
     double lanes[LANES] = {0}, chunk[CHUNK];
     for (int begin = 0; begin < n; begin += CHUNK) {
         load_chunk(logits + begin, MIN(n - begin, CHUNK), max, chunk);
-        logits_exp(chunk, CHUNK);
+        elementary_exp(chunk, CHUNK);
         for (int i = 0; i < CHUNK; i += LANES)
             for (int l = 0; l < LANES; l++)
                 lanes[l] += chunk[i + l];
@@ -168,7 +126,7 @@ double logits_divergence(const float *p_logits, double p_log_sum, const float *q
             difference[i] = p[i] - ((double)q_logits[begin + i] - q_log_sum);
         for (int i = count; i < CHUNK; i++)
             difference[i] = 0;
-        logits_exp(p, CHUNK);
+        elementary_exp(p, CHUNK);
         for (int i = 0; i < CHUNK; i += LANES)
             for (int l = 0; l < LANES; l++)
                 lanes[l] += p[i + l] * difference[i + l];
@@ -310,7 +268,7 @@ static void weigh(const struct sampler *s, const struct scratch *d, const int *t
         const float logit = d->logits[tokens ? tokens[i] : i];
         d->weights[i] = ((double)logit - (double)maximum) / temperature;
     }
-    logits_exp(d->weights, n);
+    elementary_exp(d->weights, n);
 }
 
 /* Keeps the best k so far in a heap, the least of them on top; sorts them at the end. */

@@ -21,8 +21,8 @@
 
 /* --- logits ----------------------------------------------------------------------------------- */
 
-/* Sums run in a fixed number of interleaved partial sums, in double, with an exp() of additions and
- * multiplications: no figure depends on the instruction set, and on the libm only by its log(). */
+/* Sums run in a fixed number of interleaved partial sums, in double, with compute/elementary's
+ * exponential: no figure depends on the instruction set, and on the libm only by its log(). */
 
 /* STATUS_FAILED naming the first of n logits that is NaN or infinite. */
 enum status logits_check(const float *logits, int n, struct err *e);
@@ -44,10 +44,6 @@ enum status logits_log_sum(const float *logits, int n, double *log_sum, struct e
  */
 double logits_divergence(const float *p_logits, double p_log_sum, const float *q_logits,
                          double q_log_sum, int n);
-
-/* x[i] = e^x[i] for n numbers <= 0 (-INFINITY too), within 2 ulp; 0 below the normal numbers,
- * and exactly 1 for 0. */
-void logits_exp(double *x, int n);
 
 /* --- samplers --------------------------------------------------------------------------------- */
 

@@ -1,10 +1,10 @@
 #include "measure/attend.h"
 
-#include <float.h>
 #include <math.h>
 
 #include "base/figures.h"
 #include "base/mem.h"
+#include "compute/elementary.h"
 #include "model/pack.h"
 
 /* For the vectoriser, sums run in so many interleaved parts, and over pieces of a row. */
@@ -71,27 +71,6 @@ enum status attend_plan(const struct attend_spec *spec, uint64_t *bytes, struct 
 
 /* --- a row ----------------------------------------------------------------------------------- */
 
-#define LN_2 0x1.62e42fefa39efp-1
-
-/* log x, x >= 0 and finite, within 1e-11, by additions, multiplications and a division; of the
- * least normal number for 0 and what is below. */
-static double log_of(float x)
-{
-    const uint32_t root_half = 0x3f3504f3u; /* of 1/2 */
-    uint32_t bits;
-    float m;
-    x = MAX(x, FLT_MIN);
-    memcpy(&bits, &x, sizeof bits);
-    const int32_t exponent = (int32_t)(bits - root_half) >> 23;
-    bits -= (uint32_t)exponent << 23;
-    memcpy(&m, &bits, sizeof m);
-    /* x = m 2^exponent, and log m = 2 (z + z^3 / 3 + z^5 / 5 + ...) with |z| < 0.172. */
-    const double z = ((double)m - 1) / ((double)m + 1), w = z * z;
-    const double series =
-        1 + w * (1.0 / 3 + w * (1.0 / 5 + w * (1.0 / 7 + w * (1.0 / 9 + w * (1.0 / 11)))));
-    return exponent * LN_2 + 2 * z * series;
-}
-
 /* The keys of query i that separate, and those that no other figure speaks for. */
 static void mark_keys(const struct attend_run *run, int i)
 {
@@ -114,8 +93,7 @@ static void sum_row(const struct attend_run *run, const float *a, int n, double 
         const float *piece = a + first;
         const double *divides = run->divides + first, *content = run->content + first;
         const int len = MIN(n - first, PIECE);
-        for (int j = 0; j < len; j++)
-            logs[j] = log_of(piece[j]);
+        elementary_log(piece, len, logs);
         for (int j = 0; j < len; j += LANES) {
             for (int l = 0; l < LANES && j + l < len; l++) {
                 const double x = (double)piece[j + l], log = logs[j + l];

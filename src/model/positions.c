@@ -1,6 +1,6 @@
 #include "model/positions.h"
 
-#include "compute/angles.h"
+#include "compute/elementary.h"
 
 #define SINUSOID_BASE 10000.0
 
@@ -31,7 +31,7 @@ void positions_reach(struct positions *p, int n)
     const int dims = turns ? p->rope.n_dims : (int)p->stride;
     for (int i = 0; i < dims; i += 2) {
         const double base = turns ? p->rope.base : SINUSOID_BASE;
-        double rate = angles_power(base, -(double)i / dims);
+        double rate = elementary_power(base, -(double)i / dims);
         if (turns)
             rate = p->rope.scale * rate;
         if (turns && p->factors)
@@ -39,7 +39,7 @@ void positions_reach(struct positions *p, int n)
         for (int t = from; t < to; t++) {
             float *row = p->rows + t * p->stride + i;
             double sine, cosine;
-            angles_sine(t * rate, &sine, &cosine);
+            elementary_sine(t * rate, &sine, &cosine);
             if (turns) {
                 /* What kernels.rotate takes: the cosine of each pair's angle twice, then minus and
                  * plus its sine. */
@@ -63,7 +63,7 @@ struct attend_bias positions_alibi(int head, int n_heads)
         power *= 2;
     const double exponent =
         head < power ? -8.0 * (head + 1) / power : -8.0 * (2 * (head - power) + 1) / (2 * power);
-    return (struct attend_bias){.linear = (float)-angles_power(2, exponent)};
+    return (struct attend_bias){.linear = (float)-elementary_power(2, exponent)};
 }
 
 struct attend_bias positions_quadratic(float alpha, float centre)

@@ -1,7 +1,7 @@
 /*
  * positions - what tells a model where a token stands, as numbers that are computed once.
  *
- * Sines, cosines and powers come from compute/angles: the same bits everywhere.
+ * Sines, cosines and powers come from compute/elementary: the same bits everywhere.
  */
 #pragma once
 

@@ -1,10 +1,82 @@
-#include "compute/angles.h"
+#include "compute/elementary.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
+
+#include "base/mem.h"
 
 #define LN_2 0x1.62e42fefa39efp-1
+
+#define EXP_ROUND 0x1.8p52 /* adding it leaves round(x) in the low mantissa bits */
+#define LOG2E     1.4426950408889634
+#define LN2_HIGH  0x1.62e42fefap-1 /* few enough bits that n * LN2_HIGH is exact */
+#define LN2_LOW   0x1.cf79abc9e3b3ap-40
+#define EXP_ZERO  (-709.1) /* -1023 ln 2, where the exponent field becomes 0 */
+
+void elementary_exp(double *x, int n)
+{
+    enum { BLOCK = 128 };
+    for (int begin = 0; begin < n; begin += BLOCK) {
+        const int end = n - begin < BLOCK ? n : begin + BLOCK;
+        /* In a loop of its own, or the compiler makes it a branch of the other. */
+        for (int i = begin; i < end; i++)
+            x[i] = MAX(x[i], EXP_ZERO);
+        for (int i = begin; i < end; i++) {
+            const double shifted = x[i] * LOG2E + EXP_ROUND;
+            const double e = shifted - EXP_ROUND;
+            const double r = (x[i] - e * LN2_HIGH) - e * LN2_LOW;
+            /* |r| <= ln(2) / 2, where the Taylor series of degree 13 is exact to double precision.
+             */
+            const double q = r * r;
+            double odd = 1.0 / 6227020800;
+            odd = odd * q + 1.0 / 39916800;
+            odd = odd * q + 1.0 / 362880;
+            odd = odd * q + 1.0 / 5040;
+            odd = odd * q + 1.0 / 120;
+            odd = odd * q + 1.0 / 6;
+            double even = 1.0 / 479001600;
+            even = even * q + 1.0 / 3628800;
+            even = even * q + 1.0 / 40320;
+            even = even * q + 1.0 / 720;
+            even = even * q + 1.0 / 24;
+            even = even * q + 0.5;
+            const double p = ((odd * r + even) * q + r) + 1;
+            uint64_t bits;
+            memcpy(&bits, &shifted, sizeof bits);
+            bits = (bits << 52) + ((uint64_t)1023 << 52);
+            double scale;
+            memcpy(&scale, &bits, sizeof scale);
+            x[i] = p * scale;
+        }
+    }
+}
+
+/* x >= 0 and finite. */
+static double log_of(float x)
+{
+    const uint32_t root_half = 0x3f3504f3u; /* of 1/2 */
+    uint32_t bits;
+    float m;
+    x = MAX(x, FLT_MIN);
+    memcpy(&bits, &x, sizeof bits);
+    const int32_t exponent = (int32_t)(bits - root_half) >> 23;
+    bits -= (uint32_t)exponent << 23;
+    memcpy(&m, &bits, sizeof m);
+    /* x = m 2^exponent, and log m = 2 (z + z^3 / 3 + z^5 / 5 + ...) with |z| < 0.172. */
+    const double z = ((double)m - 1) / ((double)m + 1), w = z * z;
+    const double series =
+        1 + w * (1.0 / 3 + w * (1.0 / 5 + w * (1.0 / 7 + w * (1.0 / 9 + w * (1.0 / 11)))));
+    return exponent * LN_2 + 2 * z * series;
+}
+
+void elementary_log(const float *x, int n, double *out)
+{
+    for (int i = 0; i < n; i++)
+        out[i] = log_of(x[i]);
+}
 
 /* log x, x finite and above 0, in units of log 2: *whole and what is given. With x = 2^whole m it
  * is log m = 2 (z + z^3 / 3 + z^5 / 5 + ...), z = (m - 1) / (m + 1), |z| < 0.172. */
@@ -22,7 +94,7 @@ static double log_2(double x, int *whole)
     return 2 * z * s / LN_2;
 }
 
-double angles_power(double base, double exponent)
+double elementary_power(double base, double exponent)
 {
     if (!(base > 0) || isinf(base) || !isfinite(exponent))
         return (double)NAN;
@@ -88,9 +160,9 @@ static double series(const double *terms, double square)
 
 /* What is left of an angle after quarter turns: pi / 2 in two doubles, the first of which is taken
  * away exactly. */
-void angles_sine(double angle, double *sine, double *cosine)
+void elementary_sine(double angle, double *sine, double *cosine)
 {
-    if (!(fabs(angle) <= ANGLES_MOST)) {
+    if (!(fabs(angle) <= ELEMENTARY_ANGLE_MAX)) {
         *sine = *cosine = (double)NAN;
         return;
     }
