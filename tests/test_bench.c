@@ -193,8 +193,8 @@ BENCH_TEST(a_checkpoint_and_its_variants)
     expect_ok(bench_load_row(five, 0, &err));
     ck_assert(five->rows[0].load_ms > 0);
     int left = 3; /* it stops before the fifth cache */
-    spec.stop = stop_at_once;
-    spec.arg = &left;
+    spec.callbacks.stop = stop_at_once;
+    spec.callbacks.arg = &left;
     ck_assert_int_eq(bench_load_row(five, 1, &err), STATUS_INTERRUPTED);
 }
 
@@ -218,8 +218,8 @@ BENCH_TEST(stopping_keeps_what_was_measured)
         spec.axes[BENCH_VARIANTS].n = 2;
         spec.axes[BENCH_DEPTHS].n = 1;
         spec.axes[BENCH_BATCHES] = only(3);
-        spec.stop = stop_at_once;
-        spec.arg = &left;
+        spec.callbacks.stop = stop_at_once;
+        spec.callbacks.arg = &left;
         struct bench *b = planned(&spec);
         ck_assert_int_eq(bench_run(b, NULL), budget < 6 + 16 ? STATUS_INTERRUPTED : STATUS_OK);
         for (int i = 0; i < b->n_rows; i++) {

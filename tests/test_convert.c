@@ -501,14 +501,14 @@ CONVERSION_TEST(it_can_be_stopped)
     struct convert c;
     size_t bytes;
     struct convert_spec spec = fit_to(&a, 2, CONVERT_REFIT_WO);
-    spec.stop = stop_after;
+    spec.callbacks.stop = stop_after;
     expect_ok(convert_plan(&spec, &bytes, &err));
     ck_assert_uint_gt(bytes, 3 * N_CALIB * 64 * sizeof(float));
     enum status s = STATUS_INTERRUPTED;
     int asked = 0;
     for (; s == STATUS_INTERRUPTED; asked += 23) {
         int left = asked;
-        spec.arg = &left;
+        spec.callbacks.arg = &left;
         s = convert_run(&spec, &c, &err);
         convert_free(&c);
     }

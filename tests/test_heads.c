@@ -325,9 +325,9 @@ TEST(what_is_done_is_kept, .loops = 3)
     const struct heads_result *all = measure(&spec);
     struct heads_result some;
     struct watcher w = {.enough = _i ? n * (uint64_t)(_i + 1) : 0};
-    spec.eval.stop = has_enough;
-    spec.eval.progress = see_progress;
-    spec.eval.arg = &w;
+    spec.eval.callbacks.stop = has_enough;
+    spec.eval.callbacks.progress = see_progress;
+    spec.eval.callbacks.arg = &w;
     ck_assert_int_eq(heads_run(&spec, &some, &err), STATUS_INTERRUPTED);
     ck_assert_int_eq(some.n_heads, all->n_heads);
     ck_assert_int_eq(some.n_done, _i);

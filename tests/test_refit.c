@@ -256,8 +256,8 @@ CONVERSION_TEST(progress_ends_at_its_end, .first = SANITIZED ? 2 : 0, .loops = 4
         struct shown shown = {0, 1};
         struct convert_spec spec = with_text(spec_of(&a, 1, CONVERT_FIT), n);
         spec.refit = (enum convert_refit)refit;
-        spec.progress = show;
-        spec.arg = &shown;
+        spec.callbacks.progress = show;
+        spec.callbacks.arg = &shown;
         convert_to(&spec, NULL);
         ck_assert_uint_eq(shown.done, shown.all);
     }

@@ -50,7 +50,7 @@ static enum status measure_variant(struct bench_run *r, int n_kv_heads, double *
         j->checkpoint.model->name = j->path;
         struct eval_spec spec = job_eval_spec(j, &j->checkpoint);
         spec.nll = nll;
-        spec.arg = job_progress(j, "tokens");
+        spec.callbacks = job_callbacks(j, "tokens");
         s = eval_run(&spec, out, e);
     }
     model_free(j->checkpoint.model);

@@ -178,7 +178,7 @@ static enum status look(struct attend_view *v, struct err *e)
     TRY(attend_plan(&v->spec, &memory.scratch, e));
     chars_printf(what, "%d tokens", v->spec.n_tokens);
     TRY(job_check_memory(j, &memory, what, e));
-    v->spec.arg = job_progress(j, "tokens");
+    v->spec.callbacks = job_callbacks(j, "tokens");
     j->progress.all = n;
     TRY(attend_run(&v->spec, &v->found, e));
     progress_end(&j->progress);
@@ -303,9 +303,7 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
                                         .n_tokens = j->n_tokens,
                                         .separators = separators,
                                         .by_norm = o->weigh,
-                                        .query = query,
-                                        .stop = progress_stop,
-                                        .progress = progress_show}};
+                                        .query = query}};
     config_variant_name(&m->config, m->config.n_kv_heads, view.variant);
     const enum status s = look(&view, e);
     attend_free(&view.found);

@@ -253,9 +253,7 @@ static enum status specify_bench(struct bench_run *r, struct err *e)
     if (spec->prompt < 0)
         spec->prompt = MIN(spec->config.n_ctx, DEFAULT_PROMPT);
     spec->roofline_seconds = ROOFLINE_SECONDS;
-    spec->stop = progress_stop;
-    spec->progress = progress_show;
-    spec->arg = &j->progress;
+    spec->callbacks = job_callbacks(j, "rows");
     return STATUS_OK;
 }
 

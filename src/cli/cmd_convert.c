@@ -182,7 +182,7 @@ static enum status measure_bits(struct job *j, const char *path, double *out, st
     if (s != STATUS_OK) /* what was just written is no bad input */
         return s == STATUS_BAD_FILE && path != j->path ? STATUS_FAILED : s;
     struct eval_spec spec = job_eval_spec(j, &k);
-    spec.arg = job_progress(j, "tokens");
+    spec.callbacks = job_callbacks(j, "tokens");
     s = err_in(e, eval_run(&spec, &result, e), "--eval");
     if (s == STATUS_OK)
         *out = result.bits_per_byte;

@@ -107,7 +107,7 @@ static enum status run_eval(struct job *j, void *values, struct err *e)
                                         .cache = plan.kv_bytes,
                                         .scratch = plan.scratch_bytes,
                                         .advice = advice});
-    spec.arg = job_progress(j, "tokens");
+    spec.callbacks = job_callbacks(j, "tokens");
     j->progress.all = plan.n_scored;
     TRY(eval_run(&spec, &result, e));
     struct table table = TABLE_OF(fields, &result, 1);

@@ -218,9 +218,7 @@ static enum status measure_heads(struct heads_view *v, struct err *e)
                                     .tokens = j->tokens,
                                     .n_tokens = j->n_tokens - 1, /* the last is predicted */
                                     .kernels = j->kernels,
-                                    .pool = j->pool,
-                                    .stop = progress_stop,
-                                    .progress = progress_show};
+                                    .pool = j->pool};
     char what[32];
     TRY(choice_of("--layer", v->layers, v->config->n_layers, &v->chosen, e));
     spec.layers = v->chosen.items;
@@ -232,10 +230,10 @@ static enum status measure_heads(struct heads_view *v, struct err *e)
     v->names = calloc(v->config->n_layers * n_heads, HEAD_BYTES);
     if (!v->likeness || !v->names)
         return err_no_memory(e, "the likeness of heads", bytes);
-    likeness.arg = job_progress(j, "windows");
+    likeness.callbacks = job_callbacks(j, "windows");
     if (!v->curve)
         TRY(convert_likeness(&likeness, k->model, v->likeness, e));
-    spec.eval.arg = job_progress(j, "tokens");
+    spec.eval.callbacks = job_callbacks(j, "tokens");
     return heads_run(&spec, &v->result, e);
 }
 

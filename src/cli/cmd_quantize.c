@@ -117,9 +117,7 @@ static enum status quantize_file(struct job *j, const struct file_map *file,
     params.gguf = g;
     params.source = file;
     params.pool = j->pool;
-    params.stop = progress_stop;
-    params.progress = progress_show;
-    params.arg = job_progress(j, NULL);
+    params.callbacks = job_callbacks(j, NULL);
     if (s == STATUS_OK && (s = quantize_plan(&params, &q, e)) == STATUS_OK) {
         s = write_and_print(j, &q, e);
         quantize_free(&q);

@@ -341,6 +341,11 @@ struct progress *job_progress(struct job *j, const char *unit)
     return &j->progress;
 }
 
+struct callbacks job_callbacks(struct job *j, const char *unit)
+{
+    return (struct callbacks){progress_stop, progress_show, job_progress(j, unit)};
+}
+
 enum status table_print(const struct table *t, enum table_format format, struct output *out,
                         struct err *e)
 {
@@ -395,9 +400,7 @@ struct eval_spec job_eval_spec(const struct job *j, const struct checkpoint *k)
                               .pool = j->pool,
                               .tokens = j->tokens,
                               .n_tokens = j->n_tokens,
-                              .tokenizer = k->tokenizer,
-                              .stop = progress_stop,
-                              .progress = progress_show};
+                              .tokenizer = k->tokenizer};
 }
 
 struct variant_request job_variant(const struct job *j)

@@ -106,6 +106,9 @@ enum status job_run(const struct command *c, char **argv, struct output *out, ui
 /* Starts the progress line of long work; if that is interrupted, job_run says how far it came. */
 struct progress *job_progress(struct job *j, const char *unit);
 
+/* The same line for what work of other directories says, which the first Ctrl-C stops. */
+struct callbacks job_callbacks(struct job *j, const char *unit);
+
 /* A table's rows are an array, or made one after the other. */
 struct table {
     const struct report_field *fields; /* [n] */
@@ -161,7 +164,7 @@ enum status job_tokenize(struct job *j, struct err *e);
 enum status job_tokenize_for_context(struct job *j, const char *purpose, struct err *e);
 
 /* An evaluation of job.tokens by a checkpoint of this vocabulary, with what the options say of any
- * session; `arg` is to be a struct progress. */
+ * session. */
 struct eval_spec job_eval_spec(const struct job *j, const struct checkpoint *k);
 
 /* job.seed: that of --seed, or a random one, the same at every call. STATUS_FAILED. */

@@ -116,9 +116,7 @@ static enum status write_calibration(const struct variant_request *q, const stru
                                   .seed = seed_of_own(q),
                                   .length = window,
                                   .n = n,
-                                  .stop = progress_stop,
-                                  .progress = progress_show,
-                                  .arg = &progress};
+                                  .callbacks = {progress_stop, progress_show, &progress}};
     const enum status s = own_text_write(&text, out->tokens, e);
     progress_end(&progress);
     model_free(model);
@@ -187,7 +185,7 @@ static enum status run_shown(const struct variant_request *q, struct convert_spe
         .common = spec->refit == CONVERT_REFIT_BLOCK ? q->common : NULL,
     };
     size_t bytes;
-    spec->arg = &shown;
+    spec->callbacks = (struct callbacks){progress_stop, show_and_foretell, &shown};
     enum status s = convert_plan(spec, &bytes, e);
     if (s == STATUS_OK) {
         say_verbose(
@@ -239,8 +237,6 @@ enum status variant_convert(const struct variant_request *q, struct convert_spec
         .seed = q->seed,
         .kernels = q->kernels,
         .pool = q->pool,
-        .stop = progress_stop,
-        .progress = show_and_foretell,
     };
     TRY(read_target(o, &config, layers, spec, e));
     enum status s = STATUS_OK;

@@ -44,9 +44,9 @@ enum status convert_windows_done(struct converter *c, int n)
 {
     const struct convert_spec *spec = c->spec;
     c->done += n;
-    if (n > 0 && spec->progress)
-        spec->progress(spec->arg, c->done, c->all);
-    return spec->stop && spec->stop(spec->arg) ? STATUS_INTERRUPTED : STATUS_OK;
+    if (n > 0)
+        callbacks_progress(&spec->callbacks, c->done, c->all);
+    return callbacks_stop(&spec->callbacks) ? STATUS_INTERRUPTED : STATUS_OK;
 }
 
 /* --- starting -------------------------------------------------------------------------------- */

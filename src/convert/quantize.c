@@ -115,7 +115,7 @@ static enum status next_piece(void *arg, uint64_t offset, const void **data, siz
     const struct quantize_params *p = &q->params;
     const struct gguf_tensor *from = t->from;
     const struct tensor_type_info *type = from->type;
-    if (p->stop && p->stop(p->arg))
+    if (callbacks_stop(&p->callbacks))
         return STATUS_INTERRUPTED;
     if (offset == 0)
         t->sums = (struct quantize_sums){.n = 0};
@@ -149,8 +149,7 @@ static enum status next_piece(void *arg, uint64_t offset, const void **data, siz
     const uint64_t begin = tensor_type_bytes(type, q->first), read = tensor_type_bytes(type, q->n);
     if (p->source)
         file_map_release(gguf_file_of(p->gguf, from, p->source), from->data + begin, read);
-    if (p->progress)
-        p->progress(p->arg, t->before + begin + read, q->bytes_before);
+    callbacks_progress(&p->callbacks, t->before + begin + read, q->bytes_before);
     if (q->first + q->n == from->n_elements) {
         add_sums(&q->total, &t->sums);
         t->error = error_of(&t->sums);

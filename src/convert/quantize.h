@@ -13,6 +13,7 @@
  */
 #pragma once
 
+#include "base/callbacks.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "compute/pool.h"
@@ -26,10 +27,7 @@ struct quantize_params {
     const struct gguf *gguf;       /* the checkpoint */
     const struct file_map *source; /* of gguf, whose pages are released as they are read; or NULL */
     struct pool *pool;
-    /* Called now and then from the calling thread; `arg` goes to both. May be NULL. */
-    bool (*stop)(void *arg); /* true: give up with STATUS_INTERRUPTED */
-    void (*progress)(void *arg, uint64_t done, uint64_t all); /* bytes read */
-    void *arg;
+    struct callbacks callbacks; /* of bytes read */
 };
 
 /* How far numbers are from what they were. */

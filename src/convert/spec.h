@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include "base/callbacks.h"
 #include "formats/gguf_write.h"
 #include "model/model.h"
 
@@ -60,9 +61,7 @@ struct convert_spec {
     const struct kernels *kernels; /* NULL: the fastest */
     struct pool *pool;             /* NULL: one thread */
     /* Called now and then from the calling thread; `arg` goes to both. May be NULL. */
-    bool (*stop)(void *arg); /* true: end with STATUS_INTERRUPTED */
-    void (*progress)(void *arg, uint64_t done, uint64_t all); /* windows, through every layer */
-    void *arg;
+    struct callbacks callbacks; /* of windows, through every layer */
 };
 
 /* Shares of energy lost on the calibration text (or what stands in for it): squared errors over

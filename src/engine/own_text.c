@@ -29,9 +29,8 @@ static enum status write_texts(const struct own_text *t, struct schedule *s, int
             schedule_end(s, STATUS_FAILED);
         if (event.kind != EVENT_ROUND)
             continue;
-        if (t->progress)
-            t->progress(t->arg, s->times.n_sampled, all);
-        if (t->stop && t->stop(t->arg)) {
+        callbacks_progress(&t->callbacks, s->times.n_sampled, all);
+        if (callbacks_stop(&t->callbacks)) {
             schedule_end(s, STATUS_INTERRUPTED);
             continue;
         }

@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include "base/callbacks.h"
 #include "model/model.h"
 #include "text/tokenizer.h"
 
@@ -13,12 +14,9 @@ struct own_text {
     const struct kernels *kernels;     /* NULL: the fastest */
     struct pool *pool;                 /* NULL: one thread */
     uint64_t seed;
-    int length; /* tokens of each text, from 2 on and at most the model's context */
-    int n;      /* texts, from 1 on */
-    /* As those of struct convert_spec; progress counts tokens. */
-    bool (*stop)(void *arg);
-    void (*progress)(void *arg, uint64_t done, uint64_t all);
-    void *arg;
+    int length;                 /* tokens of each text, from 2 on and at most the model's context */
+    int n;                      /* texts, from 1 on */
+    struct callbacks callbacks; /* of tokens */
 };
 
 /*

@@ -328,7 +328,7 @@ enum status attend_run(const struct attend_spec *spec, struct attend_found *out,
     enum status s = session_create(spec->model, &params, spec->pool, &session, e);
     for (int at = 0, len; at < n && s == STATUS_OK; at += len) {
         len = MIN(n - at, session_block(session));
-        s = spec->stop && spec->stop(spec->arg)
+        s = callbacks_stop(&spec->callbacks)
                 ? STATUS_INTERRUPTED
                 : session_feed(session, 0, spec->tokens + at, len, NULL, e);
         if (s == STATUS_OK && run.bad)
@@ -339,8 +339,8 @@ enum status attend_run(const struct attend_spec *spec, struct attend_found *out,
                            "finite (info --check finds tensors that are not)",
                            run.bad_row, run.bad->head, run.bad->layer),
                 NULL, e);
-        if (s == STATUS_OK && spec->progress)
-            spec->progress(spec->arg, at + len, n);
+        if (s == STATUS_OK)
+            callbacks_progress(&spec->callbacks, at + len, n);
     }
     session_free(session);
     for (int i = 0; i < spec->n_heads; i++) {

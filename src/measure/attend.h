@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include "base/callbacks.h"
 #include "measure/eval.h"
 #include "measure/trace.h"
 
@@ -77,10 +78,7 @@ struct attend_spec {
     int n_maps;
     int query;                  /* a token, whose weights of all `heads` are wanted; -1: none */
     struct attend_trace *trace; /* layer, head and query given, found likewise; NULL: none */
-    /* Called between blocks from the calling thread; `arg` goes to both. May be NULL. */
-    bool (*stop)(void *arg);                                  /* true: give up */
-    void (*progress)(void *arg, uint64_t done, uint64_t all); /* tokens so far */
-    void *arg;
+    struct callbacks callbacks; /* between blocks, of tokens */
 };
 
 struct attend_found {

@@ -288,11 +288,6 @@ static enum status open_session(const struct bench *b, struct bench_row *row, st
     return session_create(m->model, &p, b->pools[at], &row->session, e);
 }
 
-static bool is_stopped(const struct bench_spec *spec)
-{
-    return spec->stop && spec->stop(spec->arg);
-}
-
 /* Its session, the prefill measurement of `prompt` tokens, and a cache of its depth for each
  * sequence. */
 static enum status set_up_row(const struct bench *b, struct bench_row *row, int prompt,
@@ -311,7 +306,7 @@ static enum status set_up_row(const struct bench *b, struct bench_row *row, int 
             row->prefill_tokens_per_s = prompt / best * 1e9;
         }
     for (int q = 0; q < row->step.batch; q++) {
-        if (is_stopped(b->spec))
+        if (callbacks_stop(&b->spec->callbacks))
             return STATUS_INTERRUPTED;
         session_fill(row->session, q, row->step.depth, SEED + q);
     }
@@ -401,7 +396,7 @@ static enum status measure_repeat(const struct bench *b, struct bench_row *row, 
             start = clock_ns();
             worked = cpu_ns();
         }
-        if (is_stopped(spec))
+        if (callbacks_stop(&spec->callbacks))
             return STATUS_INTERRUPTED;
         TRY(step_row(b, row, nth < 0 ? nth + spec->warmup : nth, &took, e));
         if (nth >= 0)
@@ -430,8 +425,7 @@ enum status bench_run(struct bench *b, struct err *e)
             struct bench_row *row = &b->rows[turn % n_all];
             if (row->group != group)
                 continue;
-            if (spec->progress)
-                spec->progress(spec->arg, done++, turns);
+            callbacks_progress(&spec->callbacks, done++, turns);
             s = turn < n_all ? set_up_row(b, row, spec->prompt, e) : measure_repeat(b, row, e);
         }
         if (s == STATUS_OK || s == STATUS_INTERRUPTED)

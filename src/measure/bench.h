@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include "base/callbacks.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/numbers.h"
@@ -43,10 +44,7 @@ struct bench_spec {
                                          groups, each beside MHA; 0: all together */
     double roofline_seconds;          /* for measuring the limits of all rows, at most */
     const struct kernels *kernels;
-    /* Called now and then from the calling thread; `arg` goes to both. May be NULL. */
-    bool (*stop)(void *arg);                                  /* true: finish with what there is */
-    void (*progress)(void *arg, uint64_t done, uint64_t all); /* rows x (1 + repeats) */
-    void *arg;
+    struct callbacks callbacks; /* of rows x (1 + repeats); stopped it ends with what there is */
 };
 
 struct bench_row {

@@ -226,7 +226,7 @@ static enum status run_turn(struct eval_worker *w, struct err *e)
     const struct eval_entry *entry = &spec->entry;
     const bool is_callers = w == r->workers;
     while (w->window < w->end) {
-        if (is_callers && spec->stop && spec->stop(spec->arg))
+        if (is_callers && callbacks_stop(&spec->callbacks))
             atomic_store(&r->stopped, true);
         if (atomic_load(&r->stopped))
             return STATUS_INTERRUPTED;
@@ -264,8 +264,9 @@ static enum status run_turn(struct eval_worker *w, struct err *e)
                 if (isnan(r->nll[m][w->scored]))
                     return blame(w, m, i, e);
         const uint64_t done = atomic_fetch_add(&r->done, w->n_scored) + w->n_scored;
-        if (is_callers && spec->progress)
-            spec->progress(spec->arg, spec->before + done, spec->all ? spec->all : plan->n_scored);
+        if (is_callers)
+            callbacks_progress(&spec->callbacks, spec->before + done,
+                               spec->all ? spec->all : plan->n_scored);
     }
     return STATUS_OK;
 }

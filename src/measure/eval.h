@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include "base/callbacks.h"
 #include "engine/session.h"
 
 /* Where windows enter the model, if not as embeddings. */
@@ -35,13 +36,10 @@ struct eval_spec {
     /* Of the model. With one the stride is ctx (asserted), so that a token is in one window. */
     struct eval_entry entry;
     double *nll; /* [n_tokens - 1] gets each scored token's; may be NULL */
-    /* Called between blocks from the calling thread; `arg` goes to both. May be NULL. */
-    bool (*stop)(void *arg); /* true: give up */
-    /* Tokens scored so far, and in all; of larger work, with those `before` it, and `all` (0: it is
-     * no part of such). */
-    void (*progress)(void *arg, uint64_t done, uint64_t all);
+    /* Between blocks, of tokens scored; of larger work, with those `before` it, and of `all` (0: it
+     * is no part of such). */
+    struct callbacks callbacks;
     uint64_t before, all;
-    void *arg;
 };
 
 /* What a run will do and take. */

@@ -116,7 +116,7 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
         const float *stream = r->stream + first * d;
         const struct block_taps taps = {
             .at = {[TAP_HEADS] = r->heads, [TAP_OUT] = r->next + first * d}};
-        if (eval->stop && eval->stop(eval->arg))
+        if (callbacks_stop(&eval->callbacks))
             return STATUS_INTERRUPTED;
         probe_run(r->probe, &eval->model->blocks[layer], layer, stream, n, &taps);
         for (size_t t = 0; t < n; t++) {
