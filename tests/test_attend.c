@@ -123,7 +123,7 @@ static void compare_attend(const struct kernels *k, struct shape s)
 static const enum storage storages[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
 
 /* Plainly, and with values of any other size. */
-TEST(attend_equals_scalar, .loops = 7, .before = seed_numbers)
+TEST(attend_equals_scalar, .first = SANITIZED ? 5 : 0, .loops = 7, .before = seed_numbers)
 {
     static const int heads[] = {1, 2, 3, 4, 7, 12, 22};
     static const int dims[] = {1, 8, 16, 20, 24, 48, 64, 80};
@@ -253,7 +253,7 @@ static void add_softmax(const struct attention *at, int h, double *numerator, do
 }
 
 /* Any number of heads, every storage, with biases and without, products and additive scores. */
-TEST(attend_is_softmax, .loops = 12, .before = seed_numbers)
+TEST(attend_is_softmax, .loops = SANITIZED ? 3 : 12, .before = seed_numbers)
 {
     for (int n_heads = 1; n_heads <= 22; n_heads++) {
         const int values = n_heads % 3 ? 70 : 12;

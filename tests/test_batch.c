@@ -158,7 +158,7 @@ static void run_shared(struct cut *c, int n_threads)
     pool_free(pool);
 }
 
-TEST(a_prefix_is_shared, .loops = 9)
+TEST(a_prefix_is_shared, .loops = SANITIZED ? 3 : 9)
 {
     static const int shared[] = {0, 1, 15, 16, 17, 255, 256, 300};
     struct cut c = {.m = made(long_ones[_i % 3]).model,

@@ -160,7 +160,7 @@ static bool same_figures(struct eval_result a, struct eval_result b)
 }
 
 /* Threads that share windows, and where there are too few, threads that share each of them. */
-TEST(threads_and_blocks_change_nothing, .loops = 8, .before = open_small)
+TEST(threads_and_blocks_change_nothing, .loops = SANITIZED ? 2 : 8, .before = open_small)
 {
     static const struct {
         int n_tokens, ctx, stride;

@@ -119,7 +119,7 @@ static void move_plainly(const struct trained *r, double *w, size_t at, int rows
     }
 }
 
-TEST(steps_are_those_of_the_definition, .loops = COUNT(models))
+TEST(steps_are_those_of_the_definition, .loops = SANITIZED ? 1 : COUNT(models))
 {
     struct trained r = train(models[_i], &kernels_scalar, 1);
     const struct trainer *t = &r.t;
@@ -148,7 +148,7 @@ TEST(steps_are_those_of_the_definition, .loops = COUNT(models))
     release(&r);
 }
 
-TEST(bits_are_the_same_for_threads_and_instruction_sets, .loops = COUNT(models))
+TEST(bits_are_the_same_for_threads_and_instruction_sets, .loops = SANITIZED ? 1 : COUNT(models))
 {
     struct trained one = train(models[_i], &kernels_scalar, 1);
     for (int i = 0; kernels_at(i); i++)

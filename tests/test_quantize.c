@@ -283,7 +283,7 @@ TEST(types_that_do_not_run, .loops = 2)
 }
 
 /* In a matrix, and in what is only copied. */
-TEST(values_not_finite, .loops = N_TYPES)
+TEST(values_not_finite, .loops = N_TYPES, .tags = ONE_THREAD)
 {
     struct gguf_file m = image_make(TENSOR_F32, 32);
     struct quantize_params p = {.type = types[_i], .gguf = m.g};
@@ -300,7 +300,7 @@ TEST(values_not_finite, .loops = N_TYPES)
 }
 
 /* F16 ends at 65504, and so does the scale of a block; BF16 a little before F32. */
-TEST(values_too_large, .loops = N_TYPES)
+TEST(values_too_large, .loops = N_TYPES, .tags = ONE_THREAD)
 {
     static const float least[] = {0, 65520, 0x1.ffp127f, 127 * 65520.0f, 8 * 65520.0f};
     struct gguf_file m = image_make(TENSOR_F32, 32);

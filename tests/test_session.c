@@ -182,7 +182,7 @@ TEST(quantised_weights, .loops = 2, .seconds = 300)
 }
 
 /* On a trained checkpoint and real text, quantised weights and caches stay near F32. */
-TEST(quantisation_costs_little, .seconds = 300)
+TEST(quantisation_costs_little, .seconds = 300, .left_out = THREAD_SANITIZED)
 {
     static const char text[] = "GLOUCESTER:\nNow is the winter of our discontent\nMade glorious "
                                "summer by this sun of York;\nAnd all the clouds that lour'd upon "
