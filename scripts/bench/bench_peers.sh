@@ -20,11 +20,14 @@
 # A peer whose path is not given has no column; with none, only our figures are printed. In a row
 # the programs take turns, R times; a cell is the median of its rounds (lowest..highest). A row is
 # printed as soon as it is measured. A program that fails costs its cell, and the exit status is 1.
+# `limit` is the share that decode reaches of what the machine allows (bench's `of limit`): a plain
+# read of the same bytes by as many threads, timed in the same run, or the peak of the arithmetic.
 #
 # What is compared with what:
 # - Checkpoints have random weights (make_random_checkpoint.py); decode and llama.cpp read the same
 #   file. Beside a gpt2 llama2.c gets its own architecture in the same shape, with a feed-forward
-#   layer of as many weights; beside a llama the very same. It has F32 only, and no benchmark of prefill or at a given depth.
+#   layer of as many weights; beside a llama the very same. It has F32 only, and no benchmark of
+#   prefill or at a given depth.
 # - Decode near depth 0: llama-bench times N = 128 tokens from an empty cache, llama2.c's run does
 #   the same, so their mean depth is N/2; ours are N tokens at depth N/2. All rates are means: N
 #   divided by the time that N tokens took. A short run is repeated within a round: llama2.c counts
@@ -154,6 +157,7 @@ decode_bench() {
 
 decode_steps() {
     decode_bench --depth "$depth" --batch "$batch" -n "$n" --repeat "$repeats" --prompt 0 || return
+    value share_of_limit "$work/out" | awk '{ print 100 * $1 }' >>"$work/limit.rates"
     value tokens_per_s "$work/out"
 }
 
@@ -226,7 +230,7 @@ discard() { [ "$keep" = yes ] || rm -f "$1"; }
 # make_f32 NAME SHAPE - of the architecture $arch
 make_f32() {
     [ -f "$work/$1-f32.gguf" ] ||
-        python3 "$here/make_random_checkpoint.py" "$2" --arch "$arch" --gguf "$work/$1-f32.gguf"
+        python3 "$here/../make_random_checkpoint.py" "$2" --arch "$arch" --gguf "$work/$1-f32.gguf"
 }
 
 # make_llama2c NAME SHAPE - if llama2.c takes part; sets model_llama2c and tokenizer.
@@ -235,7 +239,7 @@ make_llama2c() {
     model_llama2c=$work/$1.bin
     tokenizer=$work/$1.tokenizer
     [ -f "$model_llama2c" ] ||
-        python3 "$here/make_random_checkpoint.py" "$2" --arch "$arch" \
+        python3 "$here/../make_random_checkpoint.py" "$2" --arch "$arch" \
             --llama2c "$model_llama2c" --tokenizer "$tokenizer"
 }
 
@@ -313,9 +317,9 @@ row() {
         take llama2.c "$llama2"
     done
     [ -t 2 ] && printf '\r\033[K' >&2
-    local a b c
-    a=$(cell decode) b=$(cell llama.cpp) c=$(cell llama2.c)
-    line="| $label | ${a:-–} |"
+    local a b c limit
+    a=$(cell decode) b=$(cell llama.cpp) c=$(cell llama2.c) limit=$(cell limit)
+    line="| $label | ${a:-–} | ${limit:-–} |"
     [ -n "$llama_bench$llama_batched" ] && line+=" ${b:-–} |"
     [ -n "$llama2c" ] && line+=" ${c:-–} |"
     if [ -n "$llama_bench$llama_batched$llama2c" ]; then
@@ -327,7 +331,7 @@ row() {
 }
 
 head_of_table() {
-    local line='| row | decode tok/s |' rule='| :-- | --: |'
+    local line='| row | decode tok/s | limit, % |' rule='| :-- | --: | --: |'
     if [ -n "$llama_bench$llama_batched" ]; then
         line+=' llama.cpp tok/s |' rule+=' --: |'
     fi
@@ -472,7 +476,8 @@ rounds (lowest..highest), in which the programs take turns. Decode: the rate of 
 empty cache, ours at their mean depth, $((steps / 2)); each program's default cache. At depth:
 $steps_at_depth tokens after $prefix, ours at depth $depth_middle. Batches: $steps_of_batch steps after
 $prefix_of_batch tokens of each sequence, ours at depth $((prefix_of_batch + steps_of_batch / 2)); all sequences are counted. Prefill: the better
-of two passes.
+of two passes. Limit: the share of what a plain read of the same bytes, timed in the same run, or the
+arithmetic's peak allows decode.
 END
     if [ -n "$llama_bench$llama_batched$llama2c" ]; then
         cat <<END
@@ -497,7 +502,7 @@ read_options "$@"
 command -v python3 >/dev/null ||
     die "python3, which makes the checkpoints, is missing; install it (apt-get install python3)"
 command -v awk >/dev/null || die "awk is missing; install it (apt-get install mawk)"
-cd "$here/.."
+cd "$here/../.."
 if [ -z "$decode" ]; then
     make -s decode
     decode=$PWD/decode

@@ -9,7 +9,7 @@ The model: 4 layers of 128 with 8 heads, feed-forward layer of 512, context 256,
 torch.compile as well if a compiler for it is there. Its data are random tokens: the time does not
 depend on them. A cell is the median of the rounds (lowest..highest).
 
-usage: scripts/bench_torch.py TEXT [--decode PATH] [--rounds R] [--steps N] [--threads T]
+usage: scripts/bench/bench_torch.py TEXT [--decode PATH] [--rounds R] [--steps N] [--threads T]
 Needs torch.
 """
 
