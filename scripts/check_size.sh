@@ -11,7 +11,7 @@ cd "$root"
 
 # Room, lines at most.
 limits='
-cli         9200
+cli         9400
 compute     5600
 convert     4400
 engine      2900
@@ -23,7 +23,7 @@ base        2800
 text        2750
 train       3050
 '
-most_lines=41500
+most_lines=41700
 most_options=200
 most_test_lines=24000
 most_test_bytes=8000000
