@@ -199,10 +199,13 @@ static _Noreturn void type(const struct screen *s, const struct stroke *strokes)
 
 #define CTRL_C "\003"
 #define CTRL_D "\004"
+#define CTRL_W "\027"
+#define UP     "\033[A"
+#define LEFT   "\033OD"
 
 /* An answer that never ends; it has all letters. */
 #define ASK                                                                                        \
-    {"> ", "What is\n"}, {"is\r\n", ""}, {"e", CTRL_C},                                            \
+    {"> ", "What is\n"}, {"is\033[K\r\033[9C\r\n", ""}, {"e", CTRL_C},                             \
     {                                                                                              \
         "interrupted after ", ""                                                                   \
     }
@@ -210,11 +213,16 @@ static _Noreturn void type(const struct screen *s, const struct stroke *strokes)
 static const struct {
     struct stroke strokes[16];
     int code;
-} sessions[] = {{{ASK,
-                  {"> ", "/none\n"},
-                  {"unknown command '/none'", ""},
-                  {"> ", "/reset\n"},
-                  ASK,
+} sessions[] = {{{ASK, {"> ", "/reset\n"}, ASK, {"> ", CTRL_D}, {"peak memory", ""}}, STATUS_OK},
+                {{{"> ", "/nne wrong" CTRL_W "\b" LEFT LEFT},
+                  {"\033[4C", "o\n"},
+                  {"'/none'", "/日本e\u0301"}, /* two columns each, and one for both */
+                  {"\033[8C", "\177" LEFT "x\n"},
+                  {"'/日x本'", "/kept" UP UP "\033[H\033[3~/o\n"},
+                  {"'/onone'", UP UP "\033[4~\n"},
+                  {"'/kept'", "/logprobs 2\n"},
+                  {"a row for each token", "What\n"},
+                  {", '", CTRL_C},
                   {"> ", CTRL_D},
                   {"peak memory", ""}},
                  STATUS_OK},
@@ -226,6 +234,7 @@ TEST(a_session_by_keys, .loops = COUNT(sessions))
 {
     char home[4096], line[4200];
     struct screen s = open_screen(80);
+    setenv("TERM", "xterm", 1);
     ck_assert_ptr_nonnull(getcwd(home, sizeof home));
     snprintf(line, sizeof line, "generate %s/" MODEL " -i -n 100M --shift --seed 1 -t 1", home);
     ck_assert_int_eq(chdir(scratch_path("")), 0);

@@ -148,6 +148,43 @@ static void print_token(struct generation *g, const struct event *event)
     output_puts(j.out, "\n");
 }
 
+static bool put_quoted(struct bytes *row, struct text token)
+{
+    bool room = bytes_put(row, text_of("'"));
+    while (token.len > 0)
+        room &= bytes_put(row, text_of(printable_next(&token).text));
+    return room && bytes_put(row, text_of("'"));
+}
+
+/* The same for somebody at a session's terminal: 'token'  log-probability  'likely' -1.234, ... */
+static enum status print_token_row(struct generation *g, const struct event *event, struct err *e)
+{
+    const struct tokenizer *t = g->schedule.tokenizer;
+    struct output *out = output_of(g, event->slot->request.number);
+    struct bytes token = {.len = 0}, likely = {.len = 0};
+    bool room = put_quoted(&token, tokenizer_bytes(t, event->token));
+    score_top(event->logits, g->schedule.n_vocab, event->log_sum, g->n_top, g->top);
+    for (int i = 0; i < g->n_top; i++) {
+        char tail[32];
+        chars_printf(tail, " %.3f%s", g->top[i].logprob, i + 1 < g->n_top ? ", " : "");
+        room &= put_quoted(&likely, tokenizer_bytes(t, g->top[i].id));
+        room &= bytes_put(&likely, text_of(tail));
+    }
+    struct text rest = bytes_text(&likely);
+    const int width = 14, indent = width + 11;
+    const int gap = MAX(width - (int)text_columns(bytes_text(&token)), 0);
+    output_put(out, bytes_text(&token));
+    output_printf(out, "%*s %8.4f  ", gap, "",
+                  (double)event->logits[event->token] - event->log_sum);
+    while (rest.len > 0) {
+        output_put(out, paragraph_line(&rest, MAX(g->out->columns - indent, 30), true));
+        output_printf(out, "\n%*s", rest.len > 0 ? indent : 0, "");
+    }
+    bytes_free(&token);
+    bytes_free(&likely);
+    return room ? STATUS_OK : err_no_memory(e, "a row of likely tokens", likely.len);
+}
+
 /* A JSON line of --prompts: the text that has ended, or (event NULL) why there is none. */
 static void print_line(struct generation *g, const struct generated *text,
                        const struct event *event)
@@ -359,7 +396,9 @@ static enum status go_on(struct generation *g, const struct event *event, struct
         if (ends)
             print_line(g, text, event);
     } else {
-        if (g->n_top > 0 && !ends) {
+        if (g->n_top > 0 && !ends && g->o->talks && g->out->terminal) {
+            TRY(print_token_row(g, event, e));
+        } else if (g->n_top > 0 && !ends) {
             print_token(g, event);
         } else if (g->n_top == 0) {
             if (!text->begun && g->prompt.len == 0 && !g->goes_on)

@@ -1,5 +1,6 @@
 #include "cli/generate_talk.h"
 
+#include "cli/editor.h"
 #include "cli/signals.h"
 
 #include <unistd.h>
@@ -37,8 +38,9 @@ static enum status add_prompt(struct generation *g, struct err *e)
 struct talk {
     struct generation *g; /* without samples */
     struct lines lines;
-    struct bytes line; /* of several that belong together */
-    bool over, joined; /* joined: the next line belongs to this one */
+    struct editor *editor; /* NULL: lines are read as they come */
+    struct bytes line;     /* of several that belong together */
+    bool over, joined;     /* joined: the next line belongs to this one */
 };
 
 /* One text more; the next one goes on with it, without an echo. Ctrl-C ends the answer, all other
@@ -80,7 +82,8 @@ static const struct {
               "an integer from 0 to 18446744073709551615"},
     [TEMP] = {"temp", "X", "the temperature from now on; 0: always the likeliest",
               "a number from 0 on"},
-    [LOGPROBS] = {"logprobs", "N", "JSON lines with the N likeliest of each token; 0: text",
+    [LOGPROBS] = {"logprobs", "N",
+                  "the N likeliest of each token (JSON lines, but on a terminal); 0: text",
                   "an integer from 0 on"},
     [HELP] = {"help", "", "this list", "nothing behind it"},
     [QUIT] = {"quit", "", "the end, as is that of the input", "nothing behind it"},
@@ -138,7 +141,11 @@ static enum status take_command(struct talk *t, const char *line, struct err *e)
         break;
     case LOGPROBS:
         generation_set_records(g, n);
-        say(o, "%s, likeliest tokens: %d", n > 0 ? "JSON lines" : "text", n);
+        say(o, "%s, likeliest tokens: %d",
+            n == 0             ? "text"
+            : g->out->terminal ? "a row for each token"
+                               : "JSON lines",
+            n);
         break;
     case HELP:
         for (int i = 0; i < N_COMMANDS; i++)
@@ -188,11 +195,35 @@ static enum status take_line(struct talk *t, struct text read, bool too_long, st
     return STATUS_OK;
 }
 
+/* Waits for the next line, behind a prompt if somebody types it. */
+static enum status next_line(struct talk *t, bool prompts, struct text *line,
+                             enum lines_state *state, struct err *e)
+{
+    const char *prompt = t->joined ? ". " : "> ";
+    enum status s = STATUS_OK;
+    if (t->editor) {
+        s = editor_read(t->editor, prompt, line, e);
+        *state = line->data ? LINES_LINE : LINES_END;
+        return s;
+    }
+    if (prompts)
+        fputs(prompt, stderr);
+    *state = LINES_LATER;
+    while (s == STATUS_OK && *state == LINES_LATER)
+        s = signals_interrupted() ? STATUS_INTERRUPTED
+                                  : lines_next(&t->lines, WAIT_MS, state, line, e);
+    if (prompts && (s != STATUS_OK || *state == LINES_END))
+        fputc('\n', stderr);
+    return s;
+}
+
 enum status talk_run(struct generation *g, bool begins, struct err *e)
 {
-    const bool terminal = isatty(STDIN_FILENO) && isatty(STDERR_FILENO) && !g->o->common.quiet;
-    struct talk t = {.g = g};
-    if (terminal)
+    const bool prompts = isatty(STDIN_FILENO) && isatty(STDERR_FILENO) && !g->o->common.quiet;
+    const char *term = environment("TERM");
+    struct editor editor = {.line.len = 0};
+    struct talk t = {.g = g, .editor = prompts && term && !str_is(term, "dumb") ? &editor : NULL};
+    if (prompts)
         fputs("A session: each line continues the text so far and is answered.\n"
               "/help lists commands; Ctrl-C stops an answer, Ctrl-D ends the session.\n",
               stderr);
@@ -201,23 +232,18 @@ enum status talk_run(struct generation *g, bool begins, struct err *e)
         s = answer(&t, e);
     /* To the end of the input, /quit, or a signal at the prompt. */
     while (s == STATUS_OK && !t.over) {
-        enum lines_state state = LINES_LATER;
-        struct text line;
-        if (terminal)
-            fputs(t.joined ? ". " : "> ", stderr);
+        enum lines_state state;
+        struct text line = text_of("");
         const uint64_t before = clock_ns();
-        while (s == STATUS_OK && state == LINES_LATER)
-            s = signals_interrupted() ? STATUS_INTERRUPTED
-                                      : lines_next(&t.lines, WAIT_MS, &state, &line, e);
+        s = next_line(&t, prompts, &line, &state, e);
         if (!g->schedule.times.first_token_at)
             g->waited_ns += clock_ns() - before;
-        if (terminal && (s != STATUS_OK || state == LINES_END))
-            fputc('\n', stderr);
         t.over = state == LINES_END && !t.joined;
         if (s == STATUS_OK && !t.over)
             s = take_line(&t, state == LINES_LINE ? line : text_of(""), state == LINES_LONG, e);
     }
     lines_close(&t.lines);
     bytes_free(&t.line);
+    editor_free(&editor);
     return s;
 }
