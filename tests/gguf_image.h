@@ -11,9 +11,10 @@
 
 /*
  * Adds what the words, a space apart, stand for: 5 a u32, 5L a u64 (-1L: the largest), ? the u64
- * `unknown`, 'a b' a string with its length, *5 data bytes 1, 2, 3, ... (none is zero for long, so
- * that misplaced ones show), /32 zeros up to a multiple of 32, 5b one byte; GGUF itself. So a file
- * of one tensor t of 4 floats, none of its keys, is "GGUF 3 1L 0L 't' 1 4L 0 0L /32 *16".
+ * `unknown`, 'a b' a string with its length, "a b" its bytes alone, *5 data bytes 1, 2, 3, ...
+ * (none is zero for long, so that misplaced ones show), /32 zeros up to a multiple of 32, 5b one
+ * byte; GGUF itself. So a file of one tensor t of 4 floats, none of its keys, is "GGUF 3 1L 0L 't'
+ * 1 4L 0 0L /32 *16".
  */
 static inline void image_add(struct gguf_bytes *b, const char *words, uint64_t unknown)
 {
@@ -26,6 +27,9 @@ static inline void image_add(struct gguf_bytes *b, const char *words, uint64_t u
         } else if (*words == '\'') {
             end = strchr(words + 1, '\'');
             gb_put_text(b, (struct text){words + 1, (size_t)(end++ - words - 1)});
+        } else if (*words == '"') {
+            end = strchr(words + 1, '"');
+            gb_put(b, words + 1, (size_t)(end++ - words - 1));
         } else if (*words == '?') {
             gb_put_u64(b, unknown);
             end = (char *)(uintptr_t)words + 1;

@@ -72,6 +72,17 @@ void run_program(struct ran *r, const char *line, program_setup *setup, void *co
     run_program_args(r, argv, setup, context);
 }
 
+void limit_to(void *context)
+{
+    const struct limit *l = context;
+    const struct rlimit limits = {l->value, l->value};
+    volatile char grown[256 << 10]; /* a stack that cannot grow later ends a program by a signal */
+    for (size_t i = 0; i < sizeof grown; i += 1024)
+        grown[i] = 1;
+    if (setrlimit((unsigned)l->resource, &limits) != 0)
+        _exit(99);
+}
+
 void expect_refusal(const struct ran *r, int code, const char *text)
 {
     ck_assert_msg(r->code == code, "exit %d (signal %d) instead of %d: %s", r->code, r->signal,

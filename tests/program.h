@@ -6,6 +6,7 @@
 #define TESTS_PROGRAM_H
 
 #include <stddef.h>
+#include <sys/resource.h>
 
 struct ran {
     int code;         /* the exit code; -1: ended by a signal */
@@ -18,6 +19,13 @@ struct ran {
 
 /* What the child does before the program starts: limits, faults, closed descriptors. */
 typedef void program_setup(void *context);
+
+/* One that takes a limit. */
+struct limit {
+    int resource; /* of setrlimit */
+    rlim_t value;
+};
+program_setup limit_to;
 
 #define MAX_ARGS 48
 

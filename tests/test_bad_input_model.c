@@ -139,31 +139,6 @@ TEST(class_10_one_number, .before = use_llama)
     bent_accepted(GENERATE, "");
 }
 
-/* Finite keys and values that the cache's type cannot hold: it is to blame, not the checkpoint. */
-TEST(class_10_caches_too_small, .before = bent_set_up)
-{
-#define TOO_LARGE "bad.gguf: |layer 0 has a key at position 0 of more than |expected --kv-type f32"
-    static const struct line beyond_f16[] = {
-        {"score %B -p abc -t 1 -q --kv-type f16", 1, TOO_LARGE "|65504|as f16|!info --check", ""},
-        {"generate %B -p abc -n 1 -t 1 --kv-type f16 --no-echo", 1, TOO_LARGE, "\n"},
-        {"eval %B --text %T -t 1 --kv-type f16", 1, TOO_LARGE, NULL},
-        {"attend %B -p abc -t 1 --kv-type f16", 1, TOO_LARGE, NULL},
-        {"score %B -p abc -t 1 -q --kv-type q8_0", 0, NULL, NULL},
-        {"score %B -p abc -t 1 -q", 0, NULL, NULL},
-        {"convert %B -o %O --kv-heads 1 -t 1 -q", 0, NULL, NULL}, /* on text of its own */
-    };
-    static const struct line beyond_q8_0[] = {
-        {"score %B -p abc -t 1 -q --kv-type q8_0", 1, TOO_LARGE "|8319008|as q8_0", ""},
-        {"score %B -p abc -t 1 -q", 0, NULL, NULL},
-    };
-    hostile_fill("blk.0.attn_qkv.bias", 70000);
-    hostile_write();
-    TRY_LINES(beyond_f16);
-    hostile_fill("blk.0.attn_qkv.bias", 9e6f);
-    hostile_write();
-    TRY_LINES(beyond_q8_0);
-}
-
 /* Of quantized tensors only the scales can be not finite. */
 TEST(class_10_data_quantized, .before = bent_set_up)
 {
@@ -176,17 +151,6 @@ TEST(class_10_data_quantized, .before = bent_set_up)
     hostile_write();
     expect_found("'blk.1.ffn_down.weight' has 1 values");
     expect_line_refused("quantize %B -o %O --type f32 -t 1 -q", 2, "--requantize");
-}
-
-/* Finite weights whose sums are not: no figure of what is lost, and no file. */
-TEST(class_10_data_too_large_to_convert, .before = bent_set_up)
-{
-    hostile_fill("blk.1.attn_output.bias", 3e38f);
-    hostile_fill("blk.0.attn_output.bias", 3e38f);
-    hostile_write();
-    expect_line_refused("convert %B -o %O --kv-heads 1 --method mean --calib %T -t 1 -q", 1,
-                        "layer 1: what attention adds to the calibration text is too large");
-    expect_line_done("convert %B -o %O --kv-heads 1 --method mean -t 1 -q", "");
 }
 
 /* As llama.cpp's converter of llama2.c files writes: the base is 10000, the width a head's. */
@@ -227,65 +191,6 @@ TEST(class_11_long_tokens, .before = bent_set_up)
     hostile_set_array("tokenizer.ggml.merges", GGUF_STRING, 1, merge.data, merge.len);
     free(merge.data);
     bent_accepted(INFO | GENERATE | TOKENIZE, "");
-}
-
-/* What a vocabulary cannot do is done without, or is a mistake in the use; info says what is wrong.
- */
-#define NO_PRE                                                                                     \
-    "-tokenizer.ggml.pre; @258=ba; tokenizer.ggml.merges=string[]:b a; -tokenizer.ggml.token_type"
-#define LOST_A "@97=<x>; tokenizer.ggml.token_type=i32[]:1*97,4,1*158,3*4"
-TEST(class_11_vocabularies, .before = bent_set_up)
-{
-    static const struct {
-        const char *bends;
-        struct line line;
-    } cases[] = {
-        {"tokenizer.ggml.pre=string:no",
-         {"convert %B -o %O --kv-heads 1 --calib %T -t 1 -q", 3, "tokenizer.ggml.pre", NULL}},
-        {"tokenizer.ggml.model=string:no",
-         {"generate %B --prompts %T -n 1 -t 1 -q", 3, "tokenizer.ggml.model", NULL}},
-        {"tokenizer.ggml.model=string:no",
-         {"info %B --format json", 0, NULL, "\"n_tokens\": 260|\"problem\": \"tokenizer.ggml."}},
-        {"tokenizer.ggml.pre=string:no",
-         {"score %B --tokens 97,98 -t 1 --format jsonl", 0, NULL, "\"text\": \"a\""}},
-        {"tokenizer.ggml.model=string:no", {"tokenize %B --decode 97,98", 0, NULL, "ab"}},
-        {"tokenizer.ggml.pre=string:no", {"generate %B -n 2 -t 1 --seed 1 -q", 0, NULL, NULL}},
-        {"tokenizer.ggml.model=string:none; -tokenizer.ggml.tokens; -tokenizer.ggml.merges",
-         {"score %B --tokens 97,98 -t 1", 0, NULL, NULL}},
-        {"tokenizer.ggml.model=string:none; -tokenizer.ggml.tokens; -tokenizer.ggml.merges",
-         {"tokenize %B --decode 1", 3, "tokenizer.ggml.tokens: expected tokens", NULL}},
-        {"@100=", {"info %B --format json", 0, NULL, "\"problem\": \""}},
-        {NO_PRE, {"tokenize %B -p ba", 0, "warning: |cut as \"gpt-2\"", "258\n"}},
-        {NO_PRE, {"eval %B --text %T -t 1", 0, "warning: ", "1"}},
-        {NO_PRE, {"bench %B --text README.md -n 1 --repeat 1 -t 1", 0, "warning: ", "1"}},
-        {NO_PRE, {"train %T -o %O --from %B --steps 1 --batch 1 -t 1", 0, "warning: ", NULL}},
-        {NO_PRE, {"convert %B -o %O --kv-heads 1 --calib %T -t 1", 0, "warning: ", NULL}},
-        {NO_PRE, {"info %B --format json", 0, "warning: ", "\"pretokenizer\": \"gpt-2\""}},
-        /* Without merges no text is cut. */
-        {"-tokenizer.ggml.pre", {"tokenize %B -p ba", 0, "!warning", "98 97\n"}},
-        {LOST_A, {"tokenize %B -p bad", 2, "U+0061 'a' at offset 1,", NULL}},
-        {LOST_A, {"generate %B -p ab -n 1", 2, "U+0061 'a' at offset 0,", NULL}},
-        {LOST_A, {"score %B -p ab", 2, "U+0061 'a' at offset 0,", NULL}},
-        {LOST_A, {"eval %B --text %T", 2, "for which the vocabulary has no token", NULL}},
-        {LOST_A, {"tokenize %B -p bc", 0, NULL, "98 99\n"}},
-        {LOST_A, {"tokenize %B --decode 98,97", 0, NULL, "b<x>"}},
-        {"@10=<y>; -tokenizer.ggml.bos_token_id",
-         {"generate %B -n 1", 2, "the prompt is empty, and the checkpoint has", NULL}},
-        {"tokenizer.ggml.model=string:llama; tokenizer.ggml.scores=f32[]:0*260; @256=ab; "
-         "@257=\\xe2\\x96\\x81; tokenizer.ggml.token_type=i32[]:1*260",
-         {"tokenize %B -p ab", 0, NULL, "257 256\n"}},
-        /* All are equal then. */
-        {"tokenizer.ggml.model=string:llama; @256=ab; @257=\\xe2\\x96\\x81",
-         {"tokenize %B --decode 257,256", 0, NULL, "ab"}},
-        {"tokenizer.ggml.model=string:llama; @256=ab; @257=\\xe2\\x96\\x81",
-         {"tokenize %B -p \xe6\xb0\xb4", 2, "U+6C34", NULL}},
-    };
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        bend(cases[i].bends);
-        hostile_write();
-        try_lines(&cases[i].line, 1, NULL, NULL);
-        reset();
-    }
 }
 
 #define NASTY                                                                                      \
@@ -387,16 +292,6 @@ TEST(all_alternatives_fit_their_cell, .before = bent_set_up)
     ck_assert_int_ge(n, 40);
 }
 
-#if !SANITIZED
-
-static void limit_memory(void *unused)
-{
-    (void)unused;
-    const struct rlimit limit = {(rlim_t)768 << 20, (rlim_t)768 << 20};
-    if (setrlimit(RLIMIT_AS, &limit) != 0)
-        _exit(99);
-}
-
 /* A key makes them as long as they can be: tables of positions are sized by what is asked for, and
  * what does not fit is said. */
 static void long_context(const char *key)
@@ -413,7 +308,7 @@ static void long_context(const char *key)
     struct ran r;
     hostile_set_u32(key, 1 << 22);
     hostile_write();
-    try_lines(within, COUNT(within), limit_memory, NULL);
+    try_lines(within, COUNT(within), limit_to, &(struct limit){RLIMIT_AS, (rlim_t)768 << 20});
     /* Without -c the cache could be as long, but is not filled, and neither are the tables. */
     double mib = 1e9;
     run_on_bad(&r, "generate %B -p ab -n 2 -t 1 --seed 1");
@@ -434,5 +329,3 @@ TEST(class_15_long_contexts, .before = bent_set_up, .left_out = SANITIZED)
     use_decode(PLACEMENT_BEFORE, POSITION_ALIBI);
     long_context("decode.context_length");
 }
-
-#endif

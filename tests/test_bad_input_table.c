@@ -1,6 +1,6 @@
 /*
- * Broken checkpoints against the whole program: the rows of tests/data/broken/checkpoints.txt,
- * which says how they are read.
+ * Broken checkpoints against the whole program: the rows of checkpoints.txt and lines.txt in
+ * tests/data/broken, which say how they are read.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,4 +142,20 @@ TEST(rows, .loops = COUNT(sounds), .seconds = 300)
     }
     ck_assert_uint_eq(n_sections, COUNT(sounds));
     ck_assert_int_gt(n_rows, 0);
+}
+
+TEST(command_lines, .before = bent_set_up, .seconds = 300)
+{
+    char *rest = file_text("tests/data/broken/lines.txt", NULL);
+    for (char *row; (row = next_row(&rest));) {
+        const char *changes = next_field(&row);
+        char *run = next_field(&row), *says = next_field(&row);
+        unescape(run);
+        unescape(row);
+        bend(changes);
+        hostile_write();
+        const struct line line = {strchr(run, ' ') + 1, atoi(run), says, *row ? row : NULL};
+        try_lines(&line, 1, NULL, NULL);
+        reset();
+    }
 }

@@ -34,7 +34,7 @@ TEST(rows)
             refuse(&b, row);
         }
     }
-    ck_assert_int_ge(n, 50);
+    ck_assert_int_ge(n, 75);
 }
 
 TEST(every_prefix_of_a_good_file)
@@ -45,27 +45,6 @@ TEST(every_prefix_of_a_good_file)
         expect_status(p.status, STATUS_BAD_FILE, len > 0 ? "truncated" : "");
     }
     accept(&b);
-}
-
-TEST(magic_of_other_formats)
-{
-    static const char *const starts[][2] = {
-        {"FUGG", "magic at byte 0|byte-swapped"},
-        {"tjgg", "magic at byte 0|before GGUF"},
-        {"fmgg", "magic at byte 0|before GGUF"},
-        {"lmgg", "magic at byte 0|before GGUF"},
-        {"version https://git-lfs.github.com/spec/v1\n", "magic at byte 0|Git LFS pointer"},
-        {"PK\3\4 and more", "magic at byte 0|zip archive"},
-        {"<!DOCTYPE html>", "magic at byte 0|web page"},
-        {"gguf", "magic at byte 0|not a GGUF file"},
-        {"GGUE", "magic at byte 0|found bytes 47 47 55 45"},
-        {"\x1b[2J....", "magic at byte 0|found bytes 1b 5b 32 4a"},
-    };
-    for (size_t i = 0; i < COUNT(starts); i++) {
-        struct gguf_bytes b = {0};
-        gb_put(&b, starts[i][0], strlen(starts[i][0]));
-        refuse(&b, starts[i][1]);
-    }
 }
 
 TEST(counts_that_cannot_be)
@@ -97,41 +76,4 @@ TEST(keys_that_cannot_be)
     gb_put_text(&b, text_of(key));
     image_add(&b, "4 1", 0);
     refuse(&b, "key 0: |expected 1 to 65535, found 65536");
-}
-
-TEST(types_that_are_unknown)
-{
-    static const int32_t unknown[] = {4, 5, 31, 32, 33, 36, 37, 38, 42, INT32_MIN, -1};
-    char words[64], parts[64];
-    for (size_t i = 0; i < COUNT(unknown); i++) {
-        snprintf(words, sizeof words, "GGUF 3 1L 0L 't' 1 32L %d 0L /32 *2000", unknown[i]);
-        snprintf(parts, sizeof parts, "tensor 0 \"t\"|type %u is unknown", (uint32_t)unknown[i]);
-        struct gguf_bytes b = image(words);
-        refuse(&b, parts);
-    }
-}
-
-TEST(data_that_overlap)
-{
-    static const struct {
-        int first, second;
-        const char *parts;
-    } offsets[] = {
-        {0, 32, "tensors \"one\" and \"two\" overlap|offset 0 with 64 bytes, and offset 32"},
-        {128, 96, "tensors \"two\" and \"one\" overlap|offset 96 with 64 bytes, and offset 128"},
-        {64, 64, "\"one\" and \"two\" overlap|expected separate data"},
-        {0, 480, "\"two\" and \"apart\" overlap|offset 480"},
-        {0, 64, NULL},
-    };
-    for (size_t i = 0; i < COUNT(offsets); i++) {
-        char words[128];
-        snprintf(words, sizeof words,
-                 "GGUF 3 3L 0L 'one' 1 16L 0 %dL 'apart' 1 16L 0 512L 'two' 1 16L 0 %dL /32 *1024",
-                 offsets[i].first, offsets[i].second);
-        struct gguf_bytes b = image(words);
-        if (offsets[i].parts)
-            refuse(&b, offsets[i].parts);
-        else
-            accept(&b);
-    }
 }

@@ -65,42 +65,21 @@ TEST(parts_are_the_whole, .before = set_up)
     expect_line_refused("quantize %B -o %O --type f16 --force", 2, "is the checkpoint itself");
 }
 
-/* One part is bent, or not there. */
-static const struct {
-    int part;
-    const char *bends, *text;
-} broken[] = {
-    {1, NULL, "part 1 of 3; bad-00002-of-00003.gguf is missing"},
-    {2, NULL, "part 1 of 3; bad-00003-of-00003.gguf is missing"},
-    {1, "split.no=u16:2", "bad-00002-of-00003.gguf: expected part 2 of 3"},
-    {2, "split.count=u16:4", "found part 3 of 4"},
-    {2, "split.tensors.count=i32:7", "bad-00003-of-00003.gguf: expected part 3 of 3"},
-    {1, "-split.count; -split.no; -split.tensors.count", "found part 1 of 1, of 0"},
-    {1, "+blk.9.more", "tensors together, expected 29 (split.tensors.count)"},
-    {1, "!blk.0.ffn_norm.bias", "the 3 parts have 28 tensors together"},
-    {2, "!output_norm.bias; +token_embd.weight",
-     "tensor \"token_embd.weight\" is in part 1 and in part 3"},
-    {1, "blk.1.attn_norm.bias~32x99999", "bad-00002-of-00003.gguf: tensor"},
-    {2, "split.count=string:3", "bad-00003-of-00003.gguf: key \"split.count\""},
-    {0, "split.count=u32:65536", "key \"split.count\": expected 0 to 65535"},
-    {0, "split.no=u16:3", "key \"split.no\": expected 0 to 2, found 3"},
-    {0, "split.no=u16:1",
-     "it is part 2 of 3: expected a name that ends in \"-00002-of-00003.gguf\""},
-    {0, "split.count=u16:2", "expected a name that ends in \"-00001-of-00002.gguf\""},
-    {0, "-split.no", "key \"split.no\" is missing"},
-    {0, "-split.tensors.count", "key \"split.tensors.count\" is missing"},
-    {0, "split.tensors.count=i32:-1", "key \"split.tensors.count\": expected 0 to"},
-};
-
-TEST(parts_that_do_not_belong_together, .loops = (int)COUNT(broken), .before = set_up)
+/* The rows of tests/data/broken/parts.txt. */
+TEST(parts_that_do_not_belong_together, .before = set_up)
 {
-    const char *bends = broken[_i].bends;
-    if (bends)
-        write_part(broken[_i].part, bends);
-    else
-        ck_assert_int_eq(unlink(paths[broken[_i].part]), 0);
-    expect_refused_in_turn(EVERY_COMMAND & ~(INFO | CHECK), broken[_i].text);
-    expect_line_done("info %B", "does_not_run");
+    char *rest = file_text("tests/data/broken/parts.txt", NULL);
+    for (char *row; (row = next_row(&rest));) {
+        const char *bends = next_field(&row);
+        const int part = *bends++ - '1';
+        if (*bends)
+            write_part(part, bends + 1);
+        else
+            ck_assert_int_eq(unlink(paths[part]), 0);
+        expect_refused_in_turn(EVERY_COMMAND & ~(INFO | CHECK), row);
+        expect_line_done("info %B", "does_not_run");
+        write_part(part, "");
+    }
 }
 
 /* A file that says that it is split in one is whole, and what is made of it says nothing of that.

@@ -71,29 +71,21 @@ TEST(memory_is_bounded, .loops = 2, .tags = ONE_THREAD, IN_FOLDER)
         ck_assert_msg(many - few < allowed, "%ld KiB for few, %ld for many", few, many);
 }
 
-static void limit_memory(void *unused)
-{
-    (void)unused;
-    const struct rlimit limit = {(rlim_t)300 << 20, (rlim_t)300 << 20};
-    if (setrlimit(RLIMIT_AS, &limit) != 0)
-        _exit(77);
-}
-
 /* Auto takes as many as fit, at least one; a sequence is 32 MiB. */
 TEST(batches_that_do_not_fit_are_refused, .tags = ONE_THREAD, .left_out = SANITIZED, IN_FOLDER)
 {
+    struct limit limit = {RLIMIT_AS, (rlim_t)300 << 20};
     struct ran r;
     const struct checkpoint_shape wide =
         shape_of("layers=1 heads=16 kv=16 dim=32 ff=16 ctx=8192 vocab=257 seed=3");
     write_checkpoint("wide.gguf", &wide);
-    run_program(&r, "generate wide.gguf -p a --samples 40 -n 2 -t 1 --batch 40", limit_memory,
-                NULL);
+    run_program(&r, "generate wide.gguf -p a --samples 40 -n 2 -t 1 --batch 40", limit_to, &limit);
     expect_refusal(&r, 4, "40 sequences need 1.2");
     expect_says(r.err, "would fit; --batch N, -c N and --kv-type f16 lower");
-    run_program(&r, "generate wide.gguf -p a --samples 40 -n 2 -t 1 -v", limit_memory, NULL);
+    run_program(&r, "generate wide.gguf -p a --samples 40 -n 2 -t 1 -v", limit_to, &limit);
     expect_success(&r);
     expect_says(r.err, "as memory has no room for more; --batch N changes it");
-    run_program(&r, "generate wide.gguf -p a --samples 40 -n 2 -t 1 --batch 2", limit_memory, NULL);
+    run_program(&r, "generate wide.gguf -p a --samples 40 -n 2 -t 1 --batch 2", limit_to, &limit);
     expect_success(&r);
 }
 
