@@ -3,10 +3,6 @@
  * succeeds without having met the fault: each time the right exit code, one line that says what
  * failed, nothing leaked, no file half written, the old ones as they were. Where
  * there are many calls some are left out (see faults_next); `make test-all` makes every one.
- *
- * What it found: a resumed training whose log could not be opened at that moment (EMFILE, EINTR)
- * began a new one over the old rows; OUT that could not be read back just after it was written was
- * a bad input file, exit 3, from convert and train.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -67,39 +67,6 @@ TEST(variants)
     free(list.items);
 }
 
-/* What others publish of models whose shape is known. */
-TEST(published_parameters)
-{
-    static const struct {
-        const char *preset, *sizes;
-        uint64_t parameters;
-    } models[] = {
-        {"gpt2", "layers=12 width=768 heads=12 ff=3072 vocab=50257 ctx=1024 kv=12",
-         124439808}, /* GPT-2 */
-        {"gpt2", "layers=48 width=1600 heads=25 ff=6400 vocab=50257 ctx=1024 kv=25",
-         1557611200}, /* GPT-2 XL */
-        {"llama", "layers=32 width=4096 heads=32 ff=11008 vocab=32000 ctx=4096 kv=32",
-         6738415616}, /* Llama 2 7B */
-        {"llama", "layers=80 width=8192 heads=64 ff=28672 vocab=32000 ctx=4096 kv=8",
-         68976648192}, /* Llama 2 70B */
-        {"llama", "layers=32 width=4096 heads=32 ff=14336 vocab=128256 ctx=8192 kv=8",
-         8030261248}, /* Llama 3 8B */
-    };
-    for (size_t i = 0; i < COUNT(models); i++) {
-        struct config c = config_sized(models[i].preset, models[i].sizes);
-        struct inspect_sum parts[INSPECT_PARTS + 1];
-        config_complete(&c);
-        const struct cost_shape shape = {.config = &c,
-                                         .n_kv_heads = c.n_kv_heads,
-                                         .storage = STORAGE_F16,
-                                         .tied = !c.arch->own_output};
-        inspect_parts(&shape, parts);
-        ck_assert_uint_eq(parts[INSPECT_PARTS].parameters, models[i].parameters);
-        ck_assert_uint_eq(cost_weights(&shape).parameters, models[i].parameters);
-        ck_assert_uint_ge(parts[INSPECT_PARTS].bytes, 2 * parts[INSPECT_PARTS].parameters);
-    }
-}
-
 /* What a shard holds, by hand: of 12 query heads of 10 over G K/V heads, and of 7 and 100. */
 TEST(shards)
 {

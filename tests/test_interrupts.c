@@ -2,10 +2,6 @@
  * A signal at the n-th call into the system, for n advancing until the command ends untouched:
  * exit 130, or 0 with the work done, no temporary file left, the old files or the new ones whole,
  * and a training that can go on.
- *
- * What it found: convert and bench tried whether their files can be written before signals were
- * deferred, and one at that moment left the temporary; bench --plot, interrupted before its first
- * sample, was a usage error ("nothing to plot").
  */
 #include <fcntl.h>
 #include <signal.h>

@@ -28,8 +28,6 @@ TEST(ticks_hold_at_any_scale)
     }
 }
 
-/* --- texts ---------------------------------------------------------------------------------- */
-
 /* --- reading what was drawn ----------------------------------------------------------------- */
 
 /* Nothing refers outside, nothing runs, no number is missing, no text leaves the picture. */

@@ -31,9 +31,7 @@ checks <<'EOF'
 2 generate $words | ; -i opens a session and takes no text: expected one with -p
     | for words in "$model -i hello" "-i hello $model"
 2 generate $model "Once upon" | unexpected argument 'Once upon'; expected a text with -p
-2 info $model more | unexpected argument 'more'
 
-2 generate $model -n $number | -n: expected an integer, 0 to 2147483647 | for number in 100000000000000 3G
 2 convert $model -o x.gguf --cache-bytes 8kb --calib README.md
     | --cache-bytes: expected a number of bytes, as 8192 or 8KiB
 0 generate $model -p "To be" -n 2k --seed 1 -q | > thousands
