@@ -401,7 +401,7 @@ $ [ "$("$decode" info --shape help --format csv | cut -d, -f1,2 | tr '\n' ' ')" 
 2 info --shape 2x64x4 --tensors | --tensors is for a checkpoint
 2 info $model --type f16 | --type
 2 info --shape 2x64x4 --type q5_0 | --type: expected one of
-2 info --shape 2x60x4 --type q8_0 | type q8_0: expected rows of a multiple of 32
+0 info --shape 2x60x4 --type q8_0 | rows of d_model = 60 are no multiple
 2 info --shape 2x64x4,ctx=100 --depth 101 | --depth
 2 info --shape 2x64x4 --batch 0 | --batch
 2 info --shape 2x64x4 --bandwidth $speed | --bandwidth: expected auto | for speed in fast 0

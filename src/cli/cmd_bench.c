@@ -290,6 +290,9 @@ static enum status measure_memory(struct bench *b, int i, struct err *said, stru
 static void say_changes(const struct bench_run *r)
 {
     const int n_ctx = r->spec.config.n_ctx, most = MIN(cpus_usable(), POOL_MAX_THREADS);
+    for (int i = 0; i < r->spec.axes[BENCH_TYPES].n; i++)
+        if (r->spec.axes[BENCH_TYPES].items[i] != BENCH_AS_FILE)
+            job_say_fallback(&r->common, &r->spec.config, r->spec.axes[BENCH_TYPES].items[i]);
     if (r->fills_context)
         say(&r->common,
             "--depth %d fills the context: measured at %d, with the last token's place left", n_ctx,

@@ -216,7 +216,7 @@ enum status info_read_shape(struct info *info, int i, struct err *e)
     const enum storage type = o->type ? o->type - 1 : STORAGE_F32;
     const struct shape_options of = {.shape = o->shapes.items[i], .arch = o->shape.arch};
     TRY(shape_of_options(&of, &o->common, c, e));
-    TRY(model_check_storage(c, type, e));
+    job_say_fallback(&o->common, c, type);
     info->subject = of.shape;
     info->architecture = text_of(c->arch->name);
     info->type = storage_name(type);

@@ -9,6 +9,7 @@
 #include "cli/signals.h"
 #include "model/config_keys.h"
 #include "model/kv_cache.h"
+#include "model/pack.h"
 
 /* What work may take of what is available, which is an estimate: others want some. */
 #define AVAILABLE_SHARE 0.9
@@ -212,6 +213,15 @@ void job_warn_pretokenizer(const struct common_options *o, const char *path,
             "gives "
             "other ids than the model's if its own pre-tokenizer is another",
             path, tokenizer_pre(t));
+}
+
+void job_say_fallback(const struct common_options *o, const struct config *c, enum storage type)
+{
+    const char *name;
+    const int n = layout_odd_row(c, pack_type(type), &name);
+    if (n > 0)
+        say(o, "type %s: rows of %s = %d are no multiple of its blocks of %d; such matrices are f16",
+            storage_name(type), name, n, QUANT_BLOCK);
 }
 
 /* Opens the checkpoint; its model with other K/V heads than the file's, if they are asked for. */

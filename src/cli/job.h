@@ -149,6 +149,9 @@ enum status job_map(const char *path, struct file_map *out, struct err *e);
 void job_warn_pretokenizer(const struct common_options *o, const char *path,
                            const struct tokenizer *t);
 
+/* Says which matrices of the shape cannot have the type, whose blocks do not fit their rows. */
+void job_say_fallback(const struct common_options *o, const struct config *c, enum storage type);
+
 /* Returns s, whose message gets the path before it if that file is to blame: STATUS_BAD_FILE. */
 enum status job_blame(const char *path, enum status s, struct err *e);
 

@@ -81,9 +81,8 @@ static inline size_t matrix_scales_bytes(int n_in)
     return (bytes + 63) / 64 * 64;
 }
 
-/* Bytes of a panel, and of all. (Of a quantised matrix that cannot be, because n_in is no multiple
- * of QUANT_BLOCK, an estimate: info shows what a shape would cost.) A call, because inlined it
- * makes gcc's Q4_0 tiles a tenth slower. */
+/* Bytes of a panel, and of all. A call, because inlined it makes gcc's Q4_0 tiles a tenth
+ * slower. */
 size_t matrix_panel_bytes(int n_in, enum storage s);
 uint64_t matrix_bytes(int n_out, int n_in, enum storage s);
 

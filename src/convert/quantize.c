@@ -183,7 +183,7 @@ static enum status plan_tensor(const struct quantize_params *p, const struct con
     if ((spec.flags & SPEC_QUANTISES) && from->n_elements != from->dims[0]) {
         const struct tensor_type_info *wanted =
             p->pure ? asked : tensor_type_find(layout_type(&spec, p->type));
-        t->fallback = from->type != wanted && from->dims[0] % asked->block_elements != 0;
+        t->fallback = from->dims[0] % asked->block_elements != 0;
         if (!t->fallback)
             t->to = wanted;
         else if (from->type->type == TENSOR_F32)

@@ -44,7 +44,7 @@ static enum status check_settings(const struct bench_spec *spec, struct cost_sha
 {
     const struct config *c = &spec->config;
     const struct int_list *variants = &spec->axes[BENCH_VARIANTS],
-                          *depths = &spec->axes[BENCH_DEPTHS], *types = &spec->axes[BENCH_TYPES];
+                          *depths = &spec->axes[BENCH_DEPTHS];
     for (int i = 0; i < variants->n; i++) {
         const int g = variants->items[i], most = c->n_kv_heads;
         if (g < 1 || g > most || most % g != 0)
@@ -55,11 +55,6 @@ static enum status check_settings(const struct bench_spec *spec, struct cost_sha
         if (depth < 0 || depth >= c->n_ctx)
             return err_usage(e, "depth %d: expected 0 to %d, one below the context of %d tokens",
                              depth, c->n_ctx - 1, c->n_ctx);
-    }
-    for (int i = 0; i < types->n; i++) {
-        const int type = types->items[i];
-        if (type != BENCH_AS_FILE)
-            TRY(model_check_storage(c, type, e));
     }
     if (spec->prompt < 0 || spec->prompt > c->n_ctx)
         return err_usage(e, "a prompt of %d tokens: expected 0 to the context of %d", spec->prompt,

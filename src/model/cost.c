@@ -86,7 +86,7 @@ struct cost_weights cost_weights(const struct cost_shape *s)
         sum.memory_bytes += again ? 0 : bytes;
         if (t.role == ROLE_TOKEN_EMBD || t.role == ROLE_POSITION_EMBD) { /* a step reads one row */
             sum.step_bytes +=
-                storage_bytes(is_matrix ? s->storage : STORAGE_F32, t.is_bias ? 0 : t.cols);
+                storage_bytes(storage, t.is_bias ? 0 : t.cols);
             continue;
         }
         const uint64_t times = c.shared && role_in_block(t.role) ? c.n_layers : 1;

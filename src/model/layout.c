@@ -277,5 +277,23 @@ bool layout_named(const struct config *c, struct text name, struct tensor_spec *
 
 uint32_t layout_type(const struct tensor_spec *s, uint32_t type)
 {
+    if (s->cols % tensor_type_find(type)->block_elements != 0)
+        return TENSOR_F16;
     return type == TENSOR_Q4_0 && (s->flags & SPEC_ROWS_ENTER) ? TENSOR_Q8_0 : type;
+}
+
+int layout_odd_row(const struct config *c, uint32_t type, const char **name)
+{
+    const struct {
+        const char *name;
+        int n;
+    } rows[] = {{"d_model", c->d_model},
+                {"n_heads * value_dim", c->n_heads * config_value_dim(c)},
+                {"d_ff", c->d_ff}};
+    for (int i = 0; i < LENGTH(rows); i++)
+        if (rows[i].n % tensor_type_find(type)->block_elements != 0) {
+            *name = rows[i].name;
+            return rows[i].n;
+        }
+    return 0;
 }

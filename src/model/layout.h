@@ -140,9 +140,14 @@ static inline struct spec_dims spec_dims(const struct tensor_spec *s)
 
 /*
  * The type (an enum tensor_type) of a tensor that may change, where matrices are to be of `type`:
- * the same, but Q8_0 for Q4_0 if its rows enter the residual stream as they are. Their error is not
+ * the same, but F16 where its rows are no whole blocks of that type, and Q8_0 for Q4_0 if its rows
+ * enter the residual stream as they are. Their error is not
  * averaged over a sum (a trained toy checkpoint loses 0.07 nats a token with all matrices in Q4_0,
  * 0.02 with this exception), and a token reads only one of them, unless the matrix is the
  * output's too.
  */
 uint32_t layout_type(const struct tensor_spec *s, uint32_t type);
+
+/* The first length, in elements, of this shape's rows that are no whole blocks of `type`: layout_type
+ * makes their matrices F16. *name is what the length is called. 0: there is none. */
+int layout_odd_row(const struct config *c, uint32_t type, const char **name);

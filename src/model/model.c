@@ -70,6 +70,14 @@ static const float *load_bias(struct loader *ld, enum tensor_role role, int laye
     return load_floats(ld, &spec);
 }
 
+/* How a matrix that takes the type of the options is stored. */
+static enum storage converted_storage(const struct loader *ld, const struct tensor_spec *spec)
+{
+    enum storage storage;
+    pack_storage(tensor_type_find(layout_type(spec, pack_type(ld->options.storage))), &storage);
+    return storage;
+}
+
 /* A weight as panels; its bias is still NULL. */
 static struct matrix load_matrix(struct loader *ld, const struct tensor_spec *spec)
 {
@@ -77,10 +85,10 @@ static struct matrix load_matrix(struct loader *ld, const struct tensor_spec *sp
     const struct gguf_tensor *t = ld->g ? find_tensor(ld, spec) : NULL;
     if (ld->g && !t)
         return w;
-    const bool as_is = t && !ld->options.convert;
-    pack_storage(as_is ? t->type
-                       : tensor_type_find(layout_type(spec, pack_type(ld->options.storage))),
-                 &w.storage);
+    if (t && !ld->options.convert)
+        pack_storage(t->type, &w.storage);
+    else
+        w.storage = converted_storage(ld, spec);
     void *panels = arena_take(&ld->arena, matrix_bytes(w.n_out, w.n_in, w.storage), 1);
     w.panels = panels;
     if (panels && t) {
@@ -99,8 +107,8 @@ static struct matrix load_matrix(struct loader *ld, const struct tensor_spec *sp
 static struct matrix load_qkv(struct loader *ld, int layer)
 {
     const struct config *file = &ld->file, *c = ld->c;
-    struct matrix w = {
-        .n_out = config_qkv_dim(c, layer), .n_in = c->d_model, .storage = ld->options.storage};
+    const struct tensor_spec joined = layout_weight(c, ROLE_ATTN_QKV, layer);
+    struct matrix w = {.n_out = joined.rows, .n_in = joined.cols};
     struct qkv_part parts[QKV_PARTS];
     const struct gguf_tensor *weight[QKV_PARTS], *biases[QKV_PARTS]; /* a bias may be NULL */
     const int n = layout_qkv(file, layer, parts);
@@ -115,8 +123,8 @@ static struct matrix load_qkv(struct loader *ld, int layer)
             if (ld->status != STATUS_OK)
                 return w;
         }
-    if (ld->g && !ld->options.convert)
-        w.storage = pack_common_storage(weight, n);
+    w.storage = ld->g && !ld->options.convert ? pack_common_storage(weight, n)
+                                              : converted_storage(ld, &joined);
     void *panels = arena_take(&ld->arena, matrix_bytes(w.n_out, w.n_in, w.storage), 1);
     float *bias = has_bias ? arena_take(&ld->arena, w.n_out, sizeof *bias) : NULL;
     w.panels = panels;
@@ -238,23 +246,6 @@ static enum status build_model(struct loader *ld, const struct config *c, struct
     return STATUS_OK;
 }
 
-enum status model_check_storage(const struct config *c, enum storage s, struct err *e)
-{
-    const struct {
-        const char *name;
-        int n;
-    } rows[] = {{"d_model", c->d_model},
-                {"n_heads * value_dim", c->n_heads * config_value_dim(c)},
-                {"d_ff", c->d_ff}};
-    if (storage_is_quantised(s))
-        for (int i = 0; i < LENGTH(rows); i++)
-            if (rows[i].n % QUANT_BLOCK)
-                return err_usage(
-                    e, "type %s: expected rows of a multiple of %d elements, found %s of %d",
-                    storage_name(s), QUANT_BLOCK, rows[i].name, rows[i].n);
-    return STATUS_OK;
-}
-
 /* Tensors that this architecture has not would change the results: biases in unusual places, norms
  * of queries, experts; names that stand for nothing known would not. Tables of frequencies that
  * older files have follow from the keys. */
@@ -320,7 +311,7 @@ static enum status check_file(struct loader *ld, const struct model_options *o)
             return err_usage(ld->err, "%d K/V heads: expected a divisor of the checkpoint's %d",
                              wanted, own);
     }
-    return ld->options.convert ? model_check_storage(c, ld->options.storage, ld->err) : STATUS_OK;
+    return STATUS_OK;
 }
 
 enum status model_check(const struct gguf *g, struct err *e)

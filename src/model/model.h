@@ -69,12 +69,8 @@ enum status model_create(const struct gguf *g, const struct model_options *o,
  */
 enum status model_check(const struct gguf *g, struct err *e);
 
-/* Whether matrices of this shape can be stored so; quantised rows are whole blocks. STATUS_USAGE.
- */
-enum status model_check_storage(const struct config *c, enum storage s, struct err *e);
-
 /* A model of the given shape with small random weights, untied: for measuring time, which does
- * not depend on them. The shape is trusted: sizes positive, and right for the storage. */
+ * not depend on them. The shape is trusted: sizes positive. */
 enum status model_create_random(const struct config *c, enum storage storage, uint64_t seed,
                                 struct model **out, struct err *e);
 
