@@ -364,7 +364,7 @@ $ has "$out" "| architecture |"
     | cache, at 50 GB/s;
 0 info --shape 32x4096x32,ff=11008,vocab=32000,ctx=4096 --arch llama --type f16 --kv-type f16
     --format json | "total": 6738415616 | "bytes_per_token_f16": 524288 | "fits": 
-    | "memory_available_bytes":  | "attention_4_d_model_squared": 2147483648
+    | "memory_available_bytes": 
 0 info --shape 32x4096x32,ff=14336,vocab=128256,ctx=8192,kv=8 --arch llama | total      8,030,261,248 | GQA-8
 0 info --shape 2x64x4,vocab=300 --bandwidth auto --depth 0 | as fast as was measured here
 $ awk '$1 == "MHA" && $(NF - 2) > 1 { found = 1 } END { exit !found }' "$out"
@@ -401,7 +401,7 @@ $ [ "$("$decode" info --shape help --format csv | cut -d, -f1,2 | tr '\n' ' ')" 
 2 info --shape 2x64x4 --tensors | --tensors is for a checkpoint
 2 info $model --type f16 | --type
 2 info --shape 2x64x4 --type q5_0 | --type: expected one of
-0 info --shape 2x60x4 --type q8_0 | rows of d_model = 60 are no multiple
+0 info --shape 2x60x4 --type q8_0 | 2> rows of d_model = 60 are no multiple
 2 info --shape 2x64x4,ctx=100 --depth 101 | --depth
 2 info --shape 2x64x4 --batch 0 | --batch
 2 info --shape 2x64x4 --bandwidth $speed | --bandwidth: expected auto | for speed in fast 0

@@ -86,11 +86,14 @@ static const struct report_field config_fields[] = {
     {"position", "position", MEMBER(info, position)},
     {"ffn", "ffn", MEMBER(info, ffn)},
     {"score", "score", MEMBER(info, score)},
-    {"shared_block", "shared_block", MEMBER(info, config.shared)},
     {"norm_eps", "norm_eps", MEMBER(info, norm_eps), "%g"},
     {"score_scale", "score_scale", MEMBER(info, score_scale), "%g"},
     {"does_not_run", "does_not_run", MEMBER(info, does_not_run)},
     {"tied_output", "tied_output", MEMBER(info, cost.tied)},
+};
+/* For people only where it is so. */
+static const struct report_field shared_fields[] = {
+    {"shared_block", "shared_block", MEMBER(info, config.shared)},
 };
 /* Of a tokenizer that cannot be read there are the first two. The end tokens behind the first are
  * those of a turn and of a message. */
@@ -111,11 +114,10 @@ static const struct report_field check_fields[] = {
     {"nan", "nan", MEMBER(info, nan)},
     {"inf", "inf", MEMBER(info, inf)},
 };
-/* For programs. The first: a layer's Q, K, V and output have so many weights where every head has
- * its own; the second with steps. */
-static const struct report_field cost_fields[] = {
-    {"attention_4_d_model_squared", NULL, MEMBER(info, attention_4_d_model_squared)},
-    {"memory_available_bytes", NULL, MEMBER(info, available)}};
+/* For programs. */
+static const struct report_field steps_fields[] = {
+    {"memory_available_bytes", NULL, MEMBER(info, available)},
+};
 
 /* For people the scalar keys that stand nowhere else: what a conversion says of itself, and of an
  * architecture that does not run here its own. */
@@ -155,11 +157,12 @@ static enum status print_properties(const struct info *info, struct json *j, str
         {NULL, split_fields, info->n_parts > 0},
         {NULL, shape_fields, info->gguf ? 0 : LENGTH(shape_fields)},
         {NULL, config_fields, info->has_config ? LENGTH(config_fields) : 0},
+        {NULL, shared_fields, info->has_config && (j || info->config.shared)},
         {NULL, refusal_fields, info->gguf && !info->has_config},
         {"tokenizer", tokenizer_fields, info->token_kind.len > 0 ? n_tokenizer : 0},
         {"types", info->types, info->n_types},
         {"check", check_fields, info->o->check ? LENGTH(check_fields) : 0},
-        {NULL, cost_fields, info->has_config + (info->n_steps > 0)},
+        {NULL, steps_fields, info->n_steps > 0},
     };
     struct report r;
     if (!j)
@@ -470,7 +473,6 @@ static enum status show_info(struct info *info, struct err *e)
         info->score = c->score == SCORE_DOT ? NULL : arch_score_names[c->score];
         info->norm_eps = (double)c->norm_eps;
         info->score_scale = c->score_scale != 0 ? (double)c->score_scale : NO_FIGURE;
-        info->attention_4_d_model_squared = (int64_t)4 * c->d_model * c->d_model * config_blocks(c);
     }
     inspect_parts(&info->cost, info->parts);
     TRY(info_plan_steps(info, e));

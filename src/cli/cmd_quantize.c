@@ -36,10 +36,11 @@ struct quantize_row {
     struct quantize_error error;
 };
 
+enum { FIELD_FROM = 1, FIELD_TO };
 static const struct report_field fields[] = {
     {"name", "name", MEMBER(quantize_row, name)},
-    {"from", "from", MEMBER(quantize_row, from)},
-    {"to", "to", MEMBER(quantize_row, to)},
+    [FIELD_FROM] = {"from", "from", MEMBER(quantize_row, from)},
+    [FIELD_TO] = {"to", "to", MEMBER(quantize_row, to)},
     {"bytes_before", "bytes_before", MEMBER(quantize_row, bytes_before)},
     {"bytes_after", "bytes_after", MEMBER(quantize_row, bytes_after)},
     {"rms_error", "rms_error", MEMBER(quantize_row, error.rms), "%.7f", .rank = 2},
@@ -88,7 +89,12 @@ static enum status write_and_print(struct job *j, struct quantize *q, struct err
     progress_end(&j->progress);
     say_changes(j, q);
     struct report r;
-    report_begin(&r, o->format, fields, LENGTH(fields), j->out);
+    /* For people only where tensors are listed: a file has tensors of several types. */
+    struct report_field shown[LENGTH(fields)];
+    memcpy(shown, fields, sizeof fields);
+    if (!o->verbose)
+        shown[FIELD_FROM].heading = shown[FIELD_TO].heading = NULL;
+    report_begin(&r, o->format, shown, LENGTH(shown), j->out);
     const int n_shown = o->verbose ? n : 0;
     for (int i = 0; i < n_shown; i++) {
         const struct quantize_tensor *t = &q->tensors[i];

@@ -79,7 +79,6 @@ struct info {
     struct text architecture, name, token_kind;
     uint64_t file_bytes;
     int64_t gguf_version, n_parts, n_keys, n_tensors, value_dim, n_tokens, bos, eos, eot, eom;
-    int64_t attention_4_d_model_squared;
     int64_t tensors_checked, tensors_not_checked, nan, inf; /* the last two are values */
     char variant[16], heads_by_layer[CONFIG_MAX_LAYERS * 8],
         kv_heads_by_layer[CONFIG_MAX_LAYERS * 8];

@@ -220,7 +220,8 @@ void job_say_fallback(const struct common_options *o, const struct config *c, en
     const char *name;
     const int n = layout_odd_row(c, pack_type(type), &name);
     if (n > 0)
-        say(o, "type %s: rows of %s = %d are no multiple of its blocks of %d; such matrices are f16",
+        say(o,
+            "type %s: rows of %s = %d are no multiple of its blocks of %d; such matrices are f16",
             storage_name(type), name, n, QUANT_BLOCK);
 }
 

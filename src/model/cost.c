@@ -85,8 +85,7 @@ struct cost_weights cost_weights(const struct cost_shape *s)
             is_matrix ? matrix_bytes(t.rows, t.cols, storage) : spec_elements(&t) * sizeof(float);
         sum.memory_bytes += again ? 0 : bytes;
         if (t.role == ROLE_TOKEN_EMBD || t.role == ROLE_POSITION_EMBD) { /* a step reads one row */
-            sum.step_bytes +=
-                storage_bytes(storage, t.is_bias ? 0 : t.cols);
+            sum.step_bytes += storage_bytes(storage, t.is_bias ? 0 : t.cols);
             continue;
         }
         const uint64_t times = c.shared && role_in_block(t.role) ? c.n_layers : 1;

@@ -148,6 +148,6 @@ static inline struct spec_dims spec_dims(const struct tensor_spec *s)
  */
 uint32_t layout_type(const struct tensor_spec *s, uint32_t type);
 
-/* The first length, in elements, of this shape's rows that are no whole blocks of `type`: layout_type
- * makes their matrices F16. *name is what the length is called. 0: there is none. */
+/* The first length, in elements, of this shape's rows that are no whole blocks of `type`:
+ * layout_type makes their matrices F16. *name is what the length is called. 0: there is none. */
 int layout_odd_row(const struct config *c, uint32_t type, const char **name);
