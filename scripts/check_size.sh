@@ -12,7 +12,7 @@ cd "$root"
 # Room, lines at most.
 limits='
 cli         9400
-compute     5600
+compute     5750
 convert     4400
 engine      2900
 formats     3050
