@@ -201,6 +201,58 @@ TEST(signals_reach_the_caller)
                   !sigismember(m, SIGSEGV) && !sigismember(m, SIGBUS));
 }
 
+/* --- loops ------------------------------------------------------------------------------------ */
+
+enum { MOST_ITEMS = 100 };
+
+struct loop {
+    struct pool *pool;
+    int n, chunk, slow; /* the member that sleeps before each chunk, or -1 */
+    int n_done[POOL_MAX_THREADS];
+    unsigned char times[MOST_ITEMS]; /* that each item was given */
+};
+
+/* Three loops on end without a barrier: members are in different ones at the same time. */
+static void go_through(void *arg, int thread)
+{
+    struct loop *l = arg;
+    for (int round = 0; round < 3; round++) {
+        struct pool_items items = pool_items(l->pool, thread, l->n, l->chunk);
+        int begin, end;
+        while (pool_items_next(&items, &begin, &end)) {
+            usleep(thread == l->slow ? 20000 : 0);
+            for (int i = begin; i < end; i++)
+                __atomic_fetch_add(&l->times[i], 1, __ATOMIC_RELAXED);
+            l->n_done[thread] += end - begin;
+        }
+    }
+}
+
+TEST(each_item_of_a_loop_is_given_once, .loops = 5)
+{
+    const int n_threads = (const int[]){1, 2, 3, 8, 64}[_i];
+    struct loop l = {.slow = -1};
+    expect_ok(pool_create(n_threads, &l.pool, &err));
+    for (l.n = 0; l.n <= MOST_ITEMS; l.n += 1 + l.n / 2)
+        for (l.chunk = 0; l.chunk <= 5; l.chunk++) {
+            memset(l.times, 0, sizeof l.times);
+            pool_run(l.pool, go_through, &l);
+            for (int i = 0; i < l.n; i++)
+                ck_assert_int_eq(l.times[i], 3);
+        }
+    pool_free(l.pool);
+}
+
+TEST(the_others_take_what_a_slow_member_does_not_come_to)
+{
+    struct loop l = {.n = MOST_ITEMS, .chunk = 1, .slow = 1};
+    expect_ok(pool_create(3, &l.pool, &err));
+    pool_run(l.pool, go_through, &l);
+    pool_free(l.pool);
+    ck_assert_int_lt(l.n_done[1], MOST_ITEMS);
+    ck_assert_int_eq(l.n_done[0] + l.n_done[1] + l.n_done[2], 3 * MOST_ITEMS);
+}
+
 static void check_share(int n, int n_threads)
 {
     int next = 0, least = INT_MAX, most = 0;

@@ -44,6 +44,11 @@ struct member {
     struct pool *pool;
     int thread;
     pthread_t handle;
+    /* The number of the last loop that somebody took items of this member's range in, in the upper
+     * half, and how many of them are taken, in the lower: one word, so that a member that is ahead
+     * begins a loop on behalf of one that is behind. */
+    _Alignas(MEM_ALIGN) _Atomic uint64_t taken;
+    _Alignas(MEM_ALIGN) uint32_t loop; /* the member's own: loops that it has begun */
 };
 
 struct pool {
@@ -57,7 +62,7 @@ struct pool {
     pthread_mutex_t lock;
     pthread_cond_t released_stepped, arrived_stepped;
     _Alignas(MEM_ALIGN) bool running; /* the caller's own: on a line that no other thread reads */
-    struct member members[];          /* [n_threads]; the caller's, [0], stays unused */
+    struct member members[];          /* [n_threads]; of the caller's, [0], only the loops' */
 };
 
 static uint32_t counter_value(const struct counter *c)
@@ -254,4 +259,51 @@ void pool_share(int n, int thread, int n_threads, int *begin, int *end)
     const int size = n / n_threads, larger = n % n_threads;
     *begin = thread * size + MIN(thread, larger);
     *end = *begin + size + (thread < larger);
+}
+
+struct pool_items pool_items(struct pool *p, int thread, int n, int chunk)
+{
+    assert(n >= 0 && chunk >= 0 && thread >= 0 && thread < pool_n_threads(p));
+    struct pool_items items = {
+        .pool = p, .thread = thread, .n_threads = pool_n_threads(p), .n = n, .chunk = chunk};
+    if (p && chunk > 0)
+        items.loop = ++p->members[thread].loop;
+    return items;
+}
+
+/* Takes at most a chunk of n items of the member's range. Returns the first, or n: none is left. A
+ * member that has gone on to a later loop leaves none: before that it found all ranges used up. */
+static int take_chunk(struct member *m, uint32_t loop, int n, int chunk)
+{
+    uint64_t before = atomic_load_explicit(&m->taken, memory_order_relaxed);
+    for (;;) {
+        const uint32_t ahead = (uint32_t)(before >> 32) - loop;
+        const int first = ahead == 0 ? (int)(uint32_t)before : 0;
+        if (first >= n || (ahead != 0 && ahead < UINT32_MAX / 2))
+            return n;
+        const uint64_t after = (uint64_t)loop << 32 | (uint32_t)(first + MIN(chunk, n - first));
+        if (atomic_compare_exchange_weak_explicit(&m->taken, &before, after, memory_order_relaxed,
+                                                  memory_order_relaxed))
+            return first;
+    }
+}
+
+bool pool_items_next(struct pool_items *items, int *begin, int *end)
+{
+    for (; items->n_used_up < items->n_threads; items->n_used_up++) {
+        const int owner = (items->thread + items->n_used_up) % items->n_threads;
+        pool_share(items->n, owner, items->n_threads, begin, end);
+        if (!items->pool || items->chunk == 0) {
+            items->n_used_up = items->n_threads; /* the whole range, once */
+            return *begin < *end;
+        }
+        const int n = *end - *begin;
+        const int first = take_chunk(&items->pool->members[owner], items->loop, n, items->chunk);
+        if (first < n) {
+            *end = *begin + MIN(first + items->chunk, n);
+            *begin += first;
+            return true;
+        }
+    }
+    return false;
 }

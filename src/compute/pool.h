@@ -7,6 +7,9 @@
  */
 #pragma once
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "base/status.h"
 
 struct pool; /* NULL is legal everywhere and means one thread */
@@ -45,3 +48,28 @@ void pool_barrier(struct pool *p, int thread);
 /* The part [*begin, *end) of n >= 0 items that belongs to `thread` of n_threads (0 <= thread <
  * n_threads): contiguous, in order, sizes differing by at most one. */
 void pool_share(int n, int thread, int n_threads, int *begin, int *end);
+
+/*
+ * A loop over n items that the members share out as they go: each takes chunks of its own range of
+ * pool_share and then, when that is used up, chunks of the others'. So a member that the machine
+ * slows down holds the others up for one chunk and not for its whole range.
+ *
+ *     struct pool_items items = pool_items(pool, thread, n, chunk);
+ *     int begin, end;
+ *     while (pool_items_next(&items, &begin, &end))
+ *         for (int i = begin; i < end; i++)
+ *             ...
+ *
+ * Every member runs every such loop to its end, in the same order and with the same n and chunk.
+ * That all items are done is known only after a barrier. A chunk of 0 means that each member takes
+ * its own range at once, which costs nothing. Fields are private.
+ */
+struct pool_items {
+    struct pool *pool;
+    int thread, n_threads;
+    int n, chunk;
+    uint32_t loop; /* its number: the members count alike */
+    int n_used_up; /* ranges that this member has found used up, its own the first */
+};
+struct pool_items pool_items(struct pool *p, int thread, int n, int chunk);
+bool pool_items_next(struct pool_items *items, int *begin, int *end);

@@ -43,15 +43,19 @@ static void block_feed_forward(const struct worker *k, const struct block *b)
 
     /* Up projection and activation; gated: of the gate, times the other, over the same panels. */
     if (ffn_is_gated(c->ffn)) {
-        struct matmul m = stage_product(k, gate, input, w->hidden, activation);
-        const struct share panels = share_of(k, matrix_panels(gate->n_out));
-        f->kernels->matmul(&m, panels.begin, panels.end);
+        const struct matmul first = stage_product(k, gate, input, w->hidden, activation);
+        struct matmul second = first;
         /* Both read the same rows, unless only one of them wants these quantised. */
-        if (storage_is_quantised(up->storage) && !m.quants)
-            m = stage_product(k, up, input, w->hidden, EPILOGUE_MUL);
-        m.w = up;
-        m.epilogue = EPILOGUE_MUL;
-        f->kernels->matmul(&m, panels.begin, panels.end);
+        if (storage_is_quantised(up->storage) && !first.quants)
+            second = stage_product(k, up, input, w->hidden, EPILOGUE_MUL);
+        second.w = up;
+        second.epilogue = EPILOGUE_MUL;
+        struct pool_items panels = stage_panels(k, gate);
+        int begin, end;
+        while (pool_items_next(&panels, &begin, &end)) {
+            f->kernels->matmul(&first, begin, end);
+            f->kernels->matmul(&second, begin, end);
+        }
     } else {
         stage_multiply(k, up, input, w->hidden, activation);
     }

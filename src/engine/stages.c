@@ -45,6 +45,11 @@ void stage_tap(const struct worker *k, enum block_tap tap, const float *rows, in
 
 /* --- products -------------------------------------------------------------------------------- */
 
+/* A matrix of this many bytes a thread takes tens of microseconds to read, and memory serves one
+ * thread later than the other now and then. Chunks cost an exchange each, 20 ns. */
+#define SHARED_OUT_BYTES ((size_t)1 << 20)
+#define CHUNK_PANELS     4
+
 struct matmul stage_product(const struct worker *k, const struct matrix *w, const float *x,
                             float *y, enum epilogue epilogue)
 {
@@ -70,10 +75,20 @@ struct matmul stage_product(const struct worker *k, const struct matrix *w, cons
     return m;
 }
 
+struct pool_items stage_panels(const struct worker *k, const struct matrix *w)
+{
+    const int n = matrix_panels(w->n_out);
+    const bool large =
+        n * matrix_panel_bytes(w->n_in, w->storage) >= k->n_threads * SHARED_OUT_BYTES;
+    return pool_items(k->f->pool, k->thread, n, large ? CHUNK_PANELS : 0);
+}
+
 void stage_multiply(const struct worker *k, const struct matrix *w, const float *x, float *y,
                     enum epilogue epilogue)
 {
     const struct matmul m = stage_product(k, w, x, y, epilogue);
-    const struct share panels = share_of(k, matrix_panels(w->n_out));
-    k->f->kernels->matmul(&m, panels.begin, panels.end);
+    struct pool_items panels = stage_panels(k, w);
+    int begin, end;
+    while (pool_items_next(&panels, &begin, &end))
+        k->f->kernels->matmul(&m, begin, end);
 }

@@ -25,7 +25,12 @@ void stage_end_residual(const struct worker *k, const struct norm *norm, float *
 struct matmul stage_product(const struct worker *k, const struct matrix *w, const float *x,
                             float *y, enum epilogue epilogue);
 
-/* Computes this thread's share of the panels of that product, columns of y [n_rows, w->n_out]. */
+/* The panels of w for this thread to multiply by, a few at a time where w is so large that the
+ * threads wait for memory. All of a batch's threads ask. */
+struct pool_items stage_panels(const struct worker *k, const struct matrix *w);
+
+/* Computes panels of that product for as long as there are any: columns of y [n_rows, w->n_out].
+ * That the others have done theirs is known when the threads have met. */
 void stage_multiply(const struct worker *k, const struct matrix *w, const float *x, float *y,
                     enum epilogue epilogue);
 
