@@ -86,7 +86,7 @@ endif
 
 # --- what is built ---------------------------------------------------------------------------
 
-LIB_ROOMS := base formats text compute model engine train convert measure show
+LIB_ROOMS := base formats text compute model engine train convert measure show args
 LIB_SRC := $(wildcard $(LIB_ROOMS:%=src/%/*.c))
 CLI_SRC := $(wildcard src/cli/*.c)
 # The parts of attend's page are files, see src/show/explore_page.h.

@@ -22,7 +22,8 @@ train        base formats text compute model engine
 convert      base formats text compute model engine
 measure      base formats text compute model engine
 show         base formats text
-cli          base formats text compute model engine train convert measure show
+args         base formats text show
+cli          base formats text compute model engine train convert measure show args
 '
 
 includes() {

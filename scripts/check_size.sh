@@ -11,7 +11,8 @@ cd "$root"
 
 # Room, lines at most.
 limits='
-cli         9400
+args         550
+cli         9000
 compute     5750
 convert     4400
 engine      2900
@@ -23,7 +24,7 @@ base        2800
 text        2750
 train       3050
 '
-most_lines=41700
+most_lines=42000
 most_options=200
 most_test_lines=24000
 most_test_bytes=8000000

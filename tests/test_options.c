@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "args/options.h"
 #include "base/figures.h"
 #include "cli/cmd_help.h"
-#include "cli/options.h"
 #include "cli/shape.h"
 #include "model/selection.h"
 #include "outputs.h"

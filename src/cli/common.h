@@ -3,7 +3,12 @@
  */
 #pragma once
 
-#include "cli/options.h"
+/* For the whole directory. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "args/options.h"
+#include "base/mem.h"
 #include "convert/convert.h"
 
 /* What the options say of conversion to fewer K/V heads. */

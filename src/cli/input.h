@@ -4,7 +4,6 @@
 #pragma once
 
 #include "cli/common.h"
-#include "cli/options.h"
 
 /* Where no text is given, nor --tokens take its place: --file becomes "-" if standard input is a
  * pipe (which may end with nothing: an empty text), a socket or a file that has something. Says

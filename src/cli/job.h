@@ -8,7 +8,6 @@
 
 #include "cli/common.h"
 #include "cli/input.h"
-#include "cli/options.h"
 #include "cli/terminal.h"
 #include "cli/variant.h"
 #include "measure/eval.h"

@@ -3,7 +3,8 @@
  */
 #pragma once
 
-#include "cli/options.h"
+#include "args/options.h"
+#include "base/mem.h"
 
 /* Whether two paths name one file, or would once it is made: that of a link counts as its target,
  * and where there is none yet, the folder and the name decide. */

@@ -9,7 +9,6 @@
 #include "base/figures.h"
 #include "base/numbers.h"
 #include "cli/common.h"
-#include "cli/options.h"
 #include "cli/signals.h"
 #include "show/heatmap.h"
 

@@ -1,5 +1,9 @@
-#include "cli/options.h"
+#include "args/options.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/mem.h"
 #include "base/numbers.h"
 #include "show/paragraph.h"
 

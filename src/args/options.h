@@ -8,13 +8,9 @@
  */
 #pragma once
 
-/* For the whole room. */
-#include <inttypes.h>
 #include <limits.h>
 #include <math.h>
-#include <stdio.h>
 
-#include "base/mem.h"
 #include "base/output.h"
 #include "base/status.h"
 
