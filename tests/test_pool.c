@@ -170,6 +170,20 @@ TEST(no_wake_up_is_lost, .loops = N_SIZES)
     end_job(&j);
 }
 
+TEST(restarted_threads_begin_anew, .loops = N_SIZES)
+{
+    struct job j;
+    new_job(&j, team_sizes[_i], 3);
+    for (int i = 0; i < 3; i++) {
+        run_times(&j, walk_phases, 2, 0);
+        ck_assert(pool_restart(j.pool) && n_workers == j.n_threads - 1);
+    }
+    creations_left = 0;
+    ck_assert(!pool_restart(j.pool) && pool_n_threads(j.pool) == 1 && n_workers == 0);
+    pool_run(j.pool, count_run, &j);
+    pool_free(j.pool);
+}
+
 /* It was a failed run once, on a machine too crowded for the last thread. */
 TEST(refused_threads_make_a_smaller_pool, .loops = 8)
 {

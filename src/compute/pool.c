@@ -146,6 +146,41 @@ static void *worker_main(void *arg)
     }
 }
 
+/* The workers start, as many as can be, with signals blocked, so that the process's signals reach
+ * the caller. Faults stay open: a blocked one kills the process whatever handler it has. */
+static void start_workers(struct pool *p, int n_threads)
+{
+    const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+    sigset_t blocked, before;
+    pthread_attr_t attributes;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigdelset(&blocked, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    for (p->n_threads = 1; p->n_threads < n_threads; p->n_threads++) {
+        struct member *m = &p->members[p->n_threads];
+        *m = (struct member){
+            .arrived.stepped = &p->arrived_stepped, .pool = p, .thread = p->n_threads};
+        if (pthread_create(&m->handle, &attributes, worker_main, m) != 0)
+            break;
+    }
+    pthread_attr_destroy(&attributes);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* No member is in a loop or at a barrier; afterwards there is the caller alone. */
+static void end_workers(struct pool *p)
+{
+    assert(!p->running);
+    p->work = NULL;
+    counter_step(p, &p->released);
+    for (int thread = 1; thread < p->n_threads; thread++)
+        pthread_join(p->members[thread].handle, NULL);
+    p->n_threads = 1;
+}
+
 enum status pool_create(int n_threads, struct pool **out, struct err *e)
 {
     assert(n_threads >= 1 && n_threads <= POOL_MAX_THREADS);
@@ -166,27 +201,7 @@ enum status pool_create(int n_threads, struct pool **out, struct err *e)
     p->arrived_stepped = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     p->released.stepped = &p->released_stepped;
 
-    /* The workers start, as many as can be, with signals blocked, so that the process's signals
-     * reach the caller. Faults stay open: a blocked one kills the process whatever handler it has.
-     */
-    const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
-    sigset_t blocked, before;
-    pthread_attr_t attributes;
-    sigfillset(&blocked);
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
-        sigdelset(&blocked, faults[i]);
-    pthread_sigmask(SIG_SETMASK, &blocked, &before);
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    for (p->n_threads = 1; p->n_threads < n_threads; p->n_threads++) {
-        struct member *m = &p->members[p->n_threads];
-        *m = (struct member){
-            .arrived.stepped = &p->arrived_stepped, .pool = p, .thread = p->n_threads};
-        if (pthread_create(&m->handle, &attributes, worker_main, m) != 0)
-            break;
-    }
-    pthread_attr_destroy(&attributes);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    start_workers(p, n_threads);
     if (p->n_threads == 1)
         pool_free(p);
     else
@@ -198,16 +213,26 @@ void pool_free(struct pool *p)
 {
     if (!p)
         return;
-    assert(!p->running);
-    p->work = NULL;
-    counter_step(p, &p->released);
-    for (int thread = 1; thread < p->n_threads; thread++)
-        pthread_join(p->members[thread].handle, NULL);
+    end_workers(p);
     pthread_cond_destroy(&p->arrived_stepped);
     pthread_cond_destroy(&p->released_stepped);
     pthread_mutex_destroy(&p->lock);
     struct arena arena = p->arena;
     arena_free(&arena);
+}
+
+bool pool_restart(struct pool *p)
+{
+    const int n_threads = pool_n_threads(p);
+    if (!p)
+        return true;
+    end_workers(p);
+    /* All count from the beginning again. */
+    atomic_store_explicit(&p->released.word, 0, memory_order_relaxed);
+    p->members[0] = (struct member){.pool = p};
+    p->caller_cpu = cpus_current();
+    start_workers(p, n_threads);
+    return p->n_threads == n_threads;
 }
 
 int pool_n_threads(const struct pool *p)

@@ -26,6 +26,11 @@ struct pool; /* NULL is legal everywhere and means one thread */
 enum status pool_create(int n_threads, struct pool **out, struct err *e);
 void pool_free(struct pool *p); /* joins all; no run may be under way (asserted) */
 
+/* Ends the threads and starts as many anew, which the system may place on other processors: for
+ * measurements that are to be independent of one another. Returns whether all could be started; if
+ * not, the pool is smaller from now on. No run may be under way (asserted). */
+bool pool_restart(struct pool *p);
+
 int pool_n_threads(const struct pool *p); /* 1 for NULL */
 
 /*
