@@ -438,7 +438,7 @@ keys="$keys,speedup_low,speedup_high,predicted_speedup,weight_bytes"
 keys="$keys,kv_bytes,flops,attention_flops,gb_per_s,predicted_us,limit_tokens_per_s,share_of_limit"
 keys="$keys,limited_by,load_ms,peak_rss_bytes,logits_hash,isa,noisy,cpu_share"
 keys="$keys,bandwidth_gb_per_s,flops_per_s,dot_flops_per_s,model,shape"
-keys="$keys,architecture,cpu,version,compiler,date"
+keys="$keys,architecture,cpu,version,compiler,date,verdict"
 compared="$keys,old_p50_us,ratio,ratio_low,ratio_high,note"
 keys="$keys,note"
 shape=2x32x4,ff=64,vocab=50,ctx=40
@@ -457,7 +457,7 @@ $ columns_are "$keys"
 0 bench $golden/mqa-f16.gguf --depth 0,5 --type f16,f32 $quick --format csv | 5 lines
 0 $b --kv-heads 4,1 --depth 0,39 --batch 1,5 --format csv | 9 lines
 $ columns_are "$keys"
-0 $b --kv-heads 4,1 --format json | "n_kv_heads": 4
+0 $b --kv-heads 4,1 --format json | "n_kv_heads": 4 | "verdict": 
 $ [ "$(head -c 1 "$out")" = "[" ]
 $ has "$out" "\"model\": null, \"shape\": \"$shape\", \"architecture\": \"gpt2\""
 $ grep -q '"noisy": \(true\|false\), "cpu_share": ' "$out"
@@ -489,24 +489,25 @@ sleep 4
 end_by INT $pid
 checks <<'EOF'
 130+ | MHA,8,f32
-0 $b --plot p.svg -q | quiet | roofline: reads | by bytes | ! batch
+0 $b --plot p.svg -q | quiet | roofline: reads | by bytes | ! batch | ! weights read
+$ [ "$(wc -L <"$out")" -le 100 ]
 $ has p.svg "</svg>"
 0 bench $model -n 1 --repeat 1 --warmup 0 --kv-heads 2 | --depth 0,
 0 bench $model -n 1 --repeat 1 --warmup 0 --kv-heads 2 --depth 0,3 | ! --depth
-0 $b --batch 1,2,16 --plot p.svg -q | limited by | µs/token
+0 $b --batch 1,2,16 --plot p.svg -v | limited by | µs/token | weights read
 $ has p.svg "batch (sequences in a step, each at depth 0)"
 0 $b --batch 1,2 --depth 0,30 --plot p.svg -q
 $ has p.svg "latency (µs per token) against depth" && has p.svg "MQA, batch 2"
 0 $b -v | 2> memory: 3 rows
 0 bench $model --kv-heads 8,2 $quickest --format csv | 3 lines
 
-# Rows that do not fit together take turns in groups.
+# Rows that do not fit together are measured in groups.
 $ run_in() { (ulimit -v "$1" && shift && "$decode" "$@" >"$out" 2>"$err"); code=$?; }
 $ big="bench --shape 2x512x8,vocab=999,ctx=9000 --depth 4000 --batch 4 -n 1 --repeat 2 --warmup 0 --prompt 4 -t 1 --format csv"
 $ is_sanitized || run_in 420000 $big
-$ is_sanitized || grep -q "take turns in [2-4] groups, each variant beside its MHA" "$err"
+$ is_sanitized || grep -q "in [2-4] groups, each with those that it is compared with" "$err"
 $ is_sanitized || [ $code = 0 -a "$(cut -d , -f 1 "$out" | xargs)" = "variant MHA GQA-4 GQA-2 MQA" ]
-$ is_sanitized || { run_in 200000 $big; [ $code = 4 ] && has "$err" "a row and its MHA need"; }
+$ is_sanitized || { run_in 200000 $big; [ $code = 4 ] && has "$err" "a row and the one that it is compared with need"; }
 
 # A former result: the same settings side by side; what cannot be compared is named.
 0 $b -t 1 --kv-heads 4,1 --format json -q | > old.json
@@ -541,12 +542,15 @@ $ head -c 967 LICENSE >calibrated.txt; tail -c +968 LICENSE >measured.txt
 $ advised="bench $model --text LICENSE --kv-heads 8,2 $quickest --depth 200 --batch 2 -q"
 0 $advised --format jsonl | > advised
 $ [ "$(variants)" = "GQA-2 MHA" ]
+$ grep -q '"chosen": false, "undominated": true' advised && lacks advised '"chosen": true'
 $ grep -q '"cache_bytes": 1249280, "bits_per_byte": [0-9.]*, "lost_bits_per_byte": 0, "lost_stderr": 0, "beyond": ""' advised
 0 convert $model -o advised.gguf --kv-heads 2 --calib calibrated.txt -q
 0 eval advised.gguf measured.txt --format jsonl -q
 $ grep '"variant": "GQA-2"' advised | grep -q "\"bits_per_byte\": $(bits_of "$out"),"
 0 $advised --format jsonl --max-loss 1e-9 --max-cache 1MiB --max-us 1e9
-$ [ "$(variants)" = "GQA-2 MHA cache" ]
+$ [ "$(variants)" = "GQA-2 MHA cache" ] && grep '"chosen": true' "$out" | grep -q GQA-2
+0 $advised --format jsonl --max-cache 1MiB --calib-tokens 128 --depth 100,200 | "chosen": true
+$ [ "$(grep -c '"chosen": true' "$out")" = 2 ]
 0 $advised --max-cache 1MiB | lost | beyond | predicted µs | GQA-2 | the smallest cache within the limits | decode convert $model -o OUT --kv-heads 2 --calib TEXT
 0 $advised --max-cache 1 | no row is within the limits
 2 bench --shape $shape --text LICENSE | --shape

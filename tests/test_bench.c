@@ -294,7 +294,26 @@ BENCH_TEST(summary_of_known_samples)
     ck_assert(rows[1].speedup_low == 2 && rows[1].speedup_high == 2.5);
     ck_assert(rows[0].speedup_low == 1 && rows[0].speedup_high == 1);
     same(rows[1].predicted_speedup, 2);
-    bench_compare(&b, 8); /* no MHA row */
+    bench_judge(&b);
+    ck_assert(rows[1].verdict == BENCH_FASTEST && rows[0].verdict == BENCH_SLOWER);
+    faster[1] = 4; /* as long as the other's in one repeat */
+    bench_judge(&b);
+    ck_assert(rows[1].verdict == BENCH_TOSS_UP && rows[0].verdict == BENCH_TOSS_UP);
+    rows[0].group = 1; /* medians 2 to 4, and those of another time 1 to 4 */
+    bench_judge(&b);
+    ck_assert(rows[1].verdict == BENCH_TOSS_UP);
+    rows[1].p50_high_us = 1.9;
+    bench_judge(&b);
+    ck_assert(rows[1].verdict == BENCH_FASTEST && rows[0].verdict == BENCH_SLOWER);
+    rows[1].repeats = 1;
+    bench_judge(&b);
+    ck_assert(rows[1].verdict == BENCH_UNJUDGED && rows[0].verdict == BENCH_UNJUDGED);
+    rows[0].step.depth = 1; /* each the only one of its depth */
+    rows[1].repeats = 2;
+    bench_judge(&b);
+    ck_assert(rows[1].verdict == BENCH_FASTEST && rows[0].verdict == BENCH_FASTEST);
+    rows[0].step.depth = rows[0].group = 0;
+    bench_compare(&b, 8); /* no row of the base */
     ck_assert(isnan(rows[1].speedup) && isnan(rows[1].predicted_speedup));
 
     /* A batch of 5: 900 + 5 x 100 bytes in 2 us; what is predicted is no ratio of bytes. */

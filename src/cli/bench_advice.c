@@ -27,9 +27,20 @@ enum status advice_prepare(struct bench_run *r, struct err *e)
     return err_in(e, eval_check_length(j->n_tokens, e), "--text, its last tenth");
 }
 
-/* A variant of the checkpoint, whose model is closed again, and what each token costs it: nll. */
-static enum status measure_variant(struct bench_run *r, int n_kv_heads, double *nll,
-                                   struct eval_result *out, struct err *e)
+/* Of the variants but the checkpoint's own. */
+static int count_conversions(const struct bench_run *r)
+{
+    const struct int_list *variants = &r->spec.axes[BENCH_VARIANTS];
+    int n = 0;
+    for (int i = 0; i < variants->n; i++)
+        n += variants->items[i] != r->spec.config.n_kv_heads;
+    return n;
+}
+
+/* A variant of the checkpoint, the nth that is converted, whose model is closed again, and what
+ * each token costs it: nll. */
+static enum status measure_variant(struct bench_run *r, int n_kv_heads, struct progress *progress,
+                                   int nth, double *nll, struct eval_result *out, struct err *e)
 {
     struct job *j = r->job;
     struct variant_options *o = &r->common.variant;
@@ -40,8 +51,12 @@ static enum status measure_variant(struct bench_run *r, int n_kv_heads, double *
         o->kv_heads = number;
         o->calib = r->common.file;
         o->calib_text = r->calibration;
+        o->calib_tokens = r->calib_tokens;
     }
-    const struct variant_request q = job_variant(j);
+    struct variant_request q = job_variant(j);
+    q.progress = progress;
+    q.nth = nth;
+    q.n_conversions = count_conversions(r);
     enum status s =
         variant_is_wanted(o)
             ? variant_load(&q, &j->checkpoint.model, e)
@@ -58,16 +73,35 @@ static enum status measure_variant(struct bench_run *r, int n_kv_heads, double *
     return s;
 }
 
-/* Those within the limits first, the smallest cache first, and of equal ones the fastest. */
+/* By depth and batch; those within the limits first, the smallest cache first, and of equal ones
+ * the fastest. */
 static int compare(const void *a, const void *b)
 {
     const struct bench_advice *x = a, *y = b;
+    if (x->row->step.depth != y->row->step.depth)
+        return x->row->step.depth > y->row->step.depth ? 1 : -1;
+    if (x->row->step.batch != y->row->step.batch)
+        return x->row->step.batch > y->row->step.batch ? 1 : -1;
     const uint64_t x_bytes = x->row->step.allocated_bytes, y_bytes = y->row->step.allocated_bytes;
     if (!x->beyond[0] != !y->beyond[0])
         return x->beyond[0] ? 1 : -1;
     if (x_bytes != y_bytes)
         return x_bytes > y_bytes ? 1 : -1;
     return (x->row->p50_us > y->row->p50_us) - (x->row->p50_us < y->row->p50_us);
+}
+
+static bool same_place(const struct bench_advice *x, const struct bench_advice *y)
+{
+    return x->row->step.depth == y->row->step.depth && x->row->step.batch == y->row->step.batch;
+}
+
+/* Whether x is as good as y in loss, time and cache, and better in one of them. */
+static bool dominates(const struct bench_advice *x, const struct bench_advice *y)
+{
+    const uint64_t x_bytes = x->row->step.allocated_bytes, y_bytes = y->row->step.allocated_bytes;
+    const double x_us = x->row->p50_us, y_us = y->row->p50_us;
+    return x->lost <= y->lost && x_us <= y_us && x_bytes <= y_bytes &&
+           (x->lost < y->lost || x_us < y_us || x_bytes < y_bytes);
 }
 
 /* What the variants lose, [variants], with its standard error: that of neighbours' differences. */
@@ -78,14 +112,22 @@ static enum status measure_losses(struct bench_run *r, double *nll, struct bench
     const int *variants = r->spec.axes[BENCH_VARIANTS].items;
     const size_t n_scored = r->job->n_tokens - 1;
     double *whole = nll, *own = nll + n_scored;
+    const int n_conversions = count_conversions(r);
+    struct progress progress = progress_start(&r->common, "windows");
     struct eval_result before, after;
-    TRY(measure_variant(r, r->spec.config.n_kv_heads, whole, &before, e));
+    int nth = 0;
+    if (n_conversions > 0)
+        say(&r->common,
+            "losses: %d variant%s to convert and evaluate; fewer --calib-tokens take less time",
+            n_conversions, plural(n_conversions));
+    TRY(measure_variant(r, r->spec.config.n_kv_heads, &progress, 0, whole, &before, e));
     for (int i = 0; i < n; i++) {
         losses[i] = (struct bench_advice){.bits_per_byte = before.bits_per_byte};
         if (variants[i] == r->spec.config.n_kv_heads)
             continue;
-        say(&r->common, "variant %d of %d: %s", i + 1, n, r->bench.models[i].variant.name);
-        TRY(measure_variant(r, variants[i], own, &after, e));
+        say_verbose(&r->common, "variant %d of %d: %s", nth + 1, n_conversions,
+                    r->bench.models[i].variant.name);
+        TRY(measure_variant(r, variants[i], &progress, nth++, own, &after, e));
         for (size_t t = 0; t < n_scored; t++)
             own[t] -= whole[t];
         losses[i].bits_per_byte = after.bits_per_byte;
@@ -127,5 +169,13 @@ enum status advice_measure(struct bench_run *r, struct err *e)
                 chars_append(a->beyond, "%s%s", a->beyond[0] ? ", " : "", limits[k]);
     }
     qsort(r->advice, b->n_rows, sizeof *r->advice, compare);
+    for (int i = 0; i < b->n_rows; i++) {
+        struct bench_advice *a = &r->advice[i];
+        const bool is_first = i == 0 || !same_place(a, a - 1);
+        a->chosen = advice_is_limited(r) && is_first && !a->beyond[0];
+        a->undominated = true;
+        for (int k = 0; k < b->n_rows; k++)
+            a->undominated &= !same_place(a, &r->advice[k]) || !dominates(&r->advice[k], a);
+    }
     return STATUS_OK;
 }

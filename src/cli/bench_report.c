@@ -7,6 +7,8 @@
 #define LEAST_SHARE 0.65
 /* A mean further from the median than this says that some steps took much longer. */
 #define UNEVEN 0.1
+/* A table is no wider, unless all of it is asked for. */
+#define WIDEST 100
 /* A table with a time of so many microseconds is in milliseconds. */
 #define LONG_US 1e6
 
@@ -71,7 +73,7 @@ static struct figure figure_ms(double us)
 }
 
 static const struct report_field bench_fields[] = {
-    {NULL, "", MEMBER(bench_run, best), .accent = ACCENT_ROW},
+    {NULL, "", MEMBER(bench_run, mark), .accent = ACCENT_ROW},
     {"variant", "variant", MEMBER(bench_run, row.step.variant)},
     {"n_kv_heads", NULL, MEMBER(bench_run, row.step.n_kv_heads)},
     {"type", "type", MEMBER(bench_run, type), .rank = 1},
@@ -92,19 +94,19 @@ static const struct report_field bench_fields[] = {
     {"mean_us", NULL, MEMBER(bench_run, row.mean_us)},
     {"us_per_token", "µs/token", MEMBER(bench_run, row.us_per_token), "%.1f", .rank = 4},
     {"tokens_per_s", "tokens/s", MEMBER(bench_run, row.tokens_per_s), .figure = figure_rate,
-     .rank = 3},
+     .rank = 5},
     {"prefill_tokens_per_s", "prefill tok/s", MEMBER(bench_run, row.prefill_tokens_per_s),
-     .figure = figure_rate, .rank = 2},
+     .figure = figure_rate, .rank = 8},
     {"speedup", "speed-up", MEMBER(bench_run, row.speedup), "%.2fx"},
     {"speedup_low", NULL, MEMBER(bench_run, row.speedup_low)},
     {"speedup_high", NULL, MEMBER(bench_run, row.speedup_high)},
     {NULL, "interval", MEMBER(bench_run, speedup_range), .right = true, .rank = 3},
-    {"predicted_speedup", "by bytes", MEMBER(bench_run, row.predicted_speedup), "%.2fx", .rank = 4},
+    {"predicted_speedup", "by bytes", MEMBER(bench_run, row.predicted_speedup), "%.2fx", .rank = 3},
     {NULL, "predicted", MEMBER(bench_run, row.predicted_speedup), "%.2fx", .rank = 4},
     {"weight_bytes", "weights read", MEMBER(bench_run, row.step.cost.weight_bytes),
      .figure = figure_bytes, .rank = 9},
     {"kv_bytes", "KV read", MEMBER(bench_run, row.step.cost.kv_bytes), .figure = figure_bytes,
-     .rank = 7},
+     .rank = 4},
     {"flops", NULL, MEMBER(bench_run, row.step.flops)},
     {"attention_flops", NULL, MEMBER(bench_run, row.step.attention_flops)},
     {"gb_per_s", "GB/s", MEMBER(bench_run, row.gb_per_s), "%.1f", .rank = 5},
@@ -132,12 +134,15 @@ static const struct report_field bench_fields[] = {
     {"version", NULL, MEMBER(bench_run, version)},
     {"compiler", NULL, MEMBER(bench_run, compiler)},
     {"date", NULL, MEMBER(bench_run, date)},
+    {"verdict", NULL, MEMBER(bench_run, verdict)},
     /* With --text. */
     {"cache_bytes", "cache", MEMBER(bench_run, row.step.allocated_bytes), .figure = figure_bytes},
     {"bits_per_byte", "bits/byte", MEMBER(bench_run, advised.bits_per_byte), "%.4f", .rank = 3},
     {"lost_bits_per_byte", "lost", MEMBER(bench_run, advised.lost), "%+.4f"},
     {"lost_stderr", "stderr", MEMBER(bench_run, advised.lost_error), "%.4f", .rank = 2},
     {"beyond", "beyond", MEMBER(bench_run, advised.beyond)},
+    {"chosen", NULL, MEMBER(bench_run, advised.chosen)},
+    {"undominated", NULL, MEMBER(bench_run, advised.undominated)},
     /* With --against. */
     {"old_p50_us", "old p50 µs", MEMBER(bench_run, old_p50_us), "%.1f"},
     {"ratio", "new/old", MEMBER(bench_run, ratio), "%.3f"},
@@ -149,7 +154,7 @@ static const struct report_field bench_fields[] = {
 #define N_FIELDS LENGTH(bench_fields)
 /* Before the last. */
 #define N_AGAINST 5
-#define N_ADVICE  5
+#define N_ADVICE  7
 
 static bool is_noisy(const struct bench_row *row)
 {
@@ -181,14 +186,17 @@ static const void *next_row(void *arg, int i)
         r->advised = r->advice[i];
     const struct bench_row *row = r->advice ? r->advised.row : &b->rows[i];
     const bool busy = row->cpu_share < LEAST_SHARE;
+    static const char *const verdicts[] = {[BENCH_UNJUDGED] = NULL,
+                                           [BENCH_SLOWER] = "slower",
+                                           [BENCH_TOSS_UP] = "toss-up",
+                                           [BENCH_FASTEST] = "fastest"};
+    static const char *const marks[] = {
+        [BENCH_UNJUDGED] = "", [BENCH_SLOWER] = "", [BENCH_TOSS_UP] = "~", [BENCH_FASTEST] = "*"};
     r->row = *row;
-    r->best = r->advice && (i > 0 || r->advised.beyond[0]) ? "" : "*";
-    for (int k = 0; k < b->n_rows; k++) {
-        const struct bench_row *other = &b->rows[k];
-        if (!r->advice && other->step.depth == row->step.depth &&
-            other->step.batch == row->step.batch && other->p50_us < row->p50_us)
-            r->best = "";
-    }
+    r->verdict = verdicts[row->verdict];
+    r->mark = marks[row->verdict];
+    if (r->advice)
+        r->mark = r->advised.chosen ? "*" : r->advised.undominated ? "+" : "";
     r->type = storage_name(row->type);
     r->noisy = is_noisy(row);
     chars_printf(r->hash, "%016" PRIx64, row->logits_hash);
@@ -217,11 +225,13 @@ static enum status print_table(struct bench_run *r, struct err *e)
     /* People are not shown what says something of other runs only: of one sequence, of batches. */
     enum { ONE, BATCHES, ADVICE, RUNS };
     static const char *const hidden[RUNS][16] = {
-        [ONE] = {"predicted µs", "batch", "µs/token", "predicted", "limited by"},
+        [ONE] = {"predicted µs", "batch", "µs/token", "predicted"},
         [BATCHES] = {"predicted µs", "by bytes"},
         [ADVICE] = {"µs/token", "p99 µs", "tokens/s", "prefill tok/s", "interval", "by bytes",
-                    "predicted", "weights read", "KV read", "GB/s", "of limit", "limited by",
-                    "peak RSS"}};
+                    "predicted", "KV read"}};
+    /* These explain a time, for whoever asks for more. */
+    static const char *const verbose[] = {"weights read", "GB/s",     "of limit",
+                                          "limited by",   "peak RSS", NULL};
     static const char *const in_us[] = {"p50 µs",     "p99 µs",       "µs/token",
                                         "old p50 µs", "predicted µs", NULL};
     static const char *const in_ms[] = {"p50 ms", "p99 ms", "ms/token", "old p50 ms",
@@ -242,7 +252,8 @@ static enum status print_table(struct bench_run *r, struct err *e)
             continue;
         *field = bench_fields[f];
         n++;
-        if (field->heading && names_find(hidden[of], field->heading) >= 0)
+        if (field->heading && (names_find(hidden[of], field->heading) >= 0 ||
+                               (!r->common.verbose && names_find(verbose, field->heading) >= 0)))
             field->heading = NULL;
         const int time = is_long && field->heading ? names_find(in_us, field->heading) : -1;
         if (time >= 0) {
@@ -297,9 +308,43 @@ static void print_header(const struct bench_run *r)
     }
     paragraph_printf(
         &p,
-        "%d x %d steps, each at exactly its depth, after %d to warm up; the rows take turns\n\n",
+        "%d repeats, each of %d steps of every row at exactly its depth, after %d to warm up\n\n",
         spec->repeats, spec->n, spec->warmup);
     paragraph_end(&p);
+}
+
+/* Which rows are chosen, and what else is marked. */
+static void print_advice(const struct bench_run *r, struct paragraph *p)
+{
+    const bool limited = advice_is_limited(r);
+    const char *said = "";
+    for (int i = 0; i < r->bench.n_rows; i++) {
+        const struct bench_advice *a = &r->advice[i];
+        const struct bench_row *row = a->row;
+        const int n_kv_heads = row->step.n_kv_heads;
+        if (!a->chosen || str_is(said, row->step.variant))
+            continue;
+        said = row->step.variant;
+        if (n_kv_heads == r->spec.config.n_kv_heads)
+            paragraph_printf(p, "\n%s, the checkpoint as it is\n", said);
+        else
+            paragraph_printf(p, "\n%s: decode convert %s -o OUT --kv-heads %d --calib TEXT\n", said,
+                             r->title, n_kv_heads);
+    }
+    if (!limited)
+        paragraph_puts(p, "\n--max-loss, --max-us or --max-cache say what may be lost, taken and "
+                          "held, and choose a row\n");
+    else if (!said[0])
+        paragraph_puts(p, "\nno row is within the limits\n");
+    paragraph_printf(p,
+                     "\n%s+ no other row of its depth and batch is as good in loss, time and cache "
+                     "and better in one\n",
+                     limited ? "* the smallest cache within the limits at its depth and batch; "
+                               "beyond: the limits that a row exceeds\n"
+                             : "");
+    paragraph_puts(p,
+                   "cache: of all sequences; lost: bits per byte more than the checkpoint on the "
+                   "text's last tenth, converted\vby fit on the others\n");
 }
 
 /* What the columns' names leave open. */
@@ -308,33 +353,29 @@ static void print_footer(const struct bench_run *r)
     const struct bench *b = &r->bench;
     const struct int_list *depths = &b->spec->axes[BENCH_DEPTHS];
     struct paragraph p = paragraph_begin(r->job->out, INDENT);
+    char base[16];
+    config_variant_name(&r->spec.config, r->spec.config.n_kv_heads, base);
     bool noisy = false, uneven = false;
     for (int i = 0; i < b->n_rows; i++) {
         const struct bench_row *row = &b->rows[i];
         noisy |= is_noisy(row);
         uneven |= is_uneven(row);
     }
-    if (r->advice) {
-        const struct inspect_step *step = &r->advice->row->step;
-        const int variant = r->spec.axes[BENCH_VARIANTS].items[r->advice->row->at[BENCH_VARIANTS]];
-        if (r->advice->beyond[0])
-            paragraph_puts(&p, "\nno row is within the limits\n");
-        else if (variant == r->spec.config.n_kv_heads)
-            paragraph_printf(&p, "\n%s, the checkpoint as it is\n", step->variant);
-        else
-            paragraph_printf(&p, "\n%s: decode convert %s -o OUT --kv-heads %d --calib TEXT\n",
-                             step->variant, r->title, variant);
-        paragraph_puts(&p, "\n* the smallest cache within the limits; beyond: the limits that a "
-                           "row exceeds; cache: of all sequences\n");
-        paragraph_puts(&p, "lost: bits per byte more than the checkpoint on the text's last tenth, "
-                           "converted by fit on the others\n");
-    } else {
-        paragraph_puts(&p, "\n* fastest at its depth and number of sequences; p50 and p99 of a "
-                           "step, KV read of each sequence;\vspeed-up over MHA, measured and "
-                           "predicted; its interval is that of the repeats\n");
+    if (r->advice)
+        print_advice(r, &p);
+    else
+        paragraph_printf(
+            &p,
+            "\n* the fastest at its depth and number of sequences in every repeat; ~ a toss-up: "
+            "which "
+            "of these is the\vfastest differs between repeats; p50 and p99 of a step, KV read of "
+            "each "
+            "sequence;\vspeed-up over %s, measured and predicted; its interval is that of the "
+            "repeats\n",
+            base);
+    if (!r->advice && r->common.verbose)
         paragraph_puts(&p, "of limit: the time at the roofline of a step's bytes and operations, "
                            "over the median\n");
-    }
     if (noisy)
         paragraph_puts(
             &p, "noisy: the repeats' medians differ by so much; busy: so much of the processors' "
@@ -415,7 +456,11 @@ enum status bench_report(struct bench_run *r, struct err *e)
 {
     const bool people = table_is_for_people(r->common.format);
     const struct int_list *threads = &r->spec.axes[BENCH_THREADS];
+    int *columns = &r->job->out->columns;
     char line[256];
+    if (r->common.format == TABLE_ALIGNED && !r->common.verbose &&
+        (*columns == 0 || *columns > WIDEST))
+        *columns = WIDEST;
     chars_printf(r->title, "%s", r->subject);
     utf8_strip(r->title);
     chars_printf(r->cpu, "unknown processor");

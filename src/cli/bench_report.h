@@ -31,6 +31,9 @@ struct bench_advice {
     double bits_per_byte, lost; /* on the last tenth; and more than the checkpoint's, */
     double lost_error;          /* with its standard error */
     char beyond[24];            /* the limits that it exceeds: "loss, time"; "": none */
+    /* At its depth and batch: the smallest cache within the limits, if there are any; and whether
+     * no other row is as good in loss, time and cache and better in one. */
+    bool chosen, undominated;
 };
 
 /* The options; the run; and what is printed of one row beside it. */
@@ -43,6 +46,7 @@ struct bench_run {
     double max_loss, max_us; /* bits per byte, microseconds of a step; 0: any */
     const char *max_cache;   /* bytes of all caches, as the option has them; NULL: any */
     size_t max_cache_bytes;  /* the same as a number */
+    int calib_tokens;        /* that a variant is calibrated on; 0: the default */
     struct text calibration; /* the job's text but for its last tenth */
 
     bool fills_context; /* a depth is the context, and one less is measured */
@@ -58,7 +62,7 @@ struct bench_run {
     char date[24];
 
     struct bench_row row;
-    const char *best; /* "*": of the lowest median at its depth and batch; or "" */
+    const char *mark, *verdict; /* what it is at its depth and batch: see print_footer */
     const char *type;
     bool noisy;
     char hash[20], note[96], speedup_range[32];
@@ -68,6 +72,12 @@ struct bench_run {
     struct bench_advice *advice; /* malloc'd [rows] in the order to print them; NULL: no text */
     struct bench_advice advised; /* that of the row in print; only with a text */
 };
+
+/* Whether the options limit what a variant may lose, take or hold: else none is chosen. */
+static inline bool advice_is_limited(const struct bench_run *r)
+{
+    return r->max_loss > 0 || r->max_us > 0 || r->max_cache;
+}
 
 /* Prints what was measured, and writes the plot. The failures of the table and of the file. */
 enum status bench_report(struct bench_run *r, struct err *e);

@@ -77,6 +77,9 @@ static const struct option advice_options[] = {
                .above_min = true, .otherwise = "any", .needs = "text"),
     OPT_STRING("max-cache", max_cache, "BYTES", "that the caches may take at most, as 64MiB",
                .otherwise = "any", .needs = "text"),
+    OPT_INT("calib-tokens", calib_tokens, "N", CONVERT_MIN_TOKENS, INT_MAX,
+            "tokens of the text that a variant is calibrated on; fewer take less time",
+            .otherwise = "65536", .needs = "text"),
     OPT_END,
 };
 
@@ -318,14 +321,16 @@ static enum status measure(struct bench_run *r, struct err *e)
      * backs ends the process. */
     const char *advice = "fewer or smaller --batch, --depth, --kv-heads, --type take less";
     if (b->bytes > left)
-        return err_set(e, STATUS_NO_MEMORY,
-                       "out of memory: a row and its MHA need %s together, and %s are free; %s",
-                       figure_bytes(b->bytes).text, figure_bytes(left).text, advice);
+        return err_set(
+            e, STATUS_NO_MEMORY,
+            "out of memory: a row and the one that it is compared with need %s together, "
+            "and %s are free; %s",
+            figure_bytes(b->bytes).text, figure_bytes(left).text, advice);
     say_changes(r);
     if (b->n_groups > 1)
         say(o,
-            "memory: the rows take turns in %d groups, each variant beside its MHA, as not all fit "
-            "together",
+            "memory: the rows are measured in %d groups, each with those that it is compared with, "
+            "as not all fit together",
             b->n_groups);
     if (o->verbose || b->bytes > (uint64_t)1 << 30)
         say(o, "memory: %d rows take %s%s; %s", b->n_rows, figure_bytes(b->bytes).text,
@@ -352,7 +357,7 @@ static enum status measure(struct bench_run *r, struct err *e)
     munmap(said, sizeof *said);
     if (s != STATUS_OK)
         return s;
-    job_progress(j, "turns");
+    job_progress(j, "repeats of rows");
     s = bench_run(b, e);
     progress_end(&j->progress);
     if (s != STATUS_OK && (s != STATUS_INTERRUPTED || b->n_rows == 0))

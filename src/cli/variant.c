@@ -162,18 +162,23 @@ static enum status read_calibration(const struct variant_request *q, const struc
 /* Progress that says once how long all of it will take, when a hundredth is done. */
 struct foretold {
     struct progress progress;
+    const struct variant_request *request;
     const struct common_options *common; /* NULL: it is said, or need not be */
 };
 
 static void show_and_foretell(void *arg, uint64_t done, uint64_t all)
 {
     struct foretold *f = arg;
+    const struct variant_request *q = f->request;
     const double ns = clock_ns() - f->progress.started_ns;
     if (f->common && done > 0 && done >= all / 100) {
         say(f->common, "--refit block: about %s in all", figure_duration(ns * all / done).text);
         f->common = NULL;
     }
-    progress_show(&f->progress, done, all);
+    if (q->progress)
+        progress_show(q->progress, q->nth * all + done, q->n_conversions * all);
+    else
+        progress_show(&f->progress, done, all);
 }
 
 /* Plans and converts, with progress. */
@@ -182,6 +187,7 @@ static enum status run_shown(const struct variant_request *q, struct convert_spe
 {
     struct foretold shown = {
         .progress = progress_start(q->common, "windows"),
+        .request = q,
         .common = spec->refit == CONVERT_REFIT_BLOCK ? q->common : NULL,
     };
     size_t bytes;

@@ -15,6 +15,10 @@ struct variant_request {
     uint64_t seed;                       /* of random heads */
     const struct kernels *kernels;
     struct pool *pool;
+    /* Of several conversions, the nth, from 0 on, of n_conversions: the progress line of all. NULL:
+     * there is one, which has its own. */
+    struct progress *progress;
+    int nth, n_conversions;
 };
 
 /* Converts the checkpoint. *spec becomes what was asked for, without its tokens and its numbers by

@@ -85,50 +85,51 @@ static void plan_row(struct bench *b, int i)
     row->prefill_tokens_per_s = NO_FIGURE;
 }
 
-/* What the row needs in the last group beside what is planned there already, and its MHA (NULL: it
+/* What the row needs in the last group beside what is planned there already, and its base (NULL: it
  * has none to be measured beside), if that is not there. */
 static uint64_t bytes_in_group(const struct bench *b, const struct bench_row *row,
-                               const struct bench_row *mha)
+                               const struct bench_row *base)
 {
     const struct bench_model *m = &b->models[row->model];
     const uint64_t own = u64_sum(row_step(b, row, row_context(b->spec, row) - 1).allocated_bytes,
                                  m->group == b->n_groups ? 0 : m->variant.weights.memory_bytes);
-    return mha && mha->group != b->n_groups ? u64_sum(own, bytes_in_group(b, mha, NULL)) : own;
+    return base && base->group != b->n_groups ? u64_sum(own, bytes_in_group(b, base, NULL)) : own;
 }
 
 /*
- * Puts the rows into groups, in their order but of each setting MHA first. One that has no room in
- * the last group begins another, in which its MHA is measured again, so that it has that beside it.
+ * Puts the rows into groups, in their order but of each setting the base first. One that has no
+ * room in the last group begins another, in which its base is measured again, so that it has that
+ * beside it.
  */
 static void plan_groups(struct bench *b, uint64_t logits_bytes)
 {
     const struct int_list *variants = &b->spec->axes[BENCH_VARIANTS];
     const uint64_t most = b->spec->most_bytes ? b->spec->most_bytes : UINT64_MAX;
-    const int n_heads = b->spec->config.n_heads;
-    const struct bench_row *mha = NULL; /* of the setting, as last placed */
+    const int n_kv_heads = b->spec->config.n_kv_heads;
+    const struct bench_row *base = NULL; /* of the setting, as last placed */
     uint64_t bytes = logits_bytes;
-    int at_mha = 0; /* among the variants, if it is one */
+    int at_base = 0; /* among the variants, if it is one */
     for (int v = 0; v < variants->n; v++)
-        at_mha = variants->items[v] == n_heads ? v : at_mha;
+        at_base = variants->items[v] == n_kv_heads ? v : at_base;
     b->n_groups = 1;
     for (int i = 0; i < b->n_rows; i++) {
-        const int nth = i % variants->n, v = nth == 0 ? at_mha : nth <= at_mha ? nth - 1 : nth;
+        const int nth = i % variants->n, v = nth == 0 ? at_base : nth <= at_base ? nth - 1 : nth;
         struct bench_row *row = &b->rows[i - nth + v];
-        mha = nth == 0 ? NULL : mha;
-        if (bytes > logits_bytes && u64_sum(bytes, bytes_in_group(b, row, mha)) > most) {
+        base = nth == 0 ? NULL : base;
+        if (bytes > logits_bytes && u64_sum(bytes, bytes_in_group(b, row, base)) > most) {
             b->n_groups++;
             bytes = logits_bytes;
         }
-        bytes = u64_sum(bytes, bytes_in_group(b, row, mha));
+        bytes = u64_sum(bytes, bytes_in_group(b, row, base));
         b->bytes = MAX(bytes, b->bytes);
-        if (mha && mha->group != b->n_groups) {
+        if (base && base->group != b->n_groups) {
             struct bench_row *again = &b->rows[b->n_rows + b->n_again++];
-            *again = *mha;
+            *again = *base;
             again->group = b->models[again->model].group = b->n_groups;
-            mha = again;
+            base = again;
         }
         row->group = b->models[row->model].group = b->n_groups;
-        mha = variants->items[v] == n_heads ? row : mha;
+        base = variants->items[v] == n_kv_heads ? row : base;
     }
 }
 
@@ -155,7 +156,7 @@ enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct er
         b->most_sequences = MAX(batches->items[i], b->most_sequences);
     }
     const uint64_t n_times = spec->n * (uint64_t)spec->repeats;
-    const uint64_t n_all = (uint64_t)n_rows * (spec->most_bytes ? 2 : 1); /* and MHA again */
+    const uint64_t n_all = (uint64_t)n_rows * (spec->most_bytes ? 2 : 1); /* and the bases again */
     for (int pass = 0; pass < 2; pass++) {                                /* counts, then takes */
         if (pass > 0)
             TRY(arena_allocate(&b->arena, "the samples", e));
@@ -243,7 +244,20 @@ static int32_t bench_token(const struct bench_spec *spec, int sequence, int i)
     return rng_u32(&r) % spec->config.n_vocab;
 }
 
-/* The threads, unless they are there. With fewer a row would be measured as what it is not. */
+/* With fewer threads than asked for a row would be measured as what it is not. */
+static enum status expect_threads(const struct bench *b, int at, struct err *e)
+{
+    const int found = pool_n_threads(b->pools[at]),
+              threads = b->spec->axes[BENCH_THREADS].items[at];
+    if (found < threads)
+        return err_failed(e,
+                          "only %d of %d threads could be started: a row of %d would be measured "
+                          "with fewer; a smaller -t needs fewer",
+                          found, threads, threads);
+    return STATUS_OK;
+}
+
+/* The threads, unless they are there. */
 static enum status need_pool(const struct bench *b, int at, struct err *e)
 {
     struct pool **pool = &b->pools[at];
@@ -251,12 +265,15 @@ static enum status need_pool(const struct bench *b, int at, struct err *e)
     if (*pool)
         return STATUS_OK;
     TRY(pool_create(threads, pool, e));
-    if (pool_n_threads(*pool) < threads)
-        return err_failed(e,
-                          "only %d of %d threads could be started: a row of %d would be measured "
-                          "with fewer; a smaller -t needs fewer",
-                          pool_n_threads(*pool), threads, threads);
-    return STATUS_OK;
+    return expect_threads(b, at, e);
+}
+
+/* New threads, if there are any. */
+static enum status restart_pool(const struct bench *b, int at, struct err *e)
+{
+    if (pool_restart(b->pools[at]))
+        return STATUS_OK;
+    return expect_threads(b, at, e);
 }
 
 /* The row's session, and its model, unless that is there. */
@@ -336,10 +353,21 @@ enum status bench_load_row(struct bench *b, int i, struct err *e)
     return STATUS_OK;
 }
 
+/* An odd number. */
+#define TRIALS 5
+
 enum status bench_prefers_one_thread(struct bench *b, bool *out, struct err *e)
 {
-    const enum status s = open_session(b, b->rows, e);
-    *out = s == STATUS_OK && session_prefers_one_thread(b->rows->session, b->rows->step.batch);
+    const struct bench_row *row = b->rows;
+    int one = 0, all = 0; /* trials that were in favour of one thread, and of all */
+    enum status s = open_session(b, b->rows, e);
+    while (s == STATUS_OK && one <= TRIALS / 2 && all <= TRIALS / 2) {
+        const bool prefers_one = session_prefers_one_thread(row->session, row->step.batch);
+        one += prefers_one;
+        all += !prefers_one;
+        s = restart_pool(b, row->at[BENCH_THREADS], e);
+    }
+    *out = one > all;
     release_case(b);
     return s;
 }
@@ -407,21 +435,25 @@ static enum status measure_repeat(const struct bench *b, struct bench_row *row, 
 enum status bench_run(struct bench *b, struct err *e)
 {
     const struct bench_spec *spec = b->spec;
-    const int n_rows = b->n_rows, n_all = n_rows + b->n_again, turns = (spec->repeats + 1) * n_all;
+    const int n_rows = b->n_rows, n_all = n_rows + b->n_again;
     int done = 0, n = 0;
     enum status s = STATUS_OK;
     TRY(need_buffers(b, e));
     TRY(measure_limits(b, e));
     for (int t = 0; t < spec->prompt; t++)
         b->tokens[t] = bench_token(spec, 0, t);
-    /* Setting up is a turn of every row of a group, and then each repeat. */
     for (int group = 1; group <= b->n_groups && s == STATUS_OK; group++) {
-        for (int turn = 0; turn < turns && s == STATUS_OK; turn++) {
-            struct bench_row *row = &b->rows[turn % n_all];
-            if (row->group != group)
-                continue;
-            callbacks_progress(&spec->callbacks, done++, turns);
-            s = turn < n_all ? set_up_row(b, row, spec->prompt, e) : measure_repeat(b, row, e);
+        for (int round = 0; round <= spec->repeats && s == STATUS_OK; round++) {
+            const bool sets_up = round == 0;
+            for (int p = 0; p < b->n_machines && !sets_up && s == STATUS_OK; p++)
+                s = restart_pool(b, p, e);
+            for (int i = 0; i < n_all && s == STATUS_OK; i++) {
+                struct bench_row *row = &b->rows[i];
+                if (row->group != group)
+                    continue;
+                callbacks_progress(&spec->callbacks, done++, (spec->repeats + 1) * n_all);
+                s = sets_up ? set_up_row(b, row, spec->prompt, e) : measure_repeat(b, row, e);
+            }
         }
         if (s == STATUS_OK || s == STATUS_INTERRUPTED)
             release_case(b);
@@ -440,7 +472,8 @@ enum status bench_run(struct bench *b, struct err *e)
         bench_summarise(row, spec->n, b->sorted);
     }
     bench_predict(b);
-    bench_compare(b, spec->config.n_heads);
+    bench_compare(b, spec->config.n_kv_heads);
+    bench_judge(b);
     return s;
 }
 
@@ -511,36 +544,76 @@ void bench_predict(struct bench *b)
     }
 }
 
-void bench_compare(struct bench *b, int n_heads)
+void bench_compare(struct bench *b, int n_kv_heads)
 {
     for (int i = 0; i < b->n_rows; i++) {
         struct bench_row *row = &b->rows[i];
         row->speedup = row->predicted_speedup = NO_FIGURE;
         row->speedup_low = row->speedup_high = NO_FIGURE;
         for (int k = 0; k < b->n_rows + b->n_again; k++) {
-            const struct bench_row *mha = &b->rows[k];
-            bool same = mha->step.n_kv_heads == n_heads; /* at the same setting */
+            const struct bench_row *base = &b->rows[k];
+            bool same = base->step.n_kv_heads == n_kv_heads; /* at the same setting */
             for (int a = 0; a < BENCH_AXES; a++)
-                same &= a == BENCH_VARIANTS || mha->at[a] == row->at[a];
+                same &= a == BENCH_VARIANTS || base->at[a] == row->at[a];
             if (!same)
                 continue;
             /* Of one sequence bytes are the limit, and need no measurement. */
-            if (mha < b->rows + b->n_rows)
+            if (base < b->rows + b->n_rows)
                 row->predicted_speedup = row->step.batch == 1
-                                             ? row_bytes(mha) / (double)row_bytes(row)
-                                             : mha->step.predicted.us / row->step.predicted.us;
-            if (mha->group != row->group) /* it did not take turns with this one */
+                                             ? row_bytes(base) / (double)row_bytes(row)
+                                             : base->step.predicted.us / row->step.predicted.us;
+            if (base->group != row->group) /* it was not measured in the same repeats */
                 continue;
-            const int repeats = MIN(row->repeats, mha->repeats);
-            row->speedup = mha->p50_us / row->p50_us;
+            const int repeats = MIN(row->repeats, base->repeats);
+            row->speedup = base->p50_us / row->p50_us;
             if (repeats > 1)
                 row->speedup_low = row->speedup_high = row->speedup;
             if (repeats > 1)
                 for (int r = 0; r < repeats; r++) {
-                    const double of_repeat = mha->medians_us[r] / row->medians_us[r];
+                    const double of_repeat = base->medians_us[r] / row->medians_us[r];
                     row->speedup_low = fmin(row->speedup_low, of_repeat);
                     row->speedup_high = fmax(row->speedup_high, of_repeat);
                 }
         }
+    }
+}
+
+static bool same_place(const struct bench_row *a, const struct bench_row *b)
+{
+    return a->step.depth == b->step.depth && a->step.batch == b->step.batch;
+}
+
+/* Whether the slower row's time is beyond the faster one's in every repeat that both have. */
+static bool told_apart(const struct bench_row *faster, const struct bench_row *slower)
+{
+    if (faster->group != slower->group)
+        return slower->p50_low_us > faster->p50_high_us;
+    for (int r = 0; r < MIN(faster->repeats, slower->repeats); r++)
+        if (slower->medians_us[r] <= faster->medians_us[r])
+            return false;
+    return true;
+}
+
+void bench_judge(struct bench *b)
+{
+    for (int i = 0; i < b->n_rows; i++) {
+        struct bench_row *row = &b->rows[i];
+        const struct bench_row *fastest = row;
+        int rivals = 0; /* rows that are not told apart from the fastest one */
+        for (int k = 0; k < b->n_rows; k++) {
+            const struct bench_row *other = &b->rows[k];
+            if (same_place(row, other) && other->p50_us < fastest->p50_us)
+                fastest = other;
+        }
+        for (int k = 0; k < b->n_rows; k++) {
+            const struct bench_row *other = &b->rows[k];
+            rivals += other != fastest && same_place(row, other) && !told_apart(fastest, other);
+        }
+        if (row->repeats < 2 || fastest->repeats < 2)
+            row->verdict = BENCH_UNJUDGED;
+        else if (row == fastest)
+            row->verdict = rivals > 0 ? BENCH_TOSS_UP : BENCH_FASTEST;
+        else
+            row->verdict = told_apart(fastest, row) ? BENCH_SLOWER : BENCH_TOSS_UP;
     }
 }

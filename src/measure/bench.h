@@ -4,8 +4,9 @@
  * One row for every combination of variant, weight type, cache type, threads, depth and batch. A
  * sample is the time of one session_step of one token of each of the batch's sequences, all their
  * logits included; after each the positions go back, so that every sample is taken at exactly the
- * row's depth. Caches have synthetic content, which does not change how long a step takes. Rows
- * take turns, repeat by repeat, so that a drift of the machine hits all alike.
+ * row's depth. Caches have synthetic content, which does not change how long a step takes. A repeat
+ * measures all rows one after the other, so that changes of the machine's speed affect all equally,
+ * and begins with new threads, so that repeats do not share where the system has put these.
  */
 #pragma once
 
@@ -29,6 +30,15 @@ enum bench_axis {
     BENCH_AXES
 };
 
+/* How a row's time compares with the least at its depth and batch. Rows are told apart where one is
+ * faster in every repeat (in different groups: where no repeat's median is within the other's). */
+enum bench_verdict {
+    BENCH_UNJUDGED, /* one repeat says nothing about the next */
+    BENCH_SLOWER,
+    BENCH_TOSS_UP, /* it, or another, may be the fastest */
+    BENCH_FASTEST
+};
+
 /* Of BENCH_TYPES: the matrices stay as they are in the file. */
 #define BENCH_AS_FILE (-1)
 
@@ -41,7 +51,7 @@ struct bench_spec {
     int warmup;                       /* steps before a row's samples in every repeat, not timed */
     int prompt;                       /* tokens of the prefill measurement; 0: none */
     uint64_t most_bytes;              /* rows that do not fit in so many together are measured in
-                                         groups, each beside MHA; 0: all together */
+                                         groups, each beside its base; 0: all together */
     double roofline_seconds;          /* for measuring the limits of all rows, at most */
     const struct kernels *kernels;
     struct callbacks callbacks; /* of rows x (1 + repeats); stopped it ends with what there is */
@@ -56,18 +66,20 @@ struct bench_row {
     /* Its places among the models (variants x types), and among the lines: of rows that differ in
      * depth only, or, over batches, in batch only. */
     int model, line;
-    int group;               /* from 1: rows of one take turns */
+    int group;               /* from 1: those of one are measured in the same repeats */
     struct session *session; /* NULL until it is needed */
     /* What was measured. */
     uint64_t *times_ns;   /* [samples], in the order taken; owned by the bench */
     int samples, repeats; /* repeats: whole ones */
     double *medians_us;   /* [repeats] of each; owned likewise */
     double p10_us, p50_us, p90_us, p99_us, max_us, mean_us;
-    double us_per_token;               /* median over batch */
-    double tokens_per_s;               /* of all sequences: batch / mean */
-    double gb_per_s;                   /* bytes of a step over the median */
-    double speedup, predicted_speedup; /* over MHA at the same setting, by median and as predicted:
-                                          at batch 1 by bytes, else by time. NaN: there is none */
+    double us_per_token; /* median over batch */
+    double tokens_per_s; /* of all sequences: batch / mean */
+    double gb_per_s;     /* bytes of a step over the median */
+    enum bench_verdict verdict;
+    double speedup, predicted_speedup; /* over the base, the checkpoint's own variant, at the same
+                                          setting, by median and as predicted: at batch 1 by bytes,
+                                          else by time. NaN: there is none */
     double speedup_low, speedup_high;  /* the least and the largest of one repeat, medians over
                                           medians: the true median lies outside with probability
                                           2^(1 - repeats). NaN with one repeat */
@@ -96,8 +108,8 @@ struct bench {
     struct machine *machines;   /* [n_machines] the limits of all rows, by BENCH_THREADS */
     struct pool **pools;        /* the same; NULL until they are needed */
     int n_rows, n_models, n_lines, n_machines;
-    int n_again;  /* rows behind these: MHA once more, for a group that its own row is not in */
-    int n_groups; /* 1 where all fit */
+    int n_again; /* rows behind these: bases once more, for groups that their own rows are not in */
+    int n_groups;       /* 1 where all fit */
     int most_sequences; /* the largest batch */
     uint64_t bytes;     /* of the largest group's models and caches, and the largest step's logits;
                            UINT64_MAX for more */
@@ -121,8 +133,9 @@ static inline enum bench_axis bench_x_axis(const struct bench_spec *spec)
                                                                               : BENCH_DEPTHS;
 }
 
-/* Whether a step of the first row is faster on one thread than on the row's (see autothreads.h).
- * The failures of bench_load_row. */
+/* Whether a step of the first row is faster on one thread than on the row's: what most of a few
+ * trials say, each with new threads (see session_prefers_one_thread). The failures of
+ * bench_load_row; STATUS_FAILED as of bench_run. */
 enum status bench_prefers_one_thread(struct bench *b, bool *out, struct err *e);
 
 /* Does what row i needs once: model, session, caches, two steps. Meant for a process of its own,
@@ -146,6 +159,9 @@ void bench_summarise(struct bench_row *row, int n, uint64_t *sorted);
  * prediction. */
 void bench_predict(struct bench *b);
 
-/* Fills in the speed-ups of all rows, which have their predictions, over MHA, which has n_heads K/V
- * heads: those measured over MHA of the same group. */
-void bench_compare(struct bench *b, int n_heads);
+/* Fills in the speed-ups of all rows, which have their predictions, over the base, which has
+ * n_kv_heads K/V heads: those measured over the base of the same group. */
+void bench_compare(struct bench *b, int n_kv_heads);
+
+/* Fills in the verdicts of all rows. */
+void bench_judge(struct bench *b);
