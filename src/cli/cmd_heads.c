@@ -182,6 +182,8 @@ static enum status write_picture(const struct heads_view *v, struct err *e)
                                             .column_names = heads};
     const enum status s = heatmap_write(&picture, v->svg, e);
     free(cells);
+    if (s == STATUS_OK)
+        say(&v->common, "%s is written", v->svg);
     return s;
 }
 
