@@ -545,8 +545,12 @@ $ [ "$(variants)" = "GQA-2 MHA" ]
 $ grep -q '"chosen": false, "undominated": true' advised && lacks advised '"chosen": true'
 $ grep -q '"cache_bytes": 1249280, "bits_per_byte": [0-9.]*, "lost_bits_per_byte": 0, "lost_stderr": 0, "beyond": ""' advised
 0 convert $model -o advised.gguf --kv-heads 2 --calib calibrated.txt -q
+0 convert $model -o ranged.gguf --kv-heads 2 --calib LICENSE --range 0:0.9 --eval LICENSE --format json -q | > ranged
+$ cmp advised.gguf ranged.gguf
+2 convert $model -o none.gguf --kv-heads 2 --calib LICENSE --range 0.9:0 | --range: expected A:B
 0 eval advised.gguf measured.txt --format jsonl -q
 $ grep '"variant": "GQA-2"' advised | grep -q "\"bits_per_byte\": $(bits_of "$out"),"
+$ grep -q "\"bits_per_byte\": $(bits_of "$out")" ranged
 0 $advised --format jsonl --max-loss 1e-9 --max-cache 1MiB --max-us 1e9
 $ [ "$(variants)" = "GQA-2 MHA cache" ] && grep '"chosen": true' "$out" | grep -q GQA-2
 0 $advised --format jsonl --max-cache 1MiB --calib-tokens 128 --depth 100,200 | "chosen": true

@@ -34,8 +34,14 @@ static const struct option own_options[] = {
     OPT_FLAG("requantize", requantize,
              "take a MODEL that is quantized; its new tensors are rounded once more"),
     OPT_U64("seed", common.seed, "S", "of the method random", .otherwise = "a random one, printed"),
+    OPT_STRING(
+        "range", common.variant.calib_range, "A:B",
+        "a share of the calibration text's bytes, fractions from 0 to 1: 0:0.9 leaves the last "
+        "tenth out",
+        .otherwise = "0:1, all", .needs = "calib"),
     OPT_STRING("eval", eval, "TEXT",
-               "a file of text on which bits per byte are measured before and after",
+               "a file of text on which bits per byte are measured before and after; of the "
+               "calibration text itself what comes after --range",
                .reads = "the text of --eval"),
     OPT_THREADS(THREADS_HELP),
     OPT_FORMAT,
@@ -101,7 +107,7 @@ static const struct report_field layer_fields[] = {
     {"score_lost", "score_lost", MEMBER(convert_layer, score), "%.5f"},
     {"output_lost", "output_lost", MEMBER(convert_layer, output), "%.5f"},
     {"own_lost", "own_lost", MEMBER(convert_layer, own), "%.5f"},
-    {"own_first", "own_first", MEMBER(convert_layer, own_first), "%.5f"},
+    {"own_first", "own_first", MEMBER(convert_layer, own_first), "%.3f"},
     {"gathered", "gathered", MEMBER(convert_layer, gathered), "%.5f"},
 };
 
@@ -336,6 +342,11 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
     if (o->eval) { /* found out before the work: whether its text can be measured at all */
         TRY(input_await(o->eval, EVAL_MAX, &j->text_bytes, &j->text.len, e));
         j->text.data = j->text_bytes;
+        const struct variant_options *of = &o->common.variant;
+        struct input_range range;
+        TRY(input_parse_range(of->calib_range, &range, e));
+        if (of->calib_range && str_is(of->calib, o->eval))
+            j->text = input_range_of((struct input_range){range.to, 1}, j->text);
         TRY(input_needs_tokenizer(j->checkpoint.tokenizer, j->path, "--eval", e));
         TRY(err_in(e, job_tokenize(j, e), "--eval"));
         TRY(err_in(e, eval_check_length(j->n_tokens, e), "--eval"));

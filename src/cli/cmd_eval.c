@@ -42,8 +42,8 @@ static const struct report_field fields[] = {
     {"word_perplexity", "word_perplexity", MEMBER(eval_result, word_perplexity), "%.5g", .rank = 8},
     {"tokens_per_s", "tokens_per_s", MEMBER(eval_result, tokens_per_s), "%.0f", .rank = 7},
     /* With --against. */
-    {"kl_mean", "kl_mean", MEMBER(eval_result, kl_mean), "%.6f"},
-    {"kl_p99", "kl_p99", MEMBER(eval_result, kl_p99), "%.6f", .rank = 3},
+    {"kl_mean", "kl_mean", MEMBER(eval_result, kl_mean), "%.5f"},
+    {"kl_p99", "kl_p99", MEMBER(eval_result, kl_p99), "%.3f", .rank = 3},
     {"top1_agreement", "top1_agreement", MEMBER(eval_result, top1_agreement), "%.4f", .rank = 2},
     {"bits_per_byte_other", "bits_per_byte_other", MEMBER(eval_result, bits_per_byte_other), "%.4f",
      .rank = 2},

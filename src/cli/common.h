@@ -16,6 +16,7 @@ struct variant_options {
     const char *kv_heads, *cache_bytes; /* one of them, "auto" and the other, or none */
     int method;                         /* an enum convert_method */
     const char *calib;                  /* NULL: none */
+    const char *calib_range;            /* of it; NULL: all */
     struct text calib_text;             /* with data: this instead of that file's */
     int calib_tokens;                   /* 0: 65536 */
     int grouping;                       /* enum variant_grouping */

@@ -68,19 +68,31 @@ static enum status read_text(const char *path, size_t max, char **text, size_t *
                      path, 100 * share, judged.len);
 }
 
+enum status input_parse_range(const char *range, struct input_range *out, struct err *e)
+{
+    char begin[64];
+    const char *end = range;
+    *out = (struct input_range){0, 1};
+    if (range && (list_next(&end, ":", begin, sizeof begin) != ':' || range[0] == '-' ||
+                  !parse_double(begin, &out->from) || !parse_double(end, &out->to) || out->to > 1 ||
+                  out->from >= out->to))
+        return err_usage(
+            e, "--range: expected A:B, two fractions from 0 to 1, A below B, found '%.60s'", range);
+    return STATUS_OK;
+}
+
+struct text input_range_of(struct input_range range, struct text text)
+{
+    const size_t first = range.from * text.len;
+    return text_span(text.data + first, (size_t)(range.to * text.len) - first);
+}
+
 enum status input_read(const struct common_options *o, char **bytes, struct text *text,
                        struct err *e)
 {
-    double from = 0, to = 1;
-    char begin[64];
-    const char *end = o->range;
+    struct input_range range;
     size_t len;
-    if (o->range &&
-        (list_next(&end, ":", begin, sizeof begin) != ':' || o->range[0] == '-' ||
-         !parse_double(begin, &from) || !parse_double(end, &to) || to > 1 || from >= to))
-        return err_usage(
-            e, "--range: expected A:B, two fractions from 0 to 1, A below B, found '%.60s'",
-            o->range);
+    TRY(input_parse_range(o->range, &range, e));
     if (o->file) {
         TRY(read_text(o->file, INPUT_MAX, bytes, &len, e));
     } else {
@@ -90,8 +102,7 @@ enum status input_read(const struct common_options *o, char **bytes, struct text
         if (!*bytes)
             return err_no_memory(e, "the text", len + 1);
     }
-    const size_t first = from * len;
-    *text = text_span(*bytes + first, (size_t)(to * len) - first);
+    *text = input_range_of(range, text_span(*bytes, len));
     return STATUS_OK;
 }
 

@@ -10,12 +10,20 @@
  * that it waits if it has to wait for long. */
 void input_take_piped(struct common_options *o);
 
+/* Fractions of a text's bytes, 0 <= from < to <= 1. */
+struct input_range {
+    double from, to;
+};
+/* Of "A:B", as --range has it; NULL is all of the text. STATUS_USAGE. */
+enum status input_parse_range(const char *range, struct input_range *out, struct err *e);
+/* From floor(from * len) up to floor(to * len), so that ranges that meet leave nothing out and
+ * share nothing. */
+struct text input_range_of(struct input_range range, struct text text);
+
 /*
  * The text of -p or -f, empty if there is neither: its bytes are malloc'd memory of the caller;
- * *text is what --range A:B takes, from floor(A * len) up to floor(B * len), so that ranges that
- * meet leave nothing out and share nothing. The failures of file_read_all; STATUS_USAGE for a bad
- * range, before a text is waited for, and for what is mostly no text, unless it is short or from
- * "-".
+ * *text is what --range takes of it. The failures of file_read_all; STATUS_USAGE for a bad range,
+ * before a text is waited for, and for what is mostly no text, unless it is short or from "-".
  */
 enum status input_read(const struct common_options *o, char **bytes, struct text *text,
                        struct err *e);

@@ -129,10 +129,12 @@ static enum status read_calibration(const struct variant_request *q, const struc
     const struct variant_options *o = &q->common->variant;
     char *bytes = NULL;
     struct text text = o->calib_text;
+    struct input_range range;
+    TRY(input_parse_range(o->calib_range, &range, e));
     TRY(input_needs_tokenizer(q->checkpoint->tokenizer, q->path, "--calib", e));
     if (!text.data) {
         TRY(input_await(o->calib, CALIB_MAX, &bytes, &text.len, e));
-        text.data = bytes;
+        text = input_range_of(range, text_span(bytes, text.len));
     }
     const enum status s =
         tokenizer_encode(q->checkpoint->tokenizer, text, &out->tokens, &out->n, e);
