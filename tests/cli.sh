@@ -862,9 +862,9 @@ $ [ ! -e long.html ]
 2 train lines -o a.gguf --from additive.gguf --score-scale 2 | --score-scale: expected a checkpoint whose scores
 2 train lines -o a.gguf --from additive.gguf --score dot | --score and --from are both given
 2 train lines -o a.gguf $small --score additive --arch llama | --score: --arch llama has no such choice
-2 train lines -o a.gguf $small --score additive --position rope | --score additive: rope positions turn
+2 train lines -o a.gguf $small --score additive --position rope | --score additive: rope positions rotate
 2 train lines -o a.gguf $small --score additive --score-scale none | --score additive: they have no scale
-2 bench --shape 1x16x2,score=additive --arch llama | --shape: score additive: rope positions turn
+2 bench --shape 1x16x2,score=additive --arch llama | --shape: score additive: rope positions rotate
 2 info --shape 1x16x2,score=plus | --shape: score: expected dot or additive, found 'plus'
 0 train lines -o wide.gguf $small --heads 4 --kv-heads 2 --score additive --steps 1 --batch 1 -q
 0 bench wide.gguf --depth 4 -n 2 --repeat 1 --format csv | 2 lines
@@ -888,8 +888,8 @@ $ [ "$trained" = "$(awk '$1 == "total" { gsub(",", "", $2); print $2 }' "$out") 
 0 info deep.gguf
 $ [ "$(tr -d ' ' <"$out" | grep -cF "$by_layer")" -gt 0 ]
 0 train lines -o further.gguf $further --teacher toy.gguf --steps 3 -v | 2> step 0 of 3: held out
-    | 2> kept aside;  | 2> the text's cross-entropy, without what the teacher adds
-0 train lines -o given.gguf $further --steps 3 --lr 1e-4 --eval-every -1 | 2! kept aside
+    | 2> held out;  | 2> the text's cross-entropy, without what the teacher adds
+0 train lines -o given.gguf $further --steps 3 --lr 1e-4 --eval-every -1 | 2! windows held out
     | 2! bits a byte
 0 train lines -o dear.gguf $further --steps 200 -t 2
 0 train lines -o muon.gguf $toy --optimizer muon --steps 3 -v | 2> new model
@@ -936,7 +936,7 @@ checks <<'EOF'
 2 $x --head-dim 65536 | --heads 8: expected heads of at most 8192 elements, found 65536
 2 $x --eps 0 | --eps
 2 $x --arch transformer --share-layers | --share-layers: --arch transformer
-2 $x --arch llama --heads 16 --embd 48 | --heads 16: rotary positions turn pairs
+2 $x --arch llama --heads 16 --embd 48 | --heads 16: rotary positions rotate pairs
 2 $x --layers 2 --kv-heads 4,2,1 | --kv-heads: expected one number, or one for each layer, 2; found 3
 2 $x --kv-heads 8,2x,1,1 | --kv-heads 2x: expected a divisor
 2 $x --layers 2 --share-layers --kv-heads 4,2 | --kv-heads: layers that share
@@ -1017,7 +1017,7 @@ $ cp gqa.gguf again.gguf
 0 $c $calib -q -t 3
 $ cmp -s gqa.gguf again.gguf
 
-# Few tokens: a part of them is kept aside all the same, no refit is kept that is worse there (one
+# Few tokens: a part of them is held out all the same, no refit is kept that is worse there (one
 # window of 256 took 2.04 nats a token to 4.40), and how far the result is from the checkpoint is
 # told. Too few are refused with their number.
 0 $few --calib-tokens 256 --refit none --format csv

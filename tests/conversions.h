@@ -42,7 +42,7 @@ struct convert_spec with_text(struct convert_spec spec, int n);
 /* To fit g K/V heads on all of them. */
 struct convert_spec fit_to(const struct opened *o, int g, enum convert_refit refit);
 
-/* On few tokens, all of which count: no window is kept aside. */
+/* On few tokens, all of which count: no window is held out. */
 static inline struct convert_spec with_rows(struct convert_spec spec, int n)
 {
     spec = with_text(spec, n);

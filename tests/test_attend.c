@@ -61,11 +61,11 @@ static struct attention make_attention(struct shape s)
     for (size_t i = 0; i < n_v; i++)
         if (i % v_stride >= (size_t)s.value_dim)
             at.v_values[i] = NAN;
-    struct kv_piece piece = {
+    struct kv_segment segment = {
         as_storage(at.k_values, n_k, s.storage), as_storage(at.v_values, n_v, s.storage),
         random_scales(n_panels * (size_t)quant_blocks(s.key_dim) * KERNEL_LANES),
         random_scales(n * (size_t)quant_blocks(s.value_dim))};
-    at.args = (struct attend){.kv = {.piece = {piece},
+    at.args = (struct attend){.kv = {.segment = {segment},
                                      .split = s.n,
                                      .n_positions = s.n,
                                      .key_dim = s.key_dim,
@@ -147,10 +147,10 @@ static uint16_t *copy_scales(const uint16_t *from, size_t n)
 
 /* The positions [begin, end), in memory of just the panels and rows that they take; what else is in
  * these is NaN. */
-static struct kv_piece piece_of(const struct attention *at, int begin, int end)
+static struct kv_segment segment_of(const struct attention *at, int begin, int end)
 {
     const struct kv_chunk *kv = &at->args.kv;
-    const struct kv_piece *whole = &kv->piece[0];
+    const struct kv_segment *whole = &kv->segment[0];
     const size_t panel = (size_t)begin / KERNEL_LANES, first = panel * KERNEL_LANES;
     const size_t panels = (size_t)matrix_panels(end) - panel, rows = (size_t)end - first;
     const size_t size = (size_t)kv->key_dim * KERNEL_LANES,
@@ -163,28 +163,28 @@ static struct kv_piece piece_of(const struct attention *at, int begin, int end)
         if (t < begin || t >= end)
             k[i] = NAN;
     }
-    return (struct kv_piece){
+    return (struct kv_segment){
         .k = as_storage(k, panels * size, kv->storage),
         .v = as_storage(at->v_values + first * stride, rows * stride, kv->storage),
         .k_scales = copy_scales(whole->k_scales + panel * k_blocks, panels * k_blocks),
         .v_scales = copy_scales(whole->v_scales + first * v_blocks, rows * v_blocks)};
 }
 
-/* A chunk in two pieces is the chunk in one, on every table. */
-static void compare_pieces(struct shape s, int split)
+/* A chunk in two segments is the chunk in one, on every table. */
+static void compare_segments(struct shape s, int split)
 {
     const struct attention at = make_attention(s);
     const struct attend expected = defined(&at);
-    struct attend pieces = at.args;
-    pieces.kv.split = split;
-    pieces.kv.piece[0] = split > 0 ? piece_of(&at, 0, split) : (struct kv_piece){0};
-    pieces.kv.piece[1] = split < s.n ? piece_of(&at, split, s.n) : (struct kv_piece){0};
+    struct attend segments = at.args;
+    segments.kv.split = split;
+    segments.kv.segment[0] = split > 0 ? segment_of(&at, 0, split) : (struct kv_segment){0};
+    segments.kv.segment[1] = split < s.n ? segment_of(&at, split, s.n) : (struct kv_segment){0};
     for (const struct kernels *k = NULL; (k = next_kernels(k));)
-        expect_same(k, &at, &pieces, &expected);
+        expect_same(k, &at, &segments, &expected);
     release_all();
 }
 
-TEST(pieces_equal_the_whole, .loops = 3, .before = seed_numbers)
+TEST(segments_equal_the_whole, .loops = 3, .before = seed_numbers)
 {
     static const int heads[] = {1, 3, 12}, dims[] = {20, 64}, positions[] = {1, 17, 100, 256};
     static const int splits[] = {0, 1, 15, 16, 17, 31, 64, 100, 255, 256};
@@ -194,7 +194,7 @@ TEST(pieces_equal_the_whole, .loops = 3, .before = seed_numbers)
         const struct shape s = {heads[_i], dims[d],   dims[other ? 1 - d : d], n, storages[i / 80],
                                 other,     i % 7 == 0};
         if (splits[at] <= n)
-            compare_pieces(s, splits[at]);
+            compare_segments(s, splits[at]);
     }
 }
 
@@ -213,16 +213,16 @@ static double key_at(const struct attention *at, int t, int i)
 {
     const struct kv_chunk *kv = &at->args.kv;
     const int block = (t / 16 * ((kv->key_dim + 31) / 32) + i / 32) * 16 + t % 16;
-    return stored(kv->storage, kv->piece[0].k, (size_t)((t / 16 * kv->key_dim + i) * 16 + t % 16),
-                  kv->piece[0].k_scales[block]);
+    return stored(kv->storage, kv->segment[0].k, (size_t)((t / 16 * kv->key_dim + i) * 16 + t % 16),
+                  kv->segment[0].k_scales[block]);
 }
 
 static double value_at(const struct attention *at, int t, int i)
 {
     const struct kv_chunk *kv = &at->args.kv;
     const int block = t * ((kv->value_dim + 31) / 32) + i / 32;
-    return stored(kv->storage, kv->piece[0].v, (size_t)(t * ((kv->value_dim + 15) / 16 * 16) + i),
-                  kv->piece[0].v_scales[block]);
+    return stored(kv->storage, kv->segment[0].v, (size_t)(t * ((kv->value_dim + 15) / 16 * 16) + i),
+                  kv->segment[0].v_scales[block]);
 }
 
 /* Head h's score of position t. */

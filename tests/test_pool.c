@@ -272,7 +272,7 @@ static void check_share(int n, int n_threads)
     int next = 0, least = INT_MAX, most = 0;
     for (int thread = 0; thread < n_threads; thread++) {
         int begin, end;
-        pool_share(n, thread, n_threads, &begin, &end);
+        pool_range(n, thread, n_threads, &begin, &end);
         ck_assert_int_eq(begin, next);
         ck_assert_int_le(begin, end);
         least = end - begin < least ? end - begin : least;

@@ -111,7 +111,7 @@ static double distance_after_attention(const struct opened *a, const struct open
     return sum;
 }
 
-/* On windows kept aside, which here are the same as the others. */
+/* On windows held out, which here are the same as the others. */
 CONVERSION_TEST(more_is_not_worse, .first = SANITIZED, .loops = SANITIZED ? 2 : N_KINDS)
 {
     struct opened a = open_golden_kind(golden_kinds[_i]);

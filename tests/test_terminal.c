@@ -120,7 +120,8 @@ TEST(columns_are_left_out_and_rows_told_apart)
     }
     unsetenv("NO_COLOR");
     setenv("TERM", "xterm-256color", 1);
-    print_on_terminal(100, "bench --shape 2x32x4,vocab=50,ctx=64 -n 2 --repeat 1 --prompt 0");
+    print_on_terminal(100, "bench --shape 2x32x4,vocab=50,ctx=64 -n 2 --repeat 2 --prompt 0 "
+                           "--kv-heads 4 --depth 0,63");
     expect_says(text, "\033[1m*\033[m"); /* the best row */
 }
 

@@ -138,7 +138,7 @@ struct seen {
     int n_aside, n_drawn;
 };
 
-/* The last batch of a trial is none of those that are kept aside. */
+/* The last batch of a trial is none of those that are held out. */
 static bool see_batch(void *arg)
 {
     struct seen *seen = arg;

@@ -231,11 +231,11 @@ static enum status read_piece(struct lines *l, int wait_ms, bool *came, struct e
 {
     struct pollfd ready = {.fd = l->fd, .events = POLLIN};
     *came = false;
-    if (l->taken > 0) { /* what was given is not needed any more */
-        l->read.len -= l->taken;
-        l->searched -= l->taken;
-        memmove(l->read.data, l->read.data + l->taken, l->read.len);
-        l->taken = 0;
+    if (l->given > 0) { /* what was given is not needed any more */
+        l->read.len -= l->given;
+        l->searched -= l->given;
+        memmove(l->read.data, l->read.data + l->given, l->read.len);
+        l->given = 0;
     }
     if (!bytes_reserve(&l->read, PIECE))
         return err_no_memory(e, "a line", l->read.len + PIECE);
@@ -249,7 +249,7 @@ static enum status read_piece(struct lines *l, int wait_ms, bool *came, struct e
     l->ended = n == 0;
     l->read.len += n;
     if (l->n_bytes == 0 && text_starts_with(bytes_text(&l->read), BYTE_ORDER_MARK))
-        l->n_bytes = l->taken = l->searched = strlen(BYTE_ORDER_MARK);
+        l->n_bytes = l->given = l->searched = strlen(BYTE_ORDER_MARK);
     *came = true;
     return STATUS_OK;
 }
@@ -265,14 +265,14 @@ static bool take_read(struct lines *l, enum lines_state *state, struct text *lin
                               : NULL;
     const size_t end = newline ? (size_t)(newline - start) : l->read.len;
     l->searched = end + (newline != NULL);
-    if (!newline && !(l->ended && (l->passing || l->taken < end)))
+    if (!newline && !(l->ended && (l->passing || l->given < end)))
         return false;
-    const bool has_return = end > l->taken && start[end - 1] == '\r';
-    *line = text_span(start + l->taken, end - has_return - l->taken);
+    const bool has_return = end > l->given && start[end - 1] == '\r';
+    *line = text_span(start + l->given, end - has_return - l->given);
     *state = l->passing || line->len > l->max ? LINES_LONG : LINES_LINE;
     l->passing = false;
-    l->n_bytes += l->searched - l->taken;
-    l->taken = l->searched;
+    l->n_bytes += l->searched - l->given;
+    l->given = l->searched;
     return true;
 }
 
@@ -286,10 +286,10 @@ enum status lines_next(struct lines *l, int wait_ms, enum lines_state *state, st
             return STATUS_OK;
         /* The start of a line that is too long already is forgotten; a byte more may be its
          * carriage return. */
-        if (l->passing || l->read.len - l->taken > l->max + 1) {
+        if (l->passing || l->read.len - l->given > l->max + 1) {
             l->passing = true;
-            l->n_bytes += l->read.len - l->taken;
-            l->taken = l->searched = l->read.len;
+            l->n_bytes += l->read.len - l->given;
+            l->given = l->searched = l->read.len;
         }
         TRY(read_piece(l, wait_ms, &came, e));
         if (!came)
@@ -300,9 +300,9 @@ enum status lines_next(struct lines *l, int wait_ms, enum lines_state *state, st
 
 static int count_read(const struct lines *l, int most)
 {
-    if (l->taken == l->read.len) /* perhaps without memory yet */
+    if (l->given == l->read.len) /* perhaps without memory yet */
         return 0;
-    const char *at = l->read.data + l->taken, *end = l->read.data + l->read.len;
+    const char *at = l->read.data + l->given, *end = l->read.data + l->read.len;
     int n = 0;
     while (n < most && at < end) {
         const char *newline = memchr(at, '\n', end - at);

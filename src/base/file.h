@@ -63,7 +63,7 @@ enum status file_read_all(const char *path, size_t max, char **out, size_t *len,
 /*
  * lines - the lines of a file or pipe, one at a time, as they come.
  *
- * Only what has been read and not yet been taken is in memory, at most a line of the greatest
+ * Only what has been read and not yet been given is in memory, at most a line of the greatest
  * length and a little more; a longer one is passed over. A line ends with a newline, which does not
  * belong to it, and neither does one carriage return before it. The last one may lack its newline;
  * nothing after the last newline is no line. A byte-order mark (UTF-8) at the start of the file
@@ -82,8 +82,8 @@ struct lines {
     int fd;           /* -1: none */
     size_t max;       /* bytes of a line */
     struct bytes read;
-    size_t taken;    /* bytes at the start of `read`: of lines that were given */
-    size_t searched; /* bytes of `read` that have no newline after `taken` */
+    size_t given;    /* bytes at the start of `read`: of lines that were given */
+    size_t searched; /* bytes of `read` that have no newline after `given` */
     bool ended;      /* the file was read to its end */
     bool passing;    /* over a long line */
     uint64_t n_bytes;

@@ -53,7 +53,7 @@ struct convert_figures {
     char variant[16]; /* "MHA", "GQA-4" */
     uint64_t kv_bytes_per_token_f32, kv_bytes_per_token_f16;
     uint64_t parameters, file_bytes;
-    double divergence;    /* from the checkpoint before, on calibration text kept aside; else NaN */
+    double divergence;    /* from the checkpoint before, on calibration text held out; else NaN */
     double bits_per_byte; /* NaN: not measured */
     double seconds;       /* that the conversion took, `after`; NaN before */
 };

@@ -41,7 +41,7 @@ static enum status decode_ids(struct job *j, const char *given, struct err *e)
 {
     const struct tokenizer *t = j->checkpoint.tokenizer;
     struct bytes all = {.data = NULL}; /* so that characters are whole */
-    bool kept = true;
+    bool has_memory = true;
     if (tokenizer_n_tokens(t) == 0)
         return err_bad_file(e, "tokenizer.ggml.tokens: expected tokens, found none");
     if (str_is(given, "-")) {
@@ -54,14 +54,14 @@ static enum status decode_ids(struct job *j, const char *given, struct err *e)
                              strlen(given));
     }
     TRY(parse_ids("--decode", given, tokenizer_n_tokens(t), &j->tokens, &j->n_tokens, e));
-    for (size_t i = 0; i < j->n_tokens && kept; i++)
-        kept = bytes_put(&all, tokenizer_bytes(t, j->tokens[i]));
+    for (size_t i = 0; i < j->n_tokens && has_memory; i++)
+        has_memory = bytes_put(&all, tokenizer_bytes(t, j->tokens[i]));
     struct text shown = bytes_text(&all);
     if (j->n_tokens > 0)
         text_cut(&shown, tokenizer_added(t, tokenizer_bytes(t, j->tokens[0])));
-    if (kept)
+    if (has_memory)
         printable_put(j->out, shown);
-    const enum status s = kept ? STATUS_OK : err_no_memory(e, "the text", all.len);
+    const enum status s = has_memory ? STATUS_OK : err_no_memory(e, "the text", all.len);
     bytes_free(&all);
     return s;
 }

@@ -112,7 +112,7 @@ static void hear(void *arg, const struct train_event *ev)
         if (ev->lr == 0)
             chars_printf(t->tried,
                          ": tried %d steps each, nats a token of %" PRIu64
-                         " windows kept aside; %.4f as it is",
+                         " windows held out; %.4f as it is",
                          ev->step, ev->all, ev->loss);
         else if (isfinite(ev->loss))
             chars_append(t->tried, ", %.4f at %g", ev->loss, ev->lr);

@@ -6,9 +6,9 @@
 #include "formats/json_write.h"
 #include "show/heatmap.h"
 
-/* --- texts in turn --------------------------------------------------------------------------- */
+/* --- texts in order -------------------------------------------------------------------------- */
 
-static void forget(struct turns *t, struct bytes *held)
+static void forget(struct text_queue *t, struct bytes *held)
 {
     t->n_held -= held->len;
     held->len = 0;
@@ -16,7 +16,7 @@ static void forget(struct turns *t, struct bytes *held)
 
 static bool hold_bytes(struct output *o, const char *bytes, size_t len)
 {
-    struct turns *t = (struct turns *)o;
+    struct text_queue *t = (struct text_queue *)o;
     const bool held = bytes_put(t->to, text_span(bytes, len));
     if (held)
         t->n_held += len;
@@ -28,19 +28,19 @@ static bool hold_bytes(struct output *o, const char *bytes, size_t len)
 /* Where the text of this number is written, until pass_on. */
 static struct output *output_of(struct generation *g, uint64_t number)
 {
-    g->turns.to = &g->turns.ring[number % TURNS_AHEAD].held;
-    return &g->turns.holder;
+    g->queue.to = &g->queue.ring[number % TEXTS_AHEAD].held;
+    return &g->queue.holder;
 }
 
-/* What was written goes out if it is the text's turn; once it is complete, those that waited for it
- * follow. */
+/* What was written goes out if all texts before it are complete; once it is complete, those that
+ * waited for it follow. */
 static void pass_on(struct generation *g, uint64_t number, bool complete)
 {
-    struct turns *t = &g->turns;
+    struct text_queue *t = &g->queue;
     output_flush(&t->holder);
-    t->ring[number % TURNS_AHEAD].complete = complete;
+    t->ring[number % TEXTS_AHEAD].complete = complete;
     for (;; t->front++) {
-        struct turn *first = &t->ring[t->front % TURNS_AHEAD];
+        struct queued_text *first = &t->ring[t->front % TEXTS_AHEAD];
         output_put(g->out, bytes_text(&first->held));
         forget(t, &first->held);
         if (!first->complete)
@@ -60,7 +60,7 @@ static void take_generation(struct generation *g, struct arena *a)
     g->texts = arena_take(a, s->n_slots, sizeof *g->texts);
     g->prompt_logits = arena_take(a, g->shares ? s->n_vocab : 0, sizeof(float));
     g->top = arena_take(a, g->most_top, sizeof *g->top);
-    g->turns.ring = arena_take(a, TURNS_AHEAD, sizeof *g->turns.ring);
+    g->queue.ring = arena_take(a, TEXTS_AHEAD, sizeof *g->queue.ring);
 }
 
 void generation_set_records(struct generation *g, int n_top)
@@ -76,8 +76,8 @@ enum status generation_create(struct generation *g, struct err *e)
     g->n = g->o->n;
     TRY(arena_allocate(&g->arena, "the generation's buffers", e));
     take_generation(g, &g->arena);
-    output_init(&g->turns.holder, hold_bytes);
-    g->turns.holder.terminal = g->out->terminal;
+    output_init(&g->queue.holder, hold_bytes);
+    g->queue.holder.terminal = g->out->terminal;
     for (int i = 0; i < g->o->stops.n; i++)
         g->stops[i] = text_of(g->o->stops.items[i]);
     g->prompts.stops = g->stops;
@@ -96,9 +96,9 @@ void generation_free(struct generation *g)
             free(g->texts[i].tokens);
             free(g->texts[i].sampled.ids);
         }
-    if (g->turns.ring)
-        for (int i = 0; i < TURNS_AHEAD; i++)
-            bytes_free(&g->turns.ring[i].held);
+    if (g->queue.ring)
+        for (int i = 0; i < TEXTS_AHEAD; i++)
+            bytes_free(&g->queue.ring[i].held);
     schedule_free(&g->schedule);
     sampler_free(g->schedule.sampler);
     arena_free(&g->arena);
@@ -299,17 +299,17 @@ static enum status begin_prompt(struct generation *g, struct slot *p, struct gen
 }
 
 /* A round begins: texts are begun as long as there are slots for them, and room for what is to be
- * held of them, unless all is to end. That one may begin whose turn it is. */
+ * held of them, unless all is to end. The one that is to be written next may always begin. */
 static enum status begin_texts(struct generation *g, struct err *e)
 {
     struct schedule *s = &g->schedule;
     progress_show_texts(&g->job->progress, g->n_done + g->n_refused, g->n_begun, s->times.n_sampled,
                         lines_share(&g->prompts.lines));
-    if (g->turns.holder.failed)
-        return err_no_memory(e, "a text that waits for its turn", g->turns.n_held);
+    if (g->queue.holder.failed)
+        return err_no_memory(e, "a text that waits for those before it", g->queue.n_held);
     while (output_flush(g->out) && !g->read && !signals_interrupted()) {
-        const uint64_t ahead = g->n_begun - g->turns.front;
-        const bool has_room = ahead < TURNS_AHEAD && g->turns.n_held < TURNS_BYTES;
+        const uint64_t ahead = g->n_begun - g->queue.front;
+        const bool has_room = ahead < TEXTS_AHEAD && g->queue.n_held < TEXTS_BYTES;
         struct slot *p = has_room || ahead == 0 ? schedule_vacant(s) : NULL;
         /* Samples wait for the first one's prompt if they share it. */
         const bool waits = g->n_begun > 0 && g->shares && !g->has_prompt;
@@ -384,9 +384,9 @@ static enum status go_on(struct generation *g, const struct event *event, struct
         print_line(g, text, NULL);
         return STATUS_OK;
     }
-    if (ends && event->end >= END_FAILED && (lines || number != g->turns.front)) {
+    if (ends && event->end >= END_FAILED && (lines || number != g->queue.front)) {
         output_of(g, number);
-        forget(&g->turns, g->turns.to);
+        forget(&g->queue, g->queue.to);
         pass_on(g, number, true);
     } else if (lines) {
         if (!ends)
@@ -412,7 +412,7 @@ static enum status go_on(struct generation *g, const struct event *event, struct
                 text->level = level > 0 ? level : 1;
             }
             put_shaded(output_of(g, number), g->ink, text->level, ready);
-            output_puts(&g->turns.holder, ends ? "\n" : "");
+            output_puts(&g->queue.holder, ends ? "\n" : "");
         }
         if (ends) {
             g->end = event->end;

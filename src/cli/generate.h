@@ -3,7 +3,8 @@
  * or the answers of a session. Private to the files of this command.
  *
  * One schedule makes all side by side; they are written in the order of their numbers. A text is
- * printed as it is made when its turn has come; of --logprobs each token is a JSON line, of
+ * printed as it is made once those before it are complete; of --logprobs each token is a JSON line,
+ * of
  * --prompts each whole text. Samples read their prompt where the first one has it in the cache,
  * unless a shift is to change it. Memory does not grow with the number of --prompts: lines are read
  * as slots become vacant, and a slot waits when too much waits for an earlier line.
@@ -50,22 +51,22 @@ struct generated {
     struct bytes text;
 };
 
-/* Texts begin no further ahead of the one whose turn it is than so many, nor when so many bytes are
- * held of others. */
-#define TURNS_AHEAD 1024
-#define TURNS_BYTES ((size_t)16 << 20)
+/* Texts begin no further ahead of the one that is being written than so many, nor when so many
+ * bytes are held of others. */
+#define TEXTS_AHEAD 1024
+#define TEXTS_BYTES ((size_t)16 << 20)
 
 /* Texts that are written one after another: what is put to the holder is held for one of them until
- * its turn. Without memory that text and those after it are lost, never a part of one, and the
- * holder has failed. */
-struct turns {
+ * those before it are written. Without memory that text and those after it are lost, never a part
+ * of one, and the holder has failed. */
+struct text_queue {
     struct output holder; /* first */
     struct bytes *to;     /* whose text it is */
-    struct turn {
+    struct queued_text {
         struct bytes held;
         bool complete;
-    } * ring;       /* [TURNS_AHEAD] by number, modulo */
-    uint64_t front; /* whose turn it is */
+    } * ring;       /* [TEXTS_AHEAD] by number, modulo */
+    uint64_t front; /* the number of the text that is being written */
     size_t n_held;  /* bytes, of all */
 };
 
@@ -101,7 +102,7 @@ struct generation {
     enum status reading;   /* how the reading of lines went so far */
     struct err read_error; /* what it says of that */
 
-    struct turns turns;
+    struct text_queue queue;
     struct text *stops;      /* [o->stops.n] */
     float *prompt_logits;    /* [n_vocab] */
     struct token_score *top; /* [most_top] */

@@ -127,7 +127,7 @@ struct matmul {
  *   k_scales  [panel][quant_blocks(key_dim)][KERNEL_LANES]
  *   v_scales  [position][quant_blocks(value_dim)]
  */
-struct kv_piece {
+struct kv_segment {
     const void *k;
     const void *v;
     const uint16_t *k_scales; /* NULL but for Q8_0 */
@@ -136,14 +136,14 @@ struct kv_piece {
 
 /*
  * One K/V head's view of the cache: n_positions of it from a multiple of KERNEL_CHUNK on, stored as
- * F32, F16 or Q8_0, in two pieces: a prefix that sequences share, and what follows it in one of
- * them. piece[0] starts at the chunk's first position and piece[1] at the panel that has position
- * `split`; what stands in a piece at the other's positions, or from n_positions on, does not
- * matter. A piece without positions is not looked at.
+ * F32, F16 or Q8_0, in two segments: a prefix that sequences share, and what follows it in one of
+ * them. segment[0] starts at the chunk's first position and segment[1] at the panel that has
+ * position `split`; what stands in a segment at the other's positions, or from n_positions on, does
+ * not matter. A segment without positions is not looked at.
  */
 struct kv_chunk {
-    struct kv_piece piece[2];
-    int split;       /* 0..n_positions: positions before it are in piece[0] */
+    struct kv_segment segment[2];
+    int split;       /* 0..n_positions: positions before it are in segment[0] */
     int n_positions; /* 1..KERNEL_CHUNK */
     int key_dim, value_dim;
     enum storage storage;
@@ -202,10 +202,10 @@ struct kernels {
 
     /* Turns the first n_rot (even, 0..n) elements of a head's row x [n] by pairs of neighbours, and
      * scales all: out[j] = s x[j] C[j] + s x[j ^ 1] S[j] for j < n_rot, the others s x[j].
-     * turn [2, n_rot] is C, the cosine of each pair's angle, twice, then S, its sine, first with
-     * the other sign. `back` turns by the negative angles, which undoes it, and is its transpose.
-     * turn is not looked at if n_rot is 0; out may be x. */
-    void (*rotate)(float *out, const float *x, const float *turn, int n_rot, int n, float scale,
+     * rotation [2, n_rot] is C, the cosine of each pair's angle, twice, then S, its sine, first
+     * with the other sign. `back` rotates by the negative angles, which undoes it, and is its
+     * transpose. rotation is not looked at if n_rot is 0; out may be x. */
+    void (*rotate)(float *out, const float *x, const float *rotation, int n_rot, int n, float scale,
                    bool back);
 
     void (*attend)(const struct attend *a);

@@ -70,15 +70,15 @@ ALWAYS_INLINE void ask_ahead(struct ahead *ahead, enum storage storage, const in
     }
 }
 
-/* Panels of one piece of a chunk that are to be scored. */
+/* Panels of one segment of a chunk that are to be scored. */
 struct panel_run {
-    const struct kv_piece *piece;
-    int first; /* the piece's first panel, in the chunk */
-    int end;   /* scores from this position on are the other piece's */
+    const struct kv_segment *segment;
+    int first; /* the segment's first panel, in the chunk */
+    int end;   /* scores from this position on are the other segment's */
     struct ahead ahead;
 };
 
-/* acc[head][panel] += q.k over the dimensions [begin, end); `panel` is the piece's. */
+/* acc[head][panel] += q.k over the dimensions [begin, end); `panel` is the segment's. */
 ALWAYS_INLINE void score_dims(const void *keys, enum storage storage, int panel,
                               struct ahead *ahead, size_t dim, const float *q, size_t begin,
                               size_t end, const int n_panels, const int n_heads,
@@ -105,9 +105,9 @@ ALWAYS_INLINE void clear_tile(lanes acc[TILE_HEADS][4], const int n, const int m
 }
 
 /* The same over quantised keys: block by block, then times the block's scales. */
-ALWAYS_INLINE void score_quant_dims(const struct kv_piece *piece, int panel, struct ahead *ahead,
-                                    size_t dim, const float *q, const int n_panels,
-                                    const int n_heads, lanes acc[TILE_HEADS][4])
+ALWAYS_INLINE void score_quant_dims(const struct kv_segment *segment, int panel,
+                                    struct ahead *ahead, size_t dim, const float *q,
+                                    const int n_panels, const int n_heads, lanes acc[TILE_HEADS][4])
 {
     const size_t n_blocks = quant_blocks((int)dim);
     for (size_t b = 0; b < n_blocks; b++) {
@@ -115,11 +115,11 @@ ALWAYS_INLINE void score_quant_dims(const struct kv_piece *piece, int panel, str
         const size_t end = MIN(begin + QUANT_BLOCK, dim);
         lanes part[TILE_HEADS][4];
         clear_tile(part, n_heads, n_panels);
-        score_dims(piece->k, STORAGE_Q8_0, panel, ahead, dim, q, begin, end, n_panels, n_heads,
+        score_dims(segment->k, STORAGE_Q8_0, panel, ahead, dim, q, begin, end, n_panels, n_heads,
                    part);
         UNROLLED (p, n_panels) {
             const lanes scale =
-                lanes_load_f16(piece->k_scales + ((panel + p) * n_blocks + b) * KERNEL_LANES);
+                lanes_load_f16(segment->k_scales + ((panel + p) * n_blocks + b) * KERNEL_LANES);
             UNROLLED (h, n_heads)
                 acc[h][p] = lanes_fma(part[h][p], scale, acc[h][p]);
         }
@@ -133,13 +133,13 @@ ALWAYS_INLINE void score_tile(const struct attend *a, enum storage storage, stru
     const size_t dim = a->kv.key_dim;
     const float *q = a->q + head * dim;
     lanes acc[TILE_HEADS][4];
-    const struct kv_piece *piece = run->piece;
-    const int own = panel - run->first; /* the panel in its piece */
+    const struct kv_segment *segment = run->segment;
+    const int local = panel - run->first; /* the panel in its segment */
     clear_tile(acc, n_heads, n_panels);
     if (storage == STORAGE_Q8_0)
-        score_quant_dims(piece, own, &run->ahead, dim, q, n_panels, n_heads, acc);
+        score_quant_dims(segment, local, &run->ahead, dim, q, n_panels, n_heads, acc);
     else
-        score_dims(piece->k, storage, own, &run->ahead, dim, q, 0, dim, n_panels, n_heads, acc);
+        score_dims(segment->k, storage, local, &run->ahead, dim, q, 0, dim, n_panels, n_heads, acc);
     float *scores = a->scores + (size_t)head * KERNEL_CHUNK;
     UNROLLED (h, n_heads)
         UNROLLED (p, n_panels)
@@ -151,14 +151,14 @@ ALWAYS_INLINE void score_tile(const struct attend *a, enum storage storage, stru
 ALWAYS_INLINE void score_additive(const struct attend *a, enum storage storage,
                                   const struct panel_run *run, int panel, int head)
 {
-    const size_t dim = a->kv.key_dim, own = panel - run->first;
+    const size_t dim = a->kv.key_dim, local = panel - run->first;
     const float *q = a->q + head * dim, *w = a->additive + head * dim;
     lanes sum = lanes_zero();
     for (size_t i = 0; i < dim; i++) {
-        lanes k = load_element(run->piece->k, storage, (own * dim + i) * KERNEL_LANES);
+        lanes k = load_element(run->segment->k, storage, (local * dim + i) * KERNEL_LANES);
         if (storage == STORAGE_Q8_0) {
-            const size_t block = own * quant_blocks((int)dim) + i / QUANT_BLOCK;
-            k = lanes_mul(k, lanes_load_f16(run->piece->k_scales + block * KERNEL_LANES));
+            const size_t block = local * quant_blocks((int)dim) + i / QUANT_BLOCK;
+            k = lanes_mul(k, lanes_load_f16(run->segment->k_scales + block * KERNEL_LANES));
         }
         sum = lanes_fma(lanes_all(w[i]), lanes_tanh(lanes_add(k, lanes_all(q[i]))), sum);
     }
@@ -214,19 +214,19 @@ ALWAYS_INLINE void score_panels(const struct attend *a, enum storage storage, st
 }
 
 /*
- * The second piece first: the panel that has the split is in both, and of the second piece's its
- * first lanes are rubbish until the first piece's are stored over them.
+ * The second segment first: the panel that has the split is in both, and of the second segment's
+ * its first lanes are rubbish until the first segment's are stored over them.
  */
 ALWAYS_INLINE void score_chunk(const struct attend *a, enum storage storage)
 {
     const int split = a->kv.split, last = split < a->kv.n_positions;
     const size_t panel_bytes = (size_t)a->kv.key_dim * KERNEL_LANES * element_bytes(storage);
     for (int i = last; i >= 0; i--) {
-        const unsigned char *next = i > 0 && split > 0 ? a->kv.piece[0].k
-                                    : a->next          ? a->kv.piece[split == 0].v
+        const unsigned char *next = i > 0 && split > 0 ? a->kv.segment[0].k
+                                    : a->next          ? a->kv.segment[split == 0].v
                                                        : NULL;
-        const unsigned char *keys = a->kv.piece[i].k;
-        struct panel_run run = {.piece = &a->kv.piece[i],
+        const unsigned char *keys = a->kv.segment[i].k;
+        struct panel_run run = {.segment = &a->kv.segment[i],
                                 .first = i ? split / KERNEL_LANES : 0,
                                 .end = i < last ? split : kernel_padded(a->kv.n_positions),
                                 .ahead.share = ahead_share(a, storage)};
@@ -271,10 +271,10 @@ static void softmax_chunk(float *scores, int n, float *max_out, float *sum_out)
     *sum_out = lanes_sum(sum);
 }
 
-/* Rows of values of one piece that are to be added, with the chunk's positions [begin, end). */
+/* Rows of values of one segment that are to be added, with the chunk's positions [begin, end). */
 struct row_run {
-    const struct kv_piece *piece;
-    size_t row; /* the piece's, at `begin` */
+    const struct kv_segment *segment;
+    size_t row; /* the segment's, at `begin` */
     int begin, end;
     struct ahead ahead;
 };
@@ -292,10 +292,10 @@ ALWAYS_INLINE void value_rows(const struct attend *a, enum storage storage, stru
         ask_ahead(&run->ahead, storage, n_vecs, n_heads);
         UNROLLED (j, n_vecs) {
             const size_t i = first + j * KERNEL_LANES;
-            v[j] = load_element(run->piece->v, storage, row * v_stride + i);
+            v[j] = load_element(run->segment->v, storage, row * v_stride + i);
             if (storage == STORAGE_Q8_0)
                 v[j] = lanes_mul(
-                    v[j], lanes_all_f16(run->piece->v_scales[row * n_blocks + i / QUANT_BLOCK]));
+                    v[j], lanes_all_f16(run->segment->v_scales[row * n_blocks + i / QUANT_BLOCK]));
         }
         UNROLLED (h, n_heads) {
             const lanes ph = lanes_all(p[(size_t)h * KERNEL_CHUNK + t]);
@@ -379,15 +379,15 @@ ALWAYS_INLINE void value_chunk(const struct attend *a, enum storage storage)
         const int i = begin >= split, piece_end = i ? all : split;
         const int piece_begin = i ? split / KERNEL_LANES * KERNEL_LANES : 0; /* a panel's */
         end = MIN(begin + BLOCK_ROWS, piece_end);
-        const unsigned char *next = i || split == all ? a->next : a->kv.piece[1].v;
-        struct row_run run = {.piece = &a->kv.piece[i],
+        const unsigned char *next = i || split == all ? a->next : a->kv.segment[1].v;
+        struct row_run run = {.segment = &a->kv.segment[i],
                               .row = begin - piece_begin,
                               .begin = begin,
                               .end = end,
                               .ahead.share = ahead_share(a, storage)};
-        run.ahead.at = next && end == piece_end
-                           ? next
-                           : (const unsigned char *)run.piece->v + (end - piece_begin) * row_bytes;
+        run.ahead.at = next && end == piece_end ? next
+                                                : (const unsigned char *)run.segment->v +
+                                                      (end - piece_begin) * row_bytes;
         value_run(a, storage, &run);
     }
 }

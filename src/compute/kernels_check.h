@@ -59,20 +59,20 @@ KERNEL_CHECK norm_check(const float *out, const float *x, const float *gain, int
     assert_costly(are_disjoint(out, span_bytes(1, 0, n), gain, span_bytes(1, 0, n)));
 }
 
-KERNEL_CHECK rotate_check(const float *out, const float *x, const float *turn, int n_rot, int n)
+KERNEL_CHECK rotate_check(const float *out, const float *x, const float *rotation, int n_rot, int n)
 {
     assert(n >= 1 && n_rot >= 0 && n_rot <= n && n_rot % 2 == 0);
-    assert_costly(out && x && (turn || n_rot == 0));
+    assert_costly(out && x && (rotation || n_rot == 0));
     assert_costly(out == x || are_disjoint(out, span_bytes(1, 0, n), x, span_bytes(1, 0, n)));
     assert_costly(n_rot == 0 ||
-                  are_disjoint(out, span_bytes(1, 0, n), turn, span_bytes(2, n_rot, n_rot)));
+                  are_disjoint(out, span_bytes(1, 0, n), rotation, span_bytes(2, n_rot, n_rot)));
 }
 
-/* A piece that has positions. */
-static inline bool piece_is_sound(const struct kv_piece *piece, enum storage storage)
+/* A segment that has positions. */
+static inline bool segment_is_sound(const struct kv_segment *segment, enum storage storage)
 {
-    return piece->k && piece->v &&
-           (storage != STORAGE_Q8_0 || (piece->k_scales && piece->v_scales));
+    return segment->k && segment->v &&
+           (storage != STORAGE_Q8_0 || (segment->k_scales && segment->v_scales));
 }
 
 KERNEL_CHECK attend_check(const struct attend *a)
@@ -82,8 +82,8 @@ KERNEL_CHECK attend_check(const struct attend *a)
     assert(kv->key_dim >= 1 && kv->value_dim >= 1 && a->n_heads >= 1);
     assert(kv->storage == STORAGE_F32 || kv->storage == STORAGE_F16 || kv->storage == STORAGE_Q8_0);
     assert(kv->split >= 0 && kv->split <= kv->n_positions);
-    assert_costly(kv->split == 0 || piece_is_sound(&kv->piece[0], kv->storage));
-    assert_costly(kv->split == kv->n_positions || piece_is_sound(&kv->piece[1], kv->storage));
+    assert_costly(kv->split == 0 || segment_is_sound(&kv->segment[0], kv->storage));
+    assert_costly(kv->split == kv->n_positions || segment_is_sound(&kv->segment[1], kv->storage));
     assert(a->n_heads == 1 || a->stride >= (size_t)kv->value_dim);
     assert(!a->bias || a->distance >= kv->n_positions - 1);
     assert_costly(a->q && a->scores && a->max && a->sum && a->out);

@@ -117,14 +117,14 @@ static void scalar_rms_norm(float *out, const float *x, const float *gain, const
         out[i] = fmaf(x[i] * scale, gain[i], bias ? bias[i] : 0.0f);
 }
 
-static void scalar_rotate(float *out, const float *x, const float *turn, int n_rot, int n,
+static void scalar_rotate(float *out, const float *x, const float *rotation, int n_rot, int n,
                           float scale, bool back)
 {
-    rotate_check(out, x, turn, n_rot, n);
+    rotate_check(out, x, rotation, n_rot, n);
     const float across = back ? -scale : scale;
     for (int i = 0; i < n_rot; i += 2) {
         const float even = x[i], odd = x[i + 1];
-        const float *c = turn + i, *s = turn + n_rot + i;
+        const float *c = rotation + i, *s = rotation + n_rot + i;
         out[i] = fmaf(scale * even, c[0], across * odd * s[0]);
         out[i + 1] = fmaf(scale * odd, c[1], across * even * s[1]);
     }
@@ -132,24 +132,24 @@ static void scalar_rotate(float *out, const float *x, const float *turn, int n_r
         out[i] = scale * x[i];
 }
 
-/* The piece that has position *t of a chunk, which becomes the piece's. */
-static const struct kv_piece *piece_of(const struct kv_chunk *kv, int *t)
+/* The segment that has position *t of a chunk, which becomes the segment's. */
+static const struct kv_segment *segment_of(const struct kv_chunk *kv, int *t)
 {
     if (*t < kv->split)
-        return &kv->piece[0];
+        return &kv->segment[0];
     *t -= kv->split / KERNEL_LANES * KERNEL_LANES;
-    return &kv->piece[1];
+    return &kv->segment[1];
 }
 
 /* Element i of a position's key, times *scale, its block's; 1 where there are none. */
 static float chunk_key(const struct kv_chunk *kv, int t, int i, float *scale)
 {
-    const struct kv_piece *piece = piece_of(kv, &t);
+    const struct kv_segment *segment = segment_of(kv, &t);
     const size_t panel = t / KERNEL_LANES, lane = t % KERNEL_LANES;
     const size_t block = panel * quant_blocks(kv->key_dim) + i / QUANT_BLOCK;
     *scale =
-        kv->storage == STORAGE_Q8_0 ? f16_widen(piece->k_scales[block * KERNEL_LANES + lane]) : 1;
-    return math_load(piece->k, kv->storage, (panel * kv->key_dim + i) * KERNEL_LANES + lane);
+        kv->storage == STORAGE_Q8_0 ? f16_widen(segment->k_scales[block * KERNEL_LANES + lane]) : 1;
+    return math_load(segment->k, kv->storage, (panel * kv->key_dim + i) * KERNEL_LANES + lane);
 }
 
 /* q.k of one position of the chunk, or w.tanh(q + k) where w is not NULL. */
@@ -177,12 +177,12 @@ static float chunk_score(const struct kv_chunk *kv, const float *q, const float 
 
 static float chunk_value(const struct kv_chunk *kv, int t, int i)
 {
-    const struct kv_piece *piece = piece_of(kv, &t);
+    const struct kv_segment *segment = segment_of(kv, &t);
     const size_t row = (size_t)t * kernel_padded(kv->value_dim);
-    const float v = math_load(piece->v, kv->storage, row + i);
+    const float v = math_load(segment->v, kv->storage, row + i);
     if (kv->storage != STORAGE_Q8_0)
         return v;
-    return v * f16_widen(piece->v_scales[t * quant_blocks(kv->value_dim) + i / QUANT_BLOCK]);
+    return v * f16_widen(segment->v_scales[t * quant_blocks(kv->value_dim) + i / QUANT_BLOCK]);
 }
 
 /* A head's exponentials; sets its max and sum. */

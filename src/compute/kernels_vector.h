@@ -72,18 +72,18 @@ static void vector_rms_norm(float *out, const float *x, const float *gain, const
 
 /* --- rotary positions ------------------------------------------------------------------------ */
 
-static void vector_rotate(float *out, const float *x, const float *turn, int n_rot, int n,
+static void vector_rotate(float *out, const float *x, const float *rotation, int n_rot, int n,
                           float scale, bool back)
 {
-    rotate_check(out, x, turn, n_rot, n);
+    rotate_check(out, x, rotation, n_rot, n);
     const lanes along = lanes_all(scale), across = lanes_all(back ? -scale : scale);
     for (int i = 0; i < n; i += KERNEL_LANES) { /* no pair is in two vectors */
         const lanes a = lanes_load_upto(x + i, n - i);
         const int left = n_rot - i;
         lanes turned = lanes_mul(along, a);
         if (left > 0) {
-            const lanes c = lanes_load_upto(turn + i, left);
-            const lanes s = lanes_load_upto(turn + n_rot + i, left);
+            const lanes c = lanes_load_upto(rotation + i, left);
+            const lanes s = lanes_load_upto(rotation + n_rot + i, left);
             const lanes other = lanes_mul(lanes_mul(across, lanes_swap(a)), s);
             const lanes both = lanes_fma(turned, c, other);
             turned = left < KERNEL_LANES ? lanes_first(both, turned, left) : both;

@@ -47,7 +47,7 @@ struct member {
     /* The number of the last loop that somebody took items of this member's range in, in the upper
      * half, and how many of them are taken, in the lower: one word, so that a member that is ahead
      * begins a loop on behalf of one that is behind. */
-    _Alignas(MEM_ALIGN) _Atomic uint64_t taken;
+    _Alignas(MEM_ALIGN) _Atomic uint64_t given;
     _Alignas(MEM_ALIGN) uint32_t loop; /* the member's own: loops that it has begun */
 };
 
@@ -278,7 +278,7 @@ void pool_barrier(struct pool *p, int thread)
     }
 }
 
-void pool_share(int n, int thread, int n_threads, int *begin, int *end)
+void pool_range(int n, int thread, int n_threads, int *begin, int *end)
 {
     assert(n >= 0 && n_threads >= 1 && thread >= 0 && thread < n_threads);
     const int size = n / n_threads, larger = n % n_threads;
@@ -300,14 +300,14 @@ struct pool_items pool_items(struct pool *p, int thread, int n, int chunk)
  * member that has gone on to a later loop leaves none: before that it found all ranges used up. */
 static int take_chunk(struct member *m, uint32_t loop, int n, int chunk)
 {
-    uint64_t before = atomic_load_explicit(&m->taken, memory_order_relaxed);
+    uint64_t before = atomic_load_explicit(&m->given, memory_order_relaxed);
     for (;;) {
         const uint32_t ahead = (uint32_t)(before >> 32) - loop;
         const int first = ahead == 0 ? (int)(uint32_t)before : 0;
         if (first >= n || (ahead != 0 && ahead < UINT32_MAX / 2))
             return n;
         const uint64_t after = (uint64_t)loop << 32 | (uint32_t)(first + MIN(chunk, n - first));
-        if (atomic_compare_exchange_weak_explicit(&m->taken, &before, after, memory_order_relaxed,
+        if (atomic_compare_exchange_weak_explicit(&m->given, &before, after, memory_order_relaxed,
                                                   memory_order_relaxed))
             return first;
     }
@@ -317,7 +317,7 @@ bool pool_items_next(struct pool_items *items, int *begin, int *end)
 {
     for (; items->n_used_up < items->n_threads; items->n_used_up++) {
         const int owner = (items->thread + items->n_used_up) % items->n_threads;
-        pool_share(items->n, owner, items->n_threads, begin, end);
+        pool_range(items->n, owner, items->n_threads, begin, end);
         if (!items->pool || items->chunk == 0) {
             items->n_used_up = items->n_threads; /* the whole range, once */
             return *begin < *end;

@@ -52,11 +52,11 @@ void pool_barrier(struct pool *p, int thread);
 
 /* The part [*begin, *end) of n >= 0 items that belongs to `thread` of n_threads (0 <= thread <
  * n_threads): contiguous, in order, sizes differing by at most one. */
-void pool_share(int n, int thread, int n_threads, int *begin, int *end);
+void pool_range(int n, int thread, int n_threads, int *begin, int *end);
 
 /*
  * A loop over n items that the members share out as they go: each takes chunks of its own range of
- * pool_share and then, when that is used up, chunks of the others'. So a member that the machine
+ * pool_range and then, when that is used up, chunks of the others'. So a member that the machine
  * slows down holds the others up for one chunk and not for its whole range.
  *
  *     struct pool_items items = pool_items(pool, thread, n, chunk);

@@ -25,7 +25,7 @@ static void read_part(void *arg, int thread)
 {
     struct measuring *m = arg;
     int begin, end;
-    pool_share(m->n_lines, thread, pool_n_threads(m->pool), &begin, &end);
+    pool_range(m->n_lines, thread, pool_n_threads(m->pool), &begin, &end);
     float *own = m->data + (size_t)begin * LINE_FLOATS;
     const size_t n = (size_t)(end - begin) * LINE_FLOATS;
     if (m->rounds == 0)

@@ -35,14 +35,14 @@ static void decide(struct drop *d, int layer, const unsigned char *off)
     for (int first = 0; first < n_heads; first += group) {
         const int stay = count_left(off + first, group);
         const bool goes = most ? stay == 0 : first > 0;
-        const int kept = !may_go ? group : goes ? 0 : most ? most : 1;
-        int zeros = kept - stay;
+        const int n_new = !may_go ? group : goes ? 0 : most ? most : 1;
+        int zeros = n_new - stay;
         for (int h = first; h < first + group; h++)
             fates[h] = !off[h] ? DROP_STAYS : zeros-- > 0 ? DROP_ZERO : DROP_GONE;
-        d->n_zero += kept - stay;
-        d->n_gone += group - kept;
-        n_left += kept;
-        n_kv += kept > 0;
+        d->n_zero += n_new - stay;
+        d->n_gone += group - n_new;
+        n_left += n_new;
+        n_kv += n_new > 0;
     }
     d->config.layer_heads[layer] = n_left;
     d->config.layer_kv_heads[layer] = n_kv;
@@ -124,18 +124,18 @@ static const unsigned char *take_columns(struct drop *d, const struct gguf_tenso
     float *row = arena_take(&d->arena, n, sizeof *row);
     for (int r = 0; r < s->rows && new; r++, to += row_bytes) {
         const unsigned char *from = t->data + tensor_type_bytes(t->type, r * n);
-        int kept = 0; /* columns */
+        int n_columns = 0; /* columns */
         if (!same)
             blocks_decode(t->type->type, row, from, n);
         for (int i = 0; i < n; i += step) {
             if (is_gone(d, s, i))
                 continue;
             if (same)
-                memcpy(to + tensor_type_bytes(*type, kept), from + tensor_type_bytes(*type, i),
+                memcpy(to + tensor_type_bytes(*type, n_columns), from + tensor_type_bytes(*type, i),
                        tensor_type_bytes(*type, step));
             else
-                memmove(row + kept, row + i, step * sizeof *row);
-            kept += step;
+                memmove(row + n_columns, row + i, step * sizeof *row);
+            n_columns += step;
         }
         if (!same)
             blocks_encode((*type)->type, to, row, n_new);

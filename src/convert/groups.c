@@ -391,7 +391,7 @@ static void map_groups(void *arg, int thread)
 {
     struct converter *c = arg;
     int item, end;
-    pool_share(2 * c->block.n_groups, thread, c->n_threads, &item, &end);
+    pool_range(2 * c->block.n_groups, thread, c->n_threads, &item, &end);
     for (; item < end; item++) {
         const struct convert_circuit *s = &c->circuits.at[item % 2];
         const int *heads = c->block.order + item / 2 * c->block.group;

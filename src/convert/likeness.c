@@ -10,14 +10,14 @@ static void compare_head_pairs(void *arg, int thread)
 {
     const struct converter *c = arg;
     const size_t n = c->config.n_heads;
-    struct head_likeness *likeness = c->arg, *kept = likeness + c->block.index * n * n;
+    struct head_likeness *likeness = c->arg, *out = likeness + c->block.index * n * n;
     int at = 0;
     for (size_t i = 0; i < c->block.n_heads; i++)
         for (size_t j = i; j < c->block.n_heads; j++) {
             const int pair[] = {i, j};
             if (at++ % c->n_threads != thread)
                 continue;
-            kept[i * n + j] = kept[j * n + i] =
+            out[i * n + j] = out[j * n + i] =
                 i == j ? (struct head_likeness){1, 1}
                        : (struct head_likeness){
                              convert_energy_kept(c, &c->circuits.qk, pair, 2, thread),
@@ -43,7 +43,7 @@ static enum status compare_blocks(struct converter *c, struct err *e)
 }
 
 enum status convert_likeness(const struct convert_spec *spec, const struct model *model,
-                             struct head_likeness *kept, struct err *e)
+                             struct head_likeness *out, struct err *e)
 {
     struct convert_spec all_share = *spec;
     all_share.n_kv_heads = 1; /* the largest groups have room for pairs */
@@ -53,6 +53,6 @@ enum status convert_likeness(const struct convert_spec *spec, const struct model
         return err_usage(e, "heads can only be compared on text");
     TRY(convert_describe(&c, &all_share, NULL, e));
     c.model = model;
-    c.arg = kept;
+    c.arg = out;
     return convert_work(&c, compare_blocks, e);
 }

@@ -16,7 +16,7 @@ static void add_product_rows(void *arg, int thread)
 {
     const struct double_product *job = arg;
     int begin, end;
-    pool_share(job->rows, thread, job->c->n_threads, &begin, &end);
+    pool_range(job->rows, thread, job->c->n_threads, &begin, &end);
     linalg_add_product(&job->product, begin, end);
 }
 
@@ -65,7 +65,7 @@ void convert_add_transposed(const struct converter *c, double *sum, size_t strid
                             int thread)
 {
     int row, end;
-    pool_share(p.m, thread, c->n_threads, &row, &end);
+    pool_range(p.m, thread, c->n_threads, &row, &end);
     p.m = end - row;
     p.a += row;
     p.c += row * p.c_row;

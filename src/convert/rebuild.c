@@ -179,7 +179,7 @@ static void run_items(const struct converter *c, int thread,
     const size_t keys = c->circuits.qk.width, values = keys + c->block.n_groups * key_dim;
     const int padded = causal_padded_length(c->calib.window);
     int i, end;
-    pool_share(r->batch_windows * c->block.n_groups, thread, c->n_threads, &i, &end);
+    pool_range(r->batch_windows * c->block.n_groups, thread, c->n_threads, &i, &end);
     for (; i < end; i++) {
         const size_t window = i / c->block.n_groups, g = i % c->block.n_groups,
                      head = g * c->block.group;
@@ -225,7 +225,7 @@ static void run_batch(void *arg, int thread)
                  qkv = r->qkv_dim;
     const size_t first = r->first_window * c->calib.window * d;
     int begin, end;
-    pool_share(n, thread, c->n_threads, &begin, &end);
+    pool_range(n, thread, c->n_threads, &begin, &end);
     const size_t own = end - begin;
     const float *x = r->x + first, *y = r->y + first + begin * d;
     const float *own_results = r->results + begin * heads;
@@ -254,7 +254,7 @@ static void run_batch(void *arg, int thread)
     of_rows.a += fixed;
     of_rows.m -= fixed;
     convert_add_transposed(c, r->gradient + fixed * (d + 1), d + 1, of_rows, thread);
-    pool_share(qkv, thread, c->n_threads, &begin, &end);
+    pool_range(qkv, thread, c->n_threads, &begin, &end);
     c->grad->column_sums(r->product_bias + begin, r->dqkv + begin, qkv, n, end - begin);
     for (int j = begin; j < end; j++)
         r->gradient[j * (d + 1) + d] += (double)r->product_bias[j];

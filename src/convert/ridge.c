@@ -94,7 +94,7 @@ static void solve_columns(void *arg, int thread)
     const struct converter *c = job->c;
     const struct convert_ridge *r = job->ridge;
     int begin, end;
-    pool_share(r->columns, thread, c->n_threads, &begin, &end);
+    pool_range(r->columns, thread, c->n_threads, &begin, &end);
     double *own = c->scratch.square2 + begin * r->m, *w = c->scratch.square + begin;
     const size_t n = end - begin;
     if (n == 0)

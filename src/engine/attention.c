@@ -84,9 +84,10 @@ static float *part_of(const struct attention *a, int row, int head, int chunk)
 static void place_row(const struct attention *a, int position, const float *x, float scale,
                       float *out)
 {
-    const float *turn = positions_turn(&a->f->work.positions, position);
-    if (turn) {
-        a->f->kernels->rotate(out, x, turn, a->f->kv.config.rope.n_dims, a->key_dim, scale, false);
+    const float *rotation = positions_rotation(&a->f->work.positions, position);
+    if (rotation) {
+        a->f->kernels->rotate(out, x, rotation, a->f->kv.config.rope.n_dims, a->key_dim, scale,
+                              false);
         return;
     }
     for (int i = 0; i < a->key_dim; i++)
@@ -100,7 +101,7 @@ static void store_row(const struct attention *a, int kv_head, int row)
     const float *keys = a->f->work.qkv + row * a->qkv_dim + config_q_dim(c, a->layer);
     const float *k = keys + (size_t)kv_head * a->key_dim;
     const float *v = keys + (size_t)a->n_kv_heads * a->key_dim + (size_t)kv_head * a->value_dim;
-    if (positions_turn(&a->f->work.positions, r->position)) {
+    if (positions_rotation(&a->f->work.positions, r->position)) {
         place_row(a, r->position, k, 1, a->scratch);
         k = a->scratch;
     }
@@ -151,7 +152,7 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
         const int sequence = (wraps ? b->spans : span + 1)->sequence;
         const struct kv_place place = {sequence, a->layer, kv_head + wraps};
         const struct kv_chunk next = kv_cache_chunk(&a->f->kv, place, 0, 1);
-        next_keys = next.piece[next.split == 0].k;
+        next_keys = next.segment[next.split == 0].k;
     }
 
     float *part = part_of(a, row, kv_head * a->group, chunk);
@@ -181,7 +182,7 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
  * work.parts. The items of one head after the other stand on a line as long as they cost: a thread
  * has those that start in its part of it. Rows of a span vary fastest, while a chunk of the cache
  * stays near. */
-static void attend_share(const struct attention *a)
+static void attend_range(const struct attention *a)
 {
     const struct batch *b = &a->f->batch;
     const int thread = a->k->thread, n_threads = a->k->n_threads;
@@ -256,7 +257,7 @@ static void show_weights(const struct attention *a, const float *input)
     const struct forward *f = a->f;
     const int n_rows = f->batch.n_rows, n_heads = config_heads(&f->kv.config, a->layer);
     const size_t stride = a->part_size;
-    const struct share items = share_of(a->k, n_rows * n_heads);
+    const struct item_range items = range_of(a->k, n_rows * n_heads);
     for (int i = items.begin; i < items.end; i++) {
         const int row = i / n_heads, head = i % n_heads;
         const int n = f->batch.rows[row].position + 1, n_chunks = kv_cache_chunks(n);
@@ -301,7 +302,7 @@ static float *join_heads(const struct attention *a)
 {
     const struct forward *f = a->f;
     const struct config *c = &f->kv.config;
-    const struct share rows = worker_rows(a->k);
+    const struct item_range rows = worker_rows(a->k);
     const size_t row_dim = config_heads_dim(c, a->layer);
     float *heads = f->work.input + worker_first(a->k) * f->work.input_dim;
     for (int r = rows.begin; r < rows.end; r++) {
@@ -346,7 +347,7 @@ void block_attention(const struct worker *k, const struct block *b, int layer)
 
     /* Keys and values into the cache. */
     if (f->batch.stores_first) {
-        const struct share items = share_of(k, a.n_kv_heads * k->n_rows);
+        const struct item_range items = range_of(k, a.n_kv_heads * k->n_rows);
         for (int i = items.begin; i < items.end; i++)
             store_row(&a, i / k->n_rows, i % k->n_rows);
         if (!whole_heads)
@@ -354,7 +355,7 @@ void block_attention(const struct worker *k, const struct block *b, int layer)
     }
 
     /* Scores, softmax and weighted values, chunk by chunk. */
-    attend_share(&a);
+    attend_range(&a);
     worker_meet(k);
     if (f->watch)
         show_weights(&a, input);

@@ -73,9 +73,9 @@ static void copy_rows(struct rows out, const float *from, size_t stride, int n)
 static void turn_row(const struct item *it, float *out, const float *x, int position, bool back)
 {
     const struct causal_window *w = it->w;
-    const float *turn = positions_turn(w->positions, position);
-    if (turn)
-        w->kernels->rotate(out, x, turn, w->rope_dims, w->key_dim, 1, back);
+    const float *rotation = positions_rotation(w->positions, position);
+    if (rotation)
+        w->kernels->rotate(out, x, rotation, w->rope_dims, w->key_dim, 1, back);
     else if (out != x)
         memcpy(out, x, w->key_dim * sizeof *out);
 }

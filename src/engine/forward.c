@@ -83,7 +83,7 @@ static void run_layers(void *arg, int thread)
     /* The last norm, unless norms stand after the residuals, and the output matrix, for the rows
      * that want logits. */
     const size_t d = f->kv.config.d_model;
-    const struct share rows = worker_rows(&k);
+    const struct item_range rows = worker_rows(&k);
     float *input = f->work.input + worker_first(&k) * f->work.input_dim;
     for (int r = 0, n = 0; r < f->batch.n_rows; r++) {
         if (!f->batch.rows[r].wants_logits)

@@ -100,15 +100,15 @@ static inline void worker_meet(const struct worker *k)
 }
 
 /* Items [begin, end). */
-struct share {
+struct item_range {
     int begin, end;
 };
 
 /* The thread's part of n items. */
-static inline struct share share_of(const struct worker *k, int n)
+static inline struct item_range range_of(const struct worker *k, int n)
 {
-    struct share s;
-    pool_share(n, k->thread, k->n_threads, &s.begin, &s.end);
+    struct item_range s;
+    pool_range(n, k->thread, k->n_threads, &s.begin, &s.end);
     return s;
 }
 
@@ -119,9 +119,9 @@ static inline bool worker_shares(const struct worker *k)
 }
 
 /* The rows that this thread makes. */
-static inline struct share worker_rows(const struct worker *k)
+static inline struct item_range worker_rows(const struct worker *k)
 {
-    return worker_shares(k) ? share_of(k, k->n_rows) : (struct share){0, k->n_rows};
+    return worker_shares(k) ? range_of(k, k->n_rows) : (struct item_range){0, k->n_rows};
 }
 
 /* The row of work.input and work.quants at which the rows that it reads begin. */

@@ -156,7 +156,7 @@ static enum status feed_rows(struct schedule *s, struct err *e)
     return STATUS_OK;
 }
 
-static void sample_share(void *arg, int thread)
+static void sample_range(void *arg, int thread)
 {
     struct schedule *s = arg;
     for (int i = thread; i < s->n_slots; i += s->n_sampling) {
@@ -177,7 +177,7 @@ static void sample(struct schedule *s)
         n += s->slots[i].logits != NULL;
     struct pool *pool = n > 1 ? s->pool : NULL; /* for one alone threads would only wait */
     s->n_sampling = pool_n_threads(pool);
-    pool_run(pool, sample_share, s);
+    pool_run(pool, sample_range, s);
 }
 
 /* --- events ---------------------------------------------------------------------------------- */

@@ -12,7 +12,7 @@ const float *stage_input(const struct worker *k, const struct norm *norm)
 {
     const struct workspace *work = &k->f->work;
     const size_t d = k->f->kv.config.d_model;
-    const struct share rows = worker_rows(k);
+    const struct item_range rows = worker_rows(k);
     float *input = work->input + worker_first(k) * work->input_dim;
     if (k->f->kv.config.placement != PLACEMENT_BEFORE)
         return work->x;
@@ -25,7 +25,7 @@ void stage_end_residual(const struct worker *k, const struct norm *norm, float *
 {
     const struct forward *f = k->f;
     const size_t d = f->kv.config.d_model;
-    const struct share rows = share_of(k, k->n_rows);
+    const struct item_range rows = range_of(k, k->n_rows);
     worker_meet(k);
     if (sums && rows.begin < rows.end)
         memcpy(sums + rows.begin * d, f->work.x + rows.begin * d,
@@ -64,7 +64,7 @@ struct matmul stage_product(const struct worker *k, const struct matrix *w, cons
                        .epilogue = epilogue};
     if (storage_is_quantised(w->storage)) {
         unsigned char *quants = work->quants + worker_first(k) * work->quants_bytes;
-        const struct share rows = worker_rows(k);
+        const struct item_range rows = worker_rows(k);
         if (rows.begin < rows.end)
             k->f->kernels->quantize(quants + rows.begin * quant_row_bytes(w->n_in),
                                     x + rows.begin * n, n, rows.end - rows.begin, w->n_in);

@@ -30,7 +30,7 @@ struct attention_weights {
     const float *input;
     size_t qkv_stride;
     const float *queries, *keys, *values;
-    const struct positions *positions; /* and what turns them, filled up to the rows' */
+    const struct positions *positions; /* and what rotates them, filled up to the rows' */
     const struct kernels *kernels;
 };
 

@@ -1,8 +1,8 @@
 /*
  * Short windows go through the model together, each a sequence of its own, as many as fit in a
- * block: a turn. Where there are many and the model is small, each thread takes whole turns, with
- * sessions of its own: nobody waits at the barriers of a layer. Else one worker takes them one
- * after another, and all threads share its work.
+ * block: a batch of windows. Where there are many and the model is small, each thread takes whole
+ * batches, with sessions of its own: nobody waits at the barriers of a layer. Else one worker takes
+ * them one after another, and all threads share its work.
  */
 #include "measure/eval.h"
 
@@ -18,21 +18,21 @@
 
 /* Tokens that a session takes at once, and rows of logits that are held, unless it is said. */
 #define DEFAULT_BLOCK 96
-/* With fewer turns a thread, too many threads would wait for the last ones. */
-#define TURNS_A_WORKER 8
+/* With fewer batches a thread, too many threads would wait for the last ones. */
+#define BATCHES_A_WORKER 8
 /* Sessions for all threads may take as much as the weights, and this. */
 #define WORKERS_BYTES (64 << 20)
 /* The model and the other. */
 #define EVAL_MODELS 2
 
-/* Takes turns; the one that it is at. */
+/* Takes one batch of windows after the other; the one that it is at. */
 struct eval_worker {
     struct eval_run *run;
     struct pool *pool; /* that shares its work */
     struct session *sessions[EVAL_MODELS];
     float *logits[EVAL_MODELS]; /* [block, n_vocab] */
     struct batch_row *rows;     /* [block] */
-    size_t first, end;          /* the turn's windows; window first + i is sequence i */
+    size_t first, end;          /* the windows of the batch; window first + i is sequence i */
     size_t window;              /* of the next row */
     int at;                     /* the row's position in it */
     size_t scored;              /* token that the next row to be scored predicts, less one */
@@ -72,7 +72,7 @@ enum status eval_check_length(size_t n_tokens, struct err *e)
 }
 
 /* Turns of as many windows as fit in a block, up to `most`, but at least one; and a worker's bytes,
- * its sessions on n_threads. No cache is longer than the text, nor a block than a turn. */
+ * its sessions on n_threads. No cache is longer than the text, nor a block than a batch. */
 static enum status plan_worker(struct eval_run *r, uint64_t most, int n_threads, uint64_t *bytes,
                                struct err *e)
 {
@@ -153,14 +153,14 @@ static enum status plan_windows(const struct eval_spec *spec, struct eval_run *r
     if (plan->n_scored > (uint64_t)plan->ctx)
         plan->n_windows += (plan->n_scored - plan->ctx - 1) / plan->stride + 1;
 
-    /* A worker a thread, if each has turns enough and their sessions are small. */
-    const uint64_t turns = plan->n_windows / n_threads / TURNS_A_WORKER;
+    /* A worker a thread, if each has batches enough and their sessions are small. */
+    const uint64_t batches = plan->n_windows / n_threads / BATCHES_A_WORKER;
     uint64_t most = WORKERS_BYTES, bytes = UINT64_MAX;
     for (int m = 0; m < r->n_models; m++)
         most += r->models[m]->weights.cap;
     plan->n_workers = n_threads;
-    if (n_threads > 1 && turns > 0)
-        TRY(plan_worker(r, turns, 1, &bytes, e));
+    if (n_threads > 1 && batches > 0)
+        TRY(plan_worker(r, batches, 1, &bytes, e));
     if (bytes > most / n_threads) {
         plan->n_workers = 1;
         TRY(plan_worker(r, plan->n_windows, n_threads, &bytes, e));
@@ -179,16 +179,16 @@ enum status eval_make_plan(const struct eval_spec *spec, struct eval_plan *plan,
     return STATUS_OK;
 }
 
-/* --- one turn -------------------------------------------------------------------------------- */
+/* --- one batch ------------------------------------------------------------------------------- */
 
-/* A thread's share of the rows: NaN for logits that are not finite, which run_turn names. */
+/* A thread's share of the rows: NaN for logits that are not finite, which run_batch names. */
 static void score_rows(void *arg, int thread)
 {
     const struct eval_worker *w = arg;
     const struct eval_run *r = w->run;
     const int n_vocab = r->n_vocab;
     int begin, end;
-    pool_share(w->n_scored, thread, pool_n_threads(w->pool), &begin, &end);
+    pool_range(w->n_scored, thread, pool_n_threads(w->pool), &begin, &end);
     for (int i = begin; i < end; i++) {
         const size_t at = w->scored + i;
         const float *x[EVAL_MODELS];
@@ -218,7 +218,7 @@ static enum status blame(const struct eval_worker *w, int m, int row, struct err
 }
 
 /* The caller's thread asks between blocks whether to go on, and says how far all are. */
-static enum status run_turn(struct eval_worker *w, struct err *e)
+static enum status run_batch(struct eval_worker *w, struct err *e)
 {
     struct eval_run *r = w->run;
     const struct eval_spec *spec = r->spec;
@@ -271,11 +271,11 @@ static enum status run_turn(struct eval_worker *w, struct err *e)
     return STATUS_OK;
 }
 
-/* --- all turns ------------------------------------------------------------------------------- */
+/* --- all batches ----------------------------------------------------------------------------- */
 
-/* One worker: the next turn, until there is none. Turns are handed out in order, none after one
+/* One worker: the next batch, until there is none. Batches are handed out in order, none after one
  * that failed, and each is done to its end: the first that fails is always found. */
-static void run_turns(void *arg, int thread)
+static void run_batches(void *arg, int thread)
 {
     struct eval_run *r = arg;
     struct eval_worker *w = &r->workers[thread];
@@ -291,7 +291,7 @@ static void run_turns(void *arg, int thread)
         for (int m = 0; m < r->n_models; m++)
             for (int i = 0; i < plan->n_together; i++)
                 session_rewind(w->sessions[m], i, 0);
-        w->status = run_turn(w, &w->err);
+        w->status = run_batch(w, &w->err);
         if (w->status != STATUS_OK)
             atomic_store(&r->next_window, n_windows);
     }
@@ -316,9 +316,9 @@ static enum status run_workers(struct eval_run *r, struct err *e)
     }
     const uint64_t start = clock_ns();
     if (n_workers > 1)
-        pool_run(r->spec->pool, run_turns, r);
+        pool_run(r->spec->pool, run_batches, r);
     else
-        run_turns(r, 0);
+        run_batches(r, 0);
     r->ns = clock_ns() - start;
     for (int i = 0; i < n_workers; i++) {
         const struct eval_worker *w = &r->workers[i];

@@ -22,9 +22,9 @@ void trace_take(struct attend_trace *t, struct arena *a, const struct config *c)
 static void place(const struct attention_weights *w, const struct config *c, int position,
                   const float *x, float *out)
 {
-    const float *turn = positions_turn(w->positions, position);
-    if (turn)
-        w->kernels->rotate(out, x, turn, c->rope.n_dims, c->head_dim, 1, false);
+    const float *rotation = positions_rotation(w->positions, position);
+    if (rotation)
+        w->kernels->rotate(out, x, rotation, c->rope.n_dims, c->head_dim, 1, false);
     else
         memcpy(out, x, c->head_dim * sizeof *out);
 }

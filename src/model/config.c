@@ -98,7 +98,7 @@ void config_set_arch(struct config *c, const struct arch *arch)
 const char *config_score_refusal(const struct config *c)
 {
     return c->score != SCORE_ADDITIVE          ? NULL
-           : c->position == POSITION_ROPE      ? "rope positions turn queries and keys, which "
+           : c->position == POSITION_ROPE      ? "rope positions rotate queries and keys, which "
                                                  "tells distances to their dot products only"
            : c->position == POSITION_QUADRATIC ? "quadratic positions are for dot products"
            : c->score_scale != 0               ? "they have no scale: their weights are trained"

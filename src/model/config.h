@@ -87,8 +87,8 @@ const struct arch *arch_preset(struct text name);
 /* What scores may be multiplied by is less, of either sign. */
 #define CONFIG_MOST_SCORE_SCALE 1e6
 
-/* Of rotary positions: pair i of a head, of n_dims / 2, turns by position * scale / base^(2 i /
- * n_dims), over the pair's factor where a file has such. Elements from n_dims on stay. */
+/* Of rotary positions: pair i of a head, of n_dims / 2, is rotated by position * scale / base^(2 i
+ * / n_dims), over the pair's factor where a file has such. Elements from n_dims on stay. */
 struct config_rope {
     int n_dims;
     double base, scale;

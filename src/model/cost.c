@@ -67,7 +67,8 @@ struct cost_weights cost_weights(const struct cost_shape *s)
                 own[n_own] = layout_find(s->gguf, r, t.layer, t.is_bias);
                 n_own += own[n_own] != NULL;
             }
-        /* In memory Q stands for K and V, too, and factors of rotary positions are in the turns. */
+        /* In memory Q stands for K and V, too, and factors of rotary positions are in the
+         * rotations. */
         if (t.role == ROLE_ATTN_Q)
             t = t.is_bias ? layout_bias(&c, ROLE_ATTN_QKV, t.layer)
                           : layout_weight(&c, ROLE_ATTN_QKV, t.layer);

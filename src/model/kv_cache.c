@@ -220,13 +220,14 @@ bool kv_cache_overflow(const struct kv_cache *kv, int sequence, int n, struct kv
 }
 
 /* What a place has from the panel of a position on. */
-static struct kv_piece piece_from(const struct kv_cache *kv, struct kv_place place, int position)
+static struct kv_segment segment_from(const struct kv_cache *kv, struct kv_place place,
+                                      int position)
 {
     const struct kv_at at = locate_position(kv, place, position / KERNEL_LANES * KERNEL_LANES);
-    return (struct kv_piece){.k = at.part[KV_KEYS],
-                             .v = at.part[KV_VALUES],
-                             .k_scales = (void *)at.part[KV_KEY_SCALES],
-                             .v_scales = (void *)at.part[KV_VALUE_SCALES]};
+    return (struct kv_segment){.k = at.part[KV_KEYS],
+                               .v = at.part[KV_VALUES],
+                               .k_scales = (void *)at.part[KV_KEY_SCALES],
+                               .v_scales = (void *)at.part[KV_VALUE_SCALES]};
 }
 
 struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_place place, int first, int n)
@@ -241,8 +242,8 @@ struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_place place,
                              .value_dim = config_value_dim(&kv->config),
                              .storage = kv->shape.storage};
     if (split > 0)
-        chunk.piece[0] = piece_from(kv, holder, first);
+        chunk.segment[0] = segment_from(kv, holder, first);
     if (split < n)
-        chunk.piece[1] = piece_from(kv, place, first + split);
+        chunk.segment[1] = segment_from(kv, place, first + split);
     return chunk;
 }

@@ -4,7 +4,7 @@
  * Sequences are the outermost dimension, then layers, then K/V heads: each of these has two
  * regions, contiguous along the positions: K in panels of KERNEL_LANES positions, dimension-major,
  * so that scores come out vectorised; V row by row. A group's query heads read each of them once.
- * Q8_0 keeps its scales in regions of their own (see struct kv_piece). Which positions are filled
+ * Q8_0 keeps its scales in regions of their own (see struct kv_segment). Which positions are filled
  * is the owner's to know.
  *
  * All sequences may have a prefix in common, the same positions in each: sequence 0 holds it, the

@@ -27,20 +27,20 @@ void positions_reach(struct positions *p, int n)
     if (n <= p->n_filled || !p->rows)
         return;
     const int from = p->n_filled, to = p->cap - n < ROWS ? p->cap : (n + ROWS - 1) / ROWS * ROWS;
-    const bool turns = p->kind == POSITION_ROPE;
-    const int dims = turns ? p->rope.n_dims : (int)p->stride;
+    const bool rotates = p->kind == POSITION_ROPE;
+    const int dims = rotates ? p->rope.n_dims : (int)p->stride;
     for (int i = 0; i < dims; i += 2) {
-        const double base = turns ? p->rope.base : SINUSOID_BASE;
+        const double base = rotates ? p->rope.base : SINUSOID_BASE;
         double rate = elementary_power(base, -(double)i / dims);
-        if (turns)
+        if (rotates)
             rate = p->rope.scale * rate;
-        if (turns && p->factors)
+        if (rotates && p->factors)
             rate /= (double)p->factors[i / 2];
         for (int t = from; t < to; t++) {
             float *row = p->rows + t * p->stride + i;
             double sine, cosine;
             elementary_sine(t * rate, &sine, &cosine);
-            if (turns) {
+            if (rotates) {
                 /* What kernels.rotate takes: the cosine of each pair's angle twice, then minus and
                  * plus its sine. */
                 row[0] = row[1] = (float)cosine;

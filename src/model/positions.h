@@ -9,7 +9,7 @@
 #include "compute/kernels.h"
 #include "model/config.h"
 
-/* The numbers of the positions below `cap`: rotary turns, or vectors to be added, or neither. */
+/* The numbers of the positions below `cap`: rotations, or vectors to be added, or neither. */
 struct positions {
     float *rows; /* [cap, stride], of which the first n_filled are filled */
     size_t stride;
@@ -33,8 +33,8 @@ struct positions positions_take(struct arena *a, const struct config *c, const f
  * for each number. No other thread may read the positions meanwhile. */
 void positions_reach(struct positions *p, int n);
 
-/* The turn of a position that is filled (trusted); NULL: queries and keys stay as they are. */
-static inline const float *positions_turn(const struct positions *p, int position)
+/* The rotation of a position that is filled (trusted); NULL: queries and keys stay as they are. */
+static inline const float *positions_rotation(const struct positions *p, int position)
 {
     return p->kind == POSITION_ROPE ? p->rows + position * p->stride : NULL;
 }

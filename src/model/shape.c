@@ -59,7 +59,8 @@ enum status shape_complete(struct config *c, const struct shape_words *words, st
                          c->n_heads, most, dim);
     if (c->position == POSITION_ROPE && c->head_dim % 2 != 0)
         return err_usage(
-            e, "%s %d: rotary positions turn pairs; expected heads of an even size (%s), found %d",
+            e,
+            "%s %d: rotary positions rotate pairs; expected heads of an even size (%s), found %d",
             words->heads, c->n_heads, words->head_dim, c->head_dim);
     if (config_score_refusal(c))
         return err_usage(e, "%s additive: %s", words->score, config_score_refusal(c));

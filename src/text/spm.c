@@ -173,25 +173,25 @@ static enum status number_symbols(struct builder *b, int32_t *n_symbols, struct 
         return err_no_memory(e, "vocabulary", (x->n + 1) * sizeof *s->chars);
     name_index_sort(x);
     for (size_t i = 0; i < x->n; i++) {
-        struct indexed *kept = &x->list[n];
+        struct indexed *entry = &x->list[n];
         const struct indexed now = x->list[i];
         const bool is_token = now.id != NOT_A_TOKEN;
         const unsigned char byte = *now.text.data;
-        if (n > 0 && text_equal(kept[-1].text, now.text)) {
+        if (n > 0 && text_equal(entry[-1].text, now.text)) {
             if (is_token)
                 return err_bad_file(
                     e, "%s: expected each token once, found tokens %d and %d to be '%.*s'",
-                    TOKENS_KEY, kept[-1].id, now.id, text_width(now.text), now.text.data);
+                    TOKENS_KEY, entry[-1].id, now.id, text_width(now.text), now.text.data);
             continue;
         }
-        *kept = now;
+        *entry = now;
         n++;
         if (!is_token)
-            kept->id = (*n_symbols)++;
+            entry->id = (*n_symbols)++;
         if (now.text.len == 1)
-            s->one_byte[byte] = kept->id;
+            s->one_byte[byte] = entry->id;
         else if (char_at(now.text).len == now.text.len)
-            s->chars[s->n_chars++] = (struct spm_char){char_key(now.text), kept->id};
+            s->chars[s->n_chars++] = (struct spm_char){char_key(now.text), entry->id};
         if (now.text.len == 1 && is_token && s->byte_id[byte] < 0)
             s->byte_id[byte] = now.id;
     }

@@ -385,16 +385,16 @@ size_t utf8_cut_short(struct text bytes)
     return 0;
 }
 
-static void drop_taken(struct stream *s)
+static void drop_returned(struct stream *s)
 {
-    memmove(s->bytes, s->bytes + s->taken, s->len - s->taken);
-    s->len -= s->taken;
-    s->taken = 0;
+    memmove(s->bytes, s->bytes + s->returned, s->len - s->returned);
+    s->len -= s->returned;
+    s->returned = 0;
 }
 
 struct text stream_push(struct stream *s, struct text piece)
 {
-    drop_taken(s);
+    drop_returned(s);
     if (s->stopped)
         return text_span(s->bytes, 0);
     assert(piece.len <= s->cap - s->len);
@@ -410,8 +410,8 @@ struct text stream_push(struct stream *s, struct text piece)
         }
         if (longest > 0) {
             s->stopped = true;
-            s->taken = s->len -= longest;
-            return text_span(s->bytes, s->taken);
+            s->returned = s->len -= longest;
+            return text_span(s->bytes, s->returned);
         }
     }
     for (int k = 0; k < s->n_stops; k++) {
@@ -421,14 +421,14 @@ struct text stream_push(struct stream *s, struct text piece)
             n--;
         held = MAX(n, held);
     }
-    s->taken = s->len - held;
-    s->taken -= utf8_cut_short(text_span(s->bytes, s->taken));
-    return text_span(s->bytes, s->taken);
+    s->returned = s->len - held;
+    s->returned -= utf8_cut_short(text_span(s->bytes, s->returned));
+    return text_span(s->bytes, s->returned);
 }
 
 struct text stream_finish(struct stream *s)
 {
-    drop_taken(s);
+    drop_returned(s);
     const struct text rest = {s->bytes, s->len};
     s->len = 0;
     s->stopped = false;

@@ -107,7 +107,7 @@ struct stream {
     int n_stops;
     bool stopped; /* a stop string was completed: nothing more comes out */
     char *bytes;
-    size_t taken; /* at the start of bytes: returned by the last call */
+    size_t returned; /* at the start of bytes: returned by the last call */
     size_t len, cap;
 };
 

@@ -179,13 +179,13 @@ static void embed_batch_backward(const struct pass *p, int thread)
     float *tokens = p->gradient->w[ROLE_TOKEN_EMBD].weight;
     float *positions = p->gradient->w[ROLE_POSITION_EMBD].weight;
     if (pass_drops(p)) {
-        const struct row_range share = rows_share(p, all_rows(p), thread);
-        float *dx = rows_view(b->dx, share).x;
-        backprop_drop(p, 0, dx, NULL, share);
+        const struct row_range rows = rows_of_thread(p, all_rows(p), thread);
+        float *dx = rows_view(b->dx, rows).x;
+        backprop_drop(p, 0, dx, NULL, rows);
         pool_barrier(b->pool, thread);
     }
     int begin, end;
-    pool_share(b->config.d_model, thread, b->n_threads, &begin, &end);
+    pool_range(b->config.d_model, thread, b->n_threads, &begin, &end);
     for (int row = 0; row < pass_rows(p); row++) {
         const float *dx = b->dx.x + row * d;
         float *token = tokens + p->batch->inputs[row] * d;
@@ -258,11 +258,11 @@ static void run_pass(void *arg, int thread)
     const size_t d = c->d_model;
     const float scale = embedding_scale(c);
     const float *learned = p->w->w[ROLE_POSITION_EMBD].weight;
-    const struct row_range share = rows_share(p, all_rows(p), thread);
+    const struct row_range rows = rows_of_thread(p, all_rows(p), thread);
     backprop_pack(p, ROLE_OUTPUT, 0, false, thread);
     if (p->gradient)
         backprop_pack(p, ROLE_OUTPUT, 0, true, thread);
-    for (int row = share.begin; row < share.end; row++) {
+    for (int row = rows.begin; row < rows.end; row++) {
         const float *token = p->w->w[ROLE_TOKEN_EMBD].weight + p->batch->inputs[row] * d;
         const int t = row % b->length;
         const float *position = learned ? learned + t * d : positions_vector(&b->positions, t);
@@ -273,28 +273,28 @@ static void run_pass(void *arg, int thread)
             for (size_t i = 0; i < d; i++)
                 x[i] += position[i];
     }
-    float *embedded = rows_view(b->blocks[0].x, share).x;
+    float *embedded = rows_view(b->blocks[0].x, rows).x;
     if (pass_drops(p))
-        backprop_drop(p, 0, embedded, NULL, share);
+        backprop_drop(p, 0, embedded, NULL, rows);
     pool_barrier(b->pool, thread);
     for (int l = 0; l < c->n_layers; l++)
         backprop_block(p, l, thread);
     if (p->hidden_only) {
-        backprop_norm(p, 2 * c->n_layers, share, rows_view(b->norm, share).x);
+        backprop_norm(p, 2 * c->n_layers, rows, rows_view(b->norm, rows).x);
         return;
     }
     /* To b->losses and, if there is a gradient, to b->dx and the gradients of output and last norm.
      * Logits are made for head_rows rows at a time and become their own gradient in place. */
     for (int chunk = 0; chunk < pass_rows(p); chunk += b->head_rows) {
         const int n = MIN(pass_rows(p) - chunk, b->head_rows);
-        const struct row_range rows = {chunk, chunk + n};
-        rows_each(p, rows, chunk, thread, lose_chunk);
+        const struct row_range of_chunk = {chunk, chunk + n};
+        rows_each(p, of_chunk, chunk, thread, lose_chunk);
         pool_barrier(b->pool, thread);
         if (!p->gradient)
             continue;
         const struct param_pair output = {.weight = p->gradient->w[ROLE_OUTPUT].weight};
         backprop_weight_sums(b, output, rows_view(b->logits, (struct row_range){0, n}),
-                             rows_view(b->norm, rows), thread);
+                             rows_view(b->norm, of_chunk), thread);
         pool_barrier(b->pool, thread);
     }
     if (!p->gradient)

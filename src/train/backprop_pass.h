@@ -142,25 +142,26 @@ static inline struct row_range all_rows(const struct pass *p)
     return (struct row_range){0, pass_rows(p)};
 }
 
-/* This thread's share of some rows. */
-static inline struct row_range rows_share(const struct pass *p, struct row_range all, int thread)
+/* This thread's rows of some. */
+static inline struct row_range rows_of_thread(const struct pass *p, struct row_range all,
+                                              int thread)
 {
     struct row_range r;
-    pool_share(rows_n(all), thread, p->b->n_threads, &r.begin, &r.end);
+    pool_range(rows_n(all), thread, p->b->n_threads, &r.begin, &r.end);
     return (struct row_range){all.begin + r.begin, all.begin + r.end};
 }
 
 /* Rows that pass one matrix after the other while they are in the nearer caches. */
 #define ROW_BLOCK 96
 
-/* Runs a step over this thread's share of some rows, by blocks of at most ROW_BLOCK. */
+/* Runs a step over this thread's rows of some, by blocks of at most ROW_BLOCK. */
 static inline void rows_each(const struct pass *p, struct row_range all, int at, int thread,
                              void (*step)(const struct pass *p, int at, struct row_range r,
                                           int thread))
 {
-    const struct row_range share = rows_share(p, all, thread);
-    for (struct row_range r = {share.begin, share.begin}; r.begin < share.end; r.begin = r.end) {
-        r.end = MIN(share.end, r.begin + ROW_BLOCK);
+    const struct row_range rows = rows_of_thread(p, all, thread);
+    for (struct row_range r = {rows.begin, rows.begin}; r.begin < rows.end; r.begin = r.end) {
+        r.end = MIN(rows.end, r.begin + ROW_BLOCK);
         step(p, at, r, thread);
     }
 }

@@ -67,7 +67,7 @@ static float *place_weights(struct matrix_view v, struct row_range r, int column
     return view_columns(rows_view(v, r), column, 1).x;
 }
 
-/* This thread's share of the windows and K/V heads of block l: qkv -> heads, or dheads -> dqkv and,
+/* This thread's range of the windows and K/V heads of block l: qkv -> heads, or dheads -> dqkv and,
  * of a table of heads, dtable. */
 static void attend(const struct pass *p, int l, int thread,
                    void (*run)(const struct causal_window *w))
@@ -83,9 +83,9 @@ static void attend(const struct pass *p, int l, int thread,
     const struct matrix_view qkv = saved->qkv, dqkv = dqkv_of(b, l);
     const struct matrix_view heads = heads_of(b, l, saved->heads),
                              dheads = heads_of(b, l, b->dheads);
-    const struct row_range share =
-        rows_share(p, (struct row_range){0, p->batch->n_sequences * kv_heads}, thread);
-    for (int index = share.begin; index < share.end; index++) {
+    const struct row_range rows =
+        rows_of_thread(p, (struct row_range){0, p->batch->n_sequences * kv_heads}, thread);
+    for (int index = rows.begin; index < rows.end; index++) {
         const int kv_head = index % kv_heads, window = index / kv_heads, head = kv_head * group;
         const struct row_range r = {window * b->length, (window + 1) * b->length};
         const int q = head * key, k = keys + kv_head * key, v = values + kv_head * value;
@@ -134,13 +134,13 @@ struct branch {
         struct matrix_view y, dy; /* of the matrix; its gradient */
     } in[QKV_PARTS];
     enum tensor_role out;
-    struct matrix_view inner, dinner;
+    struct matrix_view inner, d_inner;
     /* The gradients of the stream behind it (the same as it reaches the matrix `out`), and
      * before. */
     struct matrix_view after, dropped, before;
 };
 
-/* `dinner` of the feed-forward part is dup: what is not linear is taken back in place. */
+/* `d_inner` of the feed-forward part is dup: what is not linear is taken back in place. */
 static struct branch branch_of(const struct backprop *b, int l, bool attention)
 {
     const struct saved *saved = &b->blocks[l];
@@ -153,7 +153,7 @@ static struct branch branch_of(const struct backprop *b, int l, bool attention)
             .in = {{ROLE_FFN_UP, saved->up, b->dup}, {ROLE_FFN_GATE, saved->gate, b->dgate}},
             .out = ROLE_FFN_DOWN,
             .inner = b->act,
-            .dinner = b->dup,
+            .d_inner = b->dup,
             .after = b->dx,
             .dropped = b->dx_dropped,
             .before = b->dmid};
@@ -162,7 +162,7 @@ static struct branch branch_of(const struct backprop *b, int l, bool attention)
                         .n_in = layout_qkv(&b->config, l, parts),
                         .out = ROLE_ATTN_OUTPUT,
                         .inner = heads_of(b, l, saved->heads),
-                        .dinner = heads_of(b, l, b->dheads),
+                        .d_inner = heads_of(b, l, b->dheads),
                         .after = b->dmid,
                         .dropped = b->dmid_dropped,
                         .before = b->dx};
@@ -227,7 +227,7 @@ static void add_branch_backward(const struct pass *p, const struct branch *br, s
         memcpy(dropped.x, after.x, after.n_rows * after.stride * sizeof *after.x);
     if (pass_drops(p))
         backprop_drop(p, br->point + 1, dropped.x, NULL, r);
-    backprop_multiply(p->b, map, dropped, rows_view(br->dinner, r));
+    backprop_multiply(p->b, map, dropped, rows_view(br->d_inner, r));
 }
 
 /* From the gradients of its matrices' products to that of the stream before the branch. What comes
@@ -357,7 +357,7 @@ void backprop_block_backward(const struct pass *p, int l, int thread)
     branch_sums(p, &attention, thread);
     int begin, end;
     const int cols = b->table_cols;
-    pool_share(config_heads(c, l), thread, b->n_threads, &begin, &end);
+    pool_range(config_heads(c, l), thread, b->n_threads, &begin, &end);
     if (b->dtable)
         for (int i = cols * begin; i < cols * end; i++) {
             double sum = (double)table[i];

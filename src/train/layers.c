@@ -21,7 +21,7 @@ void backprop_pack(const struct pass *p, enum tensor_role role, int l, bool back
     float *panels = backward && role == ROLE_OUTPUT ? b->output_backward : b->panels[role];
     int begin, end;
     assert(spec.form == FORM_MATRIX);
-    pool_share(matrix_panels(n), thread, b->n_threads, &begin, &end);
+    pool_range(matrix_panels(n), thread, b->n_threads, &begin, &end);
     for (int panel = begin; panel < end; panel++) {
         const int first = panel * KERNEL_LANES, width = MIN(n - first, KERNEL_LANES);
         float *out = panels + (size_t)first * k;
@@ -75,7 +75,7 @@ void backprop_weight_sums(const struct backprop *b, struct param_pair gradient,
                           struct matrix_view dy, struct matrix_view x, int thread)
 {
     int begin, end;
-    pool_share(dy.n, thread, b->n_threads, &begin, &end);
+    pool_range(dy.n, thread, b->n_threads, &begin, &end);
     const struct matrix_view own = view_columns(dy, begin, end - begin);
     float *out = gradient.weight + (size_t)begin * x.n;
     for (int row = 0; row < dy.n_rows; row += SUM_BLOCK)
@@ -153,7 +153,7 @@ void backprop_norm_sums(const struct pass *p, int point, int thread)
     const struct backprop *b = p->b;
     const struct param_pair *gradient = norm_at(&b->config, p->gradient, point);
     int begin, end;
-    pool_share(b->config.d_model, thread, b->n_threads, &begin, &end);
+    pool_range(b->config.d_model, thread, b->n_threads, &begin, &end);
     const struct matrix_view dy = view_columns(b->dnorm, begin, end - begin);
     if (gradient)
         add_rows(b->grad, gradient->weight + begin, dy, pass_stream(b, point).x + begin,

@@ -56,7 +56,7 @@ struct muon_matrix {
 static void multiply(const struct trainer *t, struct product p, int thread)
 {
     int begin, end;
-    pool_share(p.m, thread, pool_n_threads(t->spec.pool), &begin, &end);
+    pool_range(p.m, thread, pool_n_threads(t->spec.pool), &begin, &end);
     p.m = end - begin;
     p.a += begin * p.a_row;
     p.c += (size_t)begin * p.n;
@@ -77,7 +77,7 @@ static void move_matrix(const struct trainer *t, const struct muon_matrix *a, in
     int begin, end;
 
     /* Nesterov's momentum, whose norm becomes 1. */
-    pool_share(n, thread, n_threads, &begin, &end);
+    pool_range(n, thread, n_threads, &begin, &end);
     for (int i = begin; i < end; i++) {
         double sum = 0;
         for (int j = 0; j < k; j++) {
@@ -106,7 +106,7 @@ static void move_matrix(const struct trainer *t, const struct muon_matrix *a, in
         const struct product moved = {
             .m = n, .n = k, .k = k, .a = x, .a_row = k, .a_col = 1, .b = mixed, .c = next};
         int first, last; /* of the square's rows */
-        pool_share(k, thread, n_threads, &first, &last);
+        pool_range(k, thread, n_threads, &first, &last);
         pool_barrier(pool, thread);
         multiply(t, gram, thread);
         pool_barrier(pool, thread);

@@ -137,7 +137,7 @@ static void sum_shards(void *arg, int thread)
 {
     const struct trainer *t = arg;
     int begin, end;
-    pool_share(train_shards(&t->list), thread, pool_n_threads(t->spec.pool), &begin, &end);
+    pool_range(train_shards(&t->list), thread, pool_n_threads(t->spec.pool), &begin, &end);
     for (int i = begin; i < end; i++) {
         const size_t first = i * SHARD, left = t->list.n_floats - first;
         t->partials[i] = (double)t->grad->squares(t->gradient.flat + first, MIN(left, SHARD));
@@ -156,7 +156,7 @@ static void update_share(void *arg, int thread)
     for (int i = 0; i < t->list.n; i++) {
         const struct param *p = &t->list.items[i];
         int begin, end;
-        pool_share(p->spec.rows, thread, pool_n_threads(t->spec.pool), &begin, &end);
+        pool_range(p->spec.rows, thread, pool_n_threads(t->spec.pool), &begin, &end);
         if (begin == end || p->spec.flags & SPEC_FIXED || muon_moves(&t->spec, &p->spec))
             continue;
         struct adamw step = t->adamw;
@@ -217,7 +217,7 @@ static enum status blame_teacher(const struct trainer *t, const struct backprop_
                         t->spec.teacher_path ? t->spec.teacher_path : "--teacher");
 }
 
-enum status trainer_update(struct trainer *t, struct train_event *made, struct err *e)
+enum status trainer_update(struct trainer *t, struct train_event *event, struct err *e)
 {
     const struct train_spec *spec = &t->spec;
     const int step = t->progress.step;
@@ -225,26 +225,26 @@ enum status trainer_update(struct trainer *t, struct train_event *made, struct e
     pool_run(spec->pool, sum_shards, t);
     for (size_t i = 0; i < train_shards(&t->list); i++)
         squares += t->partials[i];
-    made->norm = sqrt(squares);
-    if (!isfinite(made->norm))
-        return trainer_not_finite(t, "gradient's norm", made->norm, e);
-    made->lr = train_rate(spec, step);
+    event->norm = sqrt(squares);
+    if (!isfinite(event->norm))
+        return trainer_not_finite(t, "gradient's norm", event->norm, e);
+    event->lr = train_rate(spec, step);
     assert(step < spec->n_steps);
-    const bool clipped = spec->clip > 0 && made->norm > spec->clip;
-    t->adamw = (struct adamw){.scale = clipped ? (float)(spec->clip / made->norm) : 1,
+    const bool clipped = spec->clip > 0 && event->norm > spec->clip;
+    t->adamw = (struct adamw){.scale = clipped ? (float)(spec->clip / event->norm) : 1,
                               .beta1 = (float)BETA1,
                               .beta2 = (float)spec->beta2,
-                              .rate = (float)(made->lr / (1 - pow(BETA1, step + 1))),
+                              .rate = (float)(event->lr / (1 - pow(BETA1, step + 1))),
                               .root = (float)(1 / sqrt(1 - pow(spec->beta2, step + 1))),
                               .eps = ADAM_EPS,
-                              .decay = (float)(made->lr * spec->weight_decay)};
-    t->muon.rate = made->lr;
+                              .decay = (float)(event->lr * spec->weight_decay)};
+    t->muon.rate = event->lr;
     pool_run(spec->pool, update_share, t);
     t->progress.step++;
     return STATUS_OK;
 }
 
-enum status trainer_step(struct trainer *t, struct train_event *made, struct err *e)
+enum status trainer_step(struct trainer *t, struct train_event *event, struct err *e)
 {
     const struct train_spec *spec = &t->spec;
     const size_t length = spec->length, n_starts = t->data.train.n - length;
@@ -269,9 +269,9 @@ enum status trainer_step(struct trainer *t, struct train_event *made, struct err
         put_window(t, &t->data.train, start, row);
     }
     memset(t->gradient.flat, 0, t->list.n_floats * sizeof *t->gradient.flat);
-    made->loss = backprop_run(t->engine, &t->weights, &batch, &t->gradient);
-    const enum status s = isfinite(made->loss) ? trainer_update(t, made, e)
-                                               : trainer_not_finite(t, "loss", made->loss, e);
+    event->loss = backprop_run(t->engine, &t->weights, &batch, &t->gradient);
+    const enum status s = isfinite(event->loss) ? trainer_update(t, event, e)
+                                                : trainer_not_finite(t, "loss", event->loss, e);
     return blame_teacher(t, &batch, s, e);
 }
 
@@ -285,7 +285,7 @@ static const double rates[] = {1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3};
 /* Of a text without a window to spare. */
 #define RATE_UNTRIED 3e-5
 
-/* Windows kept aside: at most so many, and this share of those that the training part has. */
+/* Windows held out: at most so many, and this share of those that the training part has. */
 #define ASIDE_MOST  64
 #define ASIDE_SHARE 12
 
@@ -313,7 +313,7 @@ static enum status try_rate(struct trainer *t, int n_steps, double rate, double 
                             struct err *e)
 {
     const struct train_spec whole = t->spec;
-    struct train_event made;
+    struct train_event event;
     enum status s = STATUS_OK;
     trainer_rewind(t);
     rng_seed(&t->progress.rng, whole.seed, STREAM_PROBE);
@@ -321,7 +321,7 @@ static enum status try_rate(struct trainer *t, int n_steps, double rate, double 
     t->spec.n_steps = n_steps;
     t->spec.warmup = (int64_t)whole.warmup * n_steps / whole.n_steps;
     for (int i = 0; i < n_steps && s == STATUS_OK; i++)
-        s = train_stopped(&whole) ? STATUS_INTERRUPTED : trainer_step(t, &made, e);
+        s = train_stopped(&whole) ? STATUS_INTERRUPTED : trainer_step(t, &event, e);
     t->spec = whole;
     if (s != STATUS_OK && s != STATUS_FAILED)
         return s;

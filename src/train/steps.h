@@ -30,11 +30,11 @@ void trainer_initialise(struct trainer *t);
 
 /* Makes a step of AdamW or Muon with t->gradient, its norm limited to spec->clip; *made tells norm
  * and lr. STATUS_FAILED, with the weights as they were, if the norm is not finite. */
-enum status trainer_update(struct trainer *t, struct train_event *made, struct err *e);
+enum status trainer_update(struct trainer *t, struct train_event *event, struct err *e);
 
 /* The same with the gradient of a batch that is drawn, clear of t->aside; *made tells the loss,
  * too, which has to be finite as well. */
-enum status trainer_step(struct trainer *t, struct train_event *made, struct err *e);
+enum status trainer_step(struct trainer *t, struct train_event *event, struct err *e);
 
 /* Returns STATUS_FAILED with a message: what was not finite, after which step, and what may help;
  * it names the checkpoint if no step was made. */

@@ -328,12 +328,12 @@ static enum status run_to_the_end(struct trainer *t, struct err *e)
         if (train_stopped(spec))
             return STATUS_INTERRUPTED;
         const uint64_t before = clock_ns();
-        struct train_event made = {.kind = TRAIN_STEP};
-        TRY(trainer_step(t, &made, e));
-        made.ns = clock_ns() - before;
-        t->loss_sum += made.loss;
+        struct train_event event = {.kind = TRAIN_STEP};
+        TRY(trainer_step(t, &event, e));
+        event.ns = clock_ns() - before;
+        t->loss_sum += event.loss;
         t->loss_steps++;
-        report_event(t, made);
+        report_event(t, event);
         TRY(after_step(t, e));
     }
     /* Not before: a run that was killed between OUT and OUT.state has an OUT that is newer than
