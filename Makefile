@@ -86,8 +86,8 @@ endif
 
 # --- what is built ---------------------------------------------------------------------------
 
-LIB_ROOMS := base formats text compute model engine train convert measure show args
-LIB_SRC := $(wildcard $(LIB_ROOMS:%=src/%/*.c))
+LIB_DIRS := base formats text compute model engine train convert measure show args
+LIB_SRC := $(wildcard $(LIB_DIRS:%=src/%/*.c))
 CLI_SRC := $(wildcard src/cli/*.c)
 # The parts of attend's page are files, see src/show/explore_page.h.
 PAGE_C  := $(BUILD)/src/show/explore_page.c
@@ -361,7 +361,7 @@ lint: ## clang-tidy over src
 check-layers: $(BIN) ## includes point only downwards, no circles; the library reaches no stdio, exit
 	@scripts/check_layers.sh $(LIB)
 
-check-size: $(BIN) ## lines of src by room, options, size of tests: below their limits
+check-size: $(BIN) ## lines of src by directory, options, size of tests: below their limits
 	@scripts/check_size.sh
 
 # BUILDS=all, or names out of scripts/check_builds.sh.

@@ -1,7 +1,7 @@
 #!/bin/sh
-# check_layers.sh LIBRARY - fails when an include points to a room that its own may not use, when
+# check_layers.sh LIBRARY - fails when an include points to a directory that its own may not use, when
 # headers or modules include one another in a circle, when files call one another in a circle (by the
-# objects beside the library), or when the library's rooms reach stdio streams, exit, abort or the
+# objects beside the library), or when the library's directories reach stdio streams, exit, abort or the
 # environment, or keep mutable globals.
 set -eu
 
@@ -10,8 +10,8 @@ bad=0
 work=$(mktemp)
 trap 'rm -f "$work"' EXIT
 
-# A room's name, and the rooms it may include beside its own.
-rooms='
+# A directory's name, and the directories it may include beside its own.
+directories='
 base
 formats      base
 text         base formats
@@ -31,10 +31,10 @@ includes() {
 }
 
 for file in src/*/*.[ch]; do
-    room=$(basename "$(dirname "$file")")
-    may=$(printf '%s' "$rooms" | sed -n "s/^$room\( .*\)*\$/ $room \1 /p")
+    directory=$(basename "$(dirname "$file")")
+    may=$(printf '%s' "$directories" | sed -n "s/^$directory\( .*\)*\$/ $directory \1 /p")
     if [ -z "$may" ]; then
-        echo "$file: folder $room is no room of the design"
+        echo "$file: folder $directory is no directory of the design"
         bad=1
         continue
     fi
@@ -45,7 +45,7 @@ for file in src/*/*.[ch]; do
             bad=1
         } ;;
         *)
-            echo "$file: room $room may not include $include"
+            echo "$file: directory $directory may not include $include"
             bad=1
             ;;
         esac
@@ -61,7 +61,7 @@ pairs() {
     done
 }
 
-# Their modules: x.c and x.h are one. What x.c includes of its own family's, an x_y.h or its room's
+# Their modules: x.c and x.h are one. What x.c includes of its own family's, an x_y.h or its directory's
 # private.h, is left out, because they may use the types of x.h.
 modules() {
     sed -e '\#^\(.*\)\.c \1_#d' -e '\#^\([^/]*\)/[^/]*\.c \1/private\.h$#d' -e 's/\.[ch]\>//g'
@@ -102,7 +102,7 @@ no_circle "files call" <"$work"
 forbidden='f?printf|vf?printf|f?puts|f?putc|putchar|perror|fopen(64)?|fdopen|freopen(64)?|fclose|fread|fwrite|fflush|fgets|getline|stdin|stdout|stderr|_?exit|_Exit|quick_exit|abort|secure_getenv|getenv|setenv|signal|sigaction|system|__f?printf_chk|__vf?printf_chk'
 reached=$(nm -A -u "$library" | grep -E " U ($forbidden)(@|\$)" || true)
 if [ -n "$reached" ]; then
-    echo "the library's rooms reach what only the command line may:"
+    echo "the library's directories reach what only the command line may:"
     echo "$reached"
     bad=1
 fi
@@ -112,7 +112,7 @@ fi
 globals=$(objdump -t "$library" |
     grep -E ' O (\.data|\.bss|\*COM\*|\.tdata|\.tbss|\.data\.[^r][^[:space:]]*|\.bss\.[^[:space:]]*)[[:space:]]' || true)
 if [ -n "$globals" ]; then
-    echo "the library's rooms keep mutable globals:"
+    echo "the library's directories keep mutable globals:"
     echo "$globals"
     bad=1
 fi

@@ -1,7 +1,7 @@
 #!/bin/sh
-# check_size.sh [ROOT] - how large the tree is: lines of src by room (a directory of src) beside the
+# check_size.sh [ROOT] - how large the tree is: lines of src by directory beside the
 # most that each may have, options of all commands if ./decode is built, lines of C and shell and bytes
-# of tests/. Fails above a limit. A room's limit is what it had when features were chosen and 5% more;
+# of tests/. Fails above a limit. A directory's limit is what it had when features were chosen and 5% more;
 # one that is raised is raised by a commit of its own, which says what for. Files, headers and functions
 # are for information.
 set -eu
@@ -9,7 +9,7 @@ set -eu
 root=${1:-$(dirname "$0")/..}
 cd "$root"
 
-# Room, lines at most.
+# Directory, lines at most.
 limits='
 args         550
 cli         9000
@@ -54,12 +54,12 @@ find src -name '*.[ch]' | sort | xargs awk -v limits="$limits" -v most_lines=$mo
     -v test_bytes="$test_bytes" -v most_test_bytes=$most_test_bytes '
 FNR == 1 {
     split(FILENAME, path, "/")
-    room = path[2]
-    n_files[room]++
+    directory = path[2]
+    n_files[directory]++
     n_headers += FILENAME ~ /h$/
     began = 0
 }
-{ n_lines[room]++ }
+{ n_lines[directory]++ }
 # A function is what stands between braces in the first column.
 /^[{]$/ { began = FNR }
 /^[}]$/ && began {
@@ -85,18 +85,18 @@ END {
     for (i = 1; i <= n_limits; i++)
         if (split(rows[i], limit, " ") == 2)
             most[limit[1]] = limit[2]
-    for (room in n_files) {
-        files += n_files[room]
-        lines += n_lines[room]
-        if (!(room in most))
-            most[room] = 0 # a new room says here how large it may be
+    for (directory in n_files) {
+        files += n_files[directory]
+        lines += n_lines[directory]
+        if (!(directory in most))
+            most[directory] = 0 # a new directory says here how large it may be
     }
     for (i = 1; i <= n_limits; i++)
         if (split(rows[i], limit, " ") == 2)
             row("src/" limit[1] ", lines", n_lines[limit[1]], limit[2])
-    for (room in most)
-        if (most[room] == 0)
-            row("src/" room ", lines", n_lines[room], 0)
+    for (directory in most)
+        if (most[directory] == 0)
+            row("src/" directory ", lines", n_lines[directory], 0)
     row("src, lines", lines, most_lines)
     row("options", options, most_options)
     row("tests, lines", test_lines, most_test_lines)
