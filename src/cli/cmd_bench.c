@@ -44,8 +44,8 @@ static const struct option matrix_options[] = {
 
 static const struct option measuring_options[] = {
     OPT_INT("n", spec.n, "N", 1, 1000000, "timed tokens a repeat", .letter = 'n', .fallback = "64"),
-    OPT_INT("repeat", spec.repeats, "R", 1, 10000, "repeats; in each, all rows take their turn",
-            .fallback = "5"),
+    OPT_INT("repeat", spec.repeats, "R", 1, 10000,
+            "repeats; each measures every row once, with new threads", .fallback = "5"),
     OPT_INT("warmup", spec.warmup, "N", 0, 1000000,
             "steps before the timed ones of a row, in every repeat", .fallback = "8"),
     OPT_INT("prompt", spec.prompt, "P", -1, INT_MAX,

@@ -69,7 +69,8 @@ void convert_calibration_take(struct converter *c)
     c->scratch.x = convert_doubles(c, window, c->widest + 1);
     c->scratch.x_sum = convert_doubles(c, c->widest, 1);
     c->scratch.y_sum = convert_doubles(c, d, 1);
-    struct convert_moments counted, *sums = arena_take(&c->arena, 1, sizeof *sums);
+    struct convert_moments counted;
+    struct convert_moments *sums = arena_take(&c->arena, 1, sizeof *sums);
     c->calib.sums = sums;
     sums = sums ? sums : &counted;
     sums->energy = convert_doubles(c, layers, 1);

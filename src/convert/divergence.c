@@ -19,7 +19,8 @@ struct convert_divergence {
 
 void convert_divergence_take(struct converter *c)
 {
-    struct convert_divergence counted, *v = arena_take(&c->arena, 1, sizeof *v);
+    struct convert_divergence counted;
+    struct convert_divergence *v = arena_take(&c->arena, 1, sizeof *v);
     const size_t window = c->calib.window, vocab = c->config.n_vocab;
     const uint64_t step = ((uint64_t)window * vocab + MAX_LOGITS - 1) / MAX_LOGITS;
     const size_t rows = window / step + 1;

@@ -148,7 +148,8 @@ enum status convert_check_eigen(const struct converter *c, const char *advice, s
 
 void convert_groups_take(struct converter *c)
 {
-    struct convert_groups counted, *g = arena_take(&c->arena, 1, sizeof *g);
+    struct convert_groups counted;
+    struct convert_groups *g = arena_take(&c->arena, 1, sizeof *g);
     c->groups = g;
     g = g ? g : &counted;
     *g = (struct convert_groups){.costs = NULL};
@@ -187,7 +188,8 @@ void convert_groups_take(struct converter *c)
 static size_t cost_all_sets(struct converter *c, int size)
 {
     size_t n = 1;
-    int *set = c->groups->sets, i;
+    int *set = c->groups->sets;
+    int i;
     for (i = 0; i < size; i++)
         set[i] = i;
     for (;; n++) {

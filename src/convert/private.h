@@ -60,6 +60,8 @@ struct convert_block {
 
 /* One of the two products of attention. Moments are of the checkpoint, maps of the conversion. */
 struct convert_circuit {
+    /* Of the two weights that it multiplies the one that each query head has for itself, Q or O,
+     * and the one whose product is in the cache, K or V. */
     enum convert_weight own, cached;
     size_t dim;           /* elements of a head's factors */
     size_t width;         /* of all heads' own: n_heads * dim */

@@ -106,7 +106,8 @@ uint64_t convert_rebuild_windows(const struct converter *c, bool patterns)
 
 void convert_rebuild_take(struct converter *c)
 {
-    struct convert_rebuild counted, *r = arena_take(&c->arena, 1, sizeof *r);
+    struct convert_rebuild counted;
+    struct convert_rebuild *r = arena_take(&c->arena, 1, sizeof *r);
     const size_t window = c->calib.window, d = c->d, n_windows = c->spec->n_tokens / window;
     const int sparse = schedules[c->spec->refit == CONVERT_REFIT_BLOCK].sparse;
     c->rebuild = r;
@@ -488,7 +489,8 @@ static void set_variables(struct converter *c)
     for (const struct row_block *p = r->blocks; p < r->blocks + n_blocks(c); p++)
         for (size_t i = 0; i < p->dim; i++)
             for (size_t t = 0; t < p->stride; t++) {
-                double sum = 0, *rows = r->theta + p->at + t;
+                double sum = 0;
+                double *rows = r->theta + p->at + t;
                 for (size_t j = i; j < p->dim; j++)
                     sum += p->root[j * p->dim + i] * rows[j * p->stride];
                 rows[i * p->stride] = sum;

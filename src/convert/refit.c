@@ -33,7 +33,8 @@ struct convert_refitting {
 
 void convert_refit_take(struct converter *c)
 {
-    struct convert_refitting counted, *r = arena_take(&c->arena, 1, sizeof *r);
+    struct convert_refitting counted;
+    struct convert_refitting *r = arena_take(&c->arena, 1, sizeof *r);
     const bool whole = convert_refits_block(c);
     c->refitting = r;
     r = r ? r : &counted;

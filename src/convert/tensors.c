@@ -223,7 +223,8 @@ struct convert_loading {
 /* Room for the largest layer's matrices as floats, the widest storage, and biases. */
 void convert_loading_take(struct converter *c)
 {
-    struct convert_loading counted, *to = arena_take(&c->arena, 1, sizeof *to);
+    struct convert_loading counted;
+    struct convert_loading *to = arena_take(&c->arena, 1, sizeof *to);
     c->loading = to;
     to = to ? to : &counted;
     to->pack = pack_scratch_take(&c->arena, c->widest);
