@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
 #include "hostile.h"
 
 /* Nothing but the end of the line that it had begun. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/lines.h"
 #include "base/rng.h"
 #include "support.h"
 

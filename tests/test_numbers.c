@@ -1,6 +1,7 @@
 /* Random numbers against published ones, order statistics against hand-made answers. */
 #include "base/figures.h"
 #include "base/rng.h"
+#include "base/times.h"
 #include "support.h"
 
 static struct rng seeded(uint64_t seed, uint64_t stream)

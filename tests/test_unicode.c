@@ -1,3 +1,4 @@
+#include "base/siphash.h"
 #include "support.h"
 #include "text/unicode.h"
 

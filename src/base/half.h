@@ -72,25 +72,3 @@ static inline uint16_t bf16_round(float value)
         return (uint16_t)(bits >> 16 | 0x40);
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
-
-/* --- little-endian integers ------------------------------------------------------------------- */
-
-/* As files have them, at any address; of 1 to 8 bytes (asserted), as those below. */
-static inline uint64_t little_load(const void *from, size_t bytes)
-{
-    assert(bytes >= 1 && bytes <= 8);
-    const unsigned char *raw = from;
-    uint64_t value = 0;
-    for (size_t i = 0; i < bytes; i++)
-        value |= (uint64_t)raw[i] << (8 * i);
-    return value;
-}
-
-/* The low bytes of the value. */
-static inline void little_store(void *to, uint64_t value, size_t bytes)
-{
-    assert(bytes >= 1 && bytes <= 8);
-    unsigned char *raw = to;
-    for (size_t i = 0; i < bytes; i++)
-        raw[i] = (unsigned char)(value >> (8 * i));
-}

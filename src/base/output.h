@@ -6,7 +6,6 @@
  */
 #pragma once
 
-#include "base/file.h"
 #include "base/replace.h"
 #include "base/text.h"
 

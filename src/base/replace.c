@@ -21,6 +21,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "base/times.h"
 
 #define WRITE_BUFFER ((size_t)256 << 10)
 #define MAX_LINKS    40 /* what Linux follows */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/text.h"
+#include "base/utf8.h"
 
 /* Bytes of a prefix, its last ones: the message must stay readable behind a long path. */
 #define PREFIX_SHOWN 250

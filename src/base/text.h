@@ -1,7 +1,6 @@
 /*
- * text - runs of bytes, borrowed or growing, and characters in bytes of any origin.
- *
- * What takes no struct bytes is a pure function of its arguments, but for utf8_strip.
+ * text - runs of bytes, borrowed or growing. What takes no struct bytes is a pure function of its
+ * arguments.
  */
 #pragma once
 
@@ -111,46 +110,3 @@ static inline struct text bytes_text(const struct bytes *b)
 {
     return text_span(b->data ? b->data : "", b->len);
 }
-
-/* --- characters ------------------------------------------------------------------------------ */
-
-/* What stands for a byte that is not part of well-formed UTF-8; above every code point. */
-#define UNICODE_INVALID 0x110000u
-
-/*
- * Decodes the first character of a nonempty text (asserted) into *code; returns its length in
- * bytes, 1 to 4, at most s.len. A
- * first byte that starts no well-formed sequence (overlong forms, surrogates, values above
- * U+10FFFF and sequences cut short included) is UNICODE_INVALID, one byte long: decoding always
- * goes on at the next byte.
- */
-size_t utf8_decode(struct text s, uint32_t *code);
-
-/* Writes a code point that is no surrogate, up to U+10FFFF (asserted); returns its length in bytes,
- * 1 to 4. */
-size_t utf8_encode(uint32_t code, char out[4]);
-
-/* Cuts that character off *rest, nonempty: returns its bytes. */
-static inline struct text utf8_next(struct text *rest, uint32_t *code)
-{
-    return text_cut(rest, utf8_decode(*rest, code));
-}
-
-/* Whether it is a control character (general category Cc: C0, delete and C1) or turns the direction
- * of what follows, so that a name would look like another (UAX 9's explicit formatting). */
-bool utf8_is_control(uint32_t code);
-
-/* Makes text from anywhere fit for a terminal, in place: each control character, and each byte
- * that is not UTF-8, becomes '?'. */
-void utf8_strip(char *text);
-
-/* --- hashes ---------------------------------------------------------------------------------- */
-
-/*
- * SipHash-1-3: who does not know the key cannot write texts that collide. The same number on every
- * machine of the same byte order.
- *
- * Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012; with one round a word
- * of input and three at the end, as hash tables use it.
- */
-uint64_t siphash(const uint64_t key[2], struct text s);

@@ -9,6 +9,7 @@
 
 #include "args/options.h"
 #include "base/mem.h"
+#include "base/times.h"
 #include "convert/convert.h"
 
 /* What the options say of conversion to fewer K/V heads. */

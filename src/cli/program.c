@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/limits.h"
+#include "base/times.h"
 #include "cli/cmd_help.h"
 #include "cli/signals.h"
 

@@ -13,6 +13,7 @@
 #include "base/figures.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/times.h"
 
 /*
  * How long a member waits, and how. Pausing reacts fastest but keeps the core from whoever it waits

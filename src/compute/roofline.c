@@ -2,6 +2,7 @@
 
 #include "base/figures.h"
 #include "base/mem.h"
+#include "base/times.h"
 
 /* A timed sample is at least this long, so that the clock and the start of a run do not count. */
 #define SAMPLE_NS 500000

@@ -1,6 +1,7 @@
 #include "engine/schedule.h"
 
 #include "base/figures.h"
+#include "base/times.h"
 
 /* --- memory ---------------------------------------------------------------------------------- */
 

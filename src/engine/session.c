@@ -4,6 +4,7 @@
 
 #include "base/figures.h"
 #include "base/rng.h"
+#include "base/times.h"
 #include "engine/forward.h"
 
 /* Enough rows to reuse each weight well; more would only take memory. */

@@ -3,7 +3,6 @@
  */
 #pragma once
 
-#include "base/half.h"
 #include "formats/gguf.h"
 
 #define GGUF_MAGIC           "GGUF"

@@ -8,6 +8,7 @@
  * between them, no padding after the last one. Refused by both or unsafe: nested arrays,
  * tensors that share bytes, alignments that would misalign numbers.
  */
+#include "base/little.h"
 #include "formats/gguf.h"
 
 #include <inttypes.h>

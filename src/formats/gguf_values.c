@@ -2,6 +2,7 @@
  * Kinds of metadata values; sizes of tensors; keys and tensors of a parsed GGUF file by name, and
  * typed access.
  */
+#include "base/little.h"
 #include "formats/gguf.h"
 
 #include <inttypes.h>

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 
+#include "base/little.h"
 #include "base/mem.h"
 #include "base/replace.h"
 #include "formats/gguf_private.h"

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "base/utf8.h"
 
 struct json_parse {
     struct json_reader *r;

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "base/figures.h"
+#include "base/utf8.h"
 
 void json_init(struct json *j, struct output *out, int broken_depth)
 {

@@ -8,7 +8,8 @@
  */
 #pragma once
 
-#include "base/file.h"
+#include <stdint.h>
+
 #include "base/replace.h"
 
 #define NPY_MAX_DIMS 4

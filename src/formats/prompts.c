@@ -6,6 +6,7 @@
 
 #include "base/numbers.h"
 #include "base/rng.h"
+#include "base/utf8.h"
 #include "formats/json_read.h"
 
 static const struct json_limits limits = {

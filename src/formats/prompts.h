@@ -6,8 +6,7 @@
  */
 #pragma once
 
-#include "base/file.h"
-#include "base/text.h"
+#include "base/lines.h"
 #include "formats/json_read.h"
 
 /* Bytes of a line; a longer one is refused. */

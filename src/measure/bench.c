@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/times.h"
 
 /* The most samples of one run: 800 MB of times. */
 #define MAX_SAMPLES 100000000

@@ -13,6 +13,8 @@
 
 #include "base/figures.h"
 #include "base/mem.h"
+#include "base/times.h"
+#include "base/utf8.h"
 #include "engine/sampler.h"
 #include "text/unicode.h"
 

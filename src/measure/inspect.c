@@ -1,6 +1,6 @@
 #include "measure/inspect.h"
 
-#include "base/half.h"
+#include "base/little.h"
 #include "base/mem.h"
 #include "model/kv_cache.h"
 #include "model/pack.h"

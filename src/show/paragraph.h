@@ -5,7 +5,7 @@
 #pragma once
 
 #include "base/output.h"
-#include "base/text.h"
+#include "base/utf8.h"
 
 /* --- characters ----------------------------------------------------------------------------- */
 

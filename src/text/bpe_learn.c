@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "base/mem.h"
+#include "base/siphash.h"
 #include "formats/gguf_write.h"
 #include "text/pretokenize.h"
 #include "text/unicode.h"

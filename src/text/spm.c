@@ -13,6 +13,7 @@
 
 #include "base/figures.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 
 #define TOKENS_KEY "tokenizer.ggml.tokens"
 #define SCORES_KEY "tokenizer.ggml.scores"

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "text/bpe.h"
 #include "text/pretokenize.h"
 #include "text/spm.h"

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "base/text.h"
+#include "base/utf8.h"
 
 /* The numbers are those of the generated table. */
 enum char_class {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/figures.h"
+#include "base/times.h"
 #include "train/data.h"
 #include "train/private.h"
 #include "train/state.h"

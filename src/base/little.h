@@ -1,0 +1,28 @@
+/*
+ * little - little-endian integers, as files have them, at any address.
+ */
+#pragma once
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* As files have them, at any address; of 1 to 8 bytes (asserted), as those below. */
+static inline uint64_t little_load(const void *from, size_t bytes)
+{
+    assert(bytes >= 1 && bytes <= 8);
+    const unsigned char *raw = from;
+    uint64_t value = 0;
+    for (size_t i = 0; i < bytes; i++)
+        value |= (uint64_t)raw[i] << (8 * i);
+    return value;
+}
+
+/* The low bytes of the value. */
+static inline void little_store(void *to, uint64_t value, size_t bytes)
+{
+    assert(bytes >= 1 && bytes <= 8);
+    unsigned char *raw = to;
+    for (size_t i = 0; i < bytes; i++)
+        raw[i] = (unsigned char)(value >> (8 * i));
+}

@@ -1,0 +1,23 @@
+/*
+ * times - the clock, and percentiles of what it has measured.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+/* Ascending, in place. */
+void stats_sort(uint64_t *values, size_t n);
+
+/* The pth percentile (p from 0 to 1) of n >= 1 values (asserted) in ascending order by the
+ * nearest rank: the smallest that at least the share p of them do not exceed. */
+uint64_t stats_percentile(const uint64_t *sorted, size_t n, double p);
+
+/* Nanoseconds since an unspecified start; never goes back. */
+static inline uint64_t clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}

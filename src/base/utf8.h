@@ -1,0 +1,36 @@
+/*
+ * utf8 - characters in bytes of any origin, which may not be UTF-8 at all. All but utf8_strip are
+ * pure functions of their arguments.
+ */
+#pragma once
+
+#include "base/text.h"
+
+/* What stands for a byte that is not part of well-formed UTF-8; above every code point. */
+#define UNICODE_INVALID 0x110000u
+
+/*
+ * Decodes the first character of a nonempty text (asserted) into *code; returns its length in
+ * bytes, 1 to 4, at most s.len. A first byte that starts no well-formed sequence (overlong forms,
+ * surrogates, values above U+10FFFF and sequences cut short included) is UNICODE_INVALID, one byte
+ * long: decoding always goes on at the next byte.
+ */
+size_t utf8_decode(struct text s, uint32_t *code);
+
+/* Writes a code point that is no surrogate, up to U+10FFFF (asserted); returns its length in bytes,
+ * 1 to 4. */
+size_t utf8_encode(uint32_t code, char out[4]);
+
+/* Cuts that character off *rest, nonempty: returns its bytes. */
+static inline struct text utf8_next(struct text *rest, uint32_t *code)
+{
+    return text_cut(rest, utf8_decode(*rest, code));
+}
+
+/* Whether it is a control character (general category Cc: C0, delete and C1) or turns the direction
+ * of what follows, so that a name would look like another (UAX 9's explicit formatting). */
+bool utf8_is_control(uint32_t code);
+
+/* Makes text from anywhere fit for a terminal, in place: each control character, and each byte
+ * that is not UTF-8, becomes '?'. */
+void utf8_strip(char *text);
