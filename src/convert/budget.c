@@ -140,7 +140,8 @@ enum status convert_budget_choose(struct convert_budget *b, struct err *e)
         for (int n = 0; n < width; n++) {
             double *least = &best[(l + 1) * width + n];
             *least = HUGE_VAL;
-            for (int i = 1; i <= most && i <= n; i++) {
+            const int last = MIN(most, n);
+            for (int i = 1; i <= last; i++) {
                 const double sum = best[l * width + n - i] + b->lost[l * (most + 1) + i];
                 if (sum < *least) {
                     *least = sum;

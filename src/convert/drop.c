@@ -98,8 +98,11 @@ static const unsigned char *take_rows(struct drop *d, const struct gguf_tensor *
 {
     const int rows = s->is_bias ? s->cols : s->rows;
     const uint64_t bytes = t->n_bytes / rows;
-    unsigned char *new = arena_take(&d->arena, tensor_type_bytes(t->type, n_new), 1), *to = new;
-    for (int r = 0; r < rows && new; r++)
+    unsigned char *new = arena_take(&d->arena, tensor_type_bytes(t->type, n_new), 1);
+    unsigned char *to = new;
+    if (!new)
+        return NULL;
+    for (int r = 0; r < rows; r++)
         if (!is_gone(d, s, r)) {
             memcpy(to, t->data + r * bytes, bytes);
             to += bytes;
@@ -122,7 +125,9 @@ static const unsigned char *take_columns(struct drop *d, const struct gguf_tenso
     const uint64_t row_bytes = tensor_type_bytes(*type, n_new);
     unsigned char *new = arena_take(&d->arena, s->rows, row_bytes), *to = new;
     float *row = arena_take(&d->arena, n, sizeof *row);
-    for (int r = 0; r < s->rows && new; r++, to += row_bytes) {
+    if (!new)
+        return NULL;
+    for (int r = 0; r < s->rows; r++, to += row_bytes) {
         const unsigned char *from = t->data + tensor_type_bytes(t->type, r * n);
         int n_columns = 0; /* columns */
         if (!same)
@@ -172,16 +177,13 @@ static void add_tensor(struct drop *d, const struct gguf_tensor *t)
     gguf_add_tensor(d->writer, t->name, new.type->type, t->n_dims, new.dims, new.data);
 }
 
-/* Counts what is new, or, with a writer, makes it and adds all to that. The names of the heads
- * follow those of heads that were dropped before. */
-static void add_all(const struct drop_spec *spec, struct drop *d, struct text before)
+/* The metadata, with a configuration of their own if heads go. */
+static void add_metadata(const struct drop_spec *spec, const struct drop *d, const char *names)
 {
     const char *arch = d->before.arch->name;
-    const size_t room = before.len + strlen(spec->names) + 2;
-    char *names = arena_take(&d->arena, room, 1);
-    if (d->writer && d->n_gone)
+    if (d->n_gone)
         gguf_add_text(d->writer, "general.architecture", text_of(d->config.arch->name));
-    for (size_t i = 0; i < spec->gguf->n_pairs && d->writer; i++) {
+    for (size_t i = 0; i < spec->gguf->n_pairs; i++) {
         const struct gguf_pair *p = &spec->gguf->pairs[i];
         const bool own = text_is(p->key, "general.architecture") ||
                          (text_starts_with(p->key, arch) && p->key.data[strlen(arch)] == '.');
@@ -189,13 +191,22 @@ static void add_all(const struct drop_spec *spec, struct drop *d, struct text be
             !text_is(p->key, DROPPED_KEY) && !text_is(p->key, VERSION_KEY))
             gguf_add_value(d->writer, p->key, &p->value);
     }
-    if (d->writer && d->n_gone)
+    if (d->n_gone)
         config_write(&d->config, d->writer);
+    gguf_add_text(d->writer, DROPPED_KEY, text_of(names));
+    gguf_add_text(d->writer, VERSION_KEY, text_of(spec->version));
+}
+
+/* Counts the memory of what is new; or, with a writer, makes it and gives it all to the writer. The
+ * names of the heads follow those of heads that were dropped before. */
+static void add_all(const struct drop_spec *spec, struct drop *d, struct text before)
+{
+    const size_t size = before.len + strlen(spec->names) + 2;
+    char *names = arena_take(&d->arena, size, 1);
     if (d->writer) {
-        snprintf(names, room, "%.*s%s%s", (int)before.len, before.data, before.len ? "," : "",
+        snprintf(names, size, "%.*s%s%s", (int)before.len, before.data, before.len ? "," : "",
                  spec->names);
-        gguf_add_text(d->writer, DROPPED_KEY, text_of(names));
-        gguf_add_text(d->writer, VERSION_KEY, text_of(spec->version));
+        add_metadata(spec, d, names);
     }
     for (size_t i = 0; i < spec->gguf->n_tensors; i++)
         add_tensor(d, &spec->gguf->tensors[i]);

@@ -187,13 +187,14 @@ void convert_groups_take(struct converter *c)
 /* All sets of `size` heads in lexicographic order, with their costs; returns how many. */
 static size_t cost_all_sets(struct converter *c, int size)
 {
+    const int n_heads = c->block.n_heads;
     size_t n = 1;
     int *set = c->groups->sets;
-    int i;
-    for (i = 0; i < size; i++)
+    for (int i = 0; i < size; i++)
         set[i] = i;
     for (;; n++) {
-        for (i = size - 1; i >= 0 && set[i] == (int)c->block.n_heads - size + i;)
+        int i = size - 1; /* the last member that can still grow */
+        while (i >= 0 && set[i] == n_heads - size + i)
             i--;
         if (i < 0)
             break;
@@ -323,10 +324,11 @@ static void fit_group(const struct converter *c, const struct convert_circuit *s
         /* Pairs are complex numbers: their eigenvalues come twice, and the second eigenvector is i
          * times the first, not whatever else is at right angles. */
         double *first = scratch->vectors, *second = first + width;
-        for (size_t i = 0; i < width && range.is_pair; i += 2) {
-            second[i] = -first[i + 1];
-            second[i + 1] = first[i];
-        }
+        if (range.is_pair)
+            for (size_t i = 0; i < width; i += 2) {
+                second[i] = -first[i + 1];
+                second[i + 1] = first[i];
+            }
         for (size_t g = 0; g < c->block.group; g++) {
             double *cached = convert_of_head(s, s->map_cached, heads[g]) + range.at;
             double *own = convert_of_head(s, s->map_own, heads[g]) + range.at;
@@ -360,10 +362,12 @@ static void align_group(const struct converter *c, const struct convert_circuit 
     for (size_t p = 0; next_range(s, p, &range); p++) {
         const size_t n = range.n;
         double *sum = scratch->matrix, *rotation = sum + n * n;
-        for (int round = 0; round <= ALIGN_ROUNDS; round++)
-            for (size_t g = round ? 0 : 1; g < c->block.group; g++) {
+        for (int round = 0; round <= ALIGN_ROUNDS; round++) {
+            /* The first round rotates all heads but the first, towards that one. */
+            const size_t n_targets = round == 0 ? 1 : c->block.group;
+            for (size_t g = round == 0; g < c->block.group; g++) {
                 convert_zero(sum, n * n);
-                for (size_t o = 0; o < (round ? c->block.group : 1); o++) {
+                for (size_t o = 0; o < n_targets; o++) {
                     /* += E rotated x_o x_g^T */
                     struct linalg_product p_o =
                         linalg_product(sum, convert_of_head(s, s->map_own, heads[o]) + range.at,
@@ -378,6 +382,7 @@ static void align_group(const struct converter *c, const struct convert_circuit 
                 linalg_copy(convert_of_head(s, s->map_own, heads[g]) + range.at, s->dim, rotation,
                             n, n, n);
             }
+        }
     }
     for (size_t g = 0; g < c->block.group; g++) {
         const double *own = convert_of_head(s, s->map_own, heads[g]);

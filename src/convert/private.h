@@ -7,7 +7,9 @@
  * head's own, Q or O. A conversion replaces the cached factors x_h of a group's heads by one,
  * sum_h map_cached_h x_h, and each head's own y_h by map_own_h y_h.
  *
- * Memory comes from one arena: every X_take is called twice, first to count and then to take.
+ * Memory comes from one arena: every X_take is called twice, first to count and then to take. While
+ * it counts there is not even the struct that is to hold the pointers: then they go to a local one
+ * called `counted`.
  */
 #pragma once
 

@@ -46,10 +46,12 @@ static uint64_t first_bad(const float *x, uint64_t n)
         memcpy(&bits, x + i, sizeof bits);
         any |= (bits & 0x7f800000) == 0x7f800000;
     }
-    for (uint64_t i = 0; any && i < n; i++)
-        if (!isfinite(x[i]))
-            return i;
-    return n;
+    if (!any)
+        return n;
+    uint64_t i = 0;
+    while (i < n && isfinite(x[i]))
+        i++;
+    return i;
 }
 
 /* A thread's share of the piece. How far y is from x is in SUM_LANES sums that are then folded in

@@ -318,8 +318,9 @@ static bool evaluate(void *arg, const double *variables, double *value, double *
     }
 
     /* Gradients by weights to those by variables, and none of what the file has not. */
-    for (size_t j = 0; j < qkv && !r->has_biases; j++)
-        r->gradient[j * (d + 1) + d] = 0;
+    if (!r->has_biases)
+        for (size_t j = 0; j < qkv; j++)
+            r->gradient[j * (d + 1) + d] = 0;
     if (!r->has_out_bias)
         convert_zero(bo_gradient, d);
     scale_rows(c, r->gradient, true);
@@ -489,8 +490,8 @@ static void set_variables(struct converter *c)
     for (const struct row_block *p = r->blocks; p < r->blocks + n_blocks(c); p++)
         for (size_t i = 0; i < p->dim; i++)
             for (size_t t = 0; t < p->stride; t++) {
-                double sum = 0;
                 double *rows = r->theta + p->at + t;
+                double sum = 0;
                 for (size_t j = i; j < p->dim; j++)
                     sum += p->root[j * p->dim + i] * rows[j * p->stride];
                 rows[i * p->stride] = sum;

@@ -156,11 +156,14 @@ bool convert_ridge_solve(struct converter *c, struct convert_ridge *r, const dou
     for (int i = 0; i < LENGTH(ridges); i++)
         try_ridge(c, r, prior, ridges[i]);
     for (size_t j = 0; j < columns; j++) {
-        r->b[j] = centred ? s->t_sum[j] / s->n : 0;
-        for (size_t i = 0; i < m && centred; i++)
-            r->b[j] -= s->f_sum[i] / s->n * r->w[i * columns + j];
         if (!isfinite(r->error[j]))
             return false;
+        r->b[j] = 0;
+        if (!centred)
+            continue;
+        r->b[j] = s->t_sum[j] / s->n;
+        for (size_t i = 0; i < m; i++)
+            r->b[j] -= s->f_sum[i] / s->n * r->w[i * columns + j];
     }
     return true;
 }

@@ -200,8 +200,10 @@ void convert_store_order(struct converter *c)
     const struct gguf_tensor *old = find_old(c, ROLE_ATTN_REL, false);
     struct convert_tensor *t = convert_new(c, ROLE_ATTN_REL, false);
     const size_t of_head = t->tensor.n_bytes / c->block.n_heads;
-    t->changed = t->bytes;
-    for (size_t i = 0; i < c->block.n_heads && t->bytes; i++)
+    if (!t->bytes)
+        return;
+    t->changed = true;
+    for (size_t i = 0; i < c->block.n_heads; i++)
         memcpy(t->bytes + i * of_head, old->data + c->block.order[i] * of_head, of_head);
 }
 
@@ -232,11 +234,13 @@ void convert_loading_take(struct converter *c)
     for (int i = 0; i < LENGTH(loaded_roles); i++) {
         const enum tensor_role role = loaded_roles[i];
         uint64_t most = 0, rows = 0;
-        for (int l = 0; l < c->config.n_layers && (i == 0 || changes(c, role)); l++) {
+        if (i > 0 && !changes(c, role))
+            continue;
+        for (int l = 0; l < c->config.n_layers; l++) {
             const struct tensor_spec s = layout_weight(&c->converted, role, l);
-            const uint64_t own = s.rows, n = matrix_bytes(s.rows, s.cols, STORAGE_F32);
-            most = MAX(n, most);
-            rows = MAX(own, rows);
+            const uint64_t bytes = matrix_bytes(s.rows, s.cols, STORAGE_F32);
+            most = MAX(bytes, most);
+            rows = MAX((uint64_t)s.rows, rows);
         }
         to->of[role].panels = arena_take(&c->arena, most, 1);
         to->of[role].bias = convert_floats(c, rows, 1);
@@ -271,9 +275,11 @@ void convert_load_stored(struct converter *c)
             config_qkv_dim(&c->converted, c->block.index);
         for (int i = 0; i < n_parts; i++)
             load_tensor(c, ROLE_ATTN_QKV, convert_new(c, parts[i].role, false), parts[i].first);
-        for (size_t h = 0; h < c->block.n_heads && old; h++)
-            c->loading->score_bias[h] = old[c->block.order[h]];
-        c->block.loaded.bias = old ? c->loading->score_bias : NULL;
+        if (old) {
+            for (size_t h = 0; h < c->block.n_heads; h++)
+                c->loading->score_bias[h] = old[c->block.order[h]];
+            c->block.loaded.bias = c->loading->score_bias;
+        }
     }
     for (int i = 1; i < LENGTH(loaded_roles); i++) {
         const struct convert_tensor *t = convert_new(c, loaded_roles[i], false);
