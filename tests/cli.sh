@@ -269,7 +269,7 @@ done
 unset COLUMNS
 checks <<'EOF'
 0 attend $model -p "$line" --show 0.0 --log --without-first
-0 attend $model -p "$line" --kv-heads 2 --svg a.svg --head 1,3 --format csv | GQA-2
+0 attend $model -p "$line" --kv-heads 2 --calib self:256 --svg a.svg --head 1,3 --format csv | GQA-2
 $ has a.svg 'class="frame"'
 2 attend $model -p x --layer 4 | --layer: expected all or layers from 0 to 3
 2 attend $model -p x --head 0,8 | --head: expected all or heads from 0 to 7
@@ -314,7 +314,7 @@ $ ! cmp -s usual unscaled
 0 attend models/hello.gguf -p "hello how are you" --trace 0.0 | scores = q·k / √3: 1 x 4 x 4
     |  0.0872   0.1545   0.2736   0.4846 |  0.7467   0.8467   0.9467
 0 attend models/hello.gguf -p "hello how are you" --trace 0.0 --query how | token 1: how | ! are
-0 attend $model -p "$line" --kv-heads 2 --trace 1.7 --json t.json | head 1.7 (GQA-2), token 26: t
+0 attend $model -p "$line" --kv-heads 2 --calib none --trace 1.7 --json t.json | head 1.7 (GQA-2), token 26: t
     | ... of 64 | Wo + b, added to the stream: 27 x 64
 $ has t.json '{"step": "A = all heads side by side", "shape": [27, 64], "rows": [['
 2 attend $model -p x --trace 0.8 | --trace: expected L.H, a layer from 0 to 3 and a head from 0 to 7
@@ -485,7 +485,7 @@ if command -v taskset >/dev/null; then
 fi
 # Ctrl-C in the middle of a benchmark prints what there is.
 start bench "$model" --kv-heads 8,1 -t 1 -n 10000 --repeat 1000 --format csv
-sleep 4
+sleep 2
 end_by INT $pid
 checks <<'EOF'
 130+ | MHA,8,f32
@@ -551,9 +551,10 @@ $ cmp advised.gguf ranged.gguf
 0 eval advised.gguf measured.txt --format jsonl -q
 $ grep '"variant": "GQA-2"' advised | grep -q "\"bits_per_byte\": $(bits_of "$out"),"
 $ grep -q "\"bits_per_byte\": $(bits_of "$out")" ranged
+$ advised="$advised --calib-tokens 128"
 0 $advised --format jsonl --max-loss 1e-9 --max-cache 1MiB --max-us 1e9
 $ [ "$(variants)" = "GQA-2 MHA cache" ] && grep '"chosen": true' "$out" | grep -q GQA-2
-0 $advised --format jsonl --max-cache 1MiB --calib-tokens 128 --depth 100,200 | "chosen": true
+0 $advised --format jsonl --max-cache 1MiB --depth 100,200 | "chosen": true
 $ [ "$(grep -c '"chosen": true' "$out")" = 2 ]
 0 $advised --max-cache 1MiB | lost | beyond | predicted µs | GQA-2 | the smallest cache within the limits | decode convert $model -o OUT --kv-heads 2 --calib TEXT
 0 $advised --max-cache 1 | no row is within the limits
@@ -1028,7 +1029,7 @@ $ awk "BEGIN { exit !($refitted > 0 && $refitted <= 1.05 * $without) }"
 2 convert $model -o none.gguf --kv-heads 2 --calib $text | expected at least 128 tokens
     | for text in fifty ten
 $ [ ! -e none.gguf ]
-0 $few --calib-tokens 130
+0 $few --calib-tokens 130 --refit wo
     | 2> tokens are too few
 
 # In memory: the text and the log-probabilities of the converted file.
@@ -1065,7 +1066,7 @@ $ [ "$(grep -c '^$' "$out")" -eq 1 ]
 $ cmp -s own.gguf own2.gguf
 0 convert $model -o own2.gguf --kv-heads 2 --calib self:256 --seed 7 --force -q
 $ ! cmp -s own.gguf own2.gguf
-0 convert $model -o own3.gguf --kv-heads 2 | divergence | 2> that the model wrote itself, seed 0
+0 convert $model -o own3.gguf --kv-heads 2 --refit none | divergence | 2> that the model wrote itself, seed 0
 0 convert $model -o own3.gguf --kv-heads 2 --calib none --force | ! own_lost | ! divergence
 0 convert $model -o own3.gguf --kv-heads 2 --method mean --force | ! divergence
 0 score $model -p abc --kv-heads 2 --calib self:256 --logits own.npy -q
