@@ -538,21 +538,21 @@ $ echo '[]' >bad.json
 # the others; the smallest cache within the limits first, then the others.
 $ bits_of() { sed -n 's/.*"bits_per_byte": \([0-9.]*\).*/\1/p' "$1"; }
 $ variants() { sed 's/.*"variant": "\([^"]*\)".*"beyond": "\([^"]*\)".*/\1 \2/' "$out" | xargs; }
-$ head -c 967 LICENSE >calibrated.txt; tail -c +968 LICENSE >measured.txt
-$ advised="bench $model --text LICENSE --kv-heads 8,2 $quickest --depth 200 --batch 2 -q"
+$ head -c 500 LICENSE >text.txt; head -c 450 text.txt >calibrated.txt; tail -c 50 text.txt >measured.txt
+$ advised="bench $model --text text.txt --kv-heads 8,2 $quickest --depth 200 --batch 2 -q"
 0 $advised --format jsonl | > advised
 $ [ "$(variants)" = "GQA-2 MHA" ]
 $ grep -q '"chosen": false, "undominated": true' advised && lacks advised '"chosen": true'
 $ grep -q '"cache_bytes": 1249280, "bits_per_byte": [0-9.]*, "lost_bits_per_byte": 0, "lost_stderr": 0, "beyond": ""' advised
 0 convert $model -o advised.gguf --kv-heads 2 --calib calibrated.txt -q
-0 convert $model -o ranged.gguf --kv-heads 2 --calib LICENSE --range 0:0.9 --eval LICENSE --format json -q | > ranged
+0 convert $model -o ranged.gguf --kv-heads 2 --calib text.txt --range 0:0.9 --eval text.txt --format json -q | > ranged
 $ cmp advised.gguf ranged.gguf
 2 convert $model -o none.gguf --kv-heads 2 --calib LICENSE --range 0.9:0 | --range: expected A:B
 0 eval advised.gguf measured.txt --format jsonl -q
 $ grep '"variant": "GQA-2"' advised | grep -q "\"bits_per_byte\": $(bits_of "$out"),"
 $ grep -q "\"bits_per_byte\": $(bits_of "$out")" ranged
 $ advised="$advised --calib-tokens 128"
-0 $advised --format jsonl --max-loss 1e-9 --max-cache 1MiB --max-us 1e9
+0 $advised --format jsonl --max-loss 1 --max-cache 1MiB --max-us 1e9
 $ [ "$(variants)" = "GQA-2 MHA cache" ] && grep '"chosen": true' "$out" | grep -q GQA-2
 0 $advised --format jsonl --max-cache 1MiB --depth 100,200 | "chosen": true
 $ [ "$(grep -c '"chosen": true' "$out")" = 2 ]
@@ -1001,7 +1001,7 @@ EOF
 
 # The texts that are converted on.
 head -c 20000 tests/cli.sh >text
-head -c 700 text >calib # what is converted in memory takes it whole
+head -c 400 text >calib # what is converted in memory takes it whole
 head -c 200 text >short-text
 head -c 50 text >fifty
 head -c 600 text >eval-text # two windows and a half

@@ -479,7 +479,8 @@ static const struct model_case same_bits[] = {
      CONFIG_TIED},
 };
 
-TEST(same_bits_everywhere, .first = SANITIZED ? 4 : 0, .loops = COUNT(same_bits), .seconds = 400)
+TEST(same_bits_everywhere, .first = SANITIZED ? 4 : 0, .loops = SANITIZED ? 5 : COUNT(same_bits),
+     .seconds = 400)
 {
     struct fixture f = {.attn_dropout = _i % 2 ? 0.2 : 0, .smoothing = _i % 2 ? 0.1 : 0};
     open_fixture(&f, &same_bits[_i], 5, 67);

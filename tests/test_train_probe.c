@@ -184,7 +184,7 @@ PROBE_TEST(interrupted_probe_goes_on, .loops = 2, .tags = TAKES_LONG)
     struct probed whole = make_probed("whole.gguf");
     whole.run.spec.keep_last = _i;
     run_well(&whole.run);
-    for (int told = whole.n; told >= 0; told -= 3) {
+    for (int told = whole.n; told >= 0; told -= 5) {
         struct probed parts = make_probed("parts.gguf");
         parts.run.spec.keep_last = _i;
         parts.stop_in_trial = told;
