@@ -78,8 +78,8 @@ static size_t solve_range(const struct range *range, const int *heads, size_t n,
     return width;
 }
 
-/* The squared error that one shared head leaves: of each range the eigenvalues beyond its elements.
- */
+/* The squared error that one shared head leaves: of each range the sum of the eigenvalues but the
+ * range.n largest. */
 static double energy_beyond(const struct convert_circuit *s, const int *heads, size_t n,
                             struct eigen *scratch)
 {
@@ -144,7 +144,7 @@ enum status convert_check_eigen(const struct converter *c, const char *advice, s
     return STATUS_OK;
 }
 
-/* --- grouping up to EXACT_HEADS heads -------------------------------------------------------- */
+/* --- memory ---------------------------------------------------------------------------------- */
 
 void convert_groups_take(struct converter *c)
 {
@@ -156,33 +156,35 @@ void convert_groups_take(struct converter *c)
     const size_t dim = MAX(c->circuits.qk.dim, c->circuits.ov.dim);
     ARENA_TAKE(g->eigen, &c->arena, c->n_threads);
     for (int i = 0; i < c->n_threads; i++) {
-        const size_t n = dim * c->block.group, own = linalg_eigen_scratch(n, true),
-                     least = 2 * dim * dim;
+        const size_t n = dim * c->block.group;
+        const size_t of_eigen = linalg_eigen_scratch(n, true), of_fit = 2 * dim * dim;
         const struct eigen eigen = {.matrix = convert_doubles(c, n, n),
                                     .values = convert_doubles(c, n, 1),
                                     .vectors = convert_doubles(c, dim, n),
-                                    .scratch = convert_doubles(c, MAX(own, least), 1)};
+                                    .scratch = convert_doubles(c, MAX(of_eigen, of_fit), 1)};
         if (g->eigen)
             g->eigen[i] = eigen;
     }
     if (!c->spec->cluster)
         return;
     const bool exact = c->block.n_heads <= EXACT_HEADS;
-    size_t most = 0, group = 2;
+    size_t most = 0, widest = 2;
     for (int l = 0; l < c->config.n_layers; l++) {
-        const size_t own = config_group(&c->converted, l), size = exact ? own : 2;
+        const size_t group = config_group(&c->converted, l), size = exact ? group : 2;
         size_t n = 1; /* sets of whole groups, or pairs: the binomial coefficient */
         for (size_t i = 1; i <= size; i++)
             n = n * (c->block.n_heads - size + i) / i;
         most = MAX(n, most);
-        group = MAX(own, group);
+        widest = MAX(group, widest);
     }
     most += 2 * c->block.n_groups; /* of the two groupings that are compared at the end */
     ARENA_TAKE(g->costs, &c->arena, most);
-    ARENA_TAKE(g->sets, &c->arena, most * group);
+    ARENA_TAKE(g->sets, &c->arena, most * widest);
     if (exact)
         ARENA_TAKE(g->placements, &c->arena, UINT64_C(1) << c->block.n_heads);
 }
+
+/* --- grouping up to EXACT_HEADS heads -------------------------------------------------------- */
 
 /* All sets of `size` heads in lexicographic order, with their costs; returns how many. */
 static size_t cost_all_sets(struct converter *c, int size)
@@ -216,7 +218,9 @@ static unsigned mask_of(const int *set, size_t size)
     return mask;
 }
 
-/* The best of each mask, from the masks with one set less; of equal costs the first counts. */
+/* Of every mask of heads, from small to large: the cheapest way to make groups of them is that of a
+ * mask with one group less and this group, which has the mask's first head. Of equal costs the
+ * first that was found stays. */
 static void group_exactly(struct converter *c)
 {
     const size_t n_sets = cost_all_sets(c, c->block.group);
@@ -245,8 +249,8 @@ static void group_exactly(struct converter *c)
 
 /* --- grouping more heads --------------------------------------------------------------------- */
 
-/* The sum of the head's costs with a group but its place `except`. Costs are of pairs in
- * lexicographic order. */
+/* What the head costs in this group: the sum over its pairs with the group's members, without the
+ * one at position `except` of the order. Costs are of pairs in lexicographic order. */
 static double bond(const struct converter *c, size_t head, size_t group, size_t except)
 {
     double sum = 0;
@@ -265,8 +269,8 @@ static void swap_places(int *a, int *b)
     *b = old;
 }
 
-/* The best swap again and again, while one lowers the cost by more than rounding. Pairs say little
- * about whole groups: neighbours stay if their groups cost less. */
+/* Makes the best swap again and again, while one lowers the cost by more than rounding. As pairs
+ * say little about whole groups, neighbours share after all if their groups cost less. */
 static void group_by_swaps(struct converter *c)
 {
     double *swapped = c->groups->costs + cost_all_sets(c, 2);
@@ -393,7 +397,7 @@ static void align_group(const struct converter *c, const struct convert_circuit 
 
 /* --- all groups ------------------------------------------------------------------------------ */
 
-/* Both circuits of each group are items. */
+/* Makes this thread's maps; an item is one circuit of one group. */
 static void map_groups(void *arg, int thread)
 {
     struct converter *c = arg;
@@ -402,7 +406,8 @@ static void map_groups(void *arg, int thread)
     for (; item < end; item++) {
         const struct convert_circuit *s = &c->circuits.at[item % 2];
         const int *heads = c->block.order + item / 2 * c->block.group;
-        for (size_t g = 0; g < c->block.group; g++) { /* the mean, or the first */
+        /* The mean of the heads, or the first of them; fit and alignment then replace it. */
+        for (size_t g = 0; g < c->block.group; g++) {
             const double share = c->spec->method == CONVERT_MEAN ? 1.0 / c->block.group : g == 0;
             double *cached = convert_of_head(s, s->map_cached, heads[g]);
             linalg_identity(cached, s->dim);

@@ -22,19 +22,20 @@
 #include "engine/causal.h"
 
 #define BATCH_ROWS 2048 /* that go through at once, in whole windows */
-#define MEMORY     10
-/* Windows through a layer that take as long as one forwards and backwards here. */
+#define MEMORY     10   /* pairs of steps and gradients that L-BFGS keeps */
+/* For progress: one window forwards and backwards takes as long as this many through a layer. */
 #define EVALUATION 3
 /* Added to a metric's diagonal, relative to its mean. */
 #define METRIC_RIDGE 1e-4
 #define INPUT_RIDGE  1e-6
 
-/* With the patterns of attention as they are, and with all that varies. */
+/* How it is fitted while the patterns of attention stay as they are ([0]), and while they vary, too
+ * ([1]). */
 static const struct rebuild_schedule {
     int evaluations;
     double enough; /* a step that lowers the error by less than this share of it is the last */
     double pull;   /* of variables to where they start, relative to how the error curves */
-    int sparse;    /* of many windows one in so many is used: more variables want more of them */
+    int sparse;    /* where there are many windows, one in so many is used */
 } schedules[] = {{24, 0.003, 0.1, 4}, {36, 0, 0.3, 2}};
 
 /* Rows that are scaled together by root^-T: a head's of Q, K or V, or all of the output matrix. */
@@ -83,7 +84,7 @@ static size_t count_variables(const struct converter *c, const struct convert_re
     return r->qkv_dim * (c->d + 1) + (c->circuits.ov.width + 1) * c->d;
 }
 
-/* The next window that is looked at, after win->w; false: there is none. */
+/* The next window after win->w that is fitted to; false if there is none. */
 static bool next_sampled(const struct converter *c, bool patterns, struct convert_window *win)
 {
     const int step =
@@ -341,8 +342,8 @@ static bool evaluate(void *arg, const double *variables, double *value, double *
 
 /* --- inputs and targets ---------------------------------------------------------------------- */
 
-/* Of the windows that are used, white inputs x = root^-1 (x - mean), with mean and root from their
- * moments, and targets with their energy. */
+/* Gathers the windows that are fitted to: white inputs root^-1 (x - mean), with mean and root from
+ * their moments, and targets with their energy. */
 static void gather_windows(struct converter *c)
 {
     struct convert_rebuild *r = c->rebuild;

@@ -1,18 +1,19 @@
 /*
- * The weights of the block in work, made to give what the checkpoint's gave: in steps, each from
- * where the converted model's stream is towards where the checkpoint's is (a block that layers
- * share, on the checkpoint's own stream, and only its output matrix):
+ * The weights of the block in work, made to give what the checkpoint's gave. Each step starts from
+ * the converted model's residual stream and aims at the checkpoint's. (Where layers share a block,
+ * it starts from the checkpoint's stream, and only the output matrix is fitted.) The steps are:
  *
- *   als    values and output matrix together, for the attention patterns there are
- *   rec    Q, K, V and output matrix together
- *   wo     the output matrix: ridge regression; also of the heads as they were shared
+ *   vo     values and output matrix together, while the attention weights stay as they are
+ *   qkvo   queries and keys with them
+ *   wo     the output matrix alone, by ridge regression: once from where the steps before have
+ *          ended, and once from attention as the sharing of heads left it
  *   up     what the feed-forward part takes: the linear map that brings it nearest to the
  *          checkpoint's
  *   down   the down matrix, like wo; not where a norm follows the residual
  *
- * Each is kept if the layer's error, after attention or at its end, is lower with it on windows
- * that it was not fitted to: the sum of the rows' distances, as a few rows have almost all of their
- * squares.
+ * A step is kept if the layer's error, after attention or at its end, is lower with it on the
+ * windows held out. The error is the sum of the rows' distances and not of their squares, of which
+ * a few rows have almost all.
  */
 #include "convert/refit.h"
 
@@ -48,7 +49,8 @@ void convert_refit_take(struct converter *c)
 
 /* --- the steps ------------------------------------------------------------------------------ */
 
-/* Each adds a window's rows of what a matrix takes, and of what it should make of them. */
+/* Each of these adds a window's rows to a ridge regression: what a matrix takes, and what it should
+ * make of it. */
 static void add_heads(struct converter *c, int layer, const struct convert_window *win)
 {
     convert_run_layer(c, layer, win, (struct block_taps){.at = {[TAP_HEADS] = c->scratch.rows}});
@@ -77,16 +79,17 @@ static void add_hidden(struct converter *c, int layer, const struct convert_wind
 }
 
 static const struct step {
-    enum step_kind { STEP_ALS, STEP_REC, STEP_WO, STEP_UP, STEP_DOWN } kind;
+    enum step_kind { STEP_VO, STEP_QKVO, STEP_WO, STEP_UP, STEP_DOWN } kind;
     enum convert_refit level; /* from which on it runs */
-    bool anew;                /* of the heads as they were shared */
-    /* Of least squares. */
+    bool from_shared;         /* it starts from attention as the sharing of heads left it */
+    /* Of the steps by ridge regression: the matrix that is fitted, and what adds a window's rows.
+     */
     enum tensor_role role;
     enum convert_weight weight;
     convert_visit *visit;
 } steps[] = {
-    {STEP_ALS, CONVERT_REFIT_ALL, .anew = false},
-    {STEP_REC, CONVERT_REFIT_BLOCK, .anew = false},
+    {STEP_VO, CONVERT_REFIT_ALL, .from_shared = false},
+    {STEP_QKVO, CONVERT_REFIT_BLOCK, .from_shared = false},
     {STEP_WO, CONVERT_REFIT_WO, false, ROLE_ATTN_OUTPUT, WEIGHT_O, add_heads},
     {STEP_WO, CONVERT_REFIT_ALL, true, ROLE_ATTN_OUTPUT, WEIGHT_O, add_heads},
     {STEP_UP, CONVERT_REFIT_ALL, false, ROLE_FFN_UP, WEIGHT_UP, add_middle},
@@ -98,8 +101,8 @@ static enum status run_step(struct converter *c, const struct step *p)
     struct convert_ridge *r = &c->refitting->ridge;
     const struct convert_matrix *m = &c->block.to.at[p->weight], *end = m + 2;
     const size_t d = c->d;
-    if (p->kind <= STEP_REC)
-        return convert_rebuild_run(c, p->kind == STEP_REC);
+    if (p->kind <= STEP_QKVO)
+        return convert_rebuild_run(c, p->kind == STEP_QKVO);
     const bool is_up = p->kind == STEP_UP, centred = convert_new(c, p->role, true)->bytes;
     convert_ridge_begin(r, is_up ? d : m->rows, d);
     TRY(convert_each_window(c, CONVERT_ALL, p->visit));
@@ -111,7 +114,7 @@ static enum status run_step(struct converter *c, const struct step *p)
             memcpy(m->bias, r->b, d * sizeof *m->bias);
         return STATUS_OK;
     }
-    /* Up and gate take x; so that they take x map + shift instead. */
+    /* Up and gate, which took x, are changed to give what they gave, but of x map + shift. */
     for (; m < end && m->w; m++) {
         for (size_t i = 0; i < m->rows; i++)
             m->bias[i] += linalg_dot(m->w + i * d, r->b, d);
@@ -133,7 +136,8 @@ static bool is_wanted(const struct converter *c, const struct step *p)
 
 static void add_error(struct converter *c, int layer, const struct convert_window *win)
 {
-    float *end = c->config.shared ? NULL : c->scratch.rows3; /* held_out, too */
+    /* Where layers share a block, only what is after attention is compared. */
+    float *end = c->config.shared ? NULL : c->scratch.rows3;
     convert_run_layer(c, layer, win,
                       (struct block_taps){.at = {[TAP_MIDDLE] = c->scratch.rows, [TAP_OUT] = end}});
     for (size_t at = 0; at < win->n * c->d; at += c->d) {
@@ -152,7 +156,7 @@ static enum status judge(struct converter *c)
     return convert_each_window(c, CONVERT_HELD_OUT, add_error);
 }
 
-/* What a step of attention, or of the feed-forward part, changes. */
+/* Rounds what a step of attention, or of the feed-forward part, has changed to the file's types. */
 static enum status store(struct converter *c, bool ffn, struct err *e)
 {
     const bool qkv = convert_refits_block(c) || !convert_keeps_heads(c);
@@ -168,11 +172,11 @@ uint64_t convert_refit_windows(const struct converter *c)
     for (const struct step *p = steps; p < steps + LENGTH(steps); p++)
         if (is_wanted(c, p))
             sum += held_out +
-                   (p->kind <= STEP_REC ? convert_rebuild_windows(c, p->kind == STEP_REC) : n);
+                   (p->kind <= STEP_QKVO ? convert_rebuild_windows(c, p->kind == STEP_QKVO) : n);
     return sum;
 }
 
-/* A step is taken back, too, if its solution is beyond the type of the weights. */
+/* A step is also undone if its solution has numbers that the type of the weights cannot hold. */
 enum status convert_refit(struct converter *c, struct err *e)
 {
     const double *error = c->refitting->error;
@@ -189,7 +193,7 @@ enum status convert_refit(struct converter *c, struct err *e)
         if (!is_wanted(c, p))
             continue;
         convert_copy(c, &c->refitting->before, &c->block.to, first, end);
-        if (p->anew) {
+        if (p->from_shared) {
             convert_copy(c, &c->block.to, &c->refitting->shared, first, end);
             TRY(store(c, ffn, e));
             convert_load_stored(c);
