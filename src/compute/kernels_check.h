@@ -91,10 +91,11 @@ KERNEL_CHECK attend_check(const struct attend *a)
                                span_bytes(a->n_heads, kv->key_dim, kv->key_dim)));
 }
 
-KERNEL_CHECK merge_check(const float *out, const float *parts, const float *max, const float *sum,
-                         int n_chunks, size_t stride, int n)
+KERNEL_CHECK merge_check(const float *out, const float *partials, const float *max,
+                         const float *sum, int n_chunks, size_t stride, int n)
 {
     assert(n_chunks >= 1 && n >= 1 && (n_chunks == 1 || stride >= (size_t)n));
-    assert_costly(out && parts && max && sum);
-    assert_costly(are_disjoint(out, span_bytes(1, 0, n), parts, span_bytes(n_chunks, stride, n)));
+    assert_costly(out && partials && max && sum);
+    assert_costly(
+        are_disjoint(out, span_bytes(1, 0, n), partials, span_bytes(n_chunks, stride, n)));
 }

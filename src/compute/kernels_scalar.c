@@ -224,10 +224,10 @@ static void scalar_attend(const struct attend *a)
     }
 }
 
-static void scalar_merge(float *out, const float *parts, const float *max, const float *sum,
+static void scalar_merge(float *out, const float *partials, const float *max, const float *sum,
                          int n_chunks, size_t stride, int n)
 {
-    merge_check(out, parts, max, sum, n_chunks, stride, n);
+    merge_check(out, partials, max, sum, n_chunks, stride, n);
     float largest = max[0];
     for (int c = 1; c < n_chunks; c++)
         largest = MAX(largest, max[c * stride]);
@@ -238,7 +238,7 @@ static void scalar_merge(float *out, const float *parts, const float *max, const
         const float weight = math_weight(max[c * stride] - largest);
         total = fmaf(weight, sum[c * stride], total);
         for (int i = 0; i < n; i++)
-            out[i] = fmaf(weight, parts[c * stride + i], out[i]);
+            out[i] = fmaf(weight, partials[c * stride + i], out[i]);
     }
     for (int i = 0; i < n; i++)
         out[i] /= total;

@@ -3,7 +3,7 @@
 #include "compute/elementary.h"
 #include "engine/stages.h"
 
-/* Of a call of attention, in positions: about what the rest of it takes. */
+/* What a call of attention costs beside reading keys and values, in positions read. */
 #define CALL_COST 32
 
 /* --- batches --------------------------------------------------------------------------------- */
@@ -64,25 +64,26 @@ struct attention {
     int group;                      /* likewise: query heads that share a K/V head */
     int key_dim, value_dim;         /* of a query and a key, and of a value and a head's result */
     size_t qkv_dim;                 /* of a row of work.qkv: Q, then K, then V */
-    size_t part_size;               /* floats of a part: out [value_dim], max, sum */
+    size_t partial_floats;          /* floats of a partial result: out [value_dim], max, sum */
     float scale;                    /* of scores */
     const float *additive;          /* [n_heads, key_dim] w of additive ones; NULL of others */
     const struct attend_bias *bias; /* [n_heads] of scores; NULL: none */
 };
 
-static float *part_of(const struct attention *a, int row, int head, int chunk)
+static float *partial_of(const struct attention *a, int row, int head, int chunk)
 {
     const struct config *c = &a->f->kv.config;
     const size_t max_chunks = kv_cache_chunks(a->f->kv.shape.cap);
     const size_t index = ((size_t)row * c->n_heads + head) * max_chunks + chunk;
-    return a->f->work.parts + index * a->part_size;
+    return a->f->work.partials + index * a->partial_floats;
 }
 
 /* --- new keys and values --------------------------------------------------------------------- */
 
-/* A head's row of queries or keys as scores take it: turned to its position, times a scale. */
-static void place_row(const struct attention *a, int position, const float *x, float scale,
-                      float *out)
+/* A head's row of queries or keys as scores take it: rotated by its position's angles, where the
+ * model has rotary positions, and times a scale. */
+static void rotate_row(const struct attention *a, int position, const float *x, float scale,
+                       float *out)
 {
     const float *rotation = positions_rotation(&a->f->work.positions, position);
     if (rotation) {
@@ -102,10 +103,10 @@ static void store_row(const struct attention *a, int kv_head, int row)
     const float *k = keys + (size_t)kv_head * a->key_dim;
     const float *v = keys + (size_t)a->n_kv_heads * a->key_dim + (size_t)kv_head * a->value_dim;
     if (positions_rotation(&a->f->work.positions, r->position)) {
-        place_row(a, r->position, k, 1, a->scratch);
+        rotate_row(a, r->position, k, 1, a->scratch);
         k = a->scratch;
     }
-    kv_cache_put(&a->f->kv, a->f->kernels, (struct kv_place){r->sequence, a->layer, kv_head},
+    kv_cache_put(&a->f->kv, a->f->kernels, (struct kv_slot){r->sequence, a->layer, kv_head},
                  r->position, k, v);
 }
 
@@ -117,7 +118,7 @@ static float *weights_of(const struct attention *a, int row, int head)
     return a->f->work.weights + index * a->f->kv.shape.cap;
 }
 
-/* exp of a number that is not positive; the same wherever it runs. */
+/* exp of a number that is not positive, with the same bits on every machine. */
 static double exp_of(double x)
 {
     return elementary_power(2.718281828459045235, x);
@@ -141,7 +142,7 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
     const float *q = a->f->work.qkv + row * a->qkv_dim + kv_head * n_heads * dim;
     float *scaled = a->scratch;
     for (size_t h = 0; h < n_heads; h++)
-        place_row(a, position, q + h * dim, a->scale, scaled + h * dim);
+        rotate_row(a, position, q + h * dim, a->scale, scaled + h * dim);
 
     /* The keys that are read after a span's last chunk: of the next sequence, or head. (With many
      * rows they are those of the chunk itself, which are near.) */
@@ -150,23 +151,23 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
     const bool wraps = span + 1 == b->spans + b->n_spans;
     if (span->n_rows == 1 && chunk + 1 == span->n_chunks && kv_head + wraps < a->n_kv_heads) {
         const int sequence = (wraps ? b->spans : span + 1)->sequence;
-        const struct kv_place place = {sequence, a->layer, kv_head + wraps};
-        const struct kv_chunk next = kv_cache_chunk(&a->f->kv, place, 0, 1);
+        const struct kv_slot slot = {sequence, a->layer, kv_head + wraps};
+        const struct kv_chunk next = kv_cache_chunk(&a->f->kv, slot, 0, 1);
         next_keys = next.segment[next.split == 0].k;
     }
 
-    float *part = part_of(a, row, kv_head * a->group, chunk);
-    const struct kv_place place = {span->sequence, a->layer, kv_head};
+    float *partial = partial_of(a, row, kv_head * a->group, chunk);
+    const struct kv_slot slot = {span->sequence, a->layer, kv_head};
     const struct attend args = {
-        .kv = kv_cache_chunk(&a->f->kv, place, chunk_first, n),
+        .kv = kv_cache_chunk(&a->f->kv, slot, chunk_first, n),
         .n_heads = a->group,
         .q = scaled,
         .additive = a->additive ? a->additive + kv_head * n_heads * dim : NULL,
         .scores = scaled + n_heads * dim,
-        .out = part,
-        .max = part + a->value_dim,
-        .sum = part + a->value_dim + 1,
-        .stride = kv_cache_chunks(a->f->kv.shape.cap) * a->part_size,
+        .out = partial,
+        .max = partial + a->value_dim,
+        .sum = partial + a->value_dim + 1,
+        .stride = kv_cache_chunks(a->f->kv.shape.cap) * a->partial_floats,
         .bias = a->bias ? a->bias + kv_head * n_heads : NULL,
         .distance = position - chunk_first,
         .next = next_keys,
@@ -178,10 +179,10 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
                    args.scores + (size_t)h * KERNEL_CHUNK, n * sizeof *args.scores);
 }
 
-/* This thread's share of the work items (K/V head, chunk, row), by what they cost; fills
- * work.parts. The items of one head after the other stand on a line as long as they cost: a thread
- * has those that start in its part of it. Rows of a span vary fastest, while a chunk of the cache
- * stays near. */
+/* Runs this thread's work items (K/V head, chunk, row), which fill work.partials. Laid end to end,
+ * head after head, each as long as it costs, the items make a line that is cut into a range for
+ * each thread: a thread runs those that start in its range. Rows of a span vary fastest, while a
+ * chunk of the cache stays near. */
 static void attend_range(const struct attention *a)
 {
     const struct batch *b = &a->f->batch;
@@ -211,11 +212,12 @@ static void merge_chunks(const struct attention *a, int row, int head, float *ou
 {
     const int dim = a->value_dim;
     const int n_chunks = kv_cache_chunks(a->f->batch.rows[row].position + 1);
-    const float *part = part_of(a, row, head, 0);
-    a->f->kernels->merge(out, part, part + dim, part + dim + 1, n_chunks, a->part_size, dim);
+    const float *partial = partial_of(a, row, head, 0);
+    a->f->kernels->merge(out, partial, partial + dim, partial + dim + 1, n_chunks,
+                         a->partial_floats, dim);
 }
 
-/* A head's finished result [value_dim] stays, or becomes what stands for one that is left out. */
+/* Replaces the result [value_dim] of a head that is left out by zeros, or by its mean. */
 static void end_head(const struct attention *a, int head, float *result)
 {
     const struct head_ablation *w = a->f->without;
@@ -241,36 +243,38 @@ static struct attention layer_attention(const struct worker *k, const struct blo
                               .group = config_group(c, layer),
                               .key_dim = c->head_dim,
                               .value_dim = config_value_dim(c),
-                              .part_size = config_value_dim(c) + 2,
+                              .partial_floats = config_value_dim(c) + 2,
                               .qkv_dim = config_qkv_dim(c, layer),
                               .scale = config_score_scale(c),
                               .additive = b->w[ROLE_ATTN_SCORE].table,
                               .bias = b->bias};
 }
 
-/* A chunk's exponentials are relative to its own largest score: a factor for each chunk brings them
- * to the largest of all and divides by the sum, as the merge of the values does. Nobody goes on
- * before who watches has seen them, since `input` [n_rows, d_model], what Q, K and V are products
- * of, is where the heads' results go next. */
+/* Makes attention weights of the scores' exponentials and shows them to who watches. A chunk's
+ * exponentials are relative to its own largest score: a factor for each chunk brings them to the
+ * largest of all and divides by the sum, as the merge of the values does. All threads wait until
+ * the watch has returned, because the heads' results are then written over `input` [n_rows,
+ * d_model], which Q, K and V are products of. */
 static void show_weights(const struct attention *a, const float *input)
 {
     const struct forward *f = a->f;
     const int n_rows = f->batch.n_rows, n_heads = config_heads(&f->kv.config, a->layer);
-    const size_t stride = a->part_size;
+    const size_t stride = a->partial_floats;
     const struct item_range items = range_of(a->k, n_rows * n_heads);
     for (int i = items.begin; i < items.end; i++) {
         const int row = i / n_heads, head = i % n_heads;
         const int n = f->batch.rows[row].position + 1, n_chunks = kv_cache_chunks(n);
-        const float *part = part_of(a, row, head, 0) + a->value_dim; /* max, sum */
+        const float *partial = partial_of(a, row, head, 0) + a->value_dim; /* max, sum */
         float *weights = weights_of(a, row, head);
-        float most = part[0];
+        float most = partial[0];
         double sum = 0;
         for (int c = 1; c < n_chunks; c++)
-            most = MAX(part[c * stride], most);
+            most = MAX(partial[c * stride], most);
         for (int c = 0; c < n_chunks; c++)
-            sum += exp_of((double)part[c * stride] - (double)most) * (double)part[c * stride + 1];
+            sum += exp_of((double)partial[c * stride] - (double)most) *
+                   (double)partial[c * stride + 1];
         for (int c = 0; c < n_chunks; c++) {
-            const double factor = exp_of((double)part[c * stride] - (double)most) / sum;
+            const double factor = exp_of((double)partial[c * stride] - (double)most) / sum;
             for (int t = c * KERNEL_CHUNK; t < n && t < (c + 1) * KERNEL_CHUNK; t++)
                 weights[t] = (float)((double)weights[t] * factor);
         }

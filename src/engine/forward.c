@@ -7,7 +7,7 @@ void workspace_take(struct workspace *w, struct arena *a, const struct config *c
                     const float *rope_factors, int cap)
 {
     const uint64_t rows = w->max_rows, threads = w->max_threads;
-    const uint64_t own = threads * WORKSPACE_OWN_ROWS, read = MAX(rows, own);
+    const uint64_t own = threads * WORKSPACE_LOCAL_ROWS, read = MAX(rows, own);
     int qkv = 0, group = 0; /* the largest of the layers' */
     for (int l = 0; l < c->n_layers; l++) {
         qkv = MAX(qkv, config_qkv_dim(c, l));
@@ -20,7 +20,8 @@ void workspace_take(struct workspace *w, struct arena *a, const struct config *c
     ARENA_TAKE(w->x, a, rows * c->d_model);
     ARENA_TAKE(w->qkv, a, rows * qkv);
     w->positions = positions_take(a, c, rope_factors, cap);
-    ARENA_TAKE(w->parts, a, rows * c->n_heads * kv_cache_chunks(cap) * (config_value_dim(c) + 2));
+    ARENA_TAKE(w->partials, a,
+               rows * c->n_heads * kv_cache_chunks(cap) * (config_value_dim(c) + 2));
     if (w->watches)
         ARENA_TAKE(w->weights, a, rows * c->n_heads * cap);
     ARENA_TAKE(w->hidden, a, rows * c->d_ff);

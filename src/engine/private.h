@@ -48,15 +48,15 @@ struct workspace {
     float *x;                   /* [max_rows, d_model] the residual stream */
     float *qkv;                 /* [max_rows, the largest config_qkv_dim] */
     struct positions positions; /* those that a sequence can have */
-    /* What attention of a chunk gives: [max_rows, n_heads, kv_cache_chunks(cap)] results of a head,
-     * each of value_dim floats, with their max and sum behind them. */
-    float *parts;
+    /* What attention of one chunk gives, to be merged: [max_rows, n_heads, kv_cache_chunks(cap)]
+     * partial results of a head, each of value_dim floats with its max and sum behind them. */
+    float *partials;
     bool watches;   /* whether attention_watch is wanted; set before workspace_take */
     float *weights; /* [max_rows, n_heads, cap] for attention_watch; NULL if it is not wanted */
     float *hidden;  /* [max_rows, d_ff] */
     /* What the next product reads, and the same quantised. The rows are shared by all threads, or,
-     * of few rows, each thread has WORKSPACE_OWN_ROWS of its own. */
-    float *input; /* [max(max_rows, max_threads * WORKSPACE_OWN_ROWS), input_dim] */
+     * of few rows, each thread has WORKSPACE_LOCAL_ROWS of its own. */
+    float *input; /* [max(max_rows, max_threads * WORKSPACE_LOCAL_ROWS), input_dim] */
     int input_dim;
     unsigned char *quants; /* [as many rows, quants_bytes] */
     size_t quants_bytes;   /* the bytes of the longest row */
@@ -66,7 +66,7 @@ struct workspace {
 
 /* Up to so many rows each thread makes what a product reads for itself; more they share. (A row
  * takes a few hundred nanoseconds, a barrier that and more with every thread.) */
-#define WORKSPACE_OWN_ROWS 4
+#define WORKSPACE_LOCAL_ROWS 4
 
 /* --- stages ----------------------------------------------------------------------------------- */
 
@@ -104,7 +104,7 @@ struct item_range {
     int begin, end;
 };
 
-/* The thread's part of n items. */
+/* The thread's range of n items. */
 static inline struct item_range range_of(const struct worker *k, int n)
 {
     struct item_range s;
@@ -112,10 +112,10 @@ static inline struct item_range range_of(const struct worker *k, int n)
     return s;
 }
 
-/* Whether the threads share the rows, so that each makes only a part of them. */
+/* Whether the threads share the rows, so that each makes only some of them. */
 static inline bool worker_shares(const struct worker *k)
 {
-    return k->n_rows > WORKSPACE_OWN_ROWS;
+    return k->n_rows > WORKSPACE_LOCAL_ROWS;
 }
 
 /* The rows that this thread makes. */
@@ -127,5 +127,5 @@ static inline struct item_range worker_rows(const struct worker *k)
 /* The row of work.input and work.quants at which the rows that it reads begin. */
 static inline size_t worker_first(const struct worker *k)
 {
-    return worker_shares(k) ? 0 : (size_t)k->thread * WORKSPACE_OWN_ROWS;
+    return worker_shares(k) ? 0 : (size_t)k->thread * WORKSPACE_LOCAL_ROWS;
 }

@@ -27,7 +27,8 @@ static int least_len(const struct session *s, int sequence)
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-/* All but the memory: what the parameters ask for, or their defaults, checked against the model. */
+/* Sets the session up as the parameters, or their defaults, ask for, and checks these against the
+ * model. No memory is taken yet. */
 static enum status resolve(struct session *s, const struct model *m, const struct session_params *p,
                            int n_threads, struct err *e)
 {
@@ -56,7 +57,8 @@ static enum status resolve(struct session *s, const struct model *m, const struc
     return STATUS_OK;
 }
 
-/* All of a session but its cache; or its count. c has all layers of the model. */
+/* Takes all memory of a session but its cache; on the first of two calls counts it. c has all
+ * layers of the model. */
 static void take_scratch(struct session *s, struct arena *a, const struct config *c,
                          const float *rope_factors)
 {
@@ -81,8 +83,8 @@ enum status session_plan(const struct model *m, const struct session_params *p, 
     return STATUS_OK;
 }
 
-/* Takes the memory of a session that has all else, with a cache of these layers, to keep or, where
- * there is too little, to free. */
+/* Takes the memory of a session that is set up, with a cache for the layers of `cached`. Where
+ * there is too little, the caller frees what was taken. */
 static enum status take_session(struct session *s, const struct config *cached,
                                 const struct config *c, const float *rope_factors, struct err *e)
 {
@@ -211,7 +213,7 @@ void session_fill(struct session *s, int sequence, int n, uint64_t seed)
                     if (i < v_dim)
                         v[i] = value;
                 }
-                kv_cache_put(&s->f.kv, s->f.kernels, (struct kv_place){sequence, l, g},
+                kv_cache_put(&s->f.kv, s->f.kernels, (struct kv_slot){sequence, l, g},
                              s->len[sequence], k, v);
             }
         }

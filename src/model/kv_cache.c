@@ -7,38 +7,40 @@ bool kv_cache_can_store(enum storage storage)
     return storage == STORAGE_F32 || storage == STORAGE_F16 || storage == STORAGE_Q8_0;
 }
 
-/* Keys, and their scales, of KERNEL_LANES positions are together, so these stand so far apart. */
-static size_t step_of(enum kv_part part)
+/* How far apart one position's numbers are in an array: a panel has the keys, or their scales, of
+ * KERNEL_LANES positions, dimension by dimension. */
+static size_t step_of(enum kv_array array)
 {
-    return part == KV_KEYS || part == KV_KEY_SCALES ? KERNEL_LANES : 1;
+    return array == KV_KEYS || array == KV_KEY_SCALES ? KERNEL_LANES : 1;
 }
 
-static size_t part_bytes(enum kv_part part, enum storage storage)
+static size_t number_bytes(enum kv_array array, enum storage storage)
 {
-    if (part == KV_KEY_SCALES || part == KV_VALUE_SCALES || storage == STORAGE_F16)
+    if (array == KV_KEY_SCALES || array == KV_VALUE_SCALES || storage == STORAGE_F16)
         return sizeof(uint16_t);
     return storage == STORAGE_F32 ? sizeof(float) : sizeof(int8_t);
 }
 
-/* That one position has of a K/V head. */
-static size_t numbers_of(const struct config *c, enum storage storage, enum kv_part part)
+/* How many numbers one position of a K/V head has in an array. */
+static size_t numbers_of(const struct config *c, enum storage storage, enum kv_array array)
 {
-    const bool scales = part == KV_KEY_SCALES || part == KV_VALUE_SCALES;
-    const int dim = step_of(part) > 1 ? c->head_dim : config_value_dim(c);
+    const bool scales = array == KV_KEY_SCALES || array == KV_VALUE_SCALES;
+    const int dim = step_of(array) > 1 ? c->head_dim : config_value_dim(c);
     if (scales)
         return storage == STORAGE_Q8_0 ? quant_blocks(dim) : 0;
-    return part == KV_VALUES ? kernel_padded(dim) : dim;
+    return array == KV_VALUES ? kernel_padded(dim) : dim;
 }
 
 /* All positions from `first` up to the shape's cap, of n_sequences. */
 static void take_regions(struct kv_cache *kv, struct kv_regions *r, int first, int n_sequences)
 {
     r->first = first;
-    for (enum kv_part part = 0; part < KV_PARTS; part++) {
+    for (enum kv_array array = 0; array < KV_ARRAYS; array++) {
         const int n = kv->shape.cap - first;
-        r->room[part] = step_of(part) > 1 ? kernel_padded(n) : n;
-        r->part[part] = arena_take(&kv->arena, (uint64_t)n_sequences * r->room[part],
-                                   (uint64_t)kv->all[part] * part_bytes(part, kv->shape.storage));
+        r->room[array] = step_of(array) > 1 ? kernel_padded(n) : n;
+        r->array[array] =
+            arena_take(&kv->arena, (uint64_t)n_sequences * r->room[array],
+                       (uint64_t)kv->all[array] * number_bytes(array, kv->shape.storage));
     }
 }
 
@@ -47,12 +49,12 @@ static void take_cache(struct kv_cache *kv, const struct config *c, const struct
 {
     *kv = (struct kv_cache){.config = *c, .shape = *shape, .arena = kv->arena};
     for (int l = 0; l < c->n_layers; l++)
-        for (enum kv_part part = 0; part < KV_PARTS; part++) {
-            kv->before[l][part] = kv->all[part];
-            kv->all[part] += config_kv_heads(c, l) * numbers_of(c, shape->storage, part);
+        for (enum kv_array array = 0; array < KV_ARRAYS; array++) {
+            kv->before[l][array] = kv->all[array];
+            kv->all[array] += config_kv_heads(c, l) * numbers_of(c, shape->storage, array);
         }
     take_regions(kv, &kv->whole, 0, 1);
-    take_regions(kv, &kv->own, shape->n_shared / KERNEL_LANES * KERNEL_LANES,
+    take_regions(kv, &kv->others, shape->n_shared / KERNEL_LANES * KERNEL_LANES,
                  shape->n_sequences - 1);
 }
 
@@ -68,9 +70,9 @@ size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, enum sto
 {
     size_t bytes = 0;
     for (int l = 0; l < c->n_layers; l++)
-        for (enum kv_part part = 0; part < KV_PARTS; part++)
-            bytes += config_variant_heads(c, n_kv_heads, l) * numbers_of(c, storage, part) *
-                     part_bytes(part, storage);
+        for (enum kv_array array = 0; array < KV_ARRAYS; array++)
+            bytes += config_variant_heads(c, n_kv_heads, l) * numbers_of(c, storage, array) *
+                     number_bytes(array, storage);
     return bytes;
 }
 
@@ -94,31 +96,31 @@ void kv_cache_free(struct kv_cache *kv)
 /* Where a position of a head is in the arrays of its regions; NULL in those that have nothing of
  * it. */
 struct kv_at {
-    unsigned char *part[KV_PARTS];
+    unsigned char *array[KV_ARRAYS];
 };
 
-static struct kv_at locate_position(const struct kv_cache *kv, struct kv_place place, int position)
+static struct kv_at locate_position(const struct kv_cache *kv, struct kv_slot slot, int position)
 {
-    assert(place.sequence >= 0 && place.sequence < kv->shape.n_sequences);
-    assert(place.layer >= 0 && place.layer < kv->config.n_layers);
-    assert(place.kv_head >= 0 && place.kv_head < config_kv_heads(&kv->config, place.layer));
-    const struct kv_regions *r = place.sequence == 0 ? &kv->whole : &kv->own;
-    const size_t sequence = place.sequence > 0 ? place.sequence - 1 : 0, i = position - r->first;
+    assert(slot.sequence >= 0 && slot.sequence < kv->shape.n_sequences);
+    assert(slot.layer >= 0 && slot.layer < kv->config.n_layers);
+    assert(slot.kv_head >= 0 && slot.kv_head < config_kv_heads(&kv->config, slot.layer));
+    const struct kv_regions *r = slot.sequence == 0 ? &kv->whole : &kv->others;
+    const size_t sequence = slot.sequence > 0 ? slot.sequence - 1 : 0, i = position - r->first;
     assert(position >= r->first);
     struct kv_at at = {{NULL}};
-    for (enum kv_part part = 0; part < KV_PARTS; part++) {
-        const size_t n = numbers_of(&kv->config, kv->shape.storage, part),
-                     before = sequence * kv->all[part] + kv->before[place.layer][part] +
-                              place.kv_head * n,
-                     lane = i % step_of(part); /* in its panel */
-        const size_t element = before * r->room[part] + (i - lane) * n + lane;
+    for (enum kv_array array = 0; array < KV_ARRAYS; array++) {
+        const size_t n = numbers_of(&kv->config, kv->shape.storage, array),
+                     before = sequence * kv->all[array] + kv->before[slot.layer][array] +
+                              slot.kv_head * n,
+                     lane = i % step_of(array); /* in its panel */
+        const size_t element = before * r->room[array] + (i - lane) * n + lane;
         if (n > 0)
-            at.part[part] = r->part[part] + element * part_bytes(part, kv->shape.storage);
+            at.array[array] = r->array[array] + element * number_bytes(array, kv->shape.storage);
     }
     return at;
 }
 
-/* Puts n numbers, `step` elements apart; of Q8_0 their scales, as far apart, too. */
+/* Stores n numbers `step` elements apart, and in Q8_0 their scales, as far apart. */
 static void put_row(const struct kernels *kernels, enum storage storage, const float *x, size_t n,
                     void *out, uint16_t *scales, size_t step)
 {
@@ -150,15 +152,15 @@ static void put_row(const struct kernels *kernels, enum storage storage, const f
         }
 }
 
-void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_place place,
+void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_slot slot,
                   int position, const float *k, const float *v)
 {
-    assert(position >= (place.sequence == 0 ? 0 : kv->shape.n_shared) && position < kv->shape.cap);
-    const struct kv_at at = locate_position(kv, place, position);
-    put_row(kernels, kv->shape.storage, k, kv->config.head_dim, at.part[KV_KEYS],
-            (void *)at.part[KV_KEY_SCALES], KERNEL_LANES);
-    put_row(kernels, kv->shape.storage, v, config_value_dim(&kv->config), at.part[KV_VALUES],
-            (void *)at.part[KV_VALUE_SCALES], 1);
+    assert(position >= (slot.sequence == 0 ? 0 : kv->shape.n_shared) && position < kv->shape.cap);
+    const struct kv_at at = locate_position(kv, slot, position);
+    put_row(kernels, kv->shape.storage, k, kv->config.head_dim, at.array[KV_KEYS],
+            (void *)at.array[KV_KEY_SCALES], KERNEL_LANES);
+    put_row(kernels, kv->shape.storage, v, config_value_dim(&kv->config), at.array[KV_VALUES],
+            (void *)at.array[KV_VALUE_SCALES], 1);
 }
 
 /* --- what could not be stored ----------------------------------------------------------------- */
@@ -185,17 +187,18 @@ static unsigned first_not_finite(const unsigned char *halves, size_t n, size_t s
     return 0;
 }
 
-/* Of the key or value of a position; 0: it is finite. Of Q8_0 it is a scale. */
-static unsigned not_finite_at(const struct kv_cache *kv, struct kv_place place, int position,
+/* The first number of a position's key or value that is not finite, as binary16; 0 if all are. In a
+ * cache of Q8_0 it is a scale. */
+static unsigned not_finite_at(const struct kv_cache *kv, struct kv_slot slot, int position,
                               bool is_value)
 {
     const bool scaled = kv->shape.storage == STORAGE_Q8_0;
     const int dim = is_value ? config_value_dim(&kv->config) : kv->config.head_dim;
-    const enum kv_part part = scaled     ? is_value ? KV_VALUE_SCALES : KV_KEY_SCALES
-                              : is_value ? KV_VALUES
-                                         : KV_KEYS;
-    const struct kv_at at = locate_position(kv, place, position);
-    return first_not_finite(at.part[part], scaled ? quant_blocks(dim) : dim, step_of(part));
+    const enum kv_array array = scaled     ? is_value ? KV_VALUE_SCALES : KV_KEY_SCALES
+                                : is_value ? KV_VALUES
+                                           : KV_KEYS;
+    const struct kv_at at = locate_position(kv, slot, position);
+    return first_not_finite(at.array[array], scaled ? quant_blocks(dim) : dim, step_of(array));
 }
 
 bool kv_cache_overflow(const struct kv_cache *kv, int sequence, int n, struct kv_overflow *out)
@@ -206,9 +209,9 @@ bool kv_cache_overflow(const struct kv_cache *kv, int sequence, int n, struct kv
         for (int head = 0; head < config_kv_heads(&kv->config, l); head++) {
             for (int t = 0; t < n; t++) {
                 const int holder = t < kv->shape.n_shared ? 0 : sequence;
-                const struct kv_place place = {holder, l, head};
-                const unsigned key = not_finite_at(kv, place, t, false);
-                const unsigned half = key ? key : not_finite_at(kv, place, t, true);
+                const struct kv_slot slot = {holder, l, head};
+                const unsigned key = not_finite_at(kv, slot, t, false);
+                const unsigned half = key ? key : not_finite_at(kv, slot, t, true);
                 if (half == 0)
                     continue;
                 *out = (struct kv_overflow){l, t, key ? "key" : "value"};
@@ -219,22 +222,21 @@ bool kv_cache_overflow(const struct kv_cache *kv, int sequence, int n, struct kv
     return false;
 }
 
-/* What a place has from the panel of a position on. */
-static struct kv_segment segment_from(const struct kv_cache *kv, struct kv_place place,
-                                      int position)
+/* The keys and values of a slot from the panel of this position on. */
+static struct kv_segment segment_from(const struct kv_cache *kv, struct kv_slot slot, int position)
 {
-    const struct kv_at at = locate_position(kv, place, position / KERNEL_LANES * KERNEL_LANES);
-    return (struct kv_segment){.k = at.part[KV_KEYS],
-                               .v = at.part[KV_VALUES],
-                               .k_scales = (void *)at.part[KV_KEY_SCALES],
-                               .v_scales = (void *)at.part[KV_VALUE_SCALES]};
+    const struct kv_at at = locate_position(kv, slot, position / KERNEL_LANES * KERNEL_LANES);
+    return (struct kv_segment){.k = at.array[KV_KEYS],
+                               .v = at.array[KV_VALUES],
+                               .k_scales = (void *)at.array[KV_KEY_SCALES],
+                               .v_scales = (void *)at.array[KV_VALUE_SCALES]};
 }
 
-struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_place place, int first, int n)
+struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_slot slot, int first, int n)
 {
     assert(first % KERNEL_CHUNK == 0 && n >= 1 && n <= KERNEL_CHUNK && first + n <= kv->shape.cap);
-    const struct kv_place holder = {0, place.layer, place.kv_head};
-    int split = (place.sequence == 0 ? kv->shape.cap : kv->shape.n_shared) - first;
+    const struct kv_slot holder = {0, slot.layer, slot.kv_head};
+    int split = (slot.sequence == 0 ? kv->shape.cap : kv->shape.n_shared) - first;
     split = MAX(0, MIN(split, n));
     struct kv_chunk chunk = {.split = split,
                              .n_positions = n,
@@ -244,6 +246,6 @@ struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_place place,
     if (split > 0)
         chunk.segment[0] = segment_from(kv, holder, first);
     if (split < n)
-        chunk.segment[1] = segment_from(kv, place, first + split);
+        chunk.segment[1] = segment_from(kv, slot, first + split);
     return chunk;
 }

@@ -25,23 +25,23 @@ struct kv_shape {
 };
 
 /* What a cache keeps, each in arrays of its own; scales of Q8_0 only. */
-enum kv_part { KV_KEYS, KV_VALUES, KV_KEY_SCALES, KV_VALUE_SCALES, KV_PARTS };
+enum kv_array { KV_KEYS, KV_VALUES, KV_KEY_SCALES, KV_VALUE_SCALES, KV_ARRAYS };
 
 /* The regions of some sequences' heads. */
 struct kv_regions {
-    int first;             /* the position where each starts, a multiple of KERNEL_LANES */
-    size_t room[KV_PARTS]; /* positions of each; of keys and their scales in whole panels */
-    unsigned char *part[KV_PARTS];
+    int first;              /* the position where each starts, a multiple of KERNEL_LANES */
+    size_t room[KV_ARRAYS]; /* positions of each; of keys and their scales in whole panels */
+    unsigned char *array[KV_ARRAYS];
 };
 
 struct kv_cache {
     struct config config; /* of the model: layers, K/V heads, their sizes */
     struct kv_shape shape;
-    size_t all[KV_PARTS]; /* numbers of a sequence's position, over all layers: elements of
+    size_t all[KV_ARRAYS]; /* numbers of a sequence's position, over all layers: elements of
                              keys, of values in whole lanes, scales */
-    size_t before[CONFIG_MAX_LAYERS][KV_PARTS]; /* of them what stands before each layer */
-    struct kv_regions whole;                    /* sequence 0's */
-    struct kv_regions own;                      /* the others': what follows the prefix */
+    size_t before[CONFIG_MAX_LAYERS][KV_ARRAYS]; /* of them what stands before each layer */
+    struct kv_regions whole;                     /* sequence 0's */
+    struct kv_regions others;                    /* the others': what follows the prefix */
     struct arena arena;
 };
 
@@ -61,15 +61,15 @@ enum status kv_cache_create(struct kv_cache *kv, const struct config *c,
                             const struct kv_shape *shape, struct err *e);
 void kv_cache_free(struct kv_cache *kv); /* legal on a zeroed struct and twice */
 
-/* One head's place in the cache. */
-struct kv_place {
+/* Which keys and values in the cache: those of one head of a layer, of one sequence. */
+struct kv_slot {
     int sequence, layer, kv_head;
 };
 
 /* Stores the key [head_dim] and value [value_dim] of one position that the sequence holds itself
- * (asserted), of one head. Different positions, and
- * different places, may be written at once while nobody reads the panels that they are in. */
-void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_place place,
+ * (asserted), of one head. Different positions, and different slots, may be written at once while
+ * nobody reads the panels that they are in. */
+void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_slot slot,
                   int position, const float *k, const float *v);
 
 /* A number that the cache's type could not hold: it is infinite where it is stored. */
@@ -94,4 +94,4 @@ static inline int kv_cache_chunks(int n_positions)
 
 /* The view of positions [first, first + n) of one head, shared ones included; first is a multiple
  * of KERNEL_CHUNK, n at most one (asserted). */
-struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_place place, int first, int n);
+struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_slot slot, int first, int n);
