@@ -54,20 +54,22 @@ static enum status make_plan(struct trainer *t, struct err *e)
                              .token_bytes = n * sizeof(int32_t)};
     for (size_t i = 0; i < t->gguf->n_tensors; i++)
         p->widened |= t->gguf->tensors[i].type->type != TENSOR_F32;
-    /* The engine that trains, and the teacher's. */
-    for (int teaches = 0; teaches <= (t->spec.teacher != NULL); teaches++) {
-        const struct backprop_spec params = {.config = teaches ? &t->teacher_config : &t->config,
-                                             .n_sequences = t->spec.batch,
-                                             .length = t->spec.length,
-                                             .forward_only = teaches,
-                                             .dropping = !teaches && t->spec.dropout > 0,
-                                             .taught = !teaches && t->spec.teacher,
-                                             .kernels = t->spec.kernels,
-                                             .pool = t->spec.pool};
-        struct backprop **engine = teaches ? &t->teacher : &t->engine;
-        TRY(backprop_create(&params, engine, e));
-        *(teaches ? &p->teacher_bytes : &p->activation_bytes) = backprop_bytes(*engine);
-    }
+    struct backprop_spec params = {.config = &t->config,
+                                   .n_sequences = t->spec.batch,
+                                   .length = t->spec.length,
+                                   .dropping = t->spec.dropout > 0,
+                                   .taught = t->spec.teacher != NULL,
+                                   .kernels = t->spec.kernels,
+                                   .pool = t->spec.pool};
+    TRY(backprop_create(&params, &t->engine, e));
+    p->activation_bytes = backprop_bytes(t->engine);
+    if (!t->spec.teacher)
+        return STATUS_OK;
+    params.config = &t->teacher_config;
+    params.forward_only = true;
+    params.dropping = params.taught = false;
+    TRY(backprop_create(&params, &t->teacher, e));
+    p->teacher_bytes = backprop_bytes(t->teacher);
     return STATUS_OK;
 }
 
@@ -176,17 +178,18 @@ static void report_event(const struct trainer *t, struct train_event ev)
     train_tell(&t->spec, ev);
 }
 
-/* Whether OUT has the length and hash that t->progress says, which from now on are those it has. */
-static enum status look_at_out(struct trainer *t, bool *is_own, struct err *e)
+/* Whether OUT has the length and hash that t->progress says, so that this run has written it. They
+ * are then set to those that it has. */
+static enum status look_at_out(struct trainer *t, bool *is_ours, struct err *e)
 {
     struct train_progress *p = &t->progress;
     struct file_map f;
-    *is_own = false;
+    *is_ours = false;
     const enum status s = file_map_open(&f, t->spec.out, e);
     if (s != STATUS_OK) /* it is this run's own: no bad input */
         return s == STATUS_BAD_FILE ? STATUS_FAILED : s;
     const uint64_t hash = hash_bytes(HASH_START, f.data, f.len);
-    *is_own = p->out_len == f.len && p->out_hash == hash;
+    *is_ours = p->out_len == f.len && p->out_hash == hash;
     p->out_len = f.len;
     p->out_hash = hash;
     file_map_close(&f);
@@ -195,14 +198,14 @@ static enum status look_at_out(struct trainer *t, bool *is_own, struct err *e)
 
 static enum status write_out(struct trainer *t, struct err *e)
 {
-    bool is_own;
+    bool is_ours;
     TRY(train_model_write(t, e));
-    TRY(look_at_out(t, &is_own, e));
+    TRY(look_at_out(t, &is_ours, e));
     t->out_written = true;
     return STATUS_OK;
 }
 
-/* OUT where it is to have the weights as they are, then the state. */
+/* Writes OUT, if it is to have the present weights, and then the state. */
 static enum status save(struct trainer *t, struct err *e)
 {
     if (t->saved_step == t->progress.step)
@@ -218,7 +221,8 @@ static enum status save(struct trainer *t, struct err *e)
 
 /* --- running --------------------------------------------------------------------------------- */
 
-/* Takes the memory; weights, moments and random generator are as the next step finds them. */
+/* Takes the memory and sets weights, moments and random generator as the first step is to find
+ * them. */
 static enum status start_run(struct trainer *t, struct err *e)
 {
     const struct train_spec *spec = &t->spec;
@@ -299,20 +303,20 @@ static enum status run_to_the_end(struct trainer *t, struct err *e)
 {
     struct train_spec *spec = &t->spec;
     struct train_progress *p = &t->progress;
-    bool is_own;
+    bool is_ours;
     TRY(start_run(t, e));
     /* A run that is done and resumed makes no step: where OUT is the last state, and not there as
      * it was written, it is written again. */
     if (spec->resume && p->step == spec->n_steps && !t->out_written) {
-        look_at_out(t, &is_own, NULL);
-        t->saved_step = is_own ? t->saved_step : -1;
+        look_at_out(t, &is_ours, NULL);
+        t->saved_step = is_ours ? t->saved_step : -1;
         TRY(save(t, e));
     }
-    /* What a checkpoint that is trained further had to begin with. */
+    /* A checkpoint that is trained further is evaluated before its first step. */
     if (spec->from && !spec->resume)
         TRY(after_step(t, e));
-    /* The rate, where none is given: that of the state, or one that is found out, after which
-     * everything is as before the first step; with none there is nothing left to do. */
+    /* Where no rate is given, it is the state's or is found by trials, after which everything is as
+     * before the first step. If no rate helps, the run ends here. */
     if (spec->lr > 0) {
         p->rate = spec->lr;
     } else if (p->rate == 0 && p->step == 0) {
@@ -341,8 +345,8 @@ static enum status run_to_the_end(struct trainer *t, struct err *e)
      * its state, and writes it again on its way here. */
     if (spec->keep_last || !isfinite(p->best))
         return STATUS_OK;
-    TRY(look_at_out(t, &is_own, e));
-    if (is_own)
+    TRY(look_at_out(t, &is_ours, e));
+    if (is_ours)
         return STATUS_OK;
     return err_failed(e,
                       "%s is not the best checkpoint of this run (of step %d), but another file; "
