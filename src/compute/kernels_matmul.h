@@ -3,7 +3,7 @@
  *
  * Four panels are read at once, or as many as the registers allow. Tokens are cut into passes as
  * equal as can be, each as wide as the registers are, so that no number of tokens costs much more
- * than the one before it. With several passes the columns are cut, too: into parts that stay in
+ * than the one before it. With several passes the columns are cut, too: into segments that stay in
  * the cache until all passes are over them. So each weight comes from memory once.
  */
 #pragma once
@@ -35,23 +35,23 @@ ALWAYS_INLINE void matmul_column(const unsigned char *w, enum storage storage, s
 
 /* A tile of weights that are not quantised. */
 ALWAYS_INLINE void matmul_tile(const struct matmul *m, enum storage storage,
-                               const struct matmul_part *part, const int n_panels,
+                               const struct matmul_segment *segment, const int n_panels,
                                const int n_tokens)
 {
     const size_t element = storage == STORAGE_F32 ? sizeof(float) : sizeof(uint16_t);
     const size_t column_bytes = KERNEL_LANES * element, stride = m->x_stride;
     const size_t panel_bytes = m->w->n_in * column_bytes;
     const int columns = storage == STORAGE_F32 ? 1 : 2; /* to a line of the cache */
-    const unsigned char *w = (const unsigned char *)m->w->panels + part->panel * panel_bytes +
-                             part->begin * column_bytes;
-    const unsigned char *ask = w + part->ahead;
-    const float *x = m->x + part->token * stride + part->begin;
+    const unsigned char *w = (const unsigned char *)m->w->panels + segment->panel * panel_bytes +
+                             segment->begin * column_bytes;
+    const unsigned char *ask = w + segment->ahead;
+    const float *x = m->x + segment->token * stride + segment->begin;
     lanes acc[MAX_PANELS][MAX_TOKENS];
-    tile_begin(part, n_panels, n_tokens, acc);
-    int left = part->end - part->begin;
-    if (n_tokens > F32_ALONE || part->stride < 64 || storage != STORAGE_F32) {
+    tile_begin(segment, n_panels, n_tokens, acc);
+    int left = segment->end - segment->begin;
+    if (n_tokens > F32_ALONE || segment->stride < 64 || storage != STORAGE_F32) {
         for (; left >= columns; left -= columns) {
-            tile_prefetch(part, w, &ask, panel_bytes, left * column_bytes, n_panels, n_tokens);
+            tile_prefetch(segment, w, &ask, panel_bytes, left * column_bytes, n_panels, n_tokens);
 #pragma GCC unroll 2
             for (int c = 0; c < columns; c++, w += column_bytes, x++)
                 matmul_column(w, storage, panel_bytes, x, stride, n_panels, n_tokens, acc);
@@ -59,7 +59,7 @@ ALWAYS_INLINE void matmul_tile(const struct matmul *m, enum storage storage,
     }
     for (; left > 0; left--, w += column_bytes, x++)
         matmul_column(w, storage, panel_bytes, x, stride, n_panels, n_tokens, acc);
-    tile_end(part, n_panels, n_tokens, acc);
+    tile_end(segment, n_panels, n_tokens, acc);
 }
 
 /* --- results --------------------------------------------------------------------------------- */
@@ -113,17 +113,17 @@ static __attribute__((noinline)) void tile_finish(const struct matmul *m, int pa
 
 /* --- passes ---------------------------------------------------------------------------------- */
 
-/* Tokens whose sums wait between the parts of the columns: as many as a small stack has room for.
- */
+/* Tokens whose sums wait between the segments of the columns: as many as a small stack holds. */
 #define WAITING_TOKENS 24
-/* Of a part of the columns: it and the next one stay in a core's second cache, with the tokens. */
-#define PART_BYTES 131072
+/* The bytes of a segment of the columns: with the next segment and the tokens it stays in a core's
+ * second cache. */
+#define SEGMENT_BYTES 131072
 
 /* Some tokens against n_panels panels. */
 struct matmul_block {
     const struct matmul *m;
     int panel, token, n_tokens;
-    int n_passes, n_parts;
+    int n_passes, n_segments;
     lanes *sums; /* [n_tokens, n_panels] */
 };
 
@@ -133,14 +133,14 @@ struct matmul_block {
         if ((n) > most)                                                                            \
             __builtin_unreachable();                                                               \
         if (storage_is_quantised(storage))                                                         \
-            quant_tile(m, storage, part, n_panels, n);                                             \
+            quant_tile(m, storage, segment, n_panels, n);                                          \
         else                                                                                       \
-            matmul_tile(m, storage, part, n_panels, n);                                            \
+            matmul_tile(m, storage, segment, n_panels, n);                                         \
         break
 
 ALWAYS_INLINE void product_tile(const struct matmul *m, enum storage storage,
-                                const struct matmul_part *part, int n_tokens, const int n_panels,
-                                const int most)
+                                const struct matmul_segment *segment, int n_tokens,
+                                const int n_panels, const int most)
 {
     switch (n_tokens) {
         TILE_CASE(1);
@@ -154,38 +154,40 @@ ALWAYS_INLINE void product_tile(const struct matmul *m, enum storage storage,
     }
 }
 
-/* The first column of part i: a multiple of what any storage has in one piece. */
-ALWAYS_INLINE int part_begin(const struct matmul_block *p, int i)
+/* The first column of segment i: a multiple of what any storage has in one piece. */
+ALWAYS_INLINE int segment_begin(const struct matmul_block *p, int i)
 {
     const int n_in = p->m->w->n_in;
-    return i == p->n_parts ? n_in
-                           : (int)((int64_t)n_in * i / p->n_parts) / QUANT_BLOCK * QUANT_BLOCK;
+    return i == p->n_segments
+               ? n_in
+               : (int)((int64_t)n_in * i / p->n_segments) / QUANT_BLOCK * QUANT_BLOCK;
 }
 
-/* Pass by pass over part i of the columns. Each asks for its share of the next part, evenly, so
- * that memory is busy all the time that the arithmetic takes. */
-ALWAYS_INLINE void product_part(const struct matmul_block *p, enum storage storage, int i,
-                                const int n_panels, const int most)
+/* Pass by pass over segment i of the columns. Each asks for its share of the next segment, evenly,
+ * so that memory is busy all the time that the arithmetic takes. */
+ALWAYS_INLINE void product_segment(const struct matmul_block *p, enum storage storage, int i,
+                                   const int n_panels, const int most)
 {
-    const int begin = part_begin(p, i), end = part_begin(p, i + 1);
+    const int begin = segment_begin(p, i), end = segment_begin(p, i + 1);
     const size_t block_bytes = storage_block_bytes(storage) * KERNEL_LANES;
     const size_t length = (size_t)((end - begin) / QUANT_BLOCK) * block_bytes;
-    size_t next = length; /* bytes to the next part, which may be of the next panels */
-    if (i + 1 == p->n_parts)
+    size_t next = length; /* bytes to the next segment, which may be of the next panels */
+    if (i + 1 == p->n_segments)
         next = (size_t)n_panels * matrix_panel_bytes(p->m->w->n_in, storage) -
                (size_t)(begin / QUANT_BLOCK) * block_bytes;
-    struct matmul_part part = {.panel = p->panel,
-                               .begin = begin,
-                               .end = end,
-                               .stride = (64 + (size_t)p->n_passes - 1) / (size_t)p->n_passes};
+    struct matmul_segment segment = {.panel = p->panel,
+                                     .begin = begin,
+                                     .end = end,
+                                     .stride =
+                                         (64 + (size_t)p->n_passes - 1) / (size_t)p->n_passes};
     for (int pass = 0, t = 0; pass < p->n_passes; pass++) {
         const int n = (p->n_tokens - t) / (p->n_passes - pass);
-        part.token = p->token + t;
-        part.sums = p->sums + t * n_panels;
-        part.ahead = next + length * (size_t)pass / (size_t)p->n_passes;
-        product_tile(p->m, storage, &part, n, n_panels, most);
-        if (i + 1 == p->n_parts)
-            tile_finish(p->m, p->panel, part.token, n_panels, n, part.sums);
+        segment.token = p->token + t;
+        segment.sums = p->sums + t * n_panels;
+        segment.ahead = next + length * (size_t)pass / (size_t)p->n_passes;
+        product_tile(p->m, storage, &segment, n, n_panels, most);
+        if (i + 1 == p->n_segments)
+            tile_finish(p->m, p->panel, segment.token, n_panels, n, segment.sums);
         t += n;
     }
 }
@@ -199,12 +201,12 @@ ALWAYS_INLINE int product_panels(const struct matmul *m, enum storage storage, i
     for (; panel + n_panels <= end; panel += n_panels) {
         for (int t = 0; t < m->n_tokens; t += WAITING_TOKENS) {
             struct matmul_block p = {
-                .m = m, .panel = panel, .token = t, .n_parts = 1, .sums = sums};
+                .m = m, .panel = panel, .token = t, .n_segments = 1, .sums = sums};
             p.n_tokens = MIN(m->n_tokens - t, WAITING_TOKENS);
             p.n_passes = (p.n_tokens + most - 1) / most;
-            p.n_parts += (int)(group / PART_BYTES);
-            for (int i = 0; i < p.n_parts; i++)
-                product_part(&p, storage, i, n_panels, most);
+            p.n_segments += (int)(group / SEGMENT_BYTES);
+            for (int i = 0; i < p.n_segments; i++)
+                product_segment(&p, storage, i, n_panels, most);
         }
     }
     return panel;
@@ -216,15 +218,15 @@ ALWAYS_INLINE int token_panels(const struct matmul *m, enum storage storage, int
 {
     for (; panel + n_panels <= end; panel += n_panels) {
         lanes sums[MAX_PANELS];
-        const struct matmul_part part = {.panel = panel, .end = m->w->n_in, .sums = sums};
-        product_tile(m, storage, &part, 1, n_panels, 1);
+        const struct matmul_segment segment = {.panel = panel, .end = m->w->n_in, .sums = sums};
+        product_tile(m, storage, &segment, 1, n_panels, 1);
         tile_finish(m, panel, 0, n_panels, 1, sums);
     }
     return panel;
 }
 
-/* As many panels at once as leave the registers room for the widest pass: the more, the more chains
- * of sums are in flight and the fewer times the tokens are read. */
+/* Takes as many panels at once as leave the registers room for the widest pass. The more panels,
+ * the more chains of sums are in flight and the fewer times the tokens are read. */
 ALWAYS_INLINE void matmul_storage(const struct matmul *m, enum storage storage, int panel, int end)
 {
     lanes waiting[WAITING_TOKENS * MAX_PANELS];

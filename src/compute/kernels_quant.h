@@ -80,28 +80,28 @@ ALWAYS_INLINE void quant_block(const struct quant_rows *x, enum storage storage,
 
 /* A tile of quantised weights. */
 ALWAYS_INLINE void quant_tile(const struct matmul *m, enum storage storage,
-                              const struct matmul_part *part, const int n_panels,
+                              const struct matmul_segment *segment, const int n_panels,
                               const int n_tokens)
 {
     const int n_in = m->w->n_in;
     const size_t panel_bytes = matrix_panel_bytes(n_in, storage);
     const size_t block_bytes = storage == STORAGE_Q8_0 ? Q8_BLOCK_BYTES : Q4_BLOCK_BYTES;
-    const unsigned char *base = (const unsigned char *)m->w->panels + part->panel * panel_bytes;
+    const unsigned char *base = (const unsigned char *)m->w->panels + segment->panel * panel_bytes;
     const uint8_t *elements = base + matrix_scales_bytes(n_in);
     const struct quant_rows x = {m->quants, quant_row_bytes(n_in), n_in};
-    const int t = part->token, end = part->end / QUANT_BLOCK;
+    const int t = segment->token, end = segment->end / QUANT_BLOCK;
     lanes acc[MAX_PANELS][MAX_TOKENS];
     const unsigned char *ask =
-        elements + (size_t)(part->begin / QUANT_BLOCK) * block_bytes + part->ahead;
-    tile_begin(part, n_panels, n_tokens, acc);
-    for (int block = part->begin / QUANT_BLOCK; block < end; block++) {
+        elements + (size_t)(segment->begin / QUANT_BLOCK) * block_bytes + segment->ahead;
+    tile_begin(segment, n_panels, n_tokens, acc);
+    for (int block = segment->begin / QUANT_BLOCK; block < end; block++) {
         const uint8_t *elements_of = elements + block * block_bytes;
         ints sums[MAX_PANELS][MAX_TOKENS];
         if (n_tokens > 1 || storage == STORAGE_Q4_0) { /* one of Q8_0 loses by it */
             const size_t left = (end - block) * block_bytes;
 #pragma GCC unroll 8
             for (size_t line = 0; line < block_bytes; line += 64)
-                tile_prefetch(part, elements_of + line, &ask, panel_bytes, left, n_panels,
+                tile_prefetch(segment, elements_of + line, &ask, panel_bytes, left, n_panels,
                               n_tokens);
         }
         quant_block(&x, storage, elements_of, panel_bytes, block, t, n_panels, n_tokens, sums);
@@ -116,7 +116,7 @@ ALWAYS_INLINE void quant_tile(const struct matmul *m, enum storage storage,
             }
         }
     }
-    tile_end(part, n_panels, n_tokens, acc);
+    tile_end(segment, n_panels, n_tokens, acc);
 }
 
 static inline void vector_quantize(void *rows, const float *x, size_t x_stride, int n_tokens, int n)

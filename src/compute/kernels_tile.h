@@ -15,7 +15,7 @@
 
 #include "compute/lanes.h"
 
-/* Of the largest tile. */
+/* The sides of the largest tile. */
 #define MAX_PANELS 4
 #define MAX_TOKENS 6
 
@@ -55,7 +55,7 @@ void dot_matmul_q8_0(const struct matmul *m, int panel_begin, int panel_end);
 void dot_matmul_q4_0(const struct matmul *m, int panel_begin, int panel_end);
 float dot_rounds(long rounds);
 
-/* Of Q8_0 the bare integers, as a cache stores them. */
+/* Element i of a row in a cache, widened. Q8_0's are the bare integers, without their scale. */
 ALWAYS_INLINE lanes load_element(const void *base, enum storage storage, size_t i)
 {
     if (storage == STORAGE_Q8_0)
@@ -74,10 +74,10 @@ ALWAYS_INLINE lanes load_element(const void *base, enum storage storage, size_t 
  * The arithmetic of several tokens fills the processor's window before it has met the next loads,
  * so that the time of both would be added; so tiles ask for lines ahead of those they read.
  */
-struct matmul_part {
+struct matmul_segment {
     int panel, token;
     int begin, end;
-    /* Bytes from a panel's first line of the part to the first line that this pass asks for, and
+    /* Bytes from a panel's first line of the segment to the first line that this pass asks for, and
      * from one to the next while 64 are read. */
     size_t ahead, stride;
     lanes
@@ -89,7 +89,7 @@ struct matmul_part {
 
 /* Asks for the lines ahead of the panels': for one token of those behind `line`, the first panel's,
  * `left` bytes before the end; for more of those at *ask, which moves on. */
-ALWAYS_INLINE void tile_prefetch(const struct matmul_part *part, const unsigned char *line,
+ALWAYS_INLINE void tile_prefetch(const struct matmul_segment *segment, const unsigned char *line,
                                  const unsigned char **ask, size_t panel_bytes, size_t left,
                                  const int n_panels, const int n_tokens)
 {
@@ -99,27 +99,27 @@ ALWAYS_INLINE void tile_prefetch(const struct matmul_part *part, const unsigned 
         line += left <= AHEAD_BYTES ? (n_panels - 1) * panel_bytes + AHEAD_BYTES : AHEAD_BYTES;
     UNROLLED (p, n_panels)
         __builtin_prefetch(line + p * panel_bytes);
-    *ask += part->stride;
+    *ask += segment->stride;
 }
 
-ALWAYS_INLINE void tile_begin(const struct matmul_part *part, const int n_panels,
+ALWAYS_INLINE void tile_begin(const struct matmul_segment *segment, const int n_panels,
                               const int n_tokens, lanes acc[MAX_PANELS][MAX_TOKENS])
 {
-    if (part->begin == 0) {
+    if (segment->begin == 0) {
         UNROLLED (p, n_panels)
             UNROLLED (j, n_tokens)
                 acc[p][j] = lanes_zero();
     } else {
         UNROLLED (p, n_panels)
             UNROLLED (j, n_tokens)
-                acc[p][j] = part->sums[p * n_tokens + j];
+                acc[p][j] = segment->sums[p * n_tokens + j];
     }
 }
 
-ALWAYS_INLINE void tile_end(const struct matmul_part *part, const int n_panels, const int n_tokens,
-                            lanes acc[MAX_PANELS][MAX_TOKENS])
+ALWAYS_INLINE void tile_end(const struct matmul_segment *segment, const int n_panels,
+                            const int n_tokens, lanes acc[MAX_PANELS][MAX_TOKENS])
 {
     UNROLLED (p, n_panels)
         UNROLLED (j, n_tokens)
-            part->sums[p * n_tokens + j] = acc[p][j];
+            segment->sums[p * n_tokens + j] = acc[p][j];
 }
