@@ -24,7 +24,7 @@ base        2800
 text        2750
 train       3050
 '
-most_lines=42000
+most_lines=42100
 most_options=200
 most_test_lines=24000
 most_test_bytes=8000000

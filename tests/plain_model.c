@@ -79,7 +79,7 @@ static void project(const struct plain_model *m, int l, const double *x, struct 
     apply(m, l, ROLE_ATTN_V, x, v, d, out->v);
 }
 
-/* The pairs of n_heads heads turned to position t. */
+/* The pairs of n_heads heads rotated by position t. */
 static void turn(const struct plain_model *m, double *x, int n_heads, int t)
 {
     const struct config *c = m->config;

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 
-/* Of a number's three digits, or of the whole number. */
+/* Decimals that show a number with three digits; none where its whole part has more. */
 static int decimals(double value)
 {
     return value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* As files have them, at any address; of 1 to 8 bytes (asserted), as those below. */
+/* Reads a little-endian number of 1 to 8 bytes (asserted, as below) at any address. */
 static inline uint64_t little_load(const void *from, size_t bytes)
 {
     assert(bytes >= 1 && bytes <= 8);

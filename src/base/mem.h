@@ -89,7 +89,7 @@ void *array_zeroed(size_t n, size_t size, const char *what, struct err *e);
 
 /* --- sizes ------------------------------------------------------------------------------------ */
 
-/* Of arguments that may be evaluated twice. */
+/* Their arguments may be evaluated twice. */
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 

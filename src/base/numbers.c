@@ -29,7 +29,7 @@ bool parse_u64(const char *text, uint64_t *out)
     return read_digits(text, text + strlen(text), out);
 }
 
-/* Of counts, then of bytes, too. */
+/* Suffixes of counts, then those that only sizes in bytes have. */
 static const struct unit {
     const char *name;
     uint64_t times;

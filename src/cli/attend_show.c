@@ -89,7 +89,7 @@ static const struct report_field fields[] = {
 };
 #define N_FIELDS    LENGTH(fields)
 #define FIELD_ALPHA (N_FIELDS - 5) /* and the delta */
-/* Of a query, behind the first four of these. */
+/* The fields of a query, which follow the first four of the above. */
 static const struct report_field query_fields[] = {
     {"query", NULL, MEMBER(attend_row, query)},
     {"top", NULL, MEMBER(attend_row, top), .items = key_fields, .n_items = LENGTH(key_fields),
@@ -240,7 +240,7 @@ enum status attend_write_json(const struct attend_view *v, struct err *e)
 
 /* --- pictures -------------------------------------------------------------------------------- */
 
-/* Of n maps: everything is a share of the largest weight. */
+/* The scale of n maps, on which every weight is a share of the largest. */
 static struct heatmap_scale scale_of(const struct attend_map *maps, int n, bool log)
 {
     float most = 0;

@@ -1,6 +1,6 @@
 #include "cli/attend_trace.h"
 
-/* Of a row so many numbers are shown, in so many columns each, behind the token's. */
+/* A row shows so many numbers, each in NUMBER_COLUMNS, behind its token's TOKEN_COLUMNS. */
 #define MOST_NUMBERS   8
 #define NUMBER_COLUMNS 9
 #define TOKEN_COLUMNS  12
@@ -68,7 +68,7 @@ void attend_put_trace(const struct attend_view *v, struct json *json)
     const struct config *c = v->config;
     const struct block *b = &v->spec.model->blocks[t->layer];
     const struct attend_bias *bias = b->bias ? &b->bias[t->head] : NULL;
-    const char *turned = c->position == POSITION_ROPE ? ", turned to their positions" : "";
+    const char *rotated = c->position == POSITION_ROPE ? ", rotated by their positions" : "";
     const char *b_in = b->w[ROLE_ATTN_QKV].matrix.bias ? " + b" : "";
     const char *b_out = b->w[ROLE_ATTN_OUTPUT].matrix.bias ? " + b" : "";
     const char *x = c->placement == PLACEMENT_BEFORE ? "X = norm of the stream" : "X = the stream";
@@ -77,8 +77,8 @@ void attend_put_trace(const struct attend_view *v, struct json *json)
     const int dim = config_value_dim(c), width = heads * dim, v_dim = kv_heads * dim;
     const float *values = t->values + t->head / config_group(c, t->layer) * dim;
     char q[64], k[64], value[64], out[64], scores[160];
-    chars_printf(q, "Q = X Wq%s%s", b_in, turned);
-    chars_printf(k, "K = X Wk%s%s", b_in, turned);
+    chars_printf(q, "Q = X Wq%s%s", b_in, rotated);
+    chars_printf(k, "K = X Wk%s%s", b_in, rotated);
     chars_printf(value, "V = X Wv%s", b_in);
     chars_printf(out, "A Wo%s, added to the stream", b_out);
     if (c->score == SCORE_ADDITIVE)

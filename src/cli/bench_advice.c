@@ -1,6 +1,6 @@
 #include "cli/bench_advice.h"
 
-/* Of the text so much is for calibration; the rest is measured. */
+/* The share of the text that is for calibration; the rest is measured. */
 #define CALIBRATED 0.9
 
 enum status advice_prepare(struct bench_run *r, struct err *e)
@@ -27,7 +27,7 @@ enum status advice_prepare(struct bench_run *r, struct err *e)
     return err_in(e, eval_check_length(j->n_tokens, e), "--text, its last tenth");
 }
 
-/* Of the variants but the checkpoint's own. */
+/* How many variants have to be converted: all but the checkpoint's own. */
 static int count_conversions(const struct bench_run *r)
 {
     const struct int_list *variants = &r->spec.axes[BENCH_VARIANTS];

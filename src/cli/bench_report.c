@@ -3,7 +3,8 @@
 
 /* Repeats whose medians differ by more than this say that the machine was busy. */
 #define NOISY 0.15
-/* Of its threads' time a row gets less only where other work has the processors, too. */
+/* A row whose threads had a smaller share of the processors' time than this was disturbed by other
+ * work. */
 #define LEAST_SHARE 0.65
 /* A mean further from the median than this says that some steps took much longer. */
 #define UNEVEN 0.1
@@ -152,7 +153,7 @@ static const struct report_field bench_fields[] = {
     {"note", "note", MEMBER(bench_run, note), .rank = 1, .accent = ACCENT_CELL},
 };
 #define N_FIELDS LENGTH(bench_fields)
-/* Before the last. */
+/* Columns before the last one. */
 #define N_AGAINST 5
 #define N_ADVICE  7
 
@@ -272,7 +273,7 @@ static enum status print_table(struct bench_run *r, struct err *e)
 
 /* --- what else is shown ---------------------------------------------------------------------- */
 
-/* Of the lines above and below the table, where a terminal breaks them. */
+/* The indent of lines above and below the table that go on in a second line. */
 #define INDENT 2
 
 static void print_header(const struct bench_run *r)

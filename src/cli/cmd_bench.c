@@ -17,7 +17,7 @@
 
 #define DEFAULT_PROMPT   128
 #define ROOFLINE_SECONDS 1.0
-/* Of the memory that is free the rows of a group may take so much. */
+/* The share of the free memory that the rows of a group may take. */
 #define GROUP_SHARE 0.9
 
 #define VALUES struct bench_run

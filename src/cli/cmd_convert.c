@@ -48,7 +48,7 @@ static const struct option own_options[] = {
     OPT_END,
 };
 
-/* Of the checkpoint before, or after. */
+/* Figures of the checkpoint before conversion, or after. */
 struct convert_figures {
     char variant[16]; /* "MHA", "GQA-4" */
     uint64_t kv_bytes_per_token_f32, kv_bytes_per_token_f16;
@@ -87,7 +87,7 @@ static struct figure figure_of_seconds(double seconds)
     return figure_duration(seconds * 1e9);
 }
 
-/* Of the checkpoint before, and after; in JSON without the last. */
+/* The rows of the table of figures; JSON has all but the last. */
 static const struct report_field figure_fields[] = {
     {"variant", "variant", MEMBER(convert_figures, variant)},
     {"kv_bytes_per_token_f32", "cache a token, f32",

@@ -64,7 +64,7 @@ void help_print(struct output *out)
 
 /* --- the manual page decode(1), source for man(1) --------------------------------------------- */
 
-/* Of 80 columns those that man(1), which indents sections, leaves to their lines. */
+/* The columns that man(1), which indents sections, leaves of 80. */
 #define MANUAL_COLUMNS 72
 
 struct manual {

@@ -95,8 +95,8 @@ static const struct report_field config_fields[] = {
 static const struct report_field shared_fields[] = {
     {"shared_block", "shared_block", MEMBER(info, config.shared)},
 };
-/* Of a tokenizer that cannot be read there are the first two. The end tokens behind the first are
- * those of a turn and of a message. */
+/* The rows of a tokenizer, of which one that cannot be read has the first two. The second and third
+ * end token are those of a turn of a conversation and of a message. */
 static const struct report_field tokenizer_fields[] = {
     {"model", "tokenizer", MEMBER(info, token_kind)},
     {"problem", "problem", MEMBER(info, problem)},
@@ -142,7 +142,7 @@ static void print_other_keys(struct report *r, const struct info *info)
     }
 }
 
-/* As a table "property, value" for people, or as members of the object for programs: `j`. */
+/* Prints a table "property, value" for people, or members of the object `j` for programs. */
 static enum status print_properties(const struct info *info, struct json *j, struct err *e)
 {
     static const struct report_field columns[] = {{NULL, "property", .type = REPORT_TEXT},

@@ -5,7 +5,7 @@
 /* For which this machine is measured. */
 #define MEASURE_SECONDS 2.0
 
-/* Of --bandwidth and --flops; for auto only what measuring them needs. */
+/* Reads --bandwidth and --flops. For `auto` it only prepares their measurement. */
 static enum status take_limits(struct info *info, struct err *e)
 {
     const struct info_options *o = info->o;

@@ -10,9 +10,10 @@
 
 /* More text than this is refused before it is read: no context holds it. */
 #define INPUT_MAX ((size_t)256 << 20)
-/* Of a shorter text the tokens are made, to say how many they are. */
+/* A text shorter than this is tokenized before it is refused, so that the message has its tokens.
+ */
 #define LONG_TEXT ((size_t)1 << 20)
-/* Of a text so much is looked at; a shorter one than the other is not judged. */
+/* At most so much of a text is looked at, and a text shorter than JUDGED_MIN is not judged. */
 #define JUDGED_MAX ((size_t)1 << 20)
 #define JUDGED_MIN 64
 /* Text in an eight-bit code of western Europe has a tenth of odd bytes, what is compressed or
@@ -142,7 +143,7 @@ enum status tokens_of_text(const struct tokenizer *t, struct text text, bool bos
     return STATUS_OK;
 }
 
-/* Of a long text the fewest tokens that it could have are counted first. */
+/* A long text is not tokenized if even the fewest tokens that it could have are too many. */
 enum status tokens_that_fit(const char *what, const struct tokenizer *t, struct text text, bool bos,
                             int n_ctx, int32_t **ids, size_t *n, struct err *e)
 {

@@ -14,10 +14,10 @@ void input_take_piped(struct common_options *o);
 struct input_range {
     double from, to;
 };
-/* Of "A:B", as --range has it; NULL is all of the text. STATUS_USAGE. */
+/* Reads "A:B", as --range has it; NULL is all of the text. STATUS_USAGE. */
 enum status input_parse_range(const char *range, struct input_range *out, struct err *e);
-/* From floor(from * len) up to floor(to * len), so that ranges that meet leave nothing out and
- * share nothing. */
+/* The bytes from floor(from * len) up to floor(to * len), so that ranges that meet leave nothing
+ * out and share nothing. */
 struct text input_range_of(struct input_range range, struct text text);
 
 /*

@@ -118,7 +118,8 @@ static enum status name_import(const char *path, const char *what, const char *i
                         path, what, quote, in, quote, quote, (int)len, name, quote);
 }
 
-/* Of a file that is no GGUF: STATUS_OK if its name does not end as those of others' checkpoints. */
+/* Refuses a file whose name ends as those of other programs' checkpoints, and says which script
+ * imports it. STATUS_OK for other names. */
 static enum status refuse_other_format(const char *path, struct err *e)
 {
     static const char *const ends[] = {".safetensors", ".bin", ".pt", ".pth"};

@@ -176,7 +176,7 @@ enum status job_seed(struct job *j, struct err *e);
 enum status job_choose_kernels(const struct common_options *c, const struct kernels **out,
                                struct err *e);
 
-/* Of the file at -o; 0: it is gone already. */
+/* The length of the file at -o; 0 if it is gone already. */
 uint64_t job_out_bytes(const struct job *j);
 
 /* What the options say of a conversion of job.checkpoint; what it borrows is the job's. */

@@ -117,7 +117,7 @@ enum status descriptor_close(struct descriptor *d, struct err *e)
 #define SAY_MAX        5120
 #define SUMMARY_INDENT 13
 
-/* Of a line on standard error, which is a terminal; the last column stays free, because some
+/* The columns of a line on standard error, a terminal. The last one stays free, because some
  * terminals go on in the next line after it. */
 static size_t columns(void)
 {
@@ -180,7 +180,7 @@ void say(const struct common_options *c, const char *format, ...)
 
 /* --- progress -------------------------------------------------------------------------------- */
 
-/* Between two lines. */
+/* The least time between two lines of progress. */
 #define PROGRESS_NS 100000000u
 
 struct progress progress_start(const struct common_options *c, const char *unit)

@@ -64,7 +64,7 @@ void notice_clear(void);
 /* A line that stays; where it is broken the next begins after so many spaces. */
 void notice_put(const char *line, int indent);
 
-/* Of what follows "decode: ". */
+/* The columns of "decode: ", by which further lines of a message are indented. */
 #define NOTICE_INDENT 8
 
 /* --- progress -------------------------------------------------------------------------------- */

@@ -6,7 +6,7 @@
 #define TRAIN_STEPS 2000     /* by default */
 #define FREE_ARCH   "decode" /* the preset that has whatever kinds are asked for */
 
-/* Of what --from has already. */
+/* Marks options that say what the checkpoint of --from says already. */
 #define NEW_ONLY .excludes = "from"
 
 #define VALUES struct train_shape

@@ -83,8 +83,8 @@ struct calibration {
     size_t n;
 };
 
-/* Of the model's own text; in memory --seed is the sampler's, and the variant is one model whatever
- * it is. */
+/* The seed of the text that the model writes itself. In memory --seed is the sampler's, and the
+ * variant is the same model whatever it is. */
 static uint64_t seed_of_own(const struct variant_request *q)
 {
     return q->common->out && q->common->seed.given ? q->common->seed.value : 0;

@@ -19,7 +19,7 @@ void elementary_log(const float *x, int n, double *out);
  * out of a double's range. NaN unless base > 0 and both are finite. */
 double elementary_power(double base, double exponent);
 
-/* Of magnitudes up to this elementary_sine knows what they are. */
+/* The largest magnitude of an angle for which elementary_sine is exact enough. */
 #define ELEMENTARY_ANGLE_MAX 0x1p40
 
 /* Sine and cosine of an angle in radians, each to 1e-15. Both NaN if |angle| is more than

@@ -93,8 +93,8 @@ enum epilogue {
     EPILOGUES
 };
 
-/* Of the first product of such a feed-forward network; if it is gated, that is the gate's, and the
- * product of up follows into the same rows with EPILOGUE_MUL. */
+/* The epilogue of a feed-forward network's first product. If the network is gated, this is the
+ * gate's product, and that of up follows into the same rows with EPILOGUE_MUL. */
 enum epilogue ffn_epilogue(enum ffn_kind kind);
 
 /*
@@ -200,8 +200,8 @@ struct kernels {
     void (*norm[NORM_KINDS])(float *out, const float *x, const float *gain, const float *bias,
                              int n, float eps);
 
-    /* Turns the first n_rot (even, 0..n) elements of a head's row x [n] by pairs of neighbours, and
-     * scales all: out[j] = s x[j] C[j] + s x[j ^ 1] S[j] for j < n_rot, the others s x[j].
+    /* Rotates the first n_rot (even, 0..n) elements of a head's row x [n] by pairs of neighbours,
+     * and scales all: out[j] = s x[j] C[j] + s x[j ^ 1] S[j] for j < n_rot, the others s x[j].
      * rotation [2, n_rot] is C, the cosine of each pair's angle, twice, then S, its sine, first
      * with the other sign. `back` rotates by the negative angles, which undoes it, and is its
      * transpose. rotation is not looked at if n_rot is 0; out may be x. */
@@ -212,9 +212,9 @@ struct kernels {
 
     /* Joins the results of n_chunks attend calls for one head, in chunk order: out [n] =
      * sum_c e^(max_c - M) o_c / sum_c e^(max_c - M) l_c, M the largest max. max and sum [n_chunks]
-     * are `stride` floats apart, as are the rows of parts [n_chunks, n]. */
-    void (*merge)(float *out, const float *parts, const float *max, const float *sum, int n_chunks,
-                  size_t stride, int n);
+     * are `stride` floats apart, as are the rows of partials [n_chunks, n]. */
+    void (*merge)(float *out, const float *partials, const float *max, const float *sum,
+                  int n_chunks, size_t stride, int n);
 
     /* Rounds n >= 0 floats to binary16, nearest even; and widens them, exactly. */
     void (*to_f16)(uint16_t *out, const float *x, size_t n);

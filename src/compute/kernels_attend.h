@@ -30,7 +30,7 @@ ALWAYS_INLINE int pass_heads(const int n_left)
                                             : n_left;
 }
 
-/* Of an element that a cache stores. */
+/* The bytes of one element in a cache. */
 ALWAYS_INLINE size_t element_bytes(enum storage storage)
 {
     return storage == STORAGE_F32   ? sizeof(float)

@@ -6,7 +6,8 @@
 
 #include "compute/kernels_quant.h"
 
-/* As many as the registers hold: 6 or all 12, which cover the latency. */
+/* Chains that run at once: as many as the registers hold, 6 or all 12. Either covers the latency.
+ */
 #define CHAINS_AT_ONCE MIN(TILE_ACC, KERNEL_CHAINS)
 _Static_assert(KERNEL_CHAINS % CHAINS_AT_ONCE == 0 && CHAINS_AT_ONCE % 3 == 0, "whole tiles");
 

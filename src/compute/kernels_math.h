@@ -111,7 +111,7 @@ static inline float math_gelu(float x)
 #define GELU_TAIL  0.33f
 #define GELU_LAST  14.0f
 #define GELU_TERMS 10
-/* Of P, the highest power first. */
+/* The coefficients of P, the highest power first. */
 static const float gelu_terms[GELU_TERMS] = {
     -0.0265025006f, 0.151830422f, -0.329549682f, 0.300701264f, -0.113868785f,
     0.149445412f,   0.102579165f, 0.133902961f,  0.131454282f, 7.46770912e-06f};

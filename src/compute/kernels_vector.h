@@ -80,15 +80,15 @@ static void vector_rotate(float *out, const float *x, const float *rotation, int
     for (int i = 0; i < n; i += KERNEL_LANES) { /* no pair is in two vectors */
         const lanes a = lanes_load_upto(x + i, n - i);
         const int left = n_rot - i;
-        lanes turned = lanes_mul(along, a);
+        lanes rotated = lanes_mul(along, a);
         if (left > 0) {
             const lanes c = lanes_load_upto(rotation + i, left);
             const lanes s = lanes_load_upto(rotation + n_rot + i, left);
             const lanes other = lanes_mul(lanes_mul(across, lanes_swap(a)), s);
-            const lanes both = lanes_fma(turned, c, other);
-            turned = left < KERNEL_LANES ? lanes_first(both, turned, left) : both;
+            const lanes both = lanes_fma(rotated, c, other);
+            rotated = left < KERNEL_LANES ? lanes_first(both, rotated, left) : both;
         }
-        lanes_store_upto(out + i, turned, n - i);
+        lanes_store_upto(out + i, rotated, n - i);
     }
 }
 
@@ -98,18 +98,18 @@ static void vector_rotate(float *out, const float *x, const float *rotation, int
 #define MERGE_VECTORS 4
 
 /* n_vecs vectors of a merged head from element i on, of n; the last may be shorter. */
-ALWAYS_INLINE void merge_vectors(float *out, const float *parts, const float *max, float largest,
+ALWAYS_INLINE void merge_vectors(float *out, const float *partials, const float *max, float largest,
                                  float total, int n_chunks, size_t stride, int i, int n,
                                  const int n_vecs)
 {
     lanes acc[MERGE_VECTORS];
     UNROLLED (j, n_vecs)
         acc[j] = lanes_zero();
-    for (int c = 0; c < n_chunks; c++, parts += stride) {
+    for (int c = 0; c < n_chunks; c++, partials += stride) {
         const lanes weight = lanes_all(math_weight(max[c * stride] - largest));
         UNROLLED (j, n_vecs) {
             const int at = i + j * KERNEL_LANES;
-            acc[j] = lanes_fma(weight, lanes_load_upto(parts + at, n - at), acc[j]);
+            acc[j] = lanes_fma(weight, lanes_load_upto(partials + at, n - at), acc[j]);
         }
     }
     UNROLLED (j, n_vecs) {
@@ -118,10 +118,10 @@ ALWAYS_INLINE void merge_vectors(float *out, const float *parts, const float *ma
     }
 }
 
-static void vector_merge(float *out, const float *parts, const float *max, const float *sum,
+static void vector_merge(float *out, const float *partials, const float *max, const float *sum,
                          int n_chunks, size_t stride, int n)
 {
-    merge_check(out, parts, max, sum, n_chunks, stride, n);
+    merge_check(out, partials, max, sum, n_chunks, stride, n);
     float largest = max[0];
     for (int c = 1; c < n_chunks; c++)
         largest = MAX(largest, max[c * stride]);
@@ -130,9 +130,9 @@ static void vector_merge(float *out, const float *parts, const float *max, const
         total = fmaf(math_weight(max[c * stride] - largest), sum[c * stride], total);
     int i = 0;
     for (; i + MERGE_VECTORS * KERNEL_LANES <= n; i += MERGE_VECTORS * KERNEL_LANES)
-        merge_vectors(out, parts, max, largest, total, n_chunks, stride, i, n, MERGE_VECTORS);
+        merge_vectors(out, partials, max, largest, total, n_chunks, stride, i, n, MERGE_VECTORS);
     for (; i < n; i += KERNEL_LANES)
-        merge_vectors(out, parts, max, largest, total, n_chunks, stride, i, n, 1);
+        merge_vectors(out, partials, max, largest, total, n_chunks, stride, i, n, 1);
 }
 
 /* --- conversion ------------------------------------------------------------------------------ */

@@ -15,7 +15,7 @@ typedef struct {
     int32x4_t q0, q1, q2, q3;
 } ints;
 
-/* As many groups of four bytes. */
+/* A group of four bytes for each lane. */
 typedef struct {
     uint8x16_t q0, q1, q2, q3;
 } bytes;

@@ -29,7 +29,8 @@ struct linalg_product {
 };
 void linalg_add_product(const struct linalg_product *p, size_t first, size_t end);
 
-/* Of rows close together: c [.., n] += a [.., k] b [k, n], and c [m, n] += a [k, m]^T b [k, n]. */
+/* Products of matrices whose rows follow one another without a gap: c [.., n] += a [.., k] b [k,
+ * n], and c [m, n] += a [k, m]^T b [k, n]. */
 static inline struct linalg_product linalg_product(double *c, const double *a, const double *b,
                                                    size_t k, size_t n)
 {

@@ -25,7 +25,7 @@ static inline bool storage_is_quantised(enum storage s)
     return s == STORAGE_Q8_0 || s == STORAGE_Q4_0;
 }
 
-/* Of QUANT_BLOCK elements, without the scale that a block has. */
+/* The bytes of QUANT_BLOCK elements, without the scale that a block has. */
 static inline size_t storage_block_bytes(enum storage s)
 {
     switch (s) {
@@ -40,7 +40,8 @@ static inline size_t storage_block_bytes(enum storage s)
     }
 }
 
-/* Of a row of n elements, the scales of its blocks (the last may be shorter) included. */
+/* The bytes of a row of n elements with the scales of its blocks, of which the last may be shorter.
+ */
 uint64_t storage_bytes(enum storage s, uint64_t n);
 
 /* Blocks that n elements take, the last perhaps shorter. */

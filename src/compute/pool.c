@@ -24,9 +24,9 @@
 #define AWAKE_NS         50000
 #define CHECKS_PER_CLOCK 32
 
-/* Of a worker; the deepest kernel takes 70 KiB when nothing is optimised. A C library chooses
- * between 128 KiB (musl) and 8 MiB, which is much where address space is limited (ulimit -v, 32
- * bits). */
+/* A worker's stack. The deepest kernel takes 70 KiB when nothing is optimised. A C library's
+ * default is between 128 KiB (musl) and 8 MiB, which is much where address space is limited (ulimit
+ * -v, 32 bits). */
 #define STACK_BYTES ((size_t)1 << 20)
 
 /* A counter's lowest bit says that somebody sleeps on it: a step costs one exchange, and takes
@@ -228,7 +228,7 @@ bool pool_restart(struct pool *p)
     if (!p)
         return true;
     end_workers(p);
-    /* All count from the beginning again. */
+    /* The counters start from zero again. */
     atomic_store_explicit(&p->released.word, 0, memory_order_relaxed);
     p->members[0] = (struct member){.pool = p};
     p->caller_cpu = cpus_current();

@@ -50,7 +50,7 @@ void pool_run(struct pool *p, pool_work *work, void *arg);
  * it are visible to all after it. `thread` is the caller's own number. */
 void pool_barrier(struct pool *p, int thread);
 
-/* The part [*begin, *end) of n >= 0 items that belongs to `thread` of n_threads (0 <= thread <
+/* The range [*begin, *end) of n >= 0 items that belongs to `thread` of n_threads (0 <= thread <
  * n_threads): contiguous, in order, sizes differing by at most one. */
 void pool_range(int n, int thread, int n_threads, int *begin, int *end);
 

@@ -6,7 +6,7 @@
 
 /* A timed sample is at least this long, so that the clock and the start of a run do not count. */
 #define SAMPLE_NS 500000
-/* And there are so many at least: what comes between threads and processors spoils one or two. */
+/* There are at least so many samples, because other work on the processors spoils one or two. */
 #define LEAST_SAMPLES 3
 
 /* Parts are cut at whole pages. */

@@ -16,7 +16,8 @@ struct convert_budget {
     double *lost; /* [n_layers, most + 1] divergences by K/V heads; HUGE_VAL: not possible */
 };
 
-/* All but what is chosen. STATUS_USAGE if the bytes allow none, or all K/V heads that there are. */
+/* Fills in everything but `chosen`. STATUS_USAGE if the bytes are too few for any choice, or enough
+ * for all K/V heads that there are. */
 enum status convert_budget_plan(struct convert_budget *b, const struct convert_spec *spec,
                                 struct err *e);
 /* Fills in `chosen`. STATUS_NO_MEMORY and the failures of convert_work. */

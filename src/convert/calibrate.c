@@ -80,7 +80,7 @@ void convert_calibration_take(struct converter *c)
     c->scratch.float_product = convert_floats(c, c->widest, c->widest);
 }
 
-/* Both streams begin as the embeddings. The first touch of so much memory may take long. */
+/* Fills both streams with the embeddings. The first touch of so much memory may take long. */
 static enum status embed_tokens(struct converter *c)
 {
     for (size_t t = 0; t < c->spec->n_tokens; t++) {

@@ -20,7 +20,7 @@ static int count_left(const unsigned char *off, int n)
     return left;
 }
 
-/* Of a layer; off [n_heads]. */
+/* Decides what stays of a layer; off [n_heads] says which heads go. */
 static void decide(struct drop *d, int layer, const unsigned char *off)
 {
     const struct config *c = &d->before;

@@ -12,9 +12,10 @@ struct head_likeness {
     double output; /* of what they add to the residual stream, with one value */
 };
 
-/* Of every two heads of every layer, out [n_layers, n_heads, n_heads], on spec->tokens; 1 of a
- * head with itself. `model` is that of spec->gguf; what else spec wants must be zeroed. Layers that
- * share a block have the same. The same bits for any number of threads. STATUS_USAGE without a
- * token; STATUS_NO_MEMORY; STATUS_INTERRUPTED; STATUS_FAILED if weights are not finite. */
+/* The likeness of every two heads of every layer, out [n_layers, n_heads, n_heads], on
+ * spec->tokens; 1 of a head with itself. `model` is that of spec->gguf; what else spec wants must
+ * be zeroed. Layers that share a block have the same. The same bits for any number of threads.
+ * STATUS_USAGE without a token; STATUS_NO_MEMORY; STATUS_INTERRUPTED; STATUS_FAILED if weights are
+ * not finite. */
 enum status convert_likeness(const struct convert_spec *spec, const struct model *model,
                              struct head_likeness *out, struct err *e);

@@ -37,7 +37,7 @@ struct quantize_error {
     double max;      /* max |x - y| */
 };
 
-/* Of a chunk, a tensor or all. */
+/* Sums over a chunk, a tensor or the whole file. */
 struct quantize_sums {
     double error, size; /* of squares: of differences, of values */
     double max;

@@ -30,7 +30,7 @@ enum convert_refit {
 /* Their names, then NULL. */
 extern const char *const convert_refits[];
 
-/* Of so many windows one is held out: what was fitted to the others is judged on it. */
+/* One in so many windows is held out: what was fitted to the others is judged on it. */
 #define CONVERT_HELD_OUT_EVERY 8
 #define CONVERT_MAX_WINDOW     256 /* a first position each, on which heads park */
 #define CONVERT_MIN_TOKENS     (CONVERT_HELD_OUT_EVERY * 16)

@@ -15,8 +15,8 @@ struct rows {
 /* A window and its memory. */
 struct item {
     const struct causal_window *w;
-    struct rows k, v;         /* [length]; keys are turned to their positions */
-    struct rows q, dout;      /* [CAUSAL_WIDTH]; queries are turned */
+    struct rows k, v;         /* [length]; keys are rotated by their positions */
+    struct rows q, dout;      /* [CAUSAL_WIDTH]; queries are rotated */
     struct rows dk, dv;       /* [length] */
     float *scores, *gradient; /* [padded length, CAUSAL_WIDTH] */
     float *qt, *doutt;        /* q^T, scaled, and dout^T [dim, CAUSAL_WIDTH] */
@@ -69,7 +69,7 @@ static void copy_rows(struct rows out, const float *from, size_t stride, int n)
         memcpy(out.at + t * out.stride, from + t * stride, out.dim * sizeof *from);
 }
 
-/* A row of queries or keys turned to its position, or `back`; out may be x. */
+/* A row of queries or keys rotated by its position, or `back`; out may be x. */
 static void turn_row(const struct item *it, float *out, const float *x, int position, bool back)
 {
     const struct causal_window *w = it->w;
@@ -170,7 +170,8 @@ static struct additive additive_of(const struct item *it, const struct query_blo
                              .dweight = it->doutt};
 }
 
-/* Of scores w.tanh(q + k), from theirs: the gradients of the block's q, into dq, of k and w. */
+/* From the gradients of additive scores w.tanh(q + k) to those of the block's q, into dq, and of k
+ * and w. */
 static void additive_backward(const struct item *it, const struct query_block *at, struct rows dq)
 {
     const struct additive a = additive_of(it, at);
@@ -184,7 +185,7 @@ static void additive_backward(const struct item *it, const struct query_block *a
         dtable[i] = (at->first ? dtable[i] : 0) + (double)a.dweight[i];
 }
 
-/* The block's queries, turned, and their scores against the keys, before softmax. */
+/* The block's queries, rotated, and their scores against the keys, before softmax. */
 static void block_scores(const struct item *it, const struct query_block *at)
 {
     const struct causal_window *w = it->w;

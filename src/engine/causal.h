@@ -17,7 +17,7 @@ struct causal_window {
     float scale;            /* of scores */
     const float *additive;  /* [n_heads, key_dim] w of additive ones; NULL of others */
     const float *q, *k, *v; /* [length, n_heads * key_dim], [length, key_dim], [length, value_dim],
-                               not yet turned */
+                               not yet rotated */
     size_t stride;          /* floats from row to row of q, k and v, and of dq, dk and dv */
     float *heads; /* [length, n_heads * value_dim], rows heads_stride apart; written forwards */
     size_t heads_stride;

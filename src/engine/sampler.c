@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "compute/elementary.h"
 
-/* Of a sequence. */
+/* What is remembered of a sequence. */
 struct history {
     struct rng rng;
     uint64_t n; /* tokens that it was told; the last ones are in its window, a ring */
@@ -211,7 +211,7 @@ void sampler_set_temperature(struct sampler *s, double temperature)
 /* --- sorting ---------------------------------------------------------------------------------- */
 
 /* Orders as the sampler does: the greater logit first, of equals the lower id. A float's bits
- * order like integers once negative ones are complemented and the sign is turned. */
+ * order like integers once negative ones are complemented and the sign bit is flipped. */
 static uint64_t key_of(float logit, int token)
 {
     const float without_minus_zero = logit + 0.0f;

@@ -85,7 +85,7 @@ void sampler_seed(struct sampler *s, int sequence, uint64_t seed, uint64_t strea
  * in [0, n_vocab) (asserted). */
 void sampler_accept(struct sampler *s, int sequence, int token);
 
-/* Of all sequences, from the next pick on. */
+/* Sets the temperature of all sequences, from the next pick on. */
 void sampler_set_temperature(struct sampler *s, double temperature);
 
 /* Picks the sequence's next token from logits [n_vocab] with the memory of `thread`, whichever that

@@ -63,7 +63,8 @@ static void prefill_slot(struct schedule *s, struct slot *p)
     s->prefills[s->n_prefills++] = p;
 }
 
-/* Of the text stay the first tokens and the last n; these are to be fed behind those again. */
+/* Keeps the first n_keep tokens of the text and its last n, which are to be fed again behind them.
+ */
 static void cut_text(struct schedule *s, struct slot *p, int n)
 {
     memmove(p->text + s->n_keep, p->text + p->len - n, n * sizeof *p->text);

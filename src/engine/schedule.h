@@ -147,8 +147,9 @@ void schedule_free(struct schedule *s);
  */
 bool schedule_next(struct schedule *s, struct event *event, struct err *e);
 
-/* Of an EVENT_ROUND: the first vacant slot, or NULL; and its next text, borrowed but for *r itself.
- * STATUS_NO_MEMORY: the slot is as it was. */
+/* While an EVENT_ROUND is handled: the first vacant slot, or NULL if there is none; and a text for
+ * a vacant slot. What *r points to is borrowed, *r itself is copied. STATUS_NO_MEMORY leaves the
+ * slot as it was. */
 struct slot *schedule_vacant(struct schedule *s);
 enum status schedule_begin(struct schedule *s, struct slot *p, const struct request *r,
                            struct err *e);

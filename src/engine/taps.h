@@ -20,7 +20,7 @@ struct batch_row {
  * rounding; what follows them means nothing. Who watches may change them. Beside them what they are
  * made of: of row r what enters the layer's attention is input[r * d_model] on, and its queries,
  * and the keys and values of all K/V heads begin at r * qkv_stride of each. Queries and keys are
- * not turned to their positions. */
+ * not rotated by their positions. */
 struct attention_weights {
     int layer;
     const struct batch_row *rows; /* [n_rows] */

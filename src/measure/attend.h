@@ -96,8 +96,8 @@ enum status attend_plan(const struct attend_spec *spec, uint64_t *bytes, struct 
 enum status attend_run(const struct attend_spec *spec, struct attend_found *out, struct err *e);
 void attend_free(struct attend_found *a); /* legal on a zeroed struct and twice */
 
-/* Of each head's columns of a layer's output matrix the products [n_heads, value_dim, value_dim];
- * `row` is scratch [n_heads * value_dim]. And the length of what a head's result z [dim] adds to
- * the residual stream, by the head's products. */
+/* The gram matrices W_h W_h^T [n_heads, value_dim, value_dim] of the heads' columns of a layer's
+ * output matrix; `row` is scratch [n_heads * value_dim]. With one of them, attend_written is the
+ * length of what that head's result z [dim] adds to the residual stream. */
 void attend_fill_gram(const struct model *m, int layer, float *row, double *gram);
 double attend_written(const double *gram, const float *z, size_t dim);

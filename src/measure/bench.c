@@ -18,7 +18,7 @@ static int item_of(const struct bench_spec *spec, const struct bench_row *row, e
     return spec->axes[a].items[row->at[a]];
 }
 
-/* That its step reads. */
+/* The bytes that the row's step reads. */
 static uint64_t row_bytes(const struct bench_row *row)
 {
     return cost_step_bytes(&row->step.cost, row->step.batch);
@@ -66,7 +66,7 @@ static enum status check_settings(const struct bench_spec *spec, struct cost_sha
     return spec->gguf ? model_check(spec->gguf, e) : STATUS_OK;
 }
 
-/* Row i of all, whose model's variant is there. */
+/* Plans row i of all. The variant of its model is known. */
 static void plan_row(struct bench *b, int i)
 {
     const struct bench_spec *spec = b->spec;
@@ -380,7 +380,7 @@ enum status bench_prefers_one_thread(struct bench *b, bool *out, struct err *e)
 #define SLOW_BYTES_PER_S 1e9
 #define LEAST_SECONDS    0.005
 
-/* Of the machine, with every pool, for its rows' working sets. */
+/* Measures the machine's limits with every pool, for its rows' working sets. */
 static enum status measure_limits(const struct bench *b, struct err *e)
 {
     const struct bench_spec *spec = b->spec;

@@ -39,7 +39,7 @@ enum bench_verdict {
     BENCH_FASTEST
 };
 
-/* Of BENCH_TYPES: the matrices stay as they are in the file. */
+/* An item of BENCH_TYPES: the matrices stay as they are in the file. */
 #define BENCH_AS_FILE (-1)
 
 struct bench_spec {

@@ -18,16 +18,16 @@
 #include "engine/sampler.h"
 #include "text/unicode.h"
 
-/* Tokens that a session takes at once, and rows of logits that are held, unless it is said. */
+/* By default a session takes so many tokens at once, and so many rows of logits are held. */
 #define DEFAULT_BLOCK 96
 /* With fewer batches a thread, too many threads would wait for the last ones. */
 #define BATCHES_A_WORKER 8
 /* Sessions for all threads may take as much as the weights, and this. */
 #define WORKERS_BYTES (64 << 20)
-/* The model and the other. */
+/* The model and the one that it is compared with. */
 #define EVAL_MODELS 2
 
-/* Takes one batch of windows after the other; the one that it is at. */
+/* A worker runs one batch of windows after the other. This is the batch that it is at. */
 struct eval_worker {
     struct eval_run *run;
     struct pool *pool; /* that shares its work */
@@ -73,8 +73,9 @@ enum status eval_check_length(size_t n_tokens, struct err *e)
     return STATUS_OK;
 }
 
-/* Turns of as many windows as fit in a block, up to `most`, but at least one; and a worker's bytes,
- * its sessions on n_threads. No cache is longer than the text, nor a block than a batch. */
+/* Chooses the windows of a batch: as many as fit in a block, up to `most`, but at least one. *bytes
+ * are what a worker takes whose sessions run on n_threads. No cache is longer than the text, and no
+ * block than a batch. */
 static enum status plan_worker(struct eval_run *r, uint64_t most, int n_threads, uint64_t *bytes,
                                struct err *e)
 {
@@ -99,7 +100,8 @@ static enum status plan_worker(struct eval_run *r, uint64_t most, int n_threads,
     return STATUS_OK;
 }
 
-/* The workers with their rows and logits, and the results by token; or their count. */
+/* Takes, or on the first call counts, the workers with their rows and logits, and the results of
+ * all tokens. */
 static void take_results(struct eval_run *r)
 {
     struct arena *a = &r->arena;
@@ -120,7 +122,7 @@ static void take_results(struct eval_run *r)
     }
 }
 
-/* All that is known before anything is taken, which is counted in r->arena. */
+/* Plans the run. Nothing is taken yet, but all memory is counted, in r->arena and r->plan. */
 static enum status plan_windows(const struct eval_spec *spec, struct eval_run *r, struct err *e)
 {
     const struct config *own = &spec->model->config;
@@ -183,7 +185,8 @@ enum status eval_make_plan(const struct eval_spec *spec, struct eval_plan *plan,
 
 /* --- one batch ------------------------------------------------------------------------------- */
 
-/* A thread's share of the rows: NaN for logits that are not finite, which run_batch names. */
+/* Scores this thread's range of the rows. Rows whose logits are not finite get NaN, which run_batch
+ * then reports. */
 static void score_rows(void *arg, int thread)
 {
     const struct eval_worker *w = arg;
@@ -209,7 +212,7 @@ static void score_rows(void *arg, int thread)
     }
 }
 
-/* The logits of a scored row, the next ones, of one of the models are not finite. */
+/* Reports the row of logits of model m that is not finite; it is after token w->scored. */
 static enum status blame(const struct eval_worker *w, int m, int row, struct err *e)
 {
     const int n_vocab = w->run->n_vocab;

@@ -13,7 +13,8 @@
 #include "compute/pool.h"
 #include "compute/roofline.h"
 
-/* Beyond 512 MiB, more than processors' caches have, all bytes are read alike. */
+/* Sizes are powers of two up to 512 MiB: more than processors' caches have, so that larger ones are
+ * read no slower. */
 #define MACHINE_POWERS 30
 
 /* Figures of one pool of threads; zeroed at first. */

@@ -23,7 +23,7 @@ enum norm_placement {
 enum position_kind {
     POSITION_LEARNED,    /* a row of position_embd for each position, added to the token's */
     POSITION_SINUSOIDAL, /* the same with sines and cosines (Vaswani et al. 2017, section 3.5) */
-    POSITION_ROPE,       /* neighbouring pairs of queries and keys turned (Su et al. 2021) */
+    POSITION_ROPE,       /* neighbouring pairs of queries and keys rotated (Su et al. 2021) */
     POSITION_ALIBI,      /* scores fall linearly with distance (Press et al. 2022) */
     POSITION_QUADRATIC,  /* scores fall with the square of the distance from a centre, both
                             trained (Cordonnier et al. 2020) */
@@ -87,7 +87,7 @@ const struct arch *arch_preset(struct text name);
 /* What scores may be multiplied by is less, of either sign. */
 #define CONFIG_MOST_SCORE_SCALE 1e6
 
-/* Of rotary positions: pair i of a head, of n_dims / 2, is rotated by position * scale / base^(2 i
+/* Rotary positions: pair i of a head, of n_dims / 2, is rotated by position * scale / base^(2 i
  * / n_dims), over the pair's factor where a file has such. Elements from n_dims on stay. */
 struct config_rope {
     int n_dims;

@@ -13,7 +13,7 @@ struct key_name {
     char text[96];
 };
 
-/* Of an architecture's key. */
+/* The full name of a key of this architecture: "llama.block_count". */
 static struct key_name arch_key(const struct config *c, const char *suffix)
 {
     struct key_name key;
@@ -31,7 +31,7 @@ enum key_type {
 
 #define AT(member) offsetof(struct config, member)
 
-/* Between them no square of an element overflows, or vanishes. */
+/* With scales between these no square of an element overflows or vanishes. */
 #define LEAST_EMBEDDING_SCALE 1e-9
 #define MOST_EMBEDDING_SCALE  1e9
 

@@ -28,7 +28,7 @@ struct cost_shape {
  * output matrix's. False if that is none that runs here: then all but `storage` holds. */
 bool cost_shape_of_file(const struct gguf *g, const struct config *c, struct cost_shape *out);
 
-/* That of a loaded model, which is borrowed; its matrices may be of several types. */
+/* The shape of a loaded model, which is borrowed; its matrices may be of several types. */
 struct cost_shape cost_shape_of_model(const struct model *m);
 
 /* Whether a checkpoint of this shape has the tensor, one of its layout. */
@@ -61,10 +61,11 @@ struct cost {
     struct cost_flops flops; /* for each sequence */
 };
 
-/* That of a shape whose cache is stored as `kv`, with `depth` positions already in it. */
+/* What a step costs with a cache stored as `kv` that already has `depth` positions. */
 struct cost cost_of(const struct cost_shape *s, enum storage kv, int depth);
 
-/* Of a whole step of `batch` >= 1 sequences; bytes stop at the largest u64. */
+/* Bytes read and operations of a whole step of `batch` >= 1 sequences. Bytes that do not fit a u64
+ * are its largest number. */
 uint64_t cost_step_bytes(const struct cost *c, int batch);
 uint64_t cost_step_flops(const struct cost *c, int batch);
 

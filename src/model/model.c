@@ -227,7 +227,7 @@ static void load_all(struct loader *ld, struct model *m)
         m->w[ROLE_OUTPUT] = m->w[ROLE_TOKEN_EMBD];
 }
 
-/* Both passes, for a model of this config. */
+/* Builds a model of this config: counts its memory in a first pass and fills it in a second. */
 static enum status build_model(struct loader *ld, const struct config *c, struct model **out)
 {
     struct model *m;

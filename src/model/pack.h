@@ -16,7 +16,7 @@
 /* The storage that a tensor's type has in memory (blocks_in_memory); false for types that do not
  * run. */
 bool pack_storage(const struct tensor_type_info *type, enum storage *out);
-/* And back: an enum tensor_type. */
+/* The enum tensor_type that a storage is written as: the inverse of the above. */
 uint32_t pack_type(enum storage s);
 /* The storage that rows of n >= 1 tensors of types that run have in one matrix: that of all, else
  * F16 if each is F16 or widened, else F32, which holds any. */

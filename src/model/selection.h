@@ -17,7 +17,8 @@ bool parse_heads(const char *text, int n_heads, int *out);
 enum status list_heads(const char *option, const char *text, int n_heads, struct int_list *list,
                        struct err *e);
 
-/* Of --score-scale, which several commands have: above 0, "none" is 1. */
+/* Reads the value of --score-scale, which several commands have: a number above 0, or "none" for 1.
+ */
 enum status parse_score_scale(const char *text, float *scale, struct err *e);
 
 /* Ascending numbers, each once. */

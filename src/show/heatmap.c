@@ -34,7 +34,7 @@ void heatmap_levels(const struct heatmap_scale *s, const float *x, int n, unsign
     }
 }
 
-/* Of a legend. */
+/* The number at an end of a legend's scale. */
 static struct figure scale_end(const struct heatmap_scale *s, bool high)
 {
     struct figure f;

@@ -17,17 +17,17 @@ const char *report_name(enum table_format format, const struct report_field *f)
 
 /* --- tables for people ----------------------------------------------------------------------- */
 
-/* Between two columns. */
+/* Spaces between two columns. */
 #define GAP 2
-/* A last column that is broken into lines is no narrower. */
+/* The least width of a last column that is broken into lines. */
 #define NARROWEST 24
 
-/* Of a terminal, see enum report_accent. */
+/* A terminal's codes for the accents, see enum report_accent. */
 static const char *const accents[] = {
     [ACCENT_NONE] = "", [ACCENT_ROW] = "\033[1m", [ACCENT_CELL] = "\033[33m"};
 #define PLAIN "\033[m"
 
-/* One that the form shows. */
+/* A column of the table. */
 struct column {
     const struct report_field *field;
     size_t width;
@@ -70,14 +70,15 @@ static bool table_fits(const struct text_table *t)
     return width_before_last(t) + least <= (size_t)t->out->columns;
 }
 
-/* What there is for a text that is broken, behind what is before it. */
+/* The width that a line has left for a text that is broken, after `before` columns. */
 static size_t width_behind(const struct text_table *t, size_t before)
 {
     const size_t all = t->out->columns;
     return all > before + NARROWEST ? all - before : NARROWEST;
 }
 
-/* What is left out first: what is the same in all rows, then by the field's rank; 0: never. */
+/* The rank by which columns are left out, the largest first: those that are the same in all rows,
+ * then by the field's rank. 0 is never left out. */
 static int rank_of(const struct column *c)
 {
     const int rank = c->field->rank;
@@ -164,7 +165,7 @@ static void print_row(struct text_table *t, int row, bool md)
     output_puts(t->out, md && row == 0 ? "|\n" : "");
 }
 
-/* Of a single row that does not fit nothing is left out: the columns are lines. */
+/* Prints a single row that does not fit: nothing is left out, each column is a line. */
 static void print_downwards(struct text_table *t)
 {
     size_t indent = 0;
@@ -343,7 +344,7 @@ void report_string(struct report *r, const char *s)
     report_text(r, text_of(s));
 }
 
-/* Of CSV alone; or its headings, where there is no list. */
+/* Writes a list as columns of CSV, or their headings where there is no list. */
 static void put_list(struct report *r, const struct report_field *f, const struct report_list *list)
 {
     for (int k = 0; k < f->most; k++)

@@ -64,7 +64,7 @@ enum status vocab_init(struct vocab *v, enum vocab_notation notation, const stru
                        struct err *e);
 void vocab_free(struct vocab *v); /* legal on a zeroed struct and twice */
 
-/* Of token 0 <= id < n (asserted); borrowed. */
+/* The bytes of token 0 <= id < n (asserted); borrowed. */
 struct text vocab_bytes(const struct vocab *v, int id);
 
 /* The byte that a token written as "<0x41>" stands for, with two digits or letters A to F; -1 if it

@@ -48,7 +48,7 @@ static inline struct matrix_view view_columns(struct matrix_view v, int first, i
 /* What the forward pass saves of a block for the backward pass. */
 struct saved {
     struct matrix_view x;     /* [rows, d] the residual stream before it */
-    struct matrix_view qkv;   /* [rows, qkv] queries and keys not yet turned */
+    struct matrix_view qkv;   /* [rows, qkv] queries and keys not yet rotated */
     struct matrix_view heads; /* [rows, heads] outputs of the heads */
     struct matrix_view mid;   /* [rows, d] the residual stream after attention */
     struct matrix_view up;    /* [rows, ff] before what makes it not linear */

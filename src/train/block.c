@@ -218,7 +218,7 @@ static void add_branch(const struct pass *p, const struct branch *br, struct mat
         backprop_drop(p, br->point + 1, y.x, start, r);
 }
 
-/* And back: from the gradient behind the branch to that of `inner`. */
+/* The backward pass of add_branch: from the gradient behind the branch to that of `inner`. */
 static void add_branch_backward(const struct pass *p, const struct branch *br, struct row_range r)
 {
     const struct matrix_view after = rows_view(br->after, r), dropped = rows_view(br->dropped, r);

@@ -17,7 +17,7 @@
 #define STEP_SIZE 0.2 /* AdamW's steps have about this root mean square, as a share of the rate */
 #define EPS       1e-7
 
-/* Of a round, from Keller Jordan's write-up. */
+/* The coefficients of one Newton-Schulz round, from Keller Jordan's write-up. */
 static const float A = 3.4445F, B = -4.7750F, C = 2.0315F;
 
 bool muon_moves(const struct train_spec *spec, const struct tensor_spec *s)
@@ -45,7 +45,8 @@ void muon_take(struct muon *u, struct arena *arena, const struct param_list *lis
     ARENA_TAKE(u->squares, arena, longest);
 }
 
-/* One matrix [rows, cols], tall as [n, k] with n >= k: turned if it has more columns than rows. */
+/* One matrix [rows, cols], tall as [n, k] with n >= k: transposed if it has more columns than rows.
+ */
 struct muon_matrix {
     float *w, *m;
     const float *gradient;

@@ -282,7 +282,7 @@ static const double rates[] = {1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3};
 #define N_RATES    LENGTH(rates)
 #define FIRST_RATE 1
 
-/* Of a text without a window to spare. */
+/* The rate for a text that has no window to spare for trials. */
 #define RATE_UNTRIED 3e-5
 
 /* Windows held out: at most so many, and this share of those that the training part has. */
