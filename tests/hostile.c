@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "checkpoints.h"
+#include "formats/gguf_values.h"
 #include "support.h"
 
 /* What a run may take beyond that on the good file: this, and so often the file's bytes (a byte of

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/gguf_values.h"
 #include "formats/gguf_write.h"
 #include "golden.h"
 #include "model/config_keys.h"

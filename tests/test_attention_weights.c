@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/rng.h"
+#include "formats/gguf_values.h"
 #include "golden.h"
 #include "measure/attend.h"
 #include "measure/eval.h"

@@ -9,6 +9,7 @@
 #include "compute/linalg.h"
 #include "conversions.h"
 #include "engine/session.h"
+#include "formats/gguf_values.h"
 
 #define MAX_LAYERS 8
 

@@ -8,6 +8,7 @@
 
 #include "base/rng.h"
 #include "engine/sampler.h"
+#include "formats/gguf_values.h"
 #include "golden.h"
 #include "opened.h"
 

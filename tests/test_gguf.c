@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "formats/gguf_values.h"
 #include "gguf_image.h"
 
 TEST(kind_names)

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "formats/gguf_values.h"
 #include "formats/gguf_write.h"
 #include "gguf_image.h"
 

@@ -10,6 +10,7 @@
 #include "convert/convert.h"
 #include "convert/drop.h"
 #include "convert/likeness.h"
+#include "formats/gguf_values.h"
 #include "golden.h"
 #include "measure/heads.h"
 #include "model/config_keys.h"

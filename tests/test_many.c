@@ -13,6 +13,7 @@
 #include "checkpoints.h"
 #include "cli/job.h"
 #include "cli/program.h"
+#include "formats/gguf_values.h"
 #include "hostile.h"
 #include "support.h"
 

@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "checkpoints.h"
 #include "convert/quantize.h"
+#include "formats/gguf_values.h"
 #include "support.h"
 
 static const uint32_t types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0, TENSOR_Q4_0};

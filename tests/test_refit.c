@@ -10,6 +10,7 @@
 #include "conversions.h"
 #include "convert/drop.h"
 #include "engine/session.h"
+#include "formats/gguf_values.h"
 
 #define MAX_LAYERS 8
 

@@ -1,4 +1,5 @@
 /* Training of every architecture: what it writes runs, resumes exactly, and is trained further. */
+#include "formats/gguf_values.h"
 #include "opened.h"
 #include "train_run.h"
 

@@ -5,6 +5,7 @@
 #include "cli/info.h"
 #include "cli/info_cost.h"
 #include "formats/blocks.h"
+#include "formats/gguf_values.h"
 #include "formats/json_write.h"
 #include "model/config_keys.h"
 

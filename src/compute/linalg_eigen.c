@@ -2,13 +2,14 @@
  * The reflections of the tridiagonalization stay in the rows of `a`; QL's rotations act on rows
  * of the eigenvectors, which are contiguous; only the wanted rows are reflected back.
  */
+#include "compute/linalg_eigen.h"
+
 #include <assert.h>
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
 #include "compute/linalg.h"
-#include "compute/linalg_eigen.h"
 
 /* A few are usual. */
 #define MAX_ITERATIONS 300

@@ -2,6 +2,7 @@
 #include "convert/drop.h"
 
 #include "formats/blocks.h"
+#include "formats/gguf_values.h"
 #include "formats/gguf_write.h"
 #include "model/config_keys.h"
 

@@ -12,6 +12,7 @@
 #include "base/figures.h"
 #include "formats/blocks.h"
 #include "formats/gguf_parts.h"
+#include "formats/gguf_values.h"
 #include "formats/gguf_write.h"
 #include "model/config_keys.h"
 #include "model/layout.h"

@@ -5,6 +5,7 @@
 #include "base/figures.h"
 #include "convert/memory.h"
 #include "formats/blocks.h"
+#include "formats/gguf_values.h"
 #include "formats/gguf_write.h"
 #include "model/config_keys.h"
 

@@ -1,4 +1,5 @@
 #include "formats/gguf_parts.h"
+#include "formats/gguf_values.h"
 
 #include <errno.h>
 #include <inttypes.h>

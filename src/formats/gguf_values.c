@@ -2,12 +2,12 @@
  * Kinds of metadata values; sizes of tensors; keys and tensors of a parsed GGUF file by name, and
  * typed access.
  */
-#include "base/little.h"
-#include "formats/gguf.h"
+#include "formats/gguf_values.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/little.h"
 #include "base/mem.h"
 #include "formats/gguf_private.h"
 

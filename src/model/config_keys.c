@@ -5,6 +5,7 @@
 
 #include "base/figures.h"
 #include "base/mem.h"
+#include "formats/gguf_values.h"
 #include "formats/gguf_write.h"
 
 /* --- the keys -------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "formats/blocks.h"
+#include "formats/gguf_values.h"
 
 /* Sizes that a shape is made of. */
 enum extent {

@@ -8,6 +8,7 @@
 
 #include "base/figures.h"
 #include "formats/gguf_parts.h"
+#include "formats/gguf_values.h"
 #include "model/config_keys.h"
 #include "model/pack.h"
 

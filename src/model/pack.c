@@ -4,6 +4,7 @@
 
 #include "compute/kernels_math.h"
 #include "formats/blocks.h"
+#include "formats/gguf_values.h"
 #include "formats/gguf_write.h"
 
 /* By enum storage. */

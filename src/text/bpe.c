@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "base/mem.h"
+#include "formats/gguf_values.h"
 #include "text/unicode.h"
 
 /* --- merges by rank, as a file lists them ---------------------------------------------------- */

@@ -14,6 +14,7 @@
 #include "base/figures.h"
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "formats/gguf_values.h"
 
 #define TOKENS_KEY "tokenizer.ggml.tokens"
 #define SCORES_KEY "tokenizer.ggml.scores"

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "formats/gguf_values.h"
 #include "text/bpe.h"
 #include "text/pretokenize.h"
 #include "text/spm.h"

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "formats/gguf_values.h"
 #include "text/unicode.h"
 
 #define TOKENS_KEY "tokenizer.ggml.tokens"

@@ -8,9 +8,9 @@
  *
  * All threads work on one matrix: rows of each product are cut between them, no sum is.
  */
-#include <math.h>
-
 #include "train/muon.h"
+
+#include <math.h>
 
 #define MOMENTUM  0.95F
 #define N_ROUNDS  5

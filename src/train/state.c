@@ -8,12 +8,13 @@
  *     f32 weights [n_floats], m [n_floats], v [n_floats]
  *     u64 hash of all before
  */
+#include "train/state.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "train/state.h"
-
 #include "base/replace.h"
+#include "formats/gguf_values.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "states are written as they are");
 

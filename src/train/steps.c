@@ -2,12 +2,13 @@
  * What a run is made of: the first weights, a step (a batch of windows, its gradient, clipping and
  * AdamW), the mean loss on windows, and the rate to step with where none is given.
  */
+#include "train/steps.h"
+
 #include <math.h>
 #include <stdio.h>
 
 #include "base/figures.h"
 #include "train/muon.h"
-#include "train/steps.h"
 
 #define BETA1          0.9
 #define ADAM_EPS       1e-8f

@@ -9,6 +9,7 @@
 
 #include "convert/convert.h"
 #include "engine/session.h"
+#include "formats/gguf_values.h"
 #include "model/config_keys.h"
 #include "model/layout.h"
 #include "target.h"

@@ -8,6 +8,7 @@
 
 #include "cli/job.h"
 #include "cli/terminal.h"
+#include "formats/gguf_values.h"
 #include "show/paragraph.h"
 #include "target.h"
 

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "engine/sampler.h"
 #include "engine/session.h"
+#include "formats/gguf_values.h"
 #include "model/config_keys.h"
 #include "model/pack.h"
 #include "target.h"

@@ -8,15 +8,16 @@
  * between them, no padding after the last one. Refused by both or unsafe: nested arrays,
  * tensors that share bytes, alignments that would misalign numbers.
  */
-#include "base/little.h"
 #include "formats/gguf.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/little.h"
 #include "base/mem.h"
 #include "formats/gguf_private.h"
+#include "formats/gguf_values.h"
 
 /* The smallest records: a name of one byte, then a u8; or one dimension, type and offset. */
 #define MIN_PAIR_BYTES   (8 + 1 + 4 + 1)
