@@ -228,9 +228,10 @@ $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_SUPPORT) $(CLI_LIB) $(LIB)
 	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(CLI_LIB) $(LIB) $(TEST_LDFLAGS) $(CHECK_LIBS) $(LDLIBS)
 
 $(BUILD)/tests/%.o: ALL_CFLAGS += -Itests $(CHECK_CFLAGS)
-# Instrumented, an optimised suite costs four times as long to compile as it then saves.
+# Instrumented, what does not compute costs four times as long to optimise as it then saves.
 ifneq ($(filter asan tsan,$(MODE)),)
-$(BUILD)/tests/%.o: OBJ_FLAGS := -O0
+$(foreach dir,tests $(addprefix src/,args cli formats measure model show), \
+    $(BUILD)/$(dir)/%.o): OBJ_FLAGS := -O0
 endif
 
 # test_pool makes thread creation fail and counts the threads that are not joined.
