@@ -278,8 +278,8 @@ static const struct {
     int first, first_sanitized, length, n_threads, step;
     double dropout, attn_dropout, smoothing;
 } settings[] = {
-    {0, N_CASES, 6, 1, 11, 0, 0, 0},
-    {0, N_CASES, 7, 2, 13, 0.3, 0.2, 0},
+    {0, N_CASES, 6, 1, 23, 0, 0, 0},
+    {0, N_CASES, 7, 2, 29, 0.3, 0.2, 0},
     {FIRST_MIXED, N_CASES, 6, 1, 13, 0, 0, 0.3},
     /* Windows, and masks, longer than a block of queries. */
     {0, N_CASES - 3, 43, 1, 97, 0, 0, 0},
@@ -299,7 +299,7 @@ TEST(gradient_is_that_of_differences, .loops = N_CASES * (int)COUNT(settings), .
     if (f.dropout <= 0 && f.attn_dropout <= 0 && f.smoothing <= 0)
         ck_assert_double_eq_tol(loss, plain_loss(&f, widen(&f, f.weights.flat), NULL, 0), 1e-5);
     /* Sanitizers look for other mistakes than a derivative's. */
-    compare(&f, NULL, 0, SANITIZED ? 7 * settings[s].step : settings[s].step);
+    compare(&f, NULL, 0, SANITIZED ? 3 * settings[s].step : settings[s].step);
     close_fixture(&f);
 }
 
