@@ -5,7 +5,7 @@ BEGIN {
     split("tokens_per_s p10_us p50_us p50_low_us p50_high_us p90_us p99_us max_us mean_us " \
           "us_per_token gb_per_s speedup speedup_low speedup_high predicted_speedup predicted_us " \
           "prefill_tokens_per_s load_ms peak_rss_bytes limit_tokens_per_s share_of_limit " \
-          "limited_by bandwidth_gb_per_s flops_per_s dot_flops_per_s cpu_share noisy date note " \
+          "limited_by bandwidth_gb_per_s flops_per_s dot_flops_per_s cpu_share noisy date note verdict " \
           "memory_available_bytes seconds", names, " ")
     split("p50 µs|p99 µs|µs/token|tokens/s|speed-up|interval|predicted|GB/s|of limit|limited by|" \
           "prefill tok/s|peak RSS|note", shown, "|")
@@ -29,8 +29,8 @@ memory == "own" && /^decode: memory: / { $0 = "decode: memory" }
 # A row of convert's figures.
 /^[ |]*seconds/ { $0 = "seconds" }
 
-# bench marks its fastest rows.
-/^(\| )?\*/ { sub(/\*/, " ") }
+# bench marks its fastest rows, and those that it cannot tell apart.
+/^(\| )?[*~]/ { sub(/[*~]/, " ") }
 
 {
     gsub(member, "\"time\"")
