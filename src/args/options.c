@@ -225,7 +225,9 @@ static enum status take_option(struct option_rows *rows, char ***at, void *value
 /* The first that is given of the names, separated by "|"; NULL: none. */
 static const char *given_of(struct option_rows *rows, const char *names)
 {
-    for (size_t len; names && *names; names += len + strspn(names + len, "|")) {
+    if (!names)
+        return NULL;
+    for (size_t len; *names; names += len + strspn(names + len, "|")) {
         len = strcspn(names, "|");
         const struct option_row *row = find_named(rows, names, len);
         if (row && row->given)
@@ -330,9 +332,9 @@ void options_help(const struct option_spec *spec, bool all, struct output *out)
     options_list(spec, &rows);
     struct option_rows shown = rows;
     /* Of every day: one group of these rows, in this order; they count as given. */
-    const char *name = all ? NULL : spec->everyday;
-    shown.n_options = name ? 0 : rows.n_options;
-    for (size_t len; name && *name; name += len + strspn(name + len, " ")) {
+    const char *name = all || !spec->everyday ? "" : spec->everyday;
+    shown.n_options = *name ? 0 : rows.n_options;
+    for (size_t len; *name; name += len + strspn(name + len, " ")) {
         len = strcspn(name, " ");
         struct option_row *row = find_named(&rows, name, len);
         assert(row);

@@ -466,11 +466,12 @@ enum status bench_report(struct bench_run *r, struct err *e)
     utf8_strip(r->title);
     chars_printf(r->cpu, "unknown processor");
     FILE *f = fopen("/proc/cpuinfo", "r");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "model name : %127[^\n]", r->cpu) == 1)
-            break;
-    if (f)
+    if (f) {
+        while (fgets(line, sizeof line, f))
+            if (sscanf(line, "model name : %127[^\n]", r->cpu) == 1)
+                break;
         fclose(f);
+    }
     chars_printf(r->machine, "%s, %s, threads %d%s; decode %s, %s", r->cpu, r->spec.kernels->name,
                  threads->items[0], threads->n > 1 ? " and other" : "", DECODE_VERSION,
                  COMPILER_NAME);

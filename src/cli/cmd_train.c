@@ -279,13 +279,14 @@ static enum status open_log(struct training *t, struct err *e)
     char line[256];
     long end = 0;
     bool lost = fd < 0 || !(t->log = fdopen(fd, resumed ? "r+" : "w"));
-    while (!lost && resumed && fgets(line, sizeof line, t->log)) {
-        if (!strchr(line, '\n') || (end > 0 && strtol(line, NULL, 10) > t->first_step))
-            break;
-        end = ftell(t->log);
-    }
-    if (!lost && resumed)
+    if (!lost && resumed) {
+        while (fgets(line, sizeof line, t->log)) {
+            if (!strchr(line, '\n') || (end > 0 && strtol(line, NULL, 10) > t->first_step))
+                break;
+            end = ftell(t->log);
+        }
         lost = fseek(t->log, end, SEEK_SET) != 0 || ftruncate(fd, end) != 0;
+    }
     if (lost)
         return file_failure(e, STATUS_FAILED, t->log_path, "write --log", errno);
     if (end == 0)

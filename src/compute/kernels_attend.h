@@ -396,9 +396,10 @@ ALWAYS_INLINE void value_chunk(const struct attend *a, enum storage storage)
 ALWAYS_INLINE void weigh_storage(const struct attend *a, enum storage storage)
 {
     score_chunk(a, storage);
-    for (int h = 0; h < a->n_heads && a->bias; h++)
-        bias_chunk(a->scores + (size_t)h * KERNEL_CHUNK, matrix_panels(a->kv.n_positions),
-                   &a->bias[h], a->distance);
+    if (a->bias)
+        for (int h = 0; h < a->n_heads; h++)
+            bias_chunk(a->scores + (size_t)h * KERNEL_CHUNK, matrix_panels(a->kv.n_positions),
+                       &a->bias[h], a->distance);
     for (int h = 0; h < a->n_heads; h++)
         softmax_chunk(a->scores + (size_t)h * KERNEL_CHUNK, a->kv.n_positions,
                       &a->max[h * a->stride], &a->sum[h * a->stride]);

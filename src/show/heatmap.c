@@ -160,7 +160,8 @@ static double draw_picture(struct canvas *v, const void *what)
     for (int i = 0; i < n_names; i += step)
         canvas_label(v, "text-anchor=\"end\"", x - NAME_GAP, top + (i + 0.5) * pitch - above + 4,
                      p->row_names[i].text, MAX_NAME);
-    for (int i = 0; large && i < p->map_columns; i += step) {
+    const int n_columns = large ? p->map_columns : 0;
+    for (int i = 0; i < n_columns; i += step) {
         output_printf(v->out, "<g transform=\"translate(%g %g) rotate(-90)\">",
                       x + (i + 0.5) * cell + 4, top - NAME_GAP);
         canvas_label(v, "", 0, 0, p->column_names[i].text, MAX_NAME);

@@ -89,9 +89,9 @@ static int rank_of(const struct column *c)
  * then those of the highest rank, of several the last. */
 static void fit_columns(struct text_table *t)
 {
-    const bool spared = t->n_rows == 1 || table_fits(t);
-    for (int i = 0; i < t->n && !spared; i++)
-        t->columns[i].left_out = !t->columns[i].filled;
+    if (t->n_rows > 1 && !table_fits(t))
+        for (int i = 0; i < t->n; i++)
+            t->columns[i].left_out = !t->columns[i].filled;
     for (;;) {
         struct column *least = NULL;
         while (t->last > 0 && t->columns[t->last].left_out)
@@ -138,8 +138,8 @@ static void print_row(struct text_table *t, int row, bool md)
 {
     const bool plain = row == 0 || !t->out->colours || md;
     enum report_accent of_row = ACCENT_NONE;
-    for (int i = 0; i < t->n && !plain; i++)
-        if (t->columns[i].field->accent == ACCENT_ROW && cell_of(t, row, i).len > 0)
+    for (int i = 0; i < t->n; i++)
+        if (!plain && t->columns[i].field->accent == ACCENT_ROW && cell_of(t, row, i).len > 0)
             of_row = ACCENT_ROW;
     t->pad = 0;
     for (int i = 0; i <= t->last; i++) {
