@@ -13,50 +13,6 @@
 /* A table with a time of so many microseconds is in milliseconds. */
 #define LONG_US 1e6
 
-/* --- a former benchmark ---------------------------------------------------------------------- */
-
-/* The row of the same setting, which is marked as found; NULL: there is none. */
-static const struct former_row *find_former(struct former *f, const struct bench_row *row)
-{
-    const struct inspect_step *s = &row->step;
-    for (int i = 0; i < f->n; i++) {
-        struct former_row *old = &f->rows[i];
-        if (str_is(old->variant, s->variant) && str_is(old->kv_type, s->kv_type) &&
-            str_is(old->type, storage_name(row->type)) && old->threads == row->threads &&
-            old->depth == s->depth && old->batch == s->batch) {
-            old->found = true;
-            return old;
-        }
-    }
-    return NULL;
-}
-
-/* What is left out of the comparison: settings that only one of the two has; and another model. */
-static void say_what_differs(struct bench_run *r)
-{
-#define SETTING "%s, %s weights, %s KV, %d threads, depth %d, batch %d"
-    const struct bench *b = &r->bench;
-    struct former *f = &r->former;
-    char subject[sizeof f->subject];
-    chars_printf(subject, "%s", r->subject);
-    utf8_strip(subject);
-    if (f->subject[0] && !str_is(f->subject, subject))
-        say(&r->common, "--against: its rows are of %s, these of %s", f->subject, subject);
-    for (int i = 0; i < b->n_rows; i++) {
-        const struct bench_row *row = &b->rows[i];
-        if (!find_former(f, row))
-            say(&r->common, "--against has no row of " SETTING, row->step.variant,
-                storage_name(row->type), row->step.kv_type, row->threads, row->step.depth,
-                row->step.batch);
-    }
-    for (int i = 0; i < f->n; i++) {
-        const struct former_row *old = &f->rows[i];
-        if (!old->found)
-            say(&r->common, "only --against has " SETTING, old->variant, old->type, old->kv_type,
-                old->threads, old->depth, old->batch);
-    }
-}
-
 /* --- the table ------------------------------------------------------------------------------- */
 
 static struct figure figure_percent(double share)
@@ -144,18 +100,11 @@ static const struct report_field bench_fields[] = {
     {"beyond", "beyond", MEMBER(bench_run, advised.beyond)},
     {"chosen", NULL, MEMBER(bench_run, advised.chosen)},
     {"undominated", NULL, MEMBER(bench_run, advised.undominated)},
-    /* With --against. */
-    {"old_p50_us", "old p50 µs", MEMBER(bench_run, old_p50_us), "%.1f"},
-    {"ratio", "new/old", MEMBER(bench_run, ratio), "%.3f"},
-    {"ratio_low", NULL, MEMBER(bench_run, ratio_low)},
-    {"ratio_high", NULL, MEMBER(bench_run, ratio_high)},
-    {NULL, "its interval", MEMBER(bench_run, ratio_range), .right = true},
     {"note", "note", MEMBER(bench_run, note), .rank = 1, .accent = ACCENT_CELL},
 };
 #define N_FIELDS LENGTH(bench_fields)
 /* Columns before the last one. */
-#define N_AGAINST 5
-#define N_ADVICE  7
+#define N_ADVICE 7
 
 static bool is_noisy(const struct bench_row *row)
 {
@@ -177,8 +126,6 @@ static void write_range(char *out, size_t size, double low, double high)
 
 static const void *next_row(void *arg, int i)
 {
-    static const struct former_row none = {
-        .p50_us = NO_FIGURE, .p50_low_us = NO_FIGURE, .p50_high_us = NO_FIGURE};
     struct bench_run *r = arg;
     const struct bench *b = &r->bench;
     if (i >= b->n_rows)
@@ -212,12 +159,6 @@ static const void *next_row(void *arg, int i)
         chars_append(r->note, "%smean %.2f of p50", r->note[0] ? ", " : "",
                      row->mean_us / row->p50_us);
     write_range(r->speedup_range, sizeof r->speedup_range, row->speedup_low, row->speedup_high);
-    const struct former_row *found = find_former(&r->former, row), *old = found ? found : &none;
-    r->old_p50_us = old->p50_us;
-    r->ratio = row->p50_us / old->p50_us;
-    r->ratio_low = row->p50_low_us / old->p50_high_us;
-    r->ratio_high = row->p50_high_us / old->p50_low_us;
-    write_range(r->ratio_range, sizeof r->ratio_range, r->ratio_low, r->ratio_high);
     return r;
 }
 
@@ -233,10 +174,8 @@ static enum status print_table(struct bench_run *r, struct err *e)
     /* These explain a time, for whoever asks for more. */
     static const char *const verbose[] = {"weights read", "GB/s",     "of limit",
                                           "limited by",   "peak RSS", NULL};
-    static const char *const in_us[] = {"p50 µs",     "p99 µs",       "µs/token",
-                                        "old p50 µs", "predicted µs", NULL};
-    static const char *const in_ms[] = {"p50 ms", "p99 ms", "ms/token", "old p50 ms",
-                                        "predicted ms"};
+    static const char *const in_us[] = {"p50 µs", "p99 µs", "µs/token", "predicted µs", NULL};
+    static const char *const in_ms[] = {"p50 ms", "p99 ms", "ms/token", "predicted ms"};
     const time_t now = time(NULL);
     struct tm utc = {0};
     struct report_field chosen[N_FIELDS];
@@ -248,8 +187,7 @@ static enum status print_table(struct bench_run *r, struct err *e)
     for (int f = 0; f < N_FIELDS; f++) {
         struct report_field *field = &chosen[n];
         const int from_end = N_FIELDS - 1 - f;
-        if ((!r->against && from_end > 0 && from_end <= N_AGAINST) ||
-            (!r->advice && from_end > N_AGAINST && from_end <= N_AGAINST + N_ADVICE))
+        if (!r->advice && from_end > 0 && from_end <= N_ADVICE)
             continue;
         *field = bench_fields[f];
         n++;
@@ -479,8 +417,6 @@ enum status bench_report(struct bench_run *r, struct err *e)
         print_header(r);
     else
         say(&r->common, "%s: %s", r->subject, r->machine);
-    if (r->against)
-        say_what_differs(r);
     TRY(print_table(r, e));
     if (people)
         print_footer(r);
