@@ -145,7 +145,7 @@ static enum status specify_bench(struct bench_run *r, struct err *e)
     if (r->shape.shape) {
         TRY(shape_of_options(&r->shape, &r->common, &spec->config, e));
     } else {
-        TRY(job_open(j->path, r->common.file ? JOB_TOKENIZES : 0, &j->checkpoint, e));
+        TRY(job_open(j->path, r->common.file ? CHECKPOINT_TEXTS : 0, &j->checkpoint, e));
         TRY(job_config(j->path, &j->checkpoint, &spec->config, e));
         spec->gguf = j->checkpoint.gguf;
         spec->source = &j->checkpoint.file;

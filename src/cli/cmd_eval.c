@@ -79,7 +79,7 @@ static enum status run_eval(struct job *j, void *values, struct err *e)
 {
     const struct eval_options *o = values;
     const struct checkpoint *c = &j->checkpoint;
-    const char *smaller = kv_type_names[j->common->kv_type + 1];
+    const char *smaller = kv_type_smaller(j->common->kv_type);
     char advice[96];
     struct eval_plan plan;
     struct eval_result result;
@@ -132,7 +132,7 @@ const struct command command_eval = {
              .positionals = {MODEL_POSITIONAL, TEXT_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_MODEL | JOB_TEXT,
-    .parts = CHECKPOINT_MODEL | JOB_TOKENIZES,
+    .parts = CHECKPOINT_MODEL | CHECKPOINT_TEXTS,
     .no_text = "there is no text to predict; expected TEXT, a file, or -p",
     .run = run_eval,
 };

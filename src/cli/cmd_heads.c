@@ -280,7 +280,7 @@ const struct command command_heads = {
              .positionals = {MODEL_POSITIONAL, TEXT_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_MODEL | JOB_TEXT,
-    .parts = CHECKPOINT_MODEL | JOB_TOKENIZES,
+    .parts = CHECKPOINT_MODEL | CHECKPOINT_TEXTS,
     .no_text = "there is no text to predict; expected TEXT, a file, or -p",
     .run = run_heads,
 };

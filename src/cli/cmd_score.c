@@ -171,7 +171,7 @@ const struct command command_score = {
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_MODEL | JOB_TEXT | JOB_PIPED,
-    .parts = CHECKPOINT_MODEL | JOB_TOKENIZES,
+    .parts = CHECKPOINT_MODEL | CHECKPOINT_TEXTS,
     .no_text = "there is nothing to score; expected -p, -f or --tokens",
     .run = run_score,
 };
