@@ -20,7 +20,7 @@ words="the king is come and what shall be his will to day my lords if not the cr
 that France did hold and every man in it then let him speak or be for ever still"
 i=0
 while [ $i -lt 40 ]; do
-    printf '%s\n' "$words $words" | cut -c "$((i + 1))-$((i + (i * 37) % 150))" 2>/dev/null || echo
+    printf '%s\n' "$words $words" | cut -c "$((i + 1))-$((i + 1 + (i * 37) % 150))"
     i=$((i + 1))
 done >"$dir/prompts"
 prompts="generate $model --prompts $dir/prompts --seed 5 -q"
@@ -33,9 +33,9 @@ $ [ "$(field seed 1 "$dir/first")" = 5 ]
 $ has "$dir/first" '"finish": "stop"'
 $ prompt=$("$decode" tokenize $model -p "$(sed -n 9p "$dir/prompts")" | tr ' ' ,)
 $ made=$(sed -n '9s/.*"tokens": \[\([^]]*\)\].*/\1/p' "$dir/first" | tr -d ' ')
-0 score $model --tokens "$prompt,$made" --format csv
+0 score $model --tokens "$prompt,$made" --format jsonl
 $ n=$(field n 9 "$dir/first")
-$ sum=$(tail -n $n "$out" | awk -F, '{ s += $(NF > 0 ? NF : 1) } END { printf "%.6f", s }')
+$ sum=$(tail -n $n "$out" | sed 's/.*"logprob": \([^,}]*\).*/\1/' | awk '{ s += $1 } END { printf "%.6f", s }')
 $ [ "$sum" = "$(printf '%.6f' "$(field logprob 9 "$dir/first")")" ]
 # Each is the text of its prompt alone with its seed, which the first one's is the run's.
 0 generate $model -p "$(sed -n 9p "$dir/prompts")" -n $tokens -q $sampler --no-echo
