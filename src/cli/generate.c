@@ -39,7 +39,7 @@ enum status generation_create(struct generation *g, struct err *e)
 static void free_text(struct generated *t)
 {
     free(t->sampled.ids);
-    free(t->prompt_token);
+    free(t->line_tokens);
     bytes_free(&t->made);
     bytes_free(&t->bytes);
     *t = (struct generated){.number = 0};
@@ -102,9 +102,9 @@ static enum status read_prompt(struct generation *g, struct generated *t, struct
         return err_no_memory(e, "a prompt", line.len);
     t->prompt = bytes_text(&t->bytes);
     t->is_text = true;
-    TRY(generation_tokens(g, t->prompt, session_cap(g->schedule.session), g->n, &t->prompt_token,
+    TRY(generation_tokens(g, t->prompt, session_cap(g->schedule.session), g->n, &t->line_tokens,
                           &t->n_tokens, e));
-    t->tokens = t->prompt_token;
+    t->tokens = t->line_tokens;
     return STATUS_OK;
 }
 
@@ -344,7 +344,7 @@ static void show_progress(struct generation *g)
 }
 
 /* Whether there is something to do, and somebody who wants it. */
-static bool goes_on(struct generation *g)
+static bool has_work(struct generation *g)
 {
     g->interrupted = !g->out->failed && signals_interrupted();
     return !g->interrupted && !g->out->failed &&
@@ -353,7 +353,7 @@ static bool goes_on(struct generation *g)
 
 static enum status make_texts(struct generation *g, struct err *e)
 {
-    while (goes_on(g)) {
+    while (has_work(g)) {
         TRY(begin_texts(g, e));
         TRY(schedule_round(&g->schedule, e));
         TRY(take_tokens(g, e));

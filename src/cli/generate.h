@@ -59,10 +59,10 @@ struct generated {
     double logprob; /* of the tokens, by the model alone; of JSON */
 
     /* Of a line of --prompts. */
-    uint64_t line;         /* its number, from 1 on; 0: it is none */
-    bool is_text;          /* the line is UTF-8 and not too long */
-    struct bytes bytes;    /* the prompt's */
-    int32_t *prompt_token; /* malloc'd: the tokens */
+    uint64_t line;        /* its number, from 1 on; 0: it is none */
+    bool is_text;         /* the line is UTF-8 and not too long */
+    struct bytes bytes;   /* the prompt's */
+    int32_t *line_tokens; /* malloc'd: the prompt's */
 };
 
 /* One run of decode generate. */

@@ -195,7 +195,7 @@ static void make_inputs(void)
     take("bpe.gguf", "tests/data/bpe-small.gguf");
     take("spm.gguf", "tests/data/spm-small.gguf");
     write_text("prompt.txt", "To be, or not", 1);
-    write_text("prompts.txt", "To be\n\nor not\n\xff\nthat is\nthe question", 1);
+    write_text("prompts.txt", "To be\n\nor not\nthat is\nthe question", 1);
     write_text("text.txt", "a text of some words, and of other words; ", 2);
     write_text("calib.txt", "whether 'tis nobler in the mind to suffer ", 4);
 }
