@@ -77,9 +77,8 @@ static bool stop_learning(void *arg)
     return train_stopped(arg);
 }
 
-static void report_learning(void *arg, enum bpe_learn_phase phase, uint64_t done, uint64_t all)
+static void report_learning(void *arg, int done, int all)
 {
-    (void)phase;
     train_tell(arg, (struct train_event){.kind = TRAIN_LEARNING, .done = done, .all = all});
 }
 
