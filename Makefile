@@ -293,7 +293,7 @@ valgrind-quick: $(BIN) ## only the run of every command
 # Only what starts threads, with the scalar kernels, of which ThreadSanitizer sees all that they read
 # and write. $(1): build/MODE
 THREADED := pool sampler many session batch bench eval quantize convert refit backprop train \
-            train_arch train_probe schedule
+            train_arch schedule
 threaded = $(THREADED:%='env DECODE_ISA=scalar $(1)/tests/test_%')
 tsan: ## the suites that use threads under ThreadSanitizer
 	$(MAKE) MODE=tsan tsan-run
