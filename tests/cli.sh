@@ -971,7 +971,7 @@ checks <<'EOF'
 2 train tt.state $words | the checkpoint itself
     | for words in "-o x.gguf --from source.state --log source.state" "-o source --from source.state"
     "-o x.gguf --teacher source.state --log source.state" "-o source --teacher source.state"
-2 train tt.state -o x.gguf --log ./x.gguf | names, too
+2 train tt.state -o x.gguf --log x.gguf | names, too
 2 train tt.state -o $name --log $name.state | is OUT.state | for name in x.gguf toy.gguf
 $ cmp -s lines tt.state && cmp -s toy.gguf source.state && [ ! -e x.gguf ]
 
