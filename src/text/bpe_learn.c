@@ -60,7 +60,7 @@ struct learner {
 
 static enum status ask_to_stop(const struct bpe_learn_spec *spec, struct err *e)
 {
-    if (spec->stop && spec->stop(spec->arg))
+    if (callbacks_stop(&spec->callbacks))
         return err_set(e, STATUS_INTERRUPTED, "interrupted while learning the vocabulary");
     return STATUS_OK;
 }
@@ -258,8 +258,7 @@ static enum status merge_all(struct learner *l, struct err *e)
     const struct bpe_learn_spec *spec = l->spec;
     TRY(split_words(l, e));
     for (; l->n_merges < l->max_merges; l->n_merges++) {
-        if (spec->progress)
-            spec->progress(spec->arg, l->n_merges, l->max_merges);
+        callbacks_progress(&spec->callbacks, l->n_merges, l->max_merges);
         TRY(ask_to_stop(spec, e));
         const struct pair *best = find_best(l);
         if (!best)

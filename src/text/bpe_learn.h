@@ -21,6 +21,7 @@
  */
 #pragma once
 
+#include "base/callbacks.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "formats/gguf.h"
@@ -28,11 +29,8 @@
 
 /* What is to be learned. */
 struct bpe_learn_spec {
-    int n_tokens; /* wanted, one for every byte among them: at least 256 */
-    /* Called now and then from the calling thread; `arg` goes to both. May be NULL. */
-    bool (*stop)(void *arg);                        /* true: give up */
-    void (*progress)(void *arg, int done, int all); /* merges; texts may have fewer than all */
-    void *arg;
+    int n_tokens;               /* wanted, one for every byte among them: at least 256 */
+    struct callbacks callbacks; /* of merges; texts may have fewer than all */
 };
 
 struct bpe_merge {
