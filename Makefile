@@ -190,12 +190,12 @@ $(TEST_BIN): %: %.o $(TEST_LIB) $(CLI_LIB) $(LIB)
 # test_pool makes thread creation fail and counts the threads that are not joined.
 $(BUILD)/tests/compute/test_pool: TEST_LDFLAGS := -Wl,--wrap=pthread_create,--wrap=pthread_join
 
-# These have calls into the system fail on demand (tests/faults.h): those of the whole program, and
-# for test_schedule the library's own.
+# These have calls into the system fail on demand (tests/faults.h), those of the whole program, or of
+# the library alone.
 FAULT_WRAPS := program_run malloc calloc realloc aligned_alloc strdup strndup free mmap mmap64 \
-               munmap open open64 fopen fopen64 fclose read write fsync rename close pipe fork \
+               munmap open open64 fopen fopen64 fclose read write fsync rename fchmod close pipe fork \
                pthread_create pthread_join clock_gettime
-$(addprefix $(BUILD)/tests/,cli/test_faults cli/test_interrupts engine/test_schedule): \
+$(addprefix $(BUILD)/tests/,base/test_file cli/test_faults cli/test_interrupts engine/test_schedule): \
     TEST_LDFLAGS := $(FAULT_WRAPS:%=-Wl,--wrap=%)
 
 # The longest first, so that nothing is waited for at the end. Those around the program, of pages,
