@@ -210,9 +210,8 @@ enum status talk_run(struct generation *g, bool begins, struct err *e)
     struct editor editor = {.line.len = 0};
     struct talk t = {.g = g, .editor = prompts && term && !str_is(term, "dumb") ? &editor : NULL};
     if (prompts)
-        fputs("A session: each line continues the text so far and is answered.\n"
-              "/help lists commands; Ctrl-C stops an answer or clears the line, Ctrl-D ends the "
-              "session.\n",
+        fputs("A session: each line continues the text so far and is answered. /help lists\n"
+              "commands; Ctrl-C stops an answer or clears the line, Ctrl-D ends the session.\n",
               stderr);
     enum status s = lines_open(&t.lines, "-", LINE_MAX_BYTES, e);
     if (s == STATUS_OK && begins)
