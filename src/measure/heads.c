@@ -25,14 +25,6 @@ struct heads_run {
     struct eval_spec eval;     /* the next prediction of the text */
 };
 
-static bool wants_layer(const struct heads_spec *spec, int layer)
-{
-    bool wanted = !spec->layers;
-    for (int i = 0; i < spec->n_layers; i++)
-        wanted |= spec->layers[i] == layer;
-    return wanted;
-}
-
 /* --- the plan -------------------------------------------------------------------------------- */
 
 static void take_streams(struct heads_run *r)
@@ -184,18 +176,11 @@ static enum status measure_layers(struct heads_run *r, struct err *e)
 {
     const struct model *m = r->eval.model;
     struct heads_result *result = r->result;
-    int end = 0; /* layers behind the last one wanted need not run */
-    for (int l = 0; l < r->config->n_layers; l++) {
-        if (!wants_layer(r->spec, l))
-            continue;
-        end = l + 1;
+    for (int l = 0; l < r->config->n_layers; l++)
         result->n_heads += config_heads(r->config, l);
-    }
     TRY(arena_allocate(&r->arena, "the residual streams", e));
     take_streams(r);
-    /* Behind the heads wanted is room for those of a layer that is not. */
-    TRY_ZEROED(result->heads, (size_t)result->n_heads + r->config->n_heads, "the heads' figures",
-               e);
+    TRY_ZEROED(result->heads, result->n_heads, "the heads' figures", e);
     r->left = (struct head_ablation){r->off, r->spec->ablation == HEADS_MEAN ? r->mean : NULL};
     TRY(probe_create(r->config, m->w[ROLE_ROPE_FREQS].table, r->plan.ctx, r->eval.params.kernels,
                      r->eval.pool, &r->probe, e));
@@ -210,11 +195,9 @@ static enum status measure_layers(struct heads_run *r, struct err *e)
     for (uint64_t t = 0; t < r->plan.n_scored; t++)
         model_embed(m, probe_positions(r->probe), r->eval.tokens[t], t % r->plan.ctx,
                     r->stream + t * r->config->d_model);
-    for (int layer = 0; layer < end; layer++) {
-        /* Figures of a layer that is not wanted are overwritten by the next one's. */
+    for (int layer = 0; layer < r->config->n_layers; layer++) {
         TRY(run_layer(r, layer, result->heads + result->n_done));
-        if (wants_layer(r->spec, layer))
-            TRY(leave_out_heads(r, layer, e));
+        TRY(leave_out_heads(r, layer, e));
         float *next = r->next;
         r->next = r->stream;
         r->stream = next;
