@@ -12,7 +12,8 @@
  * job_open and variant_load. */
 enum status job_open_checkpoint(struct job *j, struct err *e);
 
-/* Closes it, and forgets its tokens and what was left out of it: another may be opened. Legal twice.
+/* Closes it, and forgets its tokens and what was left out of it: another may be opened. Legal
+ * twice.
  */
 void job_close_checkpoint(struct job *j);
 

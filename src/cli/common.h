@@ -54,7 +54,6 @@ struct common_options {
     struct option_u64 seed;
 
     int kv_type;             /* of kv_type_names */
-    int block;               /* 0: the default */
     const char *without;     /* NULL: all heads are there */
     const char *score_scale; /* NULL: the checkpoint's */
     struct variant_options variant;

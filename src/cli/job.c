@@ -19,7 +19,8 @@ static enum status name_inputs(struct job *j, struct err *e)
         o->positional = NULL;
     }
     if (o->positional && o->model)
-        return err_usage(e, "two checkpoints are named, '%.60s' and (with -m) '%.60s'; expected one",
+        return err_usage(e,
+                         "two checkpoints are named, '%.60s' and (with -m) '%.60s'; expected one",
                          o->positional, o->model);
     if (o->positional_text)
         o->file = o->positional_text;

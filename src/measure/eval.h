@@ -44,8 +44,8 @@ struct eval_spec {
 struct eval_plan {
     int ctx, stride;
     uint64_t n_scored, n_windows;
-    int n_together; /* windows that go through the model together, as many as fit in a block */
-    uint64_t kv_bytes;      /* of both sessions' caches */
+    int n_together;    /* windows that go through the model together, as many as fit in a block */
+    uint64_t kv_bytes; /* of both sessions' caches */
     uint64_t scratch_bytes; /* of the rest: sessions, blocks of logits, results by token */
 };
 
@@ -58,8 +58,8 @@ struct eval_result {
      * token. (Flegal and Jones 2010, "Batch means and spectral variance estimators in Markov chain
      * Monte Carlo", section 2) */
     double nll_stderr;
-    double perplexity;      /* e^nll */
-    double bits_per_byte;   /* the scored tokens' nll together / log 2 / bytes; NaN without bytes */
+    double perplexity;    /* e^nll */
+    double bits_per_byte; /* the scored tokens' nll together / log 2 / bytes; NaN without bytes */
     /* NaN without `other`. The divergence of a prediction is that of the model's distribution
      * from the other's, sum p_other log(p_other / p_model) in nats. */
     double kl_mean;

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "engine/session.h"
-#include "measure/attend.h"
+#include "model/pack.h"
 
 struct heads_run {
     const struct heads_spec *spec;
@@ -63,6 +63,39 @@ enum status heads_plan(const struct heads_spec *spec, uint64_t *bytes, struct er
     return STATUS_OK;
 }
 
+/* --- what heads write ------------------------------------------------------------------------- */
+
+/* The gram matrices W_h W_h^T [n_heads, value_dim, value_dim] of the heads' columns of a layer's
+ * output matrix; `row` is scratch [n_heads * value_dim]. */
+static void fill_gram(const struct model *m, int layer, float *row, double *gram)
+{
+    const struct matrix *out = &m->blocks[layer].w[ROLE_ATTN_OUTPUT].matrix;
+    const size_t dim = config_value_dim(&m->config), width = out->n_in;
+    memset(gram, 0, width * dim * sizeof *gram);
+    for (int r = 0; r < out->n_out; r++) {
+        pack_read_row(out, r, row);
+        for (size_t i = 0; i < width; i++) {
+            const float *head = row + i / dim * dim;
+            for (size_t j = 0; j < dim; j++)
+                gram[i * dim + j] += (double)row[i] * (double)head[j];
+        }
+    }
+}
+
+/* The length of what the head of this gram adds to the residual stream: the result z [dim] through
+ * its columns. */
+static double written_length(const double *gram, const float *z, size_t dim)
+{
+    double sum = 0;
+    for (size_t i = 0; i < dim; i++) {
+        double of_row = 0;
+        for (size_t j = 0; j < dim; j++)
+            of_row += gram[i * dim + j] * (double)z[j];
+        sum += of_row * (double)z[i];
+    }
+    return sqrt(fmax(sum, 0));
+}
+
 /* --- layer by layer -------------------------------------------------------------------------- */
 
 /* The figures of the layer's heads, each off in its turn. */
@@ -99,7 +132,7 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
     const size_t dim = config_value_dim(r->config), n_heads = config_heads(r->config, layer);
     float *mean = r->mean + layer * r->config->n_heads * dim;
     const uint64_t ctx = r->plan.ctx, n_scored = r->plan.n_scored;
-    attend_fill_gram(eval->model, layer, r->row, r->gram);
+    fill_gram(eval->model, layer, r->row, r->gram);
     memset(r->sum, 0, width * sizeof *r->sum);
     for (size_t h = 0; h < n_heads; h++)
         heads[h] = (struct head_worth){.layer = layer, .head = h};
@@ -120,7 +153,7 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
                 squares += (double)stream[i] * (double)stream[i];
             for (size_t h = 0; h < n_heads; h++) {
                 heads[h].stream += sqrt(squares);
-                heads[h].written += attend_written(r->gram + h * dim * dim, row + h * dim, dim);
+                heads[h].written += written_length(r->gram + h * dim * dim, row + h * dim, dim);
             }
         }
     }
