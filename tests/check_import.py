@@ -22,7 +22,7 @@ import types
 import numpy as np
 
 sys.path.insert(0, "scripts")
-exchange = importlib.import_module("exchange")
+from exchange import ids as odd, process, shapes  # noqa: E402
 imports, exports = importlib.import_module("import"), importlib.import_module("export")
 from safetensors.numpy import load_file, save_file  # noqa: E402
 
@@ -39,8 +39,8 @@ def check(what, holds, found=""):
 
 def script(module, status=0, says=(), **args):
     """Runs a script's main; checks its status and what it says."""
-    with contextlib.redirect_stderr(io.StringIO()) as said:
-        found = exchange.run(lambda: module.main(types.SimpleNamespace(**args)), args.get("IN") or args["MODEL"])
+    said = io.StringIO()
+    found = process.run(lambda: module.main(types.SimpleNamespace(**args)), args.get("IN") or args["MODEL"], said)
     said = said.getvalue()
     check(f"{args}: exit status {status}", found == status, f"{found}: {said}")
     for part in [says] if isinstance(says, str) else says:
@@ -81,7 +81,7 @@ def ids(model, text):
 
 
 def keys(path):
-    reader = exchange.gguf.GGUFReader(path)
+    reader = shapes.gguf.GGUFReader(path)
     return {f.name: f.contents() for f in reader.fields.values()}, {t.name: t.data for t in reader.tensors}
 
 
@@ -110,7 +110,7 @@ def check_folder(name, dir):
     os.mkdir(f"{dir}/out")
     import_(source, f"{dir}/f32.gguf", type="f32", tokenizer="none")
     close(f"{name}: logits", logits(f"{dir}/f32.gguf", expect["tokens"]), expected)
-    import_(source, model, says=[f"{len(exchange.odd_texts(['<|endoftext|>']))} odd texts get the ids", model])
+    import_(source, model, says=[f"{len(odd.odd_texts(['<|endoftext|>']))} odd texts get the ids", model])
     for text in expect["texts"]:
         check(f"{name}: ids of {text['text']!r}", ids(model, text["text"]) == text["ids"], ids(model, text["text"]))
     export(model, out, says="odd texts get the ids")
