@@ -439,7 +439,6 @@ keys="$keys,kv_bytes,flops,attention_flops,gb_per_s,predicted_us,limit_tokens_pe
 keys="$keys,limited_by,load_ms,peak_rss_bytes,logits_hash,isa,noisy,cpu_share"
 keys="$keys,bandwidth_gb_per_s,flops_per_s,dot_flops_per_s,model,shape"
 keys="$keys,architecture,cpu,version,compiler,date,verdict"
-compared="$keys,old_p50_us,ratio,ratio_low,ratio_high,note"
 keys="$keys,note"
 shape=2x32x4,ff=64,vocab=50,ctx=40
 quick="-n 2 --repeat 2 --warmup 1"
@@ -508,31 +507,6 @@ $ is_sanitized || run_in 420000 $big
 $ is_sanitized || grep -q "in [2-4] groups, each with those that it is compared with" "$err"
 $ is_sanitized || [ $code = 0 -a "$(cut -d , -f 1 "$out" | xargs)" = "variant MHA GQA-4 GQA-2 MQA" ]
 $ is_sanitized || { run_in 200000 $big; [ $code = 4 ] && has "$err" "a row and the one that it is compared with need"; }
-
-# A former result: the same settings side by side; what cannot be compared is named.
-0 $b -t 1 --kv-heads 4,1 --format json -q | > old.json
-0 $b -t 1 --kv-heads 4,2 --against old.json --format csv
-    | 2> --against has no row of GQA-2, f32 weights, f32 KV, | 2> only --against has MQA, f32 weights,
-$ columns_are "$compared"
-$ grep '^MHA' "$out" | sed 's/"[^"]*"$//' | awk -F , '{ n = NF; exit !($(n - 3) > 0 && $(n - 2) <= $(n - 3) && $(n - 3) <= $(n - 1) && $(n - 4) * $(n - 3) / $12 < 1.0001) }'
-0 $b -t 1 --kv-heads 4,1 --against old.json -q | old p50 µs | new/old | prefill tok/s | interval | quiet
-0 bench $model --kv-heads 8 $quick --prompt 0 --against old.json | 2> its rows are of $shape, these of $model
-0 bench --shape $shape$contexts --kv-heads 1 $quickest -t 1 --format json -q | > old-long.json
-0 bench --shape $shape$contexts --kv-heads 1 $quickest -t 1 --against old-long.json | new/old
-$ ! grep "its rows are of" "$err"
-2 $b --against old.json --plot old.json | the former result itself
-3 $b --against none.json | none.json
-$ sed 's/"p50_us": [0-9.e+-]*/"p50_us": -1/' old.json >bad.json
-3 $b --against bad.json | bad.json: byte | "p50_us": expected a time above 0, found -1
-$ sed 's/"depth": 0/"depth": 1e99/' old.json >bad.json
-3 $b --against bad.json | bad.json | depth
-$ sed "s/MHA/$(repeat M 99)/" old.json >bad.json
-3 $b --against bad.json | "variant": expected less than 32 bytes, found 99
-$ head -c 999 old.json >bad.json
-3 $b --against bad.json | bad.json: JSON at byte 
-$ echo '[]' >bad.json
-3 $b --against bad.json | expected the rows of bench --format json, found none
-3 $b --against $model | expected
 
 # With a text: what each variant loses on its last tenth is what eval says of convert's, calibrated on
 # the others; the smallest cache within the limits first, then the others.
@@ -807,7 +781,7 @@ checks <<'EOF'
 2 convert $gqa -o dropped.gguf --drop-heads 0.1 | exists
 $ [ ! -e new.gguf ]
 EOF
-start heads $model --text tests/cli.sh --tokens 5000 -v --format csv --curve
+start heads $model --text tests/cli/cli.sh --tokens 5000 -v --format csv --curve
 await has "$err" "memory: weights"
 sleep 1
 end_by INT $pid
@@ -999,7 +973,7 @@ EOF
 # --- convert ------------------------------------------------------------------------------------
 
 # The texts that are converted on.
-head -c 20000 tests/cli.sh >text
+head -c 20000 tests/cli/cli.sh >text
 head -c 250 text >calib # what is converted in memory takes it whole
 head -c 200 text >short-text
 head -c 50 text >fifty
