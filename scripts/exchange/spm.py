@@ -45,7 +45,6 @@ def check_settings(path, model):
             ("model_type", kind, kind if kind in ("BPE", "CHAR") else "BPE or CHAR", "whose pieces are found by merging"),
             ("treat_whitespace_as_suffix", trained.treat_whitespace_as_suffix, False, "as a space begins a word"),
             ("escape_whitespaces", norm.escape_whitespaces, True, "as spaces are U+2581 in pieces"),
-            ("remove_extra_whitespaces", norm.remove_extra_whitespaces, False, "as decode keeps every space"),
             ("normalizer", charsmap(norm), "identity", "as decode changes no character"),
             ("denormalizer", charsmap(back), "identity", "as decode changes no character")):
         if found != expected:
@@ -82,6 +81,7 @@ class Model:
             ("bos", self.processor.bos_id()), ("eos", self.processor.eos_id()), ("pad", self.processor.pad_id())))
         adds_bos = config.get("add_bos_token", begins_with_token(fast))
         self.keys = {"model": "llama", "add_space_prefix": bool(model.normalizer_spec.add_dummy_prefix),
+                     "remove_extra_whitespaces": bool(model.normalizer_spec.remove_extra_whitespaces) or None,
                      "unknown_token_id": unknown[0] if unknown else None, "bos_token_id": bos,
                      "add_bos_token": bool(adds_bos) and bos is not None, "padding_token_id": padding}
         if config.get("add_eos_token"):
