@@ -9,6 +9,7 @@ import numpy as np
 from . import ids, program
 from .files import bytes_of, replaced
 from .process import BAD_USAGE, FAILED, bad, limit_memory, say
+from .spm import SPACES_DROPPED
 from .shapes import ACTIVATIONS, DTYPES, MODELS, SIZES, SPACE, TOKEN, Shape, T, llama3_factors
 
 # Bytes that are taken: for each of the file, as tables of keys, and for each number, as F32 while it is changed.
@@ -120,7 +121,7 @@ def arrays_of(path, s, kv, tensors, is_tied):
 
 def tokenizer_of(path, keys, n_ctx):
     """The vocabulary as the tokenizers library has it, and tokenizer_config.json; None: there is none."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, processors
     from transformers.tokenization_utils_base import generate_merges
     found = {key.removeprefix("tokenizer.ggml."): value for key, value in keys.items()}
     get, cut, vocab = found.get, ids.cuts(), {}
@@ -143,8 +144,10 @@ def tokenizer_of(path, keys, n_ctx):
         backend = Tokenizer(models.BPE(vocab=vocab, merges=merges, fuse_unk=True, byte_fallback=True,
                                        unk_token=None if unk is None else names[unk]))
         adds_space = get("add_space_prefix", True)
+        drops = SPACES_DROPPED if get("remove_extra_whitespaces", False) else ()
         backend.normalizer = normalizers.Sequence(
-            [normalizers.Prepend(SPACE)] * adds_space + [normalizers.Replace(" ", SPACE)])
+            [normalizers.Replace(Regex(regex), content) for regex, content in drops]
+            + [normalizers.Prepend(SPACE)] * adds_space + [normalizers.Replace(" ", SPACE)])
         backend.decoder = decoders.Sequence([
             decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(),
             *[decoders.Strip(" ", 1, 0)] * adds_space])
@@ -183,8 +186,11 @@ def of_model(path, expand):
     """The folder that says what a GGUF file does. Fails, by name, on what cannot be said there, and on a file that
     `decode info --check` does not read: what its counts say is not looked for before."""
     if not program.find():
-        bad(path, "expected decode beside the scripts or on PATH, which checks the file first, found none; make it", FAILED)
-    program.check(path, "--check")
+        bad(path, "expected decode beside the scripts or on PATH, which checks the file first, found none; make it",
+            FAILED)
+    if refusal := program.refusal(path, "--check"):
+        why, status = refusal
+        bad(path, f"decode does not read it: {why}", status)
     limit_memory(MEMORY_FOR_A_BYTE * bytes_of(path))
     reader = gguf.GGUFReader(path)
     n_numbers = sum(int(t.n_elements) for t in reader.tensors)

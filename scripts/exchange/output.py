@@ -4,7 +4,7 @@ import numpy as np
 
 from . import ids, program
 from .files import make_file, replaced
-from .process import FAILED, bad, say
+from .process import bad, say
 from .shapes import DTYPES, T
 
 FILE_TYPES = {T.F32: 0, T.F16: 1, T.BF16: 32}  # general.file_type
@@ -49,9 +49,8 @@ def check(path, made, vocabulary):
     if not program.find():
         say(f"{path}: what is made is not read again: found no decode beside the scripts or on PATH; make it")
         return
-    done = program.ask("info", "--", made)
-    if done.returncode:
-        bad(path, f"decode does not read what is made of it: {program.last_line(done).removeprefix(f'{made}: ')}",
-            done.returncode if done.returncode > 0 else FAILED)
+    if refusal := program.refusal(made):
+        why, status = refusal
+        bad(path, f"decode does not read what is made of it: {why}", status)
     if vocabulary:
         ids.compare(path, made, vocabulary.encode, vocabulary.odd_texts(), vocabulary.library)

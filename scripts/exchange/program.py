@@ -1,9 +1,10 @@
 """What is asked of decode, where it is there: beside the scripts, or on PATH."""
+import json
 import os
 import shutil
 import subprocess
 
-from .process import BAD_FILE, BAD_USAGE, FAILED, NO_MEMORY, bad
+from .process import BAD_FILE, BAD_USAGE, FAILED, NO_MEMORY
 
 
 def find():
@@ -24,9 +25,13 @@ def last_line(done):
     return lines[-1].removeprefix("decode: ").removeprefix("error: ") if lines else f"status {done.returncode}"
 
 
-def check(path, *options):
-    """Fails, with decode's line, unless `decode info` with the options reads a GGUF file."""
-    done = ask("info", *options, "--", path)
+def refusal(path, *options):
+    """Why decode does not run a GGUF file, and with which status, by `decode info` with the options; None: it does."""
+    done = ask("info", "--format", "json", *options, "--", path)
     if done.returncode:
-        status = done.returncode if done.returncode in (FAILED, BAD_USAGE, BAD_FILE, NO_MEMORY) else BAD_FILE
-        bad(path, f"decode does not read it: {last_line(done).removeprefix(f'{path}: ')}", status)
+        return last_line(done).removeprefix("info: ").removeprefix(f"{path}: "), (
+            done.returncode if done.returncode in (FAILED, BAD_USAGE, BAD_FILE, NO_MEMORY) else BAD_FILE)
+    found = json.loads(done.stdout)
+    found = found[0] if isinstance(found, list) else found
+    why = found.get("does_not_run")
+    return (why, BAD_FILE) if why else None

@@ -100,14 +100,14 @@ class Shape:
         return array
 
 
-def positive(path, name, value):
-    """The number, which decode reads as F32. Fails unless it is finite and above 0 there."""
+def positive(path, name, value, below=np.inf):
+    """The number, which decode reads as F32. Fails unless it is above 0 there, and less than `below`."""
     single = np.float32(0)
     if type(value) in (int, float):
         with np.errstate(over="ignore", under="ignore"):
             single = np.float32(min(value, 2.0**200))
-    if not (single > 0 and np.isfinite(single)):
-        bad(path, f"{name}: expected a finite number above 0 that F32 holds, found {shown(value)}")
+    if not 0 < single < below:
+        bad(path, f"{name}: expected a number above 0 and below {below} that F32 holds, found {shown(value)}")
     return float(value)
 
 
@@ -144,12 +144,12 @@ def shape_of_config(path, c):
         bad(path, f"activation: expected {'silu' if s.is_llama else 'gelu or relu'}, found {shown(activation)}")
     s.factors, s.window, s.gguf_arch = None, getattr(c, "sliding_window", None), s.arch
     if s.is_llama:
-        epsilon = positive(path, "rms_norm_eps", c.rms_norm_eps)
+        epsilon = positive(path, "rms_norm_eps", c.rms_norm_eps, below=1)
         s.keys |= {"attention.layer_norm_rms_epsilon": epsilon, "rope.dimension_count": s.head_dim}
         s.keys |= rope_keys(path, c.rope_parameters)
         s.factors = llama3_factors(path, c.rope_parameters, s.head_dim)
         return s
-    epsilon = positive(path, "layer_norm_epsilon", c.layer_norm_epsilon)
+    epsilon = positive(path, "layer_norm_epsilon", c.layer_norm_epsilon, below=1)
     if ffn == "gelu":
         s.keys["attention.layer_norm_epsilon"] = epsilon
     else:  # GGUF's gpt2 and starcoder mean GELU's tanh form

@@ -11,6 +11,8 @@ from .shapes import SPACE, TOKEN
 NAME = "tokenizer.model"
 WEIGHTS_ALONE = "--tokenizer none imports the weights alone"
 UNUSED = 5  # a type of pieces, which GGUF took over
+# remove_extra_whitespaces as regular expressions, and what takes the place of what they find.
+SPACES_DROPPED = (("^ +|[ \u2581]+$", ""), (" {2,}", " "))
 MOST_PIECES = 1 << 24
 
 
@@ -52,8 +54,8 @@ def check_settings(path, model):
 
 
 def charsmap(norm):
-    """The name of what maps characters to others; identity where nothing does, whatever its name."""
-    return (norm.name or "a table without a name") if norm.precompiled_charsmap else "identity"
+    """What maps characters to others; identity where nothing does, whatever its name."""
+    return f"{norm.name or 'one without a name'}, a table of characters" if norm.precompiled_charsmap else "identity"
 
 
 class Model:

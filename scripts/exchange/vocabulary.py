@@ -18,8 +18,11 @@ WEIGHTS_ALONE = "--tokenizer none imports the weights alone"
 BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 FILES = ("tokenizer.json", spm.NAME, "vocab.json", "merges.txt")
 NONE = 0xFFFFFFFF  # the id that GGUF has for none
-# What SentencePiece's BPE in tokenizer.json may do with a text before it merges, as decode does.
+# What SentencePiece's BPE in tokenizer.json may do with a text before it merges, as decode does: spaces are marked,
+# and dropped at both ends and behind another one (as export.py writes it).
 SPACES_MARKED = ({"type": "Prepend", "prepend": SPACE}, {"type": "Replace", "pattern": {"String": " "}, "content": SPACE})
+SPACES_DROPPED = tuple({"type": "Replace", "pattern": {"Regex": regex}, "content": content}
+                       for regex, content in spm.SPACES_DROPPED)
 
 
 @dataclass
@@ -56,14 +59,18 @@ def load_alone(path, files, tokenizer_class, **options):
 
 
 def check_spaces(path, said):
-    """Fails, by name, on what SentencePiece's BPE in tokenizer.json does with a text and decode does not."""
+    """True if SentencePiece's BPE in tokenizer.json drops extra spaces, else None. Fails, by name, on what it does with a text
+    and decode does not."""
+    drops = False
     for place in ("normalizer", "pre_tokenizer"):
         step = said.get(place) or {}
         for step in step.get("normalizers") or step.get("pretokenizers") or [step]:
             is_marking = step in SPACES_MARKED or (step.get("type") == "Metaspace" and step.get("replacement") == SPACE)
-            if step and not is_marking:
+            drops |= step in SPACES_DROPPED
+            if step and not is_marking and step not in SPACES_DROPPED:
                 bad(path, f"{place} {step.get('type')}: expected spaces marked with U+2581 and nothing else, as decode "
                           f"does, found {json.dumps(step):.200}; {WEIGHTS_ALONE}")
+    return drops or None
 
 
 def of_transformers(path, tok):
@@ -96,13 +103,14 @@ def of_transformers(path, tok):
             pre = "dbrx"  # the same cut; llama-bpe takes a piece that is a token as that token
         keys = {"model": "gpt2", "pre": pre, "merges": [" ".join(m) for m in merges]}
     else:
-        check_spaces(path, said)
+        drops = check_spaces(path, said)
         made, unk = {}, backend.token_to_id(model["unk_token"] or "")
         for left, right in merges:  # a token's score: minus the number of tokens that are made before it
             made.setdefault(left + right, -float(len(made)))
         scores = {i: made.get(name, -float(len(made))) for i, name in tokens.items()}
         space = backend.encode("a", add_special_tokens=False).tokens[0].startswith(SPACE)
-        keys = {"model": "llama", "add_space_prefix": space, "unknown_token_id": unk}
+        keys = {"model": "llama", "add_space_prefix": space, "unknown_token_id": unk,
+                "remove_extra_whitespaces": drops}
         for i, name in tokens.items():
             if re.fullmatch("<0x[0-9A-F]{2}>", name):
                 types[i] = TOKEN.BYTE
