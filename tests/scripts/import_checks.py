@@ -1,5 +1,6 @@
 """What the checks of import.py and export.py share: runs of both scripts in this process, folders of transformers
 with other keys and tensors, what decode computes of the results."""
+import hashlib
 import importlib
 import io
 import json
@@ -7,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import types
 
 import numpy as np
@@ -17,7 +19,16 @@ from exchange.ids import odd_texts  # noqa: E402,F401
 imports, exports = importlib.import_module("import"), importlib.import_module("export")
 from safetensors.numpy import load_file, save_file  # noqa: E402
 
-DECODE, HF, CASES = sys.argv[1], "tests/data/hf/", "tests/data/hf/cases/"
+FOLDERS = tempfile.TemporaryDirectory()
+DECODE, HF, CASES = sys.argv[1], shutil.copytree("tests/data/hf", FOLDERS.name + "/hf") + "/", "tests/data/hf/cases/"
+GOLDEN = "tests/data/golden/llama"
+# Of the model.safetensors that transformers wrote of GOLDEN's tensors, and which is made of them again.
+LLAMA_SHA256 = "76b6cf0db804e8a410089b0495dd0571c3bf75f841a98fec81edbdd02ccea0c4"
+LLAMA_NAMES = {
+    "token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head",
+    "attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
 LIMIT = 1e-5  # of a logit
 counts = {True: 0, False: 0}
 
@@ -95,3 +106,20 @@ def folder(path, source=None, tensors=None, generation=None, **config):
     return path
 
 
+def make_llama(path):
+    """The tensors and logits of tests/data/hf/llama, which are those of GOLDEN under other names: rows of
+    queries and keys that are turned together lie side by side there, half a head apart here."""
+    heads, tensors = {"attn_q": 8, "attn_k": 2}, {}
+    for name, x in keys(GOLDEN + ".gguf")[1].items():
+        *block, part, end = name.split(".")
+        if part in heads:
+            x = x.reshape(heads[part], -1, 2, x.shape[1]).swapaxes(1, 2).reshape(x.shape)
+        layer = f"model.layers.{block[1]}." if block else ""
+        tensors[f"{layer}{LLAMA_NAMES[part]}.{end}"] = np.ascontiguousarray(x)
+    save_file(tensors, path + "/model.safetensors", metadata={"format": "pt"})
+    shutil.copy(GOLDEN + ".npy", path + "/logits.npy")
+    with open(path + "/model.safetensors", "rb") as file:
+        check("llama: the file of transformers", hashlib.sha256(file.read()).hexdigest() == LLAMA_SHA256)
+
+
+make_llama(HF + "llama")
