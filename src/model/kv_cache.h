@@ -22,6 +22,7 @@ struct kv_shape {
     int cap;         /* positions of a sequence, at least 1 */
     int n_shared;    /* of them those that all have in common, from the first on: 0..cap */
     enum storage storage;
+    bool one_layer; /* there is room for one layer, whichever has the most: only one is used */
 };
 
 /* What a cache keeps, each in arrays of its own; scales of Q8_0 only. */
