@@ -39,8 +39,8 @@ enum {
     TYPES = 1 << 2,
     KV_TYPES = 1 << 3,
     THREADS = 1 << 4,
-    BATCHES = 1 << 5, /* other than one sequence */
-    RATES = 1 << 6,   /* there is no text, so that they are what is wanted */
+    BATCHES = 1 << 5,  /* other than one sequence */
+    RATES = 1 << 6,    /* there is no text, so that they are what is wanted */
     OF_BYTES = 1 << 7, /* predictions of one sequence */
     OF_TIMES = 1 << 8, /* and of several */
     PREFILL = 1 << 9,
@@ -545,8 +545,7 @@ enum status bench_report(struct bench_run *r, struct err *e)
                                       .compiler = COMPILER_NAME,
                                       .cpu = cpu,
                                       .date = date,
-                                      .warning =
-                                          r->bench.cpu_share < VERDICT_HALF ? warning : NULL,
+                                      .warning = r->bench.cpu_share < VERDICT_HALF ? warning : NULL,
                                       .n = r->spec.n,
                                       .warmup = r->spec.warmup,
                                       .cpu_share = r->bench.cpu_share,

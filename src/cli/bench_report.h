@@ -38,6 +38,8 @@ struct bench_run {
     struct checkpoint *others;      /* [o->others.n], malloc'd */
     struct bench_subject *subjects; /* [1 + o->others.n], malloc'd */
     struct bench_spec spec;
+    bool fills_context;     /* a depth is the context, and one less is measured */
+    int most_threads_asked; /* which may be more than there are */
     struct bench bench;
     size_t max_cache_bytes;      /* of --max-cache */
     struct text calibration;     /* the job's text but for its last tenth */

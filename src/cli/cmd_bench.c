@@ -52,7 +52,7 @@ static const struct option measuring_options[] = {
 
 static const struct option result_options[] = {
     OPT_FORMAT,
-    OPT_STRING("svg", svg, "FILE",
+    OPT_STRING("svg", svg, "FILE.svg",
                "draw latency against depth, or, of several batches at one depth, against batch; a "
                "line for each variant",
                .writes = WRITES_FILE),
@@ -125,9 +125,7 @@ static enum status read_threads(struct bench_run *r, struct err *e)
     TRY(list_ints(source, text, 1, POOL_MAX_THREADS, &asked, e));
     for (int i = 0; i < asked.n; i++) {
         const int n = asked.items[i];
-        if (n > most)
-            say(&r->o->common, "%s %d: this process has %d processors, measured with as many",
-                source, n, most);
+        r->most_threads_asked = MAX(n, r->most_threads_asked);
         if (n < most || !has_most)
             TRY(list_add(source, MIN(n, most), threads, e));
         has_most |= n >= most;
@@ -159,10 +157,7 @@ static enum status read_depths(struct bench_run *r, struct err *e)
     TRY(list_ints("--depth", r->o->depths, 0, INT_MAX, &depths, e));
     for (int i = 0; i < depths.n; i++) {
         const bool full = depths.items[i] == n_ctx;
-        if (full)
-            say(&r->o->common,
-                "--depth %d fills the context: measured at %d, with the last token's place left",
-                n_ctx, n_ctx - 1);
+        r->fills_context |= full;
         TRY(list_add("--depth", depths.items[i] - full, &r->spec.axes[BENCH_DEPTHS], e));
     }
     return STATUS_OK;
@@ -178,9 +173,6 @@ static enum status read_types(struct bench_run *r, struct err *e)
         TRY(list_names("--type", o->types, storage_names, types, e));
     else
         TRY(list_add("--type", o->shape.shape ? STORAGE_F32 : BENCH_AS_IS, types, e));
-    for (int i = 0; i < types->n; i++)
-        if (types->items[i] != BENCH_AS_IS)
-            job_say_fallback(&o->common, &r->subjects[0].config, types->items[i]);
     TRY(list_names("--kv-type", o->kv_types, kv_type_names, &named, e));
     for (int i = 0; i < named.n; i++)
         TRY(list_add("--kv-type", kv_type_storage[named.items[i]], kv_types, e));
@@ -244,9 +236,28 @@ static enum status plan_rows(struct bench_run *r, struct err *e)
     return STATUS_OK;
 }
 
+/* Where rows are others than those that were asked for. */
+static void say_changes(const struct bench_run *r)
+{
+    const struct common_options *o = &r->o->common;
+    const struct config *c = &r->subjects[0].config;
+    const struct int_list *types = &r->spec.axes[BENCH_TYPES];
+    const int most = MIN(cpus_usable(), POOL_MAX_THREADS);
+    for (int i = 0; i < types->n; i++)
+        if (types->items[i] != BENCH_AS_IS)
+            job_say_fallback(o, c, types->items[i]);
+    if (r->fills_context)
+        say(o, "--depth %d fills the context: measured at %d, with the last token's place left",
+            c->n_ctx, c->n_ctx - 1);
+    if (r->most_threads_asked > most)
+        say(o, "%s %d: this process has %d processors, measured with as many",
+            o->threads ? "-t" : "DECODE_THREADS", r->most_threads_asked, most);
+}
+
 /* STATUS_INTERRUPTED also with rows that are measured. */
 static enum status measure_rows(struct bench_run *r, struct err *e)
 {
+    say_changes(r);
     r->spec.callbacks = job_callbacks(r->job, "repeats of rows");
     const enum status s = bench_run(&r->bench, e);
     progress_end(&r->job->progress);
@@ -313,8 +324,8 @@ const struct command command_bench = {
                         {"Results", result_options, 0},
                         GENERAL_GROUP},
              .everyday = "shape kv-heads depth batch n format text max-loss",
-             .positionals = {MODEL_POSITIONAL, OPT_STRINGS("MODEL...", others, NULL, NULL,
-                                                           .reads = "a checkpoint")}},
+             .positionals = {MODEL_POSITIONAL,
+                             OPT_STRINGS("MODEL...", others, NULL, NULL, .reads = "a checkpoint")}},
     .values_size = sizeof(VALUES),
     .needs = JOB_PATH | JOB_STOPS,
     .check = check_bench,

@@ -193,8 +193,8 @@ static void put_properties(const struct info *info, struct json *j)
 {
     const unsigned shown = properties_shown(info, false);
     report_members(j, property_fields, LENGTH(property_fields), shown, info);
-    put_object(j, "tokenizer", info->token_kind.len > 0, tokenizer_fields,
-               LENGTH(tokenizer_fields), shown, info);
+    put_object(j, "tokenizer", info->token_kind.len > 0, tokenizer_fields, LENGTH(tokenizer_fields),
+               shown, info);
     put_object(j, "types", info->n_types > 0, info->types, info->n_types, 0, info);
     put_object(j, "check", info->o->check, check_fields, LENGTH(check_fields), 0, info);
     if (info->n_steps > 0)

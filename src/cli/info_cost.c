@@ -138,16 +138,18 @@ static const struct report_field step_fields[] = {
      .detail = true, .when = SEVERAL},
     {"shard_weight_bytes", "a shard's weights", MEMBER(info_step, shard.weight_bytes),
      .figure = figure_bytes, .when = SHARDS},
-    {"shard_cache_bytes", "its cache", MEMBER(info_step, shard.cache_bytes),
-     .figure = figure_bytes, .when = SHARDS},
+    {"shard_cache_bytes", "its cache", MEMBER(info_step, shard.cache_bytes), .figure = figure_bytes,
+     .when = SHARDS},
     {"shard_kv_heads", "its K/V heads", MEMBER(info_step, shard.n_kv_heads), .when = SHARDS},
     {"kv_copies", "copies", MEMBER(info_step, shard.copies), "%.3g", .when = SHARDS},
-    {"predicted_us", "µs", MEMBER(info_step, of.predicted.us), "%.1f", .detail = true, .when = TIMES},
+    {"predicted_us", "µs", MEMBER(info_step, of.predicted.us), "%.1f", .detail = true,
+     .when = TIMES},
     {"limit_tokens_per_s", "tokens/s", MEMBER(info_step, of.predicted.tokens_per_s),
      .figure = figure_rate, .when = TIMES},
-    {"bandwidth_gb_per_s", "GB/s", MEMBER(info_step, of.bandwidth_gb_per_s), "%.1f",
-     .detail = true, .when = TIMES},
-    {"limited_by", "waits for", MEMBER(info_step, of.predicted.limited_by), .detail = true, .when = TIMES},
+    {"bandwidth_gb_per_s", "GB/s", MEMBER(info_step, of.bandwidth_gb_per_s), "%.1f", .detail = true,
+     .when = TIMES},
+    {"limited_by", "waits for", MEMBER(info_step, of.predicted.limited_by), .detail = true,
+     .when = TIMES},
 };
 
 struct table info_cache_table(const struct info *info)
@@ -159,8 +161,8 @@ struct table info_step_table(const struct info *info)
 {
     const struct info_options *o = info->o;
     struct table t = TABLE_OF(step_fields, info->steps, info->n_steps);
-    t.shown = (o->shapes.n > 1 ? SEVERAL : 0) | (o->shards > 0 ? SHARDS : 0) |
-              (o->bandwidth ? TIMES : 0);
+    t.shown =
+        (o->shapes.n > 1 ? SEVERAL : 0) | (o->shards > 0 ? SHARDS : 0) | (o->bandwidth ? TIMES : 0);
     return t;
 }
 

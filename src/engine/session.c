@@ -80,8 +80,8 @@ enum status session_plan(const struct model *m, const struct session_params *p, 
     return STATUS_OK;
 }
 
-/* Takes the memory of a session that is set up. Where there is too little, the caller frees what was
- * taken. */
+/* Takes the memory of a session that is set up. Where there is too little, the caller frees what
+ * was taken. */
 static enum status take_session(struct session *s, const struct config *c,
                                 const float *rope_factors, struct err *e)
 {
@@ -286,8 +286,7 @@ enum status probe_create(const struct config *c, const float *rope_factors, int 
     p->s = (struct session){
         .f = {.kernels = kernels,
               .pool = pool,
-              .work = {.max_rows = MIN(n_ctx, DEFAULT_BLOCK),
-                       .max_threads = pool_n_threads(pool)}},
+              .work = {.max_rows = MIN(n_ctx, DEFAULT_BLOCK), .max_threads = pool_n_threads(pool)}},
         .shape = {.n_sequences = 1, .cap = n_ctx, .one_layer = true}};
     const enum status s = take_session(&p->s, c, rope_factors, e);
     if (s == STATUS_OK) {

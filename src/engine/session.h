@@ -115,8 +115,8 @@ void probe_free(struct probe *p); /* NULL is legal */
 /* The positions that it has, for model_embed. */
 const struct positions *probe_positions(const struct probe *p);
 
-/* Runs a block as that layer of the shape over the residual streams `in` [n, d_model] of the tokens at the
- * positions 0 to n - 1, 1 <= n <= n_ctx (asserted). Buffers of `taps` have room for n rows; the one
- * of TAP_OUT may be `in`, and without it the block ends after attention. */
+/* Runs a block as that layer of the shape over the residual streams `in` [n, d_model] of the tokens
+ * at the positions 0 to n - 1, 1 <= n <= n_ctx (asserted). Buffers of `taps` have room for n rows;
+ * the one of TAP_OUT may be `in`, and without it the block ends after attention. */
 void probe_run(struct probe *p, const struct block *b, int layer, const float *in, int n,
                const struct block_taps *taps);

@@ -92,8 +92,9 @@ static enum status plan_models(struct bench *b, struct err *e)
         for (int s = 0; s < subjects->n; s++)
             for (int v = 0; v < variants->n; v++) {
                 const struct bench_subject *of = &spec->subjects[subjects->items[s]];
-                TRY(err_in(e, plan_model(of, variants->items[v], types->items[t], model_at(b, t, s, v), e), "%s",
-                           of->name));
+                TRY(err_in(
+                    e, plan_model(of, variants->items[v], types->items[t], model_at(b, t, s, v), e),
+                    "%s", of->name));
             }
     return STATUS_OK;
 }
@@ -134,14 +135,12 @@ static int largest_vocabulary(const struct bench_spec *spec)
 /* Of all models and caches together, and of the largest step's logits. */
 static uint64_t count_bytes(const struct bench *b)
 {
-    uint64_t bytes =
-        b->most_sequences * (uint64_t)largest_vocabulary(b->spec) * sizeof *b->logits;
+    uint64_t bytes = b->most_sequences * (uint64_t)largest_vocabulary(b->spec) * sizeof *b->logits;
     for (int i = 0; i < b->n_models; i++)
         bytes = u64_sum(bytes, b->models[i].variant.weights.memory_bytes);
     for (int i = 0; i < b->n_rows; i++) {
         const struct bench_row *row = &b->rows[i];
-        bytes =
-            u64_sum(bytes, row_plan(b, row, row_context(b->spec, row) - 1).allocated_bytes);
+        bytes = u64_sum(bytes, row_plan(b, row, row_context(b->spec, row) - 1).allocated_bytes);
     }
     return bytes;
 }
@@ -172,7 +171,8 @@ enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct er
     double n_rows = 1;
     *b = (struct bench){.spec = spec};
     for (int i = 0; i < axes[BENCH_SUBJECTS].n; i++)
-        TRY(check_subject(spec, &spec->subjects[i].config, e));
+        TRY(err_in(e, check_subject(spec, &spec->subjects[i].config, e), "%s",
+                   spec->subjects[i].name));
     for (int a = 0; a < BENCH_AXES; a++)
         n_rows *= axes[a].n;
     if (n_rows * spec->repeats * spec->n > MAX_SAMPLES)
@@ -281,9 +281,8 @@ static enum status load_model(struct bench_model *m, struct err *e)
 {
     const struct bench_subject *of = m->subject;
     const struct inspect_variant *v = &m->variant;
-    const struct model_options o = {.n_kv_heads = v->config.n_kv_heads,
-                                    .convert = m->converts,
-                                    .storage = v->shape.storage};
+    const struct model_options o = {
+        .n_kv_heads = v->config.n_kv_heads, .convert = m->converts, .storage = v->shape.storage};
     const uint64_t start = clock_ns();
     if (of->gguf)
         TRY(err_in(e, model_create(of->gguf, &o, of->source, &m->model, e), "%s", of->name));
@@ -356,8 +355,7 @@ static enum status set_up_row(const struct bench *b, struct bench_row *row, stru
     for (int q = 0; q < row->plan.batch; q++) {
         if (callbacks_stop(&spec->callbacks))
             return STATUS_INTERRUPTED;
-        bench_fill(row->session, &m->config, spec->kernels, q, row->plan.depth, SEED + q,
-                   b->head);
+        bench_fill(row->session, &m->config, spec->kernels, q, row->plan.depth, SEED + q, b->head);
     }
     return STATUS_OK;
 }
@@ -446,13 +444,11 @@ static enum status measure_row(const struct bench *b, struct bench_row *row, str
         TRY(step_row(b, row, nth, &took, e));
         row->times_ns[row->samples++] = took;
     }
-    const double share =
-        (clock_cpu_ns() - worked) / (double)(clock_ns() - start) / row->threads;
+    const double share = (clock_cpu_ns() - worked) / (double)(clock_ns() - start) / row->threads;
     row->repeats++;
     row->cpu_share += (fmin(share, 1) - row->cpu_share) / row->repeats; /* the mean so far */
     row->logits_hash =
-        hash_bytes(HASH_START, b->logits,
-                   row->model->subject->config.n_vocab * sizeof *b->logits);
+        hash_bytes(HASH_START, b->logits, row->model->subject->config.n_vocab * sizeof *b->logits);
     return STATUS_OK;
 }
 

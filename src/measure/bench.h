@@ -37,8 +37,8 @@ enum bench_axis {
 
 /* A checkpoint, or a shape whose weights are random. All is borrowed. */
 struct bench_subject {
-    const char *name;          /* its path, or the shape as it was given */
-    const struct gguf *gguf;   /* NULL: a shape */
+    const char *name;              /* its path, or the shape as it was given */
+    const struct gguf *gguf;       /* NULL: a shape */
     const struct file_map *source; /* of gguf; its pages are released as they are copied */
     struct config config;
 };
@@ -80,20 +80,20 @@ struct bench_row {
     enum storage type; /* of the output matrix, where the file mixes several */
     int threads;
     /* What was measured. */
-    struct session *session; /* NULL unless rows are measured */
-    uint64_t *times_ns;      /* [samples], in the order taken; owned by the bench */
-    int samples, repeats;    /* repeats: whole ones */
-    double *medians_us;      /* [repeats] of each; owned likewise */
-    double cpu_share;        /* of its threads' time that they had the processors */
+    struct session *session;     /* NULL unless rows are measured */
+    uint64_t *times_ns;          /* [samples], in the order taken; owned by the bench */
+    int samples, repeats;        /* repeats: whole ones */
+    double *medians_us;          /* [repeats] of each; owned likewise */
+    double cpu_share;            /* of its threads' time that they had the processors */
     double prefill_tokens_per_s; /* of one sequence; NaN: not measured */
-    uint64_t logits_hash; /* FNV-1a of sequence 0's: equal for any threads and any batch */
+    uint64_t logits_hash;        /* FNV-1a of sequence 0's: equal for any threads and any batch */
     /* What follows from that, see verdicts.h. */
     double p10_us, p50_us, p90_us, p99_us, max_us, mean_us;
-    double us_per_token;           /* median over batch */
-    double tokens_per_s;           /* of all sequences: batch / mean */
-    double gb_per_s;               /* bytes of a step over the median */
-    double share_of_limit;         /* plan.predicted.us over the median */
-    double limits_cpu_share;       /* machine.cpu_share of its limits */
+    double us_per_token;            /* median over batch */
+    double tokens_per_s;            /* of all sequences: batch / mean */
+    double gb_per_s;                /* bytes of a step over the median */
+    double share_of_limit;          /* plan.predicted.us over the median */
+    double limits_cpu_share;        /* machine.cpu_share of its limits */
     double p50_low_us, p50_high_us; /* the least and the largest of medians_us */
     double spread;                  /* (largest - least) / least of them */
     enum bench_verdict verdict;

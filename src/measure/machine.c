@@ -69,10 +69,8 @@ static enum status measure_limits(struct machine *m, const struct kernels *k, st
 {
     const double each = seconds * (1 - 2 * PEAK_SHARE) / machine_n_wanted(m);
     double rate;
-    m->fma_flops_per_s =
-        fmax(m->fma_flops_per_s, roofline_fma(k, pool, seconds * PEAK_SHARE));
-    m->dot_flops_per_s =
-        fmax(m->dot_flops_per_s, roofline_dot(k, pool, seconds * PEAK_SHARE));
+    m->fma_flops_per_s = fmax(m->fma_flops_per_s, roofline_fma(k, pool, seconds * PEAK_SHARE));
+    m->dot_flops_per_s = fmax(m->dot_flops_per_s, roofline_dot(k, pool, seconds * PEAK_SHARE));
     for (int p = 0; p < MACHINE_POWERS; p++)
         if (m->wanted[p]) {
             TRY(roofline_read(k, pool, bytes_of_power(p), each, &rate, e));
@@ -86,7 +84,7 @@ enum status machine_measure(struct machine *m, const struct kernels *k, struct p
 {
     for (int attempt = 0; attempt < ATTEMPTS && m->cpu_share < CALM; attempt++) {
         const uint64_t start = clock_ns(), worked = clock_cpu_ns();
-        TRY(measure_limits(m, k, pool, seconds, e));
+        TRY(measure_limits(m, k, pool, seconds / 2, e));
         const double share = (clock_cpu_ns() - worked) / (double)(clock_ns() - start);
         m->cpu_share = fmin(fmax(m->cpu_share, share / pool_n_threads(pool)), 1);
     }

@@ -32,8 +32,9 @@ void machine_want(struct machine *m, uint64_t bytes);
 /* How many powers of two are wanted. */
 int machine_n_wanted(const struct machine *m);
 
-/* Measures what is wanted, in about `seconds`, with the pool's threads (NULL: one); beside other
- * work again, some times, and the best of all is kept. STATUS_NO_MEMORY. */
+/* Measures what is wanted, in at most `seconds` or, beside
+ * other work, some half more, with the pool's threads (NULL: one): there it is measured
+ * again, and the best of all is kept. STATUS_NO_MEMORY. */
 enum status machine_measure(struct machine *m, const struct kernels *k, struct pool *pool,
                             double seconds, struct err *e);
 

@@ -137,8 +137,8 @@ void bench_compare(struct bench *b)
                                      ? base->plan.step_bytes / (double)row->plan.step_bytes
                                      : base->plan.predicted.us / row->plan.predicted.us;
         row->speedup = base->p50_us / row->p50_us;
-        row->like_base = row != base && repeats > 1 && !told_apart(row, base) &&
-                         !told_apart(base, row);
+        row->like_base =
+            row != base && repeats > 1 && !told_apart(row, base) && !told_apart(base, row);
         for (int r = 0; r < repeats && repeats > 1; r++) {
             const double of_repeat = base->medians_us[r] / row->medians_us[r];
             row->speedup_low = fmin(fmin(row->speedup_low, row->speedup), of_repeat);

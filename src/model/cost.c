@@ -148,8 +148,8 @@ void cost_predict(struct cost_plan *p, const struct roofline *limits)
         const char *name;
     } parts[] = {
         {p->weight_bytes / limits->bytes_per_s, "weight bytes"},
-        {batch * (p->each.floats / limits->fma_flops_per_s +
-                  p->each.quants / limits->dot_flops_per_s),
+        {batch *
+             (p->each.floats / limits->fma_flops_per_s + p->each.quants / limits->dot_flops_per_s),
          "product flops"},
         {batch * p->kv_bytes / limits->bytes_per_s, "cache bytes"},
         {batch * (p->each.attention + p->each.weights) / limits->fma_flops_per_s,
@@ -168,7 +168,11 @@ void cost_predict(struct cost_plan *p, const struct roofline *limits)
 /* One thread of a processor of the last ten years reads a layer of a few hundred kB from its second
  * cache and computes about so fast. Handing a layer's stages over and waiting takes two threads
  * some 2.7 us on a virtual machine, less on other ones; they halve the rest. */
-#define ONE_THREAD      (struct roofline){.bytes_per_s = 32e9, .fma_flops_per_s = 64e9, .dot_flops_per_s = 128e9}
+#define ONE_THREAD                                                                                 \
+    (struct roofline)                                                                              \
+    {                                                                                              \
+        .bytes_per_s = 32e9, .fma_flops_per_s = 64e9, .dot_flops_per_s = 128e9                     \
+    }
 #define SHORT_LAYER_US 5.5
 
 bool cost_prefers_one_thread(const struct cost_plan *p, int n_layers)

@@ -17,10 +17,10 @@
 #define ONE_X_SPACING  130.0 /* between series that share one x, at most */
 #define MARK_ABOVE     6     /* of a point's mark over its middle, and beside it */
 #define MARK_BESIDE    9
-#define CAP            4     /* half the width of an error bar's ends */
-#define PREDICTED_HALF 18    /* of a prediction that has no neighbour */
-#define VALUE_SPACING  80    /* between series, that values fit beside their markers */
-#define SAMPLE         30    /* width of a legend's line */
+#define CAP            4  /* half the width of an error bar's ends */
+#define PREDICTED_HALF 18 /* of a prediction that has no neighbour */
+#define VALUE_SPACING  80 /* between series, that values fit beside their markers */
+#define SAMPLE         30 /* width of a legend's line */
 #define SAMPLE_GAP     7
 #define SPOKEN         620 /* pixels of a name where only one of many figures is told */
 
@@ -255,7 +255,8 @@ static void draw_line(const struct chart *c, struct canvas *v, int i)
         put_marker(v, is_doubtful(p) ? "marker doubt" : "marker", line->marker, x, y);
         output_puts(v->out, "</g>");
         if (p->mark && p->mark[0])
-            canvas_label(v, "text-anchor=\"middle\"", x + MARK_BESIDE, y - MARK_ABOVE, p->mark, WIDTH);
+            canvas_label(v, "text-anchor=\"middle\"", x + MARK_BESIDE, y - MARK_ABOVE, p->mark,
+                         WIDTH);
         if (c->one_x && line->n_mid == 1 && c->spacing >= VALUE_SPACING)
             canvas_label(v, "", x + 25, y + 4, scale_value(p->mid).text, WIDTH);
     }
@@ -350,9 +351,10 @@ enum status plot_write(const struct plot *p, const char *path, struct err *e)
                             .marker = (i + i / N_LOOKS) % N_LOOKS};
         for (int k = 0; k < s->n_points; k++) {
             const struct plot_point *from = &s->points[k];
-            struct plot_point q = {drawable(from->x), drawable(from->low), drawable(from->mid),
-                                   drawable(from->high), drawable(from->predicted),
-                                   from->mark, from->doubt};
+            struct plot_point q = {
+                drawable(from->x),    drawable(from->low),       drawable(from->mid),
+                drawable(from->high), drawable(from->predicted), from->mark,
+                from->doubt};
             if (isnan(q.low) || isnan(q.mid) || isnan(q.high))
                 q.low = q.high = NO_FIGURE;
             if (isnan(q.x) || (p->x_doubles && q.x <= 0) || (isnan(q.mid) && isnan(q.predicted)))

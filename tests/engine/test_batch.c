@@ -10,8 +10,8 @@
 #include "engine/own_text.h"
 #include "engine/schedule.h"
 #include "golden.h"
-#include "opened.h"
 #include "measure/bench.h"
+#include "opened.h"
 #include "support.h"
 
 #define MAX_SEQUENCES 17

@@ -25,10 +25,10 @@ static struct bench_subject small;
 
 static const struct bench_subject *one_shape(void)
 {
-    small = (struct bench_subject){
-        .name = "small",
-        .config = {SIZES(2, 4, 4, 8, 64, 32, 50), .arch = arch_preset(text_of("gpt2")),
-                   .d_model = 32, .norm_eps = 1e-5f}};
+    small = (struct bench_subject){.name = "small",
+                                   .config = {SIZES(2, 4, 4, 8, 64, 32, 50),
+                                              .arch = arch_preset(text_of("gpt2")), .d_model = 32,
+                                              .norm_eps = 1e-5f}};
     return &small;
 }
 
@@ -357,12 +357,12 @@ BENCH_TEST(verdicts)
         enum bench_verdict mha, mqa;
     } cases[] = {
         {1.6, 1.2, {1, 1}, 1, 0, 2, BENCH_SLOWER, BENCH_FASTEST},
-        {4, 1.2, {1, 1}, 1, 0, 2, BENCH_TOSS_UP, BENCH_TOSS_UP},    /* as long in one repeat */
-        {3.95, 1.2, {1, 1}, 1, 0, 2, BENCH_TOSS_UP, BENCH_TOSS_UP}, /* not by much less */
-        {1.6, 7, {1, 1}, 1, 0, 2, BENCH_TOSS_UP, BENCH_TOSS_UP},    /* the mean says otherwise */
-        {1.6, 1.2, {0.7, 1}, 1, 0, 2, BENCH_SLOWER, BENCH_FASTEST}, /* 2.8 x 0.7 is still more */
+        {4, 1.2, {1, 1}, 1, 0, 2, BENCH_TOSS_UP, BENCH_TOSS_UP},     /* as long in one repeat */
+        {3.95, 1.2, {1, 1}, 1, 0, 2, BENCH_TOSS_UP, BENCH_TOSS_UP},  /* not by much less */
+        {1.6, 7, {1, 1}, 1, 0, 2, BENCH_TOSS_UP, BENCH_TOSS_UP},     /* the mean says otherwise */
+        {1.6, 1.2, {0.7, 1}, 1, 0, 2, BENCH_SLOWER, BENCH_FASTEST},  /* 2.8 x 0.7 is still more */
         {1.6, 1.2, {0.4, 1}, 1, 0, 2, BENCH_TOSS_UP, BENCH_TOSS_UP}, /* as slow because disturbed */
-        {1.6, 1.2, {1, 0.3}, 1, 0, 2, BENCH_SLOWER, BENCH_FASTEST}, /* faster although disturbed */
+        {1.6, 1.2, {1, 0.3}, 1, 0, 2, BENCH_SLOWER, BENCH_FASTEST},  /* faster although disturbed */
         {1.6, 1.2, {1, 1}, 0.49, 0, 2, BENCH_UNJUDGED, BENCH_UNJUDGED},
         {1.6, 1.2, {1, 1}, 1, 0, 1, BENCH_UNJUDGED, BENCH_UNJUDGED},
         {1.6, 1.2, {1, 1}, 1, 1, 2, BENCH_FASTEST, BENCH_FASTEST}, /* each alone at its depth */

@@ -127,10 +127,11 @@ TEST(predictions)
         {{100, 3200, 500, 1000}, 10, 8, 24, "attention flops"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
-        struct cost_plan p = {.batch = cases[i].batch, .weight_bytes = 4000, .kv_bytes = 1000,
-                              .each = cases[i].each};
+        struct cost_plan p = {
+            .batch = cases[i].batch, .weight_bytes = 4000, .kv_bytes = 1000, .each = cases[i].each};
         cost_predict(&p, &(struct roofline){.bytes_per_s = cases[i].gb_per_s * 1e9,
-                                            .fma_flops_per_s = 1e9, .dot_flops_per_s = 4e9});
+                                            .fma_flops_per_s = 1e9,
+                                            .dot_flops_per_s = 4e9});
         ck_assert_double_eq_tol(p.predicted.us, cases[i].us, 1e-9);
         ck_assert_double_eq_tol(p.predicted.tokens_per_s, cases[i].batch * 1e6 / cases[i].us, 1e-3);
         ck_assert_str_eq(p.predicted.limited_by, cases[i].limited_by);
