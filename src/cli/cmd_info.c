@@ -53,12 +53,11 @@ static const struct option step_options[] = {
 /* When properties are shown. */
 enum {
     OF_FILE = 1 << 0,
-    OF_PARTS = 1 << 1, /* the file is split */
-    OF_SHAPE = 1 << 2,
-    OF_CONFIG = 1 << 3,
-    OF_SHARED = 1 << 4, /* to people only where layers share a block */
-    REFUSED = 1 << 5,   /* there are no hyperparameters to say it beside */
-    READABLE = 1 << 6,  /* of a tokenizer */
+    OF_SHAPE = 1 << 1,
+    OF_CONFIG = 1 << 2,
+    OF_SHARED = 1 << 3, /* to people only where layers share a block */
+    REFUSED = 1 << 4,   /* there are no hyperparameters to say it beside */
+    READABLE = 1 << 5,  /* of a tokenizer */
 };
 
 static const struct report_field property_fields[] = {
@@ -69,7 +68,6 @@ static const struct report_field property_fields[] = {
     {"n_tensors", "n_tensors", MEMBER(info, n_tensors), .when = OF_FILE},
     {"architecture", "architecture", MEMBER(info, architecture), .when = OF_FILE},
     {"name", "name", MEMBER(info, name), .when = OF_FILE},
-    {"n_parts", "n_parts", MEMBER(info, n_parts), .when = OF_PARTS},
     {"shape", "shape", MEMBER(info, subject), .when = OF_SHAPE},
     {"architecture", "architecture", MEMBER(info, architecture), .when = OF_SHAPE},
     {"type", "type", MEMBER(info, type), .when = OF_SHAPE},
@@ -146,7 +144,6 @@ static unsigned properties_shown(const struct info *info, bool people)
         unsigned shown;
     } of[] = {
         {info->gguf, OF_FILE},
-        {info->n_parts > 0, OF_PARTS},
         {!info->gguf, OF_SHAPE},
         {info->has_config, OF_CONFIG},
         {info->has_config && (!people || info->config.shared), OF_SHARED},
@@ -215,8 +212,7 @@ static enum status take_tensors(struct info *info, struct err *e)
         struct info_tensor *t = &info->tensors[info->n_listed];
         *t = (struct info_tensor){.of = *from,
                                   .type = from->type->name,
-                                  .shape = pack_shape_text(from->n_dims, from->dims),
-                                  .part = from->part + 1};
+                                  .shape = pack_shape_text(from->n_dims, from->dims)};
         int at = 0;
         while (at < info->n_types && info->types[at].key != t->type)
             at++;
@@ -265,15 +261,13 @@ static enum status read_config(struct info *info, struct err *e)
     const struct gguf *g = info->gguf;
     struct err *why = &info->refusal;
     struct err parsing = {""};
-    enum status s = gguf_join_parts(info->gguf, info->job->path, why);
-    if (s != STATUS_OK && s != STATUS_BAD_FILE)
-        return err_set(e, s, "%s", why->text);
+    enum status s = STATUS_OK;
     if (g->n_tensors == 0)
         return STATUS_OK;
     info->has_config = config_parse(g, &info->config, &parsing) == STATUS_OK;
-    if (s == STATUS_OK && info->has_config)
+    if (info->has_config)
         s = model_check(g, why);
-    else if (s == STATUS_OK)
+    else
         *why = parsing;
     if (info->has_config)
         info->runs = cost_shape_of_file(g, &info->config, &info->cost) && s == STATUS_OK;
@@ -289,8 +283,7 @@ static enum status read_file(struct info *info, struct err *e)
     info->name = text_at(g, "general.name");
     info->token_kind = text_at(g, "tokenizer.ggml.model");
     info->subject = info->job->path;
-    info->file_bytes = gguf_all_bytes(g, &info->file);
-    info->n_parts = g->n_others > 0 ? (int64_t)g->n_others + 1 : 0;
+    info->file_bytes = info->file.len;
     info->gguf_version = g->version;
     info->n_keys = g->n_pairs;
     info->n_tensors = g->n_tensors;
@@ -332,7 +325,6 @@ static const struct report_field part_fields[] = {
 enum {
     IN_TABLE = 1, /* JSON has them in another form */
     CHECKED = 2,
-    IN_PARTS = 4, /* of a split file */
 };
 static const struct report_field tensor_fields[] = {
     {"tensor", "tensor", MEMBER(info_tensor, of.name), .when = IN_TABLE},
@@ -340,7 +332,6 @@ static const struct report_field tensor_fields[] = {
     {"type", "type", MEMBER(info_tensor, type)},
     {"bytes", "bytes", MEMBER(info_tensor, of.n_bytes), .detail = true},
     {"offset", "offset", MEMBER(info_tensor, of.file_offset), .detail = true},
-    {"part", "part", MEMBER(info_tensor, part), .when = IN_PARTS, .detail = true},
     {"nan", "nan", MEMBER(info_tensor, check.nan), .none = "not checked", .when = CHECKED},
     {"inf", "inf", MEMBER(info_tensor, check.inf), .none = "not checked", .when = CHECKED},
 };
@@ -429,8 +420,7 @@ static enum status print_info(struct info *info, struct err *e)
     for (int i = 0; i <= INSPECT_PARTS; i++)
         if (!table_is_for_people(format) || info->parts[i].parameters > 0)
             info->parts[tables[TABLE_PARTS].n_rows++] = info->parts[i];
-    tables[TABLE_TENSORS].shown =
-        IN_TABLE | (info->o->check ? CHECKED : 0) | (info->n_parts > 0 ? IN_PARTS : 0);
+    tables[TABLE_TENSORS].shown = IN_TABLE | (info->o->check ? CHECKED : 0);
     int last = TABLE_TENSORS;
     while (tables[last].n_rows == 0 || last == TABLE_CACHES)
         last--;

@@ -1,6 +1,29 @@
 #!/bin/sh
 # cli.sh DECODE - the program end to end: every command, every exit code, what goes to which
 # stream. Run from the repository's top; the last line counts what passed and failed.
+#
+# The checks here and in the other scripts of this folder are lines between "checks <<'EOF'"
+# and EOF. A line that begins with a number runs the program:
+#
+#     EXIT ARGUMENTS | EXPECTED | EXPECTED ...
+#
+#     0 score $model -p "a,b" --format csv | position,id,text,logprob | 1,44,",",
+#     2 genrate | did you mean 'generate'?
+#
+# ARGUMENTS are words of the shell. EXIT is the exit code. Where it is 0, an EXPECTED without a mark is a
+# part of standard output. Where it is another, it is a part of standard error, which must be one line
+# that begins with the program's name, and standard output must be empty; with a + behind the code (1+,
+# 130+) neither is asked, and an EXPECTED is again a part of standard output. The marks:
+#
+#     2> TEXT    a part of standard error      ! TEXT    no part of standard output
+#     2! TEXT    no part of standard error     = TEXT    standard output is this one line
+#     N lines    standard output has so many   N bytes   the same
+#     > FILE     standard output is kept       == FILE   it has the bytes of FILE
+#     quiet      standard error is empty       for NAME in LIST    the line once for each $NAME; the last
+#
+# Two more kinds of line: "$ COMMAND" is a shell command that must succeed, and "EXIT | EXPECTED" looks at
+# a program that a command ran. A line that begins with blanks goes on with the one before. $ in EXPECTED
+# means what it does in double quotes. Every line is one check.
 . tests/checks.sh
 top=$PWD
 
@@ -172,27 +195,20 @@ $ [ "$(head -c $n "$out")$stop" = "$(head -c $((n + 4)) plain)" ]
 0 generate $model -p ROMEO: -n 40 --seed 3 --samples 3 | > three | 2> decoded      120 tokens
 $ cmp -s -n "$(size_of one)" one three
 $ [ "$(grep -cx -e --- three)" -eq 2 -a "$(grep -c '^ROMEO:' three)" -ge 3 ]
-
-# Log-probabilities.
-0 generate $model -p ROMEO: -n 4 --greedy --logprobs 2 | > logprobs | 4 lines
-    | {"sample": 0, "position": 6, "id": 
-$ [ "$(head -1 "$out" | grep -o '"logprob"' | wc -l)" -eq 3 ]
-0 generate $model -p ROMEO: -n 4 --greedy --logprobs 2 | == logprobs
+# The same as JSON: one prompt is one object, whose tokens are the text, and samples a line each.
+0 generate $model -p ROMEO: -n 40 --seed 3 --format json | > one.json | 1 lines
+    | {"index": 0, "prompt": "ROMEO:", "text": " | "n": 40, "finish": "length", "seed": 3, "logprob": -
+$ "$decode" tokenize $model --decode "$(sed 's/.*"tokens": \[\([^]]*\).*/\1/' one.json)" >made
+$ [ "ROMEO:$(cat made)" = "$(cat one)" ]
+0 generate $model -p ROMEO: -n 40 --seed 3 --samples 3 --format json | 3 lines | {"index": 2, 
+$ [ "$(head -1 "$out")" = "$(cat one.json)" ]
+2 generate $model -p x --format json --no-echo | --no-echo: JSON has the prompt
+2 generate $model -i --format json | --format and --interactive are both given
+2 generate $model -p x --format csv | --format: expected one of text, json, found
 
 # The cache in half precision; golden checkpoints of other variants.
 0 generate $model -p ROMEO: -n 20 --greedy --kv-type f16
 0 generate $golden/$name.gguf -p "x" -n 5 --greedy -q | for name in mha gqa mqa mqa-f16
-
-# Shaded or not, the same text: here of tokens that are parts of characters. A file is not shaded.
-$ g="generate $model -p x -n 60 --temp 3 --top-k 0 --top-p 1 --seed 5 --samples 3 --stop zq"
-$ escape=$(printf '\033')
-0 $g -q | > plain
-0 $g -q --colour always | $escape[38;5;
-$ [ "$(head -c 1 "$out")" = x ]
-$ sed "s/$escape\[[0-9;]*m//g" "$out" | cmp -s - plain
-0 $g --colour prob | == plain | 2> no colours: 
-2 generate $model -p x --colour prob --logprobs 1 | --colour and --logprobs are both given
-2 generate $model --prompts plain --colour prob | --colour and --prompts are both given
 EOF
 
 # --- score --------------------------------------------------------------------------------------
@@ -871,7 +887,20 @@ $ [ ! -e long.html ]
 0 generate toy.gguf -p "line 1" -n 10 --greedy
 0 train lines -o more.gguf $toy -q -t 3 | quiet
 $ cmp -s toy.gguf more.gguf
+# The state has the options: none is needed again, one that differs is named, of several the first.
+0 train lines -o toy.gguf --resume | 2> going on after step 40
 0 train lines -o toy.gguf $toy --resume | 2> going on after step 40
+2 train lines -o toy.gguf --resume $changed | $changed: the run to resume was begun
+    | for changed in "--lr 0.1" "--optimizer muon" "--steps 39" "--batch 3" "--seed 77" "--norm rms"
+    "--no-bias" "--dropout 0.5" "--ctx 8" "--kv-heads 1" "--eval-every -1"
+2 train lines -o toy.gguf --resume --clip 2 --batch 3 | --batch 3: the run to resume was begun with --batch
+$ cmp -s toy.gguf more.gguf
+2 train README.md -o toy.gguf --resume | the text was not the same
+2 train lines -o none.gguf --resume | there is no none.gguf.state
+# A finished run goes on with more steps, also in two parts.
+$ for end in gguf gguf.state; do cp toy.$end longer.$end; done
+0 train lines -o longer.gguf --resume --steps 60 | 2> going on after step 40 | 2> step 60 of 60
+0 train lines -o longer.gguf --resume | 2> going on after step 60
 0 train lines lines -o bpe.gguf $toy --vocab 280 --kv-heads 1 --eval-every -1 --save-every 7
     | 2> (MQA), d_ff 64, context 32, vocabulary 280
 # Tied is tied in both figures: the output matrix is the embedding.
@@ -884,7 +913,7 @@ $ [ "$trained" = "$(awk '$1 == "total" { gsub(",", "", $2); print $2 }' "$out") 
 0 info deep.gguf
 $ [ "$(tr -d ' ' <"$out" | grep -cF "$by_layer")" -gt 0 ]
 0 train lines -o further.gguf $further --teacher toy.gguf --steps 3 -v | 2> step 0 of 3: held out
-    | 2> held out;  | 2> the text's cross-entropy, without what the teacher adds
+    | 2> the text's cross-entropy, without what the teacher adds
 0 train lines -o given.gguf $further --steps 3 --lr 1e-4 --eval-every -1 | 2! windows held out
     | 2! bits a byte
 0 train lines -o dear.gguf $further --steps 200 -t 2
@@ -912,9 +941,7 @@ done <<EOF
 --arch transformer --label-smoothing 0.1|decode (norm layer after, position sinusoidal, ffn relu), 2 layers
 --arch decode --norm rms --position alibi --no-bias|decode (norm rms before, position alibi, ffn gelu, no biases), 2
 --no-bias|decode (norm layer before, position learned, ffn gelu, no biases but the norms'), 2
---no-bias --no-norm-bias --eps 0.001|decode (norm layer before, position learned, ffn gelu, no biases), 2
---head-dim 6 --heads 3 --eps 1e-6|decode (norm layer before, position learned, ffn gelu), 2 layers, d_model 16, 3 heads of 6 and 6 (MHA)
---arch llama --head-dim 6 --value-dim 10|decode (norm rms before, position rope, ffn swiglu, no biases), 2 layers, d_model 16, 2 heads of 6 and 10 (MHA)
+--head-dim 6 --heads 3|decode (norm layer before, position learned, ffn gelu), 2 layers, d_model 16, 3 heads of 6 and 6 (MHA)
 --arch llama --head-dim 12 --kv-heads 1|llama, 2
 --placement after --position quadratic --ffn swiglu --attn-dropout 0.2|decode (norm layer after, position quadratic, ffn swiglu), 2
 --position rope --ffn gelu_erf --share-layers|decode (norm layer before, position rope, ffn gelu_erf, one block for all layers), 2
@@ -927,10 +954,8 @@ x="train lines -o x.gguf"
 checks <<'EOF'
 2 $x --arch llama --ffn relu | --ffn: --arch llama has no such choice; --arch decode has what is asked for
 2 $x --arch gpt2 --no-bias | --no-bias: --arch gpt2
-2 $x --arch gpt2 --no-norm-bias | --no-norm-bias: --arch gpt2
 2 $x --arch llama --head-dim 5 | expected heads of an even size (--head-dim), found 5
 2 $x --head-dim 65536 | --heads 8: expected heads of at most 8192 elements, found 65536
-2 $x --eps 0 | --eps
 2 $x --arch transformer --share-layers | --share-layers: --arch transformer
 2 $x --arch llama --heads 16 --embd 48 | --heads 16: rotary positions rotate pairs
 2 $x --layers 2 --kv-heads 4,2,1 | --kv-heads: expected one number, or one for each layer, 2; found 3
@@ -949,7 +974,6 @@ checks <<'EOF'
 2 train lines -o lines | the text itself
 2 train lines -o toy.gguf --from toy.gguf | the checkpoint itself
 2 $x --from toy.gguf --layers 2 | --layers and --from
-2 train lines -o toy.gguf $toy --steps 41 --resume | with --steps 40, not 41 | --from trains a checkpoint further
 3 train none.txt -o x.gguf | none.txt
 3 $x --from lines | lines
 1 train lines -o no/such/x.gguf | no/such
@@ -959,7 +983,7 @@ checks <<'EOF'
 2 train tt.state $words | the checkpoint itself
     | for words in "-o x.gguf --from source.state --log source.state" "-o source --from source.state"
     "-o x.gguf --teacher source.state --log source.state" "-o source --teacher source.state"
-2 train tt.state -o x.gguf --log ./x.gguf | names, too
+2 train tt.state -o x.gguf --log x.gguf | names, too
 2 train tt.state -o $name --log $name.state | is OUT.state | for name in x.gguf toy.gguf
 $ cmp -s lines tt.state && cmp -s toy.gguf source.state && [ ! -e x.gguf ]
 

@@ -155,7 +155,7 @@ TEST(doublings)
     static const double places[] = {1, 4, 12, 16, 0, -2};
     struct plot_point points[6];
     for (int i = 0; i < 6; i++)
-        points[i] = (struct plot_point){places[i], NOTHING, 10 + i, NOTHING, NOTHING};
+        points[i] = (struct plot_point){places[i], NOTHING, 10 + i, NOTHING, NOTHING, NULL, NULL};
     const struct plot_series series = {.name = "MHA", .points = points, .n_points = 6};
     struct plot p = plot_of(&series, 1);
     p.x_doubles = true;
