@@ -277,12 +277,7 @@ static enum status measure(struct bench_run *r, struct err *e)
 static enum status check_bench(struct job *j, void *values, struct err *e)
 {
     const struct bench_run *r = values;
-    (void)e;
-    if (r->shape.shape)
-        j->needs &= ~JOB_PATH;
-    if (r->common.file)
-        j->needs |= JOB_TEXT;
-    return STATUS_OK;
+    return r->shape.shape ? STATUS_OK : job_need_path(j, e);
 }
 
 static enum status run_bench(struct job *j, void *values, struct err *e)
@@ -314,7 +309,7 @@ const struct command command_bench = {
              .everyday = "shape kv-heads depth batch n format text max-loss",
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
-    .needs = JOB_PATH | JOB_STOPS,
+    .needs = JOB_TEXT | JOB_STOPS,
     .check = check_bench,
     .run = run_bench,
 };

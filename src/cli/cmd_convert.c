@@ -232,7 +232,7 @@ static enum status write_and_report(struct conversion *c, uint64_t started_ns, s
     after->seconds = (clock_ns() - started_ns) * 1e-9;
     s = measure_bits(j, out, &after->bits_per_byte, e);
     if (s == STATUS_INTERRUPTED) {
-        j->needs &= ~JOB_OUT;
+        j->out_is_written = true;
         say(j->common, "interrupted; %s is written", out);
     } else if (s != STATUS_OK) {
         return s;
