@@ -126,7 +126,6 @@ const struct command command_eval = {
     .spec = {.groups = {{"Text", text_options, 0},
                         {"Results", result_options, 0},
                         ENGINE_GROUP,
-                        VARIANT_GROUP,
                         GENERAL_GROUP},
              .everyday = "text prompt range against ctx kv-heads format",
              .positionals = {MODEL_POSITIONAL, TEXT_POSITIONAL}},

@@ -16,8 +16,8 @@
 
 /* In the order in which the help lists them. */
 #define COMMANDS(row)                                                                              \
-    row(generate) row(bench) row(convert) row(train) row(eval) row(score) row(quantize)            \
-        row(tokenize) row(info) row(attend) row(heads) row(help)
+    row(generate) row(bench) row(convert) row(train) row(eval) row(score) row(tokenize)            \
+        row(info) row(attend) row(heads) row(help)
 
 /* What job_run does before it calls `run`, in this order. */
 enum job_needs {
@@ -179,8 +179,8 @@ enum status job_choose_kernels(const struct common_options *c, const struct kern
 /* The length of the file at -o; 0 if it is gone already. */
 uint64_t job_out_bytes(const struct job *j);
 
-/* What the options say of a conversion of job.checkpoint; what it borrows is the job's. */
-struct variant_request job_variant(const struct job *j);
+/* A conversion of job.checkpoint, with a progress line; what it borrows is the job's. */
+struct variant_request job_variant(struct job *j);
 
 /* --- memory and sessions --------------------------------------------------------------------- */
 
