@@ -312,7 +312,7 @@ def read_input(path):
         with open(path, "rb") as file:
             first = file.read(9)
     if first[:4] == b"GGUF":
-        bad(path, "is a GGUF file already; decode quantize changes its types", BAD_USAGE)
+        bad(path, "is a GGUF file already; decode convert --type changes its types", BAD_USAGE)
     if first[8:] == b"{":
         bad(path, "expected a checkpoint, found its weights alone (safetensors): name their folder")
     if first[:4] == b"PK\3\4" or ("block_size" in said and "model_type" not in said):  # nanoGPT

@@ -13,50 +13,6 @@
 /* A table with a time of so many microseconds is in milliseconds. */
 #define LONG_US 1e6
 
-/* --- a former benchmark ---------------------------------------------------------------------- */
-
-/* The row of the same setting, which is marked as found; NULL: there is none. */
-static const struct former_row *find_former(struct former *f, const struct bench_row *row)
-{
-    const struct inspect_step *s = &row->step;
-    for (int i = 0; i < f->n; i++) {
-        struct former_row *old = &f->rows[i];
-        if (str_is(old->variant, s->variant) && str_is(old->kv_type, s->kv_type) &&
-            str_is(old->type, storage_name(row->type)) && old->threads == row->threads &&
-            old->depth == s->depth && old->batch == s->batch) {
-            old->found = true;
-            return old;
-        }
-    }
-    return NULL;
-}
-
-/* What is left out of the comparison: settings that only one of the two has; and another model. */
-static void say_what_differs(struct bench_run *r)
-{
-#define SETTING "%s, %s weights, %s KV, %d threads, depth %d, batch %d"
-    const struct bench *b = &r->bench;
-    struct former *f = &r->former;
-    char subject[sizeof f->subject];
-    chars_printf(subject, "%s", r->subject);
-    utf8_strip(subject);
-    if (f->subject[0] && !str_is(f->subject, subject))
-        say(&r->common, "--against: its rows are of %s, these of %s", f->subject, subject);
-    for (int i = 0; i < b->n_rows; i++) {
-        const struct bench_row *row = &b->rows[i];
-        if (!find_former(f, row))
-            say(&r->common, "--against has no row of " SETTING, row->step.variant,
-                storage_name(row->type), row->step.kv_type, row->threads, row->step.depth,
-                row->step.batch);
-    }
-    for (int i = 0; i < f->n; i++) {
-        const struct former_row *old = &f->rows[i];
-        if (!old->found)
-            say(&r->common, "only --against has " SETTING, old->variant, old->type, old->kv_type,
-                old->threads, old->depth, old->batch);
-    }
-}
-
 /* --- the table ------------------------------------------------------------------------------- */
 
 static struct figure figure_percent(double share)
@@ -74,12 +30,12 @@ static struct figure figure_ms(double us)
 }
 
 static const struct report_field bench_fields[] = {
-    {NULL, "", MEMBER(bench_run, mark), .accent = ACCENT_ROW},
+    {NULL, "", MEMBER(bench_run, mark)},
     {"variant", "variant", MEMBER(bench_run, row.step.variant)},
     {"n_kv_heads", NULL, MEMBER(bench_run, row.step.n_kv_heads)},
-    {"type", "type", MEMBER(bench_run, type), .rank = 1},
-    {"kv_type", "KV", MEMBER(bench_run, row.step.kv_type), .rank = 1},
-    {"threads", "threads", MEMBER(bench_run, row.threads), .rank = 1},
+    {"type", "type", MEMBER(bench_run, type), .detail = true},
+    {"kv_type", "KV", MEMBER(bench_run, row.step.kv_type), .detail = true},
+    {"threads", "threads", MEMBER(bench_run, row.threads), .detail = true},
     {"depth", "depth", MEMBER(bench_run, row.step.depth)},
     {"batch", "batch", MEMBER(bench_run, row.step.batch)},
     {"n", NULL, MEMBER(bench_run, spec.n)},
@@ -90,35 +46,36 @@ static const struct report_field bench_fields[] = {
     {"p50_low_us", NULL, MEMBER(bench_run, row.p50_low_us)},
     {"p50_high_us", NULL, MEMBER(bench_run, row.p50_high_us)},
     {"p90_us", NULL, MEMBER(bench_run, row.p90_us)},
-    {"p99_us", "p99 µs", MEMBER(bench_run, row.p99_us), "%.1f", .rank = 8},
+    {"p99_us", "p99 µs", MEMBER(bench_run, row.p99_us), "%.1f", .detail = true},
     {"max_us", NULL, MEMBER(bench_run, row.max_us)},
     {"mean_us", NULL, MEMBER(bench_run, row.mean_us)},
-    {"us_per_token", "µs/token", MEMBER(bench_run, row.us_per_token), "%.1f", .rank = 4},
+    {"us_per_token", "µs/token", MEMBER(bench_run, row.us_per_token), "%.1f", .detail = true},
     {"tokens_per_s", "tokens/s", MEMBER(bench_run, row.tokens_per_s), .figure = figure_rate,
-     .rank = 5},
+     .detail = true},
     {"prefill_tokens_per_s", "prefill tok/s", MEMBER(bench_run, row.prefill_tokens_per_s),
-     .figure = figure_rate, .rank = 8},
+     .figure = figure_rate, .detail = true},
     {"speedup", "speed-up", MEMBER(bench_run, row.speedup), "%.2fx"},
     {"speedup_low", NULL, MEMBER(bench_run, row.speedup_low)},
     {"speedup_high", NULL, MEMBER(bench_run, row.speedup_high)},
-    {NULL, "interval", MEMBER(bench_run, speedup_range), .right = true, .rank = 3},
-    {"predicted_speedup", "by bytes", MEMBER(bench_run, row.predicted_speedup), "%.2fx", .rank = 3},
-    {NULL, "predicted", MEMBER(bench_run, row.predicted_speedup), "%.2fx", .rank = 4},
+    {NULL, "interval", MEMBER(bench_run, speedup_range), .right = true, .detail = true},
+    {"predicted_speedup", "by bytes", MEMBER(bench_run, row.predicted_speedup), "%.2fx",
+     .detail = true},
+    {NULL, "predicted", MEMBER(bench_run, row.predicted_speedup), "%.2fx", .detail = true},
     {"weight_bytes", "weights read", MEMBER(bench_run, row.step.cost.weight_bytes),
-     .figure = figure_bytes, .rank = 9},
+     .figure = figure_bytes, .detail = true},
     {"kv_bytes", "KV read", MEMBER(bench_run, row.step.cost.kv_bytes), .figure = figure_bytes,
-     .rank = 4},
+     .detail = true},
     {"flops", NULL, MEMBER(bench_run, row.step.flops)},
     {"attention_flops", NULL, MEMBER(bench_run, row.step.attention_flops)},
-    {"gb_per_s", "GB/s", MEMBER(bench_run, row.gb_per_s), "%.1f", .rank = 5},
+    {"gb_per_s", "GB/s", MEMBER(bench_run, row.gb_per_s), "%.1f", .detail = true},
     {"predicted_us", "predicted µs", MEMBER(bench_run, row.step.predicted.us), "%.1f"},
     {"limit_tokens_per_s", NULL, MEMBER(bench_run, row.step.predicted.tokens_per_s)},
     {"share_of_limit", "of limit", MEMBER(bench_run, row.share_of_limit), .figure = figure_percent,
-     .rank = 2},
-    {"limited_by", "limited by", MEMBER(bench_run, row.step.predicted.limited_by), .rank = 6},
+     .detail = true},
+    {"limited_by", "limited by", MEMBER(bench_run, row.step.predicted.limited_by), .detail = true},
     {"load_ms", NULL, MEMBER(bench_run, row.load_ms)},
     {"peak_rss_bytes", "peak RSS", MEMBER(bench_run, row.peak_rss_bytes), .figure = figure_bytes,
-     .rank = 10},
+     .detail = true},
     {"logits_hash", NULL, MEMBER(bench_run, hash)},
     {"isa", NULL, MEMBER(bench_run, isa)},
     {"noisy", NULL, MEMBER(bench_run, noisy)},
@@ -138,24 +95,18 @@ static const struct report_field bench_fields[] = {
     {"verdict", NULL, MEMBER(bench_run, verdict)},
     /* With --text. */
     {"cache_bytes", "cache", MEMBER(bench_run, row.step.allocated_bytes), .figure = figure_bytes},
-    {"bits_per_byte", "bits/byte", MEMBER(bench_run, advised.bits_per_byte), "%.4f", .rank = 3},
+    {"bits_per_byte", "bits/byte", MEMBER(bench_run, advised.bits_per_byte), "%.4f",
+     .detail = true},
     {"lost_bits_per_byte", "lost", MEMBER(bench_run, advised.lost), "%+.4f"},
-    {"lost_stderr", "stderr", MEMBER(bench_run, advised.lost_error), "%.4f", .rank = 2},
+    {"lost_stderr", "stderr", MEMBER(bench_run, advised.lost_error), "%.4f", .detail = true},
     {"beyond", "beyond", MEMBER(bench_run, advised.beyond)},
     {"chosen", NULL, MEMBER(bench_run, advised.chosen)},
     {"undominated", NULL, MEMBER(bench_run, advised.undominated)},
-    /* With --against. */
-    {"old_p50_us", "old p50 µs", MEMBER(bench_run, old_p50_us), "%.1f"},
-    {"ratio", "new/old", MEMBER(bench_run, ratio), "%.3f"},
-    {"ratio_low", NULL, MEMBER(bench_run, ratio_low)},
-    {"ratio_high", NULL, MEMBER(bench_run, ratio_high)},
-    {NULL, "its interval", MEMBER(bench_run, ratio_range), .right = true},
-    {"note", "note", MEMBER(bench_run, note), .rank = 1, .accent = ACCENT_CELL},
+    {"note", "note", MEMBER(bench_run, note)},
 };
 #define N_FIELDS LENGTH(bench_fields)
 /* Columns before the last one. */
-#define N_AGAINST 5
-#define N_ADVICE  7
+#define N_ADVICE 7
 
 static bool is_noisy(const struct bench_row *row)
 {
@@ -177,8 +128,6 @@ static void write_range(char *out, size_t size, double low, double high)
 
 static const void *next_row(void *arg, int i)
 {
-    static const struct former_row none = {
-        .p50_us = NO_FIGURE, .p50_low_us = NO_FIGURE, .p50_high_us = NO_FIGURE};
     struct bench_run *r = arg;
     const struct bench *b = &r->bench;
     if (i >= b->n_rows)
@@ -212,12 +161,6 @@ static const void *next_row(void *arg, int i)
         chars_append(r->note, "%smean %.2f of p50", r->note[0] ? ", " : "",
                      row->mean_us / row->p50_us);
     write_range(r->speedup_range, sizeof r->speedup_range, row->speedup_low, row->speedup_high);
-    const struct former_row *found = find_former(&r->former, row), *old = found ? found : &none;
-    r->old_p50_us = old->p50_us;
-    r->ratio = row->p50_us / old->p50_us;
-    r->ratio_low = row->p50_low_us / old->p50_high_us;
-    r->ratio_high = row->p50_high_us / old->p50_low_us;
-    write_range(r->ratio_range, sizeof r->ratio_range, r->ratio_low, r->ratio_high);
     return r;
 }
 
@@ -233,10 +176,8 @@ static enum status print_table(struct bench_run *r, struct err *e)
     /* These explain a time, for whoever asks for more. */
     static const char *const verbose[] = {"weights read", "GB/s",     "of limit",
                                           "limited by",   "peak RSS", NULL};
-    static const char *const in_us[] = {"p50 µs",     "p99 µs",       "µs/token",
-                                        "old p50 µs", "predicted µs", NULL};
-    static const char *const in_ms[] = {"p50 ms", "p99 ms", "ms/token", "old p50 ms",
-                                        "predicted ms"};
+    static const char *const in_us[] = {"p50 µs", "p99 µs", "µs/token", "predicted µs", NULL};
+    static const char *const in_ms[] = {"p50 ms", "p99 ms", "ms/token", "predicted ms"};
     const time_t now = time(NULL);
     struct tm utc = {0};
     struct report_field chosen[N_FIELDS];
@@ -248,8 +189,7 @@ static enum status print_table(struct bench_run *r, struct err *e)
     for (int f = 0; f < N_FIELDS; f++) {
         struct report_field *field = &chosen[n];
         const int from_end = N_FIELDS - 1 - f;
-        if ((!r->against && from_end > 0 && from_end <= N_AGAINST) ||
-            (!r->advice && from_end > N_AGAINST && from_end <= N_AGAINST + N_ADVICE))
+        if (!r->advice && from_end > 0 && from_end <= N_ADVICE)
             continue;
         *field = bench_fields[f];
         n++;
@@ -268,7 +208,7 @@ static enum status print_table(struct bench_run *r, struct err *e)
     r->compiler = COMPILER_NAME;
     gmtime_r(&now, &utc);
     strftime(r->date, sizeof r->date, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    return job_print(r->job, &(struct table){chosen, n, .row = next_row, .arg = r}, e);
+    return job_print(r->job, &(struct table){chosen, .n = n, .row = next_row, .arg = r}, e);
 }
 
 /* --- what else is shown ---------------------------------------------------------------------- */
@@ -479,8 +419,6 @@ enum status bench_report(struct bench_run *r, struct err *e)
         print_header(r);
     else
         say(&r->common, "%s: %s", r->subject, r->machine);
-    if (r->against)
-        say_what_differs(r);
     TRY(print_table(r, e));
     if (people)
         print_footer(r);

@@ -1,6 +1,5 @@
 /*
- * bench_report - what decode bench prints: the table, what stands around it, the plot; beside the
- * rows of a former benchmark.
+ * bench_report - what decode bench prints: the table, what stands around it, the plot.
  */
 #pragma once
 
@@ -8,22 +7,6 @@
 #include "cli/job.h"
 #include "cli/shape.h"
 #include "measure/bench.h"
-
-/* A row's setting, and its median with the least and the largest of the repeats' (NaN: not said).
- */
-struct former_row {
-    char variant[32], type[16], kv_type[16];
-    int threads, depth, batch;
-    double p50_us, p50_low_us, p50_high_us;
-    bool found; /* this benchmark has the setting, too */
-};
-
-/* What `bench --format json` printed. */
-struct former {
-    struct former_row *rows; /* [n] malloc'd */
-    int n;
-    char subject[256]; /* the model or the shape, as far as it fits */
-};
 
 /* A row's variant on the text of --text, converted by fit on its first nine tenths. */
 struct bench_advice {
@@ -42,7 +25,7 @@ struct bench_run {
     struct shape_options shape;
     const char *kv_heads, *depths, *batches, *types, *kv_types;
     struct bench_spec spec; /* its numbers; specify_bench adds the rest */
-    const char *plot, *against;
+    const char *plot;
     double max_loss, max_us; /* bits per byte, microseconds of a step; 0: any */
     const char *max_cache;   /* bytes of all caches, as the option has them; NULL: any */
     size_t max_cache_bytes;  /* the same as a number */
@@ -66,9 +49,6 @@ struct bench_run {
     const char *type;
     bool noisy;
     char hash[20], note[96], speedup_range[32];
-    struct former former;                            /* of --against, */
-    double old_p50_us, ratio, ratio_low, ratio_high; /* its median, and this one's over it */
-    char ratio_range[32];
     struct bench_advice *advice; /* malloc'd [rows] in the order to print them; NULL: no text */
     struct bench_advice advised; /* that of the row in print; only with a text */
 };

@@ -13,7 +13,6 @@
 #include "cli/bench_report.h"
 #include "cli/help_texts.h"
 #include "cli/signals.h"
-#include "formats/json_read.h"
 
 #define DEFAULT_PROMPT   128
 #define ROOFLINE_SECONDS 1.0
@@ -60,10 +59,6 @@ static const struct option result_options[] = {
                "draw latency against depth, or, of several batches at one depth, against batch; a "
                "line for each variant",
                .writes = WRITES_FILE),
-    OPT_STRING("against", against, "OLD.json",
-               "also the ratio of each median to that of the same setting in what bench --format "
-               "json printed before",
-               .reads = "the former result"),
     OPT_END,
 };
 
@@ -82,93 +77,6 @@ static const struct option advice_options[] = {
             .otherwise = "65536", .needs = "text"),
     OPT_END,
 };
-
-/* --- the rows of --against ------------------------------------------------------------------- */
-
-/* Names, counts, and times above 0, of which all but the first may be left out, or null: NaN. */
-static enum status read_row(const struct json_node *object, struct former_row *row, struct err *e)
-{
-    const struct {
-        const char *key;
-        char *out;
-        size_t size;
-    } names[] = {{"variant", row->variant, sizeof row->variant},
-                 {"type", row->type, sizeof row->type},
-                 {"kv_type", row->kv_type, sizeof row->kv_type}};
-    const struct {
-        const char *key;
-        int *out;
-    } counts[] = {{"threads", &row->threads}, {"depth", &row->depth}, {"batch", &row->batch}};
-    const struct {
-        const char *key;
-        double *out;
-    } times[] = {{"p50_us", &row->p50_us},
-                 {"p50_low_us", &row->p50_low_us},
-                 {"p50_high_us", &row->p50_high_us}};
-    const struct json_node *node;
-    int64_t count;
-    TRY(json_expect(object, JSON_OBJECT, e));
-    for (int i = 0; i < 3; i++) {
-        TRY(json_require(object, names[i].key, JSON_STRING, &node, e));
-        if (node->text.len >= names[i].size)
-            return err_bad_file(e, "byte %zu: \"%s\": expected less than %zu bytes, found %zu",
-                                node->at, names[i].key, names[i].size, node->text.len);
-        snprintf(names[i].out, names[i].size, "%.*s", (int)node->text.len, node->text.data);
-        utf8_strip(names[i].out);
-    }
-    for (int i = 0; i < 3; i++) {
-        TRY(json_require(object, counts[i].key, JSON_NUMBER, &node, e));
-        TRY(json_node_i64(node, 0, INT_MAX, &count, e));
-        *counts[i].out = count;
-    }
-    for (int i = 0; i < 3; i++) {
-        node = json_member(object, times[i].key);
-        *times[i].out = NO_FIGURE;
-        if (i > 0 && (!node || node->kind == JSON_NULL))
-            continue;
-        TRY(json_require(object, times[i].key, JSON_NUMBER, &node, e));
-        TRY(json_node_double(node, times[i].out, e));
-        if (!(*times[i].out > 0))
-            return err_bad_file(e, "byte %zu: \"%s\": expected a time above 0, found %g", node->at,
-                                times[i].key, *times[i].out);
-    }
-    return STATUS_OK;
-}
-
-static enum status read_rows(const struct json_node *root, struct former *f, struct err *e)
-{
-    TRY(json_expect(root, JSON_ARRAY, e));
-    if (root->n == 0)
-        return err_bad_file(e, "expected the rows of bench --format json, found none");
-    TRY_ZEROED(f->rows, root->n, "the former rows", e);
-    for (const struct json_node *c = NULL; (c = json_child(root, c)); f->n++) {
-        TRY(read_row(c, &f->rows[f->n], e));
-        const struct json_node *of = json_member(c, "model");
-        of = of && of->kind == JSON_STRING ? of : json_member(c, "shape");
-        if (of && of->kind == JSON_STRING)
-            chars_printf(f->subject, "%.*s", (int)of->text.len, of->text.data);
-    }
-    utf8_strip(f->subject);
-    return STATUS_OK;
-}
-
-/* STATUS_BAD_FILE says what is expected where. */
-static enum status read_former(const char *path, struct former *f, struct err *e)
-{
-    static const struct json_limits limits = {
-        .bytes = (size_t)64 << 20, .values = (uint32_t)1 << 22, .depth = 8};
-    struct json_reader reader = {0};
-    const struct json_node *root;
-    char *bytes = NULL;
-    size_t len;
-    TRY(file_read_all(path, limits.bytes, &bytes, &len, e));
-    enum status s = json_read(&reader, text_span(bytes, len), &limits, &root, e);
-    if (s == STATUS_OK)
-        s = read_rows(root, f, e);
-    json_reader_free(&reader);
-    free(bytes);
-    return err_in(e, s, "%s", path);
-}
 
 /* --- from options to a specification --------------------------------------------------------- */
 
@@ -234,12 +142,10 @@ static enum status specify_bench(struct bench_run *r, struct err *e)
 {
     struct job *j = r->job;
     struct bench_spec *spec = &r->spec;
-    if (r->against)
-        TRY(read_former(r->against, &r->former, e));
     if (r->shape.shape) {
         TRY(shape_of_options(&r->shape, &r->common, &spec->config, e));
     } else {
-        TRY(job_open(j->path, r->common.file ? JOB_TOKENIZES : 0, &j->checkpoint, e));
+        TRY(job_open(j->path, r->common.file ? CHECKPOINT_TEXTS : 0, &j->checkpoint, e));
         TRY(job_config(j->path, &j->checkpoint, &spec->config, e));
         spec->gguf = j->checkpoint.gguf;
         spec->source = &j->checkpoint.file;
@@ -386,7 +292,6 @@ static enum status run_bench(struct job *j, void *values, struct err *e)
     const enum status specified = specify_bench(r, e);
     const enum status s = specified == STATUS_OK ? measure(r, e) : specified;
     bench_free(&r->bench);
-    free(r->former.rows);
     free(r->advice);
     return specified == STATUS_OK ? job_blame(j->path, s, e) : s;
 }

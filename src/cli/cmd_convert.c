@@ -291,7 +291,7 @@ static enum status convert_heads(struct conversion *c, struct err *e)
     const struct variant_request q = job_variant(c->job);
     c->spec.tokens = c->text.tokens;
     c->spec.n_tokens = c->text.n;
-    c->spec.callbacks = q.callbacks;
+    c->spec.callbacks = job_callbacks(c->job, "windows");
     TRY(variant_convert(&q, &c->options->common, &c->spec, &c->converted, e));
     if (c->source == TEXT_SELF)
         say(&c->options->common,
@@ -430,7 +430,10 @@ static struct figure figure_of_seconds(double seconds)
     return figure_duration(seconds * 1e9);
 }
 
-/* The rows of the table of figures; JSON has all but the last. */
+/* When fields are shown: JSON has a layer's place for its number, and the seconds elsewhere. */
+enum { IN_TABLE = 1 };
+
+/* The rows of the table of figures. */
 static const struct report_field figure_fields[] = {
     {"variant", "variant", MEMBER(convert_figures, variant)},
     {"kv_bytes_per_token_f32", "cache a token, f32",
@@ -444,12 +447,13 @@ static const struct report_field figure_fields[] = {
     {"rms_error", "rms error", MEMBER(convert_figures, error.rms), "%.7f"},
     {"relative_error", "relative error", MEMBER(convert_figures, error.relative), "%.7f"},
     {"max_error", "largest error", MEMBER(convert_figures, error.max), "%.7f"},
-    {"seconds", "seconds", MEMBER(convert_figures, seconds), .figure = figure_of_seconds},
+    {"seconds", "seconds", MEMBER(convert_figures, seconds), .figure = figure_of_seconds,
+     .when = IN_TABLE},
 };
 #define N_FIGURES LENGTH(figure_fields)
 
 static const struct report_field layer_fields[] = {
-    {"layer", "layer", MEMBER(convert_layer, layer)},
+    {"layer", "layer", MEMBER(convert_layer, layer), .when = IN_TABLE},
     {"score_lost", "score_lost", MEMBER(convert_layer, score), "%.5f"},
     {"output_lost", "output_lost", MEMBER(convert_layer, output), "%.5f"},
 };
@@ -471,11 +475,11 @@ static void print_json(const struct conversion *c)
         json_string(&j, "type", storage_names[c->options->type - 1]);
     json_begin_array(&j, "layers");
     for (int i = 0; i < c->converted.n_layers; i++)
-        report_object(&j, NULL, layer_fields + 1, LENGTH(layer_fields) - 1, &c->converted.layers[i]);
+        report_object(&j, NULL, layer_fields, LENGTH(layer_fields), 0, &c->converted.layers[i]);
     json_end(&j);
-    report_object(&j, "before", figure_fields, N_FIGURES - 1, &c->before);
-    report_object(&j, "after", figure_fields, N_FIGURES - 1, &c->after);
-    report_members(&j, &figure_fields[N_FIGURES - 1], 1, &c->after);
+    report_object(&j, "before", figure_fields, N_FIGURES, 0, &c->before);
+    report_object(&j, "after", figure_fields, N_FIGURES, 0, &c->after);
+    json_double(&j, "seconds", c->after.seconds);
     json_end(&j);
     output_puts(out, "\n");
 }
@@ -491,7 +495,7 @@ static enum status print_figures(const struct conversion *c, struct err *e)
     const enum table_format format = c->job->common->format;
     const bool people = table_is_for_people(format);
     struct report t;
-    report_begin(&t, format, columns, LENGTH(columns), c->job->out);
+    report_begin(&t, format, columns, LENGTH(columns), 0, c->job->out);
     for (int i = 0; i < N_FIGURES; i++) {
         const struct report_field *f = &figure_fields[i];
         double before = NO_FIGURE, after = NO_FIGURE;
@@ -513,11 +517,12 @@ static enum status print_figures(const struct conversion *c, struct err *e)
 /* A table of the layers, if heads were converted, and one of the figures. */
 static enum status print_conversion(const struct conversion *c, struct err *e)
 {
-    const struct table layers = TABLE_OF(layer_fields, c->converted.layers, c->converted.n_layers);
+    struct table layers = TABLE_OF(layer_fields, c->converted.layers, c->converted.n_layers);
     if (table_is_json(c->job->common->format)) {
         print_json(c);
         return STATUS_OK;
     }
+    layers.shown = IN_TABLE;
     if (c->fewer) {
         TRY(job_print(c->job, &layers, e));
         output_puts(c->job->out, "\n");

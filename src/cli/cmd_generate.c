@@ -108,7 +108,7 @@ static enum status check_generate(struct job *j, void *values, struct err *e)
     if (o->talks || o->prompts)
         j->needs &= ~JOB_PIPED;
     if (o->prompts)
-        j->parts |= JOB_TOKENIZES;
+        j->parts |= CHECKPOINT_TEXTS;
     return job_seed(j, e); /* one for the text and for random heads, so that it replays both */
 }
 

@@ -63,11 +63,12 @@ static const struct report_field fields[] = {
     {"layer", "layer", MEMBER(heads_view, worth.layer)},
     {"head", "head", MEMBER(heads_view, worth.head)},
     {"delta_nll", "delta_nll", MEMBER(heads_view, worth.delta_nll), "%.5f"},
-    {"delta_nll_stderr", "stderr", MEMBER(heads_view, worth.delta_nll_stderr), "%.5f", .rank = 2},
+    {"delta_nll_stderr", "stderr", MEMBER(heads_view, worth.delta_nll_stderr), "%.5f",
+     .detail = true},
     {"delta_bits_per_byte", "bits/byte", MEMBER(heads_view, worth.delta_bits_per_byte), "%.5f",
-     .rank = 5},
-    {"written", "written", MEMBER(heads_view, worth.written), "%.3f", .rank = 3},
-    {"stream", "stream", MEMBER(heads_view, worth.stream), "%.3f", .rank = 6},
+     .detail = true},
+    {"written", "written", MEMBER(heads_view, worth.written), "%.3f", .detail = true},
+    {"stream", "stream", MEMBER(heads_view, worth.stream), "%.3f", .detail = true},
 };
 
 static const void *next_head(void *arg, int i)
@@ -173,8 +174,9 @@ static enum status write_picture(const struct heads_view *v, struct err *e)
 static enum status print_heads(struct heads_view *v, struct err *e)
 {
     const struct heads_result *r = &v->result;
-    const struct table heads = {fields, LENGTH(fields), .row = next_head, .arg = v};
-    const struct table curve = {curve_fields, LENGTH(curve_fields), .row = next_point, .arg = v};
+    const struct table heads = {fields, .n = LENGTH(fields), .row = next_head, .arg = v};
+    const struct table curve = {curve_fields, .n = LENGTH(curve_fields), .row = next_point,
+                                .arg = v};
     if (r->n_done == 0)
         return STATUS_OK;
     TRY(job_print(v->job, r->n_points > 0 ? &curve : &heads, e));
@@ -248,7 +250,7 @@ const struct command command_heads = {
              .positionals = {MODEL_POSITIONAL, TEXT_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_MODEL | JOB_TEXT,
-    .parts = CHECKPOINT_MODEL | JOB_TOKENIZES,
+    .parts = CHECKPOINT_MODEL | CHECKPOINT_TEXTS,
     .no_text = "there is no text to predict; expected TEXT, a file, or -p",
     .run = run_heads,
 };

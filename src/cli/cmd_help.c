@@ -4,7 +4,10 @@
  */
 #include "cli/cmd_help.h"
 
+#include "cli/help.h"
 #include "cli/help_texts.h"
+#include "cli/job.h"
+#include "show/paragraph.h"
 
 #define SUMMARY "continue texts with transformers, and see what their attention costs"
 

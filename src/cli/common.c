@@ -26,15 +26,20 @@ const char *const truncate_sides[] = {"left", "right", NULL};
 const char *const kv_type_names[] = {"f32", "f16", "q8_0", NULL};
 const enum storage kv_type_storage[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
 
+const char *kv_type_smaller(int kv_type)
+{
+    const int smaller = kv_type + 1;
+    return smaller < LENGTH(kv_type_storage) ? kv_type_names[smaller] : NULL;
+}
+
 const struct option engine_options[] = {
     OPT_STRING("threads", threads, "N|auto", THREADS_HELP, .letter = 't',
                .otherwise = "DECODE_THREADS, else auto"),
     OPT_CHOICE("kv-type", kv_type, "TYPE", kv_type_names, "how keys and values are cached",
                .fallback = "f32"),
     OPT_STRING("kv-heads", kv_heads, "G|G,G,...",
-               "run with G K/V heads, a divisor of the query heads, or with these, layer by layer: "
-               "converted in memory by fit, from the weights alone",
-               .otherwise = "the checkpoint's"),
+               "run with G K/V heads, a divisor of the query heads, or with these, layer by layer; "
+               "converted in memory by fit, from the weights alone"),
     OPT_STRING("without", without, "L.H,...",
                "leave out what these heads add: layer and head, from 0, of the model as it runs"),
     OPT_END,

@@ -155,7 +155,7 @@ static enum status open_origin(const char *path, const struct train_shape *s,
     const char *rest = s->kv_heads;
     int n = 0; /* of the list: one for all layers, or one for each */
     if (path) {
-        TRY(job_open(path, JOB_TOKENIZES, from, e));
+        TRY(job_open(path, CHECKPOINT_TEXTS, from, e));
         TRY(job_config(path, from, c, e));
         if (!s->score_scale)
             return STATUS_OK;

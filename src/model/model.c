@@ -377,6 +377,7 @@ enum status checkpoint_take(struct file_map *file, const char *path, unsigned pa
                             struct checkpoint *c, struct err *e)
 {
     const bool with_model = parts & CHECKPOINT_MODEL;
+    const bool needs_tokenizer = parts & (CHECKPOINT_TOKENIZER | CHECKPOINT_TEXTS);
     struct config config;
     *c = (struct checkpoint){.file = *file};
     *file = (struct file_map){0};
@@ -389,13 +390,14 @@ enum status checkpoint_take(struct file_map *file, const char *path, unsigned pa
     if (s == STATUS_OK && with_model)
         s = config_read(c->gguf, &config, e);
     /* Without the key, asking for a tokenizer gives the message that names it. */
-    if (s == STATUS_OK &&
-        (gguf_find(c->gguf, "tokenizer.ggml.model") || parts & CHECKPOINT_TOKENIZER))
+    if (s == STATUS_OK && (gguf_find(c->gguf, "tokenizer.ggml.model") || needs_tokenizer))
         s = tokenizer_create(c->gguf, &c->tokenizer, e);
     if (s == STATUS_OK && with_model)
         s = model_create(c->gguf, NULL, &c->file, &c->model, e);
     if (s == STATUS_OK && with_model)
         c->model->name = path;
+    if (s == STATUS_OK && parts & CHECKPOINT_TEXTS)
+        s = tokenizer_reads_text(c->tokenizer, e);
     if (s != STATUS_OK) {
         err_prefix(e, path);
         checkpoint_close(c);

@@ -1,0 +1,72 @@
+#!/bin/sh
+# page.sh DECODE - the page of attend --html in a browser, headless Chromium: what its script makes of
+# it, as the document is after loading from file://, without a network. Without a Chromium it says so
+# and checks nothing.
+. tests/checks.sh
+
+for browser in chromium chromium-browser google-chrome; do
+    command -v $browser >"$out" && break
+    browser=
+done
+if [ -z "$browser" ]; then
+    finish "; skipped: no chromium is installed, which would load the page of attend --html"
+fi
+
+# load PAGE: $out is the document after loading; what the script complains of is in $err.
+load() {
+    timeout 120 "$browser" --headless --no-sandbox --disable-gpu --window-size=1280,800 \
+        --user-data-dir="$dir/profile" --enable-logging=stderr --virtual-time-budget=10000 \
+        --dump-dom "file://$dir/$1" >"$out" 2>"$dir/log"
+    grep CONSOLE "$dir/log" >"$err"
+}
+
+# Words that would be markup, a script's end, and a byte that is no text.
+line="the cat </script><b id=\"bad\">&amp;' and the cat $(printf '\303')"
+"$decode" attend $golden/layerwise-kv.gguf --tokens 3,5,3,7,5,3 --html "$dir/ids.html" -q >"$out"
+"$decode" attend models/shakespeare-gqa2.gguf -p "$line" --html "$dir/page.html" -q >>"$out" 2>&1
+note "with -q a file comes without a table" is_empty "$out"
+note "pages are written" [ -s "$dir/page.html" ]
+note "a page names nothing outside" lacks "$dir/page.html" "src="
+
+load page.html
+note "no complaint of the script" is_empty "$err"
+note "a thumbnail is drawn for each head" [ "$(grep -o '<canvas height="[1-9][0-9]*" width="[1-9]' "$out" | wc -l)" -eq 32 ]
+note "heads that share are framed" [ "$(grep -o 'class="group shared"' "$out" | wc -l)" -eq 8 ]
+note "the first head is picked" has "$out" 'tabindex="0" aria-label="head 0.0"'
+note "one head is picked" [ "$(grep -o 'aria-pressed="true"' "$out" | wc -l)" -eq 1 ]
+note "text is no markup" lacks "$out" 'id="bad"'
+note "text is there" has "$out" '>&lt;</li>'
+note "both sides have all tokens" \
+    [ "$(grep -o 'role="option"' "$out" | wc -l)" -eq "$((2 * $(grep -o '<li>' "$dir/page.html" | wc -l)))" ]
+note "lines are drawn" has "$out" '<path d="M0 '
+note "nothing is picked" has "$out" 'All tokens: lines are'
+
+# The strongest key that the page says is that of --query.
+"$decode" attend models/shakespeare-gqa2.gguf -p "$line" --query 9 --layer 2 --head 4 --top 1 \
+    --format csv >"$dir/top"
+place=$(tail -1 "$dir/top" | cut -d, -f5)
+load 'page.html#2.4@9'
+note "no complaint with a head and a token" is_empty "$err"
+note "the head of the address is picked" has "$out" '</i>Head 2.4</h2>'
+note "its token looks at the key of --query 9" \
+    [ "$(sed -n "s/.*(9) looks at<[^']*'[^(]*(\([0-9]*\)).*/\1/p" "$out")" = "$place" ]
+
+# Keys and pointer: page.js does what a reader would, and finds what must be seen then.
+"$decode" attend models/shakespeare-mha.gguf --tokens "$(seq -s, 1 100)" --html "$dir/long.html" -q >"$out"
+{
+    sed '/<\/body>/,$d' "$dir/long.html"
+    echo "<script>"
+    cat tests/show/page.js
+    echo "</script></body></html>"
+} >"$dir/driven.html"
+load driven.html
+note "no complaint of page.js" is_empty "$err"
+grep -E '^(ok|FAILED) ' "$out" >"$dir/results"
+note "page.js comes to its end" [ -s "$dir/results" ]
+while IFS= read -r result; do
+    note "$result" [ "${result%% *}" = ok ]
+done <"$dir/results"
+
+load ids.html
+note "tokens without a vocabulary are ids" is_empty "$err"
+finish
