@@ -7,7 +7,6 @@
 #include "cli/help_texts.h"
 #include "cli/job.h"
 #include "convert/quantize.h"
-#include "formats/gguf_parts.h"
 #include "formats/gguf_write.h"
 #include "formats/json_write.h"
 #include "model/config_keys.h"
@@ -394,7 +393,7 @@ static enum status write_out(struct conversion *c, uint64_t started_ns, struct e
     set_sizes(c->fewer ? &c->converted.config : &c->config, after);
     before->parameters = convert_count_params(j->checkpoint.gguf);
     after->parameters = c->fewer ? c->converted.n_params : before->parameters;
-    before->file_bytes = gguf_all_bytes(j->checkpoint.gguf, &j->checkpoint.file);
+    before->file_bytes = j->checkpoint.file.len;
     after->file_bytes = job_out_bytes(j);
     before->divergence = c->spec.n_tokens ? 0 : NO_FIGURE;
     after->divergence = c->fewer ? c->converted.divergence : NO_FIGURE;
@@ -412,8 +411,6 @@ static enum status copy_checkpoint(const struct conversion *c, struct err *e)
     const struct file_map *file = &j->checkpoint.file;
     struct file_writer *w;
     char variant[16];
-    if (gguf_all_bytes(j->checkpoint.gguf, file) != file->len)
-        return err_usage(e, "--kv-heads: the checkpoint has these already, in several files");
     TRY(file_writer_open(&w, j->common->out, e));
     file_writer_put(w, file->data, file->len);
     TRY(file_writer_commit(w, e));
