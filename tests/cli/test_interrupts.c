@@ -81,7 +81,7 @@ TEST(while_standard_input_is_waited_for, .seconds = 300)
         "generate model.gguf --prompts -",
         "generate model.gguf --prompts - --batch 2 -t 2",
         "score model.gguf -f -",
-        "eval model.gguf --text -",
+        "eval model.gguf -",
         "convert model.gguf -o out.gguf --force --kv-heads 1 --calib -",
         "convert model.gguf -o out.gguf --force --kv-heads 1 --calib none --eval -",
         "tokenize model.gguf -f -",
