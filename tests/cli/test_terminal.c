@@ -123,7 +123,7 @@ TEST(lines_below_tables_fit)
     struct ran r;
     char line[300];
     const char *path = scratch_path("q.gguf");
-    snprintf(line, sizeof line, "quantize " MODEL " --type q8_0 -o %s", path);
+    snprintf(line, sizeof line, "convert " MODEL " --type q8_0 -o %s", path);
     run_program(&r, line, NULL, NULL);
     snprintf(line, sizeof line, "info %s --check", path);
     print_on_terminal(60, line);
