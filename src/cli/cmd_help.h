@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "cli/job.h"
+#include "cli/command.h"
 
 /* In the order of the help; NULL after the last. */
 const struct command *command_at(int index);

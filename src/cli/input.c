@@ -6,7 +6,7 @@
 
 #include "base/numbers.h"
 #include "cli/signals.h"
-#include "cli/terminal.h"
+#include "model/selection.h"
 
 /* More text than this is refused before it is read: no context holds it. */
 #define INPUT_MAX ((size_t)256 << 20)
@@ -179,4 +179,31 @@ void tokens_truncate(const struct common_options *o, bool bos, size_t most, int3
     say(o, "%zu of %zu tokens are left out on the %s", *n - most, *n,
         truncate_sides[o->truncate - 1]);
     *n = most;
+}
+
+enum status job_tokenize(struct job *j, struct err *e)
+{
+    const struct tokenizer *t = j->checkpoint.tokenizer;
+    return tokens_of_text(t, j->text, tokenizer_adds_bos(t), &j->tokens, &j->n_tokens, e);
+}
+
+enum status job_tokenize_for_context(struct job *j, const char *purpose, struct err *e)
+{
+    const struct tokenizer *t = j->checkpoint.tokenizer;
+    const struct config *c = &j->checkpoint.model->config;
+    if (j->common->ids)
+        TRY(parse_ids("--tokens", j->common->ids, c->n_vocab, &j->tokens, &j->n_tokens, e));
+    else
+        TRY(tokens_that_fit("the text", t, j->text, tokenizer_adds_bos(t),
+                            j->common->truncate ? INT_MAX : c->n_ctx, &j->tokens, &j->n_tokens, e));
+    tokens_truncate(j->common, !j->common->ids && tokenizer_adds_bos(t), c->n_ctx, j->tokens,
+                    &j->n_tokens);
+    if (j->n_tokens == 0)
+        return err_usage(e, "there is no token to %s: the text is empty", purpose);
+    if (j->n_tokens > (size_t)c->n_ctx)
+        return err_usage(e,
+                         "the text has %zu tokens, the checkpoint's context only %d; "
+                         "--truncate left|right leaves out a side",
+                         j->n_tokens, c->n_ctx);
+    return STATUS_OK;
 }

@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "cli/common.h"
+#include "cli/command.h"
 
 /* Where no text is given, nor --tokens take its place: --file becomes "-" if standard input is a
  * pipe (which may end with nothing: an empty text), a socket or a file that has something. Says
@@ -56,3 +56,10 @@ enum status tokens_of_prompt(const struct tokenizer *t, struct text prompt, int 
  * says so; most is then at least 1. */
 void tokens_truncate(const struct common_options *o, bool bos, size_t most, int32_t *ids,
                      size_t *n);
+
+/* job.tokens: those of the whole text, with BOS where the checkpoint wants it. */
+enum status job_tokenize(struct job *j, struct err *e);
+
+/* The same, or those of --tokens. STATUS_USAGE for more than the context, and for none, with which
+ * there is nothing to `purpose` ("score"). */
+enum status job_tokenize_for_context(struct job *j, const char *purpose, struct err *e);

@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include "cli/job.h"
 #include "cli/program.h"
 
 #define STACK_BYTES ((size_t)8 << 20)

@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "base/times.h"
 #include "cli/cmd_help.h"
+#include "cli/job.h"
 #include "cli/signals.h"
 
 static enum status print_version(struct output *out, struct err *e)

@@ -93,6 +93,7 @@ struct checkpoint {
 enum checkpoint_parts {
     CHECKPOINT_TOKENIZER = 1, /* required: a file without one is an error */
     CHECKPOINT_MODEL = 2,
+    CHECKPOINT_TEXTS = 4, /* a tokenizer that makes tokens of texts, which not all do */
 };
 
 /* Parses a file that is open, or memory instead, and builds the parts asked for (a tokenizer that

@@ -1,0 +1,176 @@
+#include "cli/checkpoints.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/paths.h"
+#include "cli/seeds.h"
+#include "cli/threads.h"
+#include "model/config_keys.h"
+#include "model/pack.h"
+#include "model/selection.h"
+
+/* Longer names of folders are not looked into. */
+#define FOLDER_MAX 300
+
+/* --- files ----------------------------------------------------------------------------------- */
+
+/* Copies the first len bytes of a folder's path without the slashes at its end; an empty one is the
+ * current folder's. */
+static void copy_folder(char *to, size_t size, const char *path, size_t len)
+{
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    snprintf(to, size, "%.*s", len > 0 ? (int)len : 1, len > 0 ? path : ".");
+}
+
+/* Whether it is one of Hugging Face's. */
+static bool has_config(const char *folder)
+{
+    char path[FOLDER_MAX + sizeof "/config.json"];
+    chars_printf(path, "%s/config.json", folder);
+    return access(path, F_OK) == 0;
+}
+
+/* STATUS_BAD_FILE, saying what stands at `path`, and the command line that makes a GGUF file of
+ * `in`, whose name without this end is the file's. */
+static enum status name_import(const char *path, const char *what, const char *in, const char *end,
+                               struct err *e)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./";
+    const char *name = path_name(in);
+    size_t len = strlen(name) - strlen(end);
+    if (len == 0 || str_is(name, ".") || str_is(name, "..")) {
+        name = "model";
+        len = strlen(name);
+    }
+    /* A shell takes other characters in quotes; a name with a quote of its own is its user's. */
+    const char *quote = in[strspn(in, plain)] && !strchr(in, '\'') ? "'" : "";
+    return err_bad_file(e,
+                        "%.100s: %s, and decode reads GGUF; make one with: scripts/import.py "
+                        "%s%s%s %s%.*s.gguf%s",
+                        path, what, quote, in, quote, quote, (int)len, name, quote);
+}
+
+/* Refuses a file whose name ends as those of other programs' checkpoints, and says which script
+ * imports it. STATUS_OK for other names. */
+static enum status refuse_other_format(const char *path, struct err *e)
+{
+    static const char *const ends[] = {".safetensors", ".bin", ".pt", ".pth"};
+    char folder[FOLDER_MAX];
+    for (int i = 0; i < LENGTH(ends); i++) {
+        if (!text_ends_with(text_of(path), ends[i]))
+            continue;
+        copy_folder(folder, sizeof folder, path, path_name(path) - path);
+        if (has_config(folder))
+            return name_import(path, "a file of a Hugging Face folder", folder, "", e);
+        return name_import(path, "by its name a checkpoint of another program", path, ends[i], e);
+    }
+    return STATUS_OK;
+}
+
+enum status job_map(const char *path, struct file_map *out, struct err *e)
+{
+    char folder[FOLDER_MAX];
+    struct stat st;
+    *out = (struct file_map){0};
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        copy_folder(folder, sizeof folder, path, strlen(path));
+        if (has_config(folder))
+            return name_import(path, "a Hugging Face folder", folder, "", e);
+    }
+    TRY(file_map_open(out, path, e));
+    if (text_starts_with(text_span((const char *)out->data, out->len), "GGUF"))
+        return STATUS_OK;
+    const enum status s = refuse_other_format(path, e);
+    if (s != STATUS_OK)
+        file_map_close(out);
+    return s;
+}
+
+/* --- checkpoints ----------------------------------------------------------------------------- */
+
+enum status job_open(const char *path, unsigned parts, struct checkpoint *c, struct err *e)
+{
+    struct file_map file;
+    *c = (struct checkpoint){0};
+    TRY(job_map(path, &file, e));
+    return checkpoint_take(&file, path, parts, c, e);
+}
+
+enum status job_blame(const char *path, enum status s, struct err *e)
+{
+    if (s == STATUS_BAD_FILE)
+        err_prefix(e, path);
+    return s;
+}
+
+enum status job_config(const char *path, const struct checkpoint *c, struct config *config,
+                       struct err *e)
+{
+    return err_in(e, config_read(c->gguf, config, e), "%s", path);
+}
+
+void job_warn_pretokenizer(const struct common_options *o, const char *path,
+                           const struct tokenizer *t)
+{
+    if (t && tokenizer_assumes_pre(t))
+        say(o,
+            "warning: %s: tokenizer.ggml.pre is missing; text is cut as \"%s\" does it, which "
+            "gives other ids than the model's if its own pre-tokenizer is another",
+            path, tokenizer_pre(t));
+}
+
+void job_say_fallback(const struct common_options *o, const struct config *c, enum storage type)
+{
+    const char *name;
+    const int n = layout_odd_row(c, pack_type(type), &name);
+    if (n > 0)
+        say(o,
+            "type %s: rows of %s = %d are no multiple of its blocks of %d; such matrices are f16",
+            storage_name(type), name, n, QUANT_BLOCK);
+}
+
+struct variant_request job_variant(const struct job *j)
+{
+    return (struct variant_request){.path = j->path,
+                                    .checkpoint = &j->checkpoint,
+                                    .kernels = j->kernels,
+                                    .pool = j->pool,
+                                    .callbacks = {.stop = progress_stop}};
+}
+
+/* Opens the checkpoint; its model with other K/V heads than the file's, if they are asked for. */
+enum status job_open_checkpoint(struct job *j, struct err *e)
+{
+    const struct common_options *o = j->common;
+    const unsigned model = CHECKPOINT_MODEL, texts = CHECKPOINT_TEXTS;
+    const unsigned wanted = o->ids ? j->command->parts & ~texts : j->command->parts;
+    const bool other = (wanted & model) && o->kv_heads;
+    TRY(job_open(j->path, other ? wanted & ~model : wanted, &j->checkpoint, e));
+    job_warn_pretokenizer(o, j->path, j->checkpoint.tokenizer);
+    if (other) {
+        TRY(job_start_threads(j, e));
+        const struct variant_request q = job_variant(j);
+        TRY(variant_load(&q, o, o->kv_heads, NULL, &j->checkpoint.model, e));
+    }
+    if (o->score_scale) {
+        TRY(config_needs_dot(&j->checkpoint.model->config, "--score-scale", e));
+        TRY(parse_score_scale(o->score_scale, &j->checkpoint.model->config.score_scale, e));
+    }
+    if (o->without)
+        TRY(heads_of_option("--without", o->without, &j->checkpoint.model->config, &j->off, e));
+    j->without.off = j->off;
+    return STATUS_OK;
+}
+
+void job_close_checkpoint(struct job *j)
+{
+    checkpoint_close(&j->checkpoint);
+    free(j->off);
+    free(j->tokens);
+    j->off = NULL;
+    j->without.off = NULL;
+    j->tokens = NULL;
+}

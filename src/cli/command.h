@@ -1,0 +1,86 @@
+/*
+ * command - a command of the program, and the state of one run of it.
+ *
+ * A command is a file cmd_NAME.c that defines `const struct command command_NAME`, and a row in
+ * COMMANDS.
+ */
+#pragma once
+
+#include "cli/common.h"
+#include "cli/terminal.h"
+#include "engine/session.h"
+
+/* In the order in which the help lists them. */
+#define COMMANDS(row)                                                                              \
+    row(generate) row(bench) row(convert) row(train) row(eval) row(score) row(tokenize)            \
+        row(info) row(attend) row(heads) row(help)
+
+/* What job_run does before it calls `run`, in this order. What a command needs only with some
+ * options it calls itself, see job.h. */
+enum job_needs {
+    JOB_PATH = 1 << 0,       /* MODEL or -m is named: job.path */
+    JOB_TEXT = 1 << 1,       /* -p, -f or the positional TEXT is read: job.text */
+    JOB_PIPED = 1 << 2,      /* where none is given, standard input may be one */
+    JOB_STOPS = 1 << 3,      /* from here on Ctrl-C is left to `run` */
+    JOB_OUT = 1 << 4,        /* -o is named; what is there is replaced only with --force */
+    JOB_WORKERS = 1 << 5,    /* -t is checked, and kernels are chosen */
+    JOB_CHECKPOINT = 1 << 6, /* the checkpoint is opened, with job.parts of it */
+    JOB_MODEL = JOB_PATH | JOB_STOPS | JOB_WORKERS | JOB_CHECKPOINT, /* what runs one */
+};
+
+struct job;
+
+struct command {
+    const char *name;
+    const char *summary;  /* one line for the list of commands */
+    const char *usage;    /* what follows "decode NAME " */
+    const char *examples; /* lines "./decode NAME ..." that run in the repository's folder */
+    const char *notes;    /* below the options in the help, for paragraph_reflow; NULL: nothing */
+    struct option_spec spec;
+    size_t values_size;  /* of the struct that the options fill, zeroed before; it begins with a
+                            struct common_options */
+    unsigned needs;      /* enum job_needs */
+    unsigned parts;      /* of the checkpoint: enum checkpoint_parts */
+    const char *no_text; /* what is said where no text is given; NULL: it can do without */
+    /* What the options' rows cannot say of each other, found out without reading a file. NULL:
+     * nothing. */
+    enum status (*check)(struct job *j, void *values, struct err *e);
+    /* Does the work; *e is printed later, but not that of STATUS_INTERRUPTED. */
+    enum status (*run)(struct job *j, void *values, struct err *e);
+};
+
+/* One run. Everything is released by job_run. */
+struct job {
+    const struct command *command;
+    char **words;                  /* of the command line behind its name; NULL after the last */
+    struct output *out;            /* standard output: the product and nothing else */
+    uint64_t start_ns;             /* clock_ns when the process started */
+    struct common_options *common; /* in the values that `check` and `run` get, too */
+    struct progress progress;
+    bool out_is_written; /* what -o names is whole, whatever interrupts the rest */
+    uint64_t seed;       /* once job_seed has chosen it */
+    bool has_seed;
+
+    const char *path; /* of the checkpoint; NULL: none is named */
+    struct text text; /* the part of the text that --range takes */
+
+    struct checkpoint checkpoint; /* its model converted if the options ask for another variant */
+    const struct kernels *kernels;
+    int n_threads;         /* wanted; once they are started, those there are */
+    bool threads_are_auto; /* may be lowered where fewer are faster */
+    struct pool *pool;     /* NULL until job_start_threads */
+    struct session *session;
+    unsigned char *off; /* [n_layers, n_heads], malloc'd: 1 for the heads that --without names; NULL
+                           if it is not given */
+    struct head_ablation without; /* these heads, as a session takes them */
+
+    /* What some commands have, too. */
+    int32_t *tokens; /* [n_tokens], malloc'd: the text's */
+    size_t n_tokens;
+    struct checkpoint other; /* the one to compare with */
+    char *text_bytes;        /* malloc'd: the whole text, of which `text` is a part */
+};
+
+#define DECLARE_COMMAND(name) extern const struct command command_##name;
+COMMANDS(DECLARE_COMMAND)
+#undef DECLARE_COMMAND

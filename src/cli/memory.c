@@ -1,0 +1,150 @@
+#include "cli/memory.h"
+
+#include "base/figures.h"
+#include "base/limits.h"
+#include "cli/terminal.h"
+#include "cli/threads.h"
+#include "model/cost.h"
+#include "model/kv_cache.h"
+
+/* What work may take of what is available, which is an estimate: others want some. */
+#define AVAILABLE_SHARE 0.9
+/* Memory beyond this is announced even without -v. */
+#define LARGE_MEMORY ((uint64_t)1 << 30)
+
+void job_say_memory(const struct job *j, const struct job_memory *m)
+{
+    char line[512];
+    if (!j->common->verbose && m->cache + m->scratch <= LARGE_MEMORY)
+        return;
+    chars_printf(line, "memory: weights %s", figure_bytes(m->weights).text);
+    if (m->cache)
+        chars_append(line, ", KV cache %s", figure_bytes(m->cache).text);
+    if (m->of)
+        chars_append(line, " (%s)", m->of);
+    chars_append(line, ", scratch %s", figure_bytes(m->scratch).text);
+    if (m->advice && m->advice[0])
+        chars_append(line, "; %s", m->advice);
+    say(j->common, "%s", line);
+}
+
+enum status job_check_memory(const struct job *j, const struct job_memory *m, const char *what,
+                             struct err *e)
+{
+    const double needed = (double)m->cache + m->scratch;
+    const double spare = available_memory() * AVAILABLE_SHARE;
+    if (needed > spare)
+        return err_set(e, STATUS_NO_MEMORY, "out of memory: %s need %s, %s are available; %s", what,
+                       figure_bytes(needed).text, figure_bytes(spare).text, m->advice);
+    job_say_memory(j, m);
+    return STATUS_OK;
+}
+
+struct session_params job_session_params(const struct job *j)
+{
+    return (struct session_params){.kv_storage = kv_type_storage[j->common->kv_type],
+                                   .kernels = j->kernels,
+                                   .without = j->without.off ? &j->without : NULL};
+}
+
+struct eval_spec job_eval_spec(const struct job *j, const struct checkpoint *k)
+{
+    return (struct eval_spec){.model = k->model,
+                              .params = job_session_params(j),
+                              .pool = j->pool,
+                              .tokens = j->tokens,
+                              .n_tokens = j->n_tokens,
+                              .tokenizer = k->tokenizer};
+}
+
+struct advice {
+    char text[96];
+};
+
+/* "A and B lower the cache"; "" if nothing does. */
+static struct advice advise(const struct job *j, const char *option)
+{
+    struct advice advice = {""};
+    const char *smaller = kv_type_smaller(j->common->kv_type);
+    if (option && smaller)
+        chars_printf(advice.text, "%s and --kv-type %s lower the cache", option, smaller);
+    else if (option)
+        chars_printf(advice.text, "%s lowers the cache", option);
+    else if (smaller)
+        chars_printf(advice.text, "--kv-type %s lowers the cache", smaller);
+    return advice;
+}
+
+/* The bytes of a session of n sequences, and of what the command takes for each. */
+static enum status sequences_bytes(const struct job *j, const struct session_params *p, int n,
+                                   size_t more_bytes, double *bytes, struct err *e)
+{
+    struct session_params params = *p;
+    struct session_memory plan;
+    params.n_sequences = n;
+    TRY(session_plan(j->checkpoint.model, &params, j->n_threads, &plan, e));
+    *bytes = (double)plan.kv_bytes + plan.scratch_bytes + (double)more_bytes * n;
+    return STATUS_OK;
+}
+
+enum status job_fit_sequences(const struct job *j, struct session_params *p,
+                              const struct sequences_wanted *w, struct err *e)
+{
+    const double spare = available_memory() * AVAILABLE_SHARE;
+    double needed, bytes; /* by all, and by those that are left */
+    int n = w->n;
+    TRY(sequences_bytes(j, p, n, w->more_bytes, &needed, e));
+    for (bytes = needed; bytes > spare && n > 1; n--)
+        TRY(sequences_bytes(j, p, n - 1, w->more_bytes, &bytes, e));
+    const int fit = bytes > spare ? 0 : n;
+    if (w->all && fit < w->n)
+        return err_set(e, STATUS_NO_MEMORY,
+                       "out of memory: %d sequences need %s, %s are available, %d would fit; %s",
+                       w->n, figure_bytes(needed).text, figure_bytes(spare).text, fit,
+                       advise(j, w->option).text);
+    p->n_sequences = n;
+    return STATUS_OK;
+}
+
+/* Whether steps of the session's sequences are so short that threads would only wait. */
+static bool one_thread_is_faster(const struct model *m, const struct session_params *p)
+{
+    const struct cost_shape shape = cost_shape_of_model(m);
+    const struct cost_weights weights = cost_weights(&shape);
+    const struct cost_plan step =
+        cost_plan(&shape, &weights, p->kv_storage, 0, MAX(p->n_sequences, 1));
+    return cost_prefers_one_thread(&step, m->config.n_layers);
+}
+
+static void take_one_thread(struct job *j)
+{
+    say_verbose(j->common, "threads: 1, as %d would be slower for a model so small", j->n_threads);
+    pool_free(j->pool);
+    j->pool = NULL;
+    j->n_threads = 1;
+}
+
+enum status job_start_session(struct job *j, const struct session_params *p, const char *option,
+                              struct err *e)
+{
+    const struct model *m = j->checkpoint.model;
+    const int kv_type = j->common->kv_type;
+    const uint64_t per_token =
+        kv_cache_bytes_per_token(&m->config, m->config.n_kv_heads, kv_type_storage[kv_type]);
+    struct session_memory plan;
+    char sequences[40] = "", of[128];
+    if (j->threads_are_auto && j->n_threads > 1 && one_thread_is_faster(m, p))
+        take_one_thread(j);
+    TRY(job_start_threads(j, e));
+    TRY(session_plan(m, p, j->n_threads, &plan, e));
+    if (p->n_sequences > 1)
+        chars_printf(sequences, "%d sequences of ", p->n_sequences);
+    chars_printf(of, "%s%d tokens of %s, %s", sequences, p->n_ctx, figure_bytes(per_token).text,
+                 kv_type_names[kv_type]);
+    job_say_memory(j, &(struct job_memory){.weights = m->weights.cap,
+                                           .cache = plan.kv_bytes,
+                                           .scratch = plan.scratch_bytes,
+                                           .of = of,
+                                           .advice = advise(j, option).text});
+    return session_create(m, p, j->pool, &j->session, e);
+}
