@@ -195,8 +195,7 @@ TEST(tensors, .loops = N_TYPES + (int)COUNT(archs), .tags = ONE_THREAD)
     const struct quantize_params first = {.type = types[_i % N_TYPES], .gguf = f32.g};
     struct gguf_file m = typed ? convert(&first, &q) : golden(archs[_i - N_TYPES]);
     for (int i = 0; i < N_TYPES; i++) {
-        const struct quantize_params p = {
-            .type = types[i], .requantize = true, .gguf = m.g};
+        const struct quantize_params p = {.type = types[i], .requantize = true, .gguf = m.g};
         struct gguf_file out = convert(&p, &q);
         uint64_t before = 0, after = 0;
         ck_assert_uint_eq(out.g->n_tensors, m.g->n_tensors);
