@@ -11,7 +11,8 @@ struct tokenizer *t;
 
 static void begin(const char *model)
 {
-    v = (struct vocabulary){.model = model, .bos = -1, .eos = -1, .adds_bos = -1, .adds_space = -1};
+    v = (struct vocabulary){
+        .model = model, .bos = -1, .eos = -1, .adds_bos = -1, .adds_space = -1, .drops_spaces = -1};
 }
 
 void plain_bytes_vocabulary(void)
@@ -82,6 +83,8 @@ static struct gguf_writer *keys_of_vocabulary(void)
         gguf_add_bool(w, "tokenizer.ggml.add_bos_token", v.adds_bos);
     if (v.adds_space >= 0)
         gguf_add_bool(w, "tokenizer.ggml.add_space_prefix", v.adds_space);
+    if (v.drops_spaces >= 0)
+        gguf_add_bool(w, "tokenizer.ggml.remove_extra_whitespaces", v.drops_spaces);
     return w;
 }
 
