@@ -132,7 +132,7 @@ bench --shape 1x8x2,nonsense=3
 bench --shape 1x8x2 --kv-heads 3 -n 1
 bench --shape 1x8x2,ctx=4 --depth 5 -n 1
 bench $model --type nonsense
-bench $model --plot tests/no/such/out.svg
+bench $model --svg tests/no/such/out.svg
 convert $model -o out.gguf
 convert $model --kv-heads 2
 convert $model -o $model --kv-heads 2

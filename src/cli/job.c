@@ -13,7 +13,7 @@
 static enum status name_inputs(struct job *j, struct err *e)
 {
     struct common_options *o = j->common;
-    const bool takes_text = j->command->spec.positionals[1].kind != OPTION_END;
+    const bool takes_text = j->command->spec.positionals[1].kind == OPTION_STRING;
     if (takes_text && o->model && !o->positional_text) {
         o->positional_text = o->positional;
         o->positional = NULL;

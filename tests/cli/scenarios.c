@@ -14,7 +14,7 @@
 #define SHAPE   " --layers 1 --embd 8 --heads 2 --kv-heads 1 --ff 8 --ctx 5 --vocab 260"
 #define STEPS   " --steps 2 --batch 1 --warmup 0 --save-every 1 --eval-every 1 --val-fraction .2"
 #define TRAIN   "train text.txt -o out.gguf --force" SHAPE STEPS " --seed 1 -t 2 -q --log log.csv"
-#define MEASURE " -t 2 -n 2 --repeat 1 --warmup 0 --prompt 2 --plot out.svg -q"
+#define MEASURE " -t 2 -n 2 --repeat 1 --warmup 0 --prompt 2 --svg out.svg -q"
 
 /* Name, command, inputs, outputs, and what is the same at every run. */
 const struct scenario scenarios[] = {

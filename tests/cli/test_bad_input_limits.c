@@ -101,7 +101,7 @@ static const char *const limited[] = {
     "eval %G %T -t 2 -q",
     "quantize %G -o %O --type f16 -t 1 -q",
     "attend %G -p ab --svg %O -t 1 -q",
-    "bench %G -n 1 --repeat 1 --warmup 0 --prompt 0 --kv-heads 2 -t 1 -q --plot %O",
+    "bench %G -n 1 --repeat 1 --warmup 0 --prompt 0 --kv-heads 2 -t 1 -q --svg %O",
     "convert %G -o %O --kv-heads 1 --calib %T -t 1 -q",
     "train %T -o %O --from %G --steps 1 --batch 1 --seed 1 -t 1 -q --eval-every -1",
 };
