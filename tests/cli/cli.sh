@@ -208,7 +208,7 @@ $ [ "$(head -1 "$out")" = "$(cat one.json)" ]
 
 # The cache in half precision; golden checkpoints of other variants.
 0 generate $model -p ROMEO: -n 20 --greedy --kv-type f16
-0 generate $golden/$name.gguf -p "x" -n 5 --greedy -q | for name in mha gqa mqa mqa-f16
+0 generate $golden/$name.gguf -p "x" -n 5 --greedy -q | for name in mha gqa mqa-f16
 EOF
 
 # --- score --------------------------------------------------------------------------------------

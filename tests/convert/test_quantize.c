@@ -100,8 +100,8 @@ static uint64_t hash_tensors(const struct gguf *g)
 
 /* Hashes of what llama.cpp makes of these files, tensors in the source's order: `llama-quantize
  * --pure` (c392e5094, x86-64) of llama, and its package gguf 0.19, which gives the same bytes for
- * it, of the others. The missing types cannot have rows of 40. */
-TEST(bytes_of_llama_quantize, .loops = 4)
+ * it, of the others. */
+TEST(bytes_of_llama_quantize, .loops = 3)
 {
     static const struct {
         const char *name;
@@ -110,7 +110,6 @@ TEST(bytes_of_llama_quantize, .loops = 4)
         {"mha",
          {0xfddefff686c62a70, 0x4708e6da73e2d912, 0xb552458399b162d4, 0x81b15b74387dc359,
           0x5eada9a2917705ce}},
-        {"mqa", {0xda21487f4e2d5f75, 0x2831bc0ef27adab0, 0xb01a0af31f98f889, 0, 0}},
         {"mqa-f16",
          {0xd5a8ea0109951465, 0xbae39b8bec5893d6, 0x822715d0fc920c97, 0x800c20e0039d8544,
           0xedfebab0d88eeb65}},
@@ -123,8 +122,7 @@ TEST(bytes_of_llama_quantize, .loops = 4)
         struct quantize q;
         struct gguf_file out =
             convert(&(struct quantize_params){.type = types[t], .pure = true, .gguf = m.g}, &q);
-        if (cases[_i].hashes[t])
-            ck_assert_uint_eq(hash_tensors(out.g), cases[_i].hashes[t]);
+        ck_assert_uint_eq(hash_tensors(out.g), cases[_i].hashes[t]);
     }
 }
 
