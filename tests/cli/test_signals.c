@@ -126,8 +126,8 @@ TEST(a_file_that_is_cut_while_it_is_copied)
     ck_assert_int_eq(files_in_folder_of(cut_path), 2);
 }
 
-/* quantize was ended by a second Ctrl-C, and left its .decode-PID-0.tmp. (By one, at every call:
- * test_interrupts.c.) */
+/* A change of types was ended by a second Ctrl-C, and left its .decode-PID-0.tmp. (By one, at every
+ * call: test_interrupts.c.) */
 TEST(a_second_interrupt_leaves_no_temporary)
 {
     strcpy(cut_path, scratch_path("cut"));
