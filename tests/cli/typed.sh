@@ -24,7 +24,7 @@ checks <<'EOF'
     | for names in temperature:temp ctx-size:ctx n-predict:n top_k:top-k max_new_tokens:n
 2 train t --batch-size 5 | did you mean '--batch'?
 2 generate m -s 3 | did you mean '--seed'?
-2 generate $model -t $number | found '$number'; -t is the number of threads, --temp the temperature
+2 generate $model -t $number | found '$number'
     | for number in 0.8 1.0
 2 $words | ' (see | for words in "generate $model -t 0" "score $model -p ab -t 0.8"
 2 generate $words | ; -i opens a session and takes no text: expected one with -p
@@ -87,14 +87,8 @@ EOF
 checks <<'EOF'
 0 tokenize $model -f "$dir/text" | > ids
 0 tokenize $model --decode "$(cat "$dir/ids")" | == text
-0 tokenize $model --decode - <"$dir/ids" | == text
 EOF
 checks <<'EOF'
-$ "$decode" tokenize $model -f "$dir/text" | tr ' ' '\n' >"$dir/ids"
-$ piped "$dir/ids" tokenize $model --decode -
-0 | == text
-$ printf '1 2\0 3' >"$dir/ids"
-2 tokenize $model --decode - <"$dir/ids" | found a zero byte behind 3 others
 2 tokenize $model --decode "[1, x]" | --decode: item 2 is 'x'
 
 # What is no text.
