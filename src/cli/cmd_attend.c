@@ -6,14 +6,12 @@
 
 #include "base/replace.h"
 #include "cli/attend.h"
-#include "cli/attend_page.h"
 #include "cli/attend_show.h"
 #include "cli/attend_trace.h"
 #include "cli/help_texts.h"
 #include "formats/npy.h"
 #include "show/explore.h"
 #include "show/heatmap.h"
-#include "text/unicode.h"
 
 #define VALUES struct attend_options
 
@@ -88,6 +86,22 @@ static struct attend_map *add_maps(struct attend_spec *spec, int cells)
     return maps;
 }
 
+/* What a page needs beside maps: what may come next, and if they are not too large the paths. */
+static enum status place_paths(struct attend_view *v, struct err *e)
+{
+    struct arena counted = {.used = 0};
+    v->spec.n_next = MIN(PAGE_NEXT, v->config->n_vocab);
+    TRY_ZEROED(v->paths.layers, v->layers.n, "the layers of paths", e);
+    v->paths.n_layers = v->layers.n;
+    v->paths.n_tokens = v->spec.n_tokens;
+    for (int i = 0; i < v->layers.n; i++)
+        v->paths.layers[i].layer = v->layers.items[i];
+    paths_take(&v->paths, &counted, v->config);
+    if (v->spec.n_tokens <= PATHS_TOKENS && counted.used <= PATHS_BYTES)
+        v->spec.paths = &v->paths;
+    return STATUS_OK;
+}
+
 /* Which heads, and of which of them maps are wanted. */
 static enum status place_heads(struct attend_view *v, struct err *e)
 {
@@ -135,7 +149,7 @@ static enum status place_heads(struct attend_view *v, struct err *e)
     if (o->npy || o->html)
         v->arrays = add_maps(spec, n_tokens);
     if (o->html)
-        TRY(attend_page_plan(v, e));
+        TRY(place_paths(v, e));
     if (!o->show)
         return STATUS_OK;
     /* All tokens where there is room; else cells, as few as in a small picture. */
@@ -197,21 +211,6 @@ static enum status look(struct attend_view *v, struct err *e)
     return STATUS_OK;
 }
 
-/* Whether a token is nothing but newlines and punctuation, and spaces around it. */
-static bool is_separator(struct text token)
-{
-    bool divides = false;
-    while (token.len > 0) {
-        uint32_t code;
-        utf8_next(&token, &code);
-        const enum char_class class = unicode_class(code);
-        if (class == CHAR_LETTER || class == CHAR_NUMBER || code >= UNICODE_INVALID)
-            return false;
-        divides |= class == CHAR_OTHER || code == '\n';
-    }
-    return divides;
-}
-
 /* Whether a word goes on across a place: letters and digits, as bytes beyond ASCII are, around it.
  */
 static bool goes_on(struct text t, size_t at)
@@ -269,17 +268,11 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
 {
     const struct attend_options *o = values;
     const struct model *m = j->checkpoint.model;
-    const struct tokenizer *t = j->checkpoint.tokenizer;
     int query = -1;
     TRY(job_tokenize_for_context(j, "look at", e));
     if (o->query)
         TRY(find_query(j, o->query, &query, e));
     TRY(job_start_threads(j, e));
-    bool *separators;
-    TRY_ZEROED(separators, j->n_tokens, "the tokens", e);
-    if (t)
-        for (size_t i = 0; i < j->n_tokens; i++)
-            separators[i] = is_separator(tokenizer_bytes(t, j->tokens[i]));
     struct attend_view view = {.options = o,
                                .job = j,
                                .config = &m->config,
@@ -288,14 +281,12 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
                                         .pool = j->pool,
                                         .tokens = j->tokens,
                                         .n_tokens = j->n_tokens,
-                                        .separators = separators,
                                         .query = query}};
     config_variant_name(&m->config, m->config.n_kv_heads, view.variant);
     const enum status s = look(&view, e);
     attend_free(&view.found);
-    attend_page_free(&view);
+    free(view.paths.layers);
     free(view.spec.heads);
-    free(separators);
     choice_free(&view.layers);
     choice_free(&view.heads);
     return s;

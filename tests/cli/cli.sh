@@ -300,7 +300,7 @@ $ has a.svg 'class="frame"'
 2 attend $model -p "the cat" --query he | 'he' 0 times as a word
 2 attend $model -p "the cat" --query "$word" | --query: expected a word of the text, found
     | for word in '' a@0
-0 attend $model -p "$line" --format csv | ,separator,content,score_sd,gradient,max_weight,alpha,delta,role,role_share
+0 attend $model -p "$line" --format csv | ,strongest,score_sd,gradient,max_weight,alpha,delta,role,role_share
 0 attend $model -p "ROMEO:" | score_sd  gradient | role | ! alpha
 0 attend $golden/convolution.gguf --tokens "$(cat $golden/convolution.tokens)" | 5.00  offset 5 1.0
 0 attend $model -p "$line" --score-scale none --format csv | 33 lines

@@ -71,13 +71,11 @@ static void run(const struct attend_spec *spec, struct all_heads *all)
 
 /* The same at once, of a text in which tokens come again, for any vocabulary. */
 static int32_t tokens[40];
-static bool separators[COUNT(tokens)];
 
 static struct all_heads found_in(const struct model *m, int n, int cells)
 {
     struct all_heads all;
     struct attend_spec spec = spec_of(m, &all, tokens, n, cells);
-    spec.separators = separators;
     run(&spec, &all);
     return all;
 }
@@ -88,8 +86,6 @@ static void make_tokens(void)
     rng_seed(&r, 11, 0);
     for (size_t i = 0; i < COUNT(tokens); i++)
         tokens[i] = (int32_t)(rng_u32(&r) % 17);
-    for (size_t i = 0; i < COUNT(tokens); i++)
-        separators[i] = tokens[i] < 3;
 }
 
 TEST(roles)
@@ -99,17 +95,17 @@ TEST(roles)
         const char *role;
         double share;
     } cases[] = {
-        {{.first = 0.4, .previous = 0.5, .content = 0.9}, "previous", 0.5},
-        {{.first = 0.3, .previous = 0.2, .content = 0.6, .separator = 0.33}, "content", 0.6},
-        {{.first = NOTHING, .previous = NOTHING, .self = 1, .content = NOTHING}, "self", 1},
-        {{.induction = 0.35, .content = 0.5}, "induction", 0.35},
-        {{.separator = 0.6, .first = 0.6}, "separator", 0.6},
-        {{.content = 0.95, .at_offset = 0.92, .offset = 3}, "offset", 0.92},
+        {{.first = 0.4, .previous = 0.5}, "previous", 0.5},
+        {{.first = 0.3, .previous = 0.2, .at_offset = 0.33}, "content", NOTHING},
+        {{.first = NOTHING, .previous = NOTHING, .self = 1}, "self", 1},
+        {{.induction = 0.35}, "induction", 0.35},
+        {{.at_offset = 0.6, .first = 0.6}, "offset", 0.6},
+        {{.first = 0.5, .at_offset = 0.92, .offset = 3}, "offset", 0.92},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         double share;
         ck_assert_str_eq(attend_role(&cases[i].h, &share), cases[i].role);
-        ck_assert_double_eq(share, cases[i].share);
+        ck_assert(share == cases[i].share || (isnan(share) && isnan(cases[i].share)));
     }
 }
 
@@ -188,12 +184,6 @@ static struct attend_head figures_of(const struct attend_map *m)
         double most = 0, mean = 0, variance = 0;
         h.gradient += 1.0 / n;
         for (int j = 0; j <= i; j++) {
-            bool follows = false;
-            for (int p = 0; p < i; p++)
-                follows |= p + 1 == j && tokens[p] == tokens[i];
-            h.separator += j < i && separators[j] ? at(m, i, j) / (n - 1) : 0;
-            if (j > 0 && j < i - 1 && !separators[j] && !follows)
-                h.content += at(m, i, j) / (n - 1);
             most = fmax(most, at(m, i, j));
             mean += log(at(m, i, j)) / (i + 1);
         }
@@ -232,8 +222,6 @@ static struct attend_head figures_of(const struct attend_map *m)
         }
     }
     h.first = n > 1 ? h.first : NOTHING;
-    h.separator = n > 1 ? h.separator : NOTHING;
-    h.content = n > 1 ? h.content : NOTHING;
     h.previous = n > 1 ? h.previous : NOTHING;
     h.induction = repeated ? h.induction / repeated : NOTHING;
     return h;
@@ -244,8 +232,7 @@ static void assert_figures(const struct attend_head *found, const struct attend_
     const double pairs[][2] = {{found->entropy, x->entropy},     {found->distance, x->distance},
                                {found->first, x->first},         {found->previous, x->previous},
                                {found->self, x->self},           {found->induction, x->induction},
-                               {found->strongest, x->strongest}, {found->separator, x->separator},
-                               {found->content, x->content},     {found->max_weight, x->max_weight},
+                               {found->strongest, x->strongest}, {found->max_weight, x->max_weight},
                                {found->score_sd, x->score_sd},   {found->gradient, x->gradient},
                                {found->at_offset, x->at_offset}};
     for (size_t i = 0; i < COUNT(pairs); i++)
@@ -281,7 +268,6 @@ TEST(no_block_thread_or_instruction_set_changes_a_bit, .before = make_tokens)
         spec.params.kernels = kernels_at(k);
         spec.params.block = 1 + 6 * (k % 2);
         spec.pool = k % 3 ? pool : NULL;
-        spec.separators = separators;
         run(&spec, &other);
         ck_assert_mem_eq(first.heads, other.heads, (size_t)first.n * sizeof *first.heads);
         for (int i = 0; i < first.n; i++)
