@@ -494,7 +494,7 @@ sleep 3
 end_by INT $pid
 checks <<'EOF'
 130+ | MHA,8,f32
-0 $b --svg p.svg -q | quiet | predicted | ! batch | ! weights read
+0 $b --svg p.svg -q | quiet | predicted | ! µs/token | ! weights read
 $ has p.svg "</svg>"
 0 $b --batch 1,2,16 --svg p.svg -v | limited by | µs/token | weights read
 $ has p.svg "batch (sequences in a step, each at depth 0)"
