@@ -154,7 +154,7 @@ static enum status specify_bench(struct bench_run *r, struct err *e)
     r->subject = r->model ? r->model : r->shape.shape;
     TRY(read_axes(r, e));
     if (r->common.file) {
-        job_warn_pretokenizer(&r->common, j->path, j->checkpoint.tokenizer);
+        job_warn_vocabulary(&r->common, j->path, j->checkpoint.tokenizer);
         TRY(advice_prepare(r, e));
     }
     TRY(read_threads(r, e));

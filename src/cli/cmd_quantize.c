@@ -103,8 +103,7 @@ static enum status write_and_print(struct job *j, struct quantize *q, struct err
     }
     report_row(&r, &(struct quantize_row){text_of("tensor data"), NULL, NULL, q->bytes_before,
                                           q->bytes_after, n_changed > 0 ? q->error : none});
-    report_row(&r, &(struct quantize_row){text_of("file"), NULL, NULL,
-                                          q->params.source->len,
+    report_row(&r, &(struct quantize_row){text_of("file"), NULL, NULL, q->params.source->len,
                                           job_out_bytes(j), none});
     return report_end(&r, e);
 }

@@ -289,7 +289,7 @@ static enum status complete_spec(struct training *t, struct job *j, struct err *
     spec->arg = t;
     TRY(train_spec_complete(spec, &t->shape, &j->checkpoint, &j->other, e));
     if (spec->from_path)
-        job_warn_pretokenizer(&t->common, spec->from_path, j->checkpoint.tokenizer);
+        job_warn_vocabulary(&t->common, spec->from_path, j->checkpoint.tokenizer);
     TRY(record_make(&command_train.spec, t, &t->record, e));
     spec->options = bytes_text(&t->record);
     TRY(job_start_threads(j, e));

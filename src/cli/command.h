@@ -57,7 +57,8 @@ struct job {
     struct common_options *common; /* in the values that `check` and `run` get, too */
     unsigned needs, parts;
     struct progress progress;
-    uint64_t seed; /* once job_seed has chosen it */
+    bool said_two_bos; /* that a text begins with BOS twice, once a run */
+    uint64_t seed;     /* once job_seed has chosen it */
     bool has_seed;
 
     const char *path; /* of the checkpoint; NULL: none is named */

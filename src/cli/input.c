@@ -181,10 +181,29 @@ void tokens_truncate(const struct common_options *o, bool bos, size_t most, int3
     *n = most;
 }
 
+bool job_has_two_bos(struct job *j, const int32_t *ids, size_t n)
+{
+    const struct tokenizer *t = j->checkpoint.tokenizer;
+    const int bos = tokenizer_bos(t);
+    if (!tokenizer_adds_bos(t) || n < 2 || ids[0] != bos || ids[1] != bos)
+        return false;
+    if (!j->said_two_bos)
+        say(j->common,
+            "note: the text begins with the begin-of-text token, %d, which the checkpoint asks to "
+            "be "
+            "put before it: there are two; leave it out of the text",
+            bos);
+    j->said_two_bos = true;
+    return true;
+}
+
 enum status job_tokenize(struct job *j, struct err *e)
 {
     const struct tokenizer *t = j->checkpoint.tokenizer;
-    return tokens_of_text(t, j->text, tokenizer_adds_bos(t), &j->tokens, &j->n_tokens, e);
+    TRY(tokens_of_text(t, j->text, tokenizer_adds_bos(t), &j->tokens, &j->n_tokens, e));
+    if (job_has_two_bos(j, j->tokens, j->n_tokens))
+        memmove(j->tokens + 1, j->tokens + 2, (--j->n_tokens - 1) * sizeof *j->tokens);
+    return STATUS_OK;
 }
 
 enum status job_tokenize_for_context(struct job *j, const char *purpose, struct err *e)
@@ -196,6 +215,8 @@ enum status job_tokenize_for_context(struct job *j, const char *purpose, struct 
     else
         TRY(tokens_that_fit("the text", t, j->text, tokenizer_adds_bos(t),
                             j->common->truncate ? INT_MAX : c->n_ctx, &j->tokens, &j->n_tokens, e));
+    if (!j->common->ids)
+        job_has_two_bos(j, j->tokens, j->n_tokens);
     tokens_truncate(j->common, !j->common->ids && tokenizer_adds_bos(t), c->n_ctx, j->tokens,
                     &j->n_tokens);
     if (j->n_tokens == 0)

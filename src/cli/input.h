@@ -57,7 +57,11 @@ enum status tokens_of_prompt(const struct tokenizer *t, struct text prompt, int 
 void tokens_truncate(const struct common_options *o, bool bos, size_t most, int32_t *ids,
                      size_t *n);
 
-/* job.tokens: those of the whole text, with BOS where the checkpoint wants it. */
+/* Whether these tokens, of a text behind the BOS that the checkpoint asks for, begin with two, as
+ * the text has one of its own: then it says so, once a run. */
+bool job_has_two_bos(struct job *j, const int32_t *ids, size_t n);
+
+/* job.tokens: those of the whole text, with BOS, once, where the checkpoint wants it. */
 enum status job_tokenize(struct job *j, struct err *e);
 
 /* The same, or those of --tokens. STATUS_USAGE for more than the context, and for none, with which

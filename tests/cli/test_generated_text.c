@@ -94,7 +94,8 @@ TEST(test_end_tokens, .before = bent_set_up, .after = hostile_tear_down)
         bend(bends);
         hostile_write();
         expect_line_done(line, "\"tokens\": []|\"finish\": \"eos\"");
-        snprintf(bends, sizeof bends, "\"%.3s\": %d", keys[i] + strlen("tokenizer.ggml."), first);
+        snprintf(bends, sizeof bends, "\"ends\": \"%d (%s)\"", first,
+                 keys[i] + strlen("tokenizer.ggml."));
         expect_line_done("info %B --format json", bends);
     }
 }
