@@ -1,6 +1,29 @@
 #!/bin/sh
 # cli.sh DECODE - the program end to end: every command, every exit code, what goes to which
 # stream. Run from the repository's top; the last line counts what passed and failed.
+#
+# The checks here and in the other scripts of this folder are lines between "checks <<'EOF'"
+# and EOF. A line that begins with a number runs the program:
+#
+#     EXIT ARGUMENTS | EXPECTED | EXPECTED ...
+#
+#     0 score $model -p "a,b" --format csv | position,id,text,logprob | 1,44,",",
+#     2 genrate | did you mean 'generate'?
+#
+# ARGUMENTS are words of the shell. EXIT is the exit code. Where it is 0, an EXPECTED without a mark is a
+# part of standard output. Where it is another, it is a part of standard error, which must be one line
+# that begins with the program's name, and standard output must be empty; with a + behind the code (1+,
+# 130+) neither is asked, and an EXPECTED is again a part of standard output. The marks:
+#
+#     2> TEXT    a part of standard error      ! TEXT    no part of standard output
+#     2! TEXT    no part of standard error     = TEXT    standard output is this one line
+#     N lines    standard output has so many   N bytes   the same
+#     > FILE     standard output is kept       == FILE   it has the bytes of FILE
+#     quiet      standard error is empty       for NAME in LIST    the line once for each $NAME; the last
+#
+# Two more kinds of line: "$ COMMAND" is a shell command that must succeed, and "EXIT | EXPECTED" looks at
+# a program that a command ran. A line that begins with blanks goes on with the one before. $ in EXPECTED
+# means what it does in double quotes. Every line is one check.
 . tests/checks.sh
 top=$PWD
 
