@@ -42,6 +42,12 @@ enum status input_needs_tokenizer(const struct tokenizer *t, const char *path, c
 enum status tokens_of_text(const struct tokenizer *t, struct text text, bool bos, int32_t **ids,
                            size_t *n, struct err *e);
 
+/* The ids of a text from which some `wanted` tokens will be taken, here and there: all of them, or
+ * of one so long that it has many times as many those of parts at equal distances, so that memory
+ * is not the text's. No BOS; *ids as above. */
+enum status tokens_of_sample(const struct tokenizer *t, struct text text, size_t wanted,
+                             int32_t **ids, size_t *n, struct err *e);
+
 /* The same of a text that is to fit into n_ctx positions: STATUS_USAGE for a long one, `what` in
  * the message, that no tokens of this vocabulary could make fit. Others may be too long yet. */
 enum status tokens_that_fit(const char *what, const struct tokenizer *t, struct text text, bool bos,

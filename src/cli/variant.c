@@ -136,8 +136,9 @@ static enum status read_calibration(const struct variant_request *q, const struc
         TRY(input_await(o->calib, CALIB_MAX, &bytes, &text.len, e));
         text = input_range_of(range, text_span(bytes, text.len));
     }
+    const size_t wanted = o->calib_tokens ? o->calib_tokens : CALIB_TOKENS;
     const enum status s =
-        tokenizer_encode(q->checkpoint->tokenizer, text, &out->tokens, &out->n, e);
+        tokens_of_sample(q->checkpoint->tokenizer, text, wanted, &out->tokens, &out->n, e);
     free(bytes);
     TRY(s);
     if (out->n == 0)
@@ -145,7 +146,6 @@ static enum status read_calibration(const struct variant_request *q, const struc
     if (out->n < CONVERT_MIN_TOKENS)
         return err_usage(e, "--calib: expected at least %d tokens in '%.200s', found %zu",
                          CONVERT_MIN_TOKENS, o->calib, out->n);
-    const size_t wanted = o->calib_tokens ? o->calib_tokens : CALIB_TOKENS;
     if (out->n > wanted) { /* whole windows, at equal distances */
         const size_t window = convert_window_size(c->n_ctx, wanted);
         const size_t n_windows = wanted / window, step = (out->n - window) / (n_windows - 1);
