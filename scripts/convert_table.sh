@@ -84,7 +84,7 @@ row() {
     esac
     ./decode convert "$model" -o "$dir/out.gguf" --force --kv-heads "$heads" --method "$method" \
         --group "$grouping" --seed 1 --eval "$dir/eval" --format jsonl -q "$@" >"$dir/report"
-    ./decode eval "$dir/out.gguf" --text "$dir/eval" --against "$model" --format jsonl \
+    ./decode eval "$dir/out.gguf" "$dir/eval" --against "$model" --format jsonl \
         -q >"$dir/distance"
     after=$(value bits_per_byte <"$dir/report")
     cache=$(value kv_bytes_per_token_f32 <"$dir/report")

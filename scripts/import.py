@@ -15,16 +15,18 @@ from exchange.process import BAD_USAGE, bad, run, say
 def context_of(path, s, asked):
     """How many positions the model has here. As far as a sliding window reaches all is attended to, as here; learned
     positions are as many as they are."""
+    from exchange.shapes import MOST
     most = min(s.n_ctx, s.window or s.n_ctx)
-    if asked is not None and (asked < 1 or (asked > most and (s.window or not s.is_llama))):
-        bad(path, f"--ctx: expected 1 to {most}, as learned or its window, found {asked}", BAD_USAGE)
+    limit = most if s.window or not s.is_llama else MOST
+    if asked is not None and not 1 <= asked <= limit:
+        bad(path, f"--ctx: expected 1 to {limit}, as learned or its window, found {asked}", BAD_USAGE)
     if not asked and most < s.n_ctx:
         say(f"{path}: the context is cut from {s.n_ctx} to the {most} positions of the sliding window")
     return asked or most
 
 
 def vocabulary_of(path, found, asked):
-    """The one that is named, or that stands where the checkpoint keeps it; None: there is none, or none is asked for."""
+    """The one that is named, or that stands where the checkpoint keeps it; None: there is none, or none is wanted."""
     from exchange import vocabulary
     if asked == "none":
         return None

@@ -111,7 +111,7 @@ named() { printf 'f=%q' "$1"; }
 made() { echo "{ test -e \"\$f.$1\" || { $2 && mv \"\$f.part\" \"\$f.$1\"; }; }"; } # SUFFIX COMMAND
 cell() { # COMMAND: adds what makes and evaluates the cell to `job`, and what it is to `rows`
     job+="${job:+ && }$(named "$(path "$stem" "$alpha")") && $(made gguf "$1") && $(made json \
-        "$(run eval --text "$text" --range "$range:1" --format jsonl)\"\$f.gguf\" >\"\$f.part\"")"
+        "$(run eval "$text" --range "$range:1" --format jsonl -m)\"\$f.gguf\" >\"\$f.part\"")"
     rows+="cell|$name|$method|$alpha|$(path "$stem" "$alpha").json|$(path "$base" "$alpha").json"$'\n'
 }
 trained() { # STEPS OPTIONS; an interrupted training leaves a state, with which it goes on

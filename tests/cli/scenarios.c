@@ -14,7 +14,7 @@
 #define SHAPE   " --layers 1 --embd 8 --heads 2 --kv-heads 1 --ff 8 --ctx 5 --vocab 260"
 #define STEPS   " --steps 2 --batch 1 --warmup 0 --save-every 1 --eval-every 1 --val-fraction .2"
 #define TRAIN   "train text.txt -o out.gguf --force" SHAPE STEPS " --seed 1 -t 2 -q --log log.csv"
-#define MEASURE " -t 2 -n 2 --repeat 1 --warmup 0 --prompt 2 --plot out.svg -q"
+#define MEASURE " -t 2 -n 2 --repeat 1 --warmup 0 --prompt 2 --svg out.svg -q"
 
 /* Name, command, inputs, outputs, and what is the same at every run. */
 const struct scenario scenarios[] = {
@@ -37,11 +37,11 @@ const struct scenario scenarios[] = {
      "model.gguf prompt.txt", "out.npy out.svg out.json out.html", STEADY_STDOUT | STEADY_FILES},
     {"attend, another variant",
      "attend model.gguf -f prompt.txt -t 2 --kv-heads 2 --calib self:128 --query 1 --svg "
-     "out.svg --layer 0 --head 1 --weigh norm -q",
+     "out.svg --layer 0 --head 1 -q",
      "model.gguf prompt.txt", "out.svg", STEADY_STDOUT | STEADY_FILES},
     {"heads --curve", "heads model.gguf text.txt -t 2 --tokens 24 --curve --svg out.svg -q",
      "model.gguf text.txt", "out.svg", 0}, /* interrupted, the heads that are done */
-    {"eval", "eval model.gguf --text text.txt --against other.gguf --ctx 16 -t 2 -q",
+    {"eval", "eval model.gguf text.txt --against other.gguf --ctx 16 -t 2 -q",
      "model.gguf text.txt other.gguf", "", 0},
     {"convert",
      "convert model.gguf -o out.gguf --kv-heads 2 --calib calib.txt --eval text.txt -t 2 "

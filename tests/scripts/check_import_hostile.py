@@ -17,8 +17,8 @@ import zipfile
 
 import numpy as np
 
-from import_checks import (HF, check, close, decode, export, exports, folder, ids, import_, imports, keys, load_file,
-                           logits, process, read_json, save_file, script)
+from import_checks import (HF, check, close, export, exports, folder, ids, import_, imports, keys, load_file,
+                           logits, process, read_json, script)
 from exchange import files, output
 
 CHECKS = []
