@@ -1,6 +1,6 @@
 #!/bin/sh
 # convert_table.sh [--short] [--samples] [MODEL [TEXT]] - the conversion table: every method at every
-# number of K/V heads, grouped by neighbourhood and by likeness, with and without refits;
+# number of K/V heads, grouped by neighbourhood and by likeness, with and without the refit;
 # --short: each method as it is meant, the table of src/convert/README.md. Bits per byte, with no
 # training after it, are over the held-out last tenth of TEXT; calibration sees the first nine
 # tenths. --samples: both are samples of the model's own, for one whose text is not at hand. KL is
@@ -115,9 +115,7 @@ short_rows() {
     row fit self $likeness none --refit none
     row fit self $likeness wo
     row fit text $likeness none --refit none
-    row fit text $likeness wo --refit wo
-    row fit text $likeness all
-    row fit text $likeness block --refit block
+    row fit text $likeness wo
 }
 
 # Everything that can be combined.
@@ -130,8 +128,8 @@ all_rows() {
         done
         row procrustes text "$grouping" no
         row fit none "$grouping" no
-        for level in none wo all block; do
-            row fit text "$grouping" $level --refit $level
+        for refit in none wo; do
+            row fit text "$grouping" $refit --refit $refit
         done
     done
 }

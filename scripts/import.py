@@ -9,7 +9,8 @@ import os
 import sys
 
 from exchange import files
-from exchange.process import BAD_USAGE, bad, run, say
+from exchange.guard import run_guarded
+from exchange.process import BAD_USAGE, bad, say
 
 
 def context_of(path, s, asked):
@@ -68,4 +69,4 @@ if __name__ == "__main__":
     parser.add_argument("--tokenizer", metavar="FILE",
                         help="tokenizer.json, tokenizer.model, meta.pkl, a folder; none: tokens without text")
     arguments = parser.parse_args()
-    sys.exit(run(lambda: main(arguments), arguments.IN))
+    sys.exit(run_guarded(lambda: main(arguments), arguments.IN, arguments.OUT))

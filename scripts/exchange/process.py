@@ -84,6 +84,8 @@ def signals_raise():
     """Signals that end a process raise Interrupt, so that what is unfinished is removed on the way out. Those
     that are ignored, such as nohup's SIGHUP, stay so."""
     def interrupt(number, _frame):
+        for other in kept:  # the first one is enough
+            signal.signal(other, signal.SIG_IGN)
         raise Interrupt(signal.Signals(number).name)
 
     kept = {number: signal.getsignal(number) for number in ENDING_SIGNALS}

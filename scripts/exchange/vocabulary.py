@@ -10,7 +10,7 @@ from typing import Callable
 from . import ids, spm
 from .files import read_json, regular
 from .process import bad, say, shown
-from .shapes import SPACE, TOKEN
+from .shapes import MOST, SPACE, TOKEN
 from .torchfile import Plain
 
 WEIGHTS_ALONE = "--tokenizer none imports the weights alone"
@@ -44,12 +44,24 @@ class Vocabulary:
         return self.texts() if self.texts else ids.odd_texts(self.names)
 
 
+def check_ids(path, table):
+    """Fails unless the ids of vocab.json, or of a tokenizer.json's vocabulary, are some that tokens have: the library
+    makes room for all below the highest."""
+    model = table.get("model") if "model" in table else table
+    vocab = model.get("vocab") if isinstance(model, dict) and "vocab" in model else model
+    for name, i in vocab.items() if isinstance(vocab, dict) else ():
+        if type(i) is int and not 0 <= i <= MOST:
+            bad(path, f"token {name!r}: expected an id of 0 to {MOST}, found {i}")
+
+
 def load_alone(path, files, tokenizer_class, **options):
     """A tokenizer of transformers from these files of a folder, by the names it looks for: it sees no other, and no
     code. Fails with what the library says."""
     with tempfile.TemporaryDirectory() as folder:
         for name, file in files.items():
             os.symlink(os.path.abspath(regular(file)), os.path.join(folder, name))
+            if name in ("vocab.json", "tokenizer.json"):
+                check_ids(file, read_json(file))
         try:
             return tokenizer_class.from_pretrained(folder, trust_remote_code=False, **options)
         except (MemoryError, ImportError):

@@ -47,32 +47,18 @@ static int count_conversions(const struct bench_run *r)
     return n;
 }
 
-/* A variant of the checkpoint, the nth that is converted, whose model is closed again, and what
- * each token costs it: nll. */
-static enum status measure_variant(struct bench_run *r, int n_kv_heads, struct progress *progress,
-                                   int nth, double *nll, struct eval_result *out, struct err *e)
+/* A variant of the checkpoint, whose model is closed again, and what each token costs it: nll. */
+static enum status measure_variant(struct bench_run *r, int n_kv_heads,
+                                   const struct calibration *text, double *nll,
+                                   struct eval_result *out, struct err *e)
 {
     struct job *j = r->job;
-    struct variant_options *o = &r->job->common->variant;
+    struct variant_request q = job_variant(j);
     char number[16];
     chars_printf(number, "%d", n_kv_heads);
-    *o = (struct variant_options){.method = CONVERT_FIT};
-    if (n_kv_heads != r->subjects[0].config.n_kv_heads) {
-        o->kv_heads = number;
-        o->calib = r->o->common.file;
-        o->calib_text = r->calibration;
-        o->calib_tokens = r->o->calib_tokens;
-    }
-    struct variant_request q = job_variant(j);
-    q.progress = progress;
-    q.nth = nth;
-    q.n_conversions = count_conversions(r);
-    enum status s =
-        variant_is_wanted(o)
-            ? variant_load(&q, &j->checkpoint.model, e)
-            : model_create(j->checkpoint.gguf, NULL, &j->checkpoint.file, &j->checkpoint.model, e);
+    q.callbacks = job_callbacks(j, "windows");
+    enum status s = variant_load(&q, &r->o->common, number, text, &j->checkpoint.model, e);
     if (s == STATUS_OK) {
-        j->checkpoint.model->name = j->path;
         struct eval_spec spec = job_eval_spec(j, &j->checkpoint);
         spec.nll = nll;
         spec.callbacks = job_callbacks(j, "tokens");
@@ -115,29 +101,28 @@ static bool dominates(const struct bench_advice *x, const struct bench_advice *y
 }
 
 /* What the variants lose, [variants], with its standard error: that of neighbours' differences. */
-static enum status measure_losses(struct bench_run *r, double *nll, struct bench_advice *losses,
-                                  struct err *e)
+static enum status measure_losses(struct bench_run *r, const struct calibration *text, double *nll,
+                                  struct bench_advice *losses, struct err *e)
 {
     const int n = r->spec.axes[BENCH_VARIANTS].n;
     const int *variants = r->spec.axes[BENCH_VARIANTS].items;
     const size_t n_scored = r->job->n_tokens - 1;
     double *whole = nll, *own = nll + n_scored;
     const int n_conversions = count_conversions(r);
-    struct progress progress = progress_start(&r->o->common, "windows");
     struct eval_result before, after;
     int nth = 0;
     if (n_conversions > 0)
         say(&r->o->common,
             "losses: %d variant%s to convert and evaluate; fewer --calib-tokens take less time",
             n_conversions, plural(n_conversions));
-    TRY(measure_variant(r, r->subjects[0].config.n_kv_heads, &progress, 0, whole, &before, e));
+    TRY(measure_variant(r, r->subjects[0].config.n_kv_heads, text, whole, &before, e));
     for (int i = 0; i < n; i++) {
         losses[i] = (struct bench_advice){.bits_per_byte = before.bits_per_byte};
         if (variants[i] == r->subjects[0].config.n_kv_heads)
             continue;
-        say_verbose(&r->o->common, "variant %d of %d: %s", nth + 1, n_conversions,
+        say_verbose(&r->o->common, "variant %d of %d: %s", ++nth, n_conversions,
                     r->bench.models[i].variant.name);
-        TRY(measure_variant(r, variants[i], &progress, nth++, own, &after, e));
+        TRY(measure_variant(r, variants[i], text, own, &after, e));
         for (size_t t = 0; t < n_scored; t++)
             own[t] -= whole[t];
         losses[i].bits_per_byte = after.bits_per_byte;
@@ -153,13 +138,19 @@ enum status advice_measure(struct bench_run *r, struct err *e)
     struct job *j = r->job;
     const struct bench *b = &r->bench;
     struct bench_advice losses[LIST_MAX];
+    struct calibration text = {NULL, 0};
     double *nll;
     TRY_ZEROED(nll, 2 * j->n_tokens, "what each token costs", e);
     j->kernels = r->spec.kernels;
     j->n_threads = r->spec.axes[BENCH_THREADS].items[0];
     enum status s = job_start_threads(j, e);
     if (s == STATUS_OK)
-        s = measure_losses(r, nll, losses, e);
+        s = calibration_of_text(&r->o->common, j->checkpoint.tokenizer, &r->subjects[0].config,
+                                r->calibration, r->o->common.file,
+                                r->o->calib_tokens ? r->o->calib_tokens : CALIBRATION_TOKENS, &text, e);
+    if (s == STATUS_OK)
+        s = measure_losses(r, &text, nll, losses, e);
+    free(text.tokens);
     free(nll);
     TRY(s);
     TRY_ZEROED(r->advice, b->n_rows, "the advice", e);

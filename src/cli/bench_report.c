@@ -475,8 +475,11 @@ static enum status write_plot(const struct bench_run *r, const struct circumstan
                         .doubt_label = "not to be trusted (its note in the table)",
                         .series = series};
     enum status s = STATUS_OK;
-    chars_printf(subtitle, "%s. The run had %.0f%% of its processors. %s", machine,
-                 run->cpu_share * 100, run->warning ? run->warning : "");
+    if (run->warning)
+        chars_printf(subtitle, "%s; %s", machine, run->warning);
+    else
+        chars_printf(subtitle, "%s; this run got %.0f%% of its processors", machine,
+                     run->cpu_share * 100);
     if (!points || !series || !rows || !names)
         s = err_no_memory(e, "the plot", n_rows * sizeof *rows);
     if (over_batch)

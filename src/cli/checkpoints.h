@@ -38,5 +38,5 @@ enum status job_blame(const char *path, enum status s, struct err *e);
 enum status job_config(const char *path, const struct checkpoint *c, struct config *config,
                        struct err *e);
 
-/* What the options say of a conversion of job.checkpoint; what it borrows is the job's. */
+/* A conversion of job.checkpoint without progress; what it borrows is the job's. */
 struct variant_request job_variant(const struct job *j);

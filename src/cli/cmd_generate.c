@@ -227,7 +227,6 @@ const struct command command_generate = {
                         {"Many prompts", many_options, 0},
                         {"Sampling", sampler_options, 0},
                         ENGINE_GROUP,
-                        VARIANT_GROUP,
                         GENERAL_GROUP},
              .everyday = "prompt file n interactive temp greedy seed samples prompts kv-heads",
              .positionals = {MODEL_POSITIONAL}},

@@ -12,8 +12,8 @@
 
 /* In the order in which the help lists them. */
 #define COMMANDS(row)                                                                              \
-    row(generate) row(bench) row(convert) row(train) row(eval) row(score) row(quantize)            \
-        row(tokenize) row(info) row(attend) row(heads) row(help)
+    row(generate) row(bench) row(convert) row(train) row(eval) row(score) row(tokenize)            \
+        row(info) row(attend) row(heads) row(help)
 
 /* What job_run does before it calls `run`, in this order. */
 enum job_needs {

@@ -132,7 +132,7 @@ TEST(class_12_files_that_change, .before = set_up)
 
 /* Each writer; the output is %s. */
 static const char *const writers[] = {
-    "quantize %%G -o %s --type f16 -t 1 -q --force",
+    "convert %%G -o %s --type f16 -t 1 -q --force",
     "convert %%G -o %s --kv-heads 1 --method mean -t 1 -q --force",
     "train %%T -o %s --force --from %%G --steps 1 --batch 1 --seed 1 -t 1 -q",
     "score %%G -p ab -t 1 --logits %s",

@@ -24,6 +24,7 @@ import types
 import check_import_hostile as hostile
 from import_checks import DECODE, HF, CASES, check, counts, folder, imports, load_file, process
 from exchange import ids
+from exchange.guard import run_guarded
 
 MEMORY, SECONDS = 4 << 30, 60
 HOSTILE = [None, True, False, 0, -1, 1, 2, 7, 1 << 31, 1 << 32, (1 << 63) - 1, 1 << 70, 1e308, 1e-60, float("nan"), float("inf"),
@@ -136,7 +137,7 @@ def forked(path, out, tokenizer, said):
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             args = types.SimpleNamespace(IN=path, OUT=out, type=None, ctx=None, tokenizer=tokenizer)
-            status = process.run(lambda: imports.main(args), path)
+            status = run_guarded(lambda: imports.main(args), path, out)
         finally:
             os._exit(status)
     return os.waitstatus_to_exitcode(os.wait4(child, 0)[1])
@@ -170,7 +171,7 @@ def fuzz(dir, runs, seed, each=lambda status, text: None):
         check(f"{what}: printable lines", len(lines) > 1 and not lines[-1] and all(
             line.isprintable() and line.startswith("fuzz_import.py: " if sys.argv[0].endswith("fuzz_import.py") else "check")
             for line in lines[:-1]), text[-600:])
-        check(f"{what}: a line that says what", status == 0 or len(lines[-2]) > 30, text)
+        check(f"{what}: a line that says what", status == 0 or len(lines) > 1 and len(lines[-2]) > 30, text)
         check(f"{what}: what is left", os.listdir(f"{dir}/out") == ["x.gguf"] * (status == 0), os.listdir(f"{dir}/out"))
         if status == 0:
             done = subprocess.run([DECODE, "info", out, "--format", "json"], capture_output=True, text=True)
@@ -187,7 +188,7 @@ def main():
     def count(status, text):
         ends[status] = ends.get(status, 0) + 1
         if status:
-            line = text.decode("utf-8", "replace").split("\n")[-2].split(": ", 2)[-1][:60]
+            line = text.decode("utf-8", "replace").split("\n")[-2:][0].split(": ", 2)[-1][:60]
             messages[line] = messages.get(line, 0) + 1
     messages = {}
     with tempfile.TemporaryDirectory() as dir:
