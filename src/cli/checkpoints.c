@@ -147,9 +147,10 @@ struct variant_request job_variant(const struct job *j)
 enum status job_open_checkpoint(struct job *j, struct err *e)
 {
     const struct common_options *o = j->common;
-    const unsigned model = CHECKPOINT_MODEL;
-    const bool other = (j->parts & model) && o->kv_heads;
-    TRY(job_open(j->path, other ? j->parts & ~model : j->parts, &j->checkpoint, e));
+    const unsigned model = CHECKPOINT_MODEL, texts = CHECKPOINT_TEXTS;
+    const unsigned wanted = o->ids ? j->command->parts & ~texts : j->command->parts;
+    const bool other = (wanted & model) && o->kv_heads;
+    TRY(job_open(j->path, other ? wanted & ~model : wanted, &j->checkpoint, e));
     job_warn_vocabulary(o, j->path, j->checkpoint.tokenizer);
     if (other) {
         TRY(job_start_threads(j, e));

@@ -7,7 +7,7 @@
 #include "cli/command.h"
 #include "cli/variant.h"
 
-/* Opens the job's checkpoint, with the parts that the job wants; its model with other K/V heads
+/* Opens the job's checkpoint, with the parts that the command wants; its model with other K/V heads
  * than the file's, and without some query heads, if the options ask for that. The failures of
  * job_open and variant_load. */
 enum status job_open_checkpoint(struct job *j, struct err *e);

@@ -506,16 +506,14 @@ static enum status check_info(struct job *j, void *values, struct err *e)
                          o->tensors ? "--tensors" : "--check");
     if (info_is_auto(o) && o->gflops > 0)
         return err_usage(e, "--flops is for a --bandwidth in GB/s; auto measures arithmetic, too");
-    if (o->shapes.n > 0)
-        j->needs &= ~JOB_PATH;
-    if (info_is_auto(o))
-        j->needs |= JOB_WORKERS;
-    return STATUS_OK;
+    return o->shapes.n > 0 ? STATUS_OK : job_need_path(j, e);
 }
 
 static enum status run_info(struct job *j, void *values, struct err *e)
 {
     const struct info_options *o = values;
+    if (info_is_auto(o))
+        TRY(job_choose_workers(j, e));
     if (o->bandwidth && !info_is_auto(o) && !(o->gflops > 0) &&
         !table_is_for_people(o->common.format))
         say(&o->common, "arithmetic is not counted (--flops GFLOP/s counts it)");
@@ -547,7 +545,6 @@ const struct command command_info = {
              .everyday = "shape arch depth batch shards bandwidth tensors format",
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
-    .needs = JOB_PATH,
     .check = check_info,
     .run = run_info,
 };
