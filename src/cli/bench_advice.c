@@ -147,7 +147,8 @@ enum status advice_measure(struct bench_run *r, struct err *e)
     if (s == STATUS_OK)
         s = calibration_of_text(&r->o->common, j->checkpoint.tokenizer, &r->subjects[0].config,
                                 r->calibration, r->o->common.file,
-                                r->o->calib_tokens ? r->o->calib_tokens : CALIBRATION_TOKENS, &text, e);
+                                r->o->calib_tokens ? r->o->calib_tokens : CALIBRATION_TOKENS, &text,
+                                e);
     if (s == STATUS_OK)
         s = measure_losses(r, &text, nll, losses, e);
     free(text.tokens);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
 #include "show/paragraph.h"
 
 #define MARK "\xe2\x96\x81" /* U+2581 */
@@ -81,77 +80,6 @@ TEST(test_tokens_of_one_byte_for_bytes, .after = drop_tokenizer)
     CHECK_IDS("(\xc3(", 3, 4, 5);
     check_unencodable(text_of("\xc3)"), "U+0029 ')' at offset 1,");
     ck_assert(text_is(tokenizer_bytes(t, 6), "("));
-}
-
-/* The id of a normal token, or -1. */
-static int scored_id(const char *name, size_t len)
-{
-    for (size_t id = 259; id < v.n_tokens; id++)
-        if (text_equal(v.tokens[id], (struct text){name, len}))
-            return (int)id;
-    return -1;
-}
-
-/* The ids of a text plainly: of all neighbours that are a token together those of the highest score
- * become one, the leftmost of equal ones; what is no token then is its byte. */
-static size_t encode_plainly(const char *text, int *ids)
-{
-    size_t lens[40], n = strlen(text), at = 0;
-    for (size_t i = 0; i < n; i++)
-        lens[i] = 1;
-    for (size_t best = 0; best < n;) {
-        best = n;
-        at = 0;
-        for (size_t i = 0, best_id = 0; i + 1 < n; at += lens[i++]) {
-            const int id = scored_id(text + at, lens[i] + lens[i + 1]);
-            if (id < 0 || (best < n && v.scores[id] <= v.scores[best_id]))
-                continue;
-            best = i;
-            best_id = (size_t)id;
-        }
-        if (best < n) {
-            lens[best] += lens[best + 1];
-            n--;
-            memmove(lens + best + 1, lens + best + 2, (n - best - 1) * sizeof *lens);
-        }
-    }
-    at = 0;
-    for (size_t i = 0; i < n; at += lens[i++]) {
-        const int id = scored_id(text + at, lens[i]);
-        ids[i] = id >= 0 ? id : 3 + (unsigned char)text[at];
-    }
-    return n;
-}
-
-static void random_letters(struct rng *r, char *out, size_t most, const char *letters)
-{
-    const size_t len = 1 + rng_u32(r) % most;
-    for (size_t i = 0; i < len; i++)
-        out[i] = letters[rng_u32(r) % strlen(letters)];
-    out[len] = 0;
-}
-
-/* Few letters and few scores, so that many tokens overlap and many are equal. */
-TEST(test_random_vocabularies, .loops = 60, .after = drop_tokenizer)
-{
-    static char names[24][5];
-    char text[40];
-    int ids[40];
-    struct rng r;
-    rng_seed(&r, 7, (uint64_t)_i);
-    vocabulary_of_scores(true);
-    v.adds_space = 0;
-    for (int i = 0; i < 24; i++) {
-        random_letters(&r, names[i], 4, "abc");
-        if (scored_id(names[i], strlen(names[i])) < 0)
-            add_scored(names[i], (float)(rng_u32(&r) % 8) / 4);
-    }
-    use_vocabulary();
-    for (int i = 0; i < 100; i++) {
-        random_letters(&r, text, 39, "abcd");
-        const size_t n = encode_plainly(text, ids);
-        check_encoding(text_of(text), ids, n, __FILE__, __LINE__);
-    }
 }
 
 /* --- spaces and special tokens --------------------------------------------------------------- */
