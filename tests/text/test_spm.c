@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/rng.h"
 #include "show/paragraph.h"
 
 #define MARK "\xe2\x96\x81" /* U+2581 */
