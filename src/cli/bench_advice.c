@@ -20,7 +20,7 @@ enum status advice_prepare(struct bench_run *r, struct err *e)
     if (o->max_cache && !parse_bytes(o->max_cache, &r->max_cache_bytes))
         return err_usage(e, "--max-cache: expected a number of bytes, as 8192 or 8MiB, found '%s'",
                          o->max_cache);
-    job_warn_pretokenizer(&o->common, j->path, j->checkpoint.tokenizer);
+    job_warn_vocabulary(&o->common, j->path, j->checkpoint.tokenizer);
     TRY(err_in(e,
                calibration_of_text(&o->common, j->checkpoint.tokenizer, &r->subjects[0].config,
                                    text_span(j->text.data, len), o->common.file,

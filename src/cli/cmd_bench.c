@@ -254,14 +254,10 @@ static enum status run_stages(struct bench_run *r, struct err *e)
 static enum status check_bench(struct job *j, void *values, struct err *e)
 {
     const struct bench_options *o = values;
-    if (o->shape.shape)
-        j->needs &= ~JOB_PATH;
-    if (o->common.file)
-        j->needs |= JOB_TEXT;
     if (o->common.file && o->others.n > 0)
         return err_usage(e, "--text is for one checkpoint, whose variants it compares; found %d",
                          o->others.n + 1);
-    return STATUS_OK;
+    return o->shape.shape ? STATUS_OK : job_need_path(j, e);
 }
 
 static enum status run_bench(struct job *j, void *values, struct err *e)
@@ -297,7 +293,7 @@ const struct command command_bench = {
              .positionals = {MODEL_POSITIONAL,
                              OPT_STRINGS("MODEL...", others, NULL, NULL, .reads = "a checkpoint")}},
     .values_size = sizeof(VALUES),
-    .needs = JOB_PATH | JOB_STOPS,
+    .needs = JOB_TEXT | JOB_STOPS,
     .check = check_bench,
     .run = run_bench,
 };

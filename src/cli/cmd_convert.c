@@ -551,7 +551,7 @@ static enum status convert_and_print(struct conversion *c, struct err *e)
     TRY(write_out(c, started_ns, e));
     const enum status s = measure_bits(j, j->common->out, &c->after.bits_per_byte, e);
     if (s == STATUS_INTERRUPTED) {
-        j->needs &= ~JOB_OUT;
+        j->out_is_written = true;
         say(j->common, "interrupted; %s is written", j->common->out);
     }
     if (s == STATUS_OK || s == STATUS_INTERRUPTED)

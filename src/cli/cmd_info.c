@@ -46,6 +46,7 @@ struct info {
     char digits[PROPERTIES_MOST][24]; /* of properties that are numbers */
     const char *object;               /* of the properties that are added next */
     int n_properties;
+    char ends[400]; /* tokens that end a text: "2 (eos_token_id), 5 (<|im_end|>)" */
     char heads_by_layer[CONFIG_MAX_LAYERS * 8], kv_heads_by_layer[CONFIG_MAX_LAYERS * 8];
     struct inspect_sum parts[INSPECT_PARTS + 1]; /* the last one is the total */
     struct inspect_variants variants;
@@ -208,14 +209,15 @@ static void add_file(struct info *info)
     add_string(info, "does_not_run", info->refusal.text[0] ? info->refusal.text : NULL);
 }
 
-/* What is wrong with a tokenizer is one of its properties; eot and eom end a turn of a conversation
- * and a message. STATUS_NO_MEMORY. */
+/* What is wrong with a tokenizer is one of its properties, and so are the tokens that end a text,
+ * each with the key or the name that says so. STATUS_NO_MEMORY. */
 static enum status add_tokenizer(struct info *info, struct err *e)
 {
     const struct gguf *g = info->gguf;
     const struct text architecture = text_at(g, "general.architecture"),
                       model = text_at(g, "tokenizer.ggml.model");
     struct err *problem = &info->tokenizer_problem;
+    const char *why;
     if (model.len == 0)
         return STATUS_OK;
     if (architecture.data && arch_find(architecture)) {
@@ -230,13 +232,14 @@ static enum status add_tokenizer(struct info *info, struct err *e)
     add_text(info, table_is_for_people(info->o->common.format) ? "tokenizer" : "model", model);
     add_string(info, "problem", problem->text[0] ? problem->text : NULL);
     if (t) {
-        job_warn_pretokenizer(info->job->common, info->job->path, t);
+        job_warn_vocabulary(info->job->common, info->job->path, t);
         add_string(info, "pretokenizer", tokenizer_pre(t));
         add_number(info, "n_tokens", tokenizer_n_tokens(t));
         add_number(info, "bos", tokenizer_bos(t));
         add_number(info, "eos", tokenizer_eos(t));
-        add_number(info, "eot", tokenizer_eot(t));
-        add_number(info, "eom", tokenizer_eom(t));
+        for (int i = 0, id; (id = tokenizer_end(t, &i, &why)) >= 0;)
+            chars_append(info->ends, "%s%d (%s)", info->ends[0] ? ", " : "", id, why);
+        add_string(info, "ends", info->ends);
         add_bool(info, "adds_bos", tokenizer_adds_bos(t));
     }
     info->object = NULL;
@@ -621,9 +624,7 @@ static enum status check_info(struct job *j, void *values, struct err *e)
     if (o->shapes.n > 0 && (o->tensors || o->check))
         return err_usage(e, "%s is for a checkpoint; --shape has no file",
                          o->tensors ? "--tensors" : "--check");
-    if (o->shapes.n > 0)
-        j->needs &= ~JOB_PATH;
-    return STATUS_OK;
+    return o->shapes.n > 0 ? STATUS_OK : job_need_path(j, e);
 }
 
 static enum status run_info(struct job *j, void *values, struct err *e)
@@ -656,7 +657,6 @@ const struct command command_info = {
              .everyday = "shape arch depth batch shards tensors format",
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
-    .needs = JOB_PATH,
     .check = check_info,
     .run = run_info,
 };

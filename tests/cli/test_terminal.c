@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "base/rng.h"
@@ -298,6 +299,11 @@ TEST(any_byte_is_a_key_or_nothing, .tags = ONE_THREAD)
 {
     struct screen s = open_screen(80);
     const int slave = open(s.slave, O_RDWR | O_NOCTTY), kept = dup(STDERR_FILENO);
+    struct termios bare; /* so that between lines nothing of what is typed is lost */
+    ck_assert_int_eq(tcgetattr(slave, &bare), 0);
+    bare.c_iflag &= ~(tcflag_t)IXON;
+    bare.c_lflag &= ~(tcflag_t)(ICANON | ECHO | IEXTEN | ISIG);
+    ck_assert_int_eq(tcsetattr(slave, TCSANOW, &bare), 0);
     ck_assert_int_eq(fcntl(s.master, F_SETFL, O_NONBLOCK), 0);
     const pid_t typist = fork();
     ck_assert_int_ge(typist, 0);
