@@ -50,21 +50,11 @@ best() {
 counts() { python3 "$here/counts.py" "$@"; }
 floor() { counts "$1" "$2" | awk -v label="$3" '{ printf "| %s | counts | | | | %.4f | | | |\n", label, $2 }'; }
 
-# column NAME FILE: of a CSV with a header, whose cells may be in quotes.
+# column NAME FILE: of a CSV with a header, a line each; a line's end within a cell becomes a space.
 column() {
-    awk -v name="$1" '
-    {
-        n = 0
-        rest = $0 ","
-        while (rest != "") {
-            if (substr(rest, 1, 1) == "\"") { match(rest, /^"([^"]|"")*",/); cell = substr(rest, 2, RLENGTH - 3) }
-            else { match(rest, /^[^,]*,/); cell = substr(rest, 1, RLENGTH - 1) }
-            rest = substr(rest, RLENGTH + 1)
-            n++
-            if (NR == 1 && cell == name) at = n
-            if (NR > 1 && n == at) print cell
-        }
-    }' "$2"
+    python3 -c 'import csv, sys
+for row in csv.DictReader(open(sys.argv[2], newline="", encoding="utf-8", errors="replace")):
+    print(row[sys.argv[1]].replace("\n", " "))' "$1" "$2"
 }
 
 # picture PANELS...: draws $dir/NAME.svg, by figure.py.

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""figure.py OUT.svg --panel KIND FILE [--title T] [--x LABEL] [--y LABEL] [--log x|y|xy] [--level LABEL=Y]... [...]
+"""figure.py OUT.svg --panel KIND FILE [--title T] [--x LABEL] [--y LABEL] [--log x|y|xy] [--level LABEL=Y]...
+              [--tokens TEXT] [...]
 
 Draws panels side by side from tables in CSV with a header; the pictures of all questions.
 
@@ -7,7 +8,8 @@ Draws panels side by side from tables in CSV with a header; the pictures of all 
             a band from the lowest to the highest seed, a dot where the arm is at its best
     lines   series,x,y[,low,high]: a line for each series
     bars    series,label,y[,low,high]: bars side by side for each label
-    maps    panel,query,key,weight[,name]: attention's weights, queries downwards; name is the query's token
+    maps    what `decode attend --npy` writes: a map of each head, queries downwards; --tokens TEXT names
+            the places by the bytes of a text
 
 --level draws a level, as that of a table of counts. Needs matplotlib; without it one line says so.
 """
@@ -27,7 +29,7 @@ def panels_of(words):
         if words[i] == "--panel" and i + 2 < len(words):
             panels.append({"kind": words[i + 1], "file": words[i + 2], "levels": []})
             i += 3
-        elif panels and words[i] in ("--title", "--x", "--y", "--log", "--level") and i + 1 < len(words):
+        elif panels and words[i] in ("--title", "--x", "--y", "--log", "--level", "--tokens") and i + 1 < len(words):
             if words[i] == "--level":
                 label, _, value = words[i + 1].rpartition("=")
                 panels[-1]["levels"].append((label, float(value)))
@@ -94,20 +96,15 @@ def draw_bars(ax, rows):
         ax.tick_params(axis="x", labelrotation=35)
 
 
-def draw_map(ax, rows):
-    n = 1 + max(int(r["query"]) for r in rows)
-    keys = 1 + max(int(r["key"]) for r in rows)
-    weights = [[0.0] * keys for _ in range(n)]
-    names = {}
-    for r in rows:
-        weights[int(r["query"])][int(r["key"])] = float(r["weight"])
-        if r.get("name"):
-            names[int(r["query"])] = r["name"].replace("\n", "⏎").replace(" ", "␣")
-    ax.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    if names:
-        size = 8 if n <= 32 else 5
-        ax.set_yticks(sorted(names), [names[i] for i in sorted(names)], fontsize=size, family="monospace")
-        ax.set_xticks(sorted(names), [names[i] for i in sorted(names)], fontsize=size, family="monospace")
+def draw_map(ax, weights, tokens):
+    ax.imshow(weights, cmap="Blues", vmin=0, vmax=1)
+    n = len(weights)
+    if tokens:
+        names = [c if c.isprintable() and c != " " else "·" for c in tokens[:n]]
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_ticks(range(n), names, fontsize=8 if n <= 32 else 4.5, family="monospace")
+        ax.tick_params(length=0)
+    ax.grid(False)
     ax.set_xlabel("looked at")
     ax.set_ylabel("token")
 
@@ -128,25 +125,32 @@ def main():
                                 "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25, "axes.titlesize": 10})
     from matplotlib import pyplot
 
-    # A file of maps has a panel for each of its maps.
+    # A file of maps has a panel for each head.
     drawn = []
     for panel in panels:
         try:
+            if panel["kind"] == "maps":
+                import numpy
+                weights = numpy.load(panel["file"])
+                drawn += [(dict(panel, title=f"{panel.get('title', '')} head {layer}.{head}".strip()), weights[layer, head])
+                          for layer in range(weights.shape[0]) for head in range(weights.shape[1])]
+                continue
             with open(panel["file"], newline="", encoding="utf-8") as f:
                 rows = list(csv.DictReader(f))
         except OSError as error:
             fail(f"{panel['file']}: {error.strerror}")
         if not rows:
             fail(f"{panel['file']}: expected rows below the header, found none")
-        if panel["kind"] == "maps":
-            drawn += [(dict(panel, title=title), of) for title, of in grouped(rows, lambda r: r["panel"]).items()]
-        else:
-            drawn.append((panel, rows))
+        drawn.append((panel, rows))
     figure, axes = pyplot.subplots(1, len(drawn), figsize=(max(5.2, 4.1 * len(drawn)), 3.6), squeeze=False)
-    draw = {"rates": draw_rates, "lines": draw_lines, "bars": draw_bars, "maps": draw_map}
+    draw = {"rates": draw_rates, "lines": draw_lines, "bars": draw_bars}
     for ax, (panel, rows) in zip(axes[0], drawn):
+        ax.set_title(panel.get("title", ""))
+        if panel["kind"] == "maps":
+            draw_map(ax, rows, panel.get("tokens"))
+            continue
         if panel["kind"] not in draw:
-            fail(f"expected a panel of {', '.join(draw)}, found '{panel['kind']}'")
+            fail(f"expected a panel of {', '.join(draw)} or maps, found '{panel['kind']}'")
         draw[panel["kind"]](ax, rows)
         for label, value in panel["levels"]:
             ax.axhline(value, linestyle="--", linewidth=1, color="0.4")
@@ -157,13 +161,10 @@ def main():
             ticks = sorted({float(r["x"]) for r in rows})
             ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
             ax.minorticks_off()
-        ax.set_title(panel.get("title", ""))
         for axis in "xy":
             if axis in panel:
                 getattr(ax, f"set_{axis}label")(panel[axis])
-        if panel["kind"] == "maps":
-            ax.grid(False)
-        elif len(ax.get_legend_handles_labels()[0]) > 1:
+        if len(ax.get_legend_handles_labels()[0]) > 1:
             ax.legend(fontsize=8, frameon=False)
     figure.tight_layout()
     figure.savefig(out, metadata={"Date": None} if out.endswith(".svg") else None, dpi=110)
