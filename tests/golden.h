@@ -21,7 +21,7 @@ struct golden {
     unsigned char *npy;
 };
 
-/* Those that differ most first. The mixed ones are made by scripts/make_golden.py. */
+/* Those that differ most first. The mixed ones are made by tests/model/make_golden.py. */
 static const char *const golden_names[] = {
     "gqa", "llama", "transformer", "shared-block", "layerwise-kv", "mixed-llama",
     /* sanitizers run these */

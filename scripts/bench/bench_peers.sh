@@ -230,7 +230,7 @@ discard() { [ "$keep" = yes ] || rm -f "$1"; }
 # make_f32 NAME SHAPE - of the architecture $arch
 make_f32() {
     [ -f "$work/$1-f32.gguf" ] ||
-        python3 "$here/../make_random_checkpoint.py" "$2" --arch "$arch" --gguf "$work/$1-f32.gguf"
+        python3 "$here/make_random_checkpoint.py" "$2" --arch "$arch" --gguf "$work/$1-f32.gguf"
 }
 
 # make_llama2c NAME SHAPE - if llama2.c takes part; sets model_llama2c and tokenizer.
@@ -239,7 +239,7 @@ make_llama2c() {
     model_llama2c=$work/$1.bin
     tokenizer=$work/$1.tokenizer
     [ -f "$model_llama2c" ] ||
-        python3 "$here/../make_random_checkpoint.py" "$2" --arch "$arch" \
+        python3 "$here/make_random_checkpoint.py" "$2" --arch "$arch" \
             --llama2c "$model_llama2c" --tokenizer "$tokenizer"
 }
 

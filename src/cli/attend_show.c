@@ -61,34 +61,39 @@ struct attend_row {
     struct text joined;     /* for people: "cat .61, The .20" */
 };
 
+/* When fields are shown: always to programs, to people where */
+enum {
+    SHARED = 1,    /* heads share keys and values */
+    QUADRATIC = 2, /* positions are quadratic */
+};
+
 static const struct report_field fields[] = {
     {"layer", "layer", MEMBER(attend_row, of.layer)},
     {"head", "head", MEMBER(attend_row, of.head)},
     {"variant", NULL, MEMBER(attend_row, variant)},
-    {"kv_head", "K/V", MEMBER(attend_row, kv_head), .rank = 3},
-    {"entropy", "entropy", MEMBER(attend_row, of.entropy), "%.2f", .rank = 2},
-    {"distance", "distance", MEMBER(attend_row, of.distance), "%.1f", .rank = 5},
+    {"kv_head", "K/V", MEMBER(attend_row, kv_head), .when = SHARED, .detail = true},
+    {"entropy", "entropy", MEMBER(attend_row, of.entropy), "%.2f", .detail = true},
+    {"distance", "distance", MEMBER(attend_row, of.distance), "%.1f", .detail = true},
     {"first", "first", MEMBER(attend_row, of.first), "%.3f", .none = "–"},
     {"previous", "prev", MEMBER(attend_row, of.previous), "%.3f", .none = "–"},
-    {"self", "self", MEMBER(attend_row, of.self), "%.3f", .rank = 6},
+    {"self", "self", MEMBER(attend_row, of.self), "%.3f", .detail = true},
     {"induction", "induct", MEMBER(attend_row, of.induction), "%.3f", .none = "–"},
-    {NULL, "strongest", MEMBER(attend_row, pair), .rank = 7},
+    {NULL, "strongest", MEMBER(attend_row, pair), .detail = true},
     {"strongest_query", NULL, MEMBER(attend_row, of.query)},
     {"strongest_key", NULL, MEMBER(attend_row, of.key)},
     {"strongest", NULL, MEMBER(attend_row, of.strongest)},
     {"separator", NULL, MEMBER(attend_row, of.separator)},
     {"content", NULL, MEMBER(attend_row, of.content)},
-    {"score_sd", "score_sd", MEMBER(attend_row, of.score_sd), "%.2f", .rank = 4},
-    {"gradient", "gradient", MEMBER(attend_row, of.gradient), "%.2f", .rank = 4},
-    {"max_weight", "max", MEMBER(attend_row, of.max_weight), "%.2f", .rank = 4},
-    {"alpha", "alpha", MEMBER(attend_row, alpha), "%.3g"},
-    {"delta", "delta", MEMBER(attend_row, delta), "%.2f"},
+    {"score_sd", "score_sd", MEMBER(attend_row, of.score_sd), "%.2f", .detail = true},
+    {"gradient", "gradient", MEMBER(attend_row, of.gradient), "%.2f", .detail = true},
+    {"max_weight", "max", MEMBER(attend_row, of.max_weight), "%.2f", .detail = true},
+    {"alpha", "alpha", MEMBER(attend_row, alpha), "%.3g", .when = QUADRATIC},
+    {"delta", "delta", MEMBER(attend_row, delta), "%.2f", .when = QUADRATIC},
     {"role", NULL, MEMBER(attend_row, role)},
     {"role_share", NULL, MEMBER(attend_row, role_share)},
     {NULL, "role", MEMBER(attend_row, role_text)},
 };
-#define N_FIELDS    LENGTH(fields)
-#define FIELD_ALPHA (N_FIELDS - 5) /* and the delta */
+#define N_FIELDS LENGTH(fields)
 /* The fields of a query, which follow the first four of the above. */
 static const struct report_field query_fields[] = {
     {"query", NULL, MEMBER(attend_row, query)},
@@ -96,7 +101,7 @@ static const struct report_field query_fields[] = {
      .item_size = sizeof(struct key_row)},
     {NULL, "", MEMBER(attend_row, joined), .list = true},
 };
-enum { FIELD_KV_HEAD = 3, FIELD_QUERY, FIELD_TOP, FIELD_JOINED, N_QUERY_FIELDS };
+enum { FIELD_QUERY = 4, FIELD_TOP, FIELD_JOINED, N_QUERY_FIELDS };
 
 static struct attend_row figures_of(const struct attend_view *v, int at)
 {
@@ -165,16 +170,15 @@ enum status attend_print(const struct attend_view *v, struct err *e)
     const int query = v->spec.query;
     struct report_field own[N_FIELDS];
     struct head_rows rows = {.v = v};
-    struct table table = {own, N_FIELDS, .row = next_looks, .arg = &rows};
+    struct table table = {own, .n = N_FIELDS, .row = next_looks, .arg = &rows};
     char name[192];
+    const bool people = table_is_for_people(o->common.format);
     bool shared = false;
     memcpy(own, fields, sizeof fields);
     for (int l = 0; l < v->layers.n; l++)
         shared |= config_group(v->config, v->layers.items[l]) > 1;
-    if (!shared) /* it is the head */
-        own[FIELD_KV_HEAD].heading = NULL;
-    if (v->config->position != POSITION_QUADRATIC)
-        own[FIELD_ALPHA].heading = own[FIELD_ALPHA + 1].heading = NULL;
+    table.shown = (!people || shared ? SHARED : 0) |
+                  (!people || v->config->position == POSITION_QUADRATIC ? QUADRATIC : 0);
     if (query >= 0) {
         rows.n_top = o->top < query + 1 ? o->top : query + 1;
         const struct text_label token = attend_label(v, query, LABEL_COLUMNS, true);
@@ -222,13 +226,13 @@ enum status attend_write_json(const struct attend_view *v, struct err *e)
     json_begin_array(&j, "tokens");
     for (int i = 0; i < v->spec.n_tokens; i++) {
         const struct key_row token = key_row(v, i, 0);
-        report_object(&j, NULL, key_fields, LENGTH(key_fields) - 1, &token);
+        report_object(&j, NULL, key_fields, LENGTH(key_fields) - 1, 0, &token);
     }
     json_end(&j);
     json_begin_array(&j, "figures");
     for (int at = 0; at < v->spec.n_heads; at++) {
         const struct attend_row row = figures_of(v, at);
-        report_object(&j, NULL, fields, N_FIELDS, &row);
+        report_object(&j, NULL, fields, N_FIELDS, SHARED | QUADRATIC, &row);
     }
     json_end(&j);
     if (v->options->trace_head)

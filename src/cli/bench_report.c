@@ -30,12 +30,12 @@ static struct figure figure_ms(double us)
 }
 
 static const struct report_field bench_fields[] = {
-    {NULL, "", MEMBER(bench_run, mark), .accent = ACCENT_ROW},
+    {NULL, "", MEMBER(bench_run, mark)},
     {"variant", "variant", MEMBER(bench_run, row.step.variant)},
     {"n_kv_heads", NULL, MEMBER(bench_run, row.step.n_kv_heads)},
-    {"type", "type", MEMBER(bench_run, type), .rank = 1},
-    {"kv_type", "KV", MEMBER(bench_run, row.step.kv_type), .rank = 1},
-    {"threads", "threads", MEMBER(bench_run, row.threads), .rank = 1},
+    {"type", "type", MEMBER(bench_run, type), .detail = true},
+    {"kv_type", "KV", MEMBER(bench_run, row.step.kv_type), .detail = true},
+    {"threads", "threads", MEMBER(bench_run, row.threads), .detail = true},
     {"depth", "depth", MEMBER(bench_run, row.step.depth)},
     {"batch", "batch", MEMBER(bench_run, row.step.batch)},
     {"n", NULL, MEMBER(bench_run, spec.n)},
@@ -46,35 +46,36 @@ static const struct report_field bench_fields[] = {
     {"p50_low_us", NULL, MEMBER(bench_run, row.p50_low_us)},
     {"p50_high_us", NULL, MEMBER(bench_run, row.p50_high_us)},
     {"p90_us", NULL, MEMBER(bench_run, row.p90_us)},
-    {"p99_us", "p99 µs", MEMBER(bench_run, row.p99_us), "%.1f", .rank = 8},
+    {"p99_us", "p99 µs", MEMBER(bench_run, row.p99_us), "%.1f", .detail = true},
     {"max_us", NULL, MEMBER(bench_run, row.max_us)},
     {"mean_us", NULL, MEMBER(bench_run, row.mean_us)},
-    {"us_per_token", "µs/token", MEMBER(bench_run, row.us_per_token), "%.1f", .rank = 4},
+    {"us_per_token", "µs/token", MEMBER(bench_run, row.us_per_token), "%.1f", .detail = true},
     {"tokens_per_s", "tokens/s", MEMBER(bench_run, row.tokens_per_s), .figure = figure_rate,
-     .rank = 5},
+     .detail = true},
     {"prefill_tokens_per_s", "prefill tok/s", MEMBER(bench_run, row.prefill_tokens_per_s),
-     .figure = figure_rate, .rank = 8},
+     .figure = figure_rate, .detail = true},
     {"speedup", "speed-up", MEMBER(bench_run, row.speedup), "%.2fx"},
     {"speedup_low", NULL, MEMBER(bench_run, row.speedup_low)},
     {"speedup_high", NULL, MEMBER(bench_run, row.speedup_high)},
-    {NULL, "interval", MEMBER(bench_run, speedup_range), .right = true, .rank = 3},
-    {"predicted_speedup", "by bytes", MEMBER(bench_run, row.predicted_speedup), "%.2fx", .rank = 3},
-    {NULL, "predicted", MEMBER(bench_run, row.predicted_speedup), "%.2fx", .rank = 4},
+    {NULL, "interval", MEMBER(bench_run, speedup_range), .right = true, .detail = true},
+    {"predicted_speedup", "by bytes", MEMBER(bench_run, row.predicted_speedup), "%.2fx",
+     .detail = true},
+    {NULL, "predicted", MEMBER(bench_run, row.predicted_speedup), "%.2fx", .detail = true},
     {"weight_bytes", "weights read", MEMBER(bench_run, row.step.cost.weight_bytes),
-     .figure = figure_bytes, .rank = 9},
+     .figure = figure_bytes, .detail = true},
     {"kv_bytes", "KV read", MEMBER(bench_run, row.step.cost.kv_bytes), .figure = figure_bytes,
-     .rank = 4},
+     .detail = true},
     {"flops", NULL, MEMBER(bench_run, row.step.flops)},
     {"attention_flops", NULL, MEMBER(bench_run, row.step.attention_flops)},
-    {"gb_per_s", "GB/s", MEMBER(bench_run, row.gb_per_s), "%.1f", .rank = 5},
+    {"gb_per_s", "GB/s", MEMBER(bench_run, row.gb_per_s), "%.1f", .detail = true},
     {"predicted_us", "predicted µs", MEMBER(bench_run, row.step.predicted.us), "%.1f"},
     {"limit_tokens_per_s", NULL, MEMBER(bench_run, row.step.predicted.tokens_per_s)},
     {"share_of_limit", "of limit", MEMBER(bench_run, row.share_of_limit), .figure = figure_percent,
-     .rank = 2},
-    {"limited_by", "limited by", MEMBER(bench_run, row.step.predicted.limited_by), .rank = 6},
+     .detail = true},
+    {"limited_by", "limited by", MEMBER(bench_run, row.step.predicted.limited_by), .detail = true},
     {"load_ms", NULL, MEMBER(bench_run, row.load_ms)},
     {"peak_rss_bytes", "peak RSS", MEMBER(bench_run, row.peak_rss_bytes), .figure = figure_bytes,
-     .rank = 10},
+     .detail = true},
     {"logits_hash", NULL, MEMBER(bench_run, hash)},
     {"isa", NULL, MEMBER(bench_run, isa)},
     {"noisy", NULL, MEMBER(bench_run, noisy)},
@@ -94,13 +95,14 @@ static const struct report_field bench_fields[] = {
     {"verdict", NULL, MEMBER(bench_run, verdict)},
     /* With --text. */
     {"cache_bytes", "cache", MEMBER(bench_run, row.step.allocated_bytes), .figure = figure_bytes},
-    {"bits_per_byte", "bits/byte", MEMBER(bench_run, advised.bits_per_byte), "%.4f", .rank = 3},
+    {"bits_per_byte", "bits/byte", MEMBER(bench_run, advised.bits_per_byte), "%.4f",
+     .detail = true},
     {"lost_bits_per_byte", "lost", MEMBER(bench_run, advised.lost), "%+.4f"},
-    {"lost_stderr", "stderr", MEMBER(bench_run, advised.lost_error), "%.4f", .rank = 2},
+    {"lost_stderr", "stderr", MEMBER(bench_run, advised.lost_error), "%.4f", .detail = true},
     {"beyond", "beyond", MEMBER(bench_run, advised.beyond)},
     {"chosen", NULL, MEMBER(bench_run, advised.chosen)},
     {"undominated", NULL, MEMBER(bench_run, advised.undominated)},
-    {"note", "note", MEMBER(bench_run, note), .rank = 1, .accent = ACCENT_CELL},
+    {"note", "note", MEMBER(bench_run, note)},
 };
 #define N_FIELDS LENGTH(bench_fields)
 /* Columns before the last one. */
@@ -206,7 +208,7 @@ static enum status print_table(struct bench_run *r, struct err *e)
     r->compiler = COMPILER_NAME;
     gmtime_r(&now, &utc);
     strftime(r->date, sizeof r->date, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    return job_print(r->job, &(struct table){chosen, n, .row = next_row, .arg = r}, e);
+    return job_print(r->job, &(struct table){chosen, .n = n, .row = next_row, .arg = r}, e);
 }
 
 /* --- what else is shown ---------------------------------------------------------------------- */

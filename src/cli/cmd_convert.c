@@ -87,7 +87,13 @@ static struct figure figure_of_seconds(double seconds)
     return figure_duration(seconds * 1e9);
 }
 
-/* The rows of the table of figures; JSON has all but the last. */
+/* When fields are shown. */
+enum {
+    IN_TABLE = 1,  /* JSON has a layer's place for its number, and the seconds elsewhere */
+    WITH_TEXT = 2, /* to people only with a text, without which they have no value */
+};
+
+/* The rows of the table of figures; JSON has the seconds beside them. */
 static const struct report_field figure_fields[] = {
     {"variant", "variant", MEMBER(convert_figures, variant)},
     {"kv_bytes_per_token_f32", "cache a token, f32",
@@ -98,17 +104,18 @@ static const struct report_field figure_fields[] = {
     {"file_bytes", "file", MEMBER(convert_figures, file_bytes), .figure = figure_bytes},
     {"divergence", "divergence", MEMBER(convert_figures, divergence), "%.4f"},
     {"bits_per_byte", "bits per byte", MEMBER(convert_figures, bits_per_byte), "%.4f"},
-    {"seconds", "seconds", MEMBER(convert_figures, seconds), .figure = figure_of_seconds},
+    {"seconds", "seconds", MEMBER(convert_figures, seconds), .figure = figure_of_seconds,
+     .when = IN_TABLE},
 };
 #define N_FIGURES LENGTH(figure_fields)
 
 static const struct report_field layer_fields[] = {
-    {"layer", "layer", MEMBER(convert_layer, layer)},
+    {"layer", "layer", MEMBER(convert_layer, layer), .when = IN_TABLE},
     {"score_lost", "score_lost", MEMBER(convert_layer, score), "%.5f"},
     {"output_lost", "output_lost", MEMBER(convert_layer, output), "%.5f"},
-    {"own_lost", "own_lost", MEMBER(convert_layer, own), "%.5f"},
-    {"own_first", "own_first", MEMBER(convert_layer, own_first), "%.3f"},
-    {"gathered", "gathered", MEMBER(convert_layer, gathered), "%.5f"},
+    {"own_lost", "own_lost", MEMBER(convert_layer, own), "%.5f", .when = WITH_TEXT},
+    {"own_first", "own_first", MEMBER(convert_layer, own_first), "%.3f", .when = WITH_TEXT},
+    {"gathered", "gathered", MEMBER(convert_layer, gathered), "%.5f", .when = WITH_TEXT},
 };
 
 /* One object, over several lines or (JSON lines) on one. */
@@ -125,12 +132,12 @@ static void print_json(const struct conversion *c)
     json_begin_array(&j, "layers");
     for (int i = 0; i < c->converted.n_layers; i++) {
         const struct convert_layer *layer = &c->converted.layers[i];
-        report_object(&j, NULL, layer_fields + 1, LENGTH(layer_fields) - 1, layer);
+        report_object(&j, NULL, layer_fields, LENGTH(layer_fields), WITH_TEXT, layer);
     }
     json_end(&j);
-    report_object(&j, "before", figure_fields, N_FIGURES - 1, &c->before);
-    report_object(&j, "after", figure_fields, N_FIGURES - 1, &c->after);
-    report_members(&j, &figure_fields[N_FIGURES - 1], 1, &c->after);
+    report_object(&j, "before", figure_fields, N_FIGURES, 0, &c->before);
+    report_object(&j, "after", figure_fields, N_FIGURES, 0, &c->after);
+    json_double(&j, "seconds", c->after.seconds);
     json_end(&j);
     output_puts(out, "\n");
 }
@@ -151,11 +158,10 @@ static enum status print_conversion(const struct conversion *c, struct err *e)
         print_json(c);
         return STATUS_OK;
     }
-    if (people && c->spec.n_tokens == 0) /* what only a text tells */
-        layers.n -= 3;
+    layers.shown = IN_TABLE | (!people || c->spec.n_tokens > 0 ? WITH_TEXT : 0);
     TRY(table_print(&layers, format, c->job->out, e));
     output_puts(c->job->out, "\n");
-    report_begin(&t, format, columns, LENGTH(columns), c->job->out);
+    report_begin(&t, format, columns, LENGTH(columns), 0, c->job->out);
     for (int i = 0; i < N_FIGURES; i++) {
         const struct report_field *f = &figure_fields[i];
         double before = NO_FIGURE, after = NO_FIGURE;

@@ -32,23 +32,26 @@ static const struct option result_options[] = {
     OPT_END,
 };
 
+/* When fields are shown. */
+enum { AGAINST = 1 };
+
 static const struct report_field fields[] = {
-    {"tokens", "tokens", MEMBER(eval_result, tokens), .rank = 4},
-    {"bytes", "bytes", MEMBER(eval_result, bytes), .rank = 5},
+    {"tokens", "tokens", MEMBER(eval_result, tokens), .detail = true},
+    {"bytes", "bytes", MEMBER(eval_result, bytes), .detail = true},
     {"nll", "nll", MEMBER(eval_result, nll), "%.4f"},
-    {"nll_stderr", "nll_stderr", MEMBER(eval_result, nll_stderr), "%.4f", .rank = 6},
+    {"nll_stderr", "nll_stderr", MEMBER(eval_result, nll_stderr), "%.4f", .detail = true},
     {"perplexity", "perplexity", MEMBER(eval_result, perplexity), "%.3f"},
     {"bits_per_byte", "bits_per_byte", MEMBER(eval_result, bits_per_byte), "%.4f"},
-    {"word_perplexity", "word_perplexity", MEMBER(eval_result, word_perplexity), "%.5g", .rank = 8},
-    {"tokens_per_s", "tokens_per_s", MEMBER(eval_result, tokens_per_s), "%.0f", .rank = 7},
-    /* With --against. */
-    {"kl_mean", "kl_mean", MEMBER(eval_result, kl_mean), "%.5f"},
-    {"kl_p99", "kl_p99", MEMBER(eval_result, kl_p99), "%.3f", .rank = 3},
-    {"top1_agreement", "top1_agreement", MEMBER(eval_result, top1_agreement), "%.4f", .rank = 2},
+    {"word_perplexity", "word_perplexity", MEMBER(eval_result, word_perplexity), "%.5g",
+     .detail = true},
+    {"tokens_per_s", "tokens_per_s", MEMBER(eval_result, tokens_per_s), "%.0f", .detail = true},
+    {"kl_mean", "kl_mean", MEMBER(eval_result, kl_mean), "%.5f", .when = AGAINST},
+    {"kl_p99", "kl_p99", MEMBER(eval_result, kl_p99), "%.3f", .when = AGAINST, .detail = true},
+    {"top1_agreement", "top1_agreement", MEMBER(eval_result, top1_agreement), "%.4f",
+     .when = AGAINST, .detail = true},
     {"bits_per_byte_other", "bits_per_byte_other", MEMBER(eval_result, bits_per_byte_other), "%.4f",
-     .rank = 2},
+     .when = AGAINST, .detail = true},
 };
-#define N_AGAINST 4
 
 /* STATUS_BAD_FILE if the tokens of two checkpoints with models differ, the other's as far as it
  * names them. */
@@ -111,7 +114,7 @@ static enum status run_eval(struct job *j, void *values, struct err *e)
     j->progress.all = plan.n_scored;
     TRY(eval_run(&spec, &result, e));
     struct table table = TABLE_OF(fields, &result, 1);
-    table.n -= o->against ? 0 : N_AGAINST;
+    table.shown = o->against ? AGAINST : 0;
     return job_print(j, &table, e);
 }
 

@@ -68,14 +68,15 @@ static const struct report_field fields[] = {
     {"layer", "layer", MEMBER(heads_view, worth.layer)},
     {"head", "head", MEMBER(heads_view, worth.head)},
     {"delta_nll", "delta_nll", MEMBER(heads_view, worth.delta_nll), "%.5f"},
-    {"delta_nll_stderr", "stderr", MEMBER(heads_view, worth.delta_nll_stderr), "%.5f", .rank = 2},
+    {"delta_nll_stderr", "stderr", MEMBER(heads_view, worth.delta_nll_stderr), "%.5f",
+     .detail = true},
     {"delta_bits_per_byte", "bits/byte", MEMBER(heads_view, worth.delta_bits_per_byte), "%.5f",
-     .rank = 5},
-    {"written", "written", MEMBER(heads_view, worth.written), "%.3f", .rank = 3},
-    {"stream", "stream", MEMBER(heads_view, worth.stream), "%.3f", .rank = 6},
-    {"like", "like", MEMBER(heads_view, like), .rank = 4},
-    {"like_score_kept", "score", MEMBER(heads_view, kept.score), "%.5f", .rank = 4},
-    {"like_output_kept", "output", MEMBER(heads_view, kept.output), "%.5f", .rank = 7},
+     .detail = true},
+    {"written", "written", MEMBER(heads_view, worth.written), "%.3f", .detail = true},
+    {"stream", "stream", MEMBER(heads_view, worth.stream), "%.3f", .detail = true},
+    {"like", "like", MEMBER(heads_view, like), .detail = true},
+    {"like_score_kept", "score", MEMBER(heads_view, kept.score), "%.5f", .detail = true},
+    {"like_output_kept", "output", MEMBER(heads_view, kept.output), "%.5f", .detail = true},
 };
 
 static const void *next_head(void *arg, int i)
@@ -191,8 +192,9 @@ static enum status write_picture(const struct heads_view *v, struct err *e)
 static enum status print_heads(struct heads_view *v, struct err *e)
 {
     const struct heads_result *r = &v->result;
-    const struct table heads = {fields, LENGTH(fields), .row = next_head, .arg = v};
-    const struct table curve = {curve_fields, LENGTH(curve_fields), .row = next_point, .arg = v};
+    const struct table heads = {fields, .n = LENGTH(fields), .row = next_head, .arg = v};
+    const struct table curve = {curve_fields, .n = LENGTH(curve_fields), .row = next_point,
+                                .arg = v};
     if (r->n_done == 0)
         return STATUS_OK;
     TRY(job_print(v->job, r->n_points > 0 ? &curve : &heads, e));

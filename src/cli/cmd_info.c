@@ -167,16 +167,16 @@ static enum status print_properties(const struct info *info, struct json *j, str
     };
     struct report r;
     if (!j)
-        report_begin(&r, info->o->common.format, columns, 2, info->job->out);
+        report_begin(&r, info->o->common.format, columns, 2, 0, info->job->out);
     for (int i = 0; i < LENGTH(groups); i++) {
         if (!j)
             report_lines(&r, groups[i].fields, groups[i].n, info);
         else if (!groups[i].object)
-            report_members(j, groups[i].fields, groups[i].n, info);
+            report_members(j, groups[i].fields, groups[i].n, 0, info);
         else if (groups[i].n == 0)
             json_null(j, groups[i].object);
         else
-            report_object(j, groups[i].object, groups[i].fields, groups[i].n, info);
+            report_object(j, groups[i].object, groups[i].fields, groups[i].n, 0, info);
     }
     if (j)
         return STATUS_OK;
@@ -306,9 +306,9 @@ static const struct report_field part_fields[] = {
     {"part", "part", MEMBER(inspect_sum, part)},
     {"parameters", "parameters", MEMBER(inspect_sum, parameters), .grouped = true},
     {NULL, "share", MEMBER(inspect_sum, percent), "%.1f%%"},
-    {"bytes", "bytes", MEMBER(inspect_sum, bytes), .grouped = true, .rank = 1},
-    {"weights", "weights", MEMBER(inspect_sum, weights), .grouped = true, .rank = 2},
-    {"biases", "biases", MEMBER(inspect_sum, biases), .grouped = true, .rank = 3},
+    {"bytes", "bytes", MEMBER(inspect_sum, bytes), .grouped = true, .detail = true},
+    {"weights", "weights", MEMBER(inspect_sum, weights), .grouped = true, .detail = true},
+    {"biases", "biases", MEMBER(inspect_sum, biases), .grouped = true, .detail = true},
 };
 
 #define N_OWN 2 /* that JSON has in another form */
@@ -316,8 +316,8 @@ static const struct report_field tensor_fields[] = {
     {"tensor", "tensor", MEMBER(info_tensor, of.name)},
     {"shape", "shape", MEMBER(info_tensor, shape.text), .right = true},
     {"type", "type", MEMBER(info_tensor, type)},
-    {"bytes", "bytes", MEMBER(info_tensor, of.n_bytes), .rank = 1},
-    {"offset", "offset", MEMBER(info_tensor, of.file_offset), .rank = 2},
+    {"bytes", "bytes", MEMBER(info_tensor, of.n_bytes), .detail = true},
+    {"offset", "offset", MEMBER(info_tensor, of.file_offset), .detail = true},
 };
 /* With --check, and of a split file. */
 static const struct report_field tensor_check_fields[] = {
@@ -325,7 +325,7 @@ static const struct report_field tensor_check_fields[] = {
     {"inf", "inf", MEMBER(info_tensor, check.inf), .none = "not checked"},
 };
 static const struct report_field tensor_part_field = {"part", "part", MEMBER(info_tensor, part),
-                                                      .rank = 3};
+                                                      .detail = true};
 #define TENSOR_FIELDS_MOST (LENGTH(tensor_fields) + LENGTH(tensor_check_fields) + 1)
 
 /* The columns that are shown; how many. */
@@ -376,7 +376,7 @@ static void print_info_json(struct json *j, int table, const struct table *t)
                 json_u64(j, NULL, tensor->dims[d]);
             json_end(j);
         }
-        report_members(j, f, end - f, row);
+        report_members(j, f, end - f, 0, row);
         json_end(j);
     }
     json_end(j);

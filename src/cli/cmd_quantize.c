@@ -36,16 +36,19 @@ struct quantize_row {
     struct quantize_error error;
 };
 
-enum { FIELD_FROM = 1, FIELD_TO };
+/* When fields are shown: to people where tensors are listed. */
+enum { PER_TENSOR = 1 };
+
 static const struct report_field fields[] = {
     {"name", "name", MEMBER(quantize_row, name)},
-    [FIELD_FROM] = {"from", "from", MEMBER(quantize_row, from)},
-    [FIELD_TO] = {"to", "to", MEMBER(quantize_row, to)},
+    {"from", "from", MEMBER(quantize_row, from), .when = PER_TENSOR},
+    {"to", "to", MEMBER(quantize_row, to), .when = PER_TENSOR},
     {"bytes_before", "bytes_before", MEMBER(quantize_row, bytes_before)},
     {"bytes_after", "bytes_after", MEMBER(quantize_row, bytes_after)},
-    {"rms_error", "rms_error", MEMBER(quantize_row, error.rms), "%.7f", .rank = 2},
-    {"relative_error", "relative_error", MEMBER(quantize_row, error.relative), "%.7f", .rank = 1},
-    {"max_error", "max_error", MEMBER(quantize_row, error.max), "%.7f", .rank = 3},
+    {"rms_error", "rms_error", MEMBER(quantize_row, error.rms), "%.7f", .detail = true},
+    {"relative_error", "relative_error", MEMBER(quantize_row, error.relative), "%.7f",
+     .detail = true},
+    {"max_error", "max_error", MEMBER(quantize_row, error.max), "%.7f", .detail = true},
 };
 
 /* Says what a user may not expect. */
@@ -90,11 +93,8 @@ static enum status write_and_print(struct job *j, struct quantize *q, struct err
     say_changes(j, q);
     struct report r;
     /* For people only where tensors are listed: a file has tensors of several types. */
-    struct report_field shown[LENGTH(fields)];
-    memcpy(shown, fields, sizeof fields);
-    if (!o->verbose)
-        shown[FIELD_FROM].heading = shown[FIELD_TO].heading = NULL;
-    report_begin(&r, o->format, shown, LENGTH(shown), j->out);
+    const bool lists = o->verbose || !table_is_for_people(o->format);
+    report_begin(&r, o->format, fields, LENGTH(fields), lists ? PER_TENSOR : 0, j->out);
     const int n_shown = o->verbose ? n : 0;
     for (int i = 0; i < n_shown; i++) {
         const struct quantize_tensor *t = &q->tensors[i];

@@ -43,14 +43,17 @@ struct scored_row {
     struct text joined;     /* that for people: 'e' -0.52, 't' -1.20 */
 };
 
+/* When fields are shown: with --top. */
+enum { TOP = 1 };
+
 static const struct report_field fields[] = {
     {"position", "position", MEMBER(scored_row, position)},
     {"id", "id", MEMBER(scored_row, id)},
     {"text", "text", MEMBER(scored_row, text), .bytes = true},
     {"logprob", "logprob", MEMBER(scored_row, logprob), "%.4f"},
     {"top", NULL, MEMBER(scored_row, top), .items = fields + 1, .n_items = 3,
-     .item_size = sizeof(struct scored_row)},
-    {NULL, "top", MEMBER(scored_row, joined), .list = true},
+     .item_size = sizeof(struct scored_row), .when = TOP},
+    {NULL, "top", MEMBER(scored_row, joined), .list = true, .when = TOP},
 };
 enum { FIELD_TOP = 4, N_FIELDS = LENGTH(fields) };
 
@@ -140,7 +143,7 @@ static enum status run_score(struct job *j, void *values, struct err *e)
     if (o->logits)
         status = npy_open(&s.npy, o->logits, (const uint64_t[]){j->n_tokens, n_vocab}, 2, e);
     if (status == STATUS_OK) {
-        report_begin(&s.report, j->common->format, own, s.n_top > 0 ? N_FIELDS : FIELD_TOP, j->out);
+        report_begin(&s.report, j->common->format, own, N_FIELDS, s.n_top > 0 ? TOP : 0, j->out);
         status = score_tokens(&s, e);
         const enum status printed = report_end(&s.report, status == STATUS_OK ? e : NULL);
         status = status == STATUS_OK ? printed : status;

@@ -122,7 +122,7 @@ static void put_token(const struct generation *g, struct json *j, int id, double
         {"logprob", NULL, MEMBER(likely_token, logprob)},
     };
     const struct likely_token token = {id, tokenizer_bytes(g->schedule.tokenizer, id), logprob};
-    report_members(j, fields, LENGTH(fields), &token);
+    report_members(j, fields, LENGTH(fields), 0, &token);
 }
 
 /* A JSON line of --logprobs: one token, and the likeliest ones in its place. */

@@ -136,7 +136,7 @@ enum status table_print(const struct table *t, enum table_format format, struct 
 {
     struct report r;
     const void *row;
-    report_begin(&r, format, t->fields, t->n, out);
+    report_begin(&r, format, t->fields, t->n, t->shown, out);
     if (t->row)
         for (int i = 0; (row = t->row(t->arg, i)) != NULL; i++)
             report_row(&r, row);

@@ -38,6 +38,7 @@ struct callbacks job_callbacks(struct job *j, const char *unit);
 struct table {
     const struct report_field *fields; /* [n] */
     int n;
+    unsigned shown;   /* see report_field's `when` */
     const void *rows; /* [n_rows], of row_bytes each */
     int n_rows;
     size_t row_bytes;

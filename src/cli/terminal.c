@@ -33,7 +33,6 @@ void terminal_describe(struct output *out)
     out->terminal = isatty(STDOUT_FILENO) == 1;
     if (out->terminal)
         out->columns = terminal_width(STDOUT_FILENO);
-    out->colours = terminal_ink(false) != HEATMAP_PLAIN;
 }
 
 enum heatmap_ink terminal_ink(bool always)

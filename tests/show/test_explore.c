@@ -1,5 +1,5 @@
 /* The page to explore: its parts, its weights by hand, and texts that would break out of it. What
- * its script makes of it is tests/page.sh's. */
+ * its script makes of it is tests/show/page.sh's. */
 #include "show/plot.h"
 
 #include "base/mem.h"

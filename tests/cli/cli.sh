@@ -781,7 +781,7 @@ checks <<'EOF'
 2 convert $gqa -o dropped.gguf --drop-heads 0.1 | exists
 $ [ ! -e new.gguf ]
 EOF
-start heads $model --text tests/cli.sh --tokens 5000 -v --format csv --curve
+start heads $model --text tests/cli/cli.sh --tokens 5000 -v --format csv --curve
 await has "$err" "memory: weights"
 sleep 1
 end_by INT $pid
@@ -973,7 +973,7 @@ EOF
 # --- convert ------------------------------------------------------------------------------------
 
 # The texts that are converted on.
-head -c 20000 tests/cli.sh >text
+head -c 20000 tests/cli/cli.sh >text
 head -c 250 text >calib # what is converted in memory takes it whole
 head -c 200 text >short-text
 head -c 50 text >fifty

@@ -11,7 +11,7 @@ static struct report r;
 static void begin(enum table_format format, const struct report_field *fields, int n)
 {
     output_begin(&o);
-    report_begin(&r, format, fields, n, &o.out);
+    report_begin(&r, format, fields, n, 0, &o.out);
 }
 
 static void ends_as(const char *expected)
@@ -139,32 +139,31 @@ TEST(members)
     expect_forms(fields, LENGTH(fields), samples, sizeof samples[0], 2, expected);
 }
 
-/* --- on a terminal --------------------------------------------------------------------------- */
+/* --- which columns --------------------------------------------------------------------------- */
 
 struct wide_row {
     const char *best, *name, *note;
     int a, b, c;
 };
 
+enum { OF_B = 1, OF_C = 2 };
 static const struct report_field wide[] = {
-    {NULL, "", MEMBER(wide_row, best), .accent = ACCENT_ROW},
+    {NULL, "", MEMBER(wide_row, best)},
     {"name", "name", MEMBER(wide_row, name)},
-    {"a", "first", MEMBER(wide_row, a), .rank = 1},
-    {"b", "second", MEMBER(wide_row, b), .rank = 2},
-    {"c", "third", MEMBER(wide_row, c), .rank = 2},
-    {NULL, "note", MEMBER(wide_row, note), .rank = 1, .accent = ACCENT_CELL},
+    {"a", "first", MEMBER(wide_row, a), .detail = true},
+    {"b", "second", MEMBER(wide_row, b), .detail = true},
+    {"c", "third", MEMBER(wide_row, c), .when = OF_C, .detail = true},
+    {NULL, "note", MEMBER(wide_row, note)},
 };
 static const struct wide_row wide_rows[] = {
     {"*", "one", "", 1, 2, 3},
     {"", "two", "", 4, 5, 6},
     {"", "three", "odd", 7, 8, 9},
-    {"", "some words that are more than a line can take", "", 1, 2, 3},
-    {"", "four", "", 1, 5, 6},
-    {"", "five", "", 1, 7, 8}};
+    {"", "four", "some words that are more than a line can take", 1, 2, 3}};
 
-/* Of the highest rank the last column goes first; before it one that is the same in all rows, and
- * an empty one before all others, without a word. A single row goes downwards. */
-TEST(columns_that_fit, .loops = 12)
+/* A field is there when the report shows what it is of; of a table that is too wide details are
+ * left out, the last one first, and never what is no detail. */
+TEST(columns_that_fit, .loops = 11)
 {
     static const char all[] = "   name   first  second  third  note\n"
                               "*  one        1       2      3\n"
@@ -174,53 +173,49 @@ TEST(columns_that_fit, .loops = 12)
         enum table_format format;
         int width, first, n_rows;
         const char *expected;
+        unsigned shown;
     } cases[] = {
-        {TABLE_ALIGNED, 0, 0, 3, all},
-        {TABLE_ALIGNED, 36, 0, 3, all},
+        {TABLE_ALIGNED, 0, 0, 3, all, OF_C},
+        {TABLE_ALIGNED, 36, 0, 3, all, OF_B | OF_C},
+        {TABLE_ALIGNED, 35, 0, 2,
+         "   name  first  second  note\n"
+         "*  one       1       2\n"
+         "   two       4       5\n",
+         OF_B},
         {TABLE_ALIGNED, 35, 0, 3,
          "   name   first  second  note\n"
          "*  one        1       2\n"
          "   two        4       5\n"
          "   three      7       8  odd\n"
          "Too wide, left out: third; -v shows\n"
-         "  all.\n"},
-        {TABLE_ALIGNED, 22, 4, 2,
-         "name  second  third\n"
-         "four       5      6\n"
-         "five       7      8\n"
-         "Too wide, left out:\n"
-         "  first; -v shows all.\n"},
-        {TABLE_ALIGNED, 29, 0, 2,
-         "   name  first  second  third\n"
-         "*  one       1       2      3\n"
-         "   two       4       5      6\n"},
+         "  all.\n",
+         OF_C},
+        {TABLE_ALIGNED, 35, 3, 1,
+         "  name  note\n"
+         "  four  some words that are more\n"
+         "        than a line can take\n"
+         "Too wide, left out: first, second,\n"
+         "  third; -v shows all.\n",
+         OF_C},
         {TABLE_ALIGNED, 3, 0, 2,
-         "   name\n"
+         "   name  note\n"
          "*  one\n"
          "   two\n"
-         "Too\n  wide,\n  left\n  out:\n  first,\n  second,\n  third;\n  -v\n  shows\n"
-         "  all.\n"},
-        {TABLE_ALIGNED, 3, 0, 0, "  name\n"},
-        {TABLE_CSV, 3, 0, 1, "name,a,b,c\none,1,2,3\n"},
+         "Too\n  wide,\n  left\n  out:\n  first,\n  second;\n  -v\n  shows\n  all.\n",
+         0},
+        {TABLE_ALIGNED, 40, 0, 0, "  name  first  second  note\n", 0},
+        {TABLE_CSV, 3, 0, 1, "name,a,b,c\none,1,2,3\n", OF_C},
+        {TABLE_CSV, 3, 0, 1, "name,a,b\none,1,2\n", OF_B},
+        {TABLE_JSONL, 3, 0, 1, "{\"name\": \"one\", \"a\": 1, \"b\": 2}\n", 0},
         {TABLE_MD, 3, 0, 1,
          "|   | name | first | second | third | note |\n"
          "|:--|:-----|------:|-------:|------:|:-----|\n"
-         "| * | one  |     1 |      2 |     3 |      |\n"},
-        {TABLE_ALIGNED, 20, 0, 1, "        *\nname    one\nfirst   1\nsecond  2\nthird   3\n"},
-        {TABLE_ALIGNED, 32, 3, 1,
-         "name    some words that are more\n"
-         "        than a line can take\n"
-         "first   1\nsecond  2\nthird   3\n"},
-        {TABLE_ALIGNED, -80, 0, 3, /* with colours */
-         "   name   first  second  third  note\n"
-         "\033[1m*\033[m  \033[1mone\033[m        \033[1m1\033[m       "
-         "\033[1m2\033[m      \033[1m3\033[m\n"
-         "   two        4       5      6\n"
-         "   three      7       8      9  \033[33modd\033[m\n"},
+         "| * | one  |     1 |      2 |     3 |      |\n",
+         OF_C},
     };
-    begin(cases[_i].format, wide, LENGTH(wide));
-    o.out.columns = abs(cases[_i].width);
-    o.out.colours = cases[_i].width < 0 || cases[_i].format != TABLE_ALIGNED;
+    output_begin(&o);
+    report_begin(&r, cases[_i].format, wide, LENGTH(wide), cases[_i].shown, &o.out);
+    o.out.columns = cases[_i].width;
     for (int i = 0; i < cases[_i].n_rows; i++)
         report_row(&r, &wide_rows[cases[_i].first + i]);
     ends_as(cases[_i].expected);

@@ -165,7 +165,7 @@ TEST(golden_weights, .loops = N_GOLDEN)
 }
 
 /* The scores times 0.5, or the weights times the lengths of what values come to: by
- * scripts/reference_model.py --attention, with --score-scale 0.5 or --norm. */
+ * tests/model/reference_model.py --attention, with --score-scale 0.5 or --norm. */
 static const char *const other_names[] = {"gqa", "llama", "shared-block"};
 
 TEST(golden_weights_of_other_scores, .loops = COUNT(other_names))
@@ -320,7 +320,8 @@ TEST(cells_are_the_largest_weights, .loops = 10, .before = make_tokens)
     }
 }
 
-/* Quadratic positions are a convolution: scripts/make_convolution.py has one instead of a softmax.
+/* Quadratic positions are a convolution: tests/measure/make_convolution.py has one instead of a
+ * softmax.
  */
 TEST(heads_that_are_a_convolution)
 {
@@ -347,7 +348,7 @@ TEST(heads_that_are_a_convolution)
     }
 }
 
-/* One token's way through a head: by scripts/reference_model.py --trace. */
+/* One token's way through a head: by tests/model/reference_model.py --trace. */
 static const struct {
     const char *name;
     int layer, head;

@@ -112,7 +112,7 @@ $ printf '\303' >"$dir/half"
 0 tokenize $model -f "$dir/half" | = 195
 
 # eval MODEL TEXT, train over what is there.
-$ head -c 2000 tests/cli.sh >"$dir/lines"
+$ head -c 2000 tests/cli/cli.sh >"$dir/lines"
 0 eval $words --format csv | > scored.$((i = i + 1)) | for words in "$model --text $dir/lines"
     "$model $dir/lines" "-m $model $dir/lines"
 $ [ "$(cut -d , -f 1-6 "$dir"/scored.? | sort -u | wc -l)" -eq 2 ]
@@ -146,7 +146,7 @@ for way; do
     check "0 $shift_text -q $way | == shifted"
 done
 checks <<'EOF'
-$ head -c 1000 tests/cli.sh >"$dir/long"
+$ head -c 1000 tests/cli/cli.sh >"$dir/long"
 2 generate $model -f "$dir/long" -n 10
     | the prompt has 1000 tokens, the context only 256: shorten the prompt
 0 generate $model -p x -n 10 -c 1 | 2> context full (1 token): stopped after 1 of 10

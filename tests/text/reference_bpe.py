@@ -371,7 +371,7 @@ def make_test_data():
     cases += random_cases(random.Random(1), 120)
 
     with open("tests/data/pretokenize.txt", "w") as out:
-        out.write("# Made by scripts/reference_bpe.py: rule, text in hexadecimal, pieces' lengths.\n")
+        out.write("# Made by tests/text/reference_bpe.py: rule, text in hexadecimal, pieces' lengths.\n")
         for rule in PATTERNS:
             for case in cases:
                 lengths = [len(piece) for piece in cut(case, rule)]
@@ -397,14 +397,14 @@ def make_test_data():
     )
     tokenizer = load("tests/data/bpe-small.gguf")
     with open("tests/data/bpe-small.txt", "w") as out:
-        out.write("# Made by scripts/reference_bpe.py: text in hexadecimal, its ids in bpe-small.gguf.\n")
+        out.write("# Made by tests/text/reference_bpe.py: text in hexadecimal, its ids in bpe-small.gguf.\n")
         extra = [PROSE.encode(), b"<|x|> [PAD] <|end|> <|end|>", b"<|end|> <<|endoftext|>"]
         for case in cases + extra:
             ids = tokenizer.encode(case)
             out.write(" ".join([case.hex() or "-", *map(str, ids)]) + "\n")
 
     with open("tests/data/bpe-learn.txt", "w") as out:
-        out.write("# Made by scripts/reference_bpe.py: tokens wanted, text in hexadecimal, the merges' ids.\n")
+        out.write("# Made by tests/text/reference_bpe.py: tokens wanted, text in hexadecimal, the merges' ids.\n")
         everything = b" ".join(case for case in cases if len(case) < 100)
         for wanted, text in [(300, b""), (700, PROSE.encode()), (560, everything[:4000]), *small_texts()]:
             ids = [i for pair in learn_ids(text, wanted) for i in pair]
@@ -449,7 +449,7 @@ def make_llama3_data(path):
     truth = tokenizers.Tokenizer.from_file(path)
     mine = load("tests/data/bpe-llama3.gguf")
     with open("tests/data/bpe-llama3.txt", "w") as out:
-        out.write("# Made by scripts/reference_bpe.py: text in hexadecimal, its ids in bpe-llama3.gguf.\n")
+        out.write("# Made by tests/text/reference_bpe.py: text in hexadecimal, its ids in bpe-llama3.gguf.\n")
         for case in [*CASES, PROSE, *random_cases(random.Random(2), 200)]:
             case = case if isinstance(case, bytes) else case.encode()
             try:

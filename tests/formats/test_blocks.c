@@ -1,5 +1,5 @@
 /* The row codecs against bytes that the ggml project's own Python code made (see
- * scripts/make_blocks.py), and at the values that code leaves open. */
+ * tests/formats/make_blocks.py), and at the values that code leaves open. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Losses, gradients and steps of the golden checkpoints, by PyTorch in float64, for
-tests/test_backprop.c.
+tests/train/test_backprop.c.
 
 Writes tests/data/train/NAME.txt: the batch, its loss, for every tensor the norm of the loss's
 gradient and its dot products with two fixed vectors, and the losses before each of some steps of
 AdamW with label smoothing. Needs torch, numpy and gguf.
 
-usage: scripts/reference_train.py   (from the repository's top)
+usage: tests/train/reference_train.py   (from the repository's top)
 """
 
 import math
@@ -20,7 +20,7 @@ from gguf import GGUFReader
 NAMES = ["mha", "gqa", "mqa", "mqa-f16", "llama", "transformer", "alibi", "quadratic",
          "shared-block", "layerwise-kv", "additive"]
 WINDOWS, LENGTH = 3, 37
-# Of the steps; as in tests/test_backprop.c.
+# Of the steps; as in tests/train/test_backprop.c.
 STEPS, WARMUP, RATE, BETA2, DECAY, CLIP, SMOOTHING = 5, 2, 0.004, 0.99, 0.1, 1.0, 0.1
 FFN = {"gelu": lambda x: F.gelu(x, approximate="tanh"), "gelu_erf": F.gelu, "relu": F.relu,
        "swiglu": F.silu}

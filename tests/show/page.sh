@@ -2,7 +2,7 @@
 # page.sh DECODE - the page of attend --html in a browser, headless Chromium: what its script makes of
 # it, as the document is after loading from file://, without a network. Without a Chromium it says so
 # and checks nothing.
-. "$(dirname "$0")/checks.sh"
+. tests/checks.sh
 
 for browser in chromium chromium-browser google-chrome; do
     command -v $browser >"$out" && break
@@ -56,7 +56,7 @@ note "its token looks at the key of --query 9" \
 {
     sed '/<\/body>/,$d' "$dir/long.html"
     echo "<script>"
-    cat tests/page.js
+    cat tests/show/page.js
     echo "</script></body></html>"
 } >"$dir/driven.html"
 load driven.html

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """make_golden.py [FOLDER [NAME...]] - small random checkpoints, all or those named, with the logits
-and attention weights that scripts/reference_model.py computes of them: for tests/data/golden.
+and attention weights that tests/model/reference_model.py computes of them: for tests/data/golden.
 
 mha, gqa, mqa and mqa-f16 are GPT-2's block with a vocabulary of bytes. transformer, shared-block,
 layerwise-kv, alibi and quadratic have the same vocabulary and one kind each that GPT-2 lacks. additive

@@ -365,7 +365,7 @@ static const char *const golden_names[] = {"mha",          "gqa",          "mqa"
                                            "shared-block", "layerwise-kv", "additive"};
 #define N_GOLDEN ((int)COUNT(golden_names))
 
-/* As in scripts/reference_train.py. */
+/* As in tests/train/reference_train.py. */
 static const struct train_spec golden_steps = {.n_steps = 5,
                                                .warmup = 2,
                                                .lr = 0.004,

@@ -1,6 +1,7 @@
 /*
  * A model that its author trained and explained, number by number: three letters, sorted (llm-viz,
- * MIT; tests/data/real, made by scripts/make_nano_sort.py). The activations are his, from PyTorch.
+ * MIT; tests/data/real, made by tests/engine/make_nano_sort.py). The activations are his, from
+ * PyTorch.
  */
 #include <math.h>
 #include <stdlib.h>

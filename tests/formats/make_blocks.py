@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""make_blocks.py [FOLDER] - writes the golden data of tests/test_blocks.c.
+"""make_blocks.py [FOLDER] - writes the golden data of tests/formats/test_blocks.c.
 
 Needs the gguf package (its quants module is NumPy code of the ggml project). Numbers whose
 result that code leaves to chance, like those where 1 / d overflows, are not among the data.

@@ -1,10 +1,10 @@
 #!/bin/sh
-# check_import.sh DECODE - tests/check_import.py, in a virtual environment with the packages of
+# check_import.sh DECODE - tests/scripts/check_import.py, in a virtual environment with the packages of
 # scripts/requirements.txt that is made under build/ when it is not there or they have changed. Where
 # it cannot be made, says so and checks nothing; in CI that is a failure.
 set -eu
 
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 venv=build/venv
 if ! cmp -s scripts/requirements.txt "$venv/requirements.txt"; then
     echo "check-import: making $venv"
@@ -20,4 +20,4 @@ if ! cmp -s scripts/requirements.txt "$venv/requirements.txt"; then
     fi
     cp scripts/requirements.txt "$venv/requirements.txt"
 fi
-exec "$venv/bin/python" tests/check_import.py "$1"
+exec "$venv/bin/python" tests/scripts/check_import.py "$1"

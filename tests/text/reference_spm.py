@@ -142,7 +142,7 @@ def is_plain(case, tokenizer, truth):
 def write_cases(name, truth):
     tokenizer = Tokenizer(bpe.read_metadata(f"tests/data/{name}.gguf"))
     with open(f"tests/data/{name}.txt", "w") as out:
-        out.write(f"# Made by scripts/reference_spm.py: text in hexadecimal, its ids in {name}.gguf.\n")
+        out.write(f"# Made by tests/text/reference_spm.py: text in hexadecimal, its ids in {name}.gguf.\n")
         for case in all_cases():
             ids = tokenizer.encode(case)
             if ids is None:

@@ -39,9 +39,9 @@ static struct heads_spec spec_of_golden(const struct golden *g)
                                         .tokenizer = g->checkpoint.tokenizer}};
 }
 
-/* tests/data/golden/NAME.heads, by scripts/make_heads.py: layer, head, what leaving it out costs
- * and with its mean, what it writes and the stream, then its likeness to all heads, which those of
- * the last have not. */
+/* tests/data/golden/NAME.heads, by tests/measure/make_heads.py: layer, head, what leaving it out
+ * costs and with its mean, what it writes and the stream, then its likeness to all heads, which
+ * those of the last have not. */
 TEST(figures_are_those_of_numpy, .loops = N_GOLDEN - !SANITIZED)
 {
     struct golden g = open_golden(golden_names[_i]);

@@ -4,7 +4,7 @@ NAME.heads, a line a head with layer, head, delta_nll by zeros and by means, the
 head writes and of the stream before its layer, and then, for each head of the layer, the shares of
 score and output energy kept if both had one key, or one value.
 
-NumPy in float64 on scripts/reference_model.py, one window. The energies are taken from the queries,
+NumPy in float64 on tests/model/reference_model.py, one window. The energies are taken from the queries,
 keys and values of the text themselves: a singular value decomposition of both heads' keys, each
 mapped by the root of its queries' second moments, position by position.
 """
@@ -14,7 +14,8 @@ import sys
 
 import numpy as np
 
-from reference_model import Model, read_tokens
+sys.path.insert(0, "tests/model")
+from reference_model import Model, read_tokens  # noqa: E402
 
 
 class Heads(Model):
