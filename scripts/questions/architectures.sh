@@ -17,10 +17,10 @@ study arms "$text" --layers 4 --embd 64 --heads 4 --ctx 64 --batch 8 --steps "$(
 floor "$text" 1 bigrams
 floor "$text" 1,2 trigrams
 echo
-echo "| arm | parameters | cache bytes a token |"
-echo "|:--|--:|--:|"
+echo "| arm | parameters |"
+echo "|:--|--:|"
 for arm in llama shared learned alibi none after layer gelu; do
     "$decode" info "$(best arms $arm 1)" --format csv >"$dir/info.csv"
-    echo "| $arm | $(awk -F, '$1 == "total" { print $2 }' "$dir/info.csv") | $((2 * 4 * 4 * 64)) |"
+    echo "| $arm | $(awk -F, '$1 == "total" { print $2 }' "$dir/info.csv") |"
 done
 picture --panel rates "$dir/arms/study.csv" --level "bigrams=$(counts "$text" 1 | cut -d' ' -f2)" --title "one part changed"

@@ -4,7 +4,7 @@
 
 . "$(dirname "$0")/common.sh"
 needs_text "$@"
-range=$([ $short = no ] && echo 0.9:0.93 || echo 0.9:1)
+range=$([ $short = no ] && echo 0.9:1 || echo 0.9:0.91)
 echo "| context | MHA, bits/byte | llama, bits/byte |"
 echo "|--:|--:|--:|"
 echo "series,x,y" >"$dir/lines.csv"

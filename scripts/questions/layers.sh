@@ -17,14 +17,14 @@ for model in mha llama; do
 done
 awk -F, -v csv="$dir/bars.csv" '
     {
-        of = $1 SUBSEP $3
-        if (!(of in n)) order[++rows] = of
-        n[of]++
-        sum[of] += $5
-        window[of, $2] += $5
+        at = $1 SUBSEP $3
+        if (!(at in n)) order[++rows] = at
+        n[at]++
+        sum[at] += $5
+        window[at, $2] += $5
         windows[$1, $2]
-        each[of, $4] += $5
-        if ($4 > heads[of]) heads[of] = $4
+        each[at, $4] += $5
+        if ($4 > heads[at]) heads[at] = $4
     }
     END {
         print "| checkpoint | layer | mean distance, tokens | 95% | nearest head | farthest head |"
