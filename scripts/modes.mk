@@ -105,7 +105,7 @@ valgrind-quick: $(BIN) ## only the run of every command
 THREADED := compute/test_pool cli/test_many convert/test_convert convert/test_quantize \
             convert/test_refit measure/test_bench measure/test_eval \
             $(patsubst %,engine/test_%,sampler session batch schedule) \
-            $(patsubst %,train/test_%,backprop train train_arch train_probe)
+            $(patsubst %,train/test_%,backprop train train_arch)
 threaded = $(THREADED:%='env DECODE_ISA=scalar $(1)/tests/%')
 tsan: ## the suites that use threads under ThreadSanitizer
 	$(MAKE) MODE=tsan tsan-run

@@ -47,7 +47,7 @@ while [ $# -gt 0 ]; do
             fail 2 "--arm: expected a name of letters, digits and .+-/, found '${1#--arm=}'"
         [[ " ${arms[*]} " != *" ${1#--arm=} "* ]] || fail 2 "--arm: there are two of '${1#--arm=}'"
         arms+=("${1#--arm=}") arm_words+=('') ;;
-    --no-bias | --no-norm-bias | --share-layers) option "$1" ;;
+    --no-bias | --share-layers) option "$1" ;;
     --*=*) option "${1%%=*}" "${1#*=}" ;;
     -t | --*)
         [ $# -gt 1 ] || fail 2 "$1: expected a value"
@@ -135,7 +135,6 @@ if [ -n "$match" ]; then
     d=$(whole --embd 128)
     ctx=$(whole --ctx 256)
     k_all=$(whole --head-dim 0)
-    v_all=$(whole --value-dim 0)
     weights=0 bias=1 n=2
     [ "$match" = flops ] || weights=1
     [[ ${given[--arch]-} != llama && ${given[--ffn]-} != swiglu ]] || n=3 # matrices
@@ -145,9 +144,8 @@ if [ -n "$match" ]; then
 fi
 amount() { # VARIANT: of a layer what differs, weights, or operations at half the context
     local h=${n_query[$1]} g=${n_kv[$1]}
-    local k=${sizes[$1]:-$((k_all > 0 ? k_all : d / h))} && local v=$((v_all > 0 ? v_all : k))
-    echo $((weights ? (h * k + g * (k + v)) * (d + bias) + h * v * d
-        : 2 * d * (h + g) * (k + v) + 2 * h * (k + v) * (ctx / 2 + 1)))
+    local k=${sizes[$1]:-$((k_all > 0 ? k_all : d / h))}
+    echo $((weights ? (h + 2 * g) * k * (d + bias) + h * k * d : 4 * d * (h + g) * k + 4 * h * k * (ctx / 2 + 1)))
 }
 width() { # VARIANT: the --ff with which it has as much as the first of --heads as MHA
     local more ff g=${n_kv[0]}

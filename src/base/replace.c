@@ -64,44 +64,21 @@ static void sync_folder(char *path)
 
 /* --- links ----------------------------------------------------------------------------------- */
 
-/* Whether the link lies in a folder where all may put links, such as /tmp, and is neither ours nor
- * the folder's owner's: the system would not follow it either (proc(5), protected_symlinks). */
-static bool is_planted(const char *path, const struct stat *link)
-{
-    const size_t len = folder_len(path);
-    char *folder = strndup(len ? path : ".", len ? len : 1);
-    struct stat st;
-    const mode_t open_to_all = S_ISVTX | S_IWOTH;
-    const bool planted =
-        !folder || (stat(folder, &st) == 0 && (st.st_mode & open_to_all) == open_to_all &&
-                    link->st_uid != geteuid() && link->st_uid != st.st_uid);
-    free(folder);
-    return planted;
-}
-
-enum status file_follow_links(const char *path, char **target, struct err *e)
+/* The file that writing to `path` makes or replaces: symbolic links at its end followed, those to
+ * files that do not exist yet too (which realpath refuses). *target is the caller's to free,
+ * whatever is returned. */
+static enum status follow_links(const char *path, char **target, struct err *e)
 {
     *target = strdup(path);
     if (!*target)
         return err_no_memory(e, path, strlen(path) + 1);
     for (int links = 0; links <= MAX_LINKS; links++) {
-        struct stat st, process;
+        struct stat st;
         char to[4096];
         if (lstat(*target, &st) != 0)
             return errno == ENOENT ? STATUS_OK : fail(e, path, "write");
         if (!S_ISLNK(st.st_mode))
             return STATUS_OK;
-        /* What /dev/stdout leads to is not what the user named, and replacing it would leave the
-         * descriptor behind. */
-        if (stat("/proc/self", &process) == 0 && st.st_dev == process.st_dev)
-            return err_failed(
-                e, "%s: cannot replace it: expected a file's own name, found an open descriptor's",
-                path);
-        if (is_planted(*target, &st))
-            return err_failed(e,
-                              "%s: cannot replace it: expected a link of one's own in a folder "
-                              "that all may write, found another user's",
-                              path);
         const ssize_t n = readlink(*target, to, sizeof to - 1);
         if (n < 0)
             return fail(e, path, "follow the link");
@@ -170,7 +147,7 @@ struct file_writer {
 static enum status open_temporary(struct file_writer *w, const char *path, struct err *e)
 {
     struct stat old;
-    TRY(file_follow_links(path, &w->target, e));
+    TRY(follow_links(path, &w->target, e));
     const bool replaces = lstat(w->target, &old) == 0;
     /* Renaming over a device or a FIFO would destroy it; a read-only file is meant to stay. */
     if (replaces && !S_ISREG(old.st_mode))

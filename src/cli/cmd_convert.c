@@ -5,7 +5,6 @@
 #include "cli/help_texts.h"
 #include "cli/job.h"
 #include "convert/drop.h"
-#include "formats/gguf_parts.h"
 #include "formats/gguf_write.h"
 #include "formats/json_write.h"
 #include "model/kv_cache.h"
@@ -312,8 +311,6 @@ static enum status copy_and_tell(struct job *j, const struct config *c, struct e
     const struct file_map *file = &j->checkpoint.file;
     struct file_writer *w;
     char variant[16];
-    if (gguf_all_bytes(j->checkpoint.gguf, file) != file->len)
-        return err_usage(e, "--kv-heads: the checkpoint has these already, in several files");
     TRY(file_writer_open(&w, j->common->out, e));
     file_writer_put(w, file->data, file->len);
     TRY(file_writer_commit(w, e));
@@ -358,7 +355,7 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
         TRY(err_in(e, eval_check_length(j->n_tokens, e), "--eval"));
     }
     set_sizes(&config, &c.before);
-    c.before.file_bytes = gguf_all_bytes(j->checkpoint.gguf, &j->checkpoint.file);
+    c.before.file_bytes = j->checkpoint.file.len;
     if (o->drop_heads)
         TRY(drop_and_tell(&c, o->drop_heads, true, e));
     const uint64_t started_ns = clock_ns();

@@ -59,7 +59,6 @@ static const struct report_field file_fields[] = {
     {"architecture", "architecture", MEMBER(info, architecture)},
     {"name", "name", MEMBER(info, name)},
 };
-static const struct report_field split_fields[] = {{"n_parts", "n_parts", MEMBER(info, n_parts)}};
 static const struct report_field shape_fields[] = {
     {"shape", "shape", MEMBER(info, subject)},
     {"architecture", "architecture", MEMBER(info, architecture)},
@@ -155,7 +154,6 @@ static enum status print_properties(const struct info *info, struct json *j, str
         int n;
     } groups[] = {
         {NULL, file_fields, info->gguf ? LENGTH(file_fields) : 0},
-        {NULL, split_fields, info->n_parts > 0},
         {NULL, shape_fields, info->gguf ? 0 : LENGTH(shape_fields)},
         {NULL, config_fields, info->has_config ? LENGTH(config_fields) : 0},
         {NULL, shared_fields, info->has_config && (j || info->config.shared)},
@@ -198,8 +196,7 @@ static enum status take_tensors(struct info *info, struct err *e)
         struct info_tensor *t = &info->tensors[info->n_listed];
         *t = (struct info_tensor){.of = *from,
                                   .type = from->type->name,
-                                  .shape = pack_shape_text(from->n_dims, from->dims),
-                                  .part = from->part + 1};
+                                  .shape = pack_shape_text(from->n_dims, from->dims)};
         int at = 0;
         while (at < info->n_types && info->types[at].key != t->type)
             at++;
@@ -248,15 +245,13 @@ static enum status read_config(struct info *info, struct err *e)
     const struct gguf *g = info->gguf;
     struct err *why = &info->refusal;
     struct err parsing = {""};
-    enum status s = gguf_join_parts(info->gguf, info->job->path, why);
-    if (s != STATUS_OK && s != STATUS_BAD_FILE)
-        return err_set(e, s, "%s", why->text);
+    enum status s = STATUS_OK;
     if (g->n_tensors == 0)
         return STATUS_OK;
     info->has_config = config_parse(g, &info->config, &parsing) == STATUS_OK;
-    if (s == STATUS_OK && info->has_config)
+    if (info->has_config)
         s = model_check(g, why);
-    else if (s == STATUS_OK)
+    else
         *why = parsing;
     if (info->has_config)
         info->runs = cost_shape_of_file(g, &info->config, &info->cost) && s == STATUS_OK;
@@ -272,8 +267,7 @@ static enum status read_file(struct info *info, struct err *e)
     info->name = text_at(g, "general.name");
     info->token_kind = text_at(g, "tokenizer.ggml.model");
     info->subject = info->job->path;
-    info->file_bytes = gguf_all_bytes(g, &info->file);
-    info->n_parts = g->n_others > 0 ? (int64_t)g->n_others + 1 : 0;
+    info->file_bytes = info->file.len;
     info->gguf_version = g->version;
     info->n_keys = g->n_pairs;
     info->n_tensors = g->n_tensors;
@@ -319,22 +313,18 @@ static const struct report_field tensor_fields[] = {
     {"bytes", "bytes", MEMBER(info_tensor, of.n_bytes), .detail = true},
     {"offset", "offset", MEMBER(info_tensor, of.file_offset), .detail = true},
 };
-/* With --check, and of a split file. */
+/* With --check. */
 static const struct report_field tensor_check_fields[] = {
     {"nan", "nan", MEMBER(info_tensor, check.nan), .none = "not checked"},
     {"inf", "inf", MEMBER(info_tensor, check.inf), .none = "not checked"},
 };
-static const struct report_field tensor_part_field = {"part", "part", MEMBER(info_tensor, part),
-                                                      .detail = true};
-#define TENSOR_FIELDS_MOST (LENGTH(tensor_fields) + LENGTH(tensor_check_fields) + 1)
+#define TENSOR_FIELDS_MOST (LENGTH(tensor_fields) + LENGTH(tensor_check_fields))
 
 /* The columns that are shown; how many. */
 static int list_tensor_fields(const struct info *info, struct report_field *out)
 {
     int n = LENGTH(tensor_fields);
     memcpy(out, tensor_fields, sizeof tensor_fields);
-    if (info->n_parts > 0)
-        out[n++] = tensor_part_field;
     if (info->o->check) {
         memcpy(out + n, tensor_check_fields, sizeof tensor_check_fields);
         n += LENGTH(tensor_check_fields);

@@ -4,7 +4,6 @@
 #include "cli/help_texts.h"
 #include "cli/job.h"
 #include "convert/quantize.h"
-#include "formats/gguf_parts.h"
 #include "formats/gguf_write.h"
 
 struct quantize_options {
@@ -105,7 +104,7 @@ static enum status write_and_print(struct job *j, struct quantize *q, struct err
     report_row(&r, &(struct quantize_row){text_of("tensor data"), NULL, NULL, q->bytes_before,
                                           q->bytes_after, n_changed > 0 ? q->error : none});
     report_row(&r, &(struct quantize_row){text_of("file"), NULL, NULL,
-                                          gguf_all_bytes(q->params.gguf, q->params.source),
+                                          q->params.source->len,
                                           job_out_bytes(j), none});
     return report_end(&r, e);
 }
@@ -118,8 +117,6 @@ static enum status quantize_file(struct job *j, const struct file_map *file,
     struct quantize q;
     TRY(job_start_threads(j, e));
     enum status s = gguf_parse_file(file, &g, e);
-    if (s == STATUS_OK)
-        s = gguf_join_parts(g, j->path, e);
     params.gguf = g;
     params.source = file;
     params.pool = j->pool;

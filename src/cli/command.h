@@ -51,6 +51,7 @@ struct command {
 /* One run. Everything is released by job_run. */
 struct job {
     const struct command *command;
+    char **words;                  /* of the command line behind its name; NULL after the last */
     struct output *out;            /* standard output: the product and nothing else */
     uint64_t start_ns;             /* clock_ns when the process started */
     struct common_options *common; /* in the values that `check` and `run` get, too */

@@ -7,7 +7,7 @@
 #include "cli/common.h"
 #include "cli/job.h"
 #include "cli/shape.h"
-#include "formats/gguf_parts.h"
+#include "formats/gguf.h"
 #include "measure/inspect.h"
 #include "measure/machine.h"
 #include "model/pack.h"
@@ -67,7 +67,6 @@ struct info {
         struct gguf_tensor of;
         const char *type;
         struct shape_text shape;
-        int64_t part; /* of a split file: which of its files the tensor is in, from 1 on */
         struct inspect_check check;
     } * tensors; /* [n_listed] malloc'd */
     int n_steps, n_listed;
@@ -78,7 +77,7 @@ struct info {
         *pretokenizer;
     struct text architecture, name, token_kind;
     uint64_t file_bytes;
-    int64_t gguf_version, n_parts, n_keys, n_tensors, value_dim, n_tokens, bos, eos, eot, eom;
+    int64_t gguf_version, n_keys, n_tensors, value_dim, n_tokens, bos, eos, eot, eom;
     int64_t tensors_checked, tensors_not_checked, nan, inf; /* the last two are values */
     char variant[16], heads_by_layer[CONFIG_MAX_LAYERS * 8],
         kv_heads_by_layer[CONFIG_MAX_LAYERS * 8];

@@ -81,8 +81,12 @@ static enum status prepare(struct job *j, void *values, struct err *e)
 enum status job_run(const struct command *c, char **argv, struct output *out, uint64_t start_ns,
                     struct err *e)
 {
-    struct job j = {
-        .command = c, .out = out, .start_ns = start_ns, .needs = c->needs, .parts = c->parts};
+    struct job j = {.command = c,
+                    .words = argv,
+                    .out = out,
+                    .start_ns = start_ns,
+                    .needs = c->needs,
+                    .parts = c->parts};
     bool help;
     void *values = array_zeroed(1, c->values_size, "the options", e);
     if (!values)

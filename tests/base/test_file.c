@@ -439,22 +439,6 @@ TEST(temporaries_of_the_dead_are_removed, IN_FOLDER)
     close(held);
 }
 
-/* Others' links are made by root only. */
-TEST(links_that_others_planted_are_not_followed, IN_FOLDER)
-{
-    if (geteuid() != 0)
-        return;
-    make_file(a, "old");
-    ck_assert(symlink("a", b) == 0 && lchown(b, NOBODY, NOBODY) == 0);
-    expect_replaced(b, "new", a); /* in a folder of one's own */
-    make_file(a, "old");
-    ck_assert_int_eq(chmod(folder, 01777), 0);
-    expect_kept(b, "found another user's");
-    expect_text(a, "old");
-    ck_assert_int_eq(lchown(b, 0, 0), 0);
-    expect_replaced(b, "new", a);
-}
-
 /* Files of other groups are made by root only. */
 TEST(a_group_that_cannot_be_kept_gets_no_rights, IN_FOLDER)
 {

@@ -156,7 +156,7 @@ $ lower "$(bits_of "$dir/arms/two-lr0.02-seed1.json")" "$(bits_of "$dir/arms/two
 # An arm more is added, one that changed is refused.
 $ study 0 "$text" "$dir/arms" $few --arm four --heads 4
 $ has_lines "$out" 5
-$ refuses 2 "another study's" "$text" "$dir/arms" $few --eps 1e-6
+$ refuses 2 "another study's" "$text" "$dir/arms" $few --clip 2
 $ study 0 "$text" "$dir/further" $short --heads 2 --kv-heads 1 --method mean --alpha 50 --rates 1e-6,0.01
 $ has "$out" "| MQA | mean | 50 | 0.01 | 2 |"
 EOF
@@ -171,7 +171,7 @@ ended() {
     h_tries=0
     until [ "$(trainings "$dir/long$1/")" -ge 2 ] || [ $((h_tries += 1)) -gt 300 ]; do sleep 0.1; done
     kill -s "$1" $h_pid
-    wait $h_pid
+    wait $h_pid 2>/dev/null
     [ $? -eq "$2" ] && [ "$(trainings "$dir/long$1/")" -eq 0 ]
 }
 note "SIGTERM ends the jobs and the script" ended TERM 143

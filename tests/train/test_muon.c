@@ -172,10 +172,4 @@ TEST(runs_learn_and_go_on)
     run_until(&parts, 5);
     expect_ok(resume(&parts, &err));
     assert_same_run(&whole, &parts);
-
-    struct run other = make_run("other.gguf");
-    run_until(&other, 5);
-    other.spec.resume = true;
-    other.spec.optimizer = OPTIMIZER_MUON;
-    refused(&other, STATUS_USAGE, "--optimizer");
 }

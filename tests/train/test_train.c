@@ -65,16 +65,20 @@ TEST(resumed_is_uninterrupted, .loops = 2)
         run_until(&parts, stop_at);
         ck_assert_int_eq(parts.steps, stop_at);
         ck_assert_int_eq(access(parts.out, F_OK), 0);
-        parts.spec.seed_given = false; /* the state has it */
-        parts.spec.seed = 1234;
         const enum status s = resume(&parts, &err);
         ck_assert_msg(s == STATUS_OK, "stopped after %d: %s", stop_at, err.text);
         assert_same_run(&whole, &parts);
     }
-    /* One that is at its end has nothing left to do. */
+    /* One that is at its end has nothing left to do, but for more steps; fewer it cannot have made.
+     */
     whole.steps = 0;
     expect_ok(resume(&whole, &err));
     ck_assert_int_eq(whole.steps, 0);
+    whole.spec.n_steps = 11;
+    refused(&whole, STATUS_USAGE, "--steps 11: |has made 12 already");
+    whole.spec.n_steps = 20;
+    expect_ok(resume(&whole, &err));
+    ck_assert_int_eq(whole.steps, 8);
 }
 
 TEST(loss_that_is_not_finite_keeps_the_last_save)
@@ -180,6 +184,24 @@ TEST(damaged_state_is_refused)
     }
 }
 
+static void free_bytes(void *b)
+{
+    bytes_free(b);
+}
+
+TEST(options_are_kept_for_who_resumes)
+{
+    struct run r = make_run("out.gguf");
+    struct bytes *options = released_by(free_bytes, allocated(sizeof *options));
+    r.spec.options = text_span("--lr=2\0\0--a=b\0\0\0", 16);
+    run_until(&r, 3);
+    expect_ok(train_saved_options(r.out, options, &err));
+    ck_assert(text_equal(bytes_text(options), r.spec.options));
+    bytes_free(options);
+    expect_status(train_saved_options(scratch_path("none"), options, &err), STATUS_USAGE,
+                  "there is no ");
+}
+
 /* The fuzzer's: a loss below 0 was taken from the state. None is less, so the resumed run never
  * wrote OUT and ended as if it had. */
 TEST(impossible_best_loss_in_a_state_is_refused)
@@ -189,8 +211,9 @@ TEST(impossible_best_loss_in_a_state_is_refused)
     char *path;
     size_t n;
     const unsigned char *bytes = state_of(&r, 6, &path, &n);
-    for (size_t i = 0; i < COUNT(losses); i++) /* behind magic, version, identity, two steps */
-        refused_with(&r, path, bytes, n, 2 + STATE_FIELDS + 2, losses[i]);
+    for (size_t i = 0; i < COUNT(losses);
+         i++) /* behind magic, version, hashes, length, two steps */
+        refused_with(&r, path, bytes, n, 2 + 3 + 1 + 2, losses[i]);
 }
 
 /* The fuzzer's: with keep_last, a run that was done and whose OUT was then lost or replaced was

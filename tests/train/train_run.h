@@ -94,7 +94,6 @@ static inline struct run make_run(const char *out)
         .eval_every = 5,
         .save_every = 4,
         .seed = 9,
-        .seed_given = true,
         .kernels = &kernels_scalar,
         .stop = stop,
         .event = event,
