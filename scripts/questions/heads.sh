@@ -19,22 +19,25 @@ done <<'ROWS'
 2,5|counts: both, in order
 ROWS
 
-# What the heads of one and of two look at, over the last two lines, in every seed.
-tail -n 2 "$dir/pairs.txt" | head -c 49 >"$dir/lines"
+# What the heads of one and of two look at, over the last 12 lines, in every seed and at two rates. The letters that
+# the next one follows from, 2 and 5 before it, are 1 and 4 before the last one that is seen.
 echo
-echo "| heads | seed | head | looks | share of its weight | entropy, nats | largest weight |"
-echo "|--:|--:|--:|:--|--:|--:|--:|"
+echo "| heads | rate | seed | bits/byte | head | on 1 back | on 4 back |"
+echo "|--:|--:|--:|--:|--:|--:|--:|"
+tail -n 2 "$dir/pairs.txt" | head -c 49 >"$dir/lines"
 for heads in 1 2; do
-    seed=0
-    for model in $(best pairs heads-$heads); do
-        seed=$((seed + 1))
-        "$decode" attend "$model" -f "$dir/lines" --npy "$dir/heads-$heads-seed$seed.npy" --format csv -q >"$dir/attend.csv"
-        for field in head role role_share entropy max_weight; do column $field "$dir/attend.csv" >"$dir/$field"; done
-        paste -d '|' "$dir"/{head,role,role_share,entropy,max_weight} | awk -F '|' -v heads=$heads -v seed=$seed '{
-            sub(/^offset [0-9]*$/, "& back", $2); sub(/^offset /, "", $2)
-            printf "| %d | %d | %d | %s | %.2f | %.3f | %.2f |\n", heads, seed, $1, $2, $3, $4, $5 }'
-    done
+    awk -F, -v arm=heads-$heads '$1 == arm && ($8 == "yes" || $4 == 0.02) { print $4, $5, $6, $7 }' "$dir/pairs/study.csv" |
+        while read -r rate seed bits cell; do
+            for ((i = 0; i < 6; i++)); do
+                tail -n $((2 * i + 2)) "$dir/pairs.txt" | head -c 49 >"$dir/two-lines"
+                "$decode" attend "$dir/pairs/$cell.gguf" -f "$dir/two-lines" --npy "$dir/weights.npy" --format csv -q >"$dir/attend.csv"
+                python3 "$here/weights.py" "$dir/weights.npy" back 1,4
+            done | awk -v row="| $heads | $rate | $seed | $(printf %.3f "$bits")" '
+                { n[$1]++; one[$1] += $2; four[$1] += $3 }
+                END { for (h = 0; ("0." h) in n; h++) printf "%s | %d | %.2f | %.2f |\n", row, h, one["0." h] / n["0." h], four["0." h] / n["0." h] }'
+        done
+    "$decode" attend "$(best pairs heads-$heads 1)" -f "$dir/lines" --npy "$dir/heads-$heads.npy" --format csv -q >"$dir/attend.csv"
 done
 picture --panel rates "$dir/pairs/study.csv" "${levels[@]:2}" \
-    --panel maps "$dir/heads-1-seed1.npy" --title "one:" --tokens "$(cat "$dir/lines")" \
-    --panel maps "$dir/heads-2-seed1.npy" --title "two:" --tokens "$(cat "$dir/lines")"
+    --panel maps "$dir/heads-1.npy" --title "one:" --tokens "$(cat "$dir/lines")" \
+    --panel maps "$dir/heads-2.npy" --title "two:" --tokens "$(cat "$dir/lines")"

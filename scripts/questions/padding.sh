@@ -22,7 +22,7 @@ pads_behind $text,0,0,0
 pads_in_front 0,0,0,$text
 ROWS
 "$decode" attend "$model" --tokens "0,0,0,$text" --npy "$dir/weights.npy" --format csv -q >"$dir/attend.csv"
-python3 "$here/weights.py" "$dir/weights.npy" 0:3 "$dir/first.npy" | sort -k2 -nr | head -n 1 |
+python3 "$here/weights.py" "$dir/weights.npy" keys 0:3 "$dir/first.npy" | sort -k2 -nr | head -n 1 |
     while read -r head share; do echo "pads in front: head $head gives them $share of the text's weight"; done
 echo
 printf 'ROMEO:\nThe king\nTo be, or not to be\n' >"$dir/prompts"

@@ -19,7 +19,7 @@ n=$(wc -c <"$dir/asked")
 echo
 echo "| seed 1, head | weight of the ? on the capital, $((n - 2)) letters back |"
 echo "|:--|--:|"
-python3 "$here/weights.py" "$dir/weights.npy" 0:1 "$dir/back.npy" last >"$dir/heads"
+python3 "$here/weights.py" "$dir/weights.npy" last 0:1 "$dir/back.npy" >"$dir/heads"
 awk '{ printf "| %s | %s |\n", $1, $2 }' "$dir/heads"
 # What the answer costs, in bits, over its distance, by seed: answers are the last letters of the text's last lines.
 answers() { # SERIES MODEL LETTERS OPTIONS...: of each line, or of its last LETTERS

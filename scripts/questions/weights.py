@@ -1,7 +1,12 @@
 #!/usr/bin/env python3
-"""weights.py WEIGHTS.npy A:B [OUT.npy [last]] - of what `decode attend --npy` writes, the mean weight that the
-queries from B on give to the keys from A to B, a line "LAYER.HEAD SHARE" for each head. OUT.npy gets
-the map of the head with the largest share. With `last` it is the share of the last query alone. Needs NumPy.
+"""weights.py WEIGHTS.npy keys A:B|last A:B|back D,D,... [OUT.npy] - shares of attention's weights, as
+`decode attend --npy` writes them: a line "LAYER.HEAD SHARE..." for each head.
+
+    keys A:B    what the queries from B on give, on the mean, to the keys from A to B
+    last A:B    what the last query gives to the keys from A to B
+    back D,D    what a query gives to the key D back, of those that have all of them
+
+OUT.npy gets the map of the head whose first share is largest. Needs NumPy.
 """
 
 import sys
@@ -9,18 +14,28 @@ import sys
 import numpy as np
 
 
+def shares_of(weights, what, places):
+    """[layers, heads, shares]"""
+    n = weights.shape[-1]
+    if what == "back":
+        back = [int(d) for d in places.split(",")]
+        queries = np.arange(max(back), n)
+        return np.stack([weights[:, :, queries, queries - d].mean(axis=2) for d in back], axis=2)
+    a, b = (int(place) for place in places.split(":"))
+    queries = slice(b, None) if what == "keys" else slice(-1, None)
+    return weights[:, :, queries, a:b].sum(axis=3).mean(axis=2)[:, :, None]
+
+
 def main():
-    if not 3 <= len(sys.argv) <= 5:
+    if not 4 <= len(sys.argv) <= 5 or sys.argv[2] not in ("keys", "last", "back"):
         sys.exit(__doc__.strip())
     weights = np.load(sys.argv[1])
-    a, b = (int(part) for part in sys.argv[2].split(":"))
-    queries = slice(-1, None) if len(sys.argv) == 5 else slice(b, None)
-    shares = weights[:, :, queries, a:b].sum(axis=3).mean(axis=2)
-    for layer, head in np.ndindex(*shares.shape):
-        print(f"{layer}.{head} {shares[layer, head]:.3f}")
-    if len(sys.argv) >= 4:
-        layer, head = np.unravel_index(shares.argmax(), shares.shape)
-        np.save(sys.argv[3], weights[layer:layer + 1, head:head + 1])
+    shares = shares_of(weights, *sys.argv[2:4])
+    for layer, head in np.ndindex(*shares.shape[:2]):
+        print(f"{layer}.{head}", *(f"{share:.3f}" for share in shares[layer, head]))
+    if len(sys.argv) == 5:
+        layer, head = np.unravel_index(shares[:, :, 0].argmax(), shares.shape[:2])
+        np.save(sys.argv[4], weights[layer:layer + 1, head:head + 1])
 
 
 if __name__ == "__main__":
