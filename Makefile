@@ -175,6 +175,10 @@ CHECK_CFLAGS = $(shell pkg-config --cflags check 2>/dev/null)
 CHECK_LIBS   = $(shell pkg-config --libs check 2>/dev/null || echo -lcheck)
 
 $(BUILD)/tests/%.o: ALL_CFLAGS += -Itests $(CHECK_CFLAGS)
+# A release's optimisation costs tests more than it saves.
+ifeq ($(MODE),release)
+$(BUILD)/tests/%.o: OBJ_FLAGS := -O1
+endif
 
 $(TEST_LIB): $(TEST_OBJ)
 	$(archive)
@@ -186,18 +190,20 @@ $(TEST_BIN): %: %.o $(TEST_LIB) $(CLI_LIB) $(LIB)
 # test_pool makes thread creation fail and counts the threads that are not joined.
 $(BUILD)/tests/compute/test_pool: TEST_LDFLAGS := -Wl,--wrap=pthread_create,--wrap=pthread_join
 
-# These have calls into the system fail on demand (tests/faults.h): those of the whole program, and
-# for test_schedule the library's own.
+# These have calls into the system fail on demand (tests/faults.h), those of the whole program, or of
+# the library alone.
 FAULT_WRAPS := program_run malloc calloc realloc aligned_alloc strdup strndup free mmap mmap64 \
-               munmap open open64 fopen fopen64 fclose read write fsync rename close pipe fork \
+               munmap open open64 fopen fopen64 fclose read write fsync rename fchmod close pipe fork \
                pthread_create pthread_join clock_gettime
-$(addprefix $(BUILD)/tests/,cli/test_faults cli/test_interrupts engine/test_schedule): \
+$(addprefix $(BUILD)/tests/,base/test_file cli/test_faults cli/test_interrupts engine/test_schedule): \
     TEST_LDFLAGS := $(FAULT_WRAPS:%=-Wl,--wrap=%)
 
-# The longest first, so that nothing is waited for at the end. $(1): build/MODE
-suites = $(patsubst %,'sh tests/%.sh $(1)/decode',cli/cli cli/world cli/many scripts/study) \
-         'sh tests/readme.sh $(1)/decode $(TEXT)' \
-         $(patsubst %,'sh tests/%.sh $(1)/decode',cli/typed cli/talk cli/install show/page) \
+# The longest first, so that nothing is waited for at the end. Those around the program, of pages,
+# scripts and what is installed, are not for sanitizers. $(1): build/MODE
+SHELL_SUITES  := cli/cli cli/world cli/many readme scripts/study cli/typed cli/talk cli/install show/page
+SUITES_AROUND := readme scripts/study cli/install show/page
+suites = $(foreach suite,$(filter-out $(if $(filter %/asan,$(1)),$(SUITES_AROUND)),$(SHELL_SUITES)), \
+             'sh tests/$(suite).sh $(1)/decode$(if $(filter readme,$(suite)), $(TEXT))') \
          $(TEST_SRC:%.c=$(1)/%)
 
 test-binaries: $(BIN) $(TEST_BIN)

@@ -125,7 +125,6 @@ $(patsubst %,build/fuzz/fuzz_%,gguf model convert): build/fuzz/tests/fuzz/mutate
 CORPUS_fuzz_gguf    := tests/fuzz/corpus/gguf
 CORPUS_fuzz_model   := tests/fuzz/corpus/gguf
 CORPUS_fuzz_convert := tests/fuzz/corpus/gguf
-CORPUS_fuzz_json    := tests/fuzz/corpus/json
 
 build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o $(CLI_LIB) $(LIB)
 	$(call say,LINK)

@@ -104,8 +104,7 @@ generate $model -f tests
 generate $model -p a -f $text
 generate $model --tmep 1
 generate $model -n
-generate $model -n 2 --logprobs x
-generate $model -n 2 --logprobs 2 --seed 1
+generate $model -n x
 generate $model -f $text
 generate $model -c 100000
 generate $model --kv-heads 3
@@ -215,7 +214,7 @@ texts() {
         same generate "$model" -n 20 --seed 2 --temp 1.5 --top-k 0 --min-p 0.01 -q --kv-type f16
         same generate "$model" -n 20 --seed 3 --top-p 0.5 --repeat-penalty 1.3 -q --kv-type q8_0
         same generate "$model" -n 10 --seed 4 --samples 3 --no-echo -q
-        same generate "$model" -n 10 --seed 5 --logprobs 3 --samples 2 --stop e -q
+        same generate "$model" -n 10 --seed 5 --samples 2 --stop e -q
     done
 }
 

@@ -364,7 +364,7 @@ enum status attend_write_picture(const struct attend_view *v, bool page, struct 
 void attend_draw(const struct attend_view *v)
 {
     struct output *out = v->job->out;
-    const enum heatmap_ink ink = terminal_ink(false);
+    const enum heatmap_ink ink = terminal_ink();
     const struct attend_map *m = v->shown;
     const struct heatmap_scale scale = scale_of(m, 1, v->options->log);
     const int n = v->spec.n_tokens, digits = snprintf(NULL, 0, "%d", n - 1);

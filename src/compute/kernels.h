@@ -118,8 +118,9 @@ struct matmul {
 /* --- attention ------------------------------------------------------------------------------- */
 
 /*
- * Keys and values of one K/V head that lie one position after the other. (Prefetch
- * asks for them a little ahead of use, and for what is past the end.)
+ * One K/V head's view of the cache: n_positions of it, one after the other, from a multiple of
+ * KERNEL_CHUNK on, stored as F32, F16 or Q8_0. What stands behind them in the last panel does not
+ * matter. (Prefetch asks for bytes a little ahead of use, and for what is past the end.)
  *   k  [panel of KERNEL_LANES positions][key_dim][KERNEL_LANES], whole panels
  *   v  [position][kernel_padded(value_dim)]; what the padding holds does not matter
  * Q8_0 elements are int8, and QUANT_BLOCK dimensions of a position (the last block may be
@@ -127,23 +128,11 @@ struct matmul {
  *   k_scales  [panel][quant_blocks(key_dim)][KERNEL_LANES]
  *   v_scales  [position][quant_blocks(value_dim)]
  */
-struct kv_segment {
+struct kv_chunk {
     const void *k;
     const void *v;
     const uint16_t *k_scales; /* NULL but for Q8_0 */
     const uint16_t *v_scales;
-};
-
-/*
- * One K/V head's view of the cache: n_positions of it from a multiple of KERNEL_CHUNK on, stored as
- * F32, F16 or Q8_0, in two segments: a prefix that sequences share, and what follows it in one of
- * them. segment[0] starts at the chunk's first position and segment[1] at the panel that has
- * position `split`; what stands in a segment at the other's positions, or from n_positions on, does
- * not matter. A segment without positions is not looked at.
- */
-struct kv_chunk {
-    struct kv_segment segment[2];
-    int split;       /* 0..n_positions: positions before it are in segment[0] */
     int n_positions; /* 1..KERNEL_CHUNK */
     int key_dim, value_dim;
     enum storage storage;

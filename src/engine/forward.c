@@ -101,7 +101,7 @@ static void run_layers(void *arg, int thread)
 
 int forward_run(struct forward *f, const struct batch_row *rows, int n)
 {
-    batch_cut(&f->batch, rows, n, f->kv.shape.n_shared, f->work.spans);
+    batch_cut(&f->batch, rows, n, f->work.spans);
     pool_run(f->pool, run_layers, f);
     return f->batch.n_logits;
 }

@@ -35,7 +35,7 @@ struct batch {
     int64_t cost_per_head; /* what attention of all spans costs for one K/V head */
     int n_logits;          /* rows that want logits */
     /* Whether its keys and values must be in the cache before attention reads any, because a
-     * sequence has several rows, or a row of sequence 0 is in a panel that others read. */
+     * sequence has several rows. */
     bool stores_first;
 };
 

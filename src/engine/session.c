@@ -19,12 +19,6 @@ struct session {
     struct batch_row *rows; /* [shape.cap] of session_feed */
 };
 
-/* The positions that a sequence always has: those of sequence 0. */
-static int least_len(const struct session *s, int sequence)
-{
-    return sequence == 0 ? 0 : s->shape.n_shared;
-}
-
 /* --- memory ---------------------------------------------------------------------------------- */
 
 /* Sets the session up as the parameters, or their defaults, ask for, and checks these against the
@@ -38,7 +32,7 @@ static enum status resolve(struct session *s, const struct model *m, const struc
     if (cap < 1 || cap > c->n_ctx)
         return err_usage(e, "context of %d tokens: expected 1 to %d, the context of the checkpoint",
                          cap, c->n_ctx);
-    assert(p->n_shared >= 0 && p->n_shared <= cap && kv_cache_can_store(p->kv_storage));
+    assert(kv_cache_can_store(p->kv_storage));
     /* A row of each sequence at once, so that such a step reads every weight once. */
     int block = p->block > 0 ? p->block : MAX(n, DEFAULT_BLOCK);
     /* No more rows than there can be; and heads times rows of a block are counted in an int. */
@@ -53,7 +47,7 @@ static enum status resolve(struct session *s, const struct model *m, const struc
               .watch = p->watch,
               .without = p->without,
               .model = m},
-        .shape = {.n_sequences = n, .cap = cap, .n_shared = p->n_shared, .storage = p->kv_storage}};
+        .shape = {.n_sequences = n, .cap = cap, .storage = p->kv_storage}};
     return STATUS_OK;
 }
 
@@ -94,8 +88,6 @@ static enum status take_session(struct session *s, const struct config *cached,
     take_scratch(s, &s->arena, c, rope_factors);
     TRY(arena_allocate(&s->arena, "the session's scratch memory", e));
     take_scratch(s, &s->arena, c, rope_factors);
-    for (int i = 0; i < s->shape.n_sequences; i++)
-        s->len[i] = least_len(s, i);
     return STATUS_OK;
 }
 
@@ -140,14 +132,14 @@ enum status session_enter(struct session *s, int layer, const float *x,
         const bool is_one = row->sequence >= 0 && row->sequence < s->shape.n_sequences;
         before = r > 0 && row->sequence == row[-1].sequence ? before + 1 : 0;
         const int position = is_one ? s->len[row->sequence] + before : 0;
-        if (!is_one || least_len(s, row->sequence) > s->len[0] || row->position != position ||
-            position >= s->shape.cap || row->token < 0 || row->token >= c->n_vocab)
+        if (!is_one || row->position != position || position >= s->shape.cap || row->token < 0 ||
+            row->token >= c->n_vocab)
             return err_usage(
                 e,
                 "row %d: token %d at position %d of sequence %d: expected a token below %d, "
-                "position %d below %d, a sequence below %d, and %d shared positions",
+                "position %d below %d, and a sequence below %d",
                 r, (int)row->token, row->position, row->sequence, c->n_vocab, position,
-                s->shape.cap, s->shape.n_sequences, s->shape.n_shared);
+                s->shape.cap, s->shape.n_sequences);
         assert(logits || !row->wants_logits);
     }
     struct workspace *w = &s->f.work;
@@ -257,11 +249,11 @@ enum status session_explain(const struct session *s, enum status status, const c
         for (int i = 0; i < s->shape.n_sequences && !found; i++)
             found = kv_cache_overflow(&s->f.kv, i, s->len[i], &o);
     if (found)
-        err_format(
-            e,
-            "layer %d has a %s at position %d of more than %.0f, which the cache cannot hold "
-            "as %s; expected --kv-type f32",
-            o.layer, o.what, o.position, kv_cache_largest(storage), storage_name(storage));
+        err_format(e,
+                   "layer %d has a %s at position %d of more than %.0f, which a cache of %s cannot "
+                   "hold: one of %s can",
+                   o.layer, o.what, o.position, kv_cache_largest(storage), storage_name(storage),
+                   storage_name(STORAGE_F32));
     if (where)
         err_in(e, status, "%s", where);
     return m->name ? err_in(e, status, "%s", m->name) : status;
@@ -275,12 +267,14 @@ const float *session_logits(const struct session *s)
 void session_rewind(struct session *s, int sequence, int len)
 {
     assert(sequence >= 0 && sequence < s->shape.n_sequences && len >= 0);
-    const bool forgets_shared = sequence == 0 && len < s->shape.n_shared;
-    if (forgets_shared)
-        for (int i = 1; i < s->shape.n_sequences; i++)
-            s->len[i] = least_len(s, i);
-    len = MAX(len, least_len(s, sequence));
     s->len[sequence] = MIN(s->len[sequence], len);
+}
+
+void session_copy(struct session *s, int from, int to, int n)
+{
+    assert(n <= session_len(s, from));
+    kv_cache_copy(&s->f.kv, from, to, n);
+    s->len[to] = n;
 }
 
 /* --- the number of threads ------------------------------------------------------------------- */

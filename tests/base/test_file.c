@@ -1,92 +1,23 @@
-/* Files mapped, read whole and replaced: what others left or put there, and system calls that fail
- * on demand, since this binary's own take the place of libc's. */
-
-/* As in file.c: the C library gives open another name for it. */
-#define _FILE_OFFSET_BITS 64
+/* Files mapped, read whole and replaced, and what others left or put there. (Each call into the
+ * system that fails, is interrupted or moves one byte alone: test_faults.c.) */
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/replace.h"
+#include "faults.h"
 #include "support.h"
-
-/* --- calls that fail ----------------------------------------------------------------------- */
-
-enum call { OPEN, READ, WRITE, FSYNC, CLOSE, RENAME, FCHMOD, CALLS };
-
-static struct fault {
-    int after; /* calls that succeed first */
-    int times; /* calls that fail then */
-    int error; /* their errno; 0: they do nothing and return 0 */
-} faults[CALLS];
-static size_t longest_write = SIZE_MAX;
-
-/* Whether this call fails, with errno set. */
-static bool fails(enum call call)
-{
-    struct fault *f = &faults[call];
-    if (f->times == 0 || f->after-- > 0)
-        return false;
-    f->times--;
-    errno = f->error;
-    return true;
-}
-
-int open(const char *path, int flags, ...)
-{
-    va_list args;
-    va_start(args, flags);
-    const mode_t mode = flags & O_CREAT ? va_arg(args, mode_t) : 0;
-    va_end(args);
-    return fails(OPEN) ? -1 : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
-}
-
-ssize_t read(int fd, void *to, size_t n)
-{
-    return fails(READ) ? -1 : syscall(SYS_read, fd, to, n);
-}
-
-ssize_t write(int fd, const void *from, size_t n)
-{
-    if (fails(WRITE))
-        return faults[WRITE].error ? -1 : 0;
-    return syscall(SYS_write, fd, from, n < longest_write ? n : longest_write);
-}
-
-int fsync(int fd)
-{
-    return fails(FSYNC) ? -1 : (int)syscall(SYS_fsync, fd);
-}
-
-/* Closes in any case, as the kernel does. */
-int close(int fd)
-{
-    const int done = (int)syscall(SYS_close, fd);
-    return fails(CLOSE) ? -1 : done;
-}
-
-int rename(const char *from, const char *to)
-{
-    return fails(RENAME) ? -1 : (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
-}
-
-int fchmod(int fd, mode_t mode)
-{
-    return fails(FCHMOD) ? -1 : (int)syscall(SYS_fchmod, fd, mode);
-}
 
 /* --- the scratch folder -------------------------------------------------------------------- */
 
@@ -142,9 +73,8 @@ static mode_t mode_of(const char *path)
 TEST(map_gives_the_files_bytes, IN_FOLDER)
 {
     struct file_map f;
-    faults[OPEN] = (struct fault){.times = 2, .error = EINTR};
     expect_ok(file_map_open(&f, make_file(a, "some bytes"), &err));
-    ck_assert(faults[OPEN].times == 0 && f.len == 10 && memcmp(f.data, "some bytes", 10) == 0);
+    ck_assert(f.len == 10 && memcmp(f.data, "some bytes", 10) == 0);
     file_map_close(&f);
     ck_assert_ptr_null(f.data);
     file_map_close(&f);
@@ -200,14 +130,6 @@ TEST(read_all, IN_FOLDER)
         ck_assert(s ? !text : strcmp(text, cases[i].says) == 0 && len == strlen(text));
         free(text);
     }
-    faults[READ] = (struct fault){.times = 3, .error = EINTR};
-    expect_ok(file_read_all(a, 99, &text, &len, NULL));
-    ck_assert_str_eq(text, "12345");
-    free(text);
-    faults[READ] = (struct fault){.after = 1, .times = 1, .error = EIO};
-    expect_status(file_read_all(a, 99, &text, &len, &err), STATUS_BAD_FILE,
-                  "/a: |cannot read: Input/output error");
-    ck_assert_ptr_null(text);
 }
 
 static void on_alarm(int signal_number)
@@ -355,9 +277,9 @@ TEST(an_abandoned_writer_leaves_nothing, IN_FOLDER)
 
 #define LEN 600000
 
-/* Replaces "old" by LEN bytes, in pieces; the file stays the old one for a reason, if there is one.
- * Nothing else is left. */
-static void replace_long(size_t piece, const char *reason)
+/* Replaces "old" by LEN bytes, in pieces, while a call fails; the file stays the old one for a
+ * reason, if there is one. Nothing else is left. */
+static void replace_long(size_t piece, struct fault_plan plan, const char *reason)
 {
     static char bytes[LEN];
     struct file_writer *w;
@@ -365,6 +287,7 @@ static void replace_long(size_t piece, const char *reason)
     for (size_t i = 0; i < LEN; i++)
         bytes[i] = (char)(i * 13 >> 2);
     make_file(path, "old");
+    faults_arm(&plan);
     enum status s = file_writer_open(&w, path, &err);
     if (!s) {
         for (size_t at = 0; at < LEN; at += piece)
@@ -372,8 +295,8 @@ static void replace_long(size_t piece, const char *reason)
         file_writer_put(w, NULL, 0);
         s = file_writer_commit(w, &err);
     }
-    for (int call = 0; call < CALLS; call++)
-        ck_assert_msg(faults[call].times == 0, "a fault was never met");
+    faults_disarm();
+    ck_assert_int_eq(faults_report()->met, plan.error != 0);
     if (reason) {
         expect_says(err.text, path);
         expect_status(s, STATUS_FAILED, reason);
@@ -389,33 +312,18 @@ static void replace_long(size_t piece, const char *reason)
 TEST(pieces_of_many_sizes, IN_FOLDER)
 {
     static const size_t pieces[] = {1, 4095, (256 << 10) - 1, 256 << 10, (256 << 10) + 1, LEN};
-    for (size_t i = 0; i < 2 * COUNT(pieces); i++) {
-        longest_write = i % 2 ? 99991 : SIZE_MAX;
-        replace_long(pieces[i / 2], NULL);
-    }
-    longest_write = 4093;
-    faults[WRITE] = (struct fault){.after = 3, .times = 5, .error = EINTR};
-    replace_long(LEN, NULL);
+    for (size_t i = 0; i < COUNT(pieces); i++)
+        replace_long(pieces[i], (struct fault_plan){.error = 0}, NULL);
 }
 
-/* Why the file stays the old one; NULL: it is replaced all the same. (test_faults.c makes each call
- * fail with the usual errors.) */
-static const struct {
-    enum call call;
-    struct fault fault;
-    const char *reason;
-} bad_calls[] = {
-    {WRITE, {1, 1, 0}, "Input/output error"}, /* it takes nothing */
-    {FSYNC, {0, 1, EINVAL}, NULL},            /* unknown to the file system */
-    {OPEN, {1, 1, EACCES}, NULL}, /* the folder's: the new file is in its place already */
-    {CLOSE, {0, 1, EINTR}, NULL},
-    {FCHMOD, {0, 1, EPERM}, "cannot keep its permissions"},
-};
-
-TEST(calls_that_fail, .loops = (int)COUNT(bad_calls), IN_FOLDER)
+/* With the usual errors: test_faults.c. */
+TEST(calls_that_fail, IN_FOLDER)
 {
-    faults[bad_calls[_i].call] = bad_calls[_i].fault;
-    replace_long(LEN / 10, bad_calls[_i].reason);
+    /* Unknown to the file system; closed all the same; fchmod, which comes before the rename. */
+    replace_long(LEN, (struct fault_plan){FAULT_SYNC, .error = EINVAL}, NULL);
+    replace_long(LEN, (struct fault_plan){FAULT_CLOSE, .error = EINTR}, NULL);
+    replace_long(LEN, (struct fault_plan){FAULT_RENAME, .error = EPERM},
+                 "cannot keep its permissions");
 }
 
 /* --- what others left, or put there -------------------------------------------------------- */

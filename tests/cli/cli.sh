@@ -1,6 +1,29 @@
 #!/bin/sh
 # cli.sh DECODE - the program end to end: every command, every exit code, what goes to which
 # stream. Run from the repository's top; the last line counts what passed and failed.
+#
+# The checks here and in the other scripts of this folder are lines between "checks <<'EOF'"
+# and EOF. A line that begins with a number runs the program:
+#
+#     EXIT ARGUMENTS | EXPECTED | EXPECTED ...
+#
+#     0 score $model -p "a,b" --format csv | position,id,text,logprob | 1,44,",",
+#     2 genrate | did you mean 'generate'?
+#
+# ARGUMENTS are words of the shell. EXIT is the exit code. Where it is 0, an EXPECTED without a mark is a
+# part of standard output. Where it is another, it is a part of standard error, which must be one line
+# that begins with the program's name, and standard output must be empty; with a + behind the code (1+,
+# 130+) neither is asked, and an EXPECTED is again a part of standard output. The marks:
+#
+#     2> TEXT    a part of standard error      ! TEXT    no part of standard output
+#     2! TEXT    no part of standard error     = TEXT    standard output is this one line
+#     N lines    standard output has so many   N bytes   the same
+#     > FILE     standard output is kept       == FILE   it has the bytes of FILE
+#     quiet      standard error is empty       for NAME in LIST    the line once for each $NAME; the last
+#
+# Two more kinds of line: "$ COMMAND" is a shell command that must succeed, and "EXIT | EXPECTED" looks at
+# a program that a command ran. A line that begins with blanks goes on with the one before. $ in EXPECTED
+# means what it does in double quotes. Every line is one check.
 . tests/checks.sh
 top=$PWD
 
@@ -172,27 +195,20 @@ $ [ "$(head -c $n "$out")$stop" = "$(head -c $((n + 4)) plain)" ]
 0 generate $model -p ROMEO: -n 40 --seed 3 --samples 3 | > three | 2> decoded      120 tokens
 $ cmp -s -n "$(size_of one)" one three
 $ [ "$(grep -cx -e --- three)" -eq 2 -a "$(grep -c '^ROMEO:' three)" -ge 3 ]
-
-# Log-probabilities.
-0 generate $model -p ROMEO: -n 4 --greedy --logprobs 2 | > logprobs | 4 lines
-    | {"sample": 0, "position": 6, "id": 
-$ [ "$(head -1 "$out" | grep -o '"logprob"' | wc -l)" -eq 3 ]
-0 generate $model -p ROMEO: -n 4 --greedy --logprobs 2 | == logprobs
+# The same as JSON: one prompt is one object, whose tokens are the text, and samples a line each.
+0 generate $model -p ROMEO: -n 40 --seed 3 --format json | > one.json | 1 lines
+    | {"index": 0, "prompt": "ROMEO:", "text": " | "n": 40, "finish": "length", "seed": 3, "logprob": -
+$ "$decode" tokenize $model --decode "$(sed 's/.*"tokens": \[\([^]]*\).*/\1/' one.json)" >made
+$ [ "ROMEO:$(cat made)" = "$(cat one)" ]
+0 generate $model -p ROMEO: -n 40 --seed 3 --samples 3 --format json | 3 lines | {"index": 2, 
+$ [ "$(head -1 "$out")" = "$(cat one.json)" ]
+2 generate $model -p x --format json --no-echo | --no-echo: JSON has the prompt
+2 generate $model -i --format json | --format and --interactive are both given
+2 generate $model -p x --format csv | --format: expected one of text, json, found
 
 # The cache in half precision; golden checkpoints of other variants.
 0 generate $model -p ROMEO: -n 20 --greedy --kv-type f16
 0 generate $golden/$name.gguf -p "x" -n 5 --greedy -q | for name in mha gqa mqa mqa-f16
-
-# Shaded or not, the same text: here of tokens that are parts of characters. A file is not shaded.
-$ g="generate $model -p x -n 60 --temp 3 --top-k 0 --top-p 1 --seed 5 --samples 3 --stop zq"
-$ escape=$(printf '\033')
-0 $g -q | > plain
-0 $g -q --colour always | $escape[38;5;
-$ [ "$(head -c 1 "$out")" = x ]
-$ sed "s/$escape\[[0-9;]*m//g" "$out" | cmp -s - plain
-0 $g --colour prob | == plain | 2> no colours: 
-2 generate $model -p x --colour prob --logprobs 1 | --colour and --logprobs are both given
-2 generate $model --prompts plain --colour prob | --colour and --prompts are both given
 EOF
 
 # --- score --------------------------------------------------------------------------------------

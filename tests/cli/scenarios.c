@@ -22,13 +22,13 @@ const struct scenario scenarios[] = {
      "model.gguf prompt.txt", "", STEADY_STDOUT},
     {"generate --kv-heads",
      "generate model.gguf -p abc -t 2 -n 2 --seed 1 --kv-heads 2 --calib calib.txt -q "
-     "--logprobs 2",
+     "--format json",
      "model.gguf calib.txt", "", STEADY_STDOUT},
     {"generate --samples", "generate model.gguf -p abc -t 2 -n 3 --seed 1 --samples 5 --batch 3 -q",
      "model.gguf", "", STEADY_STDOUT},
     {"generate --prompts",
-     "generate model.gguf --prompts prompts.jsonl -t 2 -n 4 --seed 1 --stop zzz --batch 3 -q",
-     "model.gguf prompts.jsonl", "", STEADY_STDOUT},
+     "generate model.gguf --prompts prompts.txt -t 2 -n 4 --seed 1 --stop zzz --batch 3 -q",
+     "model.gguf prompts.txt", "", STEADY_STDOUT},
     {"score", "score model.gguf -f prompt.txt -t 2 --top 2 --logits out.npy -q",
      "model.gguf prompt.txt", "out.npy", STEADY_STDOUT | STEADY_FILES},
     {"attend",
@@ -195,11 +195,7 @@ static void make_inputs(void)
     take("bpe.gguf", "tests/data/bpe-small.gguf");
     take("spm.gguf", "tests/data/spm-small.gguf");
     write_text("prompt.txt", "To be, or not", 1);
-    write_text(
-        "prompts.jsonl",
-        "{\"prompt\": \"To be\", \"id\": 1}\n{\"prompt\": \"\", \"stop\": [\"x\"]}\n"
-        "{\"prompt\": \"or not\\n\", \"n\": 2, \"id\": \"two\"}\n{\"prompt\": \"that is\"}\n",
-        1);
+    write_text("prompts.txt", "To be\n\nor not\nthat is\nthe question", 1);
     write_text("text.txt", "a text of some words, and of other words; ", 2);
     write_text("calib.txt", "whether 'tis nobler in the mind to suffer ", 4);
 }

@@ -41,8 +41,6 @@ $ say 'one\\\ntwo\n' -n 12 --seed 7 -q
 0 $g -p /x -n 12 --seed 7 -q --no-echo | > alone
 $ say '//x\n' -n 12 --seed 7 -q
 0 | == alone
-$ say 'a\n/temp 0\n/logprobs 2\nb\n/logprobs 0\nc\n' -n 3 --seed 1 -q
-0 | 5 lines | "position": 5, 
 $ say "$(repeat a 300)\n" -n 3 -q
 0 | 2> the text has 0 tokens, the context 256: no room for 300 more
 
@@ -52,33 +50,26 @@ $ say 'What is\n/reset\nWhat is\n/n 5\n/reset\n/seed 9\nWhat is\n' -n 12 --seed 
 0 $g -p "What is" -n 12 --seed 7 -q --no-echo | > alone
 0 $g -p "What is" -n 5 --seed 9 -q --no-echo | > short
 $ cat "$dir/alone" "$dir/alone" "$dir/short" | cmp -s - "$dir/talked"
-$ say '/temp 0\n/seed 3\n/logprobs 2\n/logprobs 0\n/shift off\n/shift\n'
-0 | 2> temperature 0 | 2> seed 3 | 2> JSON lines, likeliest tokens: 2 | 2> a full context ends the answer
-    | 2> a full context shifts
-$ bad='/bogus\n/n\n/n x\n/reset x\n/shift x\n/temp\n/temp x\n/temp -1\n/seed 1.5\n/help x\n/logprobs -1\n'
+$ say '/temp 0\n/seed 3\n'
+0 | 2> temperature 0 | 2> seed 3
+$ bad='/bogus\n/n\n/n x\n/reset x\n/temp\n/temp x\n/temp -1\n/seed 1.5\n/help x\n'
 $ say "$bad/quit\nno\n" -n 3
 0 | 0 lines | 2> unknown command '/bogus'; /help | 2> /temp: expected a number from 0 on, found '' | 2> found 'x'
     | 2> /seed: expected an integer
     | 2> /n: expected an integer from 0 on, found '' | 2> /n: expected an integer from 0 on, found 'x'
-    | 2> /reset: expected nothing behind it | 2> /shift: expected on or off, found 'x'
-    | 2> /help: expected nothing behind it | 2> /logprobs: expected
+    | 2> /reset: expected nothing behind it | 2> /help: expected nothing behind it
 $ say '/help\n/quit\n' -n 3
-0 | 0 lines | 2> /logprobs N | 2> decoded      0 tokens
-$ say 'a\nb\nc\n' -n 100 -c 64 --seed 1 --no-shift
-0 | 2> context full (64 tokens): stopped after 64 of 100; /shift goes on | 2> no room for 1 more
-$ say 'a\n\n/shift\n\n' -n 100 -c 64 --seed 1 --no-shift
-0 | 2> the context 64: no room for more; shorten what is added, raise -c, or go on with /shift
-    | 2> shifts       
+0 | 0 lines | 2> /temp     X | 2> decoded      0 tokens
+$ say 'a\n\n' -n 100 -c 64 --seed 1
+0 | 2> shifts       
 $ say "a\n$(repeat b 250)\n$(repeat c 240)\n" -n 9 --seed 1 -q
-0 | 2> no room for 250 more; shorten what is added | 2! with /shift | 2! 240
+0 | 2> no room for 250 more; shorten what is added | 2! 240
 $ say 'a\nb\nc\n' -n 100 -c 64 --seed 1 -q
 0 | > talked
 $ say 'a\nb\nc\n' -n 100 -c 64 --seed 1 --shift -q
 0 | quiet | == talked
 $ say 'b\n' -n 5 -p a --seed 1 -q
 $ [ "$(head -c 1 "$out")" = a ]
-2 $g -i --shift --no-shift | --shift and --no-shift are both given
-2 $g -p x --no-shift | --no-shift is for --interactive
 # Typing is not the model's time.
 $ { sleep 1; echo a; } | "$decode" $g -i -n 2 >"$out" 2>"$err"; code=$?
 0 | 2> ms after start, without the time for typing

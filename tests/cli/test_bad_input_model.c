@@ -253,9 +253,9 @@ TEST(no_control_characters_from_a_file_reach_the_terminal, .before = bent_set_up
     h.tensors[0] = first;
     hostile_write();
     expect_clean_forms("score --tokens 1,259,2 --top 3 -t 1 %B");
-    run_on_bad(&r, "generate %B -p ab -n 9 -t 1 --seed 1 --logprobs 2 --temp 100");
+    run_on_bad(&r, "generate %B -p ab -n 9 -t 1 --seed 1 --format json --temp 100");
     expect_success(&r);
-    expect_clean(r.out, "generate --logprobs");
+    expect_clean(r.out, "generate --format json");
     /* Once said raw on standard error. */
     expect_clean_line("quantize %B -o %O --type q8_0 -t 1 --force", "rows of 8");
     expect_clean_line("quantize %B -o %O --type f16 -t 1 -v --format jsonl", "");

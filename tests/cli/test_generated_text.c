@@ -29,7 +29,7 @@ static void write_words(bool space)
     hostile_write();
 }
 
-/* With the space or not; what is printed begins so. %T are two prompts. */
+/* With the space or not; what is printed begins so. %T is a prompt. */
 TEST(test_first_space, .before = bent_set_up, .after = hostile_tear_down)
 {
     static const struct {
@@ -46,7 +46,6 @@ TEST(test_first_space, .before = bent_set_up, .after = hostile_tear_down)
         {false, "generate %B -n 3 --seed 3 -t 1 -q", " w"},
         {false, "tokenize %B --decode 4,5", " w4 w5"},
     };
-    static const char prompts[] = "{\"prompt\":\"\"}\n{\"prompt\":\"a\"}\n";
     struct ran r;
     for (size_t i = 0; i < COUNT(cases); i++) {
         if (i == 0 || cases[i].space != cases[i - 1].space)
@@ -57,9 +56,11 @@ TEST(test_first_space, .before = bent_set_up, .after = hostile_tear_down)
                       "%s: '%s' does not begin with '%s'", cases[i].line, r.out, cases[i].start);
     }
     write_words(true);
-    write_file(text_path, prompts, sizeof prompts - 1);
-    expect_line_done("generate --prompts %T --prompts-format jsonl %B -n 3 --seed 3 -t 1 -q",
-                     "\"prompt\": \"\", \"text\": \"w|\"prompt\": \"a\", \"text\": \" w");
+    write_file(text_path, "a\n", 2);
+    expect_line_done("generate --prompts %T %B -n 3 --seed 3 -t 1 -q",
+                     "\"prompt\": \"a\", \"text\": \" w");
+    expect_line_done("generate %B -n 3 --seed 3 -t 1 -q --format json",
+                     "\"prompt\": \"\", \"text\": \"w");
     run_on_bad(&r, "generate %B -n 3 --seed 3 -t 1 -q --samples 5 --batch 2");
     expect_success(&r);
     int n = 0;
@@ -77,11 +78,9 @@ TEST(test_end_tokens, .before = bent_set_up, .after = hostile_tear_down)
 {
     static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                        "tokenizer.ggml.eom_token_id"};
-    static const char prompt[] = "{\"prompt\":\"a\"}\n";
-    static const char line[] = "generate --prompts %T --prompts-format jsonl %B -n 3 --greedy -q";
+    static const char line[] = "generate -p a --format json %B -n 3 --greedy -q";
     char bends[80];
     struct ran r;
-    write_file(text_path, prompt, sizeof prompt - 1);
     bend("-tokenizer.ggml.eos_token_id");
     hostile_write();
     run_on_bad(&r, line);

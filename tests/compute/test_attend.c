@@ -61,62 +61,49 @@ static struct attention make_attention(struct shape s)
     for (size_t i = 0; i < n_v; i++)
         if (i % v_stride >= (size_t)s.value_dim)
             at.v_values[i] = NAN;
-    struct kv_segment segment = {
-        as_storage(at.k_values, n_k, s.storage), as_storage(at.v_values, n_v, s.storage),
-        random_scales(n_panels * (size_t)quant_blocks(s.key_dim) * KERNEL_LANES),
-        random_scales(n * (size_t)quant_blocks(s.value_dim))};
-    at.args = (struct attend){.kv = {.segment = {segment},
-                                     .split = s.n,
-                                     .n_positions = s.n,
-                                     .key_dim = s.key_dim,
-                                     .value_dim = s.value_dim,
-                                     .storage = s.storage},
-                              .n_heads = s.n_heads,
-                              .q = random_floats(n_heads * key_dim),
-                              .additive = s.additive ? random_floats(n_heads * key_dim) : NULL,
-                              .scores = random_floats(n_heads * KERNEL_CHUNK),
-                              .max = random_floats(n_out),
-                              .sum = random_floats(n_out),
-                              .out = random_floats(n_out),
-                              .stride = stride,
-                              .bias = s.biased ? at.bias : NULL,
-                              .distance = s.n - 1 + s.n_heads % 2 * 40};
+    const size_t k_blocks = n_panels * (size_t)quant_blocks(s.key_dim) * KERNEL_LANES;
+    at.args =
+        (struct attend){.kv = {.k = as_storage(at.k_values, n_k, s.storage),
+                               .v = as_storage(at.v_values, n_v, s.storage),
+                               .k_scales = random_scales(k_blocks),
+                               .v_scales = random_scales(n * (size_t)quant_blocks(s.value_dim)),
+                               .n_positions = s.n,
+                               .key_dim = s.key_dim,
+                               .value_dim = s.value_dim,
+                               .storage = s.storage},
+                        .n_heads = s.n_heads,
+                        .q = random_floats(n_heads * key_dim),
+                        .additive = s.additive ? random_floats(n_heads * key_dim) : NULL,
+                        .scores = random_floats(n_heads * KERNEL_CHUNK),
+                        .max = random_floats(n_out),
+                        .sum = random_floats(n_out),
+                        .out = random_floats(n_out),
+                        .stride = stride,
+                        .bias = s.biased ? at.bias : NULL,
+                        .distance = s.n - 1 + s.n_heads % 2 * 40};
     return at;
-}
-
-/* Runs it by a table: the same bits as those of `expected`. */
-static void expect_same(const struct kernels *k, const struct attention *at,
-                        const struct attend *args, const struct attend *expected)
-{
-    const struct shape *s = &at->shape;
-    char what[128];
-    snprintf(what, sizeof what, "%s attend, %d heads of %d and %d, %d positions, %s%s%s", k->name,
-             s->n_heads, s->key_dim, s->value_dim, s->n, storage_name(s->storage),
-             s->biased ? ", biased" : "", s->additive ? ", additive" : "");
-    k->attend(args);
-    assert_same_bits(expected->max, args->max, at->n_out, what);
-    assert_same_bits(expected->sum, args->sum, at->n_out, what);
-    assert_same_bits(expected->out, args->out, at->n_out, what);
-}
-
-/* What the definition gives, in memory of its own. */
-static struct attend defined(const struct attention *at)
-{
-    struct attend a = at->args;
-    a.out = copy_floats(a.out, at->n_out);
-    a.max = copy_floats(a.max, at->n_out);
-    a.sum = copy_floats(a.sum, at->n_out);
-    kernels_scalar.attend(&a);
-    return a;
 }
 
 /* --- the same bits --------------------------------------------------------------------------- */
 
+/* A table against the definition. */
 static void compare_attend(const struct kernels *k, struct shape s)
 {
     const struct attention at = make_attention(s);
-    const struct attend expected = defined(&at);
-    expect_same(k, &at, &at.args, &expected);
+    const struct attend *found = &at.args;
+    struct attend expected = *found;
+    char what[128];
+    expected.out = copy_floats(found->out, at.n_out);
+    expected.max = copy_floats(found->max, at.n_out);
+    expected.sum = copy_floats(found->sum, at.n_out);
+    kernels_scalar.attend(&expected);
+    snprintf(what, sizeof what, "%s attend, %d heads of %d and %d, %d positions, %s%s%s", k->name,
+             s.n_heads, s.key_dim, s.value_dim, s.n, storage_name(s.storage),
+             s.biased ? ", biased" : "", s.additive ? ", additive" : "");
+    k->attend(found);
+    assert_same_bits(expected.max, found->max, at.n_out, what);
+    assert_same_bits(expected.sum, found->sum, at.n_out, what);
+    assert_same_bits(expected.out, found->out, at.n_out, what);
     release_all();
 }
 
@@ -141,64 +128,6 @@ TEST(attend_equals_scalar, .first = SANITIZED ? 4 : 0, .loops = SANITIZED ? 5 : 
         }
 }
 
-static uint16_t *copy_scales(const uint16_t *from, size_t n)
-{
-    return memcpy(allocated(n * sizeof *from), from, n * sizeof *from);
-}
-
-/* The positions [begin, end), in memory of just the panels and rows that they take; what else is in
- * these is NaN. */
-static struct kv_segment segment_of(const struct attention *at, int begin, int end)
-{
-    const struct kv_chunk *kv = &at->args.kv;
-    const struct kv_segment *whole = &kv->segment[0];
-    const size_t panel = (size_t)begin / KERNEL_LANES, first = panel * KERNEL_LANES;
-    const size_t panels = (size_t)matrix_panels(end) - panel, rows = (size_t)end - first;
-    const size_t size = (size_t)kv->key_dim * KERNEL_LANES,
-                 stride = (size_t)kernel_padded(kv->value_dim);
-    const size_t k_blocks = (size_t)quant_blocks(kv->key_dim) * KERNEL_LANES;
-    const size_t v_blocks = (size_t)quant_blocks(kv->value_dim);
-    float *k = copy_floats(at->k_values + panel * size, panels * size);
-    for (size_t i = 0; i < panels * size; i++) {
-        const int t = (int)(first + i / size * KERNEL_LANES + i % KERNEL_LANES);
-        if (t < begin || t >= end)
-            k[i] = NAN;
-    }
-    return (struct kv_segment){
-        .k = as_storage(k, panels * size, kv->storage),
-        .v = as_storage(at->v_values + first * stride, rows * stride, kv->storage),
-        .k_scales = copy_scales(whole->k_scales + panel * k_blocks, panels * k_blocks),
-        .v_scales = copy_scales(whole->v_scales + first * v_blocks, rows * v_blocks)};
-}
-
-/* A chunk in two segments is the chunk in one, on every table. */
-static void compare_segments(struct shape s, int split)
-{
-    const struct attention at = make_attention(s);
-    const struct attend expected = defined(&at);
-    struct attend segments = at.args;
-    segments.kv.split = split;
-    segments.kv.segment[0] = split > 0 ? segment_of(&at, 0, split) : (struct kv_segment){0};
-    segments.kv.segment[1] = split < s.n ? segment_of(&at, split, s.n) : (struct kv_segment){0};
-    for (const struct kernels *k = NULL; (k = next_kernels(k));)
-        expect_same(k, &at, &segments, &expected);
-    release_all();
-}
-
-TEST(segments_equal_the_whole, .loops = 3, .before = seed_numbers)
-{
-    static const int heads[] = {1, 3, 12}, dims[] = {20, 64}, positions[] = {1, 17, 100, 256};
-    static const int splits[] = {0, 1, 15, 16, 17, 31, 64, 100, 255, 256};
-    for (int i = 0; i < 2 * 4 * 10 * 3; i++) {
-        const int d = i % 2, n = positions[i / 2 % 4], at = i / 8 % 10;
-        const bool other = (_i + at) % 2;
-        const struct shape s = {heads[_i], dims[d],   dims[other ? 1 - d : d], n, storages[i / 80],
-                                other,     i % 7 == 0};
-        if (splits[at] <= n)
-            compare_segments(s, splits[at]);
-    }
-}
-
 /* --- what it means --------------------------------------------------------------------------- */
 
 /* Number `index` of the keys or values, as stored. */
@@ -214,16 +143,16 @@ static double key_at(const struct attention *at, int t, int i)
 {
     const struct kv_chunk *kv = &at->args.kv;
     const int block = (t / 16 * ((kv->key_dim + 31) / 32) + i / 32) * 16 + t % 16;
-    return stored(kv->storage, kv->segment[0].k, (size_t)((t / 16 * kv->key_dim + i) * 16 + t % 16),
-                  kv->segment[0].k_scales[block]);
+    return stored(kv->storage, kv->k, (size_t)((t / 16 * kv->key_dim + i) * 16 + t % 16),
+                  kv->k_scales[block]);
 }
 
 static double value_at(const struct attention *at, int t, int i)
 {
     const struct kv_chunk *kv = &at->args.kv;
     const int block = t * ((kv->value_dim + 31) / 32) + i / 32;
-    return stored(kv->storage, kv->segment[0].v, (size_t)(t * ((kv->value_dim + 15) / 16 * 16) + i),
-                  kv->segment[0].v_scales[block]);
+    return stored(kv->storage, kv->v, (size_t)(t * ((kv->value_dim + 15) / 16 * 16) + i),
+                  kv->v_scales[block]);
 }
 
 /* Head h's score of position t. */

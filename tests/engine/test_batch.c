@@ -21,7 +21,8 @@ static const enum storage caches[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
 struct cut {
     const struct model *m;
     struct session *session;
-    struct session_params params;   /* n_sequences, n_shared, kv_storage, block */
+    struct session_params params;   /* n_sequences, kv_storage, block */
+    int n_prefix;                   /* tokens that all sequences begin with */
     int lengths[MAX_SEQUENCES];     /* to reach */
     float *expected[MAX_SEQUENCES]; /* logits after every token, until the test ends */
     struct rng rng;
@@ -32,10 +33,10 @@ static int below(struct rng *r, int n)
     return (int)(rng_u32(r) % (uint32_t)n);
 }
 
-/* Another text for each sequence, but the first n_shared tokens, which are those of sequence 0. */
+/* Another text for each sequence, but the first n_prefix tokens, which are those of sequence 0. */
 static int32_t token_of(const struct cut *c, int sequence, int position)
 {
-    const int text = position < c->params.n_shared ? 0 : sequence;
+    const int text = position < c->n_prefix ? 0 : sequence;
     return (int32_t)((text * 31 + position * 7 + position * position) % c->m->config.n_vocab);
 }
 
@@ -85,8 +86,7 @@ static int next_rows(struct cut *c, struct batch_row *rows, int max, bool *done)
 static void forget_some(struct cut *c)
 {
     const int sequence = below(&c->rng, c->params.n_sequences);
-    const int len = session_len(c->session, sequence), least = c->params.n_shared;
-    const int to = len > least ? least + below(&c->rng, len - least + 1) : len;
+    const int to = below(&c->rng, session_len(c->session, sequence) + 1);
     session_rewind(c->session, sequence, to);
     ck_assert_int_eq(session_len(c->session, sequence), to);
 }
@@ -136,66 +136,39 @@ static const char *const long_ones[] = {
     "layers=2 heads=4 kv=1 dim=8 ff=32 vocab=256 seed=3 ctx=552",
     "layers=2 heads=4 kv=4 dim=8 ff=32 vocab=256 seed=3 ctx=552"};
 
-/* Sequence 0 reads the prefix, all go on from it; then the others do once more. */
-static void run_shared(struct cut *c, int n_threads)
+/* Sequence 0 reads the prefix, the others are given copies of it, and all go on. */
+static void run_copies(struct cut *c, int n_threads)
 {
-    const int n_shared = c->params.n_shared;
     struct pool *pool = new_pool(n_threads);
     c->params.block = n_threads == 2 ? 7 : 0;
     c->session = new_session(c->m, &c->params, pool);
     int32_t prefix[KERNEL_CHUNK * 2];
-    for (int t = 0; t < n_shared; t++)
+    for (int t = 0; t < c->n_prefix; t++)
         prefix[t] = token_of(c, 0, t);
-    if (n_shared > 0)
-        expect_ok(session_feed(c->session, 0, prefix, n_shared, NULL, &err));
-    run_schedule(c);
-    for (int i = 0; i < c->params.n_sequences; i++) {
-        session_rewind(c->session, i, i == 0 ? n_shared : 0);
-        ck_assert_int_eq(session_len(c->session, i), n_shared);
+    expect_ok(session_feed(c->session, 0, prefix, c->n_prefix, NULL, &err));
+    for (int i = 1; i < c->params.n_sequences; i++) {
+        const int from = below(&c->rng, i);
+        session_copy(c->session, from, i, c->n_prefix);
+        ck_assert_int_eq(session_len(c->session, i), c->n_prefix);
     }
     run_schedule(c);
     session_free(c->session);
     pool_free(pool);
 }
 
-TEST(a_prefix_is_shared, .loops = SANITIZED ? 3 : 9)
+TEST(a_copy_goes_on_as_its_sequence, .loops = SANITIZED ? 3 : 9)
 {
-    static const int shared[] = {0, 1, 15, 16, 17, 255, 256, 300};
+    static const int prefixes[] = {1, 15, 16, 17, 255, 256, 300};
     struct cut c = {.m = made(long_ones[_i % 3]).model,
                     .params = {.n_sequences = 4, .kv_storage = caches[_i / 3]}};
     rng_seed(&c.rng, 2, (uint64_t)_i);
-    for (size_t s = SANITIZED ? (size_t)_i % 3 : 0; s < COUNT(shared); s += SANITIZED ? 3 : 1) {
-        c.params.n_shared = shared[s];
+    for (size_t s = SANITIZED ? (size_t)_i % 3 : 0; s < COUNT(prefixes); s += SANITIZED ? 3 : 1) {
+        c.n_prefix = prefixes[s];
         for (int i = 0; i < c.params.n_sequences; i++)
-            add_sequence(&c, i, shared[s] + 1 + below(&c.rng, 30));
+            add_sequence(&c, i, prefixes[s] + 1 + below(&c.rng, 30));
         for (int n_threads = SANITIZED ? 3 : 1; n_threads <= 3; n_threads++)
-            run_shared(&c, n_threads);
+            run_copies(&c, n_threads);
     }
-}
-
-/* The others cannot go on before sequence 0 has what they share, nor after it forgot it. */
-TEST(shared_positions_must_be_there)
-{
-    struct golden g = open_golden("gqa");
-    const int32_t token = 1;
-    const struct batch_row rows[] = {{.position = 1}, {.sequence = 1, .position = 2}};
-    const struct session_params p = {.n_sequences = 2, .n_shared = 2};
-    const char *message = "and 2 shared positions";
-    struct session *s = new_session(g.checkpoint.model, &p, NULL);
-    ck_assert(session_len(s, 0) == 0 && session_len(s, 1) == 2);
-    expect_ok(session_feed(s, 0, &token, 1, NULL, &err));
-    expect_status(session_feed(s, 1, &token, 1, NULL, &err), STATUS_USAGE, message);
-    expect_status(session_step(s, rows, 2, NULL, &err), STATUS_USAGE, message); /* not in one */
-    ck_assert_int_eq(session_len(s, 0), 1);
-    expect_ok(session_feed(s, 0, &token, 1, NULL, &err));
-    for (int i = 0; i < 3; i++)
-        expect_ok(session_feed(s, 1, &token, 1, NULL, &err));
-    session_rewind(s, 0, 2);
-    ck_assert_int_eq(session_len(s, 1), 5);
-    session_rewind(s, 0, 1);
-    ck_assert_int_eq(session_len(s, 1), 2);
-    expect_status(session_feed(s, 1, &token, 1, NULL, &err), STATUS_USAGE, "");
-    session_free(s);
 }
 
 TEST(impossible_rows_are_refused)

@@ -27,7 +27,7 @@ static struct {
     struct sampler_params sampler;
     enum storage kv_storage;
     int n_ctx, n_texts, n_keep;
-    bool shares; /* all have the first one's prompt: in the cache once */
+    bool shares; /* all have the first one's prompt: it is fed once */
     bool shifts, ignore_eos;
     int32_t prompts[MOST_TEXTS][MOST_PROMPT];
     int n_prompt[MOST_TEXTS], n[MOST_TEXTS];
@@ -152,7 +152,7 @@ struct ways {
 struct run {
     struct pool *pool;
     struct schedule schedule;
-    void (*see)(const struct event *event); /* gets every event; may be NULL */
+    void (*see)(const struct slot *slot); /* gets what a round made of it; may be NULL */
 };
 
 static void close_run(void *run)
@@ -168,7 +168,6 @@ static struct run *open_run(struct ways ways)
 {
     const struct session_params params = {.n_sequences = ways.n_slots,
                                           .n_ctx = texts.n_ctx,
-                                          .n_shared = texts.shares ? texts.n_prompt[0] : 0,
                                           .kv_storage = texts.kv_storage,
                                           .block = ways.block};
     struct sampler *sampler = new_sampler(ways.n_slots, ways.n_threads);
@@ -189,55 +188,56 @@ static struct run *open_run(struct ways ways)
     return released_by(close_run, r);
 }
 
-static void take_event(struct made *m, const struct event *event)
+/* What a round made of a text; m may be NULL. */
+static void take_slot(struct run *r, struct made *m, struct slot *p)
 {
-    if (event->kind == EVENT_SAMPLED)
-        put_token(m, event->token, event->logits, event->log_sum);
-    put_bytes(m, event->ready);
-    if (event->kind == EVENT_ENDED) {
-        m->end = event->end;
-        ck_assert_int_eq(m->n, event->slot->n_sampled);
-        ck_assert_double_eq(m->logprob, event->slot->logprob);
-    }
+    if (r->see)
+        r->see(p);
+    if (m && p->has_token)
+        put_token(m, p->token, p->logits, p->log_sum);
+    if (m)
+        put_bytes(m, p->ready);
+    if (!m && p->state == SLOT_ENDED)
+        schedule_finish(&r->schedule, p);
+    if (!m || p->state != SLOT_ENDED)
+        return;
+    m->end = p->end;
+    ck_assert_int_eq(m->n, p->n_sampled);
+    ck_assert_double_eq(m->logprob, p->logprob);
+    put_bytes(m, schedule_finish(&r->schedule, p));
 }
 
-/* All of them, each as soon as a slot is vacant; those that share a prompt wait for the first one's
- * logits after it. `made` [n_texts] may be NULL. */
+/* All of them, each as soon as a slot is vacant; those that share a prompt wait for the first
+ * one's.
+ */
 static void make_all(struct run *r, struct made *made)
 {
     struct schedule *s = &r->schedule;
-    float *logits = allocated((size_t)s->n_vocab * sizeof *logits);
     struct slot *p;
-    bool has_logits = false;
-    int i = 0;
     if (made)
         memset(made, 0, (size_t)texts.n_texts * sizeof *made);
-    for (struct event event; schedule_next(s, &event, &err);) {
-        if (r->see)
-            r->see(&event);
-        if (texts.shares && !has_logits && event.logits) {
-            memcpy(logits, event.logits, (size_t)s->n_vocab * sizeof *logits);
-            has_logits = true;
-        }
-        if (event.kind != EVENT_ROUND && made)
-            take_event(&made[event.slot->request.number], &event);
-        while (event.kind == EVENT_ROUND && i < texts.n_texts &&
-               (i == 0 || !texts.shares || has_logits) && (p = schedule_vacant(s))) {
+    for (int i = 0; i < texts.n_texts || s->n_busy > 0;) {
+        for (;
+             i < texts.n_texts && !(texts.shares && s->n_prefills > 0) && (p = schedule_vacant(s));
+             i++) {
             const int prompt = texts.shares ? 0 : i;
             const struct request request = {.number = (uint64_t)i,
                                             .tokens = texts.prompts[prompt],
                                             .n_tokens = texts.n_prompt[prompt],
-                                            .logits = has_logits ? logits : NULL,
                                             .n = texts.n[i],
                                             .seed = texts.seed,
                                             .stream = (uint64_t)i,
                                             .stops = texts.stops,
                                             .n_stops = texts.n_stops};
             expect_ok(schedule_begin(s, p, &request, &err));
-            i++;
         }
+        const enum status status = schedule_round(s, &err);
+        if (status != STATUS_OK) /* an assertion takes memory, also where it holds */
+            expect_ok(status);
+        for (int slot = 0; slot < s->n_slots; slot++)
+            if (s->slots[slot].logits)
+                take_slot(r, made ? &made[s->slots[slot].request.number] : NULL, &s->slots[slot]);
     }
-    expect_ok(s->status);
 }
 
 /* --- the same texts --------------------------------------------------------------------------- */
@@ -338,16 +338,13 @@ static struct made go_on(struct run *r, const int32_t *tokens, int n_tokens, int
 {
     const struct request request = {
         .tokens = tokens, .n_tokens = n_tokens, .goes_on = true, .n = n};
+    struct slot *p = schedule_vacant(&r->schedule);
     struct made m = {.n = 0};
-    bool begun = false;
-    for (struct event event; schedule_next(&r->schedule, &event, &err);) {
-        if (event.kind == EVENT_ROUND && !begun) {
-            struct slot *p = schedule_vacant(&r->schedule);
-            expect_ok(schedule_begin(&r->schedule, p, &request, &err));
-            begun = true;
-        } else if (event.kind != EVENT_ROUND) {
-            take_event(&m, &event);
-        }
+    expect_ok(schedule_begin(&r->schedule, p, &request, &err));
+    while (r->schedule.n_busy > 0) {
+        expect_ok(schedule_round(&r->schedule, &err));
+        if (p->logits)
+            take_slot(r, &m, p);
     }
     return m;
 }
@@ -405,45 +402,55 @@ TEST(a_shift_for_what_is_said_is_counted)
 
 /* --- ends and memory ------------------------------------------------------------------------- */
 
-static struct schedule *ended;
-static int n_ended;
-
-/* When the first text has four tokens, all end. */
-static void end_all(const struct event *event)
+/* What is finished before its end leaves its slot, also in the middle of its prompt, and the others
+ * are what they were. */
+TEST(texts_are_abandoned)
 {
-    if (event->kind == EVENT_SAMPLED && event->slot->n_sampled == 4)
-        schedule_end(ended, STATUS_OK);
-    if (event->kind == EVENT_ENDED) {
-        ck_assert_int_eq(event->end, END_ABANDONED);
-        ck_assert_uint_eq(event->slot->request.number, 2 - (uint64_t)n_ended++);
+    static struct made made[2];
+    open_texts(paths[0], 20);
+    struct run *r = open_run((struct ways){.n_slots = 2, .n_threads = 1, .block = 1});
+    struct schedule *s = &r->schedule;
+    const struct request long_one = {.tokens = texts.prompts[0], .n_tokens = PROMPT, .n = 9};
+    for (int n_rounds = 0; n_rounds < 5; n_rounds++) {
+        struct slot *p = schedule_vacant(s);
+        expect_ok(schedule_begin(s, p, &long_one, &err));
+        for (int i = 0; i < n_rounds; i++)
+            expect_ok(schedule_round(s, &err));
+        schedule_finish(s, p);
+        ck_assert(schedule_vacant(s) == s->slots && s->n_busy == 0 && s->n_prefills == 0);
+        expect_ok(schedule_round(s, &err)); /* of nothing */
     }
+    make_all(r, made);
+    const struct made expected = made_plainly(0);
+    ck_assert_mem_eq(made[0].tokens, expected.tokens, 20 * sizeof *said);
 }
 
-TEST(all_end_from_the_last_to_the_first)
+/* A prompt that is in the cache is not fed again, whoever left it there. */
+TEST(a_prompt_is_fed_once)
 {
-    static struct made made[3];
-    open_texts(paths[0], 20);
-    texts.n_texts = 3;
-    for (int i = 1; i < 3; i++) {
-        texts.n[i] = 20;
-        texts.n_prompt[i] = PROMPT;
-    }
+    static struct made made[MOST_TEXTS];
+    open_texts(paths[0], 9);
+    texts.sampler.temperature = 1;
+    texts.n_texts = MOST_TEXTS;
+    texts.shares = true;
+    for (int i = 1; i < MOST_TEXTS; i++)
+        texts.n[i] = 3 + i;
     struct run *r = open_run((struct ways){3, 1, 0});
-    ended = &r->schedule;
-    r->see = end_all;
     make_all(r, made);
-    ck_assert_int_eq(n_ended, 3);
-    ck_assert_int_eq(made[0].n, 4);
-    ck_assert(schedule_vacant(&r->schedule) == r->schedule.slots && r->schedule.n_busy == 0);
+    ck_assert_uint_eq(r->schedule.times.n_prefilled, PROMPT);
+    for (int i = 0; i < MOST_TEXTS; i++) {
+        const struct made expected = made_plainly(i);
+        ck_assert_uint_eq(made[i].logits_hash, expected.logits_hash);
+    }
 }
 
 /* Calls that took memory, from the first token of a text to its last; an assertion takes some. */
 static long taken_first, taken_last;
 static int n_seen;
 
-static void count_calls(const struct event *event)
+static void count_calls(const struct slot *p)
 {
-    if (event->kind != EVENT_SAMPLED)
+    if (!p->has_token)
         return;
     taken_last = faults_report()->calls[FAULT_MEMORY];
     if (n_seen++ == 0)

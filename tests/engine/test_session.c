@@ -273,28 +273,25 @@ TEST(refusals_change_nothing, .seconds = 300)
     session_free(s);
 }
 
-/* 3 layers, 3 K/V heads of 8 (V rows padded to 16), 48 positions. With four more sequences that
- * hold what follows position 17 from the panel that has it on; or no position. */
+/* 3 layers, 3 K/V heads of 8 (V rows padded to 16), 48 positions. */
 TEST(plan_is_what_is_taken, .seconds = 300)
 {
     enum { HEADS = 3 * 3, ROW = 8 + 16 };
     static const struct {
         enum storage kv;
-        int n_sequences, n_shared;
+        int n_sequences;
         size_t bytes;
     } cases[] = {
-        {STORAGE_F32, 1, 0, HEADS * 48 * ROW * 4},
-        {STORAGE_F16, 1, 0, HEADS * 48 * ROW * 2},
-        {STORAGE_Q8_0, 1, 0, HEADS * 48 * ROW + 2 * 896}, /* 864, whole lines */
-        {STORAGE_F32, 5, 17, HEADS * (48 + 4 * 32) * ROW * 4},
-        {STORAGE_F32, 5, 48, HEADS * 48 * ROW * 4},
+        {STORAGE_F32, 1, HEADS * 48 * ROW * 4},
+        {STORAGE_F16, 1, HEADS * 48 * ROW * 2},
+        {STORAGE_Q8_0, 1, HEADS * 48 * ROW + 2 * 896}, /* 864, whole lines */
+        {STORAGE_F32, 5, 5 * HEADS * 48 * ROW * 4},
     };
     struct golden g = open_golden("gqa");
     const struct model *m = g.checkpoint.model;
     for (size_t i = 0; i < COUNT(cases); i++) {
         const struct session_params p = {.kv_storage = cases[i].kv,
-                                         .n_sequences = cases[i].n_sequences,
-                                         .n_shared = cases[i].n_shared};
+                                         .n_sequences = cases[i].n_sequences};
         struct session_memory memory;
         expect_ok(session_plan(m, &p, 1, &memory, &err));
         ck_assert_uint_eq(memory.kv_bytes, cases[i].bytes);

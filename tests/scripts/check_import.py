@@ -3,10 +3,12 @@
 
     check_import.py DECODE
 
-The folders of tests/data/hf were written by transformers, their logits and ids beside them; those in
-tests/data/hf/cases are of kinds that once ran silently wrong. Where torch is there, what goes out is
-also loaded by transformers itself. A line a check that fails, and how many passed at the end."""
+The folders of tests/data/hf were written by transformers, their logits and ids beside them (llama's tensors
+and logits are tests/data/golden's, of which its file is made here); those in tests/data/hf/cases are of kinds
+that once ran silently wrong; make_nanogpt.py wrote tests/data/nanogpt. Where torch is there, what goes out
+is also loaded by transformers itself. A line a check that fails, and how many passed at the end."""
 import contextlib
+import hashlib
 import importlib
 import io
 import json
@@ -27,6 +29,14 @@ imports, exports = importlib.import_module("import"), importlib.import_module("e
 from safetensors.numpy import load_file, save_file  # noqa: E402
 
 DECODE, HF, CASES = sys.argv[1], "tests/data/hf/", "tests/data/hf/cases/"
+GOLDEN = "tests/data/golden/llama"
+# Of the model.safetensors that transformers wrote of GOLDEN's tensors, and which is made of them again.
+LLAMA_SHA256 = "76b6cf0db804e8a410089b0495dd0571c3bf75f841a98fec81edbdd02ccea0c4"
+LLAMA_NAMES = {
+    "token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head",
+    "attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
 LIMIT = 1e-5  # of a logit
 counts = {True: 0, False: 0}
 
@@ -101,6 +111,22 @@ def folder(path, source=None, tensors=None, generation=None, **config):
     save_file(load_file(os.path.join(source, "model.safetensors")) if tensors is None else tensors,
               os.path.join(path, "model.safetensors"))
     return path
+
+
+def make_llama(path):
+    """The tensors and logits of tests/data/hf/llama, which are those of GOLDEN under other names: rows of
+    queries and keys that are turned together lie side by side there, half a head apart here."""
+    heads, tensors = {"attn_q": 8, "attn_k": 2}, {}
+    for name, x in keys(GOLDEN + ".gguf")[1].items():
+        *block, part, end = name.split(".")
+        if part in heads:
+            x = x.reshape(heads[part], -1, 2, x.shape[1]).swapaxes(1, 2).reshape(x.shape)
+        layer = f"model.layers.{block[1]}." if block else ""
+        tensors[f"{layer}{LLAMA_NAMES[part]}.{end}"] = np.ascontiguousarray(x)
+    save_file(tensors, path + "/model.safetensors", metadata={"format": "pt"})
+    shutil.copy(GOLDEN + ".npy", path + "/logits.npy")
+    with open(path + "/model.safetensors", "rb") as file:
+        check("llama: the file of transformers", hashlib.sha256(file.read()).hexdigest() == LLAMA_SHA256)
 
 
 def check_folder(name, dir):
@@ -331,13 +357,18 @@ def check_exports(dir):
 
 
 def main():
+    global HF
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
-    for name in ("gpt2", "gpt-bigcode", "llama", "llama-tied-bf16"):
-        with tempfile.TemporaryDirectory() as dir:
-            check_folder(name, dir)
-    for some in (check_cases, check_bins, check_nanogpt, check_refusals, check_exports):
-        with tempfile.TemporaryDirectory() as dir:
-            some(dir)
+    with tempfile.TemporaryDirectory() as folders:
+        shutil.copytree(HF, folders + "/hf")
+        HF = folders + "/hf/"
+        make_llama(HF + "llama")
+        for name in ("gpt2", "gpt-bigcode", "llama", "llama-tied-bf16"):
+            with tempfile.TemporaryDirectory() as dir:
+                check_folder(name, dir)
+        for some in (check_cases, check_bins, check_nanogpt, check_refusals, check_exports):
+            with tempfile.TemporaryDirectory() as dir:
+                some(dir)
     print(f"check-import: {counts[True]} passed, {counts[False]} failed")
     return counts[False] > 0
 

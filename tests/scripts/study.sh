@@ -3,10 +3,6 @@
 # as --print has them, its figures, what it takes up and what it refuses. Run from the repository's
 # top; the last line counts what passed and failed.
 . tests/checks.sh
-if is_sanitized; then
-    echo "study: left out under sanitizers, which run such commands in other scripts"
-    exit
-fi
 
 export DECODE="$decode"
 text=$dir/text small="--embd 8 --layers 1 --ff 8 --ctx 8 --batch 1 --steps 40 -t 1"

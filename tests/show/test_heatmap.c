@@ -206,7 +206,7 @@ TEST(colours_of_a_terminal)
     become_terminal(80);
     for (size_t i = 0; i < COUNT(steps); i++) {
         setenv(steps[i].name, steps[i].value, 1);
-        ck_assert_msg(terminal_ink(false) == steps[i].ink, "%s=%s", steps[i].name, steps[i].value);
+        ck_assert_msg(terminal_ink() == steps[i].ink, "%s=%s", steps[i].name, steps[i].value);
     }
 }
 
@@ -221,7 +221,7 @@ TEST(width_of_a_terminal)
     /* None. */
     setenv("TERM", "xterm-256color", 1);
     ck_assert_int_ge(dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO), 0);
-    ck_assert_int_eq(terminal_ink(false), HEATMAP_PLAIN);
+    ck_assert_int_eq(terminal_ink(), HEATMAP_PLAIN);
     ck_assert_int_eq(terminal_width(STDOUT_FILENO), 50);
     for (size_t i = 0; i < COUNT(bad); i++) {
         setenv("COLUMNS", bad[i], 1);
