@@ -7,7 +7,7 @@
 needs_text "$@"
 study arms "$text" --layers 4 --embd 64 --heads 4 --ctx 64 --batch 8 --steps "$(steps 200)" --optimizer muon \
     --arm llama --arch llama \
-    --arm shared --arch llama --share-layers \
+    --arm shared --arch decode --no-bias --norm rms --ffn swiglu --position rope --share-layers \
     --arm learned --arch decode --no-bias --norm rms --ffn swiglu --position learned \
     --arm alibi --arch decode --no-bias --norm rms --ffn swiglu --position alibi \
     --arm none --arch decode --no-bias --norm rms --ffn swiglu --position none \

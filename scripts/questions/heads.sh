@@ -28,7 +28,7 @@ tail -n 2 "$dir/pairs.txt" | head -c 49 >"$dir/lines"
 for heads in 1 2; do
     awk -F, -v arm=heads-$heads '$1 == arm && ($8 == "yes" || $4 == 0.02) { print $4, $5, $6, $7 }' "$dir/pairs/study.csv" |
         while read -r rate seed bits cell; do
-            for ((i = 0; i < 6; i++)); do
+            for ((i = 0; i < $([ $short = no ] && echo 6 || echo 1); i++)); do
                 tail -n $((2 * i + 2)) "$dir/pairs.txt" | head -c 49 >"$dir/two-lines"
                 "$decode" attend "$dir/pairs/$cell.gguf" -f "$dir/two-lines" --npy "$dir/weights.npy" --format csv -q >"$dir/attend.csv"
                 python3 "$here/weights.py" "$dir/weights.npy" back 1,4

@@ -23,7 +23,7 @@ python3 "$here/weights.py" "$dir/weights.npy" last 0:1 "$dir/back.npy" >"$dir/he
 awk '{ printf "| %s | %s |\n", $1, $2 }' "$dir/heads"
 # What the answer costs, in bits, over its distance, by seed: answers are the last letters of the text's last lines.
 answers() { # SERIES MODEL LETTERS OPTIONS...: of each line, or of its last LETTERS
-    tail -n "$([ $short = no ] && echo 200 || echo 8)" "$dir/recall.txt" | while read -r line; do
+    tail -n "$([ $short = no ] && echo 200 || echo 3)" "$dir/recall.txt" | while read -r line; do
         printf %s "${line: -$((${#line} < $3 ? ${#line} : $3))}" >"$dir/line"
         echo "$1,$((${#line} - 2)),$("$decode" score "$2" -f "$dir/line" --format csv -t 1 -q "${@:4}" | tail -n 1 | sed 's/.*,//')"
     done

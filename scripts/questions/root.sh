@@ -13,7 +13,7 @@ for d in 4 64 512; do
     python3 "$here/untrained.py" make $d "$dir/untrained.gguf"
     row=
     for scale in none "$(awk -v d=$d 'BEGIN { printf "%.9g", 1 / sqrt(d) }')"; do
-        for ((i = 0; i < 64; i += 4)); do # each time another token is the last
+        for ((i = 0; i < 64; i += $([ $short = no ] && echo 4 || echo 32))); do # each time another token is the last
             "$decode" attend "$dir/untrained.gguf" --tokens "$(seq -s, $i 63),$(seq -s, 0 63)" --truncate right \
                 --score-scale "$scale" --npy "$dir/weights-$i.npy" --format csv -q >/dev/null
         done
