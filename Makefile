@@ -120,15 +120,15 @@ $(BIN): $(CLI_OBJ) $(LIB)
 
 # Instruction sets are switched on for their own objects only; the choice is made at start.
 AVX2   := -mavx2 -mfma -mf16c
-AVX512 := $(AVX2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
+AVX512 := $(AVX2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni \
+          -mprefer-vector-width=512
 # Other machines compile these files to nothing.
 ifneq ($(filter x86_64 amd64 i%86,$(MACHINE)),)
-%_avx2.o:        ISA_FLAGS := $(AVX2)
-%_avx512.o:      ISA_FLAGS := $(AVX512)
-%_avx512_vnni.o: ISA_FLAGS := $(AVX512) -mavx512vnni
+%_avx2.o:   ISA_FLAGS := $(AVX2)
+%_avx512.o: ISA_FLAGS := $(AVX512)
 endif
 ifneq ($(filter aarch64 arm64,$(MACHINE)),)
-%_neon_dot.o:    ISA_FLAGS := -march=armv8.2-a+dotprod
+%_neon.o: ISA_FLAGS := -march=armv8.2-a+dotprod
 endif
 
 # Lines are all that a profile needs; to say where the tiles' variables are takes half the time.

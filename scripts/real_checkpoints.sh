@@ -44,14 +44,14 @@ field() {
 }
 
 perplexity() {
-    ./decode eval "$1" --text "$dir/head.txt" --ctx 1024 -q --format csv | field perplexity
+    ./decode eval "$1" "$dir/head.txt" --ctx 1024 -q --format csv | field perplexity
 }
 
 if [ $whole = yes ]; then
     echo "| file | window | stride | perplexity |"
     echo "| --- | ---: | ---: | ---: |"
     for file in "$name" f16.gguf; do
-        echo "| $file | 1024 | 512 | $(./decode eval "$dir/$file" --text "$text" --ctx 1024 \
+        echo "| $file | 1024 | 512 | $(./decode eval "$dir/$file" "$text" --ctx 1024 \
             --stride 512 -q --format csv | field perplexity) |"
     done
     echo

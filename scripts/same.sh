@@ -55,13 +55,10 @@ same_forget() {
     find "$work/first" "$work/second" -type f -exec rm {} +
 }
 
-# same_logits MODEL OPTION... - logits and rows, for every type of cache and in other blocks
+# same_logits MODEL OPTION... - logits and rows, for every type of cache
 same_logits() {
     for h_kv in f32 f16 q8_0; do
         same score "$@" --logits logits.npy --kv-type $h_kv -q
-    done
-    for h_block in 1 7; do
-        same score "$@" --logits logits.npy --block $h_block -q
     done
 }
 

@@ -78,7 +78,7 @@ bad_lines() {
     done <<LINES
 generate $model -n 2 --seed 1 -q
 score $model --tokens 1,2 -q
-eval $model --text $text --range 0:0.01 -q
+eval $model $text --range 0:0.01 -q
 bench $model -n 1 --repeat 1 --warmup 0 --prompt 0 --kv-heads 1 --format csv -q
 convert $model -o out.gguf --kv-heads 2 --method mean -q
 quantize $model -o out.gguf --type f16 -q
@@ -119,11 +119,11 @@ score $model --tokens 1,2 -p abc
 score $model --tokens 1,2 --logits tests/no/such/out.npy
 score $model --tokens 1,2 --logits $model
 eval $model
-eval $model --text missing.txt
-eval $model --text $text --range 1:0
-eval $model --text $text --range 0:2
-eval $model --text $text --stride 1000
-eval $model --text $text --against tests/data/golden/mqa.gguf
+eval $model missing.txt
+eval $model $text --range 1:0
+eval $model $text --range 0:2
+eval $model $text --stride 1000
+eval $model $text --against tests/data/golden/mqa.gguf
 bench
 bench $model --shape 1x8x2
 bench --shape 1x8x3
@@ -176,7 +176,7 @@ refusals() {
     for model in $refused; do
         same generate "$model" -n 2 --seed 1 -q
         same score "$model" --tokens 1,2
-        same eval "$model" --text $text
+        same eval "$model" $text
         same convert "$model" -o out.gguf --kv-heads 1
         same quantize "$model" -o out.gguf --type q8_0
         same bench "$model" -n 1
@@ -199,7 +199,7 @@ infos() {
 tokens() {
     for model in $checkpoints; do
         same tokenize "$model" -f $text
-        same tokenize "$model" -f tests/data/pretokenize.txt --format json
+        same tokenize "$model" -f tests/data/pretokenize.txt
         same tokenize "$model" -p "Naïve: 12 times.  " -v
         same tokenize "$model" --decode 1,2,3,40,255,7
     done
@@ -235,7 +235,7 @@ variants() {
         for method in mean first procrustes "fit --calib self:256"; do
             same generate "$model" -n 10 --kv-heads 1 --method $method --seed 1 -q
             same score "$model" --tokens 1,2,3 --kv-heads 1 --method $method --logits l.npy
-            same eval "$model" --text $text --range 0:0.02 --kv-heads 1 --method $method
+            same eval "$model" $text --range 0:0.02 --kv-heads 1 --method $method
         done
         same generate "$model" -n 10 --kv-heads 1 --calib $text --seed 1 -q
     done
@@ -253,14 +253,14 @@ types() {
 
 evals() {
     for model in $small; do
-        same eval "$model" --text $text --range 0.2:0.22 --against "$model" -v
+        same eval "$model" $text --range 0.2:0.22 --against "$model" -v
         for format in md csv json jsonl; do
-            same eval "$model" --text $text --range 0:0.02 --format $format
-            same eval "$model" --text $text --range 0:0.02 --ctx 20 --stride 7 --format $format
+            same eval "$model" $text --range 0:0.02 --format $format
+            same eval "$model" $text --range 0:0.02 --ctx 20 --stride 7 --format $format
         done
-        same eval "$model" --text $text --range 0:0.02 --kv-type q8_0
+        same eval "$model" $text --range 0:0.02 --kv-type q8_0
     done
-    same eval models/shakespeare-gqa2.gguf --text $text --range 0:0.01 \
+    same eval models/shakespeare-gqa2.gguf $text --range 0:0.01 \
         --against models/shakespeare-mha.gguf --format json
 }
 

@@ -11,16 +11,14 @@
 #define TERMINAL_LABEL 12
 #define MOST_SHOWN     512
 /* Keys of a query. */
-#define MOST_TOP 1000
+#define TOP_KEYS 4
 
 /* The values of the options of decode attend. */
 struct attend_options {
     struct common_options common;
     const char *layers, *heads;
     const char *query;
-    int top, weigh;
     const char *npy, *json, *svg, *html, *show, *trace_head;
-    bool log, without_first;
 };
 
 /* One run of decode attend: what was asked for, and what was found. */

@@ -131,9 +131,9 @@ struct head_rows {
     const struct attend_view *v;
     struct attend_row row;
     int n_top; /* 0: no query */
-    struct key_row keys[MOST_TOP];
-    struct token_score top[MOST_TOP];
-    char joined[MOST_TOP * KEY_BYTES];
+    struct key_row keys[TOP_KEYS];
+    struct token_score top[TOP_KEYS];
+    char joined[TOP_KEYS * KEY_BYTES];
 };
 
 static const void *next_looks(void *arg, int at)
@@ -180,7 +180,7 @@ enum status attend_print(const struct attend_view *v, struct err *e)
     table.shown = (!people || shared ? SHARED : 0) |
                   (!people || v->config->position == POSITION_QUADRATIC ? QUADRATIC : 0);
     if (query >= 0) {
-        rows.n_top = o->top < query + 1 ? o->top : query + 1;
+        rows.n_top = MIN(TOP_KEYS, query + 1);
         const struct text_label token = attend_label(v, query, LABEL_COLUMNS, true);
         const struct text_label word = text_label(text_of(o->query), LABEL_COLUMNS, true);
         if (isdigit((unsigned char)o->query[0]) || str_is(word.text, token.text))
@@ -245,7 +245,7 @@ enum status attend_write_json(const struct attend_view *v, struct err *e)
 /* --- pictures -------------------------------------------------------------------------------- */
 
 /* The scale of n maps, on which every weight is a share of the largest. */
-static struct heatmap_scale scale_of(const struct attend_map *maps, int n, bool log)
+static struct heatmap_scale scale_of(const struct attend_map *maps, int n)
 {
     float most = 0;
     for (int i = 0; i < n; i++) {
@@ -253,13 +253,7 @@ static struct heatmap_scale scale_of(const struct attend_map *maps, int n, bool 
         for (size_t k = 0; k < (size_t)m->cells * m->cells; k++)
             most = MAX(m->cell[k], most);
     }
-    return heatmap_scale((double)most, log);
-}
-
-/* What the numbers of pictures are. */
-static const char *weight_name(const struct attend_view *v)
-{
-    return v->spec.by_norm ? "weight by norm" : "weight";
+    return heatmap_scale((double)most, false);
 }
 
 /* What a head of that role looks at. */
@@ -332,19 +326,17 @@ enum status attend_write_picture(const struct attend_view *v, bool page, struct 
         chars_printf(size, " A cell is the largest weight of %.1f by %.1f tokens.", side, side);
     chars_printf(title, "What the heads of %.160s look at", path_name(v->job->path));
     if (page)
-        chars_printf(subtitle, "%s, %d token%s. %s, rounded by at most 0.004.", v->variant, n,
-                     plural(n),
-                     v->spec.by_norm ? "Shown are weights times the length of what heads write"
-                                     : "Shown are attention weights");
+        chars_printf(subtitle,
+                     "%s, %d token%s. Shown are attention weights, rounded by at most 0.004.",
+                     v->variant, n, plural(n));
     else
         chars_printf(subtitle,
-                     "Queries from top to bottom, keys from left to right: %d token%s.%s%s%s%s", n,
-                     plural(n), size, first->without_first ? " The first key is left out." : "",
-                     large ? " This is " : "", large ? maps->note : "");
+                     "Queries from top to bottom, keys from left to right: %d token%s.%s%s%s", n,
+                     plural(n), size, large ? " This is " : "", large ? maps->note : "");
     const struct heatmap_picture picture = {.title = title,
                                             .subtitle = subtitle,
-                                            .what = weight_name(v),
-                                            .scale = scale_of(first, n_heads, v->options->log),
+                                            .what = "weight",
+                                            .scale = scale_of(first, n_heads),
                                             .maps = maps,
                                             .n_rows = v->layers.n,
                                             .n_columns = v->heads.n,
@@ -366,7 +358,7 @@ void attend_draw(const struct attend_view *v)
     struct output *out = v->job->out;
     const enum heatmap_ink ink = terminal_ink();
     const struct attend_map *m = v->shown;
-    const struct heatmap_scale scale = scale_of(m, 1, v->options->log);
+    const struct heatmap_scale scale = scale_of(m, 1);
     const int n = v->spec.n_tokens, digits = snprintf(NULL, 0, "%d", n - 1);
     unsigned char levels[MOST_SHOWN];
     output_printf(out, "head %s\n", v->options->show);
@@ -379,5 +371,5 @@ void attend_draw(const struct attend_view *v)
     }
     if (m->cells < n)
         output_printf(out, "%d cells for %d tokens: the largest weight of each\n", m->cells, n);
-    heatmap_put_legend(out, ink, &scale, weight_name(v));
+    heatmap_put_legend(out, ink, &scale, "weight");
 }

@@ -168,3 +168,13 @@ enum status job_open_checkpoint(struct job *j, struct err *e)
     j->without.off = j->off;
     return STATUS_OK;
 }
+
+void job_close_checkpoint(struct job *j)
+{
+    checkpoint_close(&j->checkpoint);
+    free(j->off);
+    free(j->tokens);
+    j->off = NULL;
+    j->without.off = NULL;
+    j->tokens = NULL;
+}

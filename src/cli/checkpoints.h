@@ -12,6 +12,11 @@
  * job_open and variant_load. */
 enum status job_open_checkpoint(struct job *j, struct err *e);
 
+/* Closes it, and forgets its tokens and what was left out of it: another may be opened. Legal
+ * twice.
+ */
+void job_close_checkpoint(struct job *j);
+
 /* Opens a checkpoint; `parts` as job.parts. Of a Hugging Face folder, or a file of another format
  * that scripts/import.py takes, the message has the command line that makes a GGUF file of it. */
 enum status job_open(const char *path, unsigned parts, struct checkpoint *c, struct err *e);

@@ -12,13 +12,12 @@
 /* The options; the run; and the row that is printed. */
 struct heads_view {
     struct common_options common;
-    const char *layers, *svg;
+    const char *svg;
     int tokens, ablation;
     bool curve;
 
     struct job *job;
     const struct config *config;
-    struct choice chosen;           /* layers */
     struct head_likeness *likeness; /* [n_layers, n_heads, n_heads], malloc'd */
     struct heads_result result;
 
@@ -39,8 +38,6 @@ static const char *const ablations[] = {"zero", "mean", NULL};
 #define HEAD_BYTES 16 /* of "0.3,", whatever the head */
 
 static const struct option text_options[] = {
-    OPT_TEXT("the text to predict, as TEXT; - is standard input"),
-    OPT_PROMPT,
     OPT_RANGE,
     OPT_INT("tokens", tokens, "N", 1, INT_MAX - 1, "how many of its tokens are predicted, at most",
             .fallback = "4096"),
@@ -49,8 +46,6 @@ static const struct option text_options[] = {
     OPT_FLAG("curve", curve,
              "instead of the heads the loss without the 1, 2, 4, ... of them together that cost "
              "least one by one; the order is not measured anew between"),
-    OPT_STRING("layer", layers, "L,...|all", "only the heads of these layers, from 0",
-               .otherwise = "all"),
     OPT_END,
 };
 
@@ -224,9 +219,6 @@ static enum status measure_heads(struct heads_view *v, struct err *e)
                                     .kernels = j->kernels,
                                     .pool = j->pool};
     char what[32];
-    TRY(choice_of("--layer", v->layers, v->config->n_layers, &v->chosen, e));
-    spec.layers = v->chosen.items;
-    spec.n_layers = v->chosen.n;
     chars_printf(what, "%zu tokens", j->n_tokens);
     TRY(heads_plan(&spec, &memory.scratch, e));
     TRY(job_check_memory(j, &memory, what, e));
@@ -256,8 +248,7 @@ static enum status run_heads(struct job *j, void *values, struct err *e)
     TRY(job_start_threads(j, e));
     enum status s = measure_heads(v, e);
     if (s == STATUS_INTERRUPTED)
-        say(j->common, "interrupted after %d heads%s", v->result.n_done,
-            v->result.n_done ? "; --layer L,... goes on with the layers that are not whole" : "");
+        say(j->common, "interrupted after %d heads", v->result.n_done);
     j->progress.unit = NULL; /* how far it came is said */
     if (s == STATUS_OK || s == STATUS_INTERRUPTED) {
         const enum status printed = print_heads(v, e);
@@ -266,7 +257,6 @@ static enum status run_heads(struct job *j, void *values, struct err *e)
     heads_free(&v->result);
     free(v->likeness);
     free(v->names);
-    choice_free(&v->chosen);
     return s;
 }
 
@@ -278,11 +268,11 @@ const struct command command_heads = {
                 "./decode heads models/shakespeare-mha.gguf LICENSE --svg worth.svg\n",
     .notes = help_of_heads,
     .spec = {.groups = {{"Text", text_options, 0}, {"Results", result_options, 0}, GENERAL_GROUP},
-             .everyday = "text prompt tokens range ablate layer svg format",
+             .everyday = "tokens range ablate curve svg format",
              .positionals = {MODEL_POSITIONAL, TEXT_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_MODEL | JOB_TEXT,
     .parts = CHECKPOINT_MODEL | CHECKPOINT_TEXTS,
-    .no_text = "there is no text to predict; expected TEXT, a file, or -p",
+    .no_text = "there is no text to predict; expected TEXT, a file",
     .run = run_heads,
 };

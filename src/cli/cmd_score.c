@@ -30,17 +30,16 @@ static const struct option result_options[] = {
 static const struct option ids_options[] = {
     OPT_IDS,
     OPT_TRUNCATE,
-    OPT_INT("block", common.block, "N", 1, 4096,
-            "tokens taken at once in prefill; all give the same result", .otherwise = "chosen"),
     OPT_END,
 };
 
 struct scored_row {
     int position, id;
-    struct text text;       /* without data: there is no tokenizer */
-    double logprob;         /* NaN: nothing predicts it */
-    struct report_list top; /* of the same: what may come in its place */
-    struct text joined;     /* that for people: 'e' -0.52, 't' -1.20 */
+    struct text text;         /* without data: there is no tokenizer */
+    double logprob;           /* NaN: nothing predicts it */
+    struct report_list top;   /* of the same: what may come in its place */
+    struct text joined;       /* that for people: 'e' -0.52, 't' -1.20 */
+    const char *model, *file; /* as they were named; NULL: no file */
 };
 
 /* When fields are shown: with --top. */
@@ -54,6 +53,8 @@ static const struct report_field fields[] = {
     {"top", NULL, MEMBER(scored_row, top), .items = fields + 1, .n_items = 3,
      .item_size = sizeof(struct scored_row), .when = TOP},
     {NULL, "top", MEMBER(scored_row, joined), .list = true, .when = TOP},
+    {"model", NULL, MEMBER(scored_row, model)},
+    {"file", NULL, MEMBER(scored_row, file)},
 };
 enum { FIELD_TOP = 4, N_FIELDS = LENGTH(fields) };
 
@@ -108,6 +109,8 @@ static enum status score_tokens(struct scoring *s, struct err *e)
         struct scored_row row = scored_of(s, i, j->tokens[i], logprob);
         row.top = (struct report_list){s->top, n_top};
         row.joined = bytes_text(&s->joined);
+        row.model = j->path;
+        row.file = j->common->file;
         report_row(&s->report, &row);
         if (i + 1 == n)
             break;

@@ -54,7 +54,6 @@ struct common_options {
     struct option_u64 seed;
 
     int kv_type;             /* of kv_type_names */
-    int block;               /* 0: the default */
     const char *without;     /* NULL: all heads are there */
     const char *score_scale; /* NULL: the checkpoint's */
     struct variant_options variant;
@@ -89,10 +88,6 @@ extern const struct option general_options[], input_options[], engine_options[];
 #define THREADS_HELP "threads; auto: as many processors as this process may use"
 #define OPT_TEXT(...)                                                                              \
     OPT_STRING("text", common.file, "FILE", __VA_ARGS__, .letter = 'f', .reads = "the text")
-#define OPT_PROMPT                                                                                 \
-    OPT_STRING("prompt", common.prompt, "TEXT",                                                    \
-               "the text itself, instead of a file; \\n is a backslash and an n", .letter = 'p',   \
-               .excludes = "text")
 #define OPT_IDS                                                                                    \
     OPT_STRING("tokens", common.ids, "IDS",                                                        \
                "token ids 1,2,3 instead of a text; taken as they are, without a begin-of-text "    \

@@ -8,26 +8,22 @@
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-/* The checkpoint and the text that the command line names, each by one of the ways there are. Where
- * -m names the checkpoint the only positional is the text of a command that takes one so. */
+/* The checkpoint and the text that the command line names. Where -m names the checkpoint the only
+ * positional is the text of a command that takes one so. */
 static enum status name_inputs(struct job *j, struct err *e)
 {
     struct common_options *o = j->common;
     const bool takes_text = j->command->spec.positionals[1].kind != OPTION_END;
-    if (takes_text && o->model && !o->positional_text && !o->file && !o->prompt) {
+    if (takes_text && o->model && !o->positional_text) {
         o->positional_text = o->positional;
         o->positional = NULL;
     }
-    const struct {
-        const char *what, *word, *option, *value;
-    } twice[] = {{"texts", o->positional_text, "--text", o->file},
-                 {"checkpoints", o->positional, "-m", o->model},
-                 {"texts", o->positional_text, "-p", o->prompt}};
-    for (int i = 0; i < LENGTH(twice); i++)
-        if (twice[i].word && twice[i].value)
-            return err_usage(e, "two %s are named, '%.60s' and (with %s) '%.60s'; expected one",
-                             twice[i].what, twice[i].word, twice[i].option, twice[i].value);
-    o->file = o->file ? o->file : o->positional_text;
+    if (o->positional && o->model)
+        return err_usage(e,
+                         "two checkpoints are named, '%.60s' and (with -m) '%.60s'; expected one",
+                         o->positional, o->model);
+    if (o->positional_text)
+        o->file = o->positional_text;
     j->path = o->positional ? o->positional : o->model;
     return STATUS_OK;
 }
@@ -113,10 +109,8 @@ enum status job_run(const struct command *c, char **argv, struct output *out, ui
     }
     session_free(j.session);
     pool_free(j.pool);
-    checkpoint_close(&j.checkpoint);
+    job_close_checkpoint(&j);
     checkpoint_close(&j.other);
-    free(j.tokens);
-    free(j.off);
     free(j.text_bytes);
     options_free(&c->spec, values);
     free(values);

@@ -42,7 +42,6 @@ enum status job_check_memory(const struct job *j, const struct job_memory *m, co
 struct session_params job_session_params(const struct job *j)
 {
     return (struct session_params){.kv_storage = kv_type_storage[j->common->kv_type],
-                                   .block = j->common->block,
                                    .kernels = j->kernels,
                                    .without = j->without.off ? &j->without : NULL};
 }

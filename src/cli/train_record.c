@@ -142,8 +142,9 @@ static enum status parse_record(const struct option_spec *spec, const struct byt
 enum status record_parse(const struct option_spec *spec, const struct bytes *record, char **argv,
                          const char *grows, void *values, size_t size, struct err *e)
 {
-    void *recorded;
-    TRY_ZEROED(recorded, size, "the options", e);
+    void *recorded = array_zeroed(1, size, "the options", e);
+    if (!recorded)
+        return STATUS_NO_MEMORY;
     enum status s = parse_record(spec, record, recorded, e);
     if (s == STATUS_OK)
         s = parse_words(spec, record, argv, values, e);

@@ -175,7 +175,7 @@ struct attend {
 /* --- the table ------------------------------------------------------------------------------- */
 
 struct kernels {
-    const char *name;                /* "scalar", "neon", "avx2", "avx512", ... */
+    const char *name;                /* "scalar", "neon", "avx2" or "avx512" */
     const struct grad_kernels *grad; /* training's of the same set, see grad_kernels.h */
 
     void (*matmul)(const struct matmul *m, int panel_begin, int panel_end);
@@ -220,10 +220,10 @@ struct kernels {
 #define KERNEL_CHAINS 12
 
 /*
- * The fastest table this processor can run, or the named one; "avx512" and "neon" stand for the
- * fastest of their kind ("avx512-base" lacks VNNI, "neon-base" the dot product). STATUS_USAGE
- * names the tables that can be had when `name` is unknown, not compiled in or not supported here.
- * name may be NULL.
+ * The fastest table this processor can run, or the named one; name may be NULL. STATUS_USAGE names
+ * the tables that can be had when `name` is unknown, not compiled in or not supported here. A
+ * processor with AVX-512 but not its VNNI runs "avx2", one with NEON but not its dot product
+ * "scalar".
  */
 enum status kernels_choose(const char *name, const struct kernels **out, struct err *e);
 
@@ -235,7 +235,7 @@ bool kernels_supported(const struct kernels *k);
 /* The tables of the target's architecture. */
 extern const struct kernels kernels_scalar;
 #if defined(__x86_64__) || defined(__i386__)
-extern const struct kernels kernels_avx2, kernels_avx512_base, kernels_avx512;
+extern const struct kernels kernels_avx2, kernels_avx512;
 #elif defined(__aarch64__)
-extern const struct kernels kernels_neon_base, kernels_neon;
+extern const struct kernels kernels_neon;
 #endif

@@ -18,6 +18,7 @@
 
 #define TOKENS_KEY "tokenizer.ggml.tokens"
 #define SCORES_KEY "tokenizer.ggml.scores"
+#define EXTRA_KEY  "tokenizer.ggml.remove_extra_whitespaces"
 #define SPACE_LEN  (sizeof VOCAB_SPACE - 1)
 
 /* --- characters ------------------------------------------------------------------------------ */
@@ -243,7 +244,10 @@ enum status spm_init(struct spm *s, const struct vocab *v, const struct gguf *g,
     *s = (struct spm){.n_tokens = v->n, .cuts = true};
     for (int byte = 0; byte < 256; byte++)
         s->one_byte[byte] = -1;
-    enum status status = read_scores(&b, g, e);
+    bool found;
+    enum status status = gguf_get_bool(g, EXTRA_KEY, &s->drops_spaces, &found, e);
+    if (status == STATUS_OK)
+        status = read_scores(&b, g, e);
     if (status == STATUS_OK)
         status = read_spellings(&b, g, e);
     if (status == STATUS_OK)
@@ -267,16 +271,41 @@ void spm_free(struct spm *s)
 
 /* --- encoding -------------------------------------------------------------------------------- */
 
+/* How many bytes of the marked text byte `at` of a text becomes. Where extra spaces are dropped,
+ * the text begins with none. */
+static size_t marked_len(const struct spm *s, struct text text, size_t at)
+{
+    if (text.data[at] != ' ')
+        return 1;
+    return s->drops_spaces && text.data[at - 1] == ' ' ? 0 : SPACE_LEN;
+}
+
+/* Without the spaces at both ends, and the marks at the last one, as SentencePiece cuts them off.
+ */
+static struct text trimmed(struct text text)
+{
+    while (text_starts_with(text, " "))
+        (void)text_cut(&text, 1);
+    for (;;) {
+        if (text_ends_with(text, " "))
+            text.len--;
+        else if (text_ends_with(text, VOCAB_SPACE))
+            text.len -= SPACE_LEN;
+        else
+            return text;
+    }
+}
+
 /* Says that there is no token for the character of the part that byte `at` of the marked text is
  * of. */
-static enum status lacks_char(const struct encoding *c, struct text part, bool adds_space,
-                              size_t at, struct err *e)
+static enum status lacks_char(const struct spm *s, const struct encoding *c, struct text part,
+                              bool adds_space, size_t at, struct err *e)
 {
     size_t marked = adds_space ? SPACE_LEN : 0, offset = part.data - c->text.data;
     if (at < marked)
         return err_usage(e, "the vocabulary has no token for the space that "
                             "tokenizer.ggml.add_space_prefix puts before every text");
-    while ((marked += c->text.data[offset] == ' ' ? SPACE_LEN : 1) <= at)
+    while ((marked += marked_len(s, c->text, offset)) <= at)
         offset++;
     for (size_t back = 1; back < CHAR_MAX_LEN && back <= offset; back++) {
         uint32_t code;
@@ -292,13 +321,17 @@ enum status spm_encode(const struct spm *s, struct encoding *c, struct text part
 {
     assert(part.len > 0);
     c->marked.len = 0;
+    if (s->drops_spaces)
+        part = trimmed(part);
+    if (part.len == 0)
+        return STATUS_OK;
     if (!bytes_reserve(&c->marked, SPACE_LEN * (part.len + 1)))
         return err_no_memory(e, "tokenizing", SPACE_LEN * (part.len + 1));
     if (adds_space)
         bytes_put(&c->marked, text_of(VOCAB_SPACE));
     for (size_t i = 0; i < part.len; i++)
-        bytes_put(&c->marked,
-                  part.data[i] == ' ' ? text_of(VOCAB_SPACE) : text_span(part.data + i, 1));
+        bytes_put(&c->marked, part.data[i] == ' ' ? text_span(VOCAB_SPACE, marked_len(s, part, i))
+                                                  : text_span(part.data + i, 1));
     struct text rest = bytes_text(&c->marked);
     while (rest.len > 0) {
         size_t n;
@@ -320,7 +353,7 @@ enum status spm_encode(const struct spm *s, struct encoding *c, struct text part
             for (const char *byte = one.data; byte < one.data + one.len; byte++) {
                 const int32_t id = s->byte_id[(unsigned char)*byte];
                 if (id < 0)
-                    return lacks_char(c, part, adds_space, byte - c->marked.data, e);
+                    return lacks_char(s, c, part, adds_space, byte - c->marked.data, e);
                 TRY(id_list_add(&c->list, id, e));
             }
         }

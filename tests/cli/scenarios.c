@@ -37,11 +37,11 @@ const struct scenario scenarios[] = {
      "model.gguf prompt.txt", "out.npy out.svg out.json out.html", STEADY_STDOUT | STEADY_FILES},
     {"attend, another variant",
      "attend model.gguf -f prompt.txt -t 2 --kv-heads 2 --calib self:128 --query 1 --svg "
-     "out.svg --layer 0 --head 1 --weigh norm -q",
+     "out.svg --layer 0 --head 1 -q",
      "model.gguf prompt.txt", "out.svg", STEADY_STDOUT | STEADY_FILES},
     {"heads --curve", "heads model.gguf text.txt -t 2 --tokens 24 --curve --svg out.svg -q",
      "model.gguf text.txt", "out.svg", 0}, /* interrupted, the heads that are done */
-    {"eval", "eval model.gguf --text text.txt --against other.gguf --ctx 16 -t 2 -q",
+    {"eval", "eval model.gguf text.txt --against other.gguf --ctx 16 -t 2 -q",
      "model.gguf text.txt other.gguf", "", 0},
     {"convert",
      "convert model.gguf -o out.gguf --kv-heads 2 --calib calib.txt --eval text.txt -t 2 "

@@ -58,8 +58,8 @@ TEST(class_01_special_files, .before = bent_set_up)
                                              {"/", "found a directory"}};
     static const struct line no_names[] = {
         {"info ''", 3, "the file name is empty", NULL},
-        {"eval %G --text ''", 3, "the file name is empty", NULL},
-        {"eval %G --text %T --against ''", 3, "the file name is empty", NULL},
+        {"eval %G ''", 3, "the file name is empty", NULL},
+        {"eval %G %T --against ''", 3, "the file name is empty", NULL},
         {"train %T -o %O --from ''", 3, "the file name is empty", NULL},
         {"convert ''  -o %O --kv-heads 1", 2, NULL, NULL},
     };

@@ -39,9 +39,9 @@ TEST(class_10_data, .before = bent_set_up)
                   {"blk.0.attn_qkv.weight", -INFINITY},
                   {"blk.0.attn_norm.weight", NAN}};
     static const struct line lines[] = {
-        {"eval %B --text %T -t 1", 1, "bad.gguf: after token |not finite|!-nan", NULL},
-        {"eval %G --text %T -t 1 --against %B", 1, "bad.gguf: after token |not finite|!-nan", NULL},
-        {"heads %B --text %T -t 1", 1, "bad.gguf: |not finite|!-nan", NULL},
+        {"eval %B %T -t 1", 1, "bad.gguf: after token |not finite|!-nan", NULL},
+        {"eval %G %T -t 1 --against %B", 1, "bad.gguf: after token |not finite|!-nan", NULL},
+        {"heads %B %T -t 1", 1, "bad.gguf: |not finite|!-nan", NULL},
         {"attend %B -p ab -t 1", 1, "bad.gguf: |not finite|!-nan", NULL},
         {"train %T -o %O --from %B --steps 1 --batch 1 --seed 1 -t 1 -q", 1,
          "bad.gguf: |finite|!-nan", NULL},
@@ -122,7 +122,7 @@ static void expect_not_finite(const char *tensor, float value)
     memcpy(hostile_own_data(tensor), &value, sizeof value);
     hostile_write();
     expect_no_text();
-    expect_line_refused("eval %B --text %T -t 1", 1, "not finite");
+    expect_line_refused("eval %B %T -t 1", 1, "not finite");
     reset();
 }
 
@@ -300,7 +300,7 @@ static void long_context(const char *key)
     static const struct line within[] = {
         {"generate %B -p ab -n 2 -t 1 --seed 1 -c 16", 0, NULL, NULL},
         {"score %B -p ab -t 1", 0, NULL, NULL},
-        {"eval %B --text %T -t 1 --ctx 16", 0, NULL, NULL},
+        {"eval %B %T -t 1 --ctx 16", 0, NULL, NULL},
         {"bench %B -n 1 --repeat 1 --warmup 0 --prompt 0 --depth 0 -t 1 -q", 0, NULL, NULL},
         {"info %B", 0, NULL, NULL},
         {"generate %B -p ab -n 2 -t 1 -c 4194304 -q", 4, "out of memory", NULL},

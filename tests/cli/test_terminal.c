@@ -86,8 +86,8 @@ static const char *const table_commands[] = {
     "help bench",
     "attend " MODEL " -p to_be --layer 0 --kv-heads 2",
     "score " MODEL " -p to_be --top 3",
-    "eval " MODEL " --text Makefile --range 0:0.01 --against " MODEL,
-    "heads " MODEL " --text Makefile --tokens 16 --layer 0",
+    "eval " MODEL " Makefile --range 0:0.01 --against " MODEL,
+    "heads " MODEL " Makefile --tokens 4",
 };
 
 TEST(tables_fit, .loops = COUNT(table_commands))

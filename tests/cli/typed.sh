@@ -22,7 +22,6 @@ piped() {
 checks <<'EOF'
 2 generate m --${names%:*}=5 | did you mean '--${names#*:}'?
     | for names in temperature:temp ctx-size:ctx n-predict:n top_k:top-k max_new_tokens:n
-2 eval m --file x | did you mean '--text'?
 2 train t --batch-size 5 | did you mean '--batch'?
 2 generate m -s 3 | did you mean '--seed'?
 2 generate $model -t $number | found '$number'; -t is the number of threads, --temp the temperature
@@ -44,7 +43,7 @@ $ least="-n 1 --repeat 1 --warmup 0 --prompt 0 --format csv"
 0 bench $model --kv-heads 1 --depth 256 $least | 2> measured at 255
 2 bench $model --depth 257 | depth 257: expected 0 to 255
 2 $words "$dir/x.PNG" | a name that ends in .svg | for words in "bench $model --plot"
-    "attend $model -p x --svg" "heads $model --text README.md --svg"
+    "attend $model -p x --svg" "heads $model README.md --svg"
 $ [ ! -e "$dir/x.PNG" ]
 EOF
 
@@ -85,13 +84,11 @@ EOF
 
 # --- tokenize takes back what it prints ---------------------------------------------------------
 
-for form in table json; do
-    checks <<'EOF'
-0 tokenize $model -f "$dir/text" --format $form | > ids
+checks <<'EOF'
+0 tokenize $model -f "$dir/text" | > ids
 0 tokenize $model --decode "$(cat "$dir/ids")" | == text
 0 tokenize $model --decode - <"$dir/ids" | == text
 EOF
-done
 checks <<'EOF'
 $ "$decode" tokenize $model -f "$dir/text" | tr ' ' '\n' >"$dir/ids"
 $ piped "$dir/ids" tokenize $model --decode -
@@ -103,7 +100,7 @@ $ printf '1 2\0 3' >"$dir/ids"
 # What is no text.
 $ head -c 100000 $model >"$dir/binary"
 2 $words "$dir/binary" | expected text, found | for words in "generate $model -n 1 -f" "score $model -f"
-    "tokenize $model -f" "eval $model" "heads $model --text" "train -o $dir/x.gguf --layers 1"
+    "tokenize $model -f" "eval $model" "heads $model" "train -o $dir/x.gguf --layers 1"
     "convert $model -o $dir/x.gguf --kv-heads 1 --calib"
     "convert $model -o $dir/x.gguf --kv-heads 1 --method mean --eval"
 $ [ ! -e "$dir/x.gguf" -a ! -e "$dir/x" ]
@@ -113,9 +110,8 @@ $ printf '\303' >"$dir/half"
 
 # eval MODEL TEXT, train over what is there.
 $ head -c 2000 tests/cli/cli.sh >"$dir/lines"
-0 eval $words --format csv | > scored.$((i = i + 1)) | for words in "$model --text $dir/lines"
-    "$model $dir/lines" "-m $model $dir/lines"
-$ [ "$(cut -d , -f 1-6 "$dir"/scored.? | sort -u | wc -l)" -eq 2 ]
+0 eval $words --format csv | > scored.$((i = i + 1)) | for words in "$model $dir/lines" "-m $model $dir/lines"
+$ [ "$(cut -d , -f 4-9 "$dir"/scored.? | sort -u | wc -l)" -eq 2 ]
 $ toy="--layers 1 --embd 16 --heads 2 --ctx 16 --batch 1 --steps 2 --seed 1"
 0 train "$dir/lines" -o "$dir/toy.gguf" $toy | 2> 1 layer, d_model 16, 2 heads (MHA)
 2 train "$dir/lines" -o "$dir/toy.gguf" $toy

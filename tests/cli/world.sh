@@ -54,7 +54,7 @@ $ limit="-s 64"
 0 generate $model -p x -n 3 -t 2
 0 info $model
 0 info $golden/mixed-quadratic.gguf --format json
-0 eval $model --text "$dir/text" --range 0:0.1 -t 2
+0 eval $model "$dir/text" --range 0:0.1 -t 2
 $ limit="-s 100"
 0 bench $model --kv-heads 8 -n 1 --repeat 1 --depth 0 -q
 0 convert $model -o "$work/small.gguf" --kv-heads 2 --calib README.md --calib-tokens 512 -q
@@ -62,7 +62,7 @@ $ limit="-s 100"
 $ limit="-v 8000"
 4 generate $model -p x -n 1 | memory
 $ limit="-v 400000"
-4 heads $model --text "$dir/long" --tokens 2000000 | fewer --tokens
+4 heads $model "$dir/long" --tokens 2000000 | fewer --tokens
 $ limit="-v 200000"
 0 generate $model -p x -n 3 -t 2
 3 $words "$dir/huge" | $dir/huge | for words in info "generate -p x -m" "quantize -o $work/q --type f16 -m"
@@ -86,7 +86,7 @@ note "processor time is up: train has saved" [ -s "$work/t.gguf.state" ]
 # --- texts that are no files ---------------------------------------------------------------------
 
 mkfifo "$dir/fifo"
-for words in "generate $model -f" "tokenize $model -f" "score $model -f" "eval $model --text" \
+for words in "generate $model -f" "tokenize $model -f" "score $model -f" "eval $model" \
     "convert $model -o $work/c --kv-heads 1 --calib" "convert $model -o $work/c --kv-heads 1 --eval" \
     "generate $model --kv-heads 1 --calib" "train -o $work/t $toy"; do
     checks <<'EOF'

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """reference_model.py MODEL.gguf TOKENS [-o OUT.npy] [--against LOGITS.npy]
-       [--attention OUT.npy] [--score-scale X] [--norm] [--trace L.H OUT.npy] - logits and attention
+       [--attention OUT.npy] [--score-scale X] [--trace L.H OUT.npy] - logits and attention
        weights in float64.
 
 A second implementation of every architecture that the program runs, from the papers' formulas and
@@ -8,11 +8,10 @@ independent of its sources: plain NumPy, one token after the other in a matrix, 
 TOKENS are ids, comma-separated, or a file of them. -o writes the logits after each, float32
 [tokens, n_vocab]; --against prints the largest distance to those of a file.
 --attention writes the weights of every head for four queries spread over the text, at a quarter, a
-half, three quarters and the end of it, float32 [layers, heads, 4, tokens]. With --norm each weight is
-multiplied by the length of what the head writes of its value (Kobayashi et al. 2020). --score-scale
-multiplies scores by X, whatever the file says. --trace writes the way of the last token through a
-head, float32, one after the other: its query, all keys, its scores, weights and result, the results of
-all heads and their product with the output matrix.
+half, three quarters and the end of it, float32 [layers, heads, 4, tokens]. --score-scale multiplies
+scores by X, whatever the file says. --trace writes the way of the last token through a head, float32,
+one after the other: its query, all keys, its scores, weights and result, the results of all heads and
+their product with the output matrix.
 
 Needs NumPy and gguf (both from PyPI), the latter to read files and dequantize tensors.
 """
@@ -72,7 +71,6 @@ class Model:
         self.score_scale = key("attention.scale", 0) or 1 / math.sqrt(self.key_dim)
         self.score_kind = key("attention.score", "dot")
         self.weights = []  # [heads, n, n] of each layer of the last text
-        self.by_norm = False  # of these
         self.traced, self.trace = None, []  # layer and head, and what they compute
 
     # --- parts -----------------------------------------------------------------------------------
@@ -145,11 +143,6 @@ class Model:
             out.append(weights @ v[g])
             if (layer, h) == self.traced:
                 self.trace = [q[h][-1], k[g].ravel(), scores[-1], weights[-1], out[-1][-1]]
-            if self.by_norm:
-                columns = slice(h * self.value_dim, (h + 1) * self.value_dim)
-                written = v[g] @ self.file.get(block + "attn_output.weight")[:, columns].T
-                weights = weights * np.sqrt((written * written).sum(-1))
-                weights /= weights.sum(-1, keepdims=True)
             self.weights[-1].append(weights)
         heads = np.concatenate(out, axis=1)
         written = self.affine(heads, block + "attn_output")
@@ -227,12 +220,10 @@ def main():
     parser.add_argument("--against", metavar="LOGITS.npy")
     parser.add_argument("--attention", metavar="OUT.npy")
     parser.add_argument("--score-scale", type=float)
-    parser.add_argument("--norm", action="store_true")
     parser.add_argument("--trace", nargs=2, metavar=("L.H", "OUT.npy"))
     args = parser.parse_args()
     model = Model(args.model)
     model.score_scale = args.score_scale or model.score_scale
-    model.by_norm = args.norm
     if args.trace:
         model.traced = tuple(map(int, args.trace[0].split(".")))
     logits = model.logits(args.tokens)

@@ -42,7 +42,7 @@ note "lines are drawn" has "$out" '<path d="M0 '
 note "nothing is picked" has "$out" 'All tokens: lines are'
 
 # The strongest key that the page says is that of --query.
-"$decode" attend models/shakespeare-gqa2.gguf -p "$line" --query 9 --layer 2 --head 4 --top 1 \
+"$decode" attend models/shakespeare-gqa2.gguf -p "$line" --query 9 --layer 2 --head 4 \
     --format csv >"$dir/top"
 place=$(tail -1 "$dir/top" | cut -d, -f5)
 load 'page.html#2.4@9'

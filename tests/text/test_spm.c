@@ -225,6 +225,44 @@ TEST(test_added_space_and_special_ids, .after = drop_tokenizer)
     ck_assert(tokenizer_bos(t) == -1 && tokenizer_eos(t) == -1 && !tokenizer_adds_bos(t));
 }
 
+/* Spaces that are dropped: the ids are SentencePiece's for this vocabulary. */
+TEST(test_extra_spaces, .after = drop_tokenizer)
+{
+    static const struct {
+        const char *text;
+        int n[2], ids[2][5]; /* without a space before the text, and with it */
+    } cases[] = {{"   ", {0, 0}, {{0}}},
+                 {MARK, {0, 0}, {{0}}},
+                 {" " MARK " ", {0, 0}, {{0}}},
+                 {"a  b", {2, 3}, {{263, 261}, {262, 259, 261}}},
+                 {"  a  a  ", {2, 2}, {{260, 262}, {262, 262}}},
+                 {"a" MARK " " MARK, {1, 1}, {{260}, {262}}},
+                 {MARK "a", {1, 2}, {{262}, {259, 262}}},
+                 {"a \n  b", {4, 5}, {{263, 13, 259, 261}, {262, 259, 13, 259, 261}}},
+                 {"a" MARK "  b", {3, 4}, {{263, 259, 261}, {262, 259, 259, 261}}},
+                 {"  c ", {1, 2}, {{102}, {259, 102}}}};
+    for (int prefix = 0; prefix <= 1; prefix++) {
+        vocabulary_of_scores(true);
+        v.adds_space = prefix;
+        v.drops_spaces = 1;
+        add_scored(MARK, -5); /* 259 */
+        add_scored("a", -6);
+        add_scored("b", -7);
+        add_scored(MARK "a", -1); /* 262 */
+        add_scored("a" MARK, -2);
+        use_vocabulary();
+        for (size_t i = 0; i < COUNT(cases); i++)
+            check_encoding(text_of(cases[i].text), cases[i].ids[prefix], cases[i].n[prefix],
+                           __FILE__, __LINE__);
+    }
+    vocabulary_of_scores(false); /* where a character has no token, and where it stands */
+    v.drops_spaces = 1;
+    add_scored(MARK, 0);
+    add_scored("a", 0);
+    use_vocabulary();
+    check_unencodable(text_of("  a   a  b "), "U+0062 'b' at offset 9,");
+}
+
 /* --- hostile vocabularies -------------------------------------------------------------------- */
 
 /* Tokens of 1 to 1,500 letters, the longer the better: each merge adds one letter to the first

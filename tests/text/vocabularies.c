@@ -11,7 +11,8 @@ struct tokenizer *t;
 
 static void begin(const char *model)
 {
-    v = (struct vocabulary){.model = model, .bos = -1, .eos = -1, .adds_bos = -1, .adds_space = -1};
+    v = (struct vocabulary){
+        .model = model, .bos = -1, .eos = -1, .adds_bos = -1, .adds_space = -1, .drops_spaces = -1};
 }
 
 void plain_bytes_vocabulary(void)
@@ -79,6 +80,8 @@ void vocabulary_write(struct gguf_bytes *b)
         gb_bool(b, "tokenizer.ggml.add_bos_token", v.adds_bos);
     if (v.adds_space >= 0)
         gb_bool(b, "tokenizer.ggml.add_space_prefix", v.adds_space);
+    if (v.drops_spaces >= 0)
+        gb_bool(b, "tokenizer.ggml.remove_extra_whitespaces", v.drops_spaces);
 }
 
 void add_tokens(const char *const *names)

@@ -26,8 +26,8 @@ struct vocabulary {
     struct text merges[MAX_TOKENS];
     size_t n_merges;
     bool has_merges;
-    int64_t bos, eos;         /* -1: no such key */
-    int adds_bos, adds_space; /* likewise */
+    int64_t bos, eos;                       /* -1: no such key */
+    int adds_bos, adds_space, drops_spaces; /* likewise */
 };
 
 /* What the tests below make and look at, and the tokenizer of it; each `use` frees the one before,
