@@ -21,6 +21,7 @@ alone $text
 pads_behind $text,0,0,0
 pads_in_front 0,0,0,$text
 ROWS
+echo
 "$decode" attend "$model" --tokens "0,0,0,$text" --npy "$dir/weights.npy" --format csv -q >"$dir/attend.csv"
 python3 "$here/weights.py" "$dir/weights.npy" keys 0:3 "$dir/first.npy" | sort -k2 -nr | head -n 1 |
     while read -r head share; do echo "pads in front: head $head gives them $share of the text's weight"; done

@@ -1,27 +1,31 @@
 #!/usr/bin/env bash
-# parallel.sh - Why can a decoder be trained in parallel? A window of text in one pass, as training has it, and token by
-# token, as generation has it: the same loss, to the last bit of every logit, and the times. Some seconds.
+# parallel.sh - Why can a decoder be trained in parallel? A text that a checkpoint writes, token by token, and the same text through
+# it in one pass, as training has it: the same log-probabilities, and the processor time of both. Some seconds.
 
 . "$(dirname "$0")/common.sh"
 model=$models/shakespeare-llama.gguf
-n=$([ $short = no ] && echo 250 || echo 30)
-ids=$("$decode" generate "$model" -n "$n" --seed 1 --temp 0.5 -p "ROMEO:" -q >"$dir/text" && "$decode" tokenize "$model" -f "$dir/text" |
-    tr ' ' '\n' | head -n "$n" | paste -sd,)
-score() { # IDS BLOCK: scores them five times; the least processor time of a run, in ms, is in $dir/ms
+n=$([ $short = no ] && echo 240 || echo 20)
+time_of() { # OUT COMMAND...: its least processor time of five runs, in ms
     for ((i = 0; i < 5; i++)); do
-        { TIMEFORMAT=%U && time "$decode" score "$model" --tokens "$1" --block "$2" -t 1 --logits "$dir/logits.npy" --format csv -q >"$dir/score.csv"; } 2>&1
-    done | sort -n | awk 'NR == 1 { print 1000 * $1 }' >"$dir/ms"
+        { TIMEFORMAT=%U && time "${@:2}" >"$1"; } 2>&1
+    done | sort -n | awk 'NR == 1 { print 1000 * $1 }'
 }
-score 1 1
-start=$(cat "$dir/ms")
-echo "| tokens a pass | loss, nats a token | checksum of all logits | processor ms |"
-echo "|--:|--:|:--|--:|"
-echo "series,label,y" >"$dir/bars.csv"
-for block in 1 8 "$n"; do
-    score "$ids" "$block"
-    ms=$(awk -v start="$start" '{ print $1 - start }' "$dir/ms")
-    loss=$(column logprob "$dir/score.csv" | awk '$1 != "" { s -= $1; n++ } END { printf "%.6f", s / n }')
-    echo "| $block | $loss | $(cksum <"$dir/logits.npy" | cut -d' ' -f1) | $ms |"
-    echo "ms,$block,$ms" >>"$dir/bars.csv"
-done
-picture --panel bars "$dir/bars.csv" --title "$n tokens, the same logits" --x "tokens a pass" --y "processor ms, without the program's start"
+generate() { "$decode" generate "$model" -p "ROMEO:" -n "$1" --seed 1 --temp 1 --top-k 0 --top-p 1 --format json -t 1 -q; }
+score() { "$decode" score "$model" --tokens "$1" -t 1 --format csv -q; }
+start=$(time_of "$dir/one.json" generate 1)
+by_token=$(time_of "$dir/text.json" generate "$n")
+read -r logprob ids < <(python3 -c 'import json, sys
+text = json.load(open(sys.argv[1]))
+print(text["logprob"], ",".join(map(str, text["tokens"])))' "$dir/text.json")
+prompt=$("$decode" tokenize "$model" -p "ROMEO:" | tr ' ' ,)
+in_one=$(time_of "$dir/score.csv" score "$prompt,$ids")
+echo "| $n tokens | log-probability of all | processor ms, without the program's start |"
+echo "|:--|--:|--:|"
+echo "| one after the other | $(printf %.6f "$logprob") | $(awk -v a="$by_token" -v b="$start" 'BEGIN { printf "%d", a - b }') |"
+echo "| in one pass | $(column logprob "$dir/score.csv" | tail -n "$n" | awk '{ s += $1 } END { printf "%.6f", s }') | $(
+    awk -v a="$in_one" -v b="$start" 'BEGIN { printf "%d", a - b }') |"
+{
+    echo "series,label,y"
+    awk -v a="$by_token" -v b="$in_one" -v s="$start" 'BEGIN { print "ms,one after the other," a - s "\nms,in one pass," b - s }'
+} >"$dir/bars.csv"
+picture --panel bars "$dir/bars.csv" --title "$n tokens, the same numbers" --y "processor ms"

@@ -35,9 +35,10 @@ for d in 4 64 512; do
     study "$d" "$text" "$rates" "${model[@]}" --head-dim $d --arm "$d-divided" --arm "$d-undivided" --score-scale none
     floor "$text" 1 bigrams
     panels+=(--panel rates "$dir/$d/study.csv" --title "heads of $d, trained" --level "bigrams=$(counts "$text" 1 | cut -d' ' -f2)")
+    echo
     for arm in divided undivided; do
         "$decode" attend "$(best $d $d-$arm 1)" -f "$dir/line" --format csv -q >"$dir/heads.csv"
-        echo "$arm, heads of $d, seed 1: gradient $(column gradient "$dir/heads.csv" | awk '{ s += $1 } END { printf "%.3f", s / NR }'), score_sd $(
+        echo "- $arm, heads of $d, seed 1, on the last 64 bytes: gradient $(column gradient "$dir/heads.csv" | awk '{ s += $1 } END { printf "%.3f", s / NR }'), score_sd $(
             column score_sd "$dir/heads.csv" | awk '{ s += $1 } END { printf "%.2f", s / NR }')"
     done
 done
