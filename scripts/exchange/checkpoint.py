@@ -61,7 +61,8 @@ def of_transformers(path, said):
     place, generation = os.path.join(path, "config.json"), os.path.join(path, "generation_config.json")
     config = config_of(place, said)
     s, ends = shape_of_config(place, config), []
-    for found in (read_json(generation) if os.path.lexists(generation) else {}).get("eos_token_id"), config.eos_token_id:
+    said = read_json(generation) if os.path.lexists(generation) else {}
+    for found in said.get("eos_token_id"), config.eos_token_id:
         ends += found if isinstance(found, list) else [found]
     source, state = weights.of_folder(path)
     return Checkpoint(s, weights.of_state(source, s, state, config.tie_word_embeddings), ends, path)

@@ -67,8 +67,8 @@ def check_new_file(out, magic):
     if not os.path.lexists(target):
         return
     if not stat.S_ISREG(os.stat(target).st_mode) or not magic_is(target, magic):
-        bad(out, f"expected a new file, or a {magic.decode()} file to replace, found another one, a folder, a device or "
-                 "a FIFO", BAD_USAGE)
+        bad(out, f"expected a new file, or a {magic.decode()} file to replace, found another one, a folder, a device "
+                 "or a FIFO", BAD_USAGE)
     if not os.access(target, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
         bad(out, "cannot replace it: it is read-only", FAILED)
 

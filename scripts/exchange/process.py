@@ -84,6 +84,8 @@ def signals_raise():
     """Signals that end a process raise Interrupt, so that what is unfinished is removed on the way out. Those
     that are ignored, such as nohup's SIGHUP, stay so."""
     def interrupt(number, _frame):
+        for other in kept:  # the first one is enough
+            signal.signal(other, signal.SIG_IGN)
         raise Interrupt(signal.Signals(number).name)
 
     kept = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
@@ -136,8 +138,8 @@ def ending(error, path):
     if isinstance(error, (Interrupt, KeyboardInterrupt)):
         return INTERRUPTED, f"{path}: interrupted, nothing is written"
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
-        return NO_MEMORY, (f"{path}: expected to need no more memory than its size and {BASE_MEMORY >> 20} MiB justify, "
-                           f"or than there is, found more is needed: {error}")
+        return NO_MEMORY, (f"{path}: expected to need no more memory than its size justifies and {BASE_MEMORY >> 20} MiB, "
+                           f"or than there is, found that it needs more: {error}")
     if isinstance(error, ModuleNotFoundError):
         return FAILED, f"needs the package {error.name}: python3 -m pip install -r {os.path.normpath(REQUIREMENTS)}"
     if isinstance(error, OSError):

@@ -44,7 +44,7 @@ def check_settings(path, model):
     kinds = type(trained).ModelType
     kind = kinds.Name(trained.model_type)
     for name, found, expected, why in (
-            ("model_type", kind, kind if kind in ("BPE", "CHAR") else "BPE or CHAR", "whose pieces are found by merging"),
+            ("model_type", kind, kind if kind in ("BPE", "CHAR") else "BPE or CHAR", "as decode merges characters"),
             ("treat_whitespace_as_suffix", trained.treat_whitespace_as_suffix, False, "as a space begins a word"),
             ("escape_whitespaces", norm.escape_whitespaces, True, "as spaces are U+2581 in pieces"),
             ("normalizer", charsmap(norm), "identity", "as decode changes no character"),
@@ -96,8 +96,10 @@ class Model:
     def check_symbols(self):
         """User-defined symbols are found in the text as it is, where spaces are no U+2581. One that SentencePiece never
         finds, such as one with a space in its own name, is unused."""
-        for i in (i for i, kind in self.types.items() if kind == TOKEN.USER_DEFINED and i < self.processor.piece_size()):
+        for i in range(self.processor.piece_size()):
             name = self.tokens[i].replace(SPACE, " ")
+            if self.types[i] != TOKEN.USER_DEFINED:
+                continue
             if i in self.processor.encode(name) or i in self.processor.encode("a" + name):
                 self.tokens[i] = name
             else:

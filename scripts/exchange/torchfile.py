@@ -28,18 +28,23 @@ class Plain(pickle.Unpickler):
     names = {}
 
     @classmethod
-    def loaded(cls, data, *args):
-        """What a pickle holds. Fails where it numbers what it keeps beyond its own length: C's reader makes a
-        table of as many places."""
-        for opcode, value, _ in pickletools.genops(data):
-            if "PUT" in opcode.name and value is not None and int(value) > len(data):
-                raise pickle.UnpicklingError(f"expected fewer than {len(data)} places, found place {value}")
-        return cls(io.BytesIO(data), *args).load()
+    def loaded(cls, path, data):
+        """What the pickle of a file holds. Fails on code, on what is cut short, and where what is kept is numbered
+        beyond the pickle's own length: C's reader makes a table of as many places."""
+        try:
+            for opcode, value, _ in pickletools.genops(data):
+                if "PUT" in opcode.name and value is not None and int(value) > len(data):
+                    raise pickle.UnpicklingError(f"place {value} in {len(data)} bytes")
+            return cls(io.BytesIO(data)).load()
+        except MemoryError:
+            raise
+        except Exception as error:
+            bad(path, f"expected a pickle of numbers, strings and what holds them, found {error}")
 
     def find_class(self, module, name):
         if found := self.names.get((module, name)):
             return found
-        raise pickle.UnpicklingError(f"expected numbers and strings, found {module}.{name}")
+        raise pickle.UnpicklingError(f"{module}.{name}")
 
 
 class Storage(NamedTuple):
@@ -62,14 +67,15 @@ def _view(storage, offset, shape, strides, *_):
 
 
 class Checkpoint(Plain):
-    names = {("torch._utils", "_rebuild_tensor_v2"): _view, ("torch._utils", "_rebuild_parameter"): lambda data, *_: data,
+    names = {("torch._utils", "_rebuild_tensor_v2"): _view,
+             ("torch._utils", "_rebuild_parameter"): lambda data, *_: data,
              ("collections", "OrderedDict"): collections.OrderedDict,
              **{("torch", name): np.dtype(dtype) for name, dtype in STORAGES.items()}}
 
     def persistent_load(self, pid):
         kind, dtype, key, _, n = pid
         if kind != "storage" or not isinstance(dtype, np.dtype) or not isinstance(key, str):
-            raise pickle.UnpicklingError("expected a storage of numbers, found another")
+            raise pickle.UnpicklingError("a storage of something else")
         return Storage(key, dtype, n)
 
 
@@ -127,11 +133,7 @@ class Archive:
 def read(path):
     """nanoGPT's model_args, and its tensors as F32 by name. Fails on files of another program, or that name code."""
     archive = Archive(path)
-    try:
-        found = Checkpoint.loaded(archive.bytes("data.pkl").tobytes())
-    except (pickle.UnpicklingError, ValueError, TypeError, KeyError, IndexError, AttributeError, EOFError,
-            OverflowError, UnicodeDecodeError) as error:
-        bad(path, f"expected numbers, strings and tensors, found {error}")
+    found = Checkpoint.loaded(path, archive.bytes("data.pkl").tobytes())
     args, state = (found.get(key) if isinstance(found, dict) else None for key in ("model_args", "model"))
     if not isinstance(args, dict) or not isinstance(state, dict):
         names = sorted(key for key in found if isinstance(key, str))[:5] if isinstance(found, dict) else shown(found)

@@ -10,7 +10,7 @@ from typing import Callable
 from . import ids, spm
 from .files import read_json, regular
 from .process import bad, say, shown
-from .shapes import SPACE, TOKEN
+from .shapes import MOST, SPACE, TOKEN
 from .torchfile import Plain
 
 WEIGHTS_ALONE = "--tokenizer none imports the weights alone"
@@ -20,7 +20,8 @@ FILES = ("tokenizer.json", spm.NAME, "vocab.json", "merges.txt")
 NONE = 0xFFFFFFFF  # the id that GGUF has for none
 # What SentencePiece's BPE in tokenizer.json may do with a text before it merges, as decode does: spaces are marked,
 # and dropped at both ends and behind another one (as export.py writes it).
-SPACES_MARKED = ({"type": "Prepend", "prepend": SPACE}, {"type": "Replace", "pattern": {"String": " "}, "content": SPACE})
+SPACES_MARKED = ({"type": "Prepend", "prepend": SPACE},
+                 {"type": "Replace", "pattern": {"String": " "}, "content": SPACE})
 SPACES_DROPPED = tuple({"type": "Replace", "pattern": {"Regex": regex}, "content": content}
                        for regex, content in spm.SPACES_DROPPED)
 
@@ -43,12 +44,24 @@ class Vocabulary:
         return self.texts() if self.texts else ids.odd_texts(self.names)
 
 
+def check_ids(path, table):
+    """Fails unless the ids of vocab.json, or of a tokenizer.json's vocabulary, are some that tokens have: the library
+    makes room for all below the highest."""
+    model = table.get("model") if "model" in table else table
+    vocab = model.get("vocab") if isinstance(model, dict) and "vocab" in model else model
+    for name, i in vocab.items() if isinstance(vocab, dict) else ():
+        if type(i) is int and not 0 <= i <= MOST:
+            bad(path, f"token {name!r}: expected an id of 0 to {MOST}, found {i}")
+
+
 def load_alone(path, files, tokenizer_class, **options):
     """A tokenizer of transformers from these files of a folder, by the names it looks for: it sees no other, and no
     code. Fails with what the library says."""
     with tempfile.TemporaryDirectory() as folder:
         for name, file in files.items():
             os.symlink(os.path.abspath(regular(file)), os.path.join(folder, name))
+            if name in ("vocab.json", "tokenizer.json"):
+                check_ids(file, read_json(file))
         try:
             return tokenizer_class.from_pretrained(folder, trust_remote_code=False, **options)
         except (MemoryError, ImportError):
@@ -59,8 +72,8 @@ def load_alone(path, files, tokenizer_class, **options):
 
 
 def check_spaces(path, said):
-    """True if SentencePiece's BPE in tokenizer.json drops extra spaces, else None. Fails, by name, on what it does with a text
-    and decode does not."""
+    """True if SentencePiece's BPE in tokenizer.json drops extra spaces, else None. Fails, by name, on what it does
+    with a text and decode does not."""
     drops = False
     for place in ("normalizer", "pre_tokenizer"):
         step = said.get(place) or {}
@@ -157,8 +170,8 @@ def of_sentencepiece(path, others=None):
 
 
 def of_folder(path, kind):
-    """As transformers looks for it, but that SentencePiece's own file comes before what was made of it; None: the folder
-    has none. `kind` is for AutoTokenizer, where config.json is of no class."""
+    """As transformers looks for it, but that SentencePiece's own file comes before what was made of it; None: the
+    folder has none. `kind` is for AutoTokenizer, where config.json is of no class."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
     there = {name: os.path.join(path, name) for name in (*FILES, *BESIDE) if os.path.lexists(os.path.join(path, name))}
     if there.keys() <= set(BESIDE):
@@ -178,14 +191,14 @@ def of_folder(path, kind):
 
 
 def of_file(path):
-    """By its first bytes: tokenizer.json, SentencePiece's, nanoGPT's meta.pkl, or a table of letters. What stands beside
-    it in a folder of transformers counts as it does there."""
+    """By its first bytes: tokenizer.json, SentencePiece's, nanoGPT's meta.pkl, or a table of letters. What stands
+    beside it in a folder of transformers counts as it does there."""
     from transformers import PreTrainedTokenizerFast
     with open(regular(path), "rb") as file:
         first = file.read(1)
     if first == b"\x80":
         with open(path, "rb") as file:
-            found = Plain.loaded(file.read())
+            found = Plain.loaded(path, file.read())
         return of_letters(path, found.get("stoi") if isinstance(found, dict) else found)
     if first == b"{":
         found = read_json(path)
@@ -217,8 +230,8 @@ def keys_of(path, v, n, ends):
     if beyond := [name for i, name in v.tokens.items() if i >= n]:
         say(f"{path}: {len(beyond)} tokens, such as {beyond[0]!r}, are beyond the model's {n}: left out")
     if empty := [i for i, name in v.tokens.items() if not name and i < n]:
-        say(f"{path}: warning: expected no empty token, found token {empty[0]} empty, {len(empty)} in all: no text has it, "
-            "it is unused")
+        say(f"{path}: warning: expected no empty token, found token {empty[0]} empty, {len(empty)} in all: no text has "
+            "it, it is unused")
     types = v.types | dict.fromkeys(empty, TOKEN.UNUSED)
     # Where a vocabulary with scores has no BOS or EOS, readers take 1 and 2 unless a key says none.
     keys = {f"{name}_token_id": NONE for name in ("bos", "eos") if v.scores} | {

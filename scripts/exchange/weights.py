@@ -84,7 +84,8 @@ def of_state(source, s, state, is_tied):
     if others := [name for name in found if not name.endswith(tables)]:
         say(f"{source}: {len(others)} tensors, such as {others[0]}, are none of the model's: passed over")
     tensors = {to: s.turned(name, stored.read()) for name, to, stored in wanted}
-    if is_tied and "output.weight" in tensors and np.array_equal(tensors["output.weight"], tensors["token_embd.weight"]):
+    own = tensors.get("output.weight") if is_tied else None
+    if own is not None and np.array_equal(own, tensors["token_embd.weight"]):
         del tensors["output.weight"]
     return tensors | ({} if s.factors is None else {"rope_freqs.weight": s.factors})
 

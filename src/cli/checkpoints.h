@@ -7,7 +7,7 @@
 #include "cli/command.h"
 #include "cli/variant.h"
 
-/* Opens the job's checkpoint, with the parts that the job wants; its model with other K/V heads
+/* Opens the job's checkpoint, with the parts that the command wants; its model with other K/V heads
  * than the file's, and without some query heads, if the options ask for that. The failures of
  * job_open and variant_load. */
 enum status job_open_checkpoint(struct job *j, struct err *e);
@@ -38,5 +38,5 @@ enum status job_blame(const char *path, enum status s, struct err *e);
 enum status job_config(const char *path, const struct checkpoint *c, struct config *config,
                        struct err *e);
 
-/* What the options say of a conversion of job.checkpoint; what it borrows is the job's. */
+/* A conversion of job.checkpoint without progress; what it borrows is the job's. */
 struct variant_request job_variant(const struct job *j);

@@ -311,7 +311,6 @@ const struct command command_attend = {
                         {"Results", result_options, 0},
                         {"Pictures", picture_options, 0},
                         ENGINE_GROUP,
-                        VARIANT_GROUP,
                         GENERAL_GROUP},
              .everyday = "prompt file range layer head query show svg html kv-heads format",
              .positionals = {MODEL_POSITIONAL}},

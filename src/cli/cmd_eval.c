@@ -176,7 +176,6 @@ const struct command command_eval = {
     .spec = {.groups = {{"Text", text_options, 0},
                         {"Results", result_options, 0},
                         ENGINE_GROUP,
-                        VARIANT_GROUP,
                         GENERAL_GROUP},
              .everyday = "range against ctx kv-heads format",
              .positionals = {OPT_STRINGS("MODEL... TEXT", words, NULL, NULL)}},

@@ -91,10 +91,8 @@ static enum status check_generate(struct job *j, void *values, struct err *e)
     o->format = o->format > 0 ? o->format - 1 : o->prompts ? FORMAT_JSON : FORMAT_TEXT;
     if (o->no_echo && o->format == FORMAT_JSON)
         return err_usage(e, "--no-echo: JSON has the prompt as a field; expected --format text");
-    if (o->talks || o->prompts)
-        j->needs &= ~JOB_PIPED;
-    if (o->prompts)
-        j->parts |= CHECKPOINT_TEXTS;
+    if (!o->talks && !o->prompts)
+        input_take_piped(j->common);
     return job_seed(j, e); /* one for the text and for random heads, so that it replays both */
 }
 
@@ -172,7 +170,7 @@ static enum status open_generation(struct generation *g, struct err *e)
     if (params.n_ctx > c->n_ctx)
         return err_usage(e, "-c: expected at most %d, the checkpoint's context, found %d", c->n_ctx,
                          o->ctx);
-    if (g->prompt.len > 0)
+    if (g->prompt.len > 0 || o->prompts)
         TRY(input_needs_tokenizer(t, job->path, "generate", e));
     if (o->prompts) {
         TRY(open_prompts(g, &n_texts, e));
@@ -227,12 +225,11 @@ const struct command command_generate = {
                         {"Many prompts", many_options, 0},
                         {"Sampling", sampler_options, 0},
                         ENGINE_GROUP,
-                        VARIANT_GROUP,
                         GENERAL_GROUP},
              .everyday = "prompt file n interactive temp greedy seed samples prompts kv-heads",
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
-    .needs = JOB_MODEL | JOB_TEXT | JOB_PIPED,
+    .needs = JOB_MODEL | JOB_TEXT,
     .parts = CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER,
     .check = check_generate,
     .run = run_generate,

@@ -1,10 +1,9 @@
 /*
- * cmd_heads - decode heads: what each head is worth, and which it is like.
+ * cmd_heads - decode heads: what each head is worth.
  */
 #include "cli/help_texts.h"
 #include "cli/job.h"
 #include "cli/paths.h"
-#include "convert/likeness.h"
 #include "measure/attend.h"
 #include "measure/heads.h"
 #include "show/heatmap.h"
@@ -18,13 +17,9 @@ struct heads_view {
 
     struct job *job;
     const struct config *config;
-    struct head_likeness *likeness; /* [n_layers, n_heads, n_heads], malloc'd */
     struct heads_result result;
 
     struct head_worth worth;
-    /* The head of the layer whose scores lose least with one key; -1: none, or not measured. */
-    int64_t like;
-    struct head_likeness kept; /* and with it */
 
     struct heads_point point;
     char *names;       /* [all heads, HEAD_BYTES] malloc'd: "0.3,1.2", of result.by_worth */
@@ -69,27 +64,14 @@ static const struct report_field fields[] = {
      .detail = true},
     {"written", "written", MEMBER(heads_view, worth.written), "%.3f", .detail = true},
     {"stream", "stream", MEMBER(heads_view, worth.stream), "%.3f", .detail = true},
-    {"like", "like", MEMBER(heads_view, like), .detail = true},
-    {"like_score_kept", "score", MEMBER(heads_view, kept.score), "%.5f", .detail = true},
-    {"like_output_kept", "output", MEMBER(heads_view, kept.output), "%.5f", .detail = true},
 };
 
 static const void *next_head(void *arg, int i)
 {
     struct heads_view *v = arg;
-    const size_t n = v->config->n_heads;
     if (i >= v->result.n_done)
         return NULL;
     v->worth = v->result.heads[i];
-    v->like = -1;
-    v->kept = (struct head_likeness){NO_FIGURE, NO_FIGURE};
-    const struct head_likeness *with = v->likeness + (v->worth.layer * n + v->worth.head) * n;
-    if (!v->curve)
-        for (int h = 0; h < config_heads(v->config, v->worth.layer); h++)
-            if (h != v->worth.head && (v->like < 0 || with[h].score > v->kept.score)) {
-                v->like = h;
-                v->kept = with[h];
-            }
     return v;
 }
 
@@ -207,28 +189,15 @@ static enum status measure_heads(struct heads_view *v, struct err *e)
     struct job *j = v->job;
     const struct checkpoint *k = &j->checkpoint;
     const size_t n_heads = v->config->n_heads;
-    const size_t bytes = v->config->n_layers * n_heads * n_heads * sizeof *v->likeness;
     struct job_memory memory = {.weights = k->model->weights.cap,
                                 .advice = "fewer --tokens and -t 1 take less"};
     struct heads_spec spec = {
         .eval = job_eval_spec(j, k), .ablation = v->ablation, .curve = v->curve};
-    struct convert_spec likeness = {.gguf = k->gguf,
-                                    .source = &k->file,
-                                    .tokens = j->tokens,
-                                    .n_tokens = j->n_tokens - 1, /* the last is predicted */
-                                    .kernels = j->kernels,
-                                    .pool = j->pool};
     char what[32];
     chars_printf(what, "%zu tokens", j->n_tokens);
     TRY(heads_plan(&spec, &memory.scratch, e));
     TRY(job_check_memory(j, &memory, what, e));
-    v->likeness = calloc(bytes, 1);
-    v->names = calloc(v->config->n_layers * n_heads, HEAD_BYTES);
-    if (!v->likeness || !v->names)
-        return err_no_memory(e, "the likeness of heads", bytes);
-    likeness.callbacks = job_callbacks(j, "windows");
-    if (!v->curve)
-        TRY(convert_likeness(&likeness, k->model, v->likeness, e));
+    TRY_ZEROED(v->names, v->config->n_layers * n_heads * HEAD_BYTES, "the names of heads", e);
     spec.eval.callbacks = job_callbacks(j, "tokens");
     return heads_run(&spec, &v->result, e);
 }
@@ -255,14 +224,13 @@ static enum status run_heads(struct job *j, void *values, struct err *e)
         s = printed == STATUS_OK ? s : printed;
     }
     heads_free(&v->result);
-    free(v->likeness);
     free(v->names);
     return s;
 }
 
 const struct command command_heads = {
     .name = "heads",
-    .summary = "what each head is worth: loss without it, likeness to others",
+    .summary = "what each head is worth: loss without it",
     .usage = "MODEL TEXT [options]",
     .examples = "./decode heads models/shakespeare-mha.gguf README.md --tokens 256\n"
                 "./decode heads models/shakespeare-mha.gguf LICENSE --svg worth.svg\n",

@@ -171,7 +171,6 @@ const struct command command_score = {
                         {"Text as ids", ids_options, 0},
                         {"Results", result_options, 0},
                         ENGINE_GROUP,
-                        VARIANT_GROUP,
                         GENERAL_GROUP},
              .everyday = "prompt file tokens top logits kv-heads format",
              .positionals = {MODEL_POSITIONAL}},

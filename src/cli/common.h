@@ -9,32 +9,9 @@
 
 #include "args/options.h"
 #include "base/mem.h"
+#include "base/callbacks.h"
 #include "base/times.h"
-#include "convert/convert.h"
-
-/* What the options say of conversion to fewer K/V heads. */
-struct variant_options {
-    const char *kv_heads, *cache_bytes; /* one of them, "auto" and the other, or none */
-    int method;                         /* an enum convert_method */
-    const char *calib;                  /* NULL: none */
-    const char *calib_range;            /* of it; NULL: all */
-    struct text calib_text;             /* with data: this instead of that file's */
-    int calib_tokens;                   /* 0: 65536 */
-    int grouping;                       /* enum variant_grouping */
-    int refit;                          /* VARIANT_AUTO, or an enum convert_refit + 1 */
-};
-
-enum variant_grouping { VARIANT_AUTO, VARIANT_ADJACENT, VARIANT_CLUSTER };
-
-/* The options of a variant: the first table is for what runs a model, too, the second only for what
- * writes one. */
-extern const struct option variant_options[], conversion_options[];
-
-/* Whether another variant than the checkpoint's is wanted. */
-static inline bool variant_is_wanted(const struct variant_options *o)
-{
-    return o->kv_heads || o->cache_bytes;
-}
+#include "model/model.h"
 
 /* The values of rows that several commands have: what a command's VALUES begin with. */
 struct common_options {
@@ -56,7 +33,7 @@ struct common_options {
     int kv_type;             /* of kv_type_names */
     const char *without;     /* NULL: all heads are there */
     const char *score_scale; /* NULL: the checkpoint's */
-    struct variant_options variant;
+    const char *kv_heads;    /* NULL: the checkpoint's */
 };
 
 /* Groups of rows. */
@@ -71,10 +48,6 @@ struct common_options {
 #define ENGINE_GROUP                                                                               \
     {                                                                                              \
         "Engine", engine_options, 0                                                                \
-    }
-#define VARIANT_GROUP                                                                              \
-    {                                                                                              \
-        "Variant", variant_options, offsetof(struct common_options, variant)                       \
     }
 extern const struct option general_options[], input_options[], engine_options[];
 

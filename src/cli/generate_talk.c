@@ -169,17 +169,29 @@ static enum status take_line(struct talk *t, struct text read, bool too_long, st
     return STATUS_OK;
 }
 
-/* Waits for the next line, behind a prompt if somebody types it. */
+/* A line that is typed. Ctrl-C forgets it, and those that it belongs to; where there is nothing to
+ * forget it ends the session. */
+static enum status type_line(struct talk *t, const char *prompt, struct text *line,
+                             enum lines_state *state, struct err *e)
+{
+    enum editor_end end;
+    TRY(editor_read(t->editor, prompt, &end, line, e));
+    *state = end == EDITOR_LINE ? LINES_LINE : end == EDITOR_CANCELLED ? LINES_LATER : LINES_END;
+    if (end == EDITOR_CANCELLED && line->len == 0 && !t->joined)
+        return STATUS_INTERRUPTED;
+    if (end == EDITOR_CANCELLED)
+        t->joined = false;
+    return STATUS_OK;
+}
+
+/* Waits for the next line, behind a prompt if somebody types it; LINES_LATER: it was forgotten. */
 static enum status next_line(struct talk *t, bool prompts, struct text *line,
                              enum lines_state *state, struct err *e)
 {
     const char *prompt = t->joined ? ". " : "> ";
     enum status s = STATUS_OK;
-    if (t->editor) {
-        s = editor_read(t->editor, prompt, line, e);
-        *state = line->data ? LINES_LINE : LINES_END;
-        return s;
-    }
+    if (t->editor)
+        return type_line(t, prompt, line, state, e);
     if (prompts)
         fputs(prompt, stderr);
     *state = LINES_LATER;
@@ -198,8 +210,8 @@ enum status talk_run(struct generation *g, bool begins, struct err *e)
     struct editor editor = {.line.len = 0};
     struct talk t = {.g = g, .editor = prompts && term && !str_is(term, "dumb") ? &editor : NULL};
     if (prompts)
-        fputs("A session: each line continues the text so far and is answered.\n"
-              "/help lists commands; Ctrl-C stops an answer, Ctrl-D ends the session.\n",
+        fputs("A session: each line continues the text so far and is answered. /help lists\n"
+              "commands; Ctrl-C stops an answer or clears the line, Ctrl-D ends the session.\n",
               stderr);
     enum status s = lines_open(&t.lines, "-", LINE_MAX_BYTES, e);
     if (s == STATUS_OK && begins)
@@ -213,7 +225,9 @@ enum status talk_run(struct generation *g, bool begins, struct err *e)
         if (!g->schedule.times.first_token_at)
             g->waited_ns += clock_ns() - before;
         t.over = state == LINES_END && !t.joined;
-        if (s == STATUS_OK && !t.over)
+        if (s == STATUS_INTERRUPTED)
+            say(&g->o->common, "interrupted: the session ends");
+        else if (s == STATUS_OK && !t.over && state != LINES_LATER)
             s = take_line(&t, state == LINES_LINE ? line : text_of(""), state == LINES_LONG, e);
     }
     lines_close(&t.lines);

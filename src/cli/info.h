@@ -56,9 +56,8 @@ struct info {
     struct info_step {
         const char *shape; /* as it was given; NULL: of a checkpoint */
         char variant[16];
-        struct inspect_step of;     /* its own name of the variant may be gone */
+        struct cost_plan of;
         struct inspect_shard shard; /* with --shards */
-        uint64_t weight_bytes;      /* in memory */
         double cache_over_weights;
         bool fits;
         const char *fits_word;
@@ -70,7 +69,6 @@ struct info {
         struct inspect_check check;
     } * tensors; /* [n_listed] malloc'd */
     int n_steps, n_listed;
-    struct report_field step_fields[32]; /* of info_step_table */
 
     /* Properties; of texts and strings NULL is none, and of numbers a negative one. */
     const char *subject, *type, *norm, *placement, *position, *ffn, *score, *does_not_run, *problem,

@@ -183,11 +183,9 @@ static enum status plan_tensor(const struct quantize_params *p, const struct con
                             text_width(from->name), from->name.data, from->type->name);
     /* What has one row does not take the type asked for. */
     if ((spec.flags & SPEC_QUANTISES) && from->n_elements != from->dims[0]) {
-        const struct tensor_type_info *wanted =
-            p->pure ? asked : tensor_type_find(layout_type(&spec, p->type));
         t->fallback = from->dims[0] % asked->block_elements != 0;
         if (!t->fallback)
-            t->to = wanted;
+            t->to = tensor_type_find(layout_type(&spec, p->type));
         else if (from->type->type == TENSOR_F32)
             t->to = tensor_type_find(TENSOR_F16);
     }

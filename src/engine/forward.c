@@ -74,9 +74,10 @@ static void run_layers(void *arg, int thread)
     struct forward *f = arg;
     struct worker k = {f, thread, pool_n_threads(f->pool), f->batch.n_rows};
     for (int l = f->first_layer; l < f->end_layer; l++) {
-        block_attention(&k, &f->blocks[l], l);
+        const struct block *b = &f->blocks[l - f->first_layer];
+        block_attention(&k, b, l);
         if (!f->only_attention)
-            block_feed_forward(&k, &f->blocks[l]);
+            block_feed_forward(&k, b);
     }
     k.n_rows = f->batch.n_logits;
     if (k.n_rows == 0)

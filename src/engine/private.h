@@ -76,7 +76,7 @@ struct forward {
     struct pool *pool;
     struct kv_cache kv; /* its config is that of the layers */
     struct workspace work;
-    const struct block *blocks; /* those of layers first_layer .. end_layer - 1 are run */
+    const struct block *blocks; /* of layers first_layer .. end_layer - 1, which are run */
     int first_layer, end_layer;
     bool only_attention; /* the blocks' feed-forward parts are left out */
     struct block_taps taps;

@@ -3,8 +3,6 @@
 #include <limits.h>
 
 #include "base/figures.h"
-#include "base/rng.h"
-#include "base/times.h"
 #include "engine/forward.h"
 
 /* Enough rows to reuse each weight well; more would only take memory. */
@@ -42,7 +40,6 @@ static enum status resolve(struct session *s, const struct model *m, const struc
     *s = (struct session){
         .f = {.kernels = p->kernels,
               .work = {.max_rows = block, .max_threads = n_threads, .watches = p->watch != NULL},
-              .blocks = m->blocks,
               .end_layer = c->n_layers,
               .watch = p->watch,
               .without = p->without,
@@ -77,14 +74,14 @@ enum status session_plan(const struct model *m, const struct session_params *p, 
     return STATUS_OK;
 }
 
-/* Takes the memory of a session that is set up, with a cache for the layers of `cached`. Where
- * there is too little, the caller frees what was taken. */
-static enum status take_session(struct session *s, const struct config *cached,
-                                const struct config *c, const float *rope_factors, struct err *e)
+/* Takes the memory of a session that is set up. Where there is too little, the caller frees what
+ * was taken. */
+static enum status take_session(struct session *s, const struct config *c,
+                                const float *rope_factors, struct err *e)
 {
     if (!s->f.kernels)
         TRY(kernels_choose(NULL, &s->f.kernels, e));
-    TRY(kv_cache_create(&s->f.kv, cached, &s->shape, e));
+    TRY(kv_cache_create(&s->f.kv, c, &s->shape, e));
     take_scratch(s, &s->arena, c, rope_factors);
     TRY(arena_allocate(&s->arena, "the session's scratch memory", e));
     take_scratch(s, &s->arena, c, rope_factors);
@@ -101,8 +98,7 @@ enum status session_create(const struct model *m, const struct session_params *p
     TRY_ZEROED(s, 1, "the session", e);
     *s = resolved;
     s->f.pool = pool;
-    const enum status status =
-        take_session(s, &m->config, &m->config, m->w[ROLE_ROPE_FREQS].table, e);
+    const enum status status = take_session(s, &m->config, m->w[ROLE_ROPE_FREQS].table, e);
     if (status == STATUS_OK)
         *out = s;
     else
@@ -110,12 +106,18 @@ enum status session_create(const struct model *m, const struct session_params *p
     return status;
 }
 
+/* What take_session took. */
+static void session_release(struct session *s)
+{
+    kv_cache_free(&s->f.kv);
+    arena_free(&s->arena);
+}
+
 void session_free(struct session *s)
 {
     if (!s)
         return;
-    kv_cache_free(&s->f.kv);
-    arena_free(&s->arena);
+    session_release(s);
     free(s);
 }
 
@@ -145,6 +147,7 @@ enum status session_enter(struct session *s, int layer, const float *x,
     struct workspace *w = &s->f.work;
     const size_t d = c->d_model;
     s->f.first_layer = layer;
+    s->f.blocks = s->f.model->blocks + layer;
     for (int done = 0, now; done < n; done += now) {
         now = MIN(n - done, w->max_rows);
         if (x)
@@ -186,32 +189,17 @@ enum status session_feed(struct session *s, int sequence, const int32_t *tokens,
     return STATUS_OK;
 }
 
-void session_fill(struct session *s, int sequence, int n, uint64_t seed)
+struct kv_cache *session_cache(struct session *s)
 {
-    const struct config *c = &s->f.model->config;
-    assert(n <= s->shape.cap);
-    for (; s->len[sequence] < n; s->len[sequence]++) {
-        struct rng r;
-        rng_seed(&r, seed, s->len[sequence]);
-        for (int l = 0; l < c->n_layers; l++) {
-            const int k_dim = c->head_dim, v_dim = config_value_dim(c);
-            float *k = s->f.work.qkv, *v = k + k_dim; /* free between steps */
-            for (int g = 0; g < config_kv_heads(c, l); g++) {
-                for (int i = 0; i < k_dim || i < v_dim; i++) {
-                    const float key = (float)(int32_t)rng_u32(&r) * 0x1p-31f;
-                    const float value = (float)(int32_t)rng_u32(&r) * 0x1p-31f;
-                    if (i < k_dim)
-                        k[i] = key;
-                    if (i < v_dim)
-                        v[i] = value;
-                }
-                kv_cache_put(&s->f.kv, s->f.kernels, (struct kv_slot){sequence, l, g},
-                             s->len[sequence], k, v);
-            }
-        }
-    }
-    /* So that the first step after it takes no longer than others. */
-    positions_reach(&s->f.work.positions, n < s->shape.cap ? n + 1 : n);
+    return &s->f.kv;
+}
+
+void session_extend(struct session *s, int sequence, int len)
+{
+    assert(len >= s->len[sequence] && len <= s->shape.cap);
+    s->len[sequence] = len;
+    /* So that the next step takes no longer than others. */
+    positions_reach(&s->f.work.positions, MIN(len + 1, s->shape.cap));
 }
 
 /* --- what there is --------------------------------------------------------------------------- */
@@ -230,12 +218,6 @@ int session_cap(const struct session *s)
 int session_block(const struct session *s)
 {
     return s->f.work.max_rows;
-}
-
-void session_set_pool(struct session *s, struct pool *pool)
-{
-    assert(pool_n_threads(pool) <= s->f.work.max_threads);
-    s->f.pool = pool;
 }
 
 enum status session_explain(const struct session *s, enum status status, const char *where,
@@ -277,66 +259,24 @@ void session_copy(struct session *s, int from, int to, int n)
     s->len[to] = n;
 }
 
-/* --- the number of threads ------------------------------------------------------------------- */
-
-/* Steps longer than this gain from a second thread on any machine: no dozens of hand-overs take
- * half of it. */
-#define LONG_STEP_NS 500000
-#define ROUNDS       6
-/* One thread has to win by more than the noise. */
-#define WIN_SHARE 0.95
-/* More rows would only take more time. */
-#define MOST_ROWS 16
-
-bool session_prefers_one_thread(struct session *s, int n_rows)
-{
-    static const int32_t tokens[MOST_ROWS] = {0};
-    struct pool *const pools[] = {NULL, s->f.pool};
-    uint64_t best[] = {UINT64_MAX, UINT64_MAX}; /* ns of one thread, and of all */
-    if (!s->f.pool || session_len(s, 0) > 0)
-        return false;
-    /* As many as are wanted, go through the model at once, and have room. */
-    const int room = MIN(session_block(s), session_cap(s)), n = MIN(MIN(n_rows, MOST_ROWS), room);
-    /* The first step fetches the weights into the caches, and does not count. */
-    for (int i = -1; i < 2 * ROUNDS && (i < 2 || best[0] < LONG_STEP_NS); i++) {
-        const bool all = i > 0 && i % 2;
-        struct err e;
-        s->f.pool = pools[all];
-        const uint64_t before = clock_ns();
-        const enum status status = session_feed(s, 0, tokens, n, NULL, &e);
-        const uint64_t took = clock_ns() - before;
-        if (i >= 0 && status == STATUS_OK && took < best[all])
-            best[all] = took;
-        session_rewind(s, 0, 0);
-    }
-    s->f.pool = pools[1];
-    return best[0] < LONG_STEP_NS && best[0] < WIN_SHARE * best[1];
-}
-
 /* --- probes ---------------------------------------------------------------------------------- */
 
 struct probe {
-    struct session s;    /* first; its cache is of one layer */
-    struct config model; /* of all layers */
+    struct session s; /* its cache has room for one layer, whichever is run */
 };
 
 enum status probe_create(const struct config *c, const float *rope_factors, int n_ctx,
                          const struct kernels *kernels, struct pool *pool, struct probe **out,
                          struct err *e)
 {
-    struct config one = *c;
     TRY_ZEROED(*out, 1, "a block's scratch memory", e);
     struct probe *p = *out;
-    one.n_layers = 1;
-    one.layer_heads[0] = one.layer_kv_heads[0] = 0; /* room for the most of any */
-    *p = (struct probe){.s = {.f = {.kernels = kernels,
-                                    .pool = pool,
-                                    .work = {.max_rows = MIN(n_ctx, DEFAULT_BLOCK),
-                                             .max_threads = pool_n_threads(pool)},
-                                    .end_layer = 1},
-                              .shape = {.n_sequences = 1, .cap = n_ctx}},
-                        .model = *c};
-    const enum status s = take_session(&p->s, &one, c, rope_factors, e);
+    p->s = (struct session){
+        .f = {.kernels = kernels,
+              .pool = pool,
+              .work = {.max_rows = MIN(n_ctx, DEFAULT_BLOCK), .max_threads = pool_n_threads(pool)}},
+        .shape = {.n_sequences = 1, .cap = n_ctx, .one_layer = true}};
+    const enum status s = take_session(&p->s, c, rope_factors, e);
     if (s == STATUS_OK) {
         positions_reach(&p->s.f.work.positions, n_ctx);
     } else {
@@ -348,7 +288,10 @@ enum status probe_create(const struct config *c, const float *rope_factors, int 
 
 void probe_free(struct probe *p)
 {
-    session_free((struct session *)p);
+    if (!p)
+        return;
+    session_release(&p->s);
+    free(p);
 }
 
 const struct positions *probe_positions(const struct probe *p)
@@ -360,12 +303,12 @@ void probe_run(struct probe *p, const struct block *b, int layer, const float *i
                const struct block_taps *taps)
 {
     struct forward *f = &p->s.f;
-    struct config *c = &f->kv.config;
+    const struct config *c = &f->kv.config;
     const size_t d = c->d_model;
     assert(n >= 1 && n <= f->kv.shape.cap);
-    c->layer_heads[0] = config_heads(&p->model, layer);
-    c->layer_kv_heads[0] = config_kv_heads(&p->model, layer);
     f->blocks = b;
+    f->first_layer = layer;
+    f->end_layer = layer + 1;
     f->taps = *taps;
     f->only_attention = !taps->at[TAP_OUT];
     for (int first = 0; first < n; first += f->work.max_rows) {
@@ -375,7 +318,7 @@ void probe_run(struct probe *p, const struct block *b, int layer, const float *i
         memcpy(f->work.x, in + first * d, now * d * sizeof *in);
         forward_run(f, p->s.rows, now);
         for (int t = 0; t < BLOCK_TAPS; t++) {
-            const int width = t == TAP_HEADS    ? config_heads_dim(c, 0)
+            const int width = t == TAP_HEADS    ? config_heads_dim(c, layer)
                               : t == TAP_HIDDEN ? c->d_ff
                                                 : c->d_model;
             if (f->taps.at[t]) /* where the next rows go */

@@ -41,17 +41,6 @@ enum status session_create(const struct model *m, const struct session_params *p
                            struct session **out, struct err *e);
 void session_free(struct session *s); /* NULL is legal */
 
-/* Lets another pool (NULL: one thread), of no more threads, work from the next step on. */
-void session_set_pool(struct session *s, struct pool *pool);
-
-/*
- * Whether one thread is faster for a model on this machine: a step hands work over some dozens of
- * times, which is slow on hyperthreads of a busy core and virtual machines. Times steps of
- * n_rows >= 1 rows, or somewhat fewer, of an empty session with its pool and without, unless its
- * step takes longer than any hand-over. Only the session's logits are lost.
- */
-bool session_prefers_one_thread(struct session *s, int n_rows);
-
 int session_cap(const struct session *s);   /* positions of a sequence there is room for */
 int session_block(const struct session *s); /* rows taken at once */
 
@@ -95,9 +84,10 @@ enum status session_explain(const struct session *s, enum status status, const c
 /* [n_vocab] after the last session_feed, valid until the next. */
 const float *session_logits(const struct session *s);
 
-/* Appends positions with synthetic keys and values, a function of the seed alone, to a sequence
- * until there are n <= session_cap (asserted): to measure at a depth without getting there. */
-void session_fill(struct session *s, int sequence, int n, uint64_t seed);
+/* The cache, for who puts keys and values of positions there by other means than rows; these count
+ * once session_extend says that the sequence has len <= session_cap (asserted) positions. */
+struct kv_cache *session_cache(struct session *s);
+void session_extend(struct session *s, int sequence, int len);
 
 /* Forgets a sequence's positions from len on; without effect if there are not that many. */
 void session_rewind(struct session *s, int sequence, int len);
@@ -123,8 +113,8 @@ void probe_free(struct probe *p); /* NULL is legal */
 /* The positions that it has, for model_embed. */
 const struct positions *probe_positions(const struct probe *p);
 
-/* Runs the block of a layer over the residual streams `in` [n, d_model] of the tokens at the
- * positions 0 to n - 1, 1 <= n <= n_ctx (asserted). Buffers of `taps` have room for n rows; the one
- * of TAP_OUT may be `in`, and without it the block ends after attention. */
+/* Runs a block as that layer of the shape over the residual streams `in` [n, d_model] of the tokens
+ * at the positions 0 to n - 1, 1 <= n <= n_ctx (asserted). Buffers of `taps` have room for n rows;
+ * the one of TAP_OUT may be `in`, and without it the block ends after attention. */
 void probe_run(struct probe *p, const struct block *b, int layer, const float *in, int n,
                const struct block_taps *taps);

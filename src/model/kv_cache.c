@@ -37,8 +37,9 @@ static void take_cache(struct kv_cache *kv, const struct config *c, const struct
     *kv = (struct kv_cache){.config = *c, .shape = *shape, .arena = kv->arena};
     for (int l = 0; l < c->n_layers; l++)
         for (enum kv_array array = 0; array < KV_ARRAYS; array++) {
-            kv->before[l][array] = kv->all[array];
-            kv->all[array] += config_kv_heads(c, l) * numbers_of(c, shape->storage, array);
+            const size_t n = config_kv_heads(c, l) * numbers_of(c, shape->storage, array);
+            kv->before[l][array] = shape->one_layer ? 0 : kv->all[array];
+            kv->all[array] = shape->one_layer ? MAX(n, kv->all[array]) : kv->all[array] + n;
         }
     for (enum kv_array array = 0; array < KV_ARRAYS; array++) {
         kv->room[array] = step_of(array) > 1 ? kernel_padded(shape->cap) : shape->cap;

@@ -17,6 +17,7 @@ struct kv_shape {
     int n_sequences; /* at least 1 */
     int cap;         /* positions of a sequence, at least 1 */
     enum storage storage;
+    bool one_layer; /* there is room for one layer, whichever has the most: only one is used */
 };
 
 /* What a cache keeps, each in arrays of its own; scales of Q8_0 only. */

@@ -110,7 +110,7 @@ void report_string(struct report *r, const char *s);
 void report_cell(struct report *r, const struct report_field *f, const void *row);
 
 /* For people, in a table of two columns: heading and value of each field that has one. */
-void report_lines(struct report *r, const struct report_field *fields, int n_fields,
+void report_lines(struct report *r, const struct report_field *fields, int n_fields, unsigned shown,
                   const void *row);
 
 /* Prints what is left and frees everything, after whole rows. STATUS_NO_MEMORY. */

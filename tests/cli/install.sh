@@ -77,7 +77,7 @@ decode help --format |bash man text
 decode help tok|tokenize
 decode convert --refit n|none
 decode bench --type f|f16 f32
-decode quantize --type q|q4_0 q8_0
+decode convert --type q|q4_0 q8_0
 decode info --arch l|llama
 END
 

@@ -14,16 +14,15 @@
 #define SHAPE   " --layers 1 --embd 8 --heads 2 --kv-heads 1 --ff 8 --ctx 5 --vocab 260"
 #define STEPS   " --steps 2 --batch 1 --warmup 0 --save-every 1 --eval-every 1 --val-fraction .2"
 #define TRAIN   "train text.txt -o out.gguf --force" SHAPE STEPS " --seed 1 -t 2 -q --log log.csv"
-#define MEASURE " -t 2 -n 2 --repeat 1 --warmup 0 --prompt 2 --plot out.svg -q"
+#define MEASURE " -t 2 -n 2 --repeat 1 --warmup 0 --prompt 2 --svg out.svg -q"
 
 /* Name, command, inputs, outputs, and what is the same at every run. */
 const struct scenario scenarios[] = {
     {"generate", "generate model.gguf -f prompt.txt -t 2 -n 5 --seed 1 --stop zzz -q",
      "model.gguf prompt.txt", "", STEADY_STDOUT},
     {"generate --kv-heads",
-     "generate model.gguf -p abc -t 2 -n 2 --seed 1 --kv-heads 2 --calib calib.txt -q "
-     "--format json",
-     "model.gguf calib.txt", "", STEADY_STDOUT},
+     "generate model.gguf -p abc -t 2 -n 2 --seed 1 --kv-heads 2 -q --format json", "model.gguf",
+     "", STEADY_STDOUT},
     {"generate --samples", "generate model.gguf -p abc -t 2 -n 3 --seed 1 --samples 5 --batch 3 -q",
      "model.gguf", "", STEADY_STDOUT},
     {"generate --prompts",
@@ -36,7 +35,7 @@ const struct scenario scenarios[] = {
      "out.html --format csv -q",
      "model.gguf prompt.txt", "out.npy out.svg out.json out.html", STEADY_STDOUT | STEADY_FILES},
     {"attend, another variant",
-     "attend model.gguf -f prompt.txt -t 2 --kv-heads 2 --calib self:128 --query 1 --svg "
+     "attend model.gguf -f prompt.txt -t 2 --kv-heads 2 --query 1 --svg "
      "out.svg --layer 0 --head 1 -q",
      "model.gguf prompt.txt", "out.svg", STEADY_STDOUT | STEADY_FILES},
     {"heads --curve", "heads model.gguf text.txt -t 2 --tokens 24 --curve --svg out.svg -q",
@@ -51,7 +50,7 @@ const struct scenario scenarios[] = {
      "convert model.gguf -o out.gguf --kv-heads auto --cache-bytes 128 --calib calib.txt --refit "
      "none -t 2 -q --force",
      "model.gguf calib.txt", "out.gguf", STEADY_FILES},
-    {"quantize", "quantize model.gguf -o out.gguf --type q8_0 --force -t 2 -q", "model.gguf",
+    {"convert --type", "convert model.gguf -o out.gguf --type q8_0 --force -t 2 -q", "model.gguf",
      "out.gguf", STEADY_STDOUT | STEADY_FILES},
     {"train", TRAIN, "text.txt", "out.gguf out.gguf.state log.csv", TRAINS},
     {"train --resume", TRAIN " --resume", "text.txt", "out.gguf out.gguf.state log.csv",

@@ -105,12 +105,12 @@ TEST(class_03_many_records, .before = bent_set_up)
         gb_put_u32(&h.more_pairs, GGUF_U8);
         gb_put(&h.more_pairs, "", 1);
     }
-    bent_accepted(INFO | GENERATE | TOKENIZE | QUANTIZE | CONVERT, "");
+    bent_accepted(INFO | GENERATE | TOKENIZE | RETYPE | CONVERT, "");
     for (int i = 0; i < 20000; i++) {
         snprintf(name, sizeof name, "blk.%d.other", i);
         hostile_add_small_tensor(name);
     }
-    bent_accepted(CHECK | SCORE | QUANTIZE | CONVERT | TRAIN, "");
+    bent_accepted(CHECK | SCORE | RETYPE | CONVERT | TRAIN, "");
 }
 
 TEST(class_04_names, .before = bent_set_up)
@@ -119,7 +119,7 @@ TEST(class_04_names, .before = bent_set_up)
     char key[65536] = "";
     memset(key, 'k', sizeof key - 1);
     hostile_set_u32(key, 1);
-    bent_accepted(INFO | GENERATE | CONVERT | QUANTIZE, "");
+    bent_accepted(INFO | GENERATE | CONVERT | RETYPE, "");
     h.pairs[0].key = (struct text){"a\0b", 3};
     bent_refused(EVERY_COMMAND, "", "key 0 \"a\": name at byte 24: expected no zero byte");
     h.tensors[0].name = (struct text){"a\0b", 3};

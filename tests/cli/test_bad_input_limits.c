@@ -57,7 +57,7 @@ TEST(class_14_closed_descriptors, .before = hostile_set_up)
                                         "eval %G %T -t 1",
                                         "bench %G -n 1 --repeat 1 --warmup 0 --prompt 0 -t 1 -q",
                                         "convert %G -o %O --kv-heads 1 --method mean -t 1 --force",
-                                        "quantize %G -o %O --type f16 -t 1 --force"};
+                                        "convert %G -o %O --type f16 -t 1 --force"};
     struct ran r;
     char line[2000];
     for (size_t i = 0; i < COUNT(lines); i++)
@@ -99,9 +99,9 @@ static const char *const limited[] = {
     "score %G -p ab -t 1 --logits %O",
     "tokenize %G -p ab",
     "eval %G %T -t 2 -q",
-    "quantize %G -o %O --type f16 -t 1 -q",
+    "convert %G -o %O --type f16 -t 1 -q",
     "attend %G -p ab --svg %O -t 1 -q",
-    "bench %G -n 1 --repeat 1 --warmup 0 --prompt 0 --kv-heads 2 -t 1 -q --plot %O",
+    "bench %G -n 1 --repeat 1 --warmup 0 --prompt 0 --kv-heads 2 -t 1 -q --svg %O",
     "convert %G -o %O --kv-heads 1 --calib %T -t 1 -q",
     "train %T -o %O --from %G --steps 1 --batch 1 --seed 1 -t 1 -q --eval-every -1",
 };

@@ -46,11 +46,11 @@ TEST(class_10_data, .before = bent_set_up)
         {"train %T -o %O --from %B --steps 1 --batch 1 --seed 1 -t 1 -q", 1,
          "bad.gguf: |finite|!-nan", NULL},
         /* Nothing is told of what is not made. */
-        {"quantize %B -o %O --type f32 -t 1", 3, "bad.gguf: tensor |expected a finite number|!-nan",
+        {"convert %B -o %O --type f32 -t 1", 3, "bad.gguf: tensor |expected a finite number|!-nan",
          NULL},
         /* Calibrated on text of its own, which cannot be written. */
         {"convert %B -o %O --kv-heads 1 -t 1 -q", 1, "bad.gguf: |finite|!-nan", NULL},
-        {"generate %B -p ab -n 3 -t 1 --kv-heads 1", 1, "bad.gguf: |finite|!-nan", NULL},
+        {"score %B -p ab -t 1 -q --kv-heads 1", 1, "bad.gguf: |finite|!-nan", ""},
         {"score %B -p ab -t 1 -q --kv-type f16", 1, "bad.gguf: |info --check|!--kv-type", ""},
     };
     static const char teacher[] =
@@ -144,14 +144,14 @@ TEST(class_10_one_number, .before = use_llama)
 TEST(class_10_data_quantized, .before = bent_set_up)
 {
     struct ran r;
-    run_on_bad(&r, "quantize %G -o %B --type q8_0 -t 1 -q");
+    run_on_bad(&r, "convert %G -o %B --type q8_0 -t 1 -q");
     expect_success(&r);
     strcpy(good_path, bad_path);
     reset();
     memcpy(hostile_own_data("blk.1.ffn_down.weight") + 34, "\0\x7c", 2); /* infinity in F16 */
     hostile_write();
     expect_found("'blk.1.ffn_down.weight' has 1 values");
-    expect_line_refused("quantize %B -o %O --type f32 -t 1 -q", 2, "--requantize");
+    expect_line_refused("convert %B -o %O --type f32 -t 1 -q", 2, "--requantize");
 }
 
 /* As llama.cpp's converter of llama2.c files writes: the base is 10000, the width a head's. */
@@ -236,7 +236,7 @@ static void expect_clean_forms(const char *line)
 
 /* Metadata strings, keys, tensor names and token texts; generate and tokenize --decode alone
  * print bytes of tokens as they are. It found: C1 controls in JSON and in messages, all of them
- * in CSV, and the tensor names that quantize speaks of. */
+ * in CSV, and the tensor names that convert speaks of. */
 TEST(no_control_characters_from_a_file_reach_the_terminal, .before = bent_set_up)
 {
     struct ran r;
@@ -257,8 +257,7 @@ TEST(no_control_characters_from_a_file_reach_the_terminal, .before = bent_set_up
     expect_success(&r);
     expect_clean(r.out, "generate --format json");
     /* Once said raw on standard error. */
-    expect_clean_line("quantize %B -o %O --type q8_0 -t 1 --force", "rows of 8");
-    expect_clean_line("quantize %B -o %O --type f16 -t 1 -v --format jsonl", "");
+    expect_clean_line("convert %B -o %O --type q8_0 -t 1 --force", "rows of 8");
     expect_clean_forms("convert %B -o %O --kv-heads 1 --method mean -t 1 -q");
     expect_clean_forms("info %B --check");
     char *name = strrchr(bad_path, '/') + 1; /* and a file's own name */

@@ -132,11 +132,11 @@ TEST(class_12_files_that_change, .before = set_up)
 
 /* Each writer; the output is %s. */
 static const char *const writers[] = {
-    "quantize %%G -o %s --type f16 -t 1 -q --force",
+    "convert %%G -o %s --type f16 -t 1 -q --force",
     "convert %%G -o %s --kv-heads 1 --method mean -t 1 -q --force",
     "train %%T -o %s --force --from %%G --steps 1 --batch 1 --seed 1 -t 1 -q",
     "score %%G -p ab -t 1 --logits %s",
-    "bench %%G -n 1 --repeat 1 --warmup 0 --prompt 0 -t 1 -q --kv-heads 2 --plot %s",
+    "bench %%G -n 1 --repeat 1 --warmup 0 --prompt 0 -t 1 -q --kv-heads 2 --svg %s",
 };
 
 TEST(class_12_outputs_that_are_no_files, .before = set_up)

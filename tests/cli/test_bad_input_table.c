@@ -61,7 +61,7 @@ static unsigned commands_of(char *words, bool *all, bool *accept)
     } sets[] = {
         {"info", INFO},           {"check", CHECK},           {"generate", GENERATE},
         {"score", SCORE},         {"tokenize", TOKENIZE},     {"eval", EVAL},
-        {"against", AGAINST},     {"quantize", QUANTIZE},     {"convert", CONVERT},
+        {"against", AGAINST},     {"retype", RETYPE},         {"convert", CONVERT},
         {"train", TRAIN},         {"teacher", TEACHER},       {"bench", BENCH},
         {"every", EVERY_COMMAND}, {"readers", MODEL_READERS}, {"vocabulary", TOKENIZER_READERS},
         {"texts", TEXT_READERS}};

@@ -78,12 +78,10 @@ TEST(while_standard_input_is_waited_for, .seconds = 300)
 {
     static const char *const lines[] = {
         "generate model.gguf -f -",
-        "generate model.gguf -p abc -t 2 --kv-heads 1 --calib -",
         "generate model.gguf --prompts -",
         "generate model.gguf --prompts - --batch 2 -t 2",
         "score model.gguf -f -",
         "eval model.gguf -",
-        "eval model.gguf text.txt -t 2 --kv-heads 1 --calib -",
         "convert model.gguf -o out.gguf --force --kv-heads 1 --calib -",
         "convert model.gguf -o out.gguf --force --kv-heads 1 --calib none --eval -",
         "tokenize model.gguf -f -",

@@ -140,7 +140,7 @@ static int files_in_folder_of(const char *path)
     return n;
 }
 
-/* quantize was ended by SIGBUS, or by a second Ctrl-C, and left its .decode-PID-0.tmp; eval
+/* A change of types was ended by SIGBUS, or by a second Ctrl-C, and left its .decode-PID-0.tmp; eval
  * --against named no file at all; and a copied tensor's file that was cut short was called a
  * failure of the output ("cannot write: Bad address"), exit code 1. */
 TEST(what_ends_at_once_leaves_no_temporary, .loops = 4)

@@ -7,8 +7,11 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
+#include "base/rng.h"
+#include "cli/editor.h"
 #include "hostile.h"
 #include "program.h"
 #include "support.h"
@@ -120,7 +123,7 @@ TEST(lines_below_tables_fit)
     struct ran r;
     char line[300];
     const char *path = scratch_path("q.gguf");
-    snprintf(line, sizeof line, "quantize " MODEL " --type q8_0 -o %s", path);
+    snprintf(line, sizeof line, "convert " MODEL " --type q8_0 -o %s", path);
     run_program(&r, line, NULL, NULL);
     snprintf(line, sizeof line, "info %s --check", path);
     print_on_terminal(60, line);
@@ -193,6 +196,8 @@ static _Noreturn void type(const struct screen *s, const struct stroke *strokes)
 #define CTRL_W "\027"
 #define UP     "\033[A"
 #define LEFT   "\033OD"
+#define PASTE  "\033[200~"
+#define PASTED "\033[201~"
 
 /* An answer that never ends; it has all letters. */
 #define ASK                                                                                        \
@@ -215,10 +220,20 @@ static const struct {
                   {"> ", CTRL_D},
                   {"peak memory", ""}},
                  STATUS_OK},
-                {{ASK, {"> ", "half a line\\\n"}, {". ", "more" CTRL_C}, {"peak memory", ""}},
+                {{ASK,
+                  {"> ", "half a line\\\n"},
+                  {". ", "more" CTRL_C}, /* forgets both */
+                  {"^C\r\n", "/x" CTRL_C},
+                  {"^C\r\n", "/ab\n"},
+                  {"'/ab'", PASTE "/c\nd" CTRL_W "\033[B" PASTED "e\n"},
+                  {"'/c?de'", UP CTRL_W "/f\n"},
+                  {"'/f'", CTRL_C},
+                  {"interrupted: the session ends", ""},
+                  {"peak memory", ""}},
                  STATUS_INTERRUPTED}};
 
-/* Ctrl-C ends an answer and keeps the session, and ends it at the prompt, as Ctrl-D does. */
+/* Ctrl-C ends an answer and keeps the session, clears a line, and ends the session on an empty one,
+ * as Ctrl-D does. */
 TEST(a_session_by_keys, .loops = COUNT(sessions))
 {
     char home[4096], line[4200];
@@ -243,6 +258,77 @@ TEST(a_session_by_keys, .loops = COUNT(sessions))
     close(kept);
     close(s.master);
     ck_assert_int_eq(chdir(home), 0);
+}
+
+/* Types N_BYTES bytes, half of them those of keys, then the line "end", and reads what is shown. */
+static _Noreturn void type_anything(const struct screen *s)
+{
+    enum { N_BYTES = 100000 };
+    static const char keys[] =
+        "\033\033\033\033[[[OO~~0123478;ABCDFH\n\002\006\010\020\016\025\027\177";
+    static const char last[] = "\003\003\003end\n"; /* behind half a key, too */
+    static char bytes[N_BYTES + sizeof last];
+    struct rng r;
+    rng_seed(&r, 1, 0);
+    for (int i = 0; i < N_BYTES; i++) {
+        const uint32_t x = rng_u32(&r);
+        bytes[i] = x % 2 ? keys[x / 2 % sizeof keys] : (char)(x >> 24); /* the zero, too */
+    }
+    memcpy(bytes + N_BYTES, last, sizeof last - 1);
+    for (size_t at = 0; at < N_BYTES + sizeof last - 1;) {
+        struct pollfd p = {.fd = s->master, .events = POLLIN | POLLOUT};
+        char seen[4096];
+        if (poll(&p, 1, 20000) != 1)
+            _exit(1);
+        if (p.revents & POLLIN && read(s->master, seen, sizeof seen) < 0)
+            _exit(2);
+        const ssize_t n =
+            p.revents & POLLOUT ? write(s->master, bytes + at, sizeof bytes - 1 - at) : 0;
+        at += n > 0 ? (size_t)n : 0;
+    }
+    for (;;) { /* until it is killed */
+        struct pollfd p = {.fd = s->master, .events = POLLIN};
+        char seen[4096];
+        if (poll(&p, 1, -1) != 1 || read(s->master, seen, sizeof seen) < 0)
+            _exit(3);
+    }
+}
+
+/* ESC [ and a zero was once looked up behind the table of keys. */
+TEST(any_byte_is_a_key_or_nothing, .tags = ONE_THREAD)
+{
+    struct screen s = open_screen(80);
+    const int slave = open(s.slave, O_RDWR | O_NOCTTY), kept = dup(STDERR_FILENO);
+    struct termios bare; /* so that between lines nothing of what is typed is lost */
+    ck_assert_int_eq(tcgetattr(slave, &bare), 0);
+    bare.c_iflag &= ~(tcflag_t)IXON;
+    bare.c_lflag &= ~(tcflag_t)(ICANON | ECHO | IEXTEN | ISIG);
+    ck_assert_int_eq(tcsetattr(slave, TCSANOW, &bare), 0);
+    ck_assert_int_eq(fcntl(s.master, F_SETFL, O_NONBLOCK), 0);
+    const pid_t typist = fork();
+    ck_assert_int_ge(typist, 0);
+    if (typist == 0) {
+        close(slave);
+        type_anything(&s);
+    }
+    close(s.master);
+    ck_assert(dup2(slave, STDIN_FILENO) >= 0 && dup2(slave, STDERR_FILENO) >= 0);
+    struct editor ed = {.line.len = 0};
+    struct text line = {"", 0};
+    int n_ends[3] = {0};
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && !text_is(line, "end") && n_ends[EDITOR_END_OF_INPUT] < 10000) {
+        enum editor_end end;
+        status = editor_read(&ed, "> ", &end, &line, &err);
+        n_ends[end]++;
+    }
+    dup2(kept, STDERR_FILENO);
+    expect_ok(status);
+    ck_assert(text_is(line, "end"));
+    ck_assert(n_ends[EDITOR_LINE] > 100 && n_ends[EDITOR_CANCELLED] > 10);
+    editor_free(&ed);
+    kill(typist, SIGKILL);
+    waitpid(typist, NULL, 0);
 }
 
 /* A vocabulary may hold whole commands to a terminal: they are shown, in all that prints text. */

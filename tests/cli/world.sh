@@ -65,7 +65,7 @@ $ limit="-v 400000"
 4 heads $model "$dir/long" --tokens 2000000 | fewer --tokens
 $ limit="-v 200000"
 0 generate $model -p x -n 3 -t 2
-3 $words "$dir/huge" | $dir/huge | for words in info "generate -p x -m" "quantize -o $work/q --type f16 -m"
+3 $words "$dir/huge" | $dir/huge | for words in info "generate -p x -m" "convert -o $work/q --type f16 -m"
 EOF
     if truncate -s 2T "$dir/sparse" 2>/dev/null; then
         check '4 info "$dir/sparse" | cannot map'
@@ -88,7 +88,7 @@ note "processor time is up: train has saved" [ -s "$work/t.gguf.state" ]
 mkfifo "$dir/fifo"
 for words in "generate $model -f" "tokenize $model -f" "score $model -f" "eval $model" \
     "convert $model -o $work/c --kv-heads 1 --calib" "convert $model -o $work/c --kv-heads 1 --eval" \
-    "generate $model --kv-heads 1 --calib" "train -o $work/t $toy"; do
+    "train -o $work/t $toy"; do
     checks <<'EOF'
 3 $words "$dir" | Is a directory
 3 $words "$dir/none" | $dir/none

@@ -99,8 +99,8 @@ static struct opened open_exact(const struct exact_case *k)
     return k->name ? open_golden_kind(k->name) : open_shape(&shape);
 }
 
-/* From weights alone and on text, without refit and with each. Neighbours lose much where heads
- * have changed places. */
+/* From weights alone and on text, without refit and with it. Neighbours lose much where heads have
+ * changed places. */
 CONVERSION_TEST(planted_heads_are_found, .loops = COUNT(exact_cases), .left_out = SANITIZED)
 {
     const struct exact_case *k = &exact_cases[_i];
@@ -116,13 +116,12 @@ CONVERSION_TEST(planted_heads_are_found, .loops = COUNT(exact_cases), .left_out 
     p.permute = may_move;
     struct opened moved = plant(&file, &p);
     double spread;
-    for (int way = 0; way < 2 * (_i == 0 ? CONVERT_REFIT_BLOCK : CONVERT_REFIT_WO) + 4; way++) {
+    for (int way = 0; way < 6; way++) {
         const bool cluster = way % 2;
         struct convert_spec spec = spec_of(cluster ? &moved : &adjacent, k->own[0], CONVERT_FIT);
         if (way >= 2)
             spec = with_text(spec, N_CALIB);
-        spec.refit = way >= 4 ? (enum convert_refit)(way / 2 - 1) : CONVERT_REFIT_NONE;
-        const double near = spec.refit > CONVERT_REFIT_WO ? 1e-4 : spec.refit ? 3e-6 : 1e-6;
+        spec.refit = way >= 4 ? CONVERT_REFIT_WO : CONVERT_REFIT_NONE;
         struct convert_layer lost[MAX_LAYERS];
         if (cluster && !k->name) {
             struct opened neighbours = convert_to(&spec, NULL);
@@ -131,9 +130,8 @@ CONVERSION_TEST(planted_heads_are_found, .loops = COUNT(exact_cases), .left_out 
         spec.cluster = cluster && may_move;
         struct opened b = convert_to(&spec, lost);
         ck_assert_uint_eq(b.gguf->n_tensors, file.gguf->n_tensors);
-        ck_assert_double_lt(logits_apart(&a, &b, &spread), near * spread);
-        ck_assert_double_lt(lost[0].score + lost[1].output,
-                            spec.refit > CONVERT_REFIT_WO ? 1e-6 : 1e-9);
+        ck_assert_double_lt(logits_apart(&a, &b, &spread), (spec.refit ? 3e-6 : 1e-6) * spread);
+        ck_assert_double_lt(lost[0].score + lost[1].output, 1e-9);
     }
 }
 
@@ -160,35 +158,42 @@ CONVERSION_TEST(from_gqa_to_any_divisor)
     }
 }
 
-#define N_ROWS 24
+/* Tokens of calibration in windows of 16, of which the last is held out. */
+#define WINDOW  16
+#define N_ROWS  CONVERT_MIN_TOKENS
+#define N_FITTED (N_ROWS - WINDOW)
 struct rows {
     int n;
-    float x[MAX_LAYERS * N_ROWS * 64]; /* [n, d_model] what Q, K and V are products of */
+    float x[MAX_LAYERS * N_FITTED * 64]; /* [n, d_model] what Q, K and V are products of */
 };
 
-/* The stream of the first tokens of `calib`, and what takes it through layers. */
+/* The stream of the tokens of `calib`, window by window, and what takes one through layers. */
 static struct probe *embedded(const struct opened *o, float *stream)
 {
     const struct config *c = &o->model->config;
     struct probe *p;
-    expect_ok(probe_create(c, o->model->w[ROLE_ROPE_FREQS].table, N_ROWS, NULL, NULL, &p, &err));
+    ck_assert_int_eq(convert_window_size(c->n_ctx, N_ROWS), WINDOW);
+    expect_ok(probe_create(c, o->model->w[ROLE_ROPE_FREQS].table, WINDOW, NULL, NULL, &p, &err));
     for (int t = 0; t < N_ROWS; t++)
-        model_embed(o->model, probe_positions(p), calib[t], t, stream + t * c->d_model);
+        model_embed(o->model, probe_positions(p), calib[t], t % WINDOW, stream + t * c->d_model);
     return p;
 }
 
-/* Of the first layers that use block 0. */
+/* Of the first layers that use block 0, on the windows that are fitted to. */
 static struct rows input_rows(const struct opened *o)
 {
     const struct config *c = &o->model->config;
     static float stream[N_ROWS * 64];
-    struct rows r = {.n = 0};
+    static struct rows r;
     struct probe *p = embedded(o, stream);
-    for (int l = 0; l < (c->shared ? c->n_layers : 1); l++, r.n += N_ROWS) {
-        const struct block_taps taps = {
-            .at = {[TAP_NORMED] = r.x + r.n * c->d_model, [TAP_OUT] = stream}};
-        probe_run(p, &o->model->blocks[l], l, stream, N_ROWS, &taps);
-    }
+    r.n = 0;
+    for (int l = 0; l < (c->shared ? c->n_layers : 1); l++)
+        for (int t = 0; t < N_FITTED; t += WINDOW, r.n += WINDOW) {
+            float *x = stream + t * c->d_model;
+            const struct block_taps taps = {
+                .at = {[TAP_NORMED] = r.x + r.n * c->d_model, [TAP_OUT] = x}};
+            probe_run(p, &o->model->blocks[l], l, x, WINDOW, &taps);
+        }
     probe_free(p);
     return r;
 }
@@ -202,7 +207,7 @@ static double head_element(const struct opened *o, bool is_key, int head, int i,
     return qkv_element(o, 0, first + i, x);
 }
 
-/* All pairs of rows, each row of scores without its mean. */
+/* All pairs of rows, each row of scores without its mean over a window of keys. */
 static double direct_score_loss(const struct opened *a, const struct opened *b,
                                 const struct rows *r)
 {
@@ -210,17 +215,19 @@ static double direct_score_loss(const struct opened *a, const struct opened *b,
     const struct opened *both[] = {a, b};
     double lost = 0, all = 0;
     for (int h = 0; h < c->n_heads; h++)
-        for (int i = 0; i < r->n; i++) {
-            double scores[2][N_ROWS] = {{0}}, means[2] = {0, 0};
-            for (int j = 0; j < r->n; j++) {
+        for (int i = 0; i < r->n * r->n / WINDOW; i++) {
+            double scores[2][WINDOW] = {{0}}, means[2] = {0, 0};
+            const float *query = r->x + i % r->n * c->d_model;
+            const float *keys = r->x + i / r->n * WINDOW * c->d_model;
+            for (int j = 0; j < WINDOW; j++) {
                 for (int k = 0; k < 2 * c->head_dim; k++)
                     scores[k % 2][j] +=
-                        head_element(both[k % 2], false, h, k / 2, r->x + i * c->d_model) *
-                        head_element(both[k % 2], true, h, k / 2, r->x + j * c->d_model);
-                means[0] += scores[0][j] / r->n;
-                means[1] += (scores[0][j] - scores[1][j]) / r->n;
+                        head_element(both[k % 2], false, h, k / 2, query) *
+                        head_element(both[k % 2], true, h, k / 2, keys + j * c->d_model);
+                means[0] += scores[0][j] / WINDOW;
+                means[1] += (scores[0][j] - scores[1][j]) / WINDOW;
             }
-            for (int j = 0; j < r->n; j++) {
+            for (int j = 0; j < WINDOW; j++) {
                 all += pow(scores[0][j] - means[0], 2);
                 lost += pow(scores[0][j] - scores[1][j] - means[1], 2);
             }
@@ -273,7 +280,7 @@ CONVERSION_TEST(scores_lose_what_plain_loops_find, .loops = 3)
     struct opened a = _i ? open_as_mha(_i == 1 ? "llama" : "shared-block") : open_mha(4, 0);
     for (int method = CONVERT_MEAN; method <= CONVERT_FIT; method++) {
         const struct convert_spec spec =
-            with_rows(spec_of(&a, 2, (enum convert_method)method), N_ROWS);
+            with_text(spec_of(&a, 2, (enum convert_method)method), N_ROWS);
         struct convert_layer lost[MAX_LAYERS];
         struct opened b = convert_to(&spec, lost);
         const struct rows r = input_rows(&a);
@@ -294,10 +301,12 @@ static void direct_output_losses(const struct opened *a, const struct opened *b,
     for (int l = 0; l < c->n_layers; l++) {
         double energy = 0, distance = 0, sums[64] = {0};
         memcpy(before, stream[0], sizeof before);
-        for (int i = 0; i < 2; i++) {
-            const struct block_taps taps = {
-                .at = {[TAP_MIDDLE] = middle[i], [TAP_OUT] = stream[i]}};
-            probe_run(p[i], &both[i]->model->blocks[l], l, stream[i], N_ROWS, &taps);
+        for (int i = 0; i < 2 * N_ROWS / WINDOW; i++) {
+            const int at = i / 2 * WINDOW * d;
+            float *x = stream[i % 2] + at;
+            const struct block_taps taps = {.at = {[TAP_MIDDLE] = middle[i % 2] + at,
+                                                   [TAP_OUT] = x}};
+            probe_run(p[i % 2], &both[i % 2]->model->blocks[l], l, x, WINDOW, &taps);
         }
         for (int t = 0; t < N_ROWS * d; t++) {
             const double added = (double)middle[0][t] - (double)before[t];
@@ -316,7 +325,7 @@ CONVERSION_TEST(output_loses_what_the_streams_do, .loops = N_KINDS)
 {
     struct opened a = open_golden_kind(golden_kinds[_i]);
     for (int method = CONVERT_MEAN; method <= CONVERT_FIT; method++) {
-        struct convert_spec spec = with_rows(spec_of(&a, 1, (enum convert_method)method), N_ROWS);
+        struct convert_spec spec = with_text(spec_of(&a, 1, (enum convert_method)method), N_ROWS);
         struct convert_layer lost[MAX_LAYERS];
         struct opened b = convert_to(&spec, lost);
         double direct[MAX_LAYERS];

@@ -10,6 +10,7 @@
 #include "engine/own_text.h"
 #include "engine/schedule.h"
 #include "golden.h"
+#include "measure/bench.h"
 #include "opened.h"
 #include "support.h"
 
@@ -245,10 +246,12 @@ TEST(work_is_dealt_by_cost, .loops = 12)
     counting.attend = count_attend;
     const struct session_params p = {.n_sequences = N, .kernels = &counting};
     struct pool *pool = new_pool(n_threads);
-    struct session *s = new_session(made(sizes).model, &p, pool);
+    const struct model *model = made(sizes).model;
+    struct session *s = new_session(model, &p, pool);
+    float head[16];
     for (int i = 0; i < N; i++) {
         rows[i] = (struct batch_row){.sequence = i, .position = (i == 9 ? LONG : SHORT) - 1};
-        session_fill(s, i, rows[i].position, 1);
+        bench_fill(s, &model->config, &counting, i, rows[i].position, 1, head);
     }
     memset(readers, 0, sizeof readers);
     n_readers = reader = 0;

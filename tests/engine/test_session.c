@@ -211,28 +211,6 @@ TEST(quantisation_costs_little, .seconds = 300, .left_out = THREAD_SANITIZED)
     free(tokens);
 }
 
-/* A pool can be taken away and given back between feeds. */
-TEST(pools_may_change, .seconds = 300)
-{
-    struct golden g = open_golden("mha");
-    const size_t n_vocab = (size_t)g.checkpoint.model->config.n_vocab;
-    const float *expected = golden_run(&g, (struct setting){.block = 1});
-    struct pool *pool = new_pool(3);
-    struct session *s = new_session(g.checkpoint.model, &(struct session_params){0}, pool);
-    session_prefers_one_thread(s, 1);
-    session_prefers_one_thread(s, 1000);
-    ck_assert_int_eq(session_len(s, 0), 0);
-    for (int t = 0; t < g.n_tokens; t++) {
-        session_set_pool(s, t % 2 ? pool : NULL);
-        expect_ok(session_feed(s, 0, g.tokens + t, 1, NULL, &err));
-        ck_assert_mem_eq(session_logits(s), expected + (size_t)t * n_vocab,
-                         n_vocab * sizeof *expected);
-    }
-    ck_assert(!session_prefers_one_thread(s, 1)); /* no longer empty */
-    session_free(s);
-    pool_free(pool);
-}
-
 /* starcoder is the same block under another name; without biases; tied. */
 TEST(optional_parts, .seconds = 300)
 {

@@ -1,4 +1,4 @@
-/* Heads left out, against NumPy and against checkpoints whose output columns are zero. */
+/* Heads left out, against NumPy and against eval without them. */
 #include "measure/attend.h"
 
 #include <math.h>
@@ -7,9 +7,6 @@
 
 #include "base/rng.h"
 #include "conversions.h"
-#include "convert/convert.h"
-#include "convert/drop.h"
-#include "convert/likeness.h"
 #include "formats/gguf_values.h"
 #include "golden.h"
 #include "measure/heads.h"
@@ -40,8 +37,8 @@ static struct heads_spec spec_of_golden(const struct golden *g)
 }
 
 /* tests/data/golden/NAME.heads, by tests/measure/make_heads.py: layer, head, what leaving it out
- * costs and with its mean, what it writes and the stream, then its likeness to all heads, which
- * those of the last have not. */
+ * costs and with its mean, what it writes and the stream. The last of the golden files
+ * has none. */
 TEST(figures_are_those_of_numpy, .loops = N_GOLDEN - !SANITIZED)
 {
     struct golden g = open_golden(golden_names[_i]);
@@ -51,10 +48,6 @@ TEST(figures_are_those_of_numpy, .loops = N_GOLDEN - !SANITIZED)
     const struct heads_result *zero = measure(&spec);
     spec.ablation = HEADS_MEAN;
     const struct heads_result *mean = measure(&spec);
-    const struct convert_spec whole = {
-        .gguf = g.checkpoint.gguf, .tokens = g.tokens, .n_tokens = (size_t)g.n_tokens - 1};
-    struct head_likeness *kept = allocated_zeros((size_t)(n * n_heads) * sizeof *kept);
-    expect_ok(convert_likeness(&whole, g.checkpoint.model, kept, &err));
     char path[128];
     snprintf(path, sizeof path, "tests/data/golden/%s.heads", golden_names[_i]);
     char *at = file_text(path, NULL);
@@ -67,10 +60,6 @@ TEST(figures_are_those_of_numpy, .loops = N_GOLDEN - !SANITIZED)
         for (int k = 0; k < 4; k++) {
             const double x = strtod(at, &at);
             ck_assert_double_eq_tol(found[k], x, k < 2 ? 1e-5 : 1e-5 * x);
-        }
-        for (int k = 0; k < n_heads; k++) {
-            ck_assert_double_eq_tol(kept[i * n_heads + k].score, strtod(at, &at), 1e-5);
-            ck_assert_double_eq_tol(kept[i * n_heads + k].output, strtod(at, &at), 1e-5);
         }
     }
 }
@@ -107,172 +96,6 @@ TEST(curve_leaves_out_the_least_first)
     ck_assert_int_eq(at, n);
     for (int i = 0; i < n; i++)
         ck_assert_int_eq(off[i], 1);
-}
-
-static void free_gguf_only(void *g)
-{
-    gguf_free(g);
-}
-
-/* The checkpoint with a head's output columns zero, or without some that names say; until the test
- * ends. */
-static struct gguf *without_heads(const struct gguf *g, const unsigned char *off, const char *names)
-{
-    const struct drop_spec spec = {.gguf = g, .off = off, .names = names, .version = "y"};
-    struct drop d;
-    struct gguf *dropped;
-    unsigned char *bytes;
-    size_t len;
-    expect_ok(drop_heads(&spec, &d, &err));
-    expect_ok(gguf_write_memory(d.writer, &bytes, &len, &err));
-    released_by(free, bytes);
-    expect_ok(gguf_parse(bytes, len, &dropped, &err));
-    drop_free(&d);
-    return released_by(free_gguf_only, dropped);
-}
-
-static double nll_of(const struct gguf *g, const int32_t *tokens, size_t n)
-{
-    struct model *m;
-    struct eval_result r;
-    expect_ok(model_create(g, NULL, NULL, &m, &err));
-    const struct eval_spec eval = {.model = m, .tokens = tokens, .n_tokens = n};
-    expect_ok(eval_run(&eval, &r, &err));
-    model_free(m);
-    return r.nll;
-}
-
-/* What is left of a layer's heads by its groups: the largest number that stays in one, as often as
- * groups have some; one head of a layer that loses all. */
-static void expect_left(const struct config *c, const struct config *left, const unsigned char *off)
-{
-    for (int l = 0; l < c->n_layers; l++, off += c->n_heads) {
-        const int group = config_group(c, l);
-        int n_kv = 0, most = 0;
-        for (int g = 0; g < config_kv_heads(c, l); g++) {
-            int stay = 0;
-            for (int h = 0; h < group; h++)
-                stay += !off[g * group + h];
-            n_kv += stay > 0;
-            most = stay > most ? stay : most;
-        }
-        if (c->position == POSITION_ALIBI) {
-            n_kv = config_kv_heads(c, l);
-            most = group;
-        }
-        ck_assert_int_eq(config_kv_heads(left, l), n_kv ? n_kv : 1);
-        ck_assert_int_eq(config_heads(left, l), n_kv ? n_kv * most : 1);
-    }
-}
-
-/* Any heads, of whole layers too, in every architecture: what a session without them computes. */
-TEST(files_without_heads_compute_the_same, .loops = 4 * N_GOLDEN)
-{
-    struct golden g = open_golden(golden_names[_i / 4]);
-    const struct config *c = &g.checkpoint.model->config;
-    const size_t n = (size_t)(c->n_layers * c->n_heads);
-    unsigned char *off = allocated_zeros(n);
-    struct config left;
-    struct eval_result before;
-    struct rng rng;
-    rng_seed(&rng, (uint64_t)_i, 1);
-    if (c->shared)
-        return;
-    for (size_t i = 0; i < n; i++) /* the last time all of layer 0, and what else it may be */
-        off[i] = rng_u32(&rng) % 4 < (uint32_t)(_i % 4) || (_i % 4 == 3 && i < (size_t)c->n_heads);
-    const struct head_ablation without = {.off = off};
-    const struct eval_spec eval = {.model = g.checkpoint.model,
-                                   .params = {.without = &without},
-                                   .tokens = g.tokens,
-                                   .n_tokens = (size_t)g.n_tokens};
-    expect_ok(eval_run(&eval, &before, &err));
-    const struct gguf *dropped = without_heads(g.checkpoint.gguf, off, "x");
-    expect_ok(config_read(dropped, &left, &err));
-    expect_left(c, &left, off);
-    ck_assert_double_eq_tol(nll_of(dropped, g.tokens, (size_t)g.n_tokens), before.nll, 1e-6);
-}
-
-/* Twice, so that a file with heads by layer loses some; and in types whose blocks are longer than a
- * head, so that what stays of the output matrix becomes F16. */
-TEST(heads_of_files_without_heads, .loops = 3)
-{
-    static const uint32_t types[] = {TENSOR_F32, TENSOR_Q8_0, TENSOR_Q4_0};
-    struct checkpoint_shape shape = mha_shape(8, 0);
-    const unsigned char off[16] = {[1] = 1, [3] = 1, [12] = 1}, more[14] = {[0] = 1, [7] = 1};
-    const unsigned char both[16] = {[0] = 1, [1] = 1, [3] = 1, [8] = 1, [12] = 1};
-    struct eval_result before;
-    int32_t tokens[N_TOKENS];
-    shape.type = types[_i];
-    struct opened a = open_shape(&shape);
-    text_tokens(tokens, N_TOKENS, a.model->config.n_vocab, 5);
-    const struct head_ablation without = {.off = both};
-    const struct eval_spec eval = {
-        .model = a.model, .params = {.without = &without}, .tokens = tokens, .n_tokens = N_TOKENS};
-    expect_ok(eval_run(&eval, &before, &err));
-    /* 6 and 7 heads are left, so that rows of `more` have 7. */
-    const struct gguf *once = without_heads(a.gguf, off, "0.1,0.3,1.4");
-    const struct gguf *twice = without_heads(once, more, "0.0,1.0");
-    const struct gguf_tensor *output = gguf_find_tensor(twice, "blk.0.attn_output.weight");
-    ck_assert_uint_eq(output->dims[0], 5 * 8);
-    ck_assert_uint_eq(output->type->type, types[_i] == TENSOR_F32 ? TENSOR_F32 : TENSOR_F16);
-    const double tolerance =
-        types[_i] == TENSOR_F32 ? 1e-6 : 1e-2; /* what it takes is not rounded */
-    ck_assert_double_eq_tol(nll_of(twice, tokens, N_TOKENS), before.nll, tolerance);
-}
-
-/* What is left of a block keeps its bits. */
-TEST(elements_of_every_type_become_zero, .loops = 5)
-{
-    static const uint32_t types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0, TENSOR_Q4_0};
-    enum { N = 128 };
-    float x[N], before[N], after[N];
-    unsigned char bytes[N * sizeof(float)];
-    for (int i = 0; i < N; i++)
-        x[i] = (float)(i * 37 % 64 - 31) + 0.25f;
-    for (uint64_t first = 0; first < 64; first += 9)
-        for (uint64_t n = 0; n < 60; n += 7) {
-            blocks_encode(types[_i], bytes, x, N);
-            blocks_decode(types[_i], before, bytes, N);
-            blocks_zero(types[_i], bytes, first, n);
-            blocks_decode(types[_i], after, bytes, N);
-            for (uint64_t i = 0; i < N; i++)
-                ck_assert(after[i] == (i >= first && i < first + n ? 0 : before[i]));
-        }
-}
-
-/* gpt2 passes over what a block has beside its own; without a head the file is one of `decode`,
- * which refuses that: it is left out. */
-TEST(what_gpt2_passes_over_is_left_out)
-{
-    static const unsigned char off[64] = {1};
-    static const float mask[8] = {0};
-    struct golden g = open_golden("mha");
-    const struct gguf *old = g.checkpoint.gguf;
-    struct gguf_writer *w;
-    expect_ok(gguf_writer_create(&w, &err));
-    for (size_t i = 0; i < old->n_pairs; i++)
-        gguf_add_value(w, old->pairs[i].key, &old->pairs[i].value);
-    for (const struct gguf_tensor *t = old->tensors; t < old->tensors + old->n_tensors; t++)
-        gguf_add_tensor(w, t->name, t->type->type, t->n_dims, t->dims, t->data);
-    gguf_add_tensor(w, text_of("blk.0.attn_mask"), TENSOR_F32, 1, &(uint64_t){8}, mask);
-    struct gguf_file file = written_gguf(w);
-    expect_ok(model_check(file.g, &err));
-    const struct gguf *dropped = without_heads(file.g, off, "0.0");
-    ck_assert_uint_eq(dropped->n_tensors, old->n_tensors);
-    ck_assert_ptr_null(gguf_find_tensor(dropped, "blk.0.attn_mask"));
-    expect_ok(model_check(dropped, &err));
-    free_gguf(&file);
-}
-
-TEST(metadata_name_all_that_was_dropped)
-{
-    static const unsigned char off[64] = {1};
-    struct golden g = open_golden("gqa");
-    struct text names;
-    const struct gguf *once = without_heads(g.checkpoint.gguf, off, "1.2,0.1");
-    const struct gguf *twice = without_heads(once, off, "0.0");
-    expect_ok(gguf_get_text(twice, "decode.convert.dropped_heads", &names, NULL, &err));
-    ck_assert(text_is(names, "1.2,0.1,0.0"));
 }
 
 static bool same_worth(const struct head_worth *a, const struct head_worth *b, int n)

@@ -55,12 +55,12 @@ TEST(variants)
         ck_assert_uint_eq(v->weights.parameters, 3 * (4 * 120 * 120 + 2 * 7 * 120 + 240) + 120 +
                                                      9 * 120 + 100 * 120 - dropped);
         /* Two sequences of 50 tokens, which have room for 51. */
-        const struct inspect_step s = inspect_step(v, STORAGE_F32, 50, 2);
+        const struct cost_plan s = cost_plan(&v->shape, &v->weights, STORAGE_F32, 50, 2);
         const uint64_t weights = v->weights.memory_bytes;
-        ck_assert_uint_eq(s.cost.weight_bytes, v->weights.step_bytes);
+        ck_assert_uint_eq(s.weight_bytes, v->weights.step_bytes);
         ck_assert_uint_eq(s.cache_bytes, 2 * 50 * v->token_bytes[0]);
         ck_assert_uint_eq(s.step_bytes,
-                          s.cost.weight_bytes + 2 * 50 * 3 * (uint64_t)heads[i] * (10 + 16) * 4);
+                          s.weight_bytes + 2 * 50 * 3 * (uint64_t)heads[i] * (10 + 16) * 4);
         ck_assert_uint_ge(s.memory_bytes, weights + 2 * 51 * v->token_bytes[0]);
         ck_assert_uint_le(s.memory_bytes, weights + 4 * 51 * v->token_bytes[0] + 4096);
     }
@@ -82,7 +82,7 @@ TEST(shards)
         const int n = cases[i].n;
         struct inspect_variant v;
         inspect_variant(&shape, cases[i].g, &v);
-        const struct inspect_step step = inspect_step(&v, STORAGE_F16, 50, 2);
+        const struct cost_plan step = cost_plan(&v.shape, &v.weights, STORAGE_F16, 50, 2);
         const struct inspect_shard s = inspect_shard(&v, &step, STORAGE_F16, n);
         ck_assert_int_eq(s.n_kv_heads, cases[i].held);
         ck_assert_double_eq_tol(s.copies, (double)cases[i].held * n / cases[i].g, 1e-12);

@@ -22,6 +22,7 @@ import numpy as np
 from import_checks import (CASES, HF, check, close, counts, decode, export, exports, folder, ids, import_, keys,
                            load_file, logits, odd_texts, read_json, script)
 import check_import_hostile
+import fuzz_import
 
 def check_folder(name, dir):
     """In, out, and in again."""
@@ -192,7 +193,7 @@ def check_nanogpt(dir):
         check(f"{path}: characters", ids(out, "A BC") == [0, 60, 1, 2], ids(out, "A BC"))
     with open(f"{dir}/meta.pkl", "wb") as file:
         file.write(pickle.dumps({"stoi": os.getcwd}))
-    import_(source, out, 3, "expected numbers and strings", tokenizer=f"{dir}/meta.pkl")
+    import_(source, out, 3, ["meta.pkl", "expected a pickle of numbers"], tokenizer=f"{dir}/meta.pkl")
 
 
 def check_refusals(dir):
@@ -257,6 +258,8 @@ def main():
     for some in (check_cases, check_bins, check_nanogpt, check_refusals, check_exports, *check_import_hostile.CHECKS):
         with tempfile.TemporaryDirectory() as dir:
             some(dir)
+    with tempfile.TemporaryDirectory() as dir:  # few: fuzz_import.py makes more
+        fuzz_import.fuzz(dir, 40, int.from_bytes(os.urandom(2), "little"))
     print(f"check-import: {counts[True]} passed, {counts[False]} failed")
     return counts[False] > 0
 

@@ -17,8 +17,8 @@ import zipfile
 
 import numpy as np
 
-from import_checks import (HF, check, close, decode, export, exports, folder, ids, import_, imports, keys, load_file,
-                           logits, process, read_json, save_file, script)
+from import_checks import (HF, check, close, export, exports, folder, ids, import_, imports, keys, load_file,
+                           logits, process, read_json, script)
 from exchange import files, output
 
 CHECKS = []
@@ -373,8 +373,9 @@ def small_files_much_memory(dir):
     takes_little("llm.c's rows", IN=put(f"{dir}/x.bin", struct.pack("<8i", 20240326, 3, 64, 400, 2, 4, 48, -1 << 31) + bytes(1100)),
                  OUT=out)
     table = read_json(HF, "llama/tokenizer.json")
-    table["model"]["vocab"]["zz"] = (1 << 32) - 1
-    import_(HF + "llama", out, says="beyond the model's", tokenizer=put(f"{dir}/tokenizer.json", table))
+    for id, says in ((99999, "beyond the model's"), ((1 << 32) - 1, "token 'zz'"), (1 << 31, "token 'zz'"), (-1, "token 'zz'")):
+        table["model"]["vocab"]["zz"] = id
+        import_(HF + "llama", out, 3 * (id != 99999), says, tokenizer=put(f"{dir}/tokenizer.json", table))
     put(f"{dir}/f1/config.json", b"[" * 100000)
     takes_little("nested", IN=f"{dir}/f1", OUT=out)
 
@@ -649,6 +650,28 @@ def inputs_that_are_none(dir):
     put(f"{source}/model.safetensors.index.json", {"weight_map": {"lm_head.weight": "fifo"}})
     os.mkfifo(f"{source}/fifo")
     import_(source, out, 3, "found a FIFO")
+
+
+@checks
+def a_library_that_ends_the_process(dir):
+    """The line is there, and nothing else is left."""
+    from exchange.guard import run_guarded
+
+    def main():
+        with files.replaced(f"{dir}/x", 1, files.make_file):
+            os.abort()
+    read, write = os.pipe()
+
+    def run():
+        os.dup2(write, 2)
+        sys.stderr = os.fdopen(2, "w")
+        return run_guarded(main, f"{dir}/in", f"{dir}/x")
+    status, _ = forked(run)
+    os.close(write)
+    with os.fdopen(read) as file:
+        said = file.read()
+    check("a line for SIGABRT", status == 3 and "SIGABRT" in said and said.count("\n") == 1, f"{status} {said}")
+    check("nothing is left", os.listdir(dir) == [], os.listdir(dir))
 
 
 @checks

@@ -24,6 +24,7 @@ import types
 import check_import_hostile as hostile
 from import_checks import DECODE, HF, CASES, check, counts, folder, imports, load_file, process
 from exchange import ids
+from exchange.guard import run_guarded
 
 MEMORY, SECONDS = 4 << 30, 60
 HOSTILE = [None, True, False, 0, -1, 1, 2, 7, 1 << 31, 1 << 32, (1 << 63) - 1, 1 << 70, 1e308, 1e-60, float("nan"), float("inf"),
@@ -35,7 +36,8 @@ def sources(dir):
     made = []
     for name in ("gpt2", "llama", "gpt-bigcode", "llama-tied-bf16"):
         made.append((shutil.copytree(HF + name, f"{dir}/{name}"), None))
-    os.remove(f"{dir}/gpt2/tokenizer.json")
+    for name in ("tokenizer.json", "tokenizer_config.json"):  # vocab.json and merges.txt are read
+        os.remove(f"{dir}/gpt2/{name}")
     made.append((shutil.copytree(CASES + "unindexed-tensor-in-shard", f"{dir}/shards"), None))
     spm = hostile.llama(f"{dir}/spm", 320)
     hostile.trained(spm)
@@ -57,11 +59,13 @@ def sources(dir):
     hostile.put(f"{dir}/meta.pkl", pickle.dumps({"stoi": {chr(ord("A") + i): i for i in range(61)}}))
     llama = load_file(HF + "llama/model.safetensors")
     numbers = b"".join(t.tobytes() for t in llama.values())
-    for name, header, at in (("zero.bin", struct.pack("<7i", 64, 160, 2, 8, 2, 400, 128), 28),
-                             ("one.bin", struct.pack("<Ii7iB", 0x616B3432, 1, 64, 160, 2, 8, 2, 400, 128, 0), 256),
-                             ("two.bin", struct.pack("<Ii7iBi", 0x616B3432, 2, 64, 160, 2, 8, 2, 400, 128, 0, 32), 256),
-                             ("llmc.bin", struct.pack("<8i", 20240326, 3, 64, 400, 2, 4, 48, 512), 1024)):
-        made.append((hostile.put(f"{dir}/{name}", (header.ljust(at, b"\0") + numbers)), HF + "llama/tokenizer.json"))
+    for name, header, at, size in (
+            ("zero.bin", struct.pack("<7i", 64, 160, 2, 8, 2, 400, 128), 28, 435484),
+            ("one.bin", struct.pack("<Ii7iB", 0x616B3432, 1, 64, 160, 2, 8, 2, 400, 128, 0), 256, None),
+            ("two.bin", struct.pack("<Ii7iBi", 0x616B3432, 2, 64, 160, 2, 8, 2, 400, 128, 0, 32), 256, 151296),
+            ("llmc.bin", struct.pack("<8i", 20240326, 3, 64, 400, 2, 4, 48, 512), 1024, 338176)):
+        data = (header.ljust(at, b"\0") + numbers)[:size]
+        made.append((hostile.put(f"{dir}/{name}", data), HF + "llama/tokenizer.json"))
     return made
 
 def mutated_bytes(rng, data):
@@ -133,20 +137,22 @@ def forked(path, out, tokenizer, said):
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             args = types.SimpleNamespace(IN=path, OUT=out, type=None, ctx=None, tokenizer=tokenizer)
-            status = process.run(lambda: imports.main(args), path)
+            status = run_guarded(lambda: imports.main(args), path, out)
         finally:
             os._exit(status)
     return os.waitstatus_to_exitcode(os.wait4(child, 0)[1])
 
-def fuzz(dir, runs, seed, each=lambda status: None):
+def fuzz(dir, runs, seed, each=lambda status, text: None):
     rng, made = random.Random(seed), sources(dir)
     few = ids.odd_texts()[:12]  # a process each
     ids.odd_texts = lambda names=(): few
-    out, said = f"{dir}/out/x.gguf", f"{dir}/said"
+    out = f"{dir}/out/x.gguf"
     os.mkdir(f"{dir}/out")
     for path, tokenizer in made:  # loads what the runs need
         args = types.SimpleNamespace(IN=path, OUT=out, type=None, ctx=None, tokenizer=tokenizer)
-        process.run(lambda: imports.main(args), path, io.StringIO())
+        said = io.StringIO()
+        status = process.run(lambda: imports.main(args), path, said)
+        check(f"{path}, not mutated", status == 0, said.getvalue())
     os.remove(out)
     for n in range(runs):
         path, tokenizer = rng.choice(made)
@@ -156,8 +162,8 @@ def fuzz(dir, runs, seed, each=lambda status: None):
         with open(file, "rb") as whole:
             kept = whole.read()
         hostile.put(file, mutated(rng, file, kept))
-        status = forked(path, out, tokenizer, said)
-        with open(said, "rb") as text:
+        status = forked(path, out, tokenizer, f"{dir}/said")
+        with open(f"{dir}/said", "rb") as text:
             text = text.read()
         what = f"fuzz {seed}, run {n}, {os.path.relpath(file, dir)}"
         lines = text.decode("utf-8", "replace").split("\n")
@@ -165,7 +171,7 @@ def fuzz(dir, runs, seed, each=lambda status: None):
         check(f"{what}: printable lines", len(lines) > 1 and not lines[-1] and all(
             line.isprintable() and line.startswith("fuzz_import.py: " if sys.argv[0].endswith("fuzz_import.py") else "check")
             for line in lines[:-1]), text[-600:])
-        check(f"{what}: a line that says what", status == 0 or len(lines[-2]) > 30, text)
+        check(f"{what}: a line that says what", status == 0 or len(lines) > 1 and len(lines[-2]) > 30, text)
         check(f"{what}: what is left", os.listdir(f"{dir}/out") == ["x.gguf"] * (status == 0), os.listdir(f"{dir}/out"))
         if status == 0:
             done = subprocess.run([DECODE, "info", out, "--format", "json"], capture_output=True, text=True)
@@ -182,7 +188,7 @@ def main():
     def count(status, text):
         ends[status] = ends.get(status, 0) + 1
         if status:
-            line = text.decode("utf-8", "replace").split("\n")[-2].split(": ", 2)[-1][:60]
+            line = text.decode("utf-8", "replace").split("\n")[-2:][0].split(": ", 2)[-1][:60]
             messages[line] = messages.get(line, 0) + 1
     messages = {}
     with tempfile.TemporaryDirectory() as dir:

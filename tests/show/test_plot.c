@@ -116,8 +116,9 @@ static char *draw_lines(const struct plot_series *series, int n)
 
 /* --- charts --------------------------------------------------------------------------------- */
 
-static const struct plot_point simple_points[] = {
-    {0, 0, 0, 10, 0}, {50, 40, 60, 80, 40}, {100, 90, 100, 120, 80}};
+static const struct plot_point simple_points[] = {{0, 0, 0, 10, 0, NULL, NULL},
+                                                  {50, 40, 60, 80, 40, NULL, NULL},
+                                                  {100, 90, 100, 120, 80, NULL, NULL}};
 
 TEST(points_stand_where_the_ticks_say)
 {
@@ -154,7 +155,7 @@ TEST(doublings)
     static const double places[] = {1, 4, 12, 16, 0, -2};
     struct plot_point points[6];
     for (int i = 0; i < 6; i++)
-        points[i] = (struct plot_point){places[i], NOTHING, 10 + i, NOTHING, NOTHING};
+        points[i] = (struct plot_point){places[i], NOTHING, 10 + i, NOTHING, NOTHING, NULL, NULL};
     const struct plot_series series = {.name = "MHA", .points = points, .n_points = 6};
     struct plot p = plot_of(&series, 1);
     p.x_doubles = true;
@@ -185,8 +186,8 @@ TEST(the_reader_is_told_what_is_what)
     ck_assert_ptr_eq(strstr(dark + 1, "@media"), NULL);
     ck_assert(strstr(text, ".c0{color:") < dark && strstr(dark, ".c0{color:"));
     /* What is not drawn is not in the legend. */
-    const struct plot_point bare[] = {{0, NOTHING, 1, NOTHING, NOTHING},
-                                      {1, NOTHING, 2, NOTHING, NOTHING}};
+    const struct plot_point bare[] = {{0, NOTHING, 1, NOTHING, NOTHING, NULL, NULL},
+                                      {1, NOTHING, 2, NOTHING, NOTHING, NULL, NULL}};
     const struct plot_series plain = {.name = "x", .points = bare, .n_points = 2};
     expect_counts(draw_lines(&plain, 1), "0 p10 to p90", "0 >predicted</text>",
                   "0 class=\"predicted\"", "0 class=\"bar\"");
@@ -195,7 +196,7 @@ TEST(the_reader_is_told_what_is_what)
 /* Alone they stand side by side; bars and lines have one more in the legend. */
 TEST(one_point)
 {
-    const struct plot_point point = {1024, 300, 310, 350, 250};
+    const struct plot_point point = {1024, 300, 310, 350, 250, NULL, NULL};
     const struct plot_series series[] = {{.name = "MHA", .points = &point, .n_points = 1},
                                          {.name = "MQA", .points = &point, .n_points = 1}};
     const struct plot_series lines[] = {
@@ -233,12 +234,14 @@ TEST(hostile_texts)
 TEST(values_that_cannot_be_drawn)
 {
     const double infinite = (double)INFINITY;
-    const struct plot_point points[] = {{0, 10, 20, 30, NOTHING},        {1, infinite, 20, 30, 15},
-                                        {2, 10, NOTHING, 30, 16},        {NOTHING, 10, 20, 30, 15},
-                                        {3, 10, -infinite, 30, NOTHING}, {4, 10, 20, 30, infinite},
-                                        {5, 10, 1e101, 30, 15},          {6, 10, 20, NOTHING, 15},
-                                        {-infinite, 10, 20, 30, 15},     {7, 10, 21, 30, DBL_MAX}};
-    const struct plot_point none[] = {{NOTHING, 1, 1, 1, 1}, {1, 1, NOTHING, 1, NOTHING}};
+    const struct plot_point points[] = {
+        {0, 10, 20, 30, NOTHING, NULL, NULL},        {1, infinite, 20, 30, 15, NULL, NULL},
+        {2, 10, NOTHING, 30, 16, NULL, NULL},        {NOTHING, 10, 20, 30, 15, NULL, NULL},
+        {3, 10, -infinite, 30, NOTHING, NULL, NULL}, {4, 10, 20, 30, infinite, NULL, NULL},
+        {5, 10, 1e101, 30, 15, NULL, NULL},          {6, 10, 20, NOTHING, 15, NULL, NULL},
+        {-infinite, 10, 20, 30, 15, NULL, NULL},     {7, 10, 21, 30, DBL_MAX, NULL, NULL}};
+    const struct plot_point none[] = {{NOTHING, 1, 1, 1, 1, NULL, NULL},
+                                      {1, 1, NOTHING, 1, NOTHING, NULL, NULL}};
     const struct plot_series series[] = {{.name = "none", .points = none, .n_points = 2},
                                          {.name = "empty", .points = NULL, .n_points = 0},
                                          {.name = "some", .points = points, .n_points = 10}};
@@ -250,7 +253,7 @@ TEST(values_that_cannot_be_drawn)
                                       {1e-99, 1e-98}, {1e15, 1e15 + 0.25}, {-5, -4}};
     for (size_t i = 0; i < COUNT(pairs); i++) {
         const double a = pairs[i][0], b = pairs[i][1];
-        const struct plot_point two[] = {{a, a, a, a, b}, {b, b, b, b, a}};
+        const struct plot_point two[] = {{a, a, a, a, b, NULL, NULL}, {b, b, b, b, a, NULL, NULL}};
         const struct plot_series extreme[] = {{.name = "x", .points = two, .n_points = 2},
                                               {.name = "y", .points = two, .n_points = 1}};
         draw_lines(extreme, 2);
@@ -261,7 +264,7 @@ TEST(values_that_cannot_be_drawn)
 
 TEST(files_that_are_not_written)
 {
-    const struct plot_point none = {1, 1, NOTHING, 1, 1};
+    const struct plot_point none = {1, 1, NOTHING, 1, 1, NULL, NULL};
     const struct plot_series empty = {.name = "x", .points = &none, .n_points = 1},
                              series = {.name = "x", .points = simple_points, .n_points = 3};
     const char *path = scratch_path("chart.svg");
