@@ -19,7 +19,7 @@ enum status advice_prepare(struct bench_run *r, struct err *e)
     if (r->o->max_cache && !parse_bytes(r->o->max_cache, &r->max_cache_bytes))
         return err_usage(e, "--max-cache: expected a number of bytes, as 8192 or 8MiB, found '%s'",
                          r->o->max_cache);
-    job_warn_pretokenizer(&r->o->common, j->path, j->checkpoint.tokenizer);
+    job_warn_vocabulary(&r->o->common, j->path, j->checkpoint.tokenizer);
     r->calibration = text_span(j->text.data, len);
     j->text = text_span(j->text.data + len, j->text.len - len);
     int32_t *ids = NULL;

@@ -528,7 +528,7 @@ $ several="bench $golden/mha.gguf $golden/mqa-f16.gguf $quickest -q"
 $ [ "$(cut -d , -f 1-2 "$out" | xargs)" = "variant,n_kv_heads MHA,4 MQA,1" ]
 0 $several --format jsonl | "speedup": 1,
 $ has "$out" "\"model\": \"$golden/mha.gguf\"" && has "$out" "\"model\": \"$golden/mqa-f16.gguf\""
-0 $several | checkpoint | mqa.gguf
+0 $several | checkpoint | mqa-f16.gguf
 0 $several --kv-heads 1 --format csv | 3 lines
 2 $several --kv-heads 4 | $golden/mqa-f16.gguf | 4 K/V heads: expected a divisor of 1
 2 $several --text LICENSE | --text is for one checkpoint
