@@ -111,7 +111,7 @@ generate $model --kv-heads 3
 generate $model --kv-heads 8
 convert $model -o out.gguf --kv-heads 2 --method nonsense
 convert $model -o out.gguf --calib $text
-generate tests/data/golden/mqa.gguf --kv-heads 1 -q --seed 1
+generate tests/data/golden/mqa-f16.gguf --kv-heads 1 -q --seed 1
 score $model
 score $model --tokens 1,99999
 score $model --tokens 1,,2
@@ -123,7 +123,7 @@ eval $model missing.txt
 eval $model $text --range 1:0
 eval $model $text --range 0:2
 eval $model $text --stride 1000
-eval $model $text --against tests/data/golden/mqa.gguf
+eval $model $text --against tests/data/golden/mqa-f16.gguf
 bench
 bench $model --shape 1x8x2
 bench --shape 1x8x3

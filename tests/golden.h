@@ -25,7 +25,7 @@ struct golden {
 static const char *const golden_names[] = {
     "gqa", "llama", "transformer", "shared-block", "layerwise-kv", "mixed-llama",
     /* sanitizers run these */
-    "mixed-alibi", "mqa-f16", "mha", "mqa", "alibi", "quadratic", "mixed-none", "mixed-quadratic",
+    "mixed-alibi", "mqa-f16", "mha", "alibi", "quadratic", "mixed-none", "mixed-quadratic",
     "mixed-sinusoidal", "additive"};
 #define N_GOLDEN (SANITIZED ? 6 : (int)COUNT(golden_names))
 

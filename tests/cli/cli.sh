@@ -208,7 +208,7 @@ $ [ "$(head -1 "$out")" = "$(cat one.json)" ]
 
 # The cache in half precision; golden checkpoints of other variants.
 0 generate $model -p ROMEO: -n 20 --greedy --kv-type f16
-0 generate $golden/$name.gguf -p "x" -n 5 --greedy -q | for name in mha gqa mqa mqa-f16
+0 generate $golden/$name.gguf -p "x" -n 5 --greedy -q | for name in mha gqa mqa-f16
 EOF
 
 # --- score --------------------------------------------------------------------------------------
@@ -532,14 +532,14 @@ $ is_sanitized || { (ulimit -v 420000 && "$decode" $big >"$out" 2>"$err"); code=
 $ is_sanitized || { [ $code = 4 ] && has "$err" "4 rows need" && has "$err" "--batch, --depth, --kv-heads, --type take less"; }
 
 # Several checkpoints, each as it is or as the same variants; the first is the base.
-$ several="bench $golden/mha.gguf $golden/mqa.gguf $quickest -q"
+$ several="bench $golden/mha.gguf $golden/mqa-f16.gguf $quickest -q"
 0 $several --format csv | 3 lines
 $ [ "$(cut -d , -f 1-2 "$out" | xargs)" = "variant,n_kv_heads MHA,4 MQA,1" ]
 0 $several --format jsonl | "speedup": 1,
-$ has "$out" "\"model\": \"$golden/mha.gguf\"" && has "$out" "\"model\": \"$golden/mqa.gguf\""
-0 $several | checkpoint | mqa.gguf
+$ has "$out" "\"model\": \"$golden/mha.gguf\"" && has "$out" "\"model\": \"$golden/mqa-f16.gguf\""
+0 $several | checkpoint | mqa-f16.gguf
 0 $several --kv-heads 1 --format csv | 3 lines
-2 $several --kv-heads 4 | $golden/mqa.gguf | 4 K/V heads: expected a divisor of 1
+2 $several --kv-heads 4 | $golden/mqa-f16.gguf | 4 K/V heads: expected a divisor of 1
 2 $several --text LICENSE | --text is for one checkpoint
 2 $several --shape $shape | a checkpoint and --shape are both named
 3 bench $golden/mha.gguf LICENSE | LICENSE

@@ -100,9 +100,8 @@ static uint64_t hash_tensors(const struct gguf *g)
 
 /* Hashes of what llama.cpp makes of these files, tensors in the source's order: `llama-quantize
  * --pure` (c392e5094, x86-64) of llama, and its package gguf 0.19, which gives the same bytes for
- * it, of the others; with Q4_0 the token embedding is Q8_0. The missing types cannot have rows of
- * 40. */
-TEST(bytes_of_llama_quantize, .loops = 4)
+ * it, of the others; with Q4_0 the token embedding is Q8_0. */
+TEST(bytes_of_llama_quantize, .loops = 3)
 {
     static const struct {
         const char *name;
@@ -111,7 +110,6 @@ TEST(bytes_of_llama_quantize, .loops = 4)
         {"mha",
          {0xfddefff686c62a70, 0x4708e6da73e2d912, 0xb552458399b162d4, 0x81b15b74387dc359,
           0x62e47d85e545fb89}},
-        {"mqa", {0xda21487f4e2d5f75, 0x2831bc0ef27adab0, 0xb01a0af31f98f889, 0, 0}},
         {"mqa-f16",
          {0xd5a8ea0109951465, 0xbae39b8bec5893d6, 0x822715d0fc920c97, 0x800c20e0039d8544,
           0x1abcdd190980e754}},
@@ -124,8 +122,7 @@ TEST(bytes_of_llama_quantize, .loops = 4)
         struct quantize q;
         struct gguf_file out =
             convert(&(struct quantize_params){.type = types[t], .gguf = m.g}, &q);
-        if (cases[_i].hashes[t])
-            ck_assert_uint_eq(hash_tensors(out.g), cases[_i].hashes[t]);
+        ck_assert_uint_eq(hash_tensors(out.g), cases[_i].hashes[t]);
     }
 }
 
@@ -195,8 +192,7 @@ TEST(tensors, .loops = N_TYPES + (int)COUNT(archs), .tags = ONE_THREAD)
     const struct quantize_params first = {.type = types[_i % N_TYPES], .gguf = f32.g};
     struct gguf_file m = typed ? convert(&first, &q) : golden(archs[_i - N_TYPES]);
     for (int i = 0; i < N_TYPES; i++) {
-        const struct quantize_params p = {
-            .type = types[i], .requantize = true, .gguf = m.g};
+        const struct quantize_params p = {.type = types[i], .requantize = true, .gguf = m.g};
         struct gguf_file out = convert(&p, &q);
         uint64_t before = 0, after = 0;
         ck_assert_uint_eq(out.g->n_tensors, m.g->n_tensors);

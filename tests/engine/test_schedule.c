@@ -16,8 +16,8 @@ static const char *const paths[] = {
     "tests/data/golden/transformer.gguf",  "tests/data/golden/shared-block.gguf",
     "tests/data/golden/layerwise-kv.gguf", "tests/data/golden/mqa-f16.gguf",
     "tests/data/golden/alibi.gguf",        "tests/data/golden/quadratic.gguf",
-    "tests/data/golden/mha.gguf",          "tests/data/golden/mqa.gguf",
-    "models/shakespeare-mha.gguf",         "models/shakespeare-llama.gguf"};
+    "tests/data/golden/mha.gguf",          "models/shakespeare-mha.gguf",
+    "models/shakespeare-llama.gguf"};
 enum { N_PATHS = COUNT(paths), COMBINATIONS = (SANITIZED ? 1 : 10) * N_PATHS };
 enum { MOST_TEXTS = 7, MOST_PROMPT = 40, MOST_MADE = 40, MOST_BYTES = MOST_MADE * 64 };
 

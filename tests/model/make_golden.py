@@ -2,7 +2,7 @@
 """make_golden.py [FOLDER [NAME...]] - small random checkpoints, all or those named, with the logits
 and attention weights that tests/model/reference_model.py computes of them: for tests/data/golden.
 
-mha, gqa, mqa and mqa-f16 are GPT-2's block with a vocabulary of bytes. transformer, shared-block,
+mha, gqa and mqa-f16 are GPT-2's block with a vocabulary of bytes. transformer, shared-block,
 layerwise-kv, alibi and quadratic have the same vocabulary and one kind each that GPT-2 lacks. additive
 has scores w.tanh(q + k). mixed-* mix what architectures differ in: sizes are odd, keys and values of
 different widths, and no two files have the same kinds. (llama and its logits are those of transformers,
@@ -65,8 +65,6 @@ CHECKPOINTS = {
     "mha": dict(GPT2, layers=2, d=32, heads=4, kv=[4, 4], ff=64, ctx=64, tokens=40, vocab=300,
                 twice=True, seed=20),
     "gqa": dict(GPT2, layers=3, d=48, heads=6, kv=[3, 3, 3], ff=72, ctx=48, tokens=48, vocab=257, seed=21),
-    "mqa": dict(GPT2, layers=2, d=40, heads=4, kv=[1, 1], ff=48, ctx=96, tokens=70, vocab=256,
-                twice=True, seed=22),
     "mqa-f16": dict(GPT2, layers=2, d=96, heads=3, kv=[1, 1], ff=64, ctx=64, tokens=33, vocab=288,
                     tied=True, types=F16, seed=23),
     "transformer": dict(OWN, kinds=("layer", "after", "sinusoidal", "relu"), kv=[2, 2], scale=24 ** 0.5,

@@ -1,7 +1,7 @@
 /*
  * Architectures as values: every mixture of kinds survives a file, and one answer comes from
- * prefill and steps; Q, K and V in one tensor or in three, all heads or their means, matrices in
- * several types are the same model. (That the answer is right is for the golden files to say.)
+ * prefill and steps; matrices in several types are the same model. (That the answer is right is for
+ * the golden files to say.)
  */
 #include <math.h>
 #include <stdio.h>
@@ -138,59 +138,6 @@ TEST(tensors_are_found_by_their_names)
         ck_assert(!layout_named(&c, text_of("blk.0.attn_norm"), &found));
         ck_assert(layout_named(&c, text_of("blk.1.ffn_up.weight"), &found) == !c.shared);
     }
-}
-
-/* The same model, whose tensors are F32, with Q, K and V in one tensor: a `decode`. */
-static struct checkpoint joined(const struct checkpoint *from)
-{
-    struct config config = from->model->config;
-    struct gguf_writer *w;
-    config.arch = arch_find(text_of("decode"));
-    config.split_qkv = false;
-    expect_ok(gguf_writer_create(&w, &err));
-    gguf_add_text(w, "general.architecture", text_of(config.arch->name));
-    config_write(&config, w);
-    for (size_t i = 0; i < from->gguf->n_tensors; i++) {
-        const struct gguf_tensor *t = &from->gguf->tensors[i];
-        struct tensor_spec spec;
-        ck_assert(layout_named(&from->model->config, t->name, &spec));
-        uint64_t dims[] = {t->dims[0], t->dims[1]}, *rows = &dims[t->n_dims - 1];
-        if (spec.role == ROLE_ATTN_K || spec.role == ROLE_ATTN_V)
-            continue;
-        size_t len = t->n_bytes;
-        unsigned char *data = memcpy(allocated(3 * len), t->data, len); /* Q is the largest */
-        for (int k = 0; spec.role == ROLE_ATTN_Q && k < 2; k++) {
-            const struct tensor_name name =
-                arch_tensor_name(k ? ROLE_ATTN_V : ROLE_ATTN_K, spec.layer, spec.is_bias);
-            const struct gguf_tensor *next = gguf_find_tensor(from->gguf, name.text);
-            memcpy(data + len, next->data, next->n_bytes);
-            len += next->n_bytes;
-            *rows += next->dims[t->n_dims - 1];
-        }
-        if (spec.role == ROLE_ATTN_Q)
-            spec.name = arch_tensor_name(ROLE_ATTN_QKV, spec.layer, spec.is_bias);
-        gguf_add_tensor(w, text_of(spec.name.text), TENSOR_F32, t->n_dims, dims, data);
-    }
-    const char *path = scratch_path("joined.gguf");
-    expect_ok(gguf_write(w, path, &err));
-    gguf_writer_free(w);
-    return opened_checkpoint(path, CHECKPOINT_MODEL);
-}
-
-TEST(three_tensors_are_one)
-{
-    struct golden g = open_golden("mixed-llama");
-    struct checkpoint one = joined(&g.checkpoint);
-    ck_assert(!one.model->config.split_qkv && g.checkpoint.model->config.split_qkv);
-    ck_assert(distance(g.checkpoint.model, one.model) == 0);
-    /* And the means of both. */
-    struct model *a = NULL, *b = NULL;
-    const struct model_options o = {.n_kv_heads = 1};
-    expect_ok(model_create(g.checkpoint.gguf, &o, NULL, &a, &err));
-    expect_ok(model_create(one.gguf, &o, NULL, &b, &err));
-    ck_assert(distance(a, b) == 0 && distance(a, one.model) > 0.1);
-    model_free(a);
-    model_free(b);
 }
 
 static struct config wide_llama(void)

@@ -83,77 +83,6 @@ TEST(test_tokens_of_one_byte_for_bytes, .after = drop_tokenizer)
     ck_assert(text_is(tokenizer_bytes(t, 6), "("));
 }
 
-/* The id of a normal token, or -1. */
-static int scored_id(const char *name, size_t len)
-{
-    for (size_t id = 259; id < v.n_tokens; id++)
-        if (text_equal(v.tokens[id], (struct text){name, len}))
-            return (int)id;
-    return -1;
-}
-
-/* The ids of a text plainly: of all neighbours that are a token together those of the highest score
- * become one, the leftmost of equal ones; what is no token then is its byte. */
-static size_t encode_plainly(const char *text, int *ids)
-{
-    size_t lens[40], n = strlen(text), at = 0;
-    for (size_t i = 0; i < n; i++)
-        lens[i] = 1;
-    for (size_t best = 0; best < n;) {
-        best = n;
-        at = 0;
-        for (size_t i = 0, best_id = 0; i + 1 < n; at += lens[i++]) {
-            const int id = scored_id(text + at, lens[i] + lens[i + 1]);
-            if (id < 0 || (best < n && v.scores[id] <= v.scores[best_id]))
-                continue;
-            best = i;
-            best_id = (size_t)id;
-        }
-        if (best < n) {
-            lens[best] += lens[best + 1];
-            n--;
-            memmove(lens + best + 1, lens + best + 2, (n - best - 1) * sizeof *lens);
-        }
-    }
-    at = 0;
-    for (size_t i = 0; i < n; at += lens[i++]) {
-        const int id = scored_id(text + at, lens[i]);
-        ids[i] = id >= 0 ? id : 3 + (unsigned char)text[at];
-    }
-    return n;
-}
-
-static void random_letters(struct rng *r, char *out, size_t most, const char *letters)
-{
-    const size_t len = 1 + rng_u32(r) % most;
-    for (size_t i = 0; i < len; i++)
-        out[i] = letters[rng_u32(r) % strlen(letters)];
-    out[len] = 0;
-}
-
-/* Few letters and few scores, so that many tokens overlap and many are equal. */
-TEST(test_random_vocabularies, .loops = 60, .after = drop_tokenizer)
-{
-    static char names[24][5];
-    char text[40];
-    int ids[40];
-    struct rng r;
-    rng_seed(&r, 7, (uint64_t)_i);
-    vocabulary_of_scores(true);
-    v.adds_space = 0;
-    for (int i = 0; i < 24; i++) {
-        random_letters(&r, names[i], 4, "abc");
-        if (scored_id(names[i], strlen(names[i])) < 0)
-            add_scored(names[i], (float)(rng_u32(&r) % 8) / 4);
-    }
-    use_vocabulary();
-    for (int i = 0; i < 100; i++) {
-        random_letters(&r, text, 39, "abcd");
-        const size_t n = encode_plainly(text, ids);
-        check_encoding(text_of(text), ids, n, __FILE__, __LINE__);
-    }
-}
-
 /* --- spaces and special tokens --------------------------------------------------------------- */
 
 TEST(test_spaces, .after = drop_tokenizer)
@@ -193,13 +122,13 @@ TEST(test_special_tokens, .after = drop_tokenizer)
         int id;
         const char *bytes;
         bool special;
-    } ids[] = {{0, "<unk>", true},     {1, "<s>", true},   {262, "[X]", false},
-               {263, "[PAD7]", false}, {261, " a", false}, {3 + 'x', "x", false}};
+    } ids[] = {{0, "<unk>", true}, {1, "<s>", true},   {262, "[X]", false},
+               {263, "", false},   {261, " a", false}, {3 + 'x', "x", false}};
     for (size_t i = 0; i < COUNT(ids); i++)
         ck_assert_msg(text_is(tokenizer_bytes(t, ids[i].id), ids[i].bytes) &&
                           tokenizer_is_special(t, ids[i].id) == ids[i].special,
                       "%d", ids[i].id);
-    ck_assert_uint_eq(tokenizer_longest(t), 18); /* [PAD7], or six times U+2581 */
+    ck_assert_uint_eq(tokenizer_longest(t), 15); /* <unk>, or five times U+2581 */
 }
 
 TEST(test_added_space_and_special_ids, .after = drop_tokenizer)
@@ -261,6 +190,45 @@ TEST(test_extra_spaces, .after = drop_tokenizer)
     add_scored("a", 0);
     use_vocabulary();
     check_unencodable(text_of("  a   a  b "), "U+0062 'b' at offset 9,");
+}
+
+/* A text of a megabyte is its words, of letters, marks and bytes that are no UTF-8. */
+TEST(test_long_text_is_its_words, .after = drop_tokenizer)
+{
+    static const char *const parts[] = {"a", "b", "  ", MARK, "\xc3", "\xe2", "\xf0", "\x96", "ab"};
+    const size_t cap = 1 << 20;
+    char *text = allocated(cap);
+    size_t len = 0, n_words = 0, n, all = 0;
+    int32_t *words = allocated(cap * sizeof *words), *ids;
+    struct rng r;
+    rng_seed(&r, 5, 6);
+    vocabulary_of_scores(true);
+    v.adds_space = 0;
+    add_scored(MARK, -5);
+    add_scored("a", -6);
+    add_scored("b", -7);
+    add_scored(MARK "a", -1);
+    add_scored("ab", -2);
+    use_vocabulary();
+    for (; len + 40 < cap; n_words++) {
+        const size_t start = len;
+        text[len++] = ' ';
+        for (unsigned k = rng_u32(&r) % 8; k > 0; k--) {
+            const char *part = parts[rng_u32(&r) % COUNT(parts)];
+            memcpy(text + len, part, strlen(part));
+            len += strlen(part);
+        }
+        memcpy(text + len, "baba", 4);
+        len += 4;
+        expect_ok(tokenizer_encode(t, text_span(text + start, len - start), &ids, &n, &err));
+        memcpy(words + all, ids, n * sizeof *ids);
+        all += n;
+        free(ids);
+    }
+    expect_ok(tokenizer_encode(t, text_span(text, len), &ids, &n, &err));
+    ck_assert_uint_eq(n, all);
+    ck_assert_mem_eq(ids, words, n * sizeof *ids);
+    free(ids);
 }
 
 /* --- hostile vocabularies -------------------------------------------------------------------- */

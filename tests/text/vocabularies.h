@@ -8,7 +8,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "gguf_bytes.h"
 #include "support.h"
 #include "text/tokenizer.h"
 
@@ -53,18 +52,11 @@ void add_merges(const char *const *merges);
 #define ADD_TOKENS(...) add_tokens((const char *const[]){__VA_ARGS__, NULL})
 #define ADD_MERGES(...) add_merges((const char *const[]){__VA_ARGS__, NULL})
 
-/* The keys of `v`; free(b->data) at last. */
-void vocabulary_write(struct gguf_bytes *b);
-
-/* Makes a tokenizer; the first takes the bytes over. */
-enum status create_from(struct gguf_bytes *b, struct err *e);
+/* Makes a tokenizer, of `v`; of `v` with a key more; of a file under the repository. */
 void use_vocabulary(void);
-void use_file(const char *path); /* under the repository */
+void use_vocabulary_with(void (*add)(struct gguf_writer *w, int i), int i);
+void use_file(const char *path);
 void drop_tokenizer(void);
-
-/* `v` is refused with STATUS_BAD_FILE and this in the message. */
-void check_refused(const char *message);
-void check_refused_file(struct gguf_bytes *b, const char *message);
 
 /* The text, in memory of its own so that a read past its end is caught, has these ids. */
 void check_encoding(struct text s, const int *expected, size_t n_expected, const char *file,

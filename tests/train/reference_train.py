@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from gguf import GGUFReader
 
-NAMES = ["mha", "gqa", "mqa", "mqa-f16", "llama", "transformer", "alibi", "quadratic",
+NAMES = ["mha", "gqa", "mqa-f16", "llama", "transformer", "alibi", "quadratic",
          "shared-block", "layerwise-kv", "additive"]
 WINDOWS, LENGTH = 3, 37
 # Of the steps; as in tests/train/test_backprop.c.

@@ -360,9 +360,9 @@ TEST(teacher_gradient, .tags = ONE_THREAD)
     close_fixture(&f);
 }
 
-static const char *const golden_names[] = {"mha",          "gqa",          "mqa",     "mqa-f16",
-                                           "llama",        "transformer",  "alibi",   "quadratic",
-                                           "shared-block", "layerwise-kv", "additive"};
+static const char *const golden_names[] = {"mha",          "gqa",     "mqa-f16",   "llama",
+                                           "transformer",  "alibi",   "quadratic", "shared-block",
+                                           "layerwise-kv", "additive"};
 #define N_GOLDEN ((int)COUNT(golden_names))
 
 /* As in tests/train/reference_train.py. */
