@@ -117,9 +117,7 @@ static struct attend_row figures_of(const struct attend_view *v, int at)
                      weight_figure(h->strongest).text);
     const char *role = attend_role(h, &row.role_share);
     chars_printf(row.role, str_is(role, "offset") ? "%s %d" : "%s", role, h->offset);
-    chars_printf(row.role_text, "%s", row.role);
-    if (!isnan(row.role_share))
-        chars_append(row.role_text, " %s", weight_figure(row.role_share).text);
+    chars_printf(row.role_text, "%s %s", row.role, weight_figure(row.role_share).text);
     if (v->config->position == POSITION_QUADRATIC) {
         const struct attend_bias *bias = &v->spec.model->blocks[h->layer].bias[h->head];
         row.alpha = -(double)bias->square;

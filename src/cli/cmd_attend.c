@@ -12,6 +12,7 @@
 #include "formats/npy.h"
 #include "show/explore.h"
 #include "show/heatmap.h"
+#include "text/unicode.h"
 
 #define VALUES struct attend_options
 
@@ -211,6 +212,21 @@ static enum status look(struct attend_view *v, struct err *e)
     return STATUS_OK;
 }
 
+/* Whether a token is nothing but newlines and punctuation, and spaces around it. */
+static bool is_separator(struct text token)
+{
+    bool divides = false;
+    while (token.len > 0) {
+        uint32_t code;
+        utf8_next(&token, &code);
+        const enum char_class class = unicode_class(code);
+        if (class == CHAR_LETTER || class == CHAR_NUMBER || code >= UNICODE_INVALID)
+            return false;
+        divides |= class == CHAR_OTHER || code == '\n';
+    }
+    return divides;
+}
+
 /* Whether a word goes on across a place: letters and digits, as bytes beyond ASCII are, around it.
  */
 static bool goes_on(struct text t, size_t at)
@@ -268,11 +284,17 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
 {
     const struct attend_options *o = values;
     const struct model *m = j->checkpoint.model;
+    const struct tokenizer *t = j->checkpoint.tokenizer;
     int query = -1;
     TRY(job_tokenize_for_context(j, "look at", e));
     if (o->query)
         TRY(find_query(j, o->query, &query, e));
     TRY(job_start_threads(j, e));
+    bool *separators;
+    TRY_ZEROED(separators, j->n_tokens, "the tokens", e);
+    if (t)
+        for (size_t i = 0; i < j->n_tokens; i++)
+            separators[i] = is_separator(tokenizer_bytes(t, j->tokens[i]));
     struct attend_view view = {.options = o,
                                .job = j,
                                .config = &m->config,
@@ -281,12 +303,14 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
                                         .pool = j->pool,
                                         .tokens = j->tokens,
                                         .n_tokens = j->n_tokens,
+                                        .separators = separators,
                                         .query = query}};
     config_variant_name(&m->config, m->config.n_kv_heads, view.variant);
     const enum status s = look(&view, e);
     attend_free(&view.found);
     free(view.paths.layers);
     free(view.spec.heads);
+    free(separators);
     choice_free(&view.layers);
     choice_free(&view.heads);
     return s;

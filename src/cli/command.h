@@ -57,6 +57,7 @@ struct job {
     uint64_t start_ns;             /* clock_ns when the process started */
     struct common_options *common; /* in the values that `check` and `run` get, too */
     struct progress progress;
+    bool said_two_bos;   /* that a text begins with BOS twice, once a run */
     bool out_is_written; /* what -o names is whole, whatever interrupts the rest */
     uint64_t seed;       /* once job_seed has chosen it */
     bool has_seed;

@@ -18,7 +18,8 @@ struct attend_run {
     struct attend_found *out;
     int *earlier; /* [n_tokens] the last place before each token that has the same one; -1: none */
     double
-        *offsets;  /* [n_heads, n_tokens / 2 + 1] of each head its weights by distance, summed up */
+        *offsets; /* [n_heads, n_tokens / 2 + 1] of each head its weights by distance, summed up */
+    double *divides, *content; /* [n_tokens] 1 for the keys of a query that count as such, else 0 */
     float *logits; /* [NEXT_ROWS, n_vocab] of a step; NULL: nobody wants to know what comes next */
     const struct attend_head *bad; /* the head and query whose weights are not finite; NULL: none */
     int bad_row;
@@ -32,6 +33,8 @@ static void take_maps(struct attend_run *run)
     struct arena *a = &run->out->arena;
     run->earlier = arena_take(a, spec->n_tokens, sizeof *run->earlier);
     run->offsets = arena_take(a, spec->n_heads, (spec->n_tokens / 2 + 1) * sizeof *run->offsets);
+    run->divides = arena_take(a, spec->n_tokens, sizeof *run->divides);
+    run->content = arena_take(a, spec->n_tokens, sizeof *run->content);
     if (spec->trace)
         trace_take(spec->trace, a, &spec->model->config);
     if (spec->paths)
@@ -65,15 +68,27 @@ enum status attend_plan(const struct attend_spec *spec, uint64_t *bytes, struct 
 
 /* --- a row ----------------------------------------------------------------------------------- */
 
-/* Sums over a query's n keys: of a, a^2, -a log a, a j, and of the scores as their logarithms say
- * them, and their squares. */
-enum { SUM_A, SUM_A2, SUM_ENTROPY, SUM_J, SUM_LOG, SUM_SQUARES, SUMS };
+/* The keys of query i that separate, and those that no other figure speaks for. */
+static void mark_keys(const struct attend_run *run, int i)
+{
+    for (int j = 0; j <= i; j++) {
+        run->divides[j] = run->spec->separators && run->spec->separators[j] && j < i;
+        run->content[j] = j > 0 && j < i - 1 && run->divides[j] == 0;
+    }
+    for (int p = run->earlier[i]; p >= 0; p = run->earlier[p])
+        run->content[p + 1] = 0;
+}
 
-static void sum_row(const float *a, int n, double all[SUMS])
+/* Sums over a query's n keys: of a, a^2, -a log a, a j, a of separators, of content, and of the
+ * scores as their logarithms say them, and their squares. */
+enum { SUM_A, SUM_A2, SUM_ENTROPY, SUM_J, SUM_DIVIDES, SUM_CONTENT, SUM_LOG, SUM_SQUARES, SUMS };
+
+static void sum_row(const struct attend_run *run, const float *a, int n, double all[SUMS])
 {
     double sums[SUMS][LANES] = {{0}}, logs[PIECE];
     for (int first = 0; first < n; first += PIECE) {
         const float *piece = a + first;
+        const double *divides = run->divides + first, *content = run->content + first;
         const int len = MIN(n - first, PIECE);
         elementary_log(piece, len, logs);
         for (int j = 0; j < len; j += LANES) {
@@ -83,6 +98,8 @@ static void sum_row(const float *a, int n, double all[SUMS])
                 sums[SUM_A2][l] += x * x;
                 sums[SUM_ENTROPY][l] -= x * log;
                 sums[SUM_J][l] += x * (first + j + l);
+                sums[SUM_DIVIDES][l] += x * divides[j + l];
+                sums[SUM_CONTENT][l] += x * content[j + l];
                 sums[SUM_LOG][l] += log;
                 sums[SUM_SQUARES][l] += log * log;
             }
@@ -104,7 +121,7 @@ static bool add_query(const struct attend_run *run, struct attend_head *h, const
 {
     double all[SUMS];
     const int n = i + 1;
-    sum_row(a, n, all);
+    sum_row(run, a, n, all);
     if (!isfinite(all[SUM_A]))
         return false;
     h->score_sd += spread_of(all, n);
@@ -115,6 +132,8 @@ static bool add_query(const struct attend_run *run, struct attend_head *h, const
     h->entropy += all[SUM_ENTROPY];
     h->distance += i * all[SUM_A] - all[SUM_J];
     h->self += (double)a[i];
+    h->separator += all[SUM_DIVIDES];
+    h->content += all[SUM_CONTENT];
     if (i > 0) {
         h->first += (double)a[0];
         h->previous += (double)a[i - 1];
@@ -137,11 +156,13 @@ static bool add_query(const struct attend_run *run, struct attend_head *h, const
 
 const char *attend_role(const struct attend_head *h, double *share)
 {
-    static const char *const names[] = {"first", "previous", "self", "induction", "offset"};
-    const double shares[] = {h->first, h->previous, h->self, h->induction, h->at_offset};
+    static const char *const names[] = {"first",     "previous",  "self",
+                                        "induction", "separator", "offset"};
+    const double shares[] = {h->first,     h->previous,  h->self,
+                             h->induction, h->separator, h->at_offset};
     const char *name = "content";
     double most = ATTEND_LEAST_SHARE;
-    *share = NO_FIGURE;
+    *share = h->content;
     for (size_t i = 0; i < LENGTH(names); i++)
         if (shares[i] >= most) { /* not NaN */
             name = names[i];
@@ -163,6 +184,7 @@ static void take_layer(void *arg, const struct attention_weights *l)
     for (int r = 0; r < l->n_rows && !run->bad; r++) {
         const float *row = l->weights + r * l->n_heads * l->stride;
         const int i = l->rows[r].position;
+        mark_keys(run, i);
         for (int h = 0; h < spec->n_heads && !run->bad; h++) {
             struct attend_head *head = &spec->heads[h];
             const float *a = row + head->head * l->stride;
@@ -267,6 +289,8 @@ enum status attend_run(const struct attend_spec *spec, struct attend_found *out,
                 h->at_offset = weight;
             }
         }
+        h->separator = n > 1 ? h->separator / (n - 1) : none;
+        h->content = n > 1 ? h->content / (n - 1) : none;
         h->first = n > 1 ? h->first / (n - 1) : none;
         h->previous = n > 1 ? h->previous / (n - 1) : none;
         h->induction = n_repeated > 0 ? h->induction / n_repeated : none;

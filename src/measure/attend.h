@@ -20,6 +20,8 @@ struct attend_head {
     double first;      /* mean of a[i][0] over i >= 1 */
     double previous;   /* mean of a[i][i - 1] over i >= 1 */
     double self;       /* mean of a[i][i] */
+    double separator;  /* mean over i >= 1 of the sum of a[i][j] over all separators j < i */
+    double content;    /* likewise over all j that none of the others speaks for */
     double max_weight; /* mean of the largest a[i][j] */
     /* Mean standard deviation of a query's scores, what the softmax is of; one that is more than 87
      * below the largest, of which no weight is left, counts as near that. */
@@ -38,8 +40,8 @@ struct attend_head {
     double strongest;
 };
 
-/* What a head mostly does: the name of the largest of first, previous, self, induction and offset,
- * of which the share is at least this; and that share. Else "content", with NaN. */
+/* What a head mostly does: the name of the largest of first, previous, self, induction, separator
+ * and offset, of which the share is at least this, or what is left: content; and that share. */
 #define ATTEND_LEAST_SHARE (1.0 / 3)
 const char *attend_role(const struct attend_head *h, double *share);
 
@@ -64,6 +66,7 @@ struct attend_spec {
     struct pool *pool;            /* NULL: one thread */
     const int32_t *tokens;
     int n_tokens;              /* at least 1 */
+    const bool *separators;    /* [n_tokens] tokens that only divide; NULL: none */
     struct attend_head *heads; /* [n_heads] layer and head given, the rest filled in */
     int n_heads;
     struct attend_map *maps; /* [n_maps] likewise */
