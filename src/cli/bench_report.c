@@ -202,15 +202,10 @@ static void print_header(const struct bench_run *r, const struct circumstances *
     if (run->warning)
         paragraph_printf(&p, "WARNING: %s\n\n", run->warning);
     for (int i = 0; i <= r->o->others.n; i++) {
-        const struct config *c = &r->subjects[i].config;
         char name[512]; /* a path may have control characters */
         chars_printf(name, "%s", r->subjects[i].name);
         utf8_strip(name);
-        paragraph_printf(&p,
-                         "%s: layers %d, d_model %d, heads %d of size %d, d_ff %d, vocabulary %d, "
-                         "context %d\n",
-                         name, c->n_layers, c->d_model, c->n_heads, c->head_dim, c->d_ff,
-                         c->n_vocab, c->n_ctx);
+        paragraph_printf(&p, "%s\n", name);
     }
     paragraph_printf(&p,
                      "%s\n%d repeats, each of %d steps of every row at exactly its depth, after %d "
@@ -280,30 +275,8 @@ static void name_line(const struct bench_run *r, const struct bench_row *row, ch
              part[BENCH_TYPES], part[BENCH_KV_TYPES], part[BENCH_THREADS], part[BENCH_BATCHES]);
 }
 
-/* Rows as points of one line; how many. */
-static int take_line(const struct bench_run *r, int line, const struct shown_row *rows,
-                     struct plot_point *points)
-{
-    const bool over_batch = bench_x_axis(&r->spec) == BENCH_BATCHES;
-    int n = 0;
-    for (int i = 0; i < r->bench.n_rows; i++) {
-        const struct bench_row *row = &r->bench.rows[i];
-        const double batch = row->plan.batch;
-        if (bench_line(&r->spec, row) == line)
-            points[n++] = (struct plot_point){.x = over_batch ? batch : row->plan.depth,
-                                              .low = row->p10_us / batch,
-                                              .mid = row->us_per_token,
-                                              .high = row->p90_us / batch,
-                                              .predicted = row->plan.predicted.us / batch,
-                                              .mark = rows[i].mark,
-                                              .doubt = rows[i].note};
-    }
-    return n;
-}
-
 /* Median microseconds a token, a step's divided by its tokens, against depth or batch
- * (bench_x_axis). A series is a line of which something was measured: it is drawn when its first
- * row comes. */
+ * (bench_x_axis). */
 static enum status write_plot(const struct bench_run *r, const struct circumstances *run,
                               const char *machine, const struct shown_row *rows, struct err *e)
 {
@@ -311,19 +284,19 @@ static enum status write_plot(const struct bench_run *r, const struct circumstan
     const bool over_batch = bench_x_axis(b->spec) == BENCH_BATCHES;
     const size_t n_rows = b->n_rows;
     char label[64] = "depth (tokens in the KV cache)", subtitle[1024];
-    struct plot_point *points = calloc(n_rows, sizeof *points), *next = points;
-    struct plot_series *series = calloc(n_rows, sizeof *series);
+    struct plot_point *points = calloc(n_rows, sizeof *points);
     char(*names)[256] = calloc(n_rows, sizeof *names);
-    struct plot plot = {.title = r->subjects[0].name,
-                        .subtitle = subtitle,
-                        .x_label = label,
-                        .x_doubles = over_batch,
-                        .y_label = "latency (µs per token)",
-                        .mid_label = "median (* fastest, ~ toss-up)",
-                        .band_label = "p10 to p90",
-                        .predicted_label = "limit by measured bandwidth and arithmetic",
-                        .doubt_label = "not to be trusted (its note in the table)",
-                        .series = series};
+    const struct plot plot = {.title = r->subjects[0].name,
+                              .subtitle = subtitle,
+                              .x_label = label,
+                              .x_doubles = over_batch,
+                              .y_label = "latency (µs per token)",
+                              .mid_label = "median (* fastest, ~ toss-up)",
+                              .band_label = "p10 to p90",
+                              .predicted_label = "limit by measured bandwidth and arithmetic",
+                              .doubt_label = "not to be trusted (its note in the table)",
+                              .points = points,
+                              .n_points = n_rows};
     enum status s = STATUS_OK;
     if (run->warning)
         chars_printf(subtitle, "%s; %s", machine, run->warning);
@@ -333,25 +306,25 @@ static enum status write_plot(const struct bench_run *r, const struct circumstan
     if (over_batch)
         chars_printf(label, "batch (sequences in a step, each at depth %d)",
                      b->spec->axes[BENCH_DEPTHS].items[0]);
-    if (!points || !series || !names)
+    if (!points || !names)
         s = err_no_memory(e, "the plot", n_rows * sizeof *names);
     for (size_t i = 0; i < n_rows && s == STATUS_OK; i++) {
-        const int line = bench_line(b->spec, &b->rows[i]);
-        size_t first = 0;
-        while (bench_line(b->spec, &b->rows[first]) != line)
-            first++;
-        if (first < i)
-            continue;
-        char *name = names[plot.n_series];
-        name_line(r, &b->rows[i], name, sizeof names[0]);
-        const int n = take_line(r, line, rows, next);
-        series[plot.n_series++] = (struct plot_series){name, next, n};
-        next += n;
+        const struct bench_row *row = &b->rows[i];
+        const double batch = row->plan.batch;
+        name_line(r, row, names[i], sizeof names[i]);
+        points[i] = (struct plot_point){.line = bench_line(b->spec, row),
+                                        .name = names[i],
+                                        .x = over_batch ? batch : row->plan.depth,
+                                        .low = row->p10_us / batch,
+                                        .mid = row->us_per_token,
+                                        .high = row->p90_us / batch,
+                                        .predicted = row->plan.predicted.us / batch,
+                                        .mark = rows[i].mark,
+                                        .doubt = rows[i].note};
     }
     if (s == STATUS_OK)
         s = plot_write(&plot, r->o->svg, e);
     free(points);
-    free(series);
     free(names);
     return s;
 }

@@ -209,7 +209,7 @@ BENCH_TEST(a_checkpoint_and_its_variants)
 /* Each as it is, beside the other; the first is the base of both. */
 BENCH_TEST(several_checkpoints)
 {
-    static const char *const names[] = {"mha", "mqa"};
+    static const char *const names[] = {"mha", "mqa-f16"};
     struct bench_subject subjects[2];
     struct bench_spec spec = spec_of(fastest());
     for (int i = 0; i < 2; i++) {
