@@ -10,17 +10,13 @@
 
 /* --- a row as it is shown -------------------------------------------------------------------- */
 
-/* What is the same in all rows. */
-struct circumstances {
-    const char *model, *shape; /* NULL: not one */
-    const char *isa, *architecture, *version, *compiler, *cpu, *date;
-    const char *warning; /* NULL: none */
+struct shown_row {
+    /* What is the same in all rows; NULL: none. */
+    const char *isa, *version, *compiler, *cpu, *date, *warning;
     int n, warmup;
     uint64_t peak_rss_bytes;
-};
-
-struct shown_row {
-    struct circumstances run;
+    /* The row's own. */
+    const char *model, *shape, *architecture; /* one of the first two is NULL */
     struct bench_row of;
     struct bench_advice advice; /* only with a text */
     const char *checkpoint;     /* its file's name */
@@ -56,9 +52,9 @@ static const struct report_field bench_fields[] = {
     {"threads", "threads", MEMBER(shown_row, of.threads), .when = VARIES(BENCH_THREADS) | VERBOSE},
     {"depth", "depth", MEMBER(shown_row, of.plan.depth)},
     {"batch", "batch", MEMBER(shown_row, of.plan.batch), .when = VARIES(BENCH_BATCHES) | VERBOSE},
-    {"n", NULL, MEMBER(shown_row, run.n)},
+    {"n", NULL, MEMBER(shown_row, n)},
     {"repeats", NULL, MEMBER(shown_row, of.repeats)},
-    {"warmup", NULL, MEMBER(shown_row, run.warmup)},
+    {"warmup", NULL, MEMBER(shown_row, warmup)},
     {"p10_us", NULL, MEMBER(shown_row, of.p10_us)},
     {"p50_us", "p50 µs", MEMBER(shown_row, of.p50_us), "%.1f"},
     {"p90_us", NULL, MEMBER(shown_row, of.p90_us)},
@@ -94,20 +90,20 @@ static const struct report_field bench_fields[] = {
     {"load_ms", NULL, MEMBER(shown_row, load_ms)},
     {"memory_bytes", "memory", MEMBER(shown_row, of.plan.memory_bytes), .figure = figure_bytes,
      .when = VERBOSE},
-    {"peak_rss_bytes", NULL, MEMBER(shown_row, run.peak_rss_bytes)},
+    {"peak_rss_bytes", NULL, MEMBER(shown_row, peak_rss_bytes)},
     {"logits_hash", NULL, MEMBER(shown_row, hash)},
-    {"isa", NULL, MEMBER(shown_row, run.isa)},
+    {"isa", NULL, MEMBER(shown_row, isa)},
     {"cpu_share", NULL, MEMBER(shown_row, of.cpu_share)},
     {"bandwidth_gb_per_s", NULL, MEMBER(shown_row, of.plan.bandwidth_gb_per_s)},
     {"flops_per_s", NULL, MEMBER(shown_row, of.plan.limits.fma_flops_per_s)},
-    {"model", NULL, MEMBER(shown_row, run.model)},
-    {"shape", NULL, MEMBER(shown_row, run.shape)},
-    {"architecture", NULL, MEMBER(shown_row, run.architecture)},
-    {"cpu", NULL, MEMBER(shown_row, run.cpu)},
-    {"version", NULL, MEMBER(shown_row, run.version)},
-    {"compiler", NULL, MEMBER(shown_row, run.compiler)},
-    {"date", NULL, MEMBER(shown_row, run.date)},
-    {"warning", NULL, MEMBER(shown_row, run.warning)},
+    {"model", NULL, MEMBER(shown_row, model)},
+    {"shape", NULL, MEMBER(shown_row, shape)},
+    {"architecture", NULL, MEMBER(shown_row, architecture)},
+    {"cpu", NULL, MEMBER(shown_row, cpu)},
+    {"version", NULL, MEMBER(shown_row, version)},
+    {"compiler", NULL, MEMBER(shown_row, compiler)},
+    {"date", NULL, MEMBER(shown_row, date)},
+    {"warning", NULL, MEMBER(shown_row, warning)},
     {"verdict", NULL, MEMBER(shown_row, verdict)},
     {"cache_bytes", "cache", MEMBER(shown_row, of.plan.allocated_bytes), .figure = figure_bytes,
      .when = TEXT},
@@ -139,34 +135,31 @@ static void write_note(struct shown_row *s, int repeats)
         memmove(s->note, s->note + 2, strlen(s->note + 2) + 1);
 }
 
-static const char *mark_of(const struct bench_row *row, const struct bench_advice *advice)
-{
-    static const char *const marks[] = {
-        [BENCH_UNJUDGED] = "", [BENCH_SLOWER] = "", [BENCH_TOSS_UP] = "~", [BENCH_FASTEST] = "*"};
-    return !advice ? marks[row->verdict] : advice->chosen ? "*" : "";
-}
-
-static struct shown_row show_row(const struct circumstances *run, const struct bench_row *row,
+/* A row as it is shown, of a run that says what is the same in all of them. */
+static struct shown_row show_row(const struct shown_row *run, const struct bench_row *row,
                                  const struct bench_advice *advice, int repeats)
 {
-    static const char *const verdicts[] = {[BENCH_UNJUDGED] = NULL,
-                                           [BENCH_SLOWER] = "slower",
-                                           [BENCH_TOSS_UP] = "toss-up",
-                                           [BENCH_FASTEST] = "fastest"};
+    static const struct {
+        const char *mark, *verdict;
+    } judged[] = {[BENCH_UNJUDGED] = {"", NULL},
+                  [BENCH_SLOWER] = {"", "slower"},
+                  [BENCH_TOSS_UP] = {"~", "toss-up"},
+                  [BENCH_FASTEST] = {"*", "fastest"}};
     const struct bench_subject *subject = row->model->subject;
-    struct shown_row s = {.run = *run,
-                          .of = *row,
-                          .checkpoint = path_name(subject->name),
-                          .mark = mark_of(row, advice),
-                          .verdict = verdicts[row->verdict],
-                          .variant = row->model->variant.name,
-                          .type = storage_name(row->type),
-                          .load_ms = row->model->load_ms};
-    if (advice)
+    struct shown_row s = *run;
+    s.of = *row;
+    s.checkpoint = path_name(subject->name);
+    *(subject->gguf ? &s.model : &s.shape) = subject->name;
+    s.architecture = subject->config.arch->name;
+    s.mark = judged[row->verdict].mark;
+    s.verdict = judged[row->verdict].verdict;
+    s.variant = row->model->variant.name;
+    s.type = storage_name(row->type);
+    s.load_ms = row->model->load_ms;
+    if (advice) {
         s.advice = *advice;
-    s.run.model = subject->gguf ? subject->name : NULL;
-    s.run.shape = subject->gguf ? NULL : subject->name;
-    s.run.architecture = subject->config.arch->name;
+        s.mark = advice->chosen ? "*" : "";
+    }
     chars_printf(s.hash, "%016" PRIx64, row->logits_hash);
     write_note(&s, repeats);
     /* What is not told apart is not shown as faster or slower. */
@@ -195,7 +188,7 @@ static unsigned fields_shown(const struct bench_run *r)
 /* The indent of lines above and below the table that go on in a second line. */
 #define INDENT 2
 
-static void print_header(const struct bench_run *r, const struct circumstances *run,
+static void print_header(const struct bench_run *r, const struct shown_row *run,
                          const char *machine)
 {
     struct paragraph p = paragraph_begin(r->job->out, INDENT);
@@ -277,7 +270,7 @@ static void name_line(const struct bench_run *r, const struct bench_row *row, ch
 
 /* Median microseconds a token, a step's divided by its tokens, against depth or batch
  * (bench_x_axis). */
-static enum status write_plot(const struct bench_run *r, const struct circumstances *run,
+static enum status write_plot(const struct bench_run *r, const struct shown_row *run,
                               const char *machine, const struct shown_row *rows, struct err *e)
 {
     const struct bench *b = &r->bench;
@@ -349,7 +342,7 @@ static void read_cpu(char *out, size_t size)
 
 /* Lines about the machine above the table, and what its columns mean below it, are for people; the
  * other forms hold the documented keys and nothing else. */
-static enum status show(const struct bench_run *r, const struct circumstances *run,
+static enum status show(const struct bench_run *r, const struct shown_row *run,
                         struct shown_row *rows, struct err *e)
 {
     const bool people = table_is_for_people(r->o->common.format);
@@ -388,15 +381,15 @@ enum status bench_report(struct bench_run *r, struct err *e)
                  "this run got %.0f%% of its processors, other work the rest: no row is called "
                  "the fastest",
                  r->bench.cpu_share * 100);
-    const struct circumstances run = {.isa = r->spec.kernels->name,
-                                      .version = DECODE_VERSION,
-                                      .compiler = COMPILER_NAME,
-                                      .cpu = cpu,
-                                      .date = date,
-                                      .warning = r->bench.cpu_share < VERDICT_HALF ? warning : NULL,
-                                      .n = r->spec.n,
-                                      .warmup = r->spec.warmup,
-                                      .peak_rss_bytes = r->bench.peak_rss_bytes};
+    const struct shown_row run = {.isa = r->spec.kernels->name,
+                                  .version = DECODE_VERSION,
+                                  .compiler = COMPILER_NAME,
+                                  .cpu = cpu,
+                                  .date = date,
+                                  .warning = r->bench.cpu_share < VERDICT_HALF ? warning : NULL,
+                                  .n = r->spec.n,
+                                  .warmup = r->spec.warmup,
+                                  .peak_rss_bytes = r->bench.peak_rss_bytes};
     TRY_ZEROED(rows, r->bench.n_rows, "the table", e);
     const enum status s = show(r, &run, rows, e);
     free(rows);
