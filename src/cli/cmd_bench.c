@@ -9,6 +9,7 @@
 #include "cli/terminal.h"
 #include "cli/threads.h"
 #include "measure/eval.h"
+#include "measure/verdicts.h"
 #include "model/selection.h"
 
 /* The share of the text that is for calibration; the rest is measured. */
@@ -361,6 +362,8 @@ static enum status measure_rows(struct bench_run *r, struct err *e)
     r->spec.callbacks = job_callbacks(r->job, "repeats of rows");
     const enum status s = bench_run(&r->bench, e);
     progress_end(&r->job->progress);
+    if (s == STATUS_OK || s == STATUS_INTERRUPTED)
+        bench_conclude(&r->bench);
     return s;
 }
 

@@ -143,9 +143,9 @@ static inline enum bench_axis bench_x_axis(const struct bench_spec *spec)
  */
 int bench_line(const struct bench_spec *spec, const struct bench_row *row);
 
-/* Measures the planned rows and fills in what follows from the samples. STATUS_FAILED if a row's
- * threads cannot all be started, STATUS_NO_MEMORY, the failures of model_create. STATUS_INTERRUPTED
- * if `stop` ended it: only rows of which something was measured are left. */
+/* Measures the planned rows; what follows from the samples is bench_conclude's. STATUS_FAILED if a
+ * row's threads cannot all be started, STATUS_NO_MEMORY, the failures of model_create.
+ * STATUS_INTERRUPTED if `stop` ended it: only rows of which something was measured are left. */
 enum status bench_run(struct bench *b, struct err *e);
 
 void bench_free(struct bench *b); /* legal on a zeroed struct and twice */

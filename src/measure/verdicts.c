@@ -174,3 +174,11 @@ void bench_judge(struct bench *b)
             row->verdict = told_apart(fastest, row) ? BENCH_SLOWER : BENCH_TOSS_UP;
     }
 }
+
+void bench_conclude(struct bench *b)
+{
+    bench_summarise(b);
+    bench_predict(b);
+    bench_compare(b);
+    bench_judge(b);
+}

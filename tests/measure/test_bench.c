@@ -78,6 +78,7 @@ static struct bench run(const struct bench_spec *spec)
 {
     struct bench *b = planned(spec);
     expect_ok(bench_run(b, &err));
+    bench_conclude(b);
     return *b;
 }
 
@@ -261,6 +262,7 @@ BENCH_TEST(stopping_keeps_what_was_measured)
         spec.callbacks.arg = &left;
         struct bench *b = planned(&spec);
         ck_assert_int_eq(bench_run(b, NULL), budget < 6 + 16 ? STATUS_INTERRUPTED : STATUS_OK);
+        bench_conclude(b);
         for (int i = 0; i < b->n_rows; i++) {
             samples += b->rows[i].samples;
             ck_assert(b->rows[i].p50_us > 0);
