@@ -15,6 +15,8 @@ static void on_interrupt(int number)
 {
     if (!deferred)
         _exit(STATUS_INTERRUPTED);
+    if (interrupted && number == SIGXCPU)
+        return; /* it comes every second, while the work is being ended */
     if (interrupted) { /* the second one */
         signal(number, SIG_DFL);
         raise(number); /* on return from the handler, for it is blocked until then */
@@ -52,6 +54,7 @@ void signals_install(void)
     handle(SIGXFSZ, SIG_IGN);
     handle(SIGINT, on_interrupt);
     handle(SIGTERM, on_interrupt);
+    handle(SIGXCPU, on_interrupt);
     if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
         handle(SIGHUP, on_interrupt);
     sigemptyset(&bus.sa_mask);
