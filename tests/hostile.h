@@ -107,7 +107,7 @@ enum command_bit {
     TOKENIZE = 1 << 4,
     EVAL = 1 << 5,
     AGAINST = 1 << 6, /* eval GOOD --against */
-    RETYPE = 1 << 7, /* convert --type */
+    RETYPE = 1 << 7,  /* convert --type */
     CONVERT = 1 << 8,
     TRAIN = 1 << 9,    /* train --from */
     TEACHER = 1 << 10, /* train --from GOOD --teacher */

@@ -11,11 +11,9 @@
  * the old file's or 0666 less umask; without rights for the group where that cannot be kept);
  * commit syncs it, renames it over `path` and syncs the folder. A symbolic link at `path` is
  * followed, so that the link stays and its target is replaced. What is not a regular file, or not
- * writable, is not replaced. All failures are STATUS_FAILED (also of
- * the 17th writer at a time) or STATUS_NO_MEMORY. After any of them, and after abandon, the old
- * file is untouched and no temporary is left; a killed process may leave one, named
- * .decode-PID-TIME.tmp, which the next writer in the folder removes (it is locked while its writer
- * lives).
+ * writable, is not replaced. All failures are STATUS_FAILED or STATUS_NO_MEMORY. After any of them,
+ * and after abandon, the old file is untouched and no temporary is left; a killed process may leave
+ * one, named .decode-PID-TIME.tmp.
  */
 struct file_writer;
 enum status file_writer_open(struct file_writer **out, const char *path, struct err *e);

@@ -2,15 +2,14 @@
 
 #include <ctype.h>
 
+#include "cli/attend_page.h"
 #include "cli/attend_trace.h"
 #include "cli/paths.h"
 #include "formats/json_write.h"
-#include "show/explore.h"
 #include "show/heatmap.h"
 
-/* Columns of a token in a cell of a table, and beside a large map. */
+/* Columns of a token in a cell of a table. */
 #define LABEL_COLUMNS 10
-#define LARGE_LABEL   16
 /* Bytes of a key with its weight. */
 #define KEY_BYTES 128
 
@@ -345,8 +344,8 @@ enum status attend_write_picture(const struct attend_view *v, bool page, struct 
                                             .triangle = true,
                                             .row_names = large ? names : names + cells,
                                             .column_names = large || page ? names : NULL};
-    const enum status s = page ? explore_write(&picture, v->options->html, e)
-                               : heatmap_write(&picture, v->options->svg, e);
+    const enum status s =
+        page ? attend_page_write(v, &picture, e) : heatmap_write(&picture, v->options->svg, e);
     free(maps);
     return s;
 }

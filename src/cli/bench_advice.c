@@ -19,7 +19,7 @@ enum status advice_prepare(struct bench_run *r, struct err *e)
     if (r->o->max_cache && !parse_bytes(r->o->max_cache, &r->max_cache_bytes))
         return err_usage(e, "--max-cache: expected a number of bytes, as 8192 or 8MiB, found '%s'",
                          r->o->max_cache);
-    job_warn_pretokenizer(&r->o->common, j->path, j->checkpoint.tokenizer);
+    job_warn_vocabulary(&r->o->common, j->path, j->checkpoint.tokenizer);
     r->calibration = text_span(j->text.data, len);
     j->text = text_span(j->text.data + len, j->text.len - len);
     int32_t *ids = NULL;
@@ -147,7 +147,8 @@ enum status advice_measure(struct bench_run *r, struct err *e)
     if (s == STATUS_OK)
         s = calibration_of_text(&r->o->common, j->checkpoint.tokenizer, &r->subjects[0].config,
                                 r->calibration, r->o->common.file,
-                                r->o->calib_tokens ? r->o->calib_tokens : CALIBRATION_TOKENS, &text, e);
+                                r->o->calib_tokens ? r->o->calib_tokens : CALIBRATION_TOKENS, &text,
+                                e);
     if (s == STATUS_OK)
         s = measure_losses(r, &text, nll, losses, e);
     free(text.tokens);

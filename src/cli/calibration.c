@@ -20,7 +20,7 @@ enum status calibration_of_text(const struct common_options *o, const struct tok
                                 const struct config *c, struct text text, const char *name,
                                 size_t wanted, struct calibration *out, struct err *e)
 {
-    TRY(tokenizer_encode(t, text, &out->tokens, &out->n, e));
+    TRY(tokens_of_sample(t, text, wanted, &out->tokens, &out->n, e));
     if (out->n == 0)
         return err_usage(e, "--calib: there is no text in '%.200s'", name);
     if (out->n < CONVERT_MIN_TOKENS)

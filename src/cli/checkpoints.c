@@ -112,14 +112,16 @@ enum status job_config(const char *path, const struct checkpoint *c, struct conf
     return err_in(e, config_read(c->gguf, config, e), "%s", path);
 }
 
-void job_warn_pretokenizer(const struct common_options *o, const char *path,
-                           const struct tokenizer *t)
+void job_warn_vocabulary(const struct common_options *o, const char *path,
+                         const struct tokenizer *t)
 {
     if (t && tokenizer_assumes_pre(t))
         say(o,
             "warning: %s: tokenizer.ggml.pre is missing; text is cut as \"%s\" does it, which "
             "gives other ids than the model's if its own pre-tokenizer is another",
             path, tokenizer_pre(t));
+    if (t && tokenizer_oddity(t))
+        say(o, "warning: %s: %s", path, tokenizer_oddity(t));
 }
 
 void job_say_fallback(const struct common_options *o, const struct config *c, enum storage type)
@@ -149,7 +151,7 @@ enum status job_open_checkpoint(struct job *j, struct err *e)
     const unsigned wanted = o->ids ? j->command->parts & ~texts : j->command->parts;
     const bool other = (wanted & model) && o->kv_heads;
     TRY(job_open(j->path, other ? wanted & ~model : wanted, &j->checkpoint, e));
-    job_warn_pretokenizer(o, j->path, j->checkpoint.tokenizer);
+    job_warn_vocabulary(o, j->path, j->checkpoint.tokenizer);
     if (other) {
         TRY(job_start_threads(j, e));
         const struct variant_request q = job_variant(j);

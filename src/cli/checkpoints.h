@@ -24,9 +24,9 @@ enum status job_open(const char *path, unsigned parts, struct checkpoint *c, str
 enum status job_map(const char *path, struct file_map *out, struct err *e);
 
 /* Warns where a checkpoint's vocabulary does not say how text is cut before it is merged, so that
- * ids may be others than the model knows. NULL is legal. */
-void job_warn_pretokenizer(const struct common_options *o, const char *path,
-                           const struct tokenizer *t);
+ * ids may be others than the model knows, and of what is odd in it. NULL is legal. */
+void job_warn_vocabulary(const struct common_options *o, const char *path,
+                         const struct tokenizer *t);
 
 /* Says which matrices of the shape cannot have the type, whose blocks do not fit their rows. */
 void job_say_fallback(const struct common_options *o, const struct config *c, enum storage type);

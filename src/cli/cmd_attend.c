@@ -6,6 +6,7 @@
 
 #include "base/replace.h"
 #include "cli/attend.h"
+#include "cli/attend_page.h"
 #include "cli/attend_show.h"
 #include "cli/attend_trace.h"
 #include "cli/help_texts.h"
@@ -50,8 +51,8 @@ static const struct option picture_options[] = {
                .writes = WRITES_FILE),
     OPT_STRING(
         "html", html, "FILE.html",
-        "write a page to explore in a browser: pick heads, point at a token; it shows weights "
-        "rounded by at most 0.004",
+        "write a page to explore in a browser: pick heads, point at a token, click it to follow "
+        "its path through the head; it shows weights rounded by at most 0.004",
         .writes = WRITES_FILE),
     OPT_STRING("show", show, "L.H",
                "draw this head here, layer and head from 0, in place of the table"),
@@ -133,6 +134,8 @@ static enum status place_heads(struct attend_view *v, struct err *e)
                          EXPLORE_MOST, n_weights, n, n_tokens);
     if (o->npy || o->html)
         v->arrays = add_maps(spec, n_tokens);
+    if (o->html)
+        TRY(attend_page_plan(v, e));
     if (!o->show)
         return STATUS_OK;
     /* All tokens where there is room; else cells, as few as in a small picture. */
@@ -290,6 +293,7 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
     config_variant_name(&m->config, m->config.n_kv_heads, view.variant);
     const enum status s = look(&view, e);
     attend_free(&view.found);
+    attend_page_free(&view);
     free(view.spec.heads);
     free(separators);
     choice_free(&view.layers);

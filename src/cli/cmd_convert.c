@@ -110,7 +110,7 @@ struct conversion {
     struct config config; /* the checkpoint's */
     bool fewer;           /* K/V heads */
     struct convert_spec spec;
-    int layers[CONFIG_MAX_LAYERS]; /* K/V heads by layer */
+    int layers[CONFIG_MAX_LAYERS];                   /* K/V heads by layer */
     enum { TEXT_NONE, TEXT_SELF, TEXT_FILE } source; /* of the calibration text */
     int n_self;                                      /* tokens, if the model writes it itself */
     struct calibration text;

@@ -95,7 +95,6 @@ static const struct report_field property_fields[] = {
     {"shared_block", "shared_block", MEMBER(info, config.shared), .when = OF_SHARED},
     {"does_not_run", "does_not_run", MEMBER(info, does_not_run), .when = REFUSED},
 };
-/* The second and third end token are those of a turn of a conversation and of a message. */
 static const struct report_field tokenizer_fields[] = {
     {"model", "tokenizer", MEMBER(info, token_kind)},
     {"problem", "problem", MEMBER(info, problem)},
@@ -103,8 +102,7 @@ static const struct report_field tokenizer_fields[] = {
     {"n_tokens", "n_tokens", MEMBER(info, n_tokens), .when = READABLE},
     {"bos", "bos", MEMBER(info, bos), .when = READABLE},
     {"eos", "eos", MEMBER(info, eos), .when = READABLE},
-    {"eot", "eot", MEMBER(info, eot), .when = READABLE},
-    {"eom", "eom", MEMBER(info, eom), .when = READABLE},
+    {"ends", "ends", MEMBER(info, ends), .when = READABLE},
     {"adds_bos", "adds_bos", MEMBER(info, adds_bos), .when = READABLE},
 };
 static const struct report_field check_fields[] = {
@@ -274,6 +272,14 @@ static enum status read_config(struct info *info, struct err *e)
     return s == STATUS_NO_MEMORY ? err_set(e, s, "%s", why->text) : STATUS_OK;
 }
 
+/* The tokens that end a text, each with the key or the name that says so. */
+static void list_ends(struct info *info, const struct tokenizer *t)
+{
+    const char *why;
+    for (int i = 0, id; (id = tokenizer_end(t, &i, &why)) >= 0;)
+        chars_append(info->ends, "%s%d (%s)", info->ends[0] ? ", " : "", id, why);
+}
+
 static enum status read_file(struct info *info, struct err *e)
 {
     TRY(gguf_parse_file(&info->file, &info->gguf, e));
@@ -297,13 +303,12 @@ static enum status read_file(struct info *info, struct err *e)
             return err_set(e, s, "%s", info->tokenizer_problem.text);
         if (t) {
             (void)tokenizer_reads_text(t, &info->tokenizer_problem);
-            job_warn_pretokenizer(info->job->common, info->job->path, t);
+            job_warn_vocabulary(info->job->common, info->job->path, t);
             info->n_tokens = tokenizer_n_tokens(t);
             info->bos = tokenizer_bos(t);
             info->pretokenizer = tokenizer_pre(t);
             info->eos = tokenizer_eos(t);
-            info->eot = tokenizer_eot(t);
-            info->eom = tokenizer_eom(t);
+            list_ends(info, t);
             info->adds_bos = tokenizer_adds_bos(t);
         }
     }

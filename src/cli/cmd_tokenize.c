@@ -60,7 +60,7 @@ static enum status run_tokenize(struct job *j, void *values, struct err *e)
     }
     TRY(job_read_text(j, e));
     TRY(job_open(j->path, CHECKPOINT_TEXTS, c, e));
-    job_warn_pretokenizer(j->common, j->path, c->tokenizer);
+    job_warn_vocabulary(j->common, j->path, c->tokenizer);
     TRY(tokenizer_encode(c->tokenizer, j->text, &j->tokens, &j->n_tokens, e));
     for (size_t i = 0; i < j->n_tokens; i++)
         output_printf(j->out, "%s%d", i == 0 ? "" : " ", j->tokens[i]);

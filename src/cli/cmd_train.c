@@ -94,7 +94,7 @@ static struct figure speed(const struct training *t)
 }
 
 /* The trainer's `event`: rows of the log, and lines about the run. */
-static void hear(void *arg, const struct train_event *ev)
+static void on_event(void *arg, const struct train_event *ev)
 {
     struct training *t = arg;
     const struct common_options *o = &t->common;
@@ -285,11 +285,11 @@ static enum status complete_spec(struct training *t, struct job *j, struct err *
     spec->seed = j->seed;
     spec->keep_last = spec->eval_every < 0;
     spec->stop = progress_stop;
-    spec->event = hear;
+    spec->event = on_event;
     spec->arg = t;
     TRY(train_spec_complete(spec, &t->shape, &j->checkpoint, &j->other, e));
     if (spec->from_path)
-        job_warn_pretokenizer(&t->common, spec->from_path, j->checkpoint.tokenizer);
+        job_warn_vocabulary(&t->common, spec->from_path, j->checkpoint.tokenizer);
     TRY(record_make(&command_train.spec, t, &t->record, e));
     spec->options = bytes_text(&t->record);
     TRY(job_start_threads(j, e));

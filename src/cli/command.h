@@ -12,8 +12,8 @@
 
 /* In the order in which the help lists them. */
 #define COMMANDS(row)                                                                              \
-    row(generate) row(bench) row(convert) row(train) row(eval) row(score) row(tokenize)            \
-        row(info) row(attend) row(heads) row(help)
+    row(generate) row(bench) row(convert) row(train) row(eval) row(score) row(tokenize) row(info)  \
+        row(attend) row(heads) row(help)
 
 /* What job_run does before it calls `run`, in this order. What a command needs only with some
  * options it calls itself, see job.h. */
@@ -57,6 +57,7 @@ struct job {
     uint64_t start_ns;             /* clock_ns when the process started */
     struct common_options *common; /* in the values that `check` and `run` get, too */
     struct progress progress;
+    bool said_two_bos;   /* that a text begins with BOS twice, once a run */
     bool out_is_written; /* what -o names is whole, whatever interrupts the rest */
     uint64_t seed;       /* once job_seed has chosen it */
     bool has_seed;

@@ -8,8 +8,8 @@
 #include <stdio.h>
 
 #include "args/options.h"
-#include "base/mem.h"
 #include "base/callbacks.h"
+#include "base/mem.h"
 #include "base/times.h"
 #include "model/model.h"
 

@@ -75,10 +75,11 @@ struct info {
         *pretokenizer;
     struct text architecture, name, token_kind;
     uint64_t file_bytes;
-    int64_t gguf_version, n_keys, n_tensors, value_dim, n_tokens, bos, eos, eot, eom;
+    int64_t gguf_version, n_keys, n_tensors, value_dim, n_tokens, bos, eos;
     int64_t tensors_checked, tensors_not_checked, nan, inf; /* the last two are values */
     char variant[16], heads_by_layer[CONFIG_MAX_LAYERS * 8],
         kv_heads_by_layer[CONFIG_MAX_LAYERS * 8];
+    char ends[400]; /* "2 (eos_token_id), 5 (<|im_end|>)" */
     double norm_eps, score_scale;
     bool adds_bos;
     /* How many tensors are of each type, in order of first use. */

@@ -44,8 +44,7 @@ enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct 
 static enum status convert_blocks(struct converter *c, struct err *e)
 {
     const int n_blocks = config_blocks(&c->config);
-    c->all = c->config.n_layers *
-             (2 * (uint64_t)c->calib.n_windows + convert_refit_windows(c));
+    c->all = c->config.n_layers * (2 * (uint64_t)c->calib.n_windows + convert_refit_windows(c));
     for (int b = 0; b < n_blocks; b++) {
         TRY(convert_begin_block(c, b));
         TRY(convert_calibrate(c));
@@ -71,8 +70,7 @@ static enum status compare_predictions(struct converter *c, struct err *e)
     return STATUS_OK;
 }
 
-static enum status convert_once(const struct convert_spec *spec, struct convert *out,
-                                struct err *e)
+static enum status convert_once(const struct convert_spec *spec, struct convert *out, struct err *e)
 {
     struct converter c;
     TRY(convert_open(&c, spec, out, e));

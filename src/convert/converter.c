@@ -53,8 +53,7 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
     if (spec->cluster && f.position == POSITION_ALIBI)
         return err_usage(e, "heads cannot change places, because each has a slope of its own "
                             "(ALiBi); expected neighbours to share");
-    if ((spec->n_tokens || spec->refit || spec->cache_bytes) &&
-        spec->n_tokens < CONVERT_MIN_TOKENS)
+    if ((spec->n_tokens || spec->refit || spec->cache_bytes) && spec->n_tokens < CONVERT_MIN_TOKENS)
         return err_usage(e,
                          "calibration text: expected at least %d tokens, %d windows of which one "
                          "is held out, found %zu",

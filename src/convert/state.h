@@ -24,7 +24,8 @@
 enum convert_weight { WEIGHT_Q, WEIGHT_K, WEIGHT_V, WEIGHT_O, CONVERT_WEIGHTS };
 
 /* Rows are outputs of a product with the block's input, but those of O, which is stored transposed,
- * its inputs: row h * value_dim + i of O is what element i of head h adds to the residual stream. */
+ * its inputs: row h * value_dim + i of O is what element i of head h adds to the residual stream.
+ */
 struct convert_matrix {
     double *w;    /* [rows, d] */
     double *bias; /* [n_bias]; zero where there is none */
@@ -131,8 +132,8 @@ struct convert_placement {
 struct convert_groups {
     struct convert_eigen *eigen; /* [threads] */
     /* Of `cluster` only: */
-    double *costs; /* of sets of heads */
-    int *sets;     /* [the same, heads] the sets that the costs are of */
+    double *costs;                        /* of sets of heads */
+    int *sets;                            /* [the same, heads] the sets that the costs are of */
     struct convert_placement *placements; /* [2^heads] of so few that all are tried, else NULL */
 };
 
@@ -190,9 +191,9 @@ struct converter {
     size_t d;                /* d_model */
     size_t widest;           /* of d and the circuits' widths */
     struct arena arena;
-    struct convert *out;            /* owns the new tensors */
+    struct convert *out;             /* owns the new tensors */
     struct convert_tensors *tensors; /* [config_blocks] in out's arena; tensors.h */
-    uint64_t done, all;             /* windows, for spec->callbacks */
+    uint64_t done, all;              /* windows, for spec->callbacks */
     struct convert_block block;
     union convert_circuits circuits;
     struct convert_calibration calib;

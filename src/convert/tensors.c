@@ -103,9 +103,8 @@ static const struct tensor_type_info *new_type(const struct converter *c, enum t
         return tensor_type_find(TENSOR_F32);
     if (in_memory == old->type->type)
         return old->type;
-    return tensor_type_find(8 * old->type->block_bytes <= 5 * old->type->block_elements
-                                ? TENSOR_Q4_0
-                                : in_memory);
+    return tensor_type_find(
+        8 * old->type->block_bytes <= 5 * old->type->block_elements ? TENSOR_Q4_0 : in_memory);
 }
 
 /* Without an old tensor of a name there is no new one. */
@@ -218,8 +217,7 @@ void convert_loading_allocate(struct converter *c)
 static void load_tensor(struct converter *c, enum tensor_role role, const struct convert_tensor *t,
                         int first)
 {
-    const struct convert_panels *to =
-        role == ROLE_ATTN_QKV ? &c->loading.qkv : &c->loading.output;
+    const struct convert_panels *to = role == ROLE_ATTN_QKV ? &c->loading.qkv : &c->loading.output;
     struct matrix *m = &c->block.loaded.w[role].matrix;
     m->panels = to->panels;
     pack_matrix(to->panels, m, first, &t[0].tensor, &c->loading.pack);

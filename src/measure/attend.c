@@ -5,9 +5,12 @@
 #include "base/figures.h"
 #include "base/mem.h"
 #include "compute/elementary.h"
+#include "engine/sampler.h"
 
 /* For the vectoriser, sums run in so many interleaved parts, and over pieces of a row. */
 enum { LANES = 4, PIECE = 128 };
+/* Tokens of a step whose logits are wanted: they take memory for a vocabulary each. */
+#define NEXT_ROWS 16
 
 /* A run while the text goes through. */
 struct attend_run {
@@ -17,6 +20,7 @@ struct attend_run {
     double
         *offsets; /* [n_heads, n_tokens / 2 + 1] of each head its weights by distance, summed up */
     double *divides, *content; /* [n_tokens] 1 for the keys of a query that count as such, else 0 */
+    float *logits; /* [NEXT_ROWS, n_vocab] of a step; NULL: nobody wants to know what comes next */
     const struct attend_head *bad; /* the head and query whose weights are not finite; NULL: none */
     int bad_row;
 };
@@ -33,6 +37,12 @@ static void take_maps(struct attend_run *run)
     run->content = arena_take(a, spec->n_tokens, sizeof *run->content);
     if (spec->trace)
         trace_take(spec->trace, a, &spec->model->config);
+    if (spec->paths)
+        paths_take(spec->paths, a, &spec->model->config);
+    if (spec->n_next > 0) {
+        run->out->next = arena_take(a, spec->n_tokens, spec->n_next * sizeof *run->out->next);
+        run->logits = arena_take(a, NEXT_ROWS, spec->model->config.n_vocab * sizeof(float));
+    }
     if (spec->query >= 0)
         run->out->query = arena_take(a, spec->n_heads, (spec->query + 1) * sizeof *run->out->query);
     for (int i = 0; i < spec->n_maps; i++) {
@@ -169,6 +179,8 @@ static void take_layer(void *arg, const struct attention_weights *l)
     const struct attend_spec *spec = run->spec;
     if (spec->trace && spec->trace->layer == l->layer)
         trace_add(spec->trace, spec->model, l);
+    if (spec->paths)
+        paths_add(spec->paths, spec->model, l);
     for (int r = 0; r < l->n_rows && !run->bad; r++) {
         const float *row = l->weights + r * l->n_heads * l->stride;
         const int i = l->rows[r].position;
@@ -201,6 +213,19 @@ static void take_layer(void *arg, const struct attention_weights *l)
     }
 }
 
+/* The likeliest tokens after each of `len` tokens from `at` on, whose logits are there. */
+static enum status add_next(const struct attend_run *run, int at, int len, struct err *e)
+{
+    const int n_vocab = run->spec->model->config.n_vocab, n_next = run->spec->n_next;
+    for (int i = 0; i < len; i++) {
+        const float *logits = run->logits + (size_t)i * n_vocab;
+        double log_sum;
+        TRY(logits_log_sum(logits, n_vocab, &log_sum, e));
+        score_top(logits, n_vocab, log_sum, n_next, run->out->next + (size_t)(at + i) * n_next);
+    }
+    return STATUS_OK;
+}
+
 enum status attend_run(const struct attend_spec *spec, struct attend_found *out, struct err *e)
 {
     struct attend_run run = {.spec = spec, .out = out};
@@ -230,10 +255,10 @@ enum status attend_run(const struct attend_spec *spec, struct attend_found *out,
 
     enum status s = session_create(spec->model, &params, spec->pool, &session, e);
     for (int at = 0, len; at < n && s == STATUS_OK; at += len) {
-        len = MIN(n - at, session_block(session));
+        len = MIN(n - at, run.logits ? NEXT_ROWS : session_block(session));
         s = callbacks_stop(&spec->callbacks)
                 ? STATUS_INTERRUPTED
-                : session_feed(session, 0, spec->tokens + at, len, NULL, e);
+                : session_feed(session, 0, spec->tokens + at, len, run.logits, e);
         if (s == STATUS_OK && run.bad)
             s = session_explain(
                 session,
@@ -242,6 +267,8 @@ enum status attend_run(const struct attend_spec *spec, struct attend_found *out,
                            "finite (info --check finds tensors that are not)",
                            run.bad_row, run.bad->head, run.bad->layer),
                 NULL, e);
+        if (s == STATUS_OK && run.logits)
+            s = add_next(&run, at, len, e);
         if (s == STATUS_OK)
             callbacks_progress(&spec->callbacks, at + len, n);
     }

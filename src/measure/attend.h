@@ -9,6 +9,7 @@
 
 #include "base/callbacks.h"
 #include "measure/eval.h"
+#include "measure/paths.h"
 #include "measure/trace.h"
 
 /* A head, and what it looks at on the whole. NaN: there is no such query. */
@@ -72,11 +73,14 @@ struct attend_spec {
     int n_maps;
     int query;                  /* a token, whose weights of all `heads` are wanted; -1: none */
     struct attend_trace *trace; /* layer, head and query given, found likewise; NULL: none */
+    struct attend_paths *paths; /* layers given, found likewise; NULL: none */
+    int n_next; /* so many likeliest tokens after each are wanted; at most n_vocab */
     struct callbacks callbacks; /* between blocks, of tokens */
 };
 
 struct attend_found {
-    float *query; /* [n_heads, spec->query + 1] of each head; NULL: none is wanted */
+    float *query;             /* [n_heads, spec->query + 1] of each head; NULL: none is wanted */
+    struct token_score *next; /* [n_tokens, n_next] */
     struct arena arena;
 };
 

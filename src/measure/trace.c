@@ -14,12 +14,14 @@ void trace_take(struct attend_trace *t, struct arena *a, const struct config *c)
     t->scores = arena_take(a, n, sizeof *t->scores);
     t->weights = arena_take(a, n, sizeof *t->weights);
     t->heads = arena_take(a, width, sizeof *t->heads);
+    t->parts = arena_take(a, config_heads(c, t->layer), c->d_model * sizeof *t->parts);
     t->out = arena_take(a, c->d_model, sizeof *t->out);
+    t->sum = arena_take(a, c->d_model, sizeof *t->sum);
+    t->normed = arena_take(a, c->d_model, sizeof *t->normed);
     t->row = arena_take(a, width, sizeof *t->row);
 }
 
-/* A query or key as scores take it: turned to its position where that is rotary. */
-static void place(const struct attention_weights *w, const struct config *c, int position,
+void trace_rotate(const struct attention_weights *w, const struct config *c, int position,
                   const float *x, float *out)
 {
     const float *rotation = positions_rotation(w->positions, position);
@@ -50,7 +52,8 @@ static void finish(struct attend_trace *t, const struct model *m, const struct a
     const float *additive = table ? table + (size_t)t->head * c->head_dim : NULL;
     const float *of_row = w->weights + r * w->n_heads * w->stride;
     memcpy(t->weights, of_row + t->head * w->stride, n * sizeof *t->weights);
-    place(w, c, t->query, w->queries + r * w->qkv_stride + (size_t)t->head * c->head_dim, t->q);
+    trace_rotate(w, c, t->query, w->queries + r * w->qkv_stride + (size_t)t->head * c->head_dim,
+                 t->q);
     for (int j = 0; j < n; j++) {
         const float *k = t->keys + (size_t)j * c->head_dim;
         double score = (double)config_score_scale(c) * product(t->q, k, additive ? 0 : c->head_dim);
@@ -76,7 +79,14 @@ static void finish(struct attend_trace *t, const struct model *m, const struct a
         pack_read_row(output, o, t->row);
         const double sum = product(t->row, t->heads, output->n_in);
         t->out[o] = (float)(sum + (output->bias ? (double)output->bias[o] : 0));
+        t->sum[o] = w->stream[(size_t)r * c->d_model + o] + t->out[o];
+        for (int h = 0; h < config_heads(c, t->layer); h++)
+            t->parts[(size_t)h * c->d_model + o] =
+                (float)product(t->row + h * dim, t->heads + h * dim, dim);
     }
+    const enum tensor_role role = c->placement == PLACEMENT_BEFORE ? ROLE_FFN_NORM : ROLE_ATTN_OUTPUT_NORM;
+    const struct norm *norm = &b->w[role].norm;
+    w->kernels->norm[c->norm](t->normed, t->sum, norm->gain, norm->bias, c->d_model, c->norm_eps);
 }
 
 void trace_add(struct attend_trace *t, const struct model *m, const struct attention_weights *w)
@@ -87,8 +97,8 @@ void trace_add(struct attend_trace *t, const struct model *m, const struct atten
     for (int r = 0; r < w->n_rows && w->rows[r].position <= t->query; r++) {
         const int j = w->rows[r].position;
         memcpy(t->x + j * d, w->input + r * d, d * sizeof *t->x);
-        place(w, c, j, w->keys + r * w->qkv_stride + kv_head * c->head_dim,
-              t->keys + (size_t)j * c->head_dim);
+        trace_rotate(w, c, j, w->keys + r * w->qkv_stride + kv_head * c->head_dim,
+                     t->keys + (size_t)j * c->head_dim);
         memcpy(t->values + j * v_dim, w->values + r * w->qkv_stride, v_dim * sizeof *t->values);
         if (j == t->query)
             finish(t, m, w, r);

@@ -79,7 +79,7 @@ static bool stop_learning(void *arg)
 
 static void report_learning(void *arg, uint64_t done, uint64_t all)
 {
-    train_tell(arg, (struct train_event){.kind = TRAIN_LEARNING, .done = done, .all = all});
+    train_report(arg, (struct train_event){.kind = TRAIN_LEARNING, .done = done, .all = all});
 }
 
 /* The metadata of a new model: its vocabulary is learned from the parts of the texts that are not

@@ -15,8 +15,8 @@ static inline bool train_stopped(const struct train_spec *spec)
     return spec->stop && spec->stop(spec->arg);
 }
 
-/* Tells the caller an event, if it wants to hear of any. */
-static inline void train_tell(const struct train_spec *spec, struct train_event ev)
+/* Reports an event to the caller, if it wants any. */
+static inline void train_report(const struct train_spec *spec, struct train_event ev)
 {
     if (spec->event)
         spec->event(spec->arg, &ev);

@@ -88,7 +88,7 @@ static enum status check_sizes(const struct trainer *t, struct err *e)
 }
 
 /* Goes on where the state is, if it is this run's. */
-static enum status take_progress(struct trainer *t, struct err *e)
+static enum status resume_progress(struct trainer *t, struct err *e)
 {
     const struct train_progress *p = &t->progress;
     TRY(state_compare(t, e));
@@ -114,7 +114,7 @@ static enum status open_run(struct trainer *t, struct err *e)
     TRY(train_data_read(t, e));
     state_identify(t);
     if (spec->resume)
-        TRY(take_progress(t, e));
+        TRY(resume_progress(t, e));
     return make_plan(t, e);
 }
 
@@ -191,9 +191,9 @@ void trainer_free(struct trainer *t)
     free(t);
 }
 
+/* --- OUT and OUT.state ----------------------------------------------------------------------- */
+
 /*
- * --- OUT and OUT.state -----------------------------------------------------------------------
- *
  * Both are replaced atomically, OUT first; the state knows OUT's length and hash as they were then.
  * With keep_last OUT has the weights of the state, written with it at every save; else those of the
  * best evaluation, written when that is made. A run that is killed between the two files leaves an
@@ -205,12 +205,12 @@ void trainer_free(struct trainer *t)
 static void report_event(const struct trainer *t, struct train_event ev)
 {
     ev.step = t->progress.step;
-    train_tell(&t->spec, ev);
+    train_report(&t->spec, ev);
 }
 
 /* Whether OUT has the length and hash that t->progress says, so that this run has written it. They
  * are then set to those that it has. */
-static enum status look_at_out(struct trainer *t, bool *is_ours, struct err *e)
+static enum status hash_out(struct trainer *t, bool *is_ours, struct err *e)
 {
     struct train_progress *p = &t->progress;
     struct file_map f;
@@ -230,7 +230,7 @@ static enum status write_out(struct trainer *t, struct err *e)
 {
     bool is_ours;
     TRY(train_model_write(t, e));
-    TRY(look_at_out(t, &is_ours, e));
+    TRY(hash_out(t, &is_ours, e));
     t->out_written = true;
     return STATUS_OK;
 }
@@ -256,7 +256,7 @@ static enum status restore_out(struct trainer *t, struct err *e)
     bool is_ours;
     if (t->progress.step < t->spec.n_steps || t->out_written)
         return STATUS_OK;
-    look_at_out(t, &is_ours, NULL);
+    hash_out(t, &is_ours, NULL);
     t->saved_step = is_ours ? t->saved_step : -1;
     return save(t, e);
 }
@@ -268,7 +268,7 @@ static enum status check_out(struct trainer *t, struct err *e)
     bool is_ours;
     if (t->spec.keep_last || !isfinite(p->best))
         return STATUS_OK;
-    TRY(look_at_out(t, &is_ours, e));
+    TRY(hash_out(t, &is_ours, e));
     if (is_ours)
         return STATUS_OK;
     return err_failed(e,
@@ -331,7 +331,7 @@ static enum status evaluate(struct trainer *t, double *loss, bool *best, struct 
 }
 
 /* The best so far becomes OUT; where that cannot be written, the old best stays to be beaten. */
-static enum status take_best(struct trainer *t, double loss, struct err *e)
+static enum status write_best(struct trainer *t, double loss, struct err *e)
 {
     struct train_progress *p = &t->progress;
     if (!t->spec.keep_last)
@@ -367,7 +367,7 @@ static enum status after_step(struct trainer *t, struct err *e)
     if (spec->val_fraction > 0 && spec->eval_every > 0 && step_is_due(t, spec->eval_every))
         TRY(evaluate(t, &loss, &best, e));
     if (best)
-        s = take_best(t, loss, &failure);
+        s = write_best(t, loss, &failure);
     if (s == STATUS_OK && t->progress.step > 0 && step_is_due(t, spec->save_every))
         s = save(t, &failure);
     return defer_failure(t, s, &failure, e);

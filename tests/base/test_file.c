@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -327,25 +326,6 @@ TEST(calls_that_fail, IN_FOLDER)
 }
 
 /* --- what others left, or put there -------------------------------------------------------- */
-
-TEST(temporaries_of_the_dead_are_removed, IN_FOLDER)
-{
-    static const struct timespec long_ago[2] = {{.tv_sec = 1000000}, {.tv_sec = 1000000}};
-    static const char *const names[] = {".decode-99-0.tmp", ".decode-99-live.tmp",
-                                        ".decode-99-new.tmp", ".decode-notes", "other.tmp"};
-    for (size_t i = 0; i < COUNT(names); i++) {
-        make_file(scratch_path(names[i]), "left");
-        if (i != 2)
-            ck_assert_int_eq(utimensat(AT_FDCWD, scratch_path(names[i]), long_ago, 0), 0);
-    }
-    const int held = open(scratch_path(names[1]), O_RDONLY);
-    ck_assert_int_eq(flock(held, LOCK_EX), 0);
-    expect_replaced(a, "new", a);
-    ck_assert_int_ne(access(scratch_path(names[0]), F_OK), 0);
-    for (size_t i = 1; i < COUNT(names); i++)
-        expect_text(scratch_path(names[i]), "left");
-    close(held);
-}
 
 /* Files of other groups are made by root only. */
 TEST(a_group_that_cannot_be_kept_gets_no_rights, IN_FOLDER)

@@ -149,3 +149,23 @@ TEST(class_15_huge_requests, .before = hostile_set_up, .left_out = SANITIZED)
     try_lines(lines, COUNT(lines), limit_to, &l);
     try_lines(legal, COUNT(legal), limit_to, &l);
 }
+
+/* One word of 40 MiB, of which 300 tokens are asked for. */
+TEST(class_15_memory_of_a_long_text, .before = hostile_set_up, .left_out = SANITIZED)
+{
+    static char letters[1 << 20];
+    struct ran r;
+    char line[2000];
+    memset(letters, 'a', sizeof letters);
+    FILE *f = fopen(bad_path, "w");
+    ck_assert_ptr_nonnull(f);
+    for (int i = 0; i < 40; i++)
+        ck_assert_uint_eq(fwrite(letters, 1, sizeof letters, f), sizeof letters);
+    ck_assert_int_eq(fclose(f), 0);
+    fill_paths(line, sizeof line,
+               "convert %G -o %O --kv-heads 1 --calib %B --calib-tokens 300 -t 1 -q --force");
+    run_program(&r, line, NULL, NULL);
+    expect_success(&r);
+    ck_assert_msg(r.max_rss_kib < 300 << 10, "%ld KiB", r.max_rss_kib);
+    remove_outputs();
+}

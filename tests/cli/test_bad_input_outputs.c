@@ -195,6 +195,23 @@ TEST(class_13_training_state, .before = set_up)
     expect_line_done(TRAIN_NEW " --seed 1", "");
     const struct content out = content_of(out_path);
     expect_line_done(TRAIN_NEW " --resume", "");
+    expect_line_done("train %T -o %O --resume -t 1", "");
+    /* Options that are none; what else is damaged: test_train.c. */
+    static const char *const options[][2] = {
+        {"--clip=1", "--clap=1"},  {"--clip=1", "--clip=x"},   {"--clip=1", "--clip 1"},
+        {"--clip=1", "--force\0"}, {"--batch=1", "TEXT.text"}, {"--batch=1", "--batch=0"}};
+    size_t len;
+    char *state = file_text(state_path, &len);
+    for (size_t i = 0; i < COUNT(options); i++) {
+        const size_t n = strlen(options[i][0]);
+        char *at = memmem(state, len, options[i][0], n);
+        ck_assert_ptr_nonnull(at);
+        memcpy(at, options[i][1], n);
+        write_file(state_path, state, len);
+        memcpy(at, options[i][0], n);
+        expect_line_refused("train %T -o %O --resume -t 1", 3, ".state: damaged: its options");
+    }
+    write_file(state_path, state, len);
     copy_file(good_path, state_path);
     expect_line_refused(TRAIN_NEW " --resume", 3, "expected a training state, found another file");
     unlink(state_path);

@@ -93,7 +93,46 @@ TEST(test_end_tokens, .before = bent_set_up, .after = hostile_tear_down)
         bend(bends);
         hostile_write();
         expect_line_done(line, "\"tokens\": []|\"finish\": \"eos\"");
-        snprintf(bends, sizeof bends, "\"%.3s\": %d", keys[i] + strlen("tokenizer.ggml."), first);
+        snprintf(bends, sizeof bends, "\"ends\": \"%d (%s)\"", first,
+                 keys[i] + strlen("tokenizer.ggml."));
         expect_line_done("info %B --format json", bends);
     }
+}
+
+/* A text that begins with BOS itself, behind the one that the checkpoint asks for: said once, and
+ * neither scored nor counted by eval. */
+TEST(test_two_bos, .before = bent_set_up, .after = hostile_tear_down)
+{
+    static const char with[] = "<s>a a a a", *const texts[] = {with + 3, with};
+    static const char *const lines[] = {"score %B -p <s>a -t 1", "attend %B -p <s>a -t 1",
+                                        "generate %B -p <s>a -n 1 --seed 1 -t 1"};
+    struct ran r;
+    char figures[2][64]; /* tokens, bytes, nats a token */
+    write_words(true);
+    for (size_t i = 0; i < COUNT(lines); i++) {
+        run_on_bad(&r, lines[i]);
+        expect_success(&r);
+        const char *note = strstr(r.err, "note: the text begins with the begin-of-text token, 1,");
+        ck_assert_msg(note && !strstr(note + 1, "note:"), "%s: %s", lines[i], r.err);
+    }
+    for (int i = 0; i < 2; i++) {
+        write_file(text_path, texts[i], strlen(texts[i]));
+        run_on_bad(&r, "eval %B %T -t 1 --format jsonl");
+        expect_success(&r);
+        ck_assert((strstr(r.err, "note:") != NULL) == i);
+        const char *tokens = strstr(r.out, "\"tokens\""), *end = strstr(r.out, ", \"nll_stderr\"");
+        ck_assert(tokens && end && end - tokens < (int)sizeof *figures);
+        snprintf(figures[i], sizeof *figures, "%.*s", (int)(end - tokens), tokens);
+    }
+    ck_assert_str_eq(figures[0], figures[1]);
+}
+
+/* A row of the vocabulary that no tokenizer has. */
+TEST(test_unused_tokens_print_nothing, .before = bent_set_up, .after = hostile_tear_down)
+{
+    write_words(true);
+    bend("tokenizer.ggml.token_type=i32[]:1,3,1,1,5*2,1*254");
+    hostile_write();
+    expect_line_done("tokenize %B --decode 6,4,5,7", "w6 w7");
+    expect_line_done("score %B --tokens 6,4,7 -t 1 --format csv", "1,4,,|2,7,\" w7\",|!w4");
 }

@@ -159,8 +159,8 @@ CONVERSION_TEST(from_gqa_to_any_divisor)
 }
 
 /* Tokens of calibration in windows of 16, of which the last is held out. */
-#define WINDOW  16
-#define N_ROWS  CONVERT_MIN_TOKENS
+#define WINDOW   16
+#define N_ROWS   CONVERT_MIN_TOKENS
 #define N_FITTED (N_ROWS - WINDOW)
 struct rows {
     int n;
@@ -304,8 +304,8 @@ static void direct_output_losses(const struct opened *a, const struct opened *b,
         for (int i = 0; i < 2 * N_ROWS / WINDOW; i++) {
             const int at = i / 2 * WINDOW * d;
             float *x = stream[i % 2] + at;
-            const struct block_taps taps = {.at = {[TAP_MIDDLE] = middle[i % 2] + at,
-                                                   [TAP_OUT] = x}};
+            const struct block_taps taps = {
+                .at = {[TAP_MIDDLE] = middle[i % 2] + at, [TAP_OUT] = x}};
             probe_run(p[i % 2], &both[i % 2]->model->blocks[l], l, x, WINDOW, &taps);
         }
         for (int t = 0; t < N_ROWS * d; t++) {

@@ -232,7 +232,8 @@ CONVERSION_TEST(cache_bytes_choose_kv_heads)
 CONVERSION_TEST(cache_bytes_choose_kv_heads_by_the_query_heads_of_layers)
 {
     const char *path = scratch_path("model.gguf");
-    struct config of = config_sized("decode", "layers=2 heads=8 dim=8 width=64 ff=64 ctx=64 vocab=20");
+    struct config of =
+        config_sized("decode", "layers=2 heads=8 dim=8 width=64 ff=64 ctx=64 vocab=20");
     of.layer_heads[0] = of.layer_kv_heads[0] = 7;
     of.layer_heads[1] = of.layer_kv_heads[1] = 8;
     write_config_checkpoint(path, &of);

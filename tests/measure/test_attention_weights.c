@@ -12,6 +12,7 @@
 #include "golden.h"
 #include "measure/attend.h"
 #include "measure/eval.h"
+#include "model/pack.h"
 #include "opened.h"
 #include "program.h"
 
@@ -338,29 +339,77 @@ TEST(heads_that_are_a_convolution)
     }
 }
 
+/* The paths of all heads, of which this is the last token's through one: its numbers, and what the
+ * head adds to the stream, worked out from its result `z` and all of the output matrix. */
+static void expect_path(const struct attend_paths *p, const struct model *m,
+                        const struct attend_trace *t, const float *z)
+{
+    const struct config *c = &m->config;
+    const struct path_layer *l = &p->layers[0];
+    const int heads = config_heads(c, t->layer), kv_heads = config_kv_heads(c, t->layer);
+    const int dim = config_value_dim(c), d = c->d_model, shared = t->head * kv_heads / heads;
+    const size_t of_head = (size_t)t->query * heads + t->head;
+    ck_assert_mem_eq(l->x, t->x, (t->query + 1) * (size_t)d * sizeof *l->x);
+    ck_assert_mem_eq(l->q + of_head * c->head_dim, t->q, c->head_dim * sizeof *t->q);
+    for (int j = 0; j <= t->query; j++)
+        ck_assert_mem_eq(l->keys + ((size_t)j * kv_heads + shared) * c->head_dim,
+                         t->keys + (size_t)j * c->head_dim, c->head_dim * sizeof *t->keys);
+    const struct path_written *w = &l->written[of_head];
+    float row[512], part[512];
+    double squares = 0;
+    ck_assert_int_le(config_heads_dim(c, t->layer), COUNT(row));
+    ck_assert_int_le(d, COUNT(part));
+    for (int o = 0; o < d; o++) {
+        double sum = 0;
+        pack_read_row(&m->blocks[t->layer].w[ROLE_ATTN_OUTPUT].matrix, o, row);
+        for (int i = 0; i < dim; i++)
+            sum += (double)row[t->head * dim + i] * (double)z[i];
+        part[o] = (float)sum;
+        squares += sum * sum;
+    }
+    ck_assert_double_eq_tol((double)w->length, sqrt(squares), 1e-5 * fmax(1, sqrt(squares)));
+    for (int k = 0; k < PATHS_LARGEST; k++) {
+        const int place = (int)w->largest[k].place;
+        if (k >= d) {
+            ck_assert_int_eq(place, -1);
+            continue;
+        }
+        ck_assert_double_eq_tol((double)w->largest[k].number, (double)part[place], 1e-5);
+        int larger = 0;
+        for (int o = 0; o < d; o++)
+            larger += fabsf(part[o]) > fabsf(part[place]) + 1e-5f;
+        ck_assert_int_le(larger, k);
+    }
+}
+
 /* One token's way through a head: by tests/model/reference_model.py --trace. */
 static const struct {
     const char *name;
     int layer, head;
-} traces[] = {{"hello", 0, 0},           {"gqa", 1, 2},
+} traces[] = {{"hello", 0, 0},           {"hello-2-heads", 0, 1},  {"gqa", 1, 2},
               {"mixed-llama", 1, 4},     {"mixed-alibi", 1, 5},
               {"mixed-quadratic", 2, 3}, {"additive", 1, 3}};
 
 TEST(golden_traces, .loops = COUNT(traces))
 {
     const int layer = traces[_i].layer, head = traces[_i].head;
-    const bool is_hello = _i == 0;
+    const bool is_hello = _i < 2;
     struct golden g = {.tokens = {0, 1, 2, 3}, .n_tokens = 4};
     if (is_hello)
-        g.checkpoint = opened_checkpoint("models/hello.gguf", CHECKPOINT_MODEL);
+        g.checkpoint = opened_checkpoint(
+            _i == 0 ? "models/hello.gguf" : "models/hello-2-heads.gguf", CHECKPOINT_MODEL);
     else
         g = open_golden(traces[_i].name);
     const struct config *c = &g.checkpoint.model->config;
     const int n = g.n_tokens, dim = config_value_dim(c), width = config_heads_dim(c, layer);
+    const int d = c->d_model;
     struct attend_trace t = {.layer = layer, .head = head, .query = n - 1};
     struct all_heads all;
     struct attend_spec spec = spec_of(g.checkpoint.model, &all, g.tokens, n, 1);
+    struct path_layer of_layer = {.layer = layer};
+    struct attend_paths paths = {.n_tokens = n, .n_layers = 1, .layers = &of_layer};
     spec.trace = &t;
+    spec.paths = &paths;
     spec.pool = new_pool(3);
     run(&spec, &all);
     const struct {
@@ -368,7 +417,8 @@ TEST(golden_traces, .loops = COUNT(traces))
         int n;
     } parts[] = {{t.q, c->head_dim}, {t.keys, n * c->head_dim},   {t.scores, n},
                  {t.weights, n},     {t.heads + head * dim, dim}, {t.heads, width},
-                 {t.out, c->d_model}};
+                 {t.parts, config_heads(c, layer) * d},
+                 {t.out, d},         {t.sum, d},                  {t.normed, d}};
     size_t all_n = 0;
     for (size_t p = 0; p < COUNT(parts); p++)
         all_n += (size_t)parts[p].n;
@@ -380,7 +430,32 @@ TEST(golden_traces, .loops = COUNT(traces))
             ck_assert_msg(fabsf(parts[p].x[i] - truth[i]) <= 2e-5f * fmaxf(1, fabsf(truth[i])),
                           "%s, part %zu: element %d is %.9g, not %.9g", traces[_i].name, p, i,
                           (double)parts[p].x[i], (double)truth[i]);
+    expect_path(&paths, g.checkpoint.model, &t, t.heads + head * dim);
     pool_free(spec.pool);
+}
+
+/* The tokens that may come next are those of the logits that a session gives. */
+TEST(what_comes_next)
+{
+    enum { N = 20, NEXT = 5 };
+    struct golden g = open_golden("mha");
+    struct all_heads all;
+    struct attend_spec spec = spec_of(g.checkpoint.model, &all, g.tokens, N, 1);
+    spec.n_next = NEXT;
+    run(&spec, &all);
+    const int n_vocab = g.checkpoint.model->config.n_vocab;
+    for (int i = 0; i < N; i++) {
+        const float *logits = g.logits + (size_t)i * n_vocab;
+        double sum = 0;
+        for (int t = 0; t < n_vocab; t++)
+            sum += exp((double)logits[t]);
+        for (int k = 0; k < NEXT; k++) {
+            const struct token_score *next = &all.found->next[i * NEXT + k];
+            ck_assert_double_eq_tol(next->logprob, (double)logits[next->id] - log(sum), 1e-3);
+            if (k > 0)
+                ck_assert_double_le(next->logprob, next[-1].logprob);
+        }
+    }
 }
 
 /* A bilinear score y W h ("general" of Luong et al. 2015, section 3.1) is a product q.k with W_k

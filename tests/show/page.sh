@@ -30,7 +30,7 @@ note "a page names nothing outside" lacks "$dir/page.html" "src="
 
 load page.html
 note "no complaint of the script" is_empty "$err"
-note "a thumbnail is drawn for each head" [ "$(grep -o '<canvas height="[1-9][0-9]*" width="[1-9]' "$out" | wc -l)" -eq 32 ]
+note "a thumbnail is drawn for each head" [ "$(grep -o '<canvas width="[1-9][0-9]*" height="[1-9]' "$out" | wc -l)" -eq 32 ]
 note "heads that share are framed" [ "$(grep -o 'class="group shared"' "$out" | wc -l)" -eq 8 ]
 note "the first head is picked" has "$out" 'tabindex="0" aria-label="head 0.0"'
 note "one head is picked" [ "$(grep -o 'aria-pressed="true"' "$out" | wc -l)" -eq 1 ]
@@ -51,6 +51,26 @@ note "the head of the address is picked" has "$out" '</i>Head 2.4</h2>'
 note "its token looks at the key of --query 9" \
     [ "$(sed -n "s/.*(9) looks at<[^']*'[^(]*(\([0-9]*\)).*/\1/p" "$out")" = "$place" ]
 
+# A path: its numbers are those of --trace.
+"$decode" attend models/shakespeare-gqa2.gguf -p "$line" --trace 2.4 --query 9 --json "$dir/trace.json" -q >"$dir/trace"
+load 'page.html#2.4@9!'
+note "no complaint with a path" is_empty "$err"
+note "the path of the token is there" has "$out" 'through head 2.4</h2>'
+note "what comes next is there" has "$out" ' (9) comes: '
+note "later tokens are masked" [ "$(grep -o '−∞' "$out" | wc -l)" -ge 3 ]
+python3 - "$out" "$dir/trace.json" >"$dir/compared" 2>&1 <<'PYTHON'
+import json, re, sys
+page = open(sys.argv[1], errors="replace").read()
+rows = re.findall(r'<tr class="[^"]*">(.*?)</tr>', page)
+cells = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in rows]
+steps = json.load(open(sys.argv[2]))["trace"]
+for name, column, digits in (("scores", 4, 3), ("weights", 6, 4)):
+    numbers = next(s["rows"][0] for s in steps if s["step"].startswith(name))
+    for x, row in zip(numbers, cells):
+        assert abs(float(row[column]) - x) <= 1.1 * 10**-digits, (name, x, row[column])
+PYTHON
+note "scores and weights are those of --trace" is_empty "$dir/compared"
+
 # Keys and pointer: page.js does what a reader would, and finds what must be seen then.
 "$decode" attend models/shakespeare-mha.gguf --tokens "$(seq -s, 1 100)" --html "$dir/long.html" -q >"$out"
 {
@@ -66,6 +86,9 @@ note "page.js comes to its end" [ -s "$dir/results" ]
 while IFS= read -r result; do
     note "$result" [ "${result%% *}" = ok ]
 done <"$dir/results"
+
+load 'long.html#0.1@12!'
+note "a long text has no paths, but the command" has "$out" '64 tokens and 16 MiB of numbers; this text has 100 tokens. On a terminal: decode attend MODEL ... --trace 0.1 --query 12'
 
 load ids.html
 note "tokens without a vocabulary are ids" is_empty "$err"

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/rng.h"
 #include "show/paragraph.h"
 
 #define MARK "\xe2\x96\x81" /* U+2581 */
@@ -121,13 +122,13 @@ TEST(test_special_tokens, .after = drop_tokenizer)
         int id;
         const char *bytes;
         bool special;
-    } ids[] = {{0, "<unk>", true},     {1, "<s>", true},   {262, "[X]", false},
-               {263, "[PAD7]", false}, {261, " a", false}, {3 + 'x', "x", false}};
+    } ids[] = {{0, "<unk>", true}, {1, "<s>", true},   {262, "[X]", false},
+               {263, "", false},   {261, " a", false}, {3 + 'x', "x", false}};
     for (size_t i = 0; i < COUNT(ids); i++)
         ck_assert_msg(text_is(tokenizer_bytes(t, ids[i].id), ids[i].bytes) &&
                           tokenizer_is_special(t, ids[i].id) == ids[i].special,
                       "%d", ids[i].id);
-    ck_assert_uint_eq(tokenizer_longest(t), 18); /* [PAD7], or six times U+2581 */
+    ck_assert_uint_eq(tokenizer_longest(t), 15); /* <unk>, or five times U+2581 */
 }
 
 TEST(test_added_space_and_special_ids, .after = drop_tokenizer)
@@ -189,6 +190,45 @@ TEST(test_extra_spaces, .after = drop_tokenizer)
     add_scored("a", 0);
     use_vocabulary();
     check_unencodable(text_of("  a   a  b "), "U+0062 'b' at offset 9,");
+}
+
+/* A text of a megabyte is its words, of letters, marks and bytes that are no UTF-8. */
+TEST(test_long_text_is_its_words, .after = drop_tokenizer)
+{
+    static const char *const parts[] = {"a", "b", "  ", MARK, "\xc3", "\xe2", "\xf0", "\x96", "ab"};
+    const size_t cap = 1 << 20;
+    char *text = allocated(cap);
+    size_t len = 0, n_words = 0, n, all = 0;
+    int32_t *words = allocated(cap * sizeof *words), *ids;
+    struct rng r;
+    rng_seed(&r, 5, 6);
+    vocabulary_of_scores(true);
+    v.adds_space = 0;
+    add_scored(MARK, -5);
+    add_scored("a", -6);
+    add_scored("b", -7);
+    add_scored(MARK "a", -1);
+    add_scored("ab", -2);
+    use_vocabulary();
+    for (; len + 40 < cap; n_words++) {
+        const size_t start = len;
+        text[len++] = ' ';
+        for (unsigned k = rng_u32(&r) % 8; k > 0; k--) {
+            const char *part = parts[rng_u32(&r) % COUNT(parts)];
+            memcpy(text + len, part, strlen(part));
+            len += strlen(part);
+        }
+        memcpy(text + len, "baba", 4);
+        len += 4;
+        expect_ok(tokenizer_encode(t, text_span(text + start, len - start), &ids, &n, &err));
+        memcpy(words + all, ids, n * sizeof *ids);
+        all += n;
+        free(ids);
+    }
+    expect_ok(tokenizer_encode(t, text_span(text, len), &ids, &n, &err));
+    ck_assert_uint_eq(n, all);
+    ck_assert_mem_eq(ids, words, n * sizeof *ids);
+    free(ids);
 }
 
 /* --- hostile vocabularies -------------------------------------------------------------------- */

@@ -150,3 +150,61 @@ TEST(test_special_ids, .after = drop_tokenizer)
         ck_assert(tokenizer_adds_bos(t) == cases[i].adds);
     }
 }
+
+TEST(ends_are_known_by_key_and_by_name, .after = drop_tokenizer)
+{
+    static const struct {
+        int id;
+        const char *why;
+    } ends[] = {{'A', "eos_token_id"}, {256, "<|im_end|>"}, {259, "<|endoftext|>"}};
+    plain_bytes_vocabulary();
+    add_token("<|im_end|>", 3);
+    add_token("<end_of_turn>", 4); /* no control token: it is text */
+    add_token("<|eot_id|>", 1);
+    add_token("<|endoftext|>", 3);
+    add_token("<|im_start|>", 3);
+    v.eos = 'A';
+    use_vocabulary();
+    size_t n = 0;
+    const char *why;
+    for (int i = 0, id; (id = tokenizer_end(t, &i, &why)) >= 0; n++)
+        ck_assert(n < COUNT(ends) && id == ends[n].id && strcmp(why, ends[n].why) == 0);
+    ck_assert_uint_eq(n, COUNT(ends));
+    for (int id = 0; id < tokenizer_n_tokens(t); id++)
+        ck_assert(tokenizer_ends(t, id) == (id == 'A' || id == 256 || id == 259));
+    v.eos = 259; /* named twice, listed once */
+    use_vocabulary();
+    int i = 0;
+    ck_assert_int_eq(tokenizer_end(t, &i, &why), 259);
+    ck_assert_int_eq(tokenizer_end(t, &i, &why), 256);
+    ck_assert_int_eq(tokenizer_end(t, &i, &why), -1);
+}
+
+/* What others read with a warning, too. */
+TEST(odd_vocabularies_are_read, .loops = 2, .after = drop_tokenizer)
+{
+    for (int type = 1; type <= 6; type++) {
+        if (_i)
+            vocabulary_of_scores(true);
+        else
+            plain_bytes_vocabulary();
+        add_token("", type);
+        add_token("[PAD]", 5);
+        v.eos = 5000;
+        use_vocabulary();
+        const int first = _i ? 259 : 256;
+        const char *odd = tokenizer_oddity(t);
+        ck_assert_ptr_nonnull(odd);
+        ck_assert_ptr_nonnull(strstr(odd, "eos_token_id: expected an id below "));
+        ck_assert((strstr(odd, " is empty") != NULL) == (type != 5));
+        ck_assert(tokenizer_eos(t) == -1 && !tokenizer_ends(t, first));
+        ck_assert(tokenizer_bytes(t, first).len == 0 && tokenizer_bytes(t, first + 1).len == 0);
+        size_t n;
+        int32_t *ids = encode_letters(3, &n);
+        ck_assert(n >= 3 && ids[n - 1] == ids[n - 2]);
+        free(ids);
+    }
+    plain_bytes_vocabulary();
+    use_vocabulary();
+    ck_assert_ptr_null(tokenizer_oddity(t));
+}
