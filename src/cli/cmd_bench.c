@@ -109,8 +109,7 @@ static enum status open_subjects(struct bench_run *r, struct err *e)
     return STATUS_OK;
 }
 
-/* A row says what ran: more threads than processors are never started, so such a row would be one
- * of fewer. */
+/* More threads than processors are never started: such a row is one of as many as there are. */
 static enum status read_threads(struct bench_run *r, struct err *e)
 {
     const char *flag = r->o->common.threads, *source = flag ? "-t" : "DECODE_THREADS";
@@ -124,11 +123,10 @@ static enum status read_threads(struct bench_run *r, struct err *e)
         return list_add(source, most, threads, e);
     TRY(list_ints(source, text, 1, POOL_MAX_THREADS, &asked, e));
     for (int i = 0; i < asked.n; i++) {
-        const int n = asked.items[i];
-        r->most_threads_asked = MAX(n, r->most_threads_asked);
+        const int n = MIN(asked.items[i], most);
         if (n < most || !has_most)
-            TRY(list_add(source, MIN(n, most), threads, e));
-        has_most |= n >= most;
+            TRY(list_add(source, n, threads, e));
+        has_most |= n == most;
     }
     return STATUS_OK;
 }
@@ -146,20 +144,6 @@ static enum status read_variants(struct bench_run *r, struct err *e)
         if (c->n_kv_heads % g == 0 && config_has_variant(c, g) &&
             (r->o->shape.shape || c->score == SCORE_DOT || g == c->n_kv_heads))
             TRY(list_add("--kv-heads", g, variants, e));
-    return STATUS_OK;
-}
-
-/* The context is what people ask for who want to know what it costs full. */
-static enum status read_depths(struct bench_run *r, struct err *e)
-{
-    const int n_ctx = r->subjects[0].config.n_ctx;
-    struct int_list depths = {.n = 0};
-    TRY(list_ints("--depth", r->o->depths, 0, INT_MAX, &depths, e));
-    for (int i = 0; i < depths.n; i++) {
-        const bool full = depths.items[i] == n_ctx;
-        r->fills_context |= full;
-        TRY(list_add("--depth", depths.items[i] - full, &r->spec.axes[BENCH_DEPTHS], e));
-    }
     return STATUS_OK;
 }
 
@@ -185,7 +169,7 @@ static enum status read_settings(struct bench_run *r, struct err *e)
     const struct bench_options *o = r->o;
     struct bench_spec *spec = &r->spec;
     TRY(read_variants(r, e));
-    TRY(read_depths(r, e));
+    TRY(list_ints("--depth", o->depths, 0, INT_MAX, &spec->axes[BENCH_DEPTHS], e));
     TRY(list_ints("--batch", o->batches, 1, INT_MAX, &spec->axes[BENCH_BATCHES], e));
     TRY(read_types(r, e));
     TRY(read_threads(r, e));
@@ -236,28 +220,13 @@ static enum status plan_rows(struct bench_run *r, struct err *e)
     return STATUS_OK;
 }
 
-/* Where rows are others than those that were asked for. */
-static void say_changes(const struct bench_run *r)
-{
-    const struct common_options *o = &r->o->common;
-    const struct config *c = &r->subjects[0].config;
-    const struct int_list *types = &r->spec.axes[BENCH_TYPES];
-    const int most = MIN(cpus_usable(), POOL_MAX_THREADS);
-    for (int i = 0; i < types->n; i++)
-        if (types->items[i] != BENCH_AS_IS)
-            job_say_fallback(o, c, types->items[i]);
-    if (r->fills_context)
-        say(o, "--depth %d fills the context: measured at %d, with the last token's place left",
-            c->n_ctx, c->n_ctx - 1);
-    if (r->most_threads_asked > most)
-        say(o, "%s %d: this process has %d processors, measured with as many",
-            o->threads ? "-t" : "DECODE_THREADS", r->most_threads_asked, most);
-}
-
 /* STATUS_INTERRUPTED also with rows that are measured. */
 static enum status measure_rows(struct bench_run *r, struct err *e)
 {
-    say_changes(r);
+    const struct int_list *types = &r->spec.axes[BENCH_TYPES];
+    for (int i = 0; i < types->n; i++)
+        if (types->items[i] != BENCH_AS_IS)
+            job_say_fallback(&r->o->common, &r->subjects[0].config, types->items[i]);
     r->spec.callbacks = job_callbacks(r->job, "repeats of rows");
     const enum status s = bench_run(&r->bench, e);
     progress_end(&r->job->progress);
@@ -301,6 +270,7 @@ static enum status run_bench(struct job *j, void *values, struct err *e)
     free(r.others);
     free(r.subjects);
     free(r.advice);
+    free(r.calibration.tokens);
     return s;
 }
 
