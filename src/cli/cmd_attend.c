@@ -48,11 +48,10 @@ static const struct option picture_options[] = {
     OPT_STRING("svg", svg, "FILE.svg",
                "draw small maps of all these heads, or of a single one a large map with its tokens",
                .writes = WRITES_FILE),
-    OPT_STRING(
-        "html", html, "FILE.html",
-        "write a page to explore in a browser: pick heads, point at a token, click it to follow "
-        "its path through the head; it shows weights rounded by at most 0.004",
-        .writes = WRITES_FILE),
+    OPT_STRING("html", html, "FILE.html",
+               "write a page to explore in a browser: heads, and the path of a token that is "
+               "clicked; its weights are rounded by at most 0.004",
+               .writes = WRITES_FILE),
     OPT_STRING("show", show, "L.H",
                "draw this head here, layer and head from 0, in place of the table"),
     OPT_END,

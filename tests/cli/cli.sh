@@ -272,7 +272,7 @@ $ [ "$(grep -c 'class="map"' a.svg)" -eq 32 ]
 $ has a.svg '>\x01</text>' && has a.svg '>\xc3</text>' && has a.svg '>\n</text>' && has a.svg '>&lt;</text>'
 EOF
 # Standard output is no terminal here: no colours, COLUMNS wide.
-export TERM=xterm-256color COLORTERM=truecolor
+export TERM=xterm-256color
 for width in 1 9 20 60 120; do
     export COLUMNS=$width
     checks <<'EOF'
