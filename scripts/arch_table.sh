@@ -22,7 +22,7 @@ row() {
     shift
     ./decode train "$text" -o "$dir/out.gguf" --force --layers 4 --embd 128 --heads 8 --ctx 256 --batch 8 \
         --steps "$steps" --seed 1 -q --log "$dir/log.csv" "$@"
-    bits=$(./decode eval "$dir/out.gguf" --text "$text" --range 0.9:1 --format json -q |
+    bits=$(./decode eval "$dir/out.gguf" "$text" --range 0.9:1 --format json -q |
         value bits_per_byte)
     ./decode bench "$dir/out.gguf" --kv-heads "$(./decode info "$dir/out.gguf" --format json |
         value n_kv_heads)" --depth 128 -n 256 --repeat 5 --prompt 0 --format json \

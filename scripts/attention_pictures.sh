@@ -24,9 +24,8 @@ MERCUTIO:
 That dreamers often lie."
 
 mkdir -p "$out"
-./decode attend $model -p "$passage" --layer 0,1 --kv-heads 2 --without-first \
-    --svg "$out/attention.svg" -q
-./decode heads $model --text "$text" --range 0.9:1 --tokens 20000 --svg "$out/heads.svg" >/dev/null
+./decode attend $model -p "$passage" --layer 0,1 --kv-heads 2 --svg "$out/attention.svg" -q
+./decode heads $model "$text" --range 0.9:1 --tokens 20000 --svg "$out/heads.svg" >/dev/null
 
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
 if [ -z "$browser" ]; then

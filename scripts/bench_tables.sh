@@ -54,7 +54,7 @@ columns() {
 bench() {
     name=$1
     shift
-    ./decode bench "$@" --format md -v --plot "$out/$name.svg" >"$out/$name.md"
+    ./decode bench "$@" --format md -v --svg "$out/$name.svg" >"$out/$name.md"
 }
 
 # tables NAME ARGS... - and prints it.

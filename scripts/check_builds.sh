@@ -52,7 +52,7 @@ refuse_large() {
     fi
     # Once lstat had no room for such a size, and the file counted as one that does not exist.
     code=0
-    "$1" quantize tests/data/shakespeare-bytes.gguf -o "$work/large.gguf" --type q8_0 \
+    "$1" convert tests/data/shakespeare-bytes.gguf -o "$work/large.gguf" --type q8_0 \
         >/dev/null 2>"$work/error" || code=$?
     if [ $code -ne 2 ] || ! grep -q -e '--force replaces it' "$work/error"; then
         echo "check-builds: 32-bit: an output of 5 GiB exists: exit $code: $(cat "$work/error")"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # convert_table.sh [--short] [--samples] [MODEL [TEXT]] - the conversion table: every method at every
-# number of K/V heads, grouped by neighbourhood and by likeness, with and without refits;
+# number of K/V heads, grouped by neighbourhood and by likeness, with and without the refit;
 # --short: each method as it is meant, the table of src/convert/README.md. Bits per byte, with no
 # training after it, are over the held-out last tenth of TEXT; calibration sees the first nine
 # tenths. --samples: both are samples of the model's own, for one whose text is not at hand. KL is
@@ -84,7 +84,7 @@ row() {
     esac
     ./decode convert "$model" -o "$dir/out.gguf" --force --kv-heads "$heads" --method "$method" \
         --group "$grouping" --seed 1 --eval "$dir/eval" --format jsonl -q "$@" >"$dir/report"
-    ./decode eval "$dir/out.gguf" --text "$dir/eval" --against "$model" --format jsonl \
+    ./decode eval "$dir/out.gguf" "$dir/eval" --against "$model" --format jsonl \
         -q >"$dir/distance"
     after=$(value bits_per_byte <"$dir/report")
     cache=$(value kv_bytes_per_token_f32 <"$dir/report")
@@ -115,9 +115,7 @@ short_rows() {
     row fit self $likeness none --refit none
     row fit self $likeness wo
     row fit text $likeness none --refit none
-    row fit text $likeness wo --refit wo
-    row fit text $likeness all
-    row fit text $likeness block --refit block
+    row fit text $likeness wo
 }
 
 # Everything that can be combined.
@@ -130,8 +128,8 @@ all_rows() {
         done
         row procrustes text "$grouping" no
         row fit none "$grouping" no
-        for level in none wo all block; do
-            row fit text "$grouping" $level --refit $level
+        for refit in none wo; do
+            row fit text "$grouping" $refit --refit $refit
         done
     done
 }

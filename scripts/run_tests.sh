@@ -1,32 +1,62 @@
 #!/bin/sh
 # run_tests.sh COMMAND... - runs each of these command lines: one more at once than there are
-# processors, because some wait more than they work; each one's output in one piece, with the time
-# that it took and that processors worked for it. Goes on after a failure, and at the end names what
-# failed, and fails.
+# processors, because some wait more than they work. Of each it prints, when it is done, what it has to
+# say and a line with its checks, its time and what processors worked for it. The checks are those that
+# its last line counts, or the command itself. Goes on after a failure, names at the end what failed,
+# and fails; the last line counts all: "tests: N passed, N failed".
 set -u
 
 dir=$(mktemp -d "${TMPDIR:-/tmp}/decode-tests-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
+began=$(date +%s)
 
 # Check's timeouts only end what hangs: sanitizers, and two suites at once, take longer.
 CK_TIMEOUT_MULTIPLIER=${CK_TIMEOUT_MULTIPLIER:-5}
 export CK_TIMEOUT_MULTIPLIER
 
-# one DIR COMMAND... - its output and its times when it is done; its name in DIR/failed if it failed.
+# one DIR COMMAND... - runs it and prints; leaves "passed failed" in DIR/counts, and its name in
+# DIR/failed if it failed.
 cat >"$dir/one" <<'ONE'
 dir=$1
 shift
 out=$dir/$$.out
 start=$(date +%s)
-"$@" >"$out" 2>&1 || echo "$*" >>"$dir/failed"
+code=0
+"$@" >"$out" 2>&1 || code=$?
 times >"$out.times" # of this shell, then of its children
 worked=$(awk -F '[ms ]+' 'NR == 2 { print int($1 * 60 + $2 + $3 * 60 + $4 + .5) }' "$out.times")
-echo "$(($(date +%s) - start)) s ($worked s of processors): $*" >>"$out"
-cat "$out"
+awk -v name="$*" -v code=$code -v took=$(($(date +%s) - start)) -v worked="$worked" -v dir="$dir" '
+/^Running suite/ { next } # of Check, whose closing line has percent, checks, failures, errors
+/^[0-9]+%: Checks: / { split($0, n, /[^0-9]+/); failed = n[3] + n[4]; passed = n[2] - failed; counted = 1; next }
+/^[a-z]+: [0-9]+ passed, [0-9]+ failed/ {
+    passed = $2
+    failed = $4
+    counted = 1
+    if (!sub(/^[^;]*; /, ""))
+        next
+}
+{ print }
+END {
+    if (!counted)
+        passed = code == 0
+    if (code && !failed)
+        failed = 1
+    printf "  %3d s %4d s of processors %5d checks  %s\n", took, worked, passed + failed, name
+    print passed + 0, failed + 0 >>(dir "/counts")
+    if (code)
+        print name >>(dir "/failed")
+}' "$out" >"$out.said"
+cat "$out.said"
+rm "$out" "$out.times" "$out.said"
 ONE
 
 printf '%s\n' "$@" | xargs -P "$(($(nproc) + 1))" -I COMMAND sh -c "sh '$dir/one' '$dir' COMMAND"
-[ ! -e "$dir/failed" ] && exit
-echo "failed:"
-cat "$dir/failed"
-exit 1
+if [ -e "$dir/failed" ]; then
+    echo "failed:"
+    sed 's/^/    /' "$dir/failed"
+fi
+awk -v took=$(($(date +%s) - began)) '{ passed += $1; failed += $2 } END {
+    printf "%d checks of %d suites in %d s%s\n", passed + failed, NR, took, failed ? "" : ": all passed"
+    printf "tests: %d passed, %d failed\n", passed, failed
+}' "$dir/counts"
+[ ! -e "$dir/failed" ]

@@ -55,13 +55,10 @@ same_forget() {
     find "$work/first" "$work/second" -type f -exec rm {} +
 }
 
-# same_logits MODEL OPTION... - logits and rows, for every type of cache and in other blocks
+# same_logits MODEL OPTION... - logits and rows, for every type of cache
 same_logits() {
     for h_kv in f32 f16 q8_0; do
         same score "$@" --logits logits.npy --kv-type $h_kv -q
-    done
-    for h_block in 1 7; do
-        same score "$@" --logits logits.npy --block $h_block -q
     done
 }
 
@@ -70,7 +67,7 @@ same_types() {
     h_model=$1
     shift
     for h_type in "$@"; do
-        same quantize "$h_model" -o quantized.gguf --type "$h_type" --force --requantize -q
+        same convert "$h_model" -o quantized.gguf --type "$h_type" --force --requantize -q
         same score quantized.gguf --logits logits.npy -q \
             -p "ROMEO: What light through yonder window breaks?"
         same generate quantized.gguf -p "ROMEO:" -n 10 --greedy -q

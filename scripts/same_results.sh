@@ -56,7 +56,7 @@ options() {
 helps() {
     same --version
     same --help
-    for command in help generate bench convert train eval score quantize tokenize info; do
+    for command in help generate bench convert train eval score tokenize info; do
         same help "$command"
         same "$command" --help
     done
@@ -78,10 +78,10 @@ bad_lines() {
     done <<LINES
 generate $model -n 2 --seed 1 -q
 score $model --tokens 1,2 -q
-eval $model --text $text --range 0:0.01 -q
+eval $model $text --range 0:0.01 -q
 bench $model -n 1 --repeat 1 --warmup 0 --prompt 0 --kv-heads 1 --format csv -q
 convert $model -o out.gguf --kv-heads 2 --method mean -q
-quantize $model -o out.gguf --type f16 -q
+convert $model -o out.gguf --type f16 -q
 train $text -o out.gguf --layers 1 --embd 8 --heads 2 --ff 8 --ctx 8 --batch 1 --steps 1 --seed 1 -q
 tokenize $model -p abc
 info $model
@@ -104,15 +104,14 @@ generate $model -f tests
 generate $model -p a -f $text
 generate $model --tmep 1
 generate $model -n
-generate $model -n 2 --logprobs x
-generate $model -n 2 --logprobs 2 --seed 1
+generate $model -n x
 generate $model -f $text
 generate $model -c 100000
 generate $model --kv-heads 3
 generate $model --kv-heads 8
-generate $model --kv-heads 2 --method nonsense
-generate $model --calib $text
-generate tests/data/golden/mqa.gguf --kv-heads 1 -q --seed 1
+convert $model -o out.gguf --kv-heads 2 --method nonsense
+convert $model -o out.gguf --calib $text
+generate tests/data/golden/mqa-f16.gguf --kv-heads 1 -q --seed 1
 score $model
 score $model --tokens 1,99999
 score $model --tokens 1,,2
@@ -120,11 +119,11 @@ score $model --tokens 1,2 -p abc
 score $model --tokens 1,2 --logits tests/no/such/out.npy
 score $model --tokens 1,2 --logits $model
 eval $model
-eval $model --text missing.txt
-eval $model --text $text --range 1:0
-eval $model --text $text --range 0:2
-eval $model --text $text --stride 1000
-eval $model --text $text --against tests/data/golden/mqa.gguf
+eval $model missing.txt
+eval $model $text --range 1:0
+eval $model $text --range 0:2
+eval $model $text --stride 1000
+eval $model $text --against tests/data/golden/mqa-f16.gguf
 bench
 bench $model --shape 1x8x2
 bench --shape 1x8x3
@@ -133,7 +132,7 @@ bench --shape 1x8x2,nonsense=3
 bench --shape 1x8x2 --kv-heads 3 -n 1
 bench --shape 1x8x2,ctx=4 --depth 5 -n 1
 bench $model --type nonsense
-bench $model --plot tests/no/such/out.svg
+bench $model --svg tests/no/such/out.svg
 convert $model -o out.gguf
 convert $model --kv-heads 2
 convert $model -o $model --kv-heads 2
@@ -141,10 +140,10 @@ convert $model -o $model --kv-heads 2 --force
 convert $model -o tests/no/such/out.gguf --kv-heads 2
 convert $model -o out.gguf --kv-heads 2 --refit wo
 convert $model -o out.gguf --kv-heads 2 --method mean --group cluster --refit none
-quantize $model -o out.gguf
-quantize $model -o out.gguf --type nonsense
-quantize $model -o $model --type f16
-quantize tests/data/bpe-small.gguf -o out.gguf --type f16
+convert $model -o out.gguf
+convert $model -o out.gguf --type nonsense
+convert $model -o $model --type f16
+convert tests/data/bpe-small.gguf -o out.gguf --type f16
 train
 train $text
 train missing.txt -o out.gguf
@@ -177,9 +176,9 @@ refusals() {
     for model in $refused; do
         same generate "$model" -n 2 --seed 1 -q
         same score "$model" --tokens 1,2
-        same eval "$model" --text $text
+        same eval "$model" $text
         same convert "$model" -o out.gguf --kv-heads 1
-        same quantize "$model" -o out.gguf --type q8_0
+        same convert "$model" -o out.gguf --type q8_0
         same bench "$model" -n 1
         same train $text -o out.gguf --from "$model"
     done
@@ -200,7 +199,7 @@ infos() {
 tokens() {
     for model in $checkpoints; do
         same tokenize "$model" -f $text
-        same tokenize "$model" -f tests/data/pretokenize.txt --format json
+        same tokenize "$model" -f tests/data/pretokenize.txt
         same tokenize "$model" -p "Naïve: 12 times.  " -v
         same tokenize "$model" --decode 1,2,3,40,255,7
     done
@@ -215,7 +214,7 @@ texts() {
         same generate "$model" -n 20 --seed 2 --temp 1.5 --top-k 0 --min-p 0.01 -q --kv-type f16
         same generate "$model" -n 20 --seed 3 --top-p 0.5 --repeat-penalty 1.3 -q --kv-type q8_0
         same generate "$model" -n 10 --seed 4 --samples 3 --no-echo -q
-        same generate "$model" -n 10 --seed 5 --logprobs 3 --samples 2 --stop e -q
+        same generate "$model" -n 10 --seed 5 --samples 2 --stop e -q
     done
 }
 
@@ -231,14 +230,9 @@ logits() {
 
 variants() {
     for model in $small; do
-        same generate "$model" -n 10 --kv-heads 1 --method random --seed 1 -q
-        # By default fit takes 16,384 tokens that the model writes: minutes in plain C.
-        for method in mean first procrustes "fit --calib self:256"; do
-            same generate "$model" -n 10 --kv-heads 1 --method $method --seed 1 -q
-            same score "$model" --tokens 1,2,3 --kv-heads 1 --method $method --logits l.npy
-            same eval "$model" --text $text --range 0:0.02 --kv-heads 1 --method $method
-        done
-        same generate "$model" -n 10 --kv-heads 1 --calib $text --seed 1 -q
+        same generate "$model" -n 10 --kv-heads 1 --seed 1 -q
+        same score "$model" --tokens 1,2,3 --kv-heads 1 --logits l.npy
+        same eval "$model" $text --range 0:0.02 --kv-heads 1
     done
 }
 
@@ -247,21 +241,21 @@ types() {
         same_types "$model" f32 f16 bf16 q8_0 q4_0
     done
     for format in table md csv json jsonl; do
-        same quantize tests/data/golden/gqa.gguf -o q.gguf --type q4_0 --pure --force -v \
+        same convert tests/data/golden/gqa.gguf -o q.gguf --type q4_0 --force \
             --format $format
     done
 }
 
 evals() {
     for model in $small; do
-        same eval "$model" --text $text --range 0.2:0.22 --against "$model" -v
+        same eval "$model" $text --range 0.2:0.22 --against "$model" -v
         for format in md csv json jsonl; do
-            same eval "$model" --text $text --range 0:0.02 --format $format
-            same eval "$model" --text $text --range 0:0.02 --ctx 20 --stride 7 --format $format
+            same eval "$model" $text --range 0:0.02 --format $format
+            same eval "$model" $text --range 0:0.02 --ctx 20 --stride 7 --format $format
         done
-        same eval "$model" --text $text --range 0:0.02 --kv-type q8_0
+        same eval "$model" $text --range 0:0.02 --kv-type q8_0
     done
-    same eval models/shakespeare-gqa2.gguf --text $text --range 0:0.01 \
+    same eval models/shakespeare-gqa2.gguf $text --range 0:0.01 \
         --against models/shakespeare-mha.gguf --format json
 }
 
@@ -356,7 +350,7 @@ for DECODE_ISA in scalar "$best"; do
         section "generate" texts
         section "score" logits
         section "variants in memory" variants
-        section "quantize" types
+        section "convert --type" types
         section "eval" evals
         section "bench" benches tests/data/golden/mha.gguf
         section "convert" conversions tests/data/golden/mha.gguf

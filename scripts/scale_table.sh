@@ -21,7 +21,7 @@ bits() {
     shift 2
     "$decode" train "$text" -o "$dir/m.gguf" --force "$@" --layers 2 --embd 64 --heads 2 --head-dim "$b_dim" \
         --ctx 64 --steps "$steps" --eval-every -1 --seed "$b_seed" -q
-    "$decode" eval "$dir/m.gguf" "$text" --range 0.9:1 --format csv | tail -n 1 | cut -d, -f6
+    "$decode" eval "$dir/m.gguf" "$text" --range 0.9:1 --format csv | tail -n 1 | cut -d, -f9
 }
 
 if [ "$additive" ]; then

@@ -23,7 +23,7 @@ declare -A given=()
 while [ $# -gt 0 ]; do
     case $1 in
     --print) prints=yes ;;
-    --no-bias | --no-norm-bias | --share-layers) given[$1]='' ;;
+    --no-bias | --share-layers) given[$1]='' ;;
     --*=*) given[${1%%=*}]=${1#*=} ;;
     -t | --*)
         [ $# -gt 1 ] || fail 2 "$1: expected a value"
@@ -87,7 +87,7 @@ decode=${DECODE:-$(cd "$(dirname "$0")/.." && pwd)/decode}
 read -r cut range < <(awk -v p="${given[--val-fraction]-0.1}" -v size="$(wc -c <"$text")" 'BEGIN {
     r = sprintf("%.15g", 1 - p); print int((1 - p) * size), r + 0 == 1 - p ? r : sprintf("%.17g", 1 - p) }')
 amount() { # HEADS KV-HEADS SIZE: of a layer what differs, weights, or operations at half the context
-    local k=${3:-${given[--head-dim]-$((d / $1))}} && local v=${given[--value-dim]-$k}
+    local k=${3:-${given[--head-dim]-$((d / $1))}} && local v=$k
     echo $((weights ? ($1 * k + $2 * (k + v)) * (d + bias) + $1 * v * d
         : 2 * d * ($1 + $2) * (k + v) + 2 * $1 * (k + v) * (ctx / 2 + 1)))
 }
@@ -111,7 +111,7 @@ named() { printf 'f=%q' "$1"; }
 made() { echo "{ test -e \"\$f.$1\" || { $2 && mv \"\$f.part\" \"\$f.$1\"; }; }"; } # SUFFIX COMMAND
 cell() { # COMMAND: adds what makes and evaluates the cell to `job`, and what it is to `rows`
     job+="${job:+ && }$(named "$(path "$stem" "$alpha")") && $(made gguf "$1") && $(made json \
-        "$(run eval --text "$text" --range "$range:1" --format jsonl)\"\$f.gguf\" >\"\$f.part\"")"
+        "$(run eval "$text" --range "$range:1" --format jsonl -m)\"\$f.gguf\" >\"\$f.part\"")"
     rows+="cell|$name|$method|$alpha|$(path "$stem" "$alpha").json|$(path "$base" "$alpha").json"$'\n'
 }
 trained() { # STEPS OPTIONS; an interrupted training leaves a state, with which it goes on

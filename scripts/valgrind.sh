@@ -31,10 +31,10 @@ run generate "$model" --prompts "$work/prompts" --batch 3 -n 4 -t 2 --seed 1
 run generate "$model" --samples 5 --batch 3 -n 4 -t 2 --seed 1
 run score "$model" --tokens 1,2,3 --logits "$work/logits.npy" -t 2
 run attend "$model" --tokens 1,2,3 --svg "$work/a.svg" --npy "$work/a.npy" --json "$work/a.json" -t 2
-run attend "$model" --tokens 1,2,3 --kv-heads 1 --calib none --show 0.1 -t 2
+run attend "$model" --tokens 1,2,3 --kv-heads 1 --show 0.1 -t 2
 run tokenize tests/data/bpe-small.gguf -p "Naïve text, 12 times."
-run eval "$model" --text "$work/text" --range 0:0.1 -t 2
-run quantize "$model" -o "$work/q8_0.gguf" --type q8_0 -t 2
+run eval "$model" "$work/text" --range 0:0.1 -t 2
+run convert "$model" -o "$work/q8_0.gguf" --type q8_0 -t 2
 run generate "$work/q8_0.gguf" -n 4 --greedy -t 2
 run convert "$model" -o "$work/mqa.gguf" --kv-heads 1 --calib self:256 --seed 1 -t 2
 run info "$work/mqa.gguf" --check

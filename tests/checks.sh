@@ -54,17 +54,8 @@ run() {
     code=$?
 }
 
-# checks: a transcript on standard input, in quotes (checks <<'EOF'). A line
-#     CODE ARGUMENT... | WORDS | ...
-# runs the program. It must end with that code and have the words on standard output; where the code
-# is another than 0, in one line on standard error, which begins with the program's name, and print
-# nothing else, unless the code is written as 1+. Instead of words on standard output:
-#     2> WORDS   on standard error     ! WORDS, 2! WORDS   they are not there
-#     = WORDS    this one line alone   N lines, N bytes    so many
-#     > FILE     keeps it              == FILE             the bytes of the file; both in $dir
-#     quiet      nothing on stderr     for NAME in LIST    the whole line for each of these
-# Other lines are `$ COMMAND`, which must succeed, and `CODE | WORDS` of a program that one ran last.
-# Lines that begin with blanks go on with the one before; in words, $ means what it does in quotes.
+# checks: runs the lines of standard input (checks <<'EOF'), which are written as tests/cli/cli.sh
+# begins with.
 checks() {
     h_ifs=$IFS
     IFS='

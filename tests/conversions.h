@@ -42,14 +42,6 @@ struct convert_spec with_text(struct convert_spec spec, int n);
 /* To fit g K/V heads on all of them. */
 struct convert_spec fit_to(const struct opened *o, int g, enum convert_refit refit);
 
-/* On few tokens, all of which count: no window is held out. */
-static inline struct convert_spec with_rows(struct convert_spec spec, int n)
-{
-    spec = with_text(spec, n);
-    spec.measures_only = true;
-    return spec;
-}
-
 /* The losses of up to 8 layers go to `lost`, which may be NULL. */
 struct opened convert_to(const struct convert_spec *spec, struct convert_layer *lost);
 

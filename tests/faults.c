@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -68,6 +69,7 @@ WRAP(ssize_t, read, int fd, void *to, size_t n);
 WRAP(ssize_t, write, int fd, const void *from, size_t n);
 WRAP(int, fsync, int fd);
 WRAP(int, rename, const char *from, const char *to);
+WRAP(int, fchmod, int fd, mode_t mode);
 WRAP(int, close, int fd);
 WRAP(int, pipe, int ends[2]);
 WRAP(pid_t, fork, void);
@@ -258,6 +260,8 @@ ssize_t __wrap_write(int fd, const void *from, size_t n)
 FAIL_OR_PASS(int, fsync, (int fd), strikes_fd(FAULT_SYNC, fd), -1, __real_fsync(fd))
 FAIL_OR_PASS(int, rename, (const char *from, const char *to), strikes_path(FAULT_RENAME, to), -1,
              __real_rename(from, to))
+FAIL_OR_PASS(int, fchmod, (int fd, mode_t mode), strikes_fd(FAULT_RENAME, fd), -1,
+             __real_fchmod(fd, mode))
 
 int __wrap_close(int fd)
 {

@@ -21,7 +21,7 @@ enum fault_kind {
     FAULT_READ,    /* read */
     FAULT_WRITE,   /* write */
     FAULT_SYNC,    /* fsync */
-    FAULT_RENAME,  /* rename */
+    FAULT_RENAME,  /* rename, fchmod */
     FAULT_CLOSE,   /* close, fclose: closed all the same, but the call fails */
     FAULT_THREAD,  /* pthread_create */
     FAULT_PROCESS, /* pipe, fork */

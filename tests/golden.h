@@ -21,11 +21,11 @@ struct golden {
     unsigned char *npy;
 };
 
-/* Those that differ most first. The mixed ones are made by scripts/make_golden.py. */
+/* Those that differ most first. The mixed ones are made by tests/model/make_golden.py. */
 static const char *const golden_names[] = {
     "gqa", "llama", "transformer", "shared-block", "layerwise-kv", "mixed-llama",
     /* sanitizers run these */
-    "mixed-alibi", "mqa-f16", "mha", "mqa", "alibi", "quadratic", "mixed-none", "mixed-quadratic",
+    "mixed-alibi", "mqa-f16", "mha", "alibi", "quadratic", "mixed-none", "mixed-quadratic",
     "mixed-sinusoidal", "additive"};
 #define N_GOLDEN (SANITIZED ? 6 : (int)COUNT(golden_names))
 

@@ -107,7 +107,7 @@ enum command_bit {
     TOKENIZE = 1 << 4,
     EVAL = 1 << 5,
     AGAINST = 1 << 6, /* eval GOOD --against */
-    QUANTIZE = 1 << 7,
+    RETYPE = 1 << 7,  /* convert --type */
     CONVERT = 1 << 8,
     TRAIN = 1 << 9,    /* train --from */
     TEACHER = 1 << 10, /* train --from GOOD --teacher */
@@ -117,7 +117,7 @@ enum command_bit {
     /* What reads hyperparameters and tensors, what the vocabulary, and what texts by it; but for
      * info, which opens every sound file and says what is wrong. */
     MODEL_READERS = EVERY_COMMAND & ~(INFO | CHECK | TOKENIZE),
-    TOKENIZER_READERS = EVERY_COMMAND & ~(INFO | CHECK | QUANTIZE),
+    TOKENIZER_READERS = EVERY_COMMAND & ~(INFO | CHECK),
     TEXT_READERS = GENERATE | SCORE | TOKENIZE | EVAL | TRAIN,
 };
 

@@ -7,7 +7,7 @@
 #   --llama-batched-bench PATH  llama.cpp's llama-batched-bench: decode at depth, and of batches
 #   --llama2c PATH              `run` of karpathy/llama2.c, built from its run.c:
 #                               gcc -Ofast -fopenmp -march=native run.c -lm -o run
-#   --llama-quantize PATH       makes the F16, Q8_0 and Q4_0 files, instead of `decode quantize`
+#   --llama-quantize PATH       makes the F16, Q8_0 and Q4_0 files, instead of `decode convert --type`
 #   --flash on|off|both         llama.cpp's flash attention; by default both, each of its cells the
 #                               better of the two
 #   --decode PATH               our program; by default ./decode, which is built
@@ -230,7 +230,7 @@ discard() { [ "$keep" = yes ] || rm -f "$1"; }
 # make_f32 NAME SHAPE - of the architecture $arch
 make_f32() {
     [ -f "$work/$1-f32.gguf" ] ||
-        python3 "$here/../make_random_checkpoint.py" "$2" --arch "$arch" --gguf "$work/$1-f32.gguf"
+        python3 "$here/make_random_checkpoint.py" "$2" --arch "$arch" --gguf "$work/$1-f32.gguf"
 }
 
 # make_llama2c NAME SHAPE - if llama2.c takes part; sets model_llama2c and tokenizer.
@@ -239,7 +239,7 @@ make_llama2c() {
     model_llama2c=$work/$1.bin
     tokenizer=$work/$1.tokenizer
     [ -f "$model_llama2c" ] ||
-        python3 "$here/../make_random_checkpoint.py" "$2" --arch "$arch" \
+        python3 "$here/make_random_checkpoint.py" "$2" --arch "$arch" \
             --llama2c "$model_llama2c" --tokenizer "$tokenizer"
 }
 
@@ -250,11 +250,11 @@ make_type() {
     if [ -n "$llama_quantize" ]; then
         "$llama_quantize" --pure "$in" "$out" "$2" >"$work/out" 2>"$work/err" && return
     else
-        "$decode" quantize "$in" -o "$out" --type "$2" >"$work/out" 2>"$work/err" && return
+        "$decode" convert "$in" -o "$out" --type "$2" >"$work/out" 2>"$work/err" && return
     fi
     rm -f "$out"
     complain "$1 was not made in $2 by" \
-        "${llama_quantize:-decode quantize; --llama-quantize PATH may be able to}"
+        "${llama_quantize:-decode convert --type; --llama-quantize PATH may be able to}"
     return 1
 }
 

@@ -58,6 +58,7 @@ const char *const option_synonyms[][2] = {
     {"batch-size", "batch"},
     {"learning-rate", "lr"},
     {"out", "output"},
+    {"plot", "svg"},
     {"s", "seed"}, /* of llama.cpp and llama2.c */
     {NULL, NULL},
 };

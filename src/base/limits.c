@@ -67,39 +67,34 @@ static bool find_number(const char *text, const char *name, uint64_t *out)
 
 /* --- control groups -------------------------------------------------------------------------- */
 
-struct controller {
-    const char *name;      /* in the lists of version 1 */
-    const char *mounts[2]; /* below the mount, where version 1 may have it; or NULL */
-    /* What the group of this folder may have, in the controller's own unit: of either version,
-     * whose files have other names. */
-    uint64_t (*limit)(const char *folder);
-};
-
-/* Cuts what stands before `stop` off *rest, and the stop. */
-static struct text cut_field(struct text *rest, char stop)
+/* The group that the text of /proc/self/cgroup names in a line "0::/GROUP"; empty if none. */
+static struct text group_of(const char *self_cgroup)
 {
-    const char *at = memchr(rest->data, stop, rest->len);
-    const struct text first = text_cut(rest, at ? (size_t)(at - rest->data) : rest->len);
-    text_cut(rest, at != NULL);
-    return first;
+    const char *line = self_cgroup;
+    while (line && strncmp(line, "0::/", 4) != 0) {
+        line = strchr(line, '\n');
+        line += line != NULL;
+    }
+    return line ? text_span(line + 3, strcspn(line + 3, "\n")) : text_of("");
 }
 
 /*
- * The tightest limit from the group up to the mount itself, or what is `below` it. Inside a
- * container the group may not exist below the mount, because the mount is the group: the walk then
- * finds files only there; as it does where the group lies outside what the mount shows.
+ * The tightest limit from the group up to the mount itself. Inside a container the group may not
+ * exist below the mount, because the mount is the group: the walk then finds files only there; as
+ * it does where the group lies outside what the mount shows ("/../").
  */
-static uint64_t tightest_above(const struct controller *c, const char *mount, const char *below,
-                               struct text group)
+static uint64_t tightest(uint64_t (*limit_of)(const char *folder), const char *mount,
+                         const char *self_cgroup)
 {
+    struct text group = group_of(self_cgroup);
     uint64_t limit = NO_LIMIT;
     if (text_ends_with(group, "/..") || memmem(group.data, group.len, "/../", 4))
         group.len = 0;
     for (;;) {
         char folder[PATH_MAX];
-        if (chars_printf(folder, "%s%s%.*s", mount, below, (int)group.len, group.data) <
+        if (chars_printf(folder, "%s%.*s", mount, (int)MIN(group.len, PATH_MAX), group.data) <
             (int)sizeof folder)
-            limit = lesser(limit, c->limit(folder));
+            limit = lesser(limit, limit_of(folder));
         if (group.len == 0)
             return limit;
         while (group.len > 0 && group.data[--group.len] != '/')
@@ -107,40 +102,16 @@ static uint64_t tightest_above(const struct controller *c, const char *mount, co
     }
 }
 
-/* The tightest limit of the groups that the text of /proc/self/cgroup names, lines of
- * "ID:CONTROLLERS:GROUP"; version 2 names no controllers. */
-static uint64_t tightest(const struct controller *c, const char *mount, const char *self_cgroup)
-{
-    uint64_t limit = NO_LIMIT;
-    for (struct text lines = text_of(self_cgroup); lines.len > 0;) {
-        struct text group = cut_field(&lines, '\n');
-        cut_field(&group, ':');
-        struct text controllers = cut_field(&group, ':');
-        if (!text_starts_with(group, "/") || group.len > PATH_MAX)
-            continue;
-        if (controllers.len == 0)
-            limit = lesser(limit, tightest_above(c, mount, "", group));
-        while (controllers.len > 0)
-            if (text_is(cut_field(&controllers, ','), c->name))
-                for (int i = 0; i < 2 && c->mounts[i]; i++)
-                    limit = lesser(limit, tightest_above(c, mount, c->mounts[i], group));
-    }
-    return limit;
-}
-
 /* --- processors ------------------------------------------------------------------------------ */
 
 /* What the kernel uses when cpu.max names no period. */
 #define DEFAULT_PERIOD_US 100000
 
-/* Whole ones. cpu.max is "QUOTA PERIOD" or "max PERIOD"; in version 1 they are files, and a quota
- * of -1 is none. */
+/* Whole ones. cpu.max is "QUOTA PERIOD" or "max PERIOD". */
 static uint64_t cpu_limit(const char *folder)
 {
-    uint64_t quota, period = DEFAULT_PERIOD_US, none;
-    if (read_numbers(folder, "cpu.max", &quota, &period) < 1 &&
-        (read_numbers(folder, "cpu.cfs_quota_us", &quota, &none) < 1 ||
-         read_numbers(folder, "cpu.cfs_period_us", &period, &none) < 1))
+    uint64_t quota, period = DEFAULT_PERIOD_US;
+    if (read_numbers(folder, "cpu.max", &quota, &period) < 1)
         return NO_LIMIT;
     if (period == UINT64_MAX)
         period = DEFAULT_PERIOD_US;
@@ -151,8 +122,7 @@ static uint64_t cpu_limit(const char *folder)
 
 int cpus_quota(const char *cgroup_mount, const char *self_cgroup)
 {
-    static const struct controller cpu = {"cpu", {"/cpu", "/cpu,cpuacct"}, cpu_limit};
-    const uint64_t limit = tightest(&cpu, cgroup_mount, self_cgroup);
+    const uint64_t limit = tightest(cpu_limit, cgroup_mount, self_cgroup);
     return limit == NO_LIMIT ? 0 : limit;
 }
 
@@ -195,32 +165,23 @@ void cpus_start_on(int from, int index)
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-/* What is left below a limit. Version 1 has no word for "no limit": it is a number that no machine
- * reaches. */
+/* What is left below a limit; file pages that nobody used lately may be taken back at once. */
 static uint64_t memory_limit(const char *folder)
 {
-    static const struct {
-        const char *allowed, *used, *idle; /* the last of memory.stat: may be taken back at once */
-    } files[] = {{"memory.max", "memory.current", "inactive_file "},
-                 {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "}};
     char stat[4096];
     uint64_t limit, used, idle, none;
-    for (int v = 0; v < 2; v++) {
-        if (read_numbers(folder, files[v].allowed, &limit, &none) < 1 ||
-            limit >= (uint64_t)1 << 60 || read_numbers(folder, files[v].used, &used, &none) < 1)
-            continue;
-        if (read_start(folder, "memory.stat", stat, sizeof stat) &&
-            find_number(stat, files[v].idle, &idle))
-            used -= MIN(idle, used);
-        return used < limit ? limit - used : 0;
-    }
-    return NO_LIMIT;
+    if (read_numbers(folder, "memory.max", &limit, &none) < 1 ||
+        read_numbers(folder, "memory.current", &used, &none) < 1)
+        return NO_LIMIT;
+    if (read_start(folder, "memory.stat", stat, sizeof stat) &&
+        find_number(stat, "inactive_file ", &idle))
+        used -= MIN(idle, used);
+    return used < limit ? limit - used : 0;
 }
 
 uint64_t available_in_cgroups(const char *cgroup_mount, const char *self_cgroup)
 {
-    static const struct controller memory = {"memory", {"/memory"}, memory_limit};
-    return tightest(&memory, cgroup_mount, self_cgroup);
+    return tightest(memory_limit, cgroup_mount, self_cgroup);
 }
 
 uint64_t available_in_system(const char *meminfo)

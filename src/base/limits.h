@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /* How many processors it may really use: the lesser of the affinity mask's size and the cgroup CPU
- * quota (v1 and v2, the tightest up the ancestors; a fractional quota is rounded down), at least 1.
+ * quota (version 2, the tightest up the ancestors; a fractional quota is rounded down), at least 1.
  */
 int cpus_usable(void);
 
@@ -28,7 +28,7 @@ void cpus_start_on(int from, int index);
 
 /*
  * How much memory it may still take: the least, in bytes, of what the system could hand out without
- * swapping (MemAvailable), what is left below the cgroups' memory limits (v1 and v2, the tightest
+ * swapping (MemAvailable), what is left below the cgroups' memory limits (version 2, the tightest
  * up the ancestors; file pages that nobody used lately count as free) and below the limit on
  * address space (ulimit -v). An estimate, of this moment: others take memory, too.
  */

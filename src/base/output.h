@@ -18,7 +18,6 @@ struct output {
      * everything is wanted; lines are as long as they are. */
     int columns;
     bool terminal; /* it is one: what a text has in it must not command it, see show/paragraph.h */
-    bool colours;  /* the terminal has them, and nobody minds */
     size_t len;
     char buffer[8192];
 };

@@ -1,7 +1,6 @@
 /*
  * Files that are replaced as a whole: the new one grows under a temporary name beside the old one,
- * .decode-PID-TIME.tmp, and then takes its place. A writer holds a lock (flock) on its own while it
- * lives; one that nobody locks was left by a process that was killed.
+ * .decode-PID-TIME.tmp, and then takes its place.
  */
 
 /* Files larger than 2 GiB on 32-bit systems too; must precede every include. */
@@ -9,11 +8,10 @@
 
 #include "base/replace.h"
 
-#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,8 +21,9 @@
 #include "base/text.h"
 #include "base/times.h"
 
-#define WRITE_BUFFER ((size_t)256 << 10)
-#define MAX_LINKS    40 /* what Linux follows */
+#define WRITE_BUFFER  ((size_t)256 << 10)
+#define MAX_LINKS     40 /* what Linux follows */
+#define TEMPORARY_CAP 64
 
 static enum status fail(struct err *e, const char *path, const char *action)
 {
@@ -64,44 +63,21 @@ static void sync_folder(char *path)
 
 /* --- links ----------------------------------------------------------------------------------- */
 
-/* Whether the link lies in a folder where all may put links, such as /tmp, and is neither ours nor
- * the folder's owner's: the system would not follow it either (proc(5), protected_symlinks). */
-static bool is_planted(const char *path, const struct stat *link)
-{
-    const size_t len = folder_len(path);
-    char *folder = strndup(len ? path : ".", len ? len : 1);
-    struct stat st;
-    const mode_t open_to_all = S_ISVTX | S_IWOTH;
-    const bool planted =
-        !folder || (stat(folder, &st) == 0 && (st.st_mode & open_to_all) == open_to_all &&
-                    link->st_uid != geteuid() && link->st_uid != st.st_uid);
-    free(folder);
-    return planted;
-}
-
-enum status file_follow_links(const char *path, char **target, struct err *e)
+/* The file that writing to `path` makes or replaces: symbolic links at its end followed, those to
+ * files that do not exist yet too (which realpath refuses). *target is the caller's to free,
+ * whatever is returned. */
+static enum status follow_links(const char *path, char **target, struct err *e)
 {
     *target = strdup(path);
     if (!*target)
         return err_no_memory(e, path, strlen(path) + 1);
     for (int links = 0; links <= MAX_LINKS; links++) {
-        struct stat st, process;
+        struct stat st;
         char to[4096];
         if (lstat(*target, &st) != 0)
             return errno == ENOENT ? STATUS_OK : fail(e, path, "write");
         if (!S_ISLNK(st.st_mode))
             return STATUS_OK;
-        /* What /dev/stdout leads to is not what the user named, and replacing it would leave the
-         * descriptor behind. */
-        if (stat("/proc/self", &process) == 0 && st.st_dev == process.st_dev)
-            return err_failed(
-                e, "%s: cannot replace it: expected a file's own name, found an open descriptor's",
-                path);
-        if (is_planted(*target, &st))
-            return err_failed(e,
-                              "%s: cannot replace it: expected a link of one's own in a folder "
-                              "that all may write, found another user's",
-                              path);
         const ssize_t n = readlink(*target, to, sizeof to - 1);
         if (n < 0)
             return fail(e, path, "follow the link");
@@ -117,41 +93,15 @@ enum status file_follow_links(const char *path, char **target, struct err *e)
     return file_failure(e, STATUS_FAILED, path, "follow the link", ELOOP);
 }
 
-/* --- temporary names ------------------------------------------------------------------------- */
-
-#define START         ".decode-"
-#define END           ".tmp"
-#define OLD_S         60 /* a younger one may not yet be locked by its writer */
-#define TEMPORARY_CAP 64
-
 /* Beside target, malloc'd: a name that no other writer has, but for bad luck. It does not grow from
- * the target's, which may be as long as names can be. Removes what the dead have left there.
- * STATUS_NO_MEMORY. */
+ * the target's, which may be as long as names can be. STATUS_NO_MEMORY. */
 static enum status name_temporary(const char *target, char **temp, struct err *e)
 {
     const size_t folder = folder_len(target);
     TRY_ZEROED(*temp, folder + TEMPORARY_CAP, target, e);
     memcpy(*temp, target, folder);
-    DIR *d = opendir(folder ? *temp : ".");
-    if (!d && errno == ENOMEM)
-        return err_no_memory(e, "the list of a folder", 0);
-    const struct dirent *entry;
-    while (d && (entry = readdir(d))) {
-        const char *name = entry->d_name;
-        /* A file that a dead writer has left? */
-        if (!text_starts_with(text_of(name), START) || !text_ends_with(text_of(name), END))
-            continue;
-        struct stat st;
-        const int fd = openat(dirfd(d), name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
-        const bool is_old = fd >= 0 && fstat(fd, &st) == 0 && st.st_mtime < time(NULL) - OLD_S;
-        if (is_old && S_ISREG(st.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0)
-            unlinkat(dirfd(d), name, 0);
-        if (fd >= 0)
-            close(fd);
-    }
-    if (d)
-        closedir(d);
-    snprintf(*temp + folder, TEMPORARY_CAP, START "%ld-%" PRIx64 END, (long)getpid(), clock_ns());
+    snprintf(*temp + folder, TEMPORARY_CAP, ".decode-%ld-%" PRIx64 ".tmp", (long)getpid(),
+             clock_ns());
     return STATUS_OK;
 }
 
@@ -170,7 +120,7 @@ struct file_writer {
 static enum status open_temporary(struct file_writer *w, const char *path, struct err *e)
 {
     struct stat old;
-    TRY(file_follow_links(path, &w->target, e));
+    TRY(follow_links(path, &w->target, e));
     const bool replaces = lstat(w->target, &old) == 0;
     /* Renaming over a device or a FIFO would destroy it; a read-only file is meant to stay. */
     if (replaces && !S_ISREG(old.st_mode))
@@ -186,7 +136,6 @@ static enum status open_temporary(struct file_writer *w, const char *path, struc
     if (w->fd < 0)
         return fail(e, path, "create a temporary file in its folder");
     w->temp_exists = true;
-    flock(w->fd, LOCK_EX | LOCK_NB); /* says that its writer lives, where files can be locked */
     if (!replaces)
         return STATUS_OK;
     /* Where the group cannot be kept, another gets no rights of its. */

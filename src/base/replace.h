@@ -7,24 +7,13 @@
 #include "base/status.h"
 
 /*
- * The file that writing to `path` makes or replaces: symbolic links at its end followed, those to
- * files that do not exist yet too (which realpath refuses). *target is the caller's to free,
- * whatever is returned. STATUS_FAILED, also for an open descriptor's name (/dev/stdout);
- * STATUS_NO_MEMORY.
- */
-enum status file_follow_links(const char *path, char **target, struct err *e);
-
-/*
  * An atomic replacement: bytes go to a temporary file beside `path` (same folder, mode and group as
  * the old file's or 0666 less umask; without rights for the group where that cannot be kept);
  * commit syncs it, renames it over `path` and syncs the folder. A symbolic link at `path` is
- * followed, so that the link stays and its target is replaced; but not another user's in a folder
- * that all may write. What is not a regular file, or not writable, is not replaced; nor is the file
- * that an open descriptor's name (/dev/stdout) stands for. All failures are STATUS_FAILED (also of
- * the 17th writer at a time) or STATUS_NO_MEMORY. After any of them, and after abandon, the old
- * file is untouched and no temporary is left; a killed process may leave one, named
- * .decode-PID-TIME.tmp, which the next writer in the folder removes (it is locked while its writer
- * lives).
+ * followed, so that the link stays and its target is replaced. What is not a regular file, or not
+ * writable, is not replaced. All failures are STATUS_FAILED or STATUS_NO_MEMORY. After any of them,
+ * and after abandon, the old file is untouched and no temporary is left; a killed process may leave
+ * one, named .decode-PID-TIME.tmp.
  */
 struct file_writer;
 enum status file_writer_open(struct file_writer **out, const char *path, struct err *e);

@@ -11,16 +11,16 @@
 #define TERMINAL_LABEL 12
 #define MOST_SHOWN     512
 /* Keys of a query. */
-#define MOST_TOP 1000
+#define TOP_KEYS 4
+/* Columns of a token beside a large map, and in a page. */
+#define LARGE_LABEL 16
 
 /* The values of the options of decode attend. */
 struct attend_options {
     struct common_options common;
     const char *layers, *heads;
     const char *query;
-    int top, weigh;
     const char *npy, *json, *svg, *html, *show, *trace_head;
-    bool log, without_first;
 };
 
 /* One run of decode attend: what was asked for, and what was found. */
@@ -38,15 +38,22 @@ struct attend_view {
     int room; /* columns of the terminal for the cells of a line */
     struct attend_found found;
     struct attend_trace trace;
+    struct attend_paths paths; /* of --html, where the page has room for them */
 };
 
 /* What names a token in at most so many columns: its text, or without a tokenizer its id. */
-static inline struct text_label attend_label(const struct attend_view *v, int position,
-                                             size_t columns, bool printable)
+static inline struct text_label attend_label_of(const struct attend_view *v, int32_t token,
+                                                size_t columns, bool printable)
 {
     const struct tokenizer *t = v->job->checkpoint.tokenizer;
     char id[24];
-    chars_printf(id, "#%d", v->spec.tokens[position]);
-    return text_label(t ? tokenizer_bytes(t, v->spec.tokens[position]) : text_of(id), columns,
-                      printable);
+    chars_printf(id, "#%d", token);
+    return text_label(t ? tokenizer_bytes(t, token) : text_of(id), columns, printable);
+}
+
+/* The same for the token at a position of the text. */
+static inline struct text_label attend_label(const struct attend_view *v, int position,
+                                             size_t columns, bool printable)
+{
+    return attend_label_of(v, v->spec.tokens[position], columns, printable);
 }

@@ -2,15 +2,14 @@
 
 #include <ctype.h>
 
+#include "cli/attend_page.h"
 #include "cli/attend_trace.h"
 #include "cli/paths.h"
 #include "formats/json_write.h"
-#include "show/explore.h"
 #include "show/heatmap.h"
 
-/* Columns of a token in a cell of a table, and beside a large map. */
+/* Columns of a token in a cell of a table. */
 #define LABEL_COLUMNS 10
-#define LARGE_LABEL   16
 /* Bytes of a key with its weight. */
 #define KEY_BYTES 128
 
@@ -61,34 +60,39 @@ struct attend_row {
     struct text joined;     /* for people: "cat .61, The .20" */
 };
 
+/* When fields are shown: always to programs, to people where */
+enum {
+    SHARED = 1,    /* heads share keys and values */
+    QUADRATIC = 2, /* positions are quadratic */
+};
+
 static const struct report_field fields[] = {
     {"layer", "layer", MEMBER(attend_row, of.layer)},
     {"head", "head", MEMBER(attend_row, of.head)},
     {"variant", NULL, MEMBER(attend_row, variant)},
-    {"kv_head", "K/V", MEMBER(attend_row, kv_head), .rank = 3},
-    {"entropy", "entropy", MEMBER(attend_row, of.entropy), "%.2f", .rank = 2},
-    {"distance", "distance", MEMBER(attend_row, of.distance), "%.1f", .rank = 5},
+    {"kv_head", "K/V", MEMBER(attend_row, kv_head), .when = SHARED, .detail = true},
+    {"entropy", "entropy", MEMBER(attend_row, of.entropy), "%.2f", .detail = true},
+    {"distance", "distance", MEMBER(attend_row, of.distance), "%.1f", .detail = true},
     {"first", "first", MEMBER(attend_row, of.first), "%.3f", .none = "–"},
     {"previous", "prev", MEMBER(attend_row, of.previous), "%.3f", .none = "–"},
-    {"self", "self", MEMBER(attend_row, of.self), "%.3f", .rank = 6},
+    {"self", "self", MEMBER(attend_row, of.self), "%.3f", .detail = true},
     {"induction", "induct", MEMBER(attend_row, of.induction), "%.3f", .none = "–"},
-    {NULL, "strongest", MEMBER(attend_row, pair), .rank = 7},
+    {NULL, "strongest", MEMBER(attend_row, pair), .detail = true},
     {"strongest_query", NULL, MEMBER(attend_row, of.query)},
     {"strongest_key", NULL, MEMBER(attend_row, of.key)},
     {"strongest", NULL, MEMBER(attend_row, of.strongest)},
     {"separator", NULL, MEMBER(attend_row, of.separator)},
     {"content", NULL, MEMBER(attend_row, of.content)},
-    {"score_sd", "score_sd", MEMBER(attend_row, of.score_sd), "%.2f", .rank = 4},
-    {"gradient", "gradient", MEMBER(attend_row, of.gradient), "%.2f", .rank = 4},
-    {"max_weight", "max", MEMBER(attend_row, of.max_weight), "%.2f", .rank = 4},
-    {"alpha", "alpha", MEMBER(attend_row, alpha), "%.3g"},
-    {"delta", "delta", MEMBER(attend_row, delta), "%.2f"},
+    {"score_sd", "score_sd", MEMBER(attend_row, of.score_sd), "%.2f", .detail = true},
+    {"gradient", "gradient", MEMBER(attend_row, of.gradient), "%.2f", .detail = true},
+    {"max_weight", "max", MEMBER(attend_row, of.max_weight), "%.2f", .detail = true},
+    {"alpha", "alpha", MEMBER(attend_row, alpha), "%.3g", .when = QUADRATIC},
+    {"delta", "delta", MEMBER(attend_row, delta), "%.2f", .when = QUADRATIC},
     {"role", NULL, MEMBER(attend_row, role)},
     {"role_share", NULL, MEMBER(attend_row, role_share)},
     {NULL, "role", MEMBER(attend_row, role_text)},
 };
-#define N_FIELDS    LENGTH(fields)
-#define FIELD_ALPHA (N_FIELDS - 5) /* and the delta */
+#define N_FIELDS LENGTH(fields)
 /* The fields of a query, which follow the first four of the above. */
 static const struct report_field query_fields[] = {
     {"query", NULL, MEMBER(attend_row, query)},
@@ -96,7 +100,7 @@ static const struct report_field query_fields[] = {
      .item_size = sizeof(struct key_row)},
     {NULL, "", MEMBER(attend_row, joined), .list = true},
 };
-enum { FIELD_KV_HEAD = 3, FIELD_QUERY, FIELD_TOP, FIELD_JOINED, N_QUERY_FIELDS };
+enum { FIELD_QUERY = 4, FIELD_TOP, FIELD_JOINED, N_QUERY_FIELDS };
 
 static struct attend_row figures_of(const struct attend_view *v, int at)
 {
@@ -126,9 +130,9 @@ struct head_rows {
     const struct attend_view *v;
     struct attend_row row;
     int n_top; /* 0: no query */
-    struct key_row keys[MOST_TOP];
-    struct token_score top[MOST_TOP];
-    char joined[MOST_TOP * KEY_BYTES];
+    struct key_row keys[TOP_KEYS];
+    struct token_score top[TOP_KEYS];
+    char joined[TOP_KEYS * KEY_BYTES];
 };
 
 static const void *next_looks(void *arg, int at)
@@ -165,18 +169,17 @@ enum status attend_print(const struct attend_view *v, struct err *e)
     const int query = v->spec.query;
     struct report_field own[N_FIELDS];
     struct head_rows rows = {.v = v};
-    struct table table = {own, N_FIELDS, .row = next_looks, .arg = &rows};
+    struct table table = {own, .n = N_FIELDS, .row = next_looks, .arg = &rows};
     char name[192];
+    const bool people = table_is_for_people(o->common.format);
     bool shared = false;
     memcpy(own, fields, sizeof fields);
     for (int l = 0; l < v->layers.n; l++)
         shared |= config_group(v->config, v->layers.items[l]) > 1;
-    if (!shared) /* it is the head */
-        own[FIELD_KV_HEAD].heading = NULL;
-    if (v->config->position != POSITION_QUADRATIC)
-        own[FIELD_ALPHA].heading = own[FIELD_ALPHA + 1].heading = NULL;
+    table.shown = (!people || shared ? SHARED : 0) |
+                  (!people || v->config->position == POSITION_QUADRATIC ? QUADRATIC : 0);
     if (query >= 0) {
-        rows.n_top = o->top < query + 1 ? o->top : query + 1;
+        rows.n_top = MIN(TOP_KEYS, query + 1);
         const struct text_label token = attend_label(v, query, LABEL_COLUMNS, true);
         const struct text_label word = text_label(text_of(o->query), LABEL_COLUMNS, true);
         if (isdigit((unsigned char)o->query[0]) || str_is(word.text, token.text))
@@ -222,13 +225,13 @@ enum status attend_write_json(const struct attend_view *v, struct err *e)
     json_begin_array(&j, "tokens");
     for (int i = 0; i < v->spec.n_tokens; i++) {
         const struct key_row token = key_row(v, i, 0);
-        report_object(&j, NULL, key_fields, LENGTH(key_fields) - 1, &token);
+        report_object(&j, NULL, key_fields, LENGTH(key_fields) - 1, 0, &token);
     }
     json_end(&j);
     json_begin_array(&j, "figures");
     for (int at = 0; at < v->spec.n_heads; at++) {
         const struct attend_row row = figures_of(v, at);
-        report_object(&j, NULL, fields, N_FIELDS, &row);
+        report_object(&j, NULL, fields, N_FIELDS, SHARED | QUADRATIC, &row);
     }
     json_end(&j);
     if (v->options->trace_head)
@@ -241,7 +244,7 @@ enum status attend_write_json(const struct attend_view *v, struct err *e)
 /* --- pictures -------------------------------------------------------------------------------- */
 
 /* The scale of n maps, on which every weight is a share of the largest. */
-static struct heatmap_scale scale_of(const struct attend_map *maps, int n, bool log)
+static struct heatmap_scale scale_of(const struct attend_map *maps, int n)
 {
     float most = 0;
     for (int i = 0; i < n; i++) {
@@ -249,13 +252,7 @@ static struct heatmap_scale scale_of(const struct attend_map *maps, int n, bool 
         for (size_t k = 0; k < (size_t)m->cells * m->cells; k++)
             most = MAX(m->cell[k], most);
     }
-    return heatmap_scale((double)most, log);
-}
-
-/* What the numbers of pictures are. */
-static const char *weight_name(const struct attend_view *v)
-{
-    return v->spec.by_norm ? "weight by norm" : "weight";
+    return heatmap_scale((double)most, false);
 }
 
 /* What a head of that role looks at. */
@@ -328,19 +325,17 @@ enum status attend_write_picture(const struct attend_view *v, bool page, struct 
         chars_printf(size, " A cell is the largest weight of %.1f by %.1f tokens.", side, side);
     chars_printf(title, "What the heads of %.160s look at", path_name(v->job->path));
     if (page)
-        chars_printf(subtitle, "%s, %d token%s. %s, rounded by at most 0.004.", v->variant, n,
-                     plural(n),
-                     v->spec.by_norm ? "Shown are weights times the length of what heads write"
-                                     : "Shown are attention weights");
+        chars_printf(subtitle,
+                     "%s, %d token%s. Shown are attention weights, rounded by at most 0.004.",
+                     v->variant, n, plural(n));
     else
         chars_printf(subtitle,
-                     "Queries from top to bottom, keys from left to right: %d token%s.%s%s%s%s", n,
-                     plural(n), size, first->without_first ? " The first key is left out." : "",
-                     large ? " This is " : "", large ? maps->note : "");
+                     "Queries from top to bottom, keys from left to right: %d token%s.%s%s%s", n,
+                     plural(n), size, large ? " This is " : "", large ? maps->note : "");
     const struct heatmap_picture picture = {.title = title,
                                             .subtitle = subtitle,
-                                            .what = weight_name(v),
-                                            .scale = scale_of(first, n_heads, v->options->log),
+                                            .what = "weight",
+                                            .scale = scale_of(first, n_heads),
                                             .maps = maps,
                                             .n_rows = v->layers.n,
                                             .n_columns = v->heads.n,
@@ -349,8 +344,8 @@ enum status attend_write_picture(const struct attend_view *v, bool page, struct 
                                             .triangle = true,
                                             .row_names = large ? names : names + cells,
                                             .column_names = large || page ? names : NULL};
-    const enum status s = page ? explore_write(&picture, v->options->html, e)
-                               : heatmap_write(&picture, v->options->svg, e);
+    const enum status s =
+        page ? attend_page_write(v, &picture, e) : heatmap_write(&picture, v->options->svg, e);
     free(maps);
     return s;
 }
@@ -360,9 +355,9 @@ enum status attend_write_picture(const struct attend_view *v, bool page, struct 
 void attend_draw(const struct attend_view *v)
 {
     struct output *out = v->job->out;
-    const enum heatmap_ink ink = terminal_ink(false);
+    const enum heatmap_ink ink = terminal_ink();
     const struct attend_map *m = v->shown;
-    const struct heatmap_scale scale = scale_of(m, 1, v->options->log);
+    const struct heatmap_scale scale = scale_of(m, 1);
     const int n = v->spec.n_tokens, digits = snprintf(NULL, 0, "%d", n - 1);
     unsigned char levels[MOST_SHOWN];
     output_printf(out, "head %s\n", v->options->show);
@@ -375,5 +370,5 @@ void attend_draw(const struct attend_view *v)
     }
     if (m->cells < n)
         output_printf(out, "%d cells for %d tokens: the largest weight of each\n", m->cells, n);
-    heatmap_put_legend(out, ink, &scale, weight_name(v));
+    heatmap_put_legend(out, ink, &scale, "weight");
 }

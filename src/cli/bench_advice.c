@@ -1,5 +1,14 @@
 #include "cli/bench_advice.h"
 
+#include "base/figures.h"
+#include "cli/checkpoints.h"
+#include "cli/input.h"
+#include "cli/job.h"
+#include "cli/memory.h"
+#include "cli/terminal.h"
+#include "cli/threads.h"
+#include "measure/eval.h"
+
 /* The share of the text that is for calibration; the rest is measured. */
 #define CALIBRATED 0.9
 
@@ -7,9 +16,10 @@ enum status advice_prepare(struct bench_run *r, struct err *e)
 {
     struct job *j = r->job;
     const size_t len = j->text.len * CALIBRATED;
-    if (r->max_cache && !parse_bytes(r->max_cache, &r->max_cache_bytes))
+    if (r->o->max_cache && !parse_bytes(r->o->max_cache, &r->max_cache_bytes))
         return err_usage(e, "--max-cache: expected a number of bytes, as 8192 or 8MiB, found '%s'",
-                         r->max_cache);
+                         r->o->max_cache);
+    job_warn_vocabulary(&r->o->common, j->path, j->checkpoint.tokenizer);
     r->calibration = text_span(j->text.data, len);
     j->text = text_span(j->text.data + len, j->text.len - len);
     int32_t *ids = NULL;
@@ -22,7 +32,7 @@ enum status advice_prepare(struct bench_run *r, struct err *e)
         return err_usage(e,
                          "--text: expected at least %d tokens in the first nine tenths of "
                          "'%.200s', to calibrate on, found %zu",
-                         CONVERT_MIN_TOKENS, r->common.file, n_ids);
+                         CONVERT_MIN_TOKENS, r->o->common.file, n_ids);
     TRY(err_in(e, job_tokenize(j, e), "--text"));
     return err_in(e, eval_check_length(j->n_tokens, e), "--text, its last tenth");
 }
@@ -33,36 +43,22 @@ static int count_conversions(const struct bench_run *r)
     const struct int_list *variants = &r->spec.axes[BENCH_VARIANTS];
     int n = 0;
     for (int i = 0; i < variants->n; i++)
-        n += variants->items[i] != r->spec.config.n_kv_heads;
+        n += variants->items[i] != r->subjects[0].config.n_kv_heads;
     return n;
 }
 
-/* A variant of the checkpoint, the nth that is converted, whose model is closed again, and what
- * each token costs it: nll. */
-static enum status measure_variant(struct bench_run *r, int n_kv_heads, struct progress *progress,
-                                   int nth, double *nll, struct eval_result *out, struct err *e)
+/* A variant of the checkpoint, whose model is closed again, and what each token costs it: nll. */
+static enum status measure_variant(struct bench_run *r, int n_kv_heads,
+                                   const struct calibration *text, double *nll,
+                                   struct eval_result *out, struct err *e)
 {
     struct job *j = r->job;
-    struct variant_options *o = &r->common.variant;
+    struct variant_request q = job_variant(j);
     char number[16];
     chars_printf(number, "%d", n_kv_heads);
-    *o = (struct variant_options){.method = CONVERT_FIT};
-    if (n_kv_heads != r->spec.config.n_kv_heads) {
-        o->kv_heads = number;
-        o->calib = r->common.file;
-        o->calib_text = r->calibration;
-        o->calib_tokens = r->calib_tokens;
-    }
-    struct variant_request q = job_variant(j);
-    q.progress = progress;
-    q.nth = nth;
-    q.n_conversions = count_conversions(r);
-    enum status s =
-        variant_is_wanted(o)
-            ? variant_load(&q, &j->checkpoint.model, e)
-            : model_create(j->checkpoint.gguf, NULL, &j->checkpoint.file, &j->checkpoint.model, e);
+    q.callbacks = job_callbacks(j, "windows");
+    enum status s = variant_load(&q, &r->o->common, number, text, &j->checkpoint.model, e);
     if (s == STATUS_OK) {
-        j->checkpoint.model->name = j->path;
         struct eval_spec spec = job_eval_spec(j, &j->checkpoint);
         spec.nll = nll;
         spec.callbacks = job_callbacks(j, "tokens");
@@ -78,11 +74,11 @@ static enum status measure_variant(struct bench_run *r, int n_kv_heads, struct p
 static int compare(const void *a, const void *b)
 {
     const struct bench_advice *x = a, *y = b;
-    if (x->row->step.depth != y->row->step.depth)
-        return x->row->step.depth > y->row->step.depth ? 1 : -1;
-    if (x->row->step.batch != y->row->step.batch)
-        return x->row->step.batch > y->row->step.batch ? 1 : -1;
-    const uint64_t x_bytes = x->row->step.allocated_bytes, y_bytes = y->row->step.allocated_bytes;
+    if (x->row->plan.depth != y->row->plan.depth)
+        return x->row->plan.depth > y->row->plan.depth ? 1 : -1;
+    if (x->row->plan.batch != y->row->plan.batch)
+        return x->row->plan.batch > y->row->plan.batch ? 1 : -1;
+    const uint64_t x_bytes = x->row->plan.allocated_bytes, y_bytes = y->row->plan.allocated_bytes;
     if (!x->beyond[0] != !y->beyond[0])
         return x->beyond[0] ? 1 : -1;
     if (x_bytes != y_bytes)
@@ -92,42 +88,41 @@ static int compare(const void *a, const void *b)
 
 static bool same_place(const struct bench_advice *x, const struct bench_advice *y)
 {
-    return x->row->step.depth == y->row->step.depth && x->row->step.batch == y->row->step.batch;
+    return x->row->plan.depth == y->row->plan.depth && x->row->plan.batch == y->row->plan.batch;
 }
 
 /* Whether x is as good as y in loss, time and cache, and better in one of them. */
 static bool dominates(const struct bench_advice *x, const struct bench_advice *y)
 {
-    const uint64_t x_bytes = x->row->step.allocated_bytes, y_bytes = y->row->step.allocated_bytes;
+    const uint64_t x_bytes = x->row->plan.allocated_bytes, y_bytes = y->row->plan.allocated_bytes;
     const double x_us = x->row->p50_us, y_us = y->row->p50_us;
     return x->lost <= y->lost && x_us <= y_us && x_bytes <= y_bytes &&
            (x->lost < y->lost || x_us < y_us || x_bytes < y_bytes);
 }
 
 /* What the variants lose, [variants], with its standard error: that of neighbours' differences. */
-static enum status measure_losses(struct bench_run *r, double *nll, struct bench_advice *losses,
-                                  struct err *e)
+static enum status measure_losses(struct bench_run *r, const struct calibration *text, double *nll,
+                                  struct bench_advice *losses, struct err *e)
 {
     const int n = r->spec.axes[BENCH_VARIANTS].n;
     const int *variants = r->spec.axes[BENCH_VARIANTS].items;
     const size_t n_scored = r->job->n_tokens - 1;
     double *whole = nll, *own = nll + n_scored;
     const int n_conversions = count_conversions(r);
-    struct progress progress = progress_start(&r->common, "windows");
     struct eval_result before, after;
     int nth = 0;
     if (n_conversions > 0)
-        say(&r->common,
+        say(&r->o->common,
             "losses: %d variant%s to convert and evaluate; fewer --calib-tokens take less time",
             n_conversions, plural(n_conversions));
-    TRY(measure_variant(r, r->spec.config.n_kv_heads, &progress, 0, whole, &before, e));
+    TRY(measure_variant(r, r->subjects[0].config.n_kv_heads, text, whole, &before, e));
     for (int i = 0; i < n; i++) {
         losses[i] = (struct bench_advice){.bits_per_byte = before.bits_per_byte};
-        if (variants[i] == r->spec.config.n_kv_heads)
+        if (variants[i] == r->subjects[0].config.n_kv_heads)
             continue;
-        say_verbose(&r->common, "variant %d of %d: %s", nth + 1, n_conversions,
+        say_verbose(&r->o->common, "variant %d of %d: %s", ++nth, n_conversions,
                     r->bench.models[i].variant.name);
-        TRY(measure_variant(r, variants[i], &progress, nth++, own, &after, e));
+        TRY(measure_variant(r, variants[i], text, own, &after, e));
         for (size_t t = 0; t < n_scored; t++)
             own[t] -= whole[t];
         losses[i].bits_per_byte = after.bits_per_byte;
@@ -143,13 +138,20 @@ enum status advice_measure(struct bench_run *r, struct err *e)
     struct job *j = r->job;
     const struct bench *b = &r->bench;
     struct bench_advice losses[LIST_MAX];
+    struct calibration text = {NULL, 0};
     double *nll;
     TRY_ZEROED(nll, 2 * j->n_tokens, "what each token costs", e);
     j->kernels = r->spec.kernels;
     j->n_threads = r->spec.axes[BENCH_THREADS].items[0];
     enum status s = job_start_threads(j, e);
     if (s == STATUS_OK)
-        s = measure_losses(r, nll, losses, e);
+        s = calibration_of_text(&r->o->common, j->checkpoint.tokenizer, &r->subjects[0].config,
+                                r->calibration, r->o->common.file,
+                                r->o->calib_tokens ? r->o->calib_tokens : CALIBRATION_TOKENS, &text,
+                                e);
+    if (s == STATUS_OK)
+        s = measure_losses(r, &text, nll, losses, e);
+    free(text.tokens);
     free(nll);
     TRY(s);
     TRY_ZEROED(r->advice, b->n_rows, "the advice", e);
@@ -159,9 +161,9 @@ enum status advice_measure(struct bench_run *r, struct err *e)
         *a = losses[row->at[BENCH_VARIANTS]];
         a->row = row;
         const bool beyond[] = {
-            r->max_loss > 0 && !(a->lost <= r->max_loss),
-            r->max_us > 0 && row->p50_us > r->max_us,
-            r->max_cache && row->step.allocated_bytes > r->max_cache_bytes,
+            r->o->max_loss > 0 && !(a->lost <= r->o->max_loss),
+            r->o->max_us > 0 && row->p50_us > r->o->max_us,
+            r->o->max_cache && row->plan.allocated_bytes > r->max_cache_bytes,
         };
         static const char *const limits[] = {"loss", "time", "cache"};
         for (int k = 0; k < 3; k++)
@@ -172,7 +174,7 @@ enum status advice_measure(struct bench_run *r, struct err *e)
     for (int i = 0; i < b->n_rows; i++) {
         struct bench_advice *a = &r->advice[i];
         const bool is_first = i == 0 || !same_place(a, a - 1);
-        a->chosen = advice_is_limited(r) && is_first && !a->beyond[0];
+        a->chosen = advice_is_limited(r->o) && is_first && !a->beyond[0];
         a->undominated = true;
         for (int k = 0; k < b->n_rows; k++)
             a->undominated &= !same_place(a, &r->advice[k]) || !dominates(&r->advice[k], a);

@@ -1,12 +1,25 @@
 /*
- * bench_report - what decode bench prints: the table, what stands around it, the plot.
+ * bench_report - a run of decode bench, and what it prints: the table, what stands around it, the
+ * plot.
  */
 #pragma once
 
-#include "cli/common.h"
-#include "cli/job.h"
+#include "cli/command.h"
 #include "cli/shape.h"
 #include "measure/bench.h"
+
+/* The values of the options. */
+struct bench_options {
+    struct common_options common;
+    struct shape_options shape;
+    struct option_strings others; /* checkpoints beside the first */
+    const char *kv_heads, *depths, *batches, *types, *kv_types;
+    int n, repeats, warmup, prompt;
+    const char *svg;
+    double max_loss, max_us; /* bits per byte, microseconds of a step; 0: any */
+    const char *max_cache;   /* bytes of all caches, as the option has them; NULL: any */
+    int calib_tokens;        /* that a variant is calibrated on; 0: the default */
+};
 
 /* A row's variant on the text of --text, converted by fit on its first nine tenths. */
 struct bench_advice {
@@ -19,44 +32,24 @@ struct bench_advice {
     bool chosen, undominated;
 };
 
-/* The options; the run; and what is printed of one row beside it. */
 struct bench_run {
-    struct common_options common;
-    struct shape_options shape;
-    const char *kv_heads, *depths, *batches, *types, *kv_types;
-    struct bench_spec spec; /* its numbers; specify_bench adds the rest */
-    const char *plot;
-    double max_loss, max_us; /* bits per byte, microseconds of a step; 0: any */
-    const char *max_cache;   /* bytes of all caches, as the option has them; NULL: any */
-    size_t max_cache_bytes;  /* the same as a number */
-    int calib_tokens;        /* that a variant is calibrated on; 0: the default */
-    struct text calibration; /* the job's text but for its last tenth */
-
-    bool fills_context; /* a depth is the context, and one less is measured */
-    int threads_asked;  /* the most, which may be more than there are */
-
+    const struct bench_options *o;
     struct job *job;
+    struct checkpoint *others;      /* [o->others.n], malloc'd */
+    struct bench_subject *subjects; /* [1 + o->others.n], malloc'd */
+    struct bench_spec spec;
+    bool fills_context;     /* a depth is the context, and one less is measured */
+    int most_threads_asked; /* which may be more than there are */
     struct bench bench;
-    const char *subject;         /* the checkpoint's path, or the shape as given */
-    char title[512];             /* the same for people: a path may have control characters */
-    const char *model;           /* the path; NULL: a shape */
-    char cpu[128], machine[512]; /* the processor's name; it, threads and what they run */
-    const char *isa, *architecture, *version, *compiler;
-    char date[24];
-
-    struct bench_row row;
-    const char *mark, *verdict; /* what it is at its depth and batch: see print_footer */
-    const char *type;
-    bool noisy;
-    char hash[20], note[96], speedup_range[32];
+    size_t max_cache_bytes;      /* of --max-cache */
+    struct text calibration;     /* the job's text but for its last tenth */
     struct bench_advice *advice; /* malloc'd [rows] in the order to print them; NULL: no text */
-    struct bench_advice advised; /* that of the row in print; only with a text */
 };
 
 /* Whether the options limit what a variant may lose, take or hold: else none is chosen. */
-static inline bool advice_is_limited(const struct bench_run *r)
+static inline bool advice_is_limited(const struct bench_options *o)
 {
-    return r->max_loss > 0 || r->max_us > 0 || r->max_cache;
+    return o->max_loss > 0 || o->max_us > 0 || o->max_cache;
 }
 
 /* Prints what was measured, and writes the plot. The failures of the table and of the file. */

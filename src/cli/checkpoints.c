@@ -112,14 +112,16 @@ enum status job_config(const char *path, const struct checkpoint *c, struct conf
     return err_in(e, config_read(c->gguf, config, e), "%s", path);
 }
 
-void job_warn_pretokenizer(const struct common_options *o, const char *path,
-                           const struct tokenizer *t)
+void job_warn_vocabulary(const struct common_options *o, const char *path,
+                         const struct tokenizer *t)
 {
     if (t && tokenizer_assumes_pre(t))
         say(o,
             "warning: %s: tokenizer.ggml.pre is missing; text is cut as \"%s\" does it, which "
             "gives other ids than the model's if its own pre-tokenizer is another",
             path, tokenizer_pre(t));
+    if (t && tokenizer_oddity(t))
+        say(o, "warning: %s: %s", path, tokenizer_oddity(t));
 }
 
 void job_say_fallback(const struct common_options *o, const struct config *c, enum storage type)
@@ -134,30 +136,26 @@ void job_say_fallback(const struct common_options *o, const struct config *c, en
 
 struct variant_request job_variant(const struct job *j)
 {
-    return (struct variant_request){.common = j->common,
-                                    .path = j->path,
+    return (struct variant_request){.path = j->path,
                                     .checkpoint = &j->checkpoint,
-                                    .seed = j->seed,
                                     .kernels = j->kernels,
-                                    .pool = j->pool};
+                                    .pool = j->pool,
+                                    .callbacks = {.stop = progress_stop}};
 }
 
 /* Opens the checkpoint; its model with other K/V heads than the file's, if they are asked for. */
 enum status job_open_checkpoint(struct job *j, struct err *e)
 {
     const struct common_options *o = j->common;
-    const unsigned model = CHECKPOINT_MODEL;
-    const bool other = (j->parts & model) && variant_is_wanted(&o->variant);
-    TRY(job_open(j->path, other ? j->parts & ~model : j->parts, &j->checkpoint, e));
-    job_warn_pretokenizer(o, j->path, j->checkpoint.tokenizer);
+    const unsigned model = CHECKPOINT_MODEL, texts = CHECKPOINT_TEXTS;
+    const unsigned wanted = o->ids ? j->command->parts & ~texts : j->command->parts;
+    const bool other = (wanted & model) && o->kv_heads;
+    TRY(job_open(j->path, other ? wanted & ~model : wanted, &j->checkpoint, e));
+    job_warn_vocabulary(o, j->path, j->checkpoint.tokenizer);
     if (other) {
         TRY(job_start_threads(j, e));
-        if (o->variant.method == CONVERT_RANDOM) {
-            TRY(job_seed(j, e));
-            say(o, "seed %" PRIu64, j->seed);
-        }
         const struct variant_request q = job_variant(j);
-        TRY(variant_load(&q, &j->checkpoint.model, e));
+        TRY(variant_load(&q, o, o->kv_heads, NULL, &j->checkpoint.model, e));
     }
     if (o->score_scale) {
         TRY(config_needs_dot(&j->checkpoint.model->config, "--score-scale", e));
@@ -167,4 +165,14 @@ enum status job_open_checkpoint(struct job *j, struct err *e)
         TRY(heads_of_option("--without", o->without, &j->checkpoint.model->config, &j->off, e));
     j->without.off = j->off;
     return STATUS_OK;
+}
+
+void job_close_checkpoint(struct job *j)
+{
+    checkpoint_close(&j->checkpoint);
+    free(j->off);
+    free(j->tokens);
+    j->off = NULL;
+    j->without.off = NULL;
+    j->tokens = NULL;
 }

@@ -7,10 +7,15 @@
 #include "cli/command.h"
 #include "cli/variant.h"
 
-/* Opens the job's checkpoint, with the parts that the job wants; its model with other K/V heads
+/* Opens the job's checkpoint, with the parts that the command wants; its model with other K/V heads
  * than the file's, and without some query heads, if the options ask for that. The failures of
  * job_open and variant_load. */
 enum status job_open_checkpoint(struct job *j, struct err *e);
+
+/* Closes it, and forgets its tokens and what was left out of it: another may be opened. Legal
+ * twice.
+ */
+void job_close_checkpoint(struct job *j);
 
 /* Opens a checkpoint; `parts` as job.parts. Of a Hugging Face folder, or a file of another format
  * that scripts/import.py takes, the message has the command line that makes a GGUF file of it. */
@@ -19,9 +24,9 @@ enum status job_open(const char *path, unsigned parts, struct checkpoint *c, str
 enum status job_map(const char *path, struct file_map *out, struct err *e);
 
 /* Warns where a checkpoint's vocabulary does not say how text is cut before it is merged, so that
- * ids may be others than the model knows. NULL is legal. */
-void job_warn_pretokenizer(const struct common_options *o, const char *path,
-                           const struct tokenizer *t);
+ * ids may be others than the model knows, and of what is odd in it. NULL is legal. */
+void job_warn_vocabulary(const struct common_options *o, const char *path,
+                         const struct tokenizer *t);
 
 /* Says which matrices of the shape cannot have the type, whose blocks do not fit their rows. */
 void job_say_fallback(const struct common_options *o, const struct config *c, enum storage type);
@@ -33,5 +38,5 @@ enum status job_blame(const char *path, enum status s, struct err *e);
 enum status job_config(const char *path, const struct checkpoint *c, struct config *config,
                        struct err *e);
 
-/* What the options say of a conversion of job.checkpoint; what it borrows is the job's. */
+/* A conversion of job.checkpoint without progress; what it borrows is the job's. */
 struct variant_request job_variant(const struct job *j);

@@ -6,6 +6,7 @@
 
 #include "base/replace.h"
 #include "cli/attend.h"
+#include "cli/attend_page.h"
 #include "cli/attend_show.h"
 #include "cli/attend_trace.h"
 #include "cli/help_texts.h"
@@ -13,9 +14,6 @@
 #include "show/explore.h"
 #include "show/heatmap.h"
 #include "text/unicode.h"
-
-/* In the order of false and true of attend_spec.by_norm. */
-static const char *const weighings[] = {"weight", "norm", NULL};
 
 #define VALUES struct attend_options
 
@@ -26,10 +24,6 @@ static const struct option head_options[] = {
     OPT_STRING("head", heads, "H,...|all", "only these heads of each layer, from 0",
                .otherwise = "all"),
     OPT_SCORE_SCALE,
-    OPT_CHOICE("weigh", weigh, "BY", weighings,
-               "what is shown, counted and written: attention's weights, or these times the length "
-               "of what the head writes of each value, a query's again adding up to 1",
-               .fallback = "weight"),
     OPT_END,
 };
 
@@ -43,7 +37,6 @@ static const struct option result_options[] = {
         "instead of the figures the last token's way, or that of --query, through this head, "
         "layer and head from 0: each step, its shape and numbers; --json has all of them",
         .excludes = "show|without"),
-    OPT_INT("top", top, "K", 1, MOST_TOP, "how many keys", .fallback = "4", .needs = "query"),
     OPT_FORMAT,
     OPT_STRING("npy", npy, "FILE", "write all weights, float32 [layers, heads, n, n]",
                .writes = WRITES_FILE),
@@ -58,15 +51,11 @@ static const struct option picture_options[] = {
                .writes = WRITES_FILE),
     OPT_STRING(
         "html", html, "FILE.html",
-        "write a page to explore in a browser: pick heads, point at a token; it shows weights "
-        "rounded by at most 0.004",
+        "write a page to explore in a browser: pick heads, point at a token, click it to follow "
+        "its path through the head; it shows weights rounded by at most 0.004",
         .writes = WRITES_FILE),
     OPT_STRING("show", show, "L.H",
                "draw this head here, layer and head from 0, in place of the table"),
-    OPT_FLAG("log", log, "shades by the weight's logarithm: three a factor of ten"),
-    OPT_FLAG("without-first", without_first,
-             "leave the first key out of pictures, so that the rest has all shades; no figure and "
-             "no weight changes"),
     OPT_END,
 };
 
@@ -82,24 +71,20 @@ static enum status check_attend(struct job *j, void *values, struct err *e)
     if (o->trace_head && j->common->format != TABLE_ALIGNED)
         return err_usage(e, "--trace prints steps in place of the table that --format is about; "
                             "expected --json FILE, which has all their numbers");
-    if ((o->log || o->without_first) && !o->svg && !o->show)
-        return err_usage(e, "%s is about pictures: expected --svg or --show, too",
-                         o->log ? "--log" : "--without-first");
     return STATUS_OK;
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
 
 /* A map of every head, of this many cells a side or, if these are fewer, the tokens. */
-static struct attend_map *add_maps(struct attend_spec *spec, int cells, bool without_first)
+static struct attend_map *add_maps(struct attend_spec *spec, int cells)
 {
     struct attend_map *maps = spec->maps + spec->n_maps;
     spec->n_maps += spec->n_heads;
     for (int i = 0; i < spec->n_heads; i++)
         maps[i] = (struct attend_map){.layer = spec->heads[i].layer,
                                       .head = spec->heads[i].head,
-                                      .cells = MIN(cells, spec->n_tokens),
-                                      .without_first = without_first};
+                                      .cells = MIN(cells, spec->n_tokens)};
     return maps;
 }
 
@@ -139,7 +124,7 @@ static enum status place_heads(struct attend_view *v, struct err *e)
                          "numbers, of which --layer and --head choose",
                          grid ? grid : "--head");
     if (o->svg)
-        v->pictures = add_maps(spec, n == 1 ? HEATMAP_LARGE : HEATMAP_SMALL, o->without_first);
+        v->pictures = add_maps(spec, n == 1 ? HEATMAP_LARGE : HEATMAP_SMALL);
     const uint64_t n_weights = explore_weights(n, n_tokens);
     if (o->html && n_weights > EXPLORE_MOST)
         return err_usage(e,
@@ -148,7 +133,9 @@ static enum status place_heads(struct attend_view *v, struct err *e)
                          "tokens; fewer heads by --layer and --head, or a shorter text, are fewer",
                          EXPLORE_MOST, n_weights, n, n_tokens);
     if (o->npy || o->html)
-        v->arrays = add_maps(spec, n_tokens, false);
+        v->arrays = add_maps(spec, n_tokens);
+    if (o->html)
+        TRY(attend_page_plan(v, e));
     if (!o->show)
         return STATUS_OK;
     /* All tokens where there is room; else cells, as few as in a small picture. */
@@ -158,7 +145,7 @@ static enum status place_heads(struct attend_view *v, struct err *e)
     if (cells > v->room)
         cells = v->room < 1 ? 1 : v->room < HEATMAP_SMALL ? v->room : HEATMAP_SMALL;
     v->shown = &spec->maps[spec->n_maps++];
-    *v->shown = (struct attend_map){.cells = cells, .without_first = o->without_first};
+    *v->shown = (struct attend_map){.cells = cells};
     return head_of_option("--show", o->show, v->config, &v->shown->layer, &v->shown->head, e);
 }
 
@@ -302,11 +289,11 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
                                         .tokens = j->tokens,
                                         .n_tokens = j->n_tokens,
                                         .separators = separators,
-                                        .by_norm = o->weigh,
                                         .query = query}};
     config_variant_name(&m->config, m->config.n_kv_heads, view.variant);
     const enum status s = look(&view, e);
     attend_free(&view.found);
+    attend_page_free(&view);
     free(view.spec.heads);
     free(separators);
     choice_free(&view.layers);
@@ -328,7 +315,6 @@ const struct command command_attend = {
                         {"Results", result_options, 0},
                         {"Pictures", picture_options, 0},
                         ENGINE_GROUP,
-                        VARIANT_GROUP,
                         GENERAL_GROUP},
              .everyday = "prompt file range layer head query show svg html kv-heads format",
              .positionals = {MODEL_POSITIONAL}},

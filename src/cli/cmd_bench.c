@@ -1,30 +1,27 @@
 /*
  * cmd_bench - decode bench: per-token latency across attention variants.
  */
-#include <errno.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "base/limits.h"
 #include "cli/bench_advice.h"
 #include "cli/bench_report.h"
+#include "cli/checkpoints.h"
 #include "cli/help_texts.h"
-#include "cli/signals.h"
+#include "cli/job.h"
+#include "cli/terminal.h"
+#include "cli/threads.h"
+#include "model/selection.h"
 
 #define DEFAULT_PROMPT   128
 #define ROOFLINE_SECONDS 1.0
-/* The share of the free memory that the rows of a group may take. */
-#define GROUP_SHARE 0.9
+/* Memory beyond this is announced even without -v. */
+#define LARGE_MEMORY ((uint64_t)1 << 30)
 
-#define VALUES struct bench_run
+#define VALUES struct bench_options
 
 static const struct option matrix_options[] = {
     OPT_STRING("kv-heads", kv_heads, "all|G,G,...",
                "numbers of K/V heads: as many as query heads is MHA, 1 is MQA; all: every divisor",
-               .fallback = "all"),
+               .otherwise = "all; of several checkpoints their own"),
     OPT_STRING("depth", depths, "D,D,...", "positions in the KV cache before the timed token",
                .fallback = "0"),
     OPT_STRING("batch", batches, "B,B,...",
@@ -42,12 +39,12 @@ static const struct option matrix_options[] = {
 };
 
 static const struct option measuring_options[] = {
-    OPT_INT("n", spec.n, "N", 1, 1000000, "timed tokens a repeat", .letter = 'n', .fallback = "64"),
-    OPT_INT("repeat", spec.repeats, "R", 1, 10000,
+    OPT_INT("n", n, "N", 1, 1000000, "timed tokens a repeat", .letter = 'n', .fallback = "64"),
+    OPT_INT("repeat", repeats, "R", 1, 10000,
             "repeats; each measures every row once, with new threads", .fallback = "5"),
-    OPT_INT("warmup", spec.warmup, "N", 0, 1000000,
+    OPT_INT("warmup", warmup, "N", 0, 1000000,
             "steps before the timed ones of a row, in every repeat", .fallback = "8"),
-    OPT_INT("prompt", spec.prompt, "P", -1, INT_MAX,
+    OPT_INT("prompt", prompt, "P", -1, INT_MAX,
             "tokens of the prefill measurement; 0: none; -1: 128, or the context if less",
             .fallback = "-1"),
     OPT_END,
@@ -55,7 +52,7 @@ static const struct option measuring_options[] = {
 
 static const struct option result_options[] = {
     OPT_FORMAT,
-    OPT_STRING("plot", plot, "FILE.svg",
+    OPT_STRING("svg", svg, "FILE.svg",
                "draw latency against depth, or, of several batches at one depth, against batch; a "
                "line for each variant",
                .writes = WRITES_FILE),
@@ -78,14 +75,46 @@ static const struct option advice_options[] = {
     OPT_END,
 };
 
-/* --- from options to a specification --------------------------------------------------------- */
+/* --- what is measured ------------------------------------------------------------------------ */
+
+static enum status open_subject(const char *path, unsigned parts, struct checkpoint *k,
+                                struct bench_subject *out, struct err *e)
+{
+    TRY(job_open(path, parts, k, e));
+    *out = (struct bench_subject){.name = path, .gguf = k->gguf, .source = &k->file};
+    return job_config(path, k, &out->config, e);
+}
+
+/* The checkpoints, or the shape. */
+static enum status open_subjects(struct bench_run *r, struct err *e)
+{
+    const struct bench_options *o = r->o;
+    struct job *j = r->job;
+    const int n = o->others.n;
+    r->spec.subjects = r->subjects = calloc(n + 1, sizeof *r->subjects);
+    r->others = calloc(n + 1, sizeof *r->others);
+    if (!r->subjects || !r->others)
+        return err_no_memory(e, "the list of checkpoints", (n + 1) * sizeof *r->others);
+    if (o->shape.shape) {
+        r->subjects[0].name = o->shape.shape;
+        TRY(shape_of_options(&o->shape, &o->common, &r->subjects[0].config, e));
+    } else {
+        TRY(open_subject(j->path, o->common.file ? CHECKPOINT_TEXTS : 0, &j->checkpoint,
+                         &r->subjects[0], e));
+    }
+    for (int i = 0; i < n; i++)
+        TRY(open_subject(o->others.items[i], 0, &r->others[i], &r->subjects[i + 1], e));
+    for (int i = 0; i <= n; i++)
+        TRY(list_add("checkpoints", i, &r->spec.axes[BENCH_SUBJECTS], e));
+    return STATUS_OK;
+}
 
 /* A row says what ran: more threads than processors are never started, so such a row would be one
  * of fewer. */
 static enum status read_threads(struct bench_run *r, struct err *e)
 {
-    const char *source = r->common.threads ? "-t" : "DECODE_THREADS";
-    const char *text = r->common.threads ? r->common.threads : environment("DECODE_THREADS");
+    const char *flag = r->o->common.threads, *source = flag ? "-t" : "DECODE_THREADS";
+    const char *text = flag ? flag : environment("DECODE_THREADS");
     const int usable = cpus_usable(), most = MIN(usable, POOL_MAX_THREADS);
     struct int_list asked = {.n = 0};
     struct int_list *threads = &r->spec.axes[BENCH_THREADS];
@@ -96,7 +125,7 @@ static enum status read_threads(struct bench_run *r, struct err *e)
     TRY(list_ints(source, text, 1, POOL_MAX_THREADS, &asked, e));
     for (int i = 0; i < asked.n; i++) {
         const int n = asked.items[i];
-        r->threads_asked = MAX(n, r->threads_asked);
+        r->most_threads_asked = MAX(n, r->most_threads_asked);
         if (n < most || !has_most)
             TRY(list_add(source, MIN(n, most), threads, e));
         has_most |= n >= most;
@@ -104,171 +133,150 @@ static enum status read_threads(struct bench_run *r, struct err *e)
     return STATUS_OK;
 }
 
-/* What rows differ in but threads, of a config that is known. */
-static enum status read_axes(struct bench_run *r, struct err *e)
+static enum status read_variants(struct bench_run *r, struct err *e)
 {
-    const struct config *c = &r->spec.config;
-    struct int_list *axes = r->spec.axes, *variants = &axes[BENCH_VARIANTS];
+    const struct config *c = &r->subjects[0].config;
+    struct int_list *variants = &r->spec.axes[BENCH_VARIANTS];
+    const char *text = r->o->kv_heads ? r->o->kv_heads : "all";
+    if (!r->o->kv_heads && r->o->others.n > 0)
+        return list_add("--kv-heads", BENCH_AS_IS, variants, e);
+    if (!str_is(text, "all"))
+        return list_heads("--kv-heads", text, c->n_heads, variants, e);
+    for (int g = c->n_kv_heads; g >= 1; g--)
+        if (c->n_kv_heads % g == 0 && config_has_variant(c, g) &&
+            (r->o->shape.shape || c->score == SCORE_DOT || g == c->n_kv_heads))
+            TRY(list_add("--kv-heads", g, variants, e));
+    return STATUS_OK;
+}
+
+/* The context is what people ask for who want to know what it costs full. */
+static enum status read_depths(struct bench_run *r, struct err *e)
+{
+    const int n_ctx = r->subjects[0].config.n_ctx;
     struct int_list depths = {.n = 0};
-    const bool all = str_is(r->kv_heads, "all");
-    if (!all)
-        TRY(list_heads("--kv-heads", r->kv_heads, c->n_heads, variants, e));
-    else
-        for (int g = c->n_kv_heads; g >= 1; g--)
-            if (c->n_kv_heads % g == 0 && config_has_variant(c, g) &&
-                (r->shape.shape || c->score == SCORE_DOT || g == c->n_kv_heads))
-                TRY(list_add("--kv-heads", g, variants, e));
-    /* The context is what people ask for who want to know what it costs full. */
-    TRY(list_ints("--depth", r->depths, 0, INT_MAX, &depths, e));
+    TRY(list_ints("--depth", r->o->depths, 0, INT_MAX, &depths, e));
     for (int i = 0; i < depths.n; i++) {
-        const int depth = depths.items[i];
-        const bool full = depth == c->n_ctx;
+        const bool full = depths.items[i] == n_ctx;
         r->fills_context |= full;
-        TRY(list_add("--depth", depth - full, &axes[BENCH_DEPTHS], e));
-    }
-    TRY(list_ints("--batch", r->batches, 1, INT_MAX, &axes[BENCH_BATCHES], e));
-    TRY(r->types ? list_names("--type", r->types, storage_names, &axes[BENCH_TYPES], e)
-                 : list_add("--type", r->shape.shape ? STORAGE_F32 : BENCH_AS_FILE,
-                            &axes[BENCH_TYPES], e));
-    TRY(list_names("--kv-type", r->kv_types, kv_type_names, &axes[BENCH_KV_TYPES], e));
-    for (int i = 0; i < axes[BENCH_KV_TYPES].n; i++) {
-        int *type = &axes[BENCH_KV_TYPES].items[i];
-        *type = kv_type_storage[*type];
+        TRY(list_add("--depth", depths.items[i] - full, &r->spec.axes[BENCH_DEPTHS], e));
     }
     return STATUS_OK;
 }
 
-static enum status specify_bench(struct bench_run *r, struct err *e)
+static enum status read_types(struct bench_run *r, struct err *e)
 {
-    struct job *j = r->job;
+    const struct bench_options *o = r->o;
+    struct int_list *types = &r->spec.axes[BENCH_TYPES];
+    struct int_list *kv_types = &r->spec.axes[BENCH_KV_TYPES];
+    struct int_list named = {.n = 0};
+    if (o->types)
+        TRY(list_names("--type", o->types, storage_names, types, e));
+    else
+        TRY(list_add("--type", o->shape.shape ? STORAGE_F32 : BENCH_AS_IS, types, e));
+    TRY(list_names("--kv-type", o->kv_types, kv_type_names, &named, e));
+    for (int i = 0; i < named.n; i++)
+        TRY(list_add("--kv-type", kv_type_storage[named.items[i]], kv_types, e));
+    return STATUS_OK;
+}
+
+/* From the options to the specification of a benchmark of the subjects. */
+static enum status read_settings(struct bench_run *r, struct err *e)
+{
+    const struct bench_options *o = r->o;
     struct bench_spec *spec = &r->spec;
-    if (r->shape.shape) {
-        TRY(shape_of_options(&r->shape, &r->common, &spec->config, e));
-    } else {
-        TRY(job_open(j->path, r->common.file ? CHECKPOINT_TEXTS : 0, &j->checkpoint, e));
-        TRY(job_config(j->path, &j->checkpoint, &spec->config, e));
-        spec->gguf = j->checkpoint.gguf;
-        spec->source = &j->checkpoint.file;
-        r->model = j->path;
-    }
-    r->subject = r->model ? r->model : r->shape.shape;
-    TRY(read_axes(r, e));
-    if (r->common.file) {
-        job_warn_pretokenizer(&r->common, j->path, j->checkpoint.tokenizer);
-        TRY(advice_prepare(r, e));
-    }
+    TRY(read_variants(r, e));
+    TRY(read_depths(r, e));
+    TRY(list_ints("--batch", o->batches, 1, INT_MAX, &spec->axes[BENCH_BATCHES], e));
+    TRY(read_types(r, e));
     TRY(read_threads(r, e));
-    TRY(job_choose_kernels(&r->common, &spec->kernels, e));
-    if (spec->prompt < 0)
-        spec->prompt = MIN(spec->config.n_ctx, DEFAULT_PROMPT);
+    TRY(job_choose_kernels(&o->common, &spec->kernels, e));
+    spec->n = o->n;
+    spec->repeats = o->repeats;
+    spec->warmup = o->warmup;
+    spec->prompt = o->prompt;
+    for (int i = 0; i <= o->others.n && o->prompt < 0; i++)
+        spec->prompt = MIN(i == 0 ? DEFAULT_PROMPT : spec->prompt, r->subjects[i].config.n_ctx);
     spec->roofline_seconds = ROOFLINE_SECONDS;
-    spec->callbacks = job_callbacks(j, "rows");
     return STATUS_OK;
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-/* The peak memory of row i, in a process of its own, which leaves in `said`, memory that both see,
- * what failed. Before threads are started; what the caller has resident counts, too. */
-static enum status measure_memory(struct bench *b, int i, struct err *said, struct err *e)
+/* As every command does: one thread where steps of the first row are so short that others would
+ * only wait. */
+static enum status plan_threads(struct bench_run *r, struct err *e)
 {
-    struct rusage usage = {0};
-    int ended = 0;
-    const pid_t pid = fork();
-    if (pid < 0)
-        return err_failed(e, "cannot start a process to measure memory: %s", strerror(errno));
-    if (pid == 0)
-        _exit(bench_load_row(b, i, said)); /* nothing of the parent's is closed or flushed */
-    while (wait4(pid, &ended, 0, &usage) < 0 && errno == EINTR)
-        if (signals_interrupted())
-            kill(pid, SIGKILL); /* it has nothing to leave behind */
-    if (!WIFEXITED(ended) && signals_interrupted())
-        return STATUS_INTERRUPTED;
-    if (!WIFEXITED(ended))
-        return err_failed(e, "the process that measures memory was ended; was it out of memory?");
-    const enum status s = WEXITSTATUS(ended);
-    if (s == STATUS_BAD_FILE && !said->text[0])
-        _exit(STATUS_BAD_FILE); /* a mapped file was cut short: the child has said which */
-    b->rows[i].peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
-    if (s != STATUS_OK)
-        *e = *said;
-    return s;
+    struct bench *b = &r->bench;
+    int *threads = &r->spec.axes[BENCH_THREADS].items[0];
+    if (!r->job->threads_are_auto || *threads == 1 ||
+        !cost_prefers_one_thread(&b->rows[0].plan, r->subjects[0].config.n_layers))
+        return STATUS_OK;
+    say_verbose(&r->o->common, "threads: 1, as %d would be slower for a model so small", *threads);
+    *threads = 1;
+    bench_free(b);
+    return bench_plan(&r->spec, b, e);
+}
+
+/* The rows, and their memory, before anything is taken: a cache that goes to swap measures a disk,
+ * and one that no memory backs ends the process. */
+static enum status plan_rows(struct bench_run *r, struct err *e)
+{
+    const struct bench *b = &r->bench;
+    const char *advice = "fewer or smaller --batch, --depth, --kv-heads, --type take less";
+    TRY(bench_plan(&r->spec, &r->bench, e));
+    TRY(plan_threads(r, e));
+    const uint64_t left = available_memory();
+    if (b->bytes > left)
+        return err_set(e, STATUS_NO_MEMORY,
+                       "out of memory: %d rows need %s together, and %s are free; %s", b->n_rows,
+                       figure_bytes(b->bytes).text, figure_bytes(left).text, advice);
+    if (r->o->common.verbose || b->bytes > LARGE_MEMORY)
+        say(&r->o->common, "memory: %d rows take %s together; %s", b->n_rows,
+            figure_bytes(b->bytes).text, advice);
+    return STATUS_OK;
 }
 
 /* Where rows are others than those that were asked for. */
 static void say_changes(const struct bench_run *r)
 {
-    const int n_ctx = r->spec.config.n_ctx, most = MIN(cpus_usable(), POOL_MAX_THREADS);
-    for (int i = 0; i < r->spec.axes[BENCH_TYPES].n; i++)
-        if (r->spec.axes[BENCH_TYPES].items[i] != BENCH_AS_FILE)
-            job_say_fallback(&r->common, &r->spec.config, r->spec.axes[BENCH_TYPES].items[i]);
+    const struct common_options *o = &r->o->common;
+    const struct config *c = &r->subjects[0].config;
+    const struct int_list *types = &r->spec.axes[BENCH_TYPES];
+    const int most = MIN(cpus_usable(), POOL_MAX_THREADS);
+    for (int i = 0; i < types->n; i++)
+        if (types->items[i] != BENCH_AS_IS)
+            job_say_fallback(o, c, types->items[i]);
     if (r->fills_context)
-        say(&r->common,
-            "--depth %d fills the context: measured at %d, with the last token's place left", n_ctx,
-            n_ctx - 1);
-    if (r->threads_asked > most)
-        say(&r->common, "%s %d: this process has %d processors, measured with as many",
-            r->common.threads ? "-t" : "DECODE_THREADS", r->threads_asked, most);
+        say(o, "--depth %d fills the context: measured at %d, with the last token's place left",
+            c->n_ctx, c->n_ctx - 1);
+    if (r->most_threads_asked > most)
+        say(o, "%s %d: this process has %d processors, measured with as many",
+            o->threads ? "-t" : "DECODE_THREADS", r->most_threads_asked, most);
 }
 
-/* What was measured until an interruption is shown. */
-static enum status measure(struct bench_run *r, struct err *e)
+/* STATUS_INTERRUPTED also with rows that are measured. */
+static enum status measure_rows(struct bench_run *r, struct err *e)
 {
-    const struct common_options *o = &r->common;
-    struct job *j = r->job;
-    struct bench *b = &r->bench;
-    struct bench_spec *spec = &r->spec;
-    int *threads = &spec->axes[BENCH_THREADS].items[0];
-    bool prefers_one = false;
-    const uint64_t left = available_memory();
-    spec->most_bytes = left * GROUP_SHARE;
-    TRY(bench_plan(spec, b, e));
-    /* Before anything is taken: a cache that goes to swap measures a disk, and one that no memory
-     * backs ends the process. */
-    const char *advice = "fewer or smaller --batch, --depth, --kv-heads, --type take less";
-    if (b->bytes > left)
-        return err_set(
-            e, STATUS_NO_MEMORY,
-            "out of memory: a row and the one that it is compared with need %s together, "
-            "and %s are free; %s",
-            figure_bytes(b->bytes).text, figure_bytes(left).text, advice);
     say_changes(r);
-    if (b->n_groups > 1)
-        say(o,
-            "memory: the rows are measured in %d groups, each with those that it is compared with, "
-            "as not all fit together",
-            b->n_groups);
-    if (o->verbose || b->bytes > (uint64_t)1 << 30)
-        say(o, "memory: %d rows take %s%s; %s", b->n_rows, figure_bytes(b->bytes).text,
-            b->n_groups > 1 ? " at most" : " together", advice);
-    /* As every command does: one thread where the first row's model is faster so. */
-    if (j->threads_are_auto && *threads > 1)
-        TRY(bench_prefers_one_thread(b, &prefers_one, e));
-    if (prefers_one) {
-        say_verbose(o, "threads: 1, as %d are slower for this model here", *threads);
-        *threads = 1;
-        bench_free(b);
-        TRY(bench_plan(spec, b, e));
-    }
-    struct progress *p = job_progress(j, "rows");
-    struct err *said =
-        mmap(NULL, sizeof *said, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (said == MAP_FAILED)
-        return err_no_memory(e, "what the process that measures memory says", sizeof *said);
-    enum status s = STATUS_OK;
-    for (int i = 0; i < b->n_rows && s == STATUS_OK; i++) {
-        progress_show(p, i, b->n_rows);
-        s = signals_interrupted() ? STATUS_INTERRUPTED : measure_memory(b, i, said, e);
-    }
-    munmap(said, sizeof *said);
-    if (s != STATUS_OK)
+    r->spec.callbacks = job_callbacks(r->job, "repeats of rows");
+    const enum status s = bench_run(&r->bench, e);
+    progress_end(&r->job->progress);
+    return s;
+}
+
+/* What was measured until an interruption is shown, and whatever comes of a text. */
+static enum status run_stages(struct bench_run *r, struct err *e)
+{
+    const bool has_text = r->o->common.file;
+    TRY(open_subjects(r, e));
+    TRY(read_settings(r, e));
+    if (has_text)
+        TRY(advice_prepare(r, e));
+    TRY(plan_rows(r, e));
+    enum status s = measure_rows(r, e);
+    if (s != STATUS_OK && (s != STATUS_INTERRUPTED || r->bench.n_rows == 0))
         return s;
-    job_progress(j, "repeats of rows");
-    s = bench_run(b, e);
-    progress_end(&j->progress);
-    if (s != STATUS_OK && (s != STATUS_INTERRUPTED || b->n_rows == 0))
-        return s;
-    if (s == STATUS_OK && r->common.file) /* whatever comes of it, the times are shown */
+    if (s == STATUS_OK && has_text)
         s = advice_measure(r, e);
     TRY(bench_report(r, e));
     return s;
@@ -276,30 +284,30 @@ static enum status measure(struct bench_run *r, struct err *e)
 
 static enum status check_bench(struct job *j, void *values, struct err *e)
 {
-    const struct bench_run *r = values;
-    (void)e;
-    if (r->shape.shape)
-        j->needs &= ~JOB_PATH;
-    if (r->common.file)
-        j->needs |= JOB_TEXT;
-    return STATUS_OK;
+    const struct bench_options *o = values;
+    if (o->common.file && o->others.n > 0)
+        return err_usage(e, "--text is for one checkpoint, whose variants it compares; found %d",
+                         o->others.n + 1);
+    return o->shape.shape ? STATUS_OK : job_need_path(j, e);
 }
 
 static enum status run_bench(struct job *j, void *values, struct err *e)
 {
-    struct bench_run *r = values;
-    r->job = j;
-    const enum status specified = specify_bench(r, e);
-    const enum status s = specified == STATUS_OK ? measure(r, e) : specified;
-    bench_free(&r->bench);
-    free(r->advice);
-    return specified == STATUS_OK ? job_blame(j->path, s, e) : s;
+    struct bench_run r = {.o = values, .job = j};
+    const enum status s = run_stages(&r, e);
+    bench_free(&r.bench);
+    for (int i = 0; r.others && i < r.o->others.n; i++)
+        checkpoint_close(&r.others[i]);
+    free(r.others);
+    free(r.subjects);
+    free(r.advice);
+    return s;
 }
 
 const struct command command_bench = {
     .name = "bench",
     .summary = "per-token latency across attention variants",
-    .usage = "(MODEL | --shape SHAPE) [options]",
+    .usage = "(MODEL... | --shape SHAPE) [options]",
     .examples = "./decode bench models/shakespeare-mha.gguf --depth 0,255 -n 16\n"
                 "./decode bench models/shakespeare-mha.gguf --type f32,q8_0\n"
                 "./decode bench models/shakespeare-mha.gguf --text LICENSE --kv-heads 2\n",
@@ -312,9 +320,10 @@ const struct command command_bench = {
                         {"Results", result_options, 0},
                         GENERAL_GROUP},
              .everyday = "shape kv-heads depth batch n format text max-loss",
-             .positionals = {MODEL_POSITIONAL}},
+             .positionals = {MODEL_POSITIONAL,
+                             OPT_STRINGS("MODEL...", others, NULL, NULL, .reads = "a checkpoint")}},
     .values_size = sizeof(VALUES),
-    .needs = JOB_PATH | JOB_STOPS,
+    .needs = JOB_TEXT | JOB_STOPS,
     .check = check_bench,
     .run = run_bench,
 };

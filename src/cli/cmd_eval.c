@@ -6,6 +6,7 @@
 
 struct eval_options {
     struct common_options common;
+    struct option_strings words; /* MODEL... TEXT */
     const char *against;
     int ctx, stride;
 };
@@ -13,8 +14,6 @@ struct eval_options {
 #define VALUES struct eval_options
 
 static const struct option text_options[] = {
-    OPT_TEXT("the text to predict, as TEXT; - is standard input"),
-    OPT_PROMPT,
     OPT_RANGE,
     OPT_INT("ctx", ctx, "C", 1, INT_MAX, "input tokens of a window",
             .otherwise = "the checkpoint's context, or that of --against if smaller"),
@@ -32,23 +31,46 @@ static const struct option result_options[] = {
     OPT_END,
 };
 
-static const struct report_field fields[] = {
-    {"tokens", "tokens", MEMBER(eval_result, tokens), .rank = 4},
-    {"bytes", "bytes", MEMBER(eval_result, bytes), .rank = 5},
-    {"nll", "nll", MEMBER(eval_result, nll), "%.4f"},
-    {"nll_stderr", "nll_stderr", MEMBER(eval_result, nll_stderr), "%.4f", .rank = 6},
-    {"perplexity", "perplexity", MEMBER(eval_result, perplexity), "%.3f"},
-    {"bits_per_byte", "bits_per_byte", MEMBER(eval_result, bits_per_byte), "%.4f"},
-    {"word_perplexity", "word_perplexity", MEMBER(eval_result, word_perplexity), "%.5g", .rank = 8},
-    {"tokens_per_s", "tokens_per_s", MEMBER(eval_result, tokens_per_s), "%.0f", .rank = 7},
-    /* With --against. */
-    {"kl_mean", "kl_mean", MEMBER(eval_result, kl_mean), "%.5f"},
-    {"kl_p99", "kl_p99", MEMBER(eval_result, kl_p99), "%.3f", .rank = 3},
-    {"top1_agreement", "top1_agreement", MEMBER(eval_result, top1_agreement), "%.4f", .rank = 2},
-    {"bits_per_byte_other", "bits_per_byte_other", MEMBER(eval_result, bits_per_byte_other), "%.4f",
-     .rank = 2},
+/* A checkpoint on the text. */
+struct eval_row {
+    const char *model, *text, *range; /* as they were named */
+    struct eval_result of;
 };
-#define N_AGAINST 4
+
+/* When fields are shown. */
+enum { AGAINST = 1 };
+
+static const struct report_field fields[] = {
+    {"model", "model", MEMBER(eval_row, model)},
+    {"text", "text", MEMBER(eval_row, text), .detail = true},
+    {"range", "range", MEMBER(eval_row, range), .detail = true},
+    {"tokens", "tokens", MEMBER(eval_row, of.tokens), .detail = true},
+    {"bytes", "bytes", MEMBER(eval_row, of.bytes), .detail = true},
+    {"nll", "nll", MEMBER(eval_row, of.nll), "%.4f"},
+    {"nll_stderr", "nll_stderr", MEMBER(eval_row, of.nll_stderr), "%.4f", .detail = true},
+    {"perplexity", "perplexity", MEMBER(eval_row, of.perplexity), "%.3f"},
+    {"bits_per_byte", "bits_per_byte", MEMBER(eval_row, of.bits_per_byte), "%.4f"},
+    {"tokens_per_s", "tokens_per_s", MEMBER(eval_row, of.tokens_per_s), "%.0f", .detail = true},
+    {"kl_mean", "kl_mean", MEMBER(eval_row, of.kl_mean), "%.5f", .when = AGAINST},
+    {"kl_p99", "kl_p99", MEMBER(eval_row, of.kl_p99), "%.3f", .when = AGAINST, .detail = true},
+    {"top1_agreement", "top1_agreement", MEMBER(eval_row, of.top1_agreement), "%.4f",
+     .when = AGAINST, .detail = true},
+    {"bits_per_byte_other", "bits_per_byte_other", MEMBER(eval_row, of.bits_per_byte_other), "%.4f",
+     .when = AGAINST, .detail = true},
+};
+
+/* The last word is the text, those before it are checkpoints; -m names the first of them. */
+static enum status check_eval(struct job *j, void *values, struct err *e)
+{
+    const struct eval_options *o = values;
+    const int n = o->words.n + (j->common->model != NULL);
+    if (n == 0)
+        return err_usage(e, "no checkpoint is named; expected MODEL... TEXT");
+    if (n == 1)
+        return err_usage(e, "there is no text to predict; expected MODEL... TEXT, a file");
+    j->common->file = o->words.items[o->words.n - 1];
+    return STATUS_OK;
+}
 
 /* STATUS_BAD_FILE if the tokens of two checkpoints with models differ, the other's as far as it
  * names them. */
@@ -75,32 +97,33 @@ static enum status check_same_tokens(const struct checkpoint *mine, const struct
     return STATUS_OK;
 }
 
-static enum status run_eval(struct job *j, void *values, struct err *e)
+/* The row of the checkpoint at `path`, which is open until job_close_checkpoint. */
+static enum status evaluate(struct job *j, const struct eval_options *o, const char *path,
+                            struct eval_row *row, struct err *e)
 {
-    const struct eval_options *o = values;
     const struct checkpoint *c = &j->checkpoint;
     const char *smaller = kv_type_smaller(j->common->kv_type);
     char advice[96];
     struct eval_plan plan;
-    struct eval_result result;
-    if (o->against) {
-        TRY(job_open(o->against, CHECKPOINT_MODEL, &j->other, e));
+    j->path = path;
+    TRY(job_open_checkpoint(j, e));
+    if (o->against)
         TRY(check_same_tokens(c, &j->other, o->against, e));
-    }
     TRY(job_tokenize(j, e));
     TRY(job_start_threads(j, e));
     struct eval_spec spec = job_eval_spec(j, c);
     spec.other = j->other.model;
-    spec.text = j->text;
     spec.ctx = o->ctx;
     spec.stride = o->stride;
     TRY(eval_make_plan(&spec, &plan, e));
-    say_verbose(
-        j->common,
-        "windows: %" PRIu64 " of %d tokens, stride %d, to score %" PRIu64 " tokens; %d at once",
-        plan.n_windows, plan.ctx, plan.stride, plan.n_scored, plan.n_workers * plan.n_together);
-    chars_printf(advice, "--ctx%s -t%s%s lower it", smaller ? "," : " and",
-                 smaller ? " and --kv-type " : "", smaller ? smaller : "");
+    say_verbose(j->common,
+                "windows: %" PRIu64 " of %d tokens, stride %d, to score %" PRIu64
+                " tokens; %d at once",
+                plan.n_windows, plan.ctx, plan.stride, plan.n_scored, plan.n_together);
+    if (smaller)
+        chars_printf(advice, "--ctx and --kv-type %s lower it", smaller);
+    else
+        chars_printf(advice, "--ctx lowers it");
     job_say_memory(j,
                    &(struct job_memory){.weights = c->model->weights.cap +
                                                    (o->against ? j->other.model->weights.cap : 0),
@@ -109,30 +132,56 @@ static enum status run_eval(struct job *j, void *values, struct err *e)
                                         .advice = advice});
     spec.callbacks = job_callbacks(j, "tokens");
     j->progress.all = plan.n_scored;
-    TRY(eval_run(&spec, &result, e));
-    struct table table = TABLE_OF(fields, &result, 1);
-    table.n -= o->against ? 0 : N_AGAINST;
-    return job_print(j, &table, e);
+    row->model = path;
+    row->text = o->common.file;
+    row->range = o->common.range ? o->common.range : "0:1";
+    return eval_run(&spec, &row->of, e);
+}
+
+/* What is done is shown also if a later checkpoint fails. */
+static enum status run_eval(struct job *j, void *values, struct err *e)
+{
+    const struct eval_options *o = values;
+    const int n_before = o->common.model != NULL, n = n_before + o->words.n - 1;
+    enum status s = STATUS_OK;
+    struct eval_row *rows;
+    int n_done = 0;
+    if (o->against)
+        TRY(job_open(o->against, CHECKPOINT_MODEL, &j->other, e));
+    TRY_ZEROED(rows, n, "the rows", e);
+    for (int i = 0; i < n && s == STATUS_OK; i++) {
+        const char *path = i < n_before ? o->common.model : o->words.items[i - n_before];
+        s = evaluate(j, o, path, &rows[i], e);
+        job_close_checkpoint(j);
+        n_done += s == STATUS_OK;
+    }
+    struct table table = TABLE_OF(fields, rows, n_done);
+    table.shown = o->against ? AGAINST : 0;
+    if (n_done > 0) {
+        const enum status printed = job_print(j, &table, s == STATUS_OK ? e : NULL);
+        s = s == STATUS_OK ? printed : s;
+    }
+    free(rows);
+    return s;
 }
 
 const struct command command_eval = {
     .name = "eval",
     .summary = "perplexity and bits per byte on a text; distance to another checkpoint",
-    .usage = "MODEL TEXT [options]",
+    .usage = "MODEL... TEXT [options]",
     .examples = "./decode eval models/shakespeare-mha.gguf LICENSE\n"
                 "./decode eval models/shakespeare-mha.gguf README.md --range 0.9:1\n"
-                "./decode eval models/shakespeare-mha.gguf -p \"To be, or not to be\"\n",
+                "./decode eval models/shakespeare-mha.gguf models/shakespeare-mqa.gguf LICENSE\n",
     .notes = help_of_eval,
     .spec = {.groups = {{"Text", text_options, 0},
                         {"Results", result_options, 0},
                         ENGINE_GROUP,
-                        VARIANT_GROUP,
                         GENERAL_GROUP},
-             .everyday = "text prompt range against ctx kv-heads format",
-             .positionals = {MODEL_POSITIONAL, TEXT_POSITIONAL}},
+             .everyday = "range against ctx kv-heads format",
+             .positionals = {OPT_STRINGS("MODEL... TEXT", words, NULL, NULL)}},
     .values_size = sizeof(VALUES),
-    .needs = JOB_MODEL | JOB_TEXT,
+    .needs = JOB_TEXT | JOB_STOPS | JOB_WORKERS,
     .parts = CHECKPOINT_MODEL | CHECKPOINT_TEXTS,
-    .no_text = "there is no text to predict; expected TEXT, a file, or -p",
+    .check = check_eval,
     .run = run_eval,
 };

@@ -7,13 +7,8 @@
 #include "cli/generate_talk.h"
 #include "cli/help_texts.h"
 #include "cli/signals.h"
-#include "show/heatmap.h"
 
-static const char *const prompts_formats[] = {"auto", "lines", "jsonl", NULL};
-enum { PROMPTS_AUTO, PROMPTS_LINES, PROMPTS_JSONL };
-
-static const char *const colour_names[] = {"none", "prob", "always", NULL};
-enum colour_choice { COLOUR_NONE, COLOUR_PROB, COLOUR_ALWAYS };
+static const char *const formats[] = {[FORMAT_TEXT] = "text", [FORMAT_JSON] = "json", NULL};
 
 /* Sequences that share a step: at most, and at most if nobody says how many. */
 #define BATCH_MAX  4096
@@ -28,8 +23,7 @@ static const struct option text_options[] = {
     OPT_FLAG(
         "shift", shift,
         "go on when the context is full: a begin-of-text token and the last half of the context "
-        "are all that the model then sees, that half fed again at the positions behind it",
-        .excludes = "no-shift"),
+        "are all that the model then sees, that half fed again at the positions behind it"),
     OPT_STRINGS("stop", stops, "TEXT",
                 "end where the continuation has this text, which is not printed; \\n is a "
                 "backslash and an n, as in -p"),
@@ -38,25 +32,17 @@ static const struct option text_options[] = {
             "continuations, separated by lines of ---; the prompt is taken once", .fallback = "1",
             .excludes = "interactive|prompts"),
     OPT_TRUNCATE,
-    OPT_FLAG("no-echo", no_echo, "do not print the prompt", .excludes = "prompts"),
-    OPT_INT("logprobs", logprobs, "K", 1, INT_MAX,
-            "JSON lines instead of text: each token's log-probability and the K likeliest",
-            .excludes = "prompts"),
-    OPT_CHOICE("colour", colour, "KIND", colour_names,
-               "prob: shade each token by its probability, on a terminal of 256 colours unless "
-               "NO_COLOR is set; always: the same wherever the text goes",
-               .fallback = "none", .excludes = "prompts|logprobs"),
+    OPT_FLAG("no-echo", no_echo, "do not print the prompt"),
+    OPT_CHOICE("format", format, "FORM", formats,
+               "json: a line for each text, with its prompt, tokens and log-probability",
+               .otherwise = "text; of --prompts json", .excludes = "interactive"),
     OPT_END,
 };
 
 static const struct option many_options[] = {
     OPT_STRING("prompts", prompts, "FILE",
-               "many prompts, one a line, to JSON lines; - is standard input",
+               "many prompts, a text a line; an empty line is none; - is standard input",
                .excludes = "interactive", .reads = "the prompts"),
-    OPT_CHOICE("prompts-format", prompts_format, "FORM", prompts_formats,
-               "of the lines: text, or objects with prompt and id, n, seed, stop; auto: by the "
-               "file's name",
-               .fallback = "auto", .needs = "prompts"),
     OPT_STRING("batch", batch, "N|auto", "sequences that share a step; no text depends on it",
                .otherwise =
                    "as many as there are prompts or samples, at most 16 and what memory allows",
@@ -85,11 +71,8 @@ static const struct option sampler_options[] = {
 static const struct option session_options[] = {
     OPT_FLAG("interactive", talks,
              "a session: each line that is typed continues the text so far and is answered; a full "
-             "context goes on as with --shift; Ctrl-C stops an answer, /help lists commands; "
-             "rlwrap decode ... edits lines and recalls them",
+             "context goes on as with --shift; Ctrl-C stops an answer, /help lists commands",
              .letter = 'i'),
-    OPT_FLAG("no-shift", no_shift, "of a session: a full context ends the answer",
-             .needs = "interactive"),
     OPT_END,
 };
 
@@ -105,10 +88,11 @@ static enum status check_generate(struct job *j, void *values, struct err *e)
     if (batch && !str_is(batch, "auto") && !parse_int(batch, 1, BATCH_MAX, &o->n_batch))
         return err_usage(e, "--batch: expected auto or an integer from 1 to %d, found '%.60s'",
                          BATCH_MAX, batch);
-    if (o->talks || o->prompts)
-        j->needs &= ~JOB_PIPED;
-    if (o->prompts)
-        j->parts |= CHECKPOINT_TEXTS;
+    o->format = o->format > 0 ? o->format - 1 : o->prompts ? FORMAT_JSON : FORMAT_TEXT;
+    if (o->no_echo && o->format == FORMAT_JSON)
+        return err_usage(e, "--no-echo: JSON has the prompt as a field; expected --format text");
+    if (!o->talks && !o->prompts)
+        input_take_piped(j->common);
     return job_seed(j, e); /* one for the text and for random heads, so that it replays both */
 }
 
@@ -160,7 +144,19 @@ static enum status start_schedule(struct generation *g, struct session_params *p
     return sampler_create(&sampler, &sizes, &s->sampler, e);
 }
 
-/* From the options to texts that can begin. */
+/* Opens --prompts, and counts its lines as far as can be told by now. Opening a pipe waits for its
+ * other end, and Ctrl-C ends the wait. */
+static enum status open_prompts(struct generation *g, int *n_lines, struct err *e)
+{
+    if (signals_end_at_once())
+        return STATUS_INTERRUPTED;
+    const enum status opened = lines_open(&g->lines, g->o->prompts, LINE_MAX_BYTES, e);
+    signals_defer();
+    TRY(opened);
+    return lines_left(&g->lines, BATCH_AUTO, n_lines, e);
+}
+
+/* From the options to a list whose texts can begin. */
 static enum status open_generation(struct generation *g, struct err *e)
 {
     const struct generate_options *o = g->o;
@@ -169,83 +165,48 @@ static enum status open_generation(struct generation *g, struct err *e)
     const struct config *c = &job->checkpoint.model->config;
     const struct tokenizer *t = job->checkpoint.tokenizer;
     struct session_params params = job_session_params(job);
-    int n_texts = o->samples;
+    int n_texts = o->samples; /* as many as may share a step */
     params.n_ctx = o->ctx ? o->ctx : c->n_ctx;
     if (params.n_ctx > c->n_ctx)
         return err_usage(e, "-c: expected at most %d, the checkpoint's context, found %d", c->n_ctx,
                          o->ctx);
-    if (g->prompt.len > 0)
+    if (g->prompt.len > 0 || o->prompts)
         TRY(input_needs_tokenizer(t, job->path, "generate", e));
     if (o->prompts) {
-        /* Counted as far as can be told by now. Opening a pipe waits for its other end, and Ctrl-C
-         * ends the wait. */
-        struct prompts *p = &g->prompts;
-        p->n = o->n;
-        p->seed = job->seed;
-        p->n_stops = o->stops.n;
-        p->jsonl = o->prompts_format == PROMPTS_AUTO ? text_ends_with(text_of(o->prompts), ".jsonl")
-                                                     : o->prompts_format == PROMPTS_JSONL;
-        if (signals_end_at_once())
-            return STATUS_INTERRUPTED;
-        const enum status opened = prompts_open(p, o->prompts, e);
-        signals_defer();
-        TRY(opened);
-        TRY(lines_left(&p->lines, BATCH_AUTO, &n_texts, e));
-        n_texts = n_texts >= BATCH_AUTO ? BATCH_MAX : n_texts > 0 ? n_texts : 1;
-        job_progress(job, "prompts")->terminal &=
-            !isatty(STDOUT_FILENO); /* where the lines themselves show it */
+        TRY(open_prompts(g, &n_texts, e));
+        n_texts = n_texts >= BATCH_AUTO ? BATCH_MAX : MAX(n_texts, 1);
     } else if (!o->talks || has_prompt(o)) {
         TRY(generation_tokens(g, g->prompt, params.n_ctx, o->n, &job->tokens, &job->n_tokens, e));
     }
-    g->n_samples = o->prompts || o->talks ? 0 : o->samples;
-    g->shares = o->samples > 1 && !o->shift;
+    g->format = o->format;
+    g->n_texts = o->prompts ? UINT64_MAX : o->talks ? 0 : (uint64_t)o->samples;
+    g->streams = g->format == FORMAT_TEXT && !o->prompts && o->samples == 1;
     g->echo = !o->no_echo && (!o->talks || has_prompt(o));
-    if (o->colour != COLOUR_NONE)
-        g->ink = terminal_ink(o->colour == COLOUR_ALWAYS);
-    if (o->colour == COLOUR_PROB && g->ink == HEATMAP_PLAIN)
-        say(&o->common, "no colours: standard output is no terminal that has 256 of them, or "
-                        "NO_COLOR is set; --colour always shades the text all the same");
-    g->most_top = o->talks || o->logprobs > c->n_vocab ? c->n_vocab : o->logprobs;
-    params.n_shared = g->shares ? job->n_tokens : 0;
+    if (!g->streams) /* lines that come by show it, too */
+        job_progress(job, o->prompts ? "prompts" : "texts")->terminal &= !isatty(STDOUT_FILENO);
     s->tokenizer = t;
     s->n_vocab = c->n_vocab;
     s->ignore_eos = o->ignore_eos;
-    s->shifts = o->shift || (o->talks && !o->no_shift);
-    s->n_keep = (s->shifts || o->talks) && tokenizer_adds_bos(t);
+    s->shifts = o->shift || o->talks;
+    s->n_keep = s->shifts && tokenizer_adds_bos(t);
     TRY(start_schedule(g, &params, n_texts, e));
     return generation_create(g, e);
 }
 
-/* Makes the texts, until they end by themselves or by a signal. */
-static enum status make_texts(struct generation *g, struct err *e)
-{
-    const struct generate_options *o = g->o;
-    enum status s = STATUS_OK;
-    if (o->talks) {
-        s = talk_run(g, has_prompt(o), e);
-    } else {
-        TRY(generation_run(g, e));
-        if (!o->prompts)
-            generation_say_end(g);
-        s = g->schedule.interrupted ? STATUS_INTERRUPTED : STATUS_OK;
-    }
-    if (s != STATUS_OK && s != STATUS_INTERRUPTED)
-        return s;
-    generation_report(g);
-    if (s == STATUS_OK && g->n_refused > 0)
-        return err_failed(
-            e, "%" PRIu64 " of %" PRIu64 " prompts could not be run; their lines say why",
-            g->n_refused, g->n_refused + g->n_done);
-    return s;
-}
-
 static enum status run_generate(struct job *j, void *values, struct err *e)
 {
-    struct generation g = {
-        .o = values, .job = j, .out = j->out, .prompt = j->text, .prompts.lines.fd = -1};
+    const struct generate_options *o = values;
+    struct generation g = {.o = o, .job = j, .out = j->out, .prompt = j->text, .lines.fd = -1};
     enum status s = open_generation(&g, e);
-    if (s == STATUS_OK)
-        s = make_texts(&g, e);
+    if (s == STATUS_OK) {
+        s = o->talks ? talk_run(&g, has_prompt(o), e) : generation_run(&g, e);
+        if (s == STATUS_OK || s == STATUS_INTERRUPTED)
+            generation_report(&g);
+    }
+    if (s == STATUS_OK && g.n_refused > 0)
+        s = err_failed(e,
+                       "%" PRIu64 " of %" PRIu64 " prompts could not be run; their lines say why",
+                       g.n_refused, g.n_refused + g.n_done);
     generation_free(&g);
     return s;
 }
@@ -264,12 +225,11 @@ const struct command command_generate = {
                         {"Many prompts", many_options, 0},
                         {"Sampling", sampler_options, 0},
                         ENGINE_GROUP,
-                        VARIANT_GROUP,
                         GENERAL_GROUP},
              .everyday = "prompt file n interactive temp greedy seed samples prompts kv-heads",
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
-    .needs = JOB_MODEL | JOB_TEXT | JOB_PIPED,
+    .needs = JOB_MODEL | JOB_TEXT,
     .parts = CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER,
     .check = check_generate,
     .run = run_generate,

@@ -1,10 +1,9 @@
 /*
- * cmd_heads - decode heads: what each head is worth, and which it is like.
+ * cmd_heads - decode heads: what each head is worth.
  */
 #include "cli/help_texts.h"
 #include "cli/job.h"
 #include "cli/paths.h"
-#include "convert/likeness.h"
 #include "measure/attend.h"
 #include "measure/heads.h"
 #include "show/heatmap.h"
@@ -12,20 +11,15 @@
 /* The options; the run; and the row that is printed. */
 struct heads_view {
     struct common_options common;
-    const char *layers, *svg;
+    const char *svg;
     int tokens, ablation;
     bool curve;
 
     struct job *job;
     const struct config *config;
-    struct choice chosen;           /* layers */
-    struct head_likeness *likeness; /* [n_layers, n_heads, n_heads], malloc'd */
     struct heads_result result;
 
     struct head_worth worth;
-    /* The head of the layer whose scores lose least with one key; -1: none, or not measured. */
-    int64_t like;
-    struct head_likeness kept; /* and with it */
 
     struct heads_point point;
     char *names;       /* [all heads, HEAD_BYTES] malloc'd: "0.3,1.2", of result.by_worth */
@@ -39,8 +33,6 @@ static const char *const ablations[] = {"zero", "mean", NULL};
 #define HEAD_BYTES 16 /* of "0.3,", whatever the head */
 
 static const struct option text_options[] = {
-    OPT_TEXT("the text to predict, as TEXT; - is standard input"),
-    OPT_PROMPT,
     OPT_RANGE,
     OPT_INT("tokens", tokens, "N", 1, INT_MAX - 1, "how many of its tokens are predicted, at most",
             .fallback = "4096"),
@@ -49,8 +41,6 @@ static const struct option text_options[] = {
     OPT_FLAG("curve", curve,
              "instead of the heads the loss without the 1, 2, 4, ... of them together that cost "
              "least one by one; the order is not measured anew between"),
-    OPT_STRING("layer", layers, "L,...|all", "only the heads of these layers, from 0",
-               .otherwise = "all"),
     OPT_END,
 };
 
@@ -68,32 +58,20 @@ static const struct report_field fields[] = {
     {"layer", "layer", MEMBER(heads_view, worth.layer)},
     {"head", "head", MEMBER(heads_view, worth.head)},
     {"delta_nll", "delta_nll", MEMBER(heads_view, worth.delta_nll), "%.5f"},
-    {"delta_nll_stderr", "stderr", MEMBER(heads_view, worth.delta_nll_stderr), "%.5f", .rank = 2},
+    {"delta_nll_stderr", "stderr", MEMBER(heads_view, worth.delta_nll_stderr), "%.5f",
+     .detail = true},
     {"delta_bits_per_byte", "bits/byte", MEMBER(heads_view, worth.delta_bits_per_byte), "%.5f",
-     .rank = 5},
-    {"written", "written", MEMBER(heads_view, worth.written), "%.3f", .rank = 3},
-    {"stream", "stream", MEMBER(heads_view, worth.stream), "%.3f", .rank = 6},
-    {"like", "like", MEMBER(heads_view, like), .rank = 4},
-    {"like_score_kept", "score", MEMBER(heads_view, kept.score), "%.5f", .rank = 4},
-    {"like_output_kept", "output", MEMBER(heads_view, kept.output), "%.5f", .rank = 7},
+     .detail = true},
+    {"written", "written", MEMBER(heads_view, worth.written), "%.3f", .detail = true},
+    {"stream", "stream", MEMBER(heads_view, worth.stream), "%.3f", .detail = true},
 };
 
 static const void *next_head(void *arg, int i)
 {
     struct heads_view *v = arg;
-    const size_t n = v->config->n_heads;
     if (i >= v->result.n_done)
         return NULL;
     v->worth = v->result.heads[i];
-    v->like = -1;
-    v->kept = (struct head_likeness){NO_FIGURE, NO_FIGURE};
-    const struct head_likeness *with = v->likeness + (v->worth.layer * n + v->worth.head) * n;
-    if (!v->curve)
-        for (int h = 0; h < config_heads(v->config, v->worth.layer); h++)
-            if (h != v->worth.head && (v->like < 0 || with[h].score > v->kept.score)) {
-                v->like = h;
-                v->kept = with[h];
-            }
     return v;
 }
 
@@ -191,8 +169,9 @@ static enum status write_picture(const struct heads_view *v, struct err *e)
 static enum status print_heads(struct heads_view *v, struct err *e)
 {
     const struct heads_result *r = &v->result;
-    const struct table heads = {fields, LENGTH(fields), .row = next_head, .arg = v};
-    const struct table curve = {curve_fields, LENGTH(curve_fields), .row = next_point, .arg = v};
+    const struct table heads = {fields, .n = LENGTH(fields), .row = next_head, .arg = v};
+    const struct table curve = {curve_fields, .n = LENGTH(curve_fields), .row = next_point,
+                                .arg = v};
     if (r->n_done == 0)
         return STATUS_OK;
     TRY(job_print(v->job, r->n_points > 0 ? &curve : &heads, e));
@@ -210,31 +189,15 @@ static enum status measure_heads(struct heads_view *v, struct err *e)
     struct job *j = v->job;
     const struct checkpoint *k = &j->checkpoint;
     const size_t n_heads = v->config->n_heads;
-    const size_t bytes = v->config->n_layers * n_heads * n_heads * sizeof *v->likeness;
     struct job_memory memory = {.weights = k->model->weights.cap,
                                 .advice = "fewer --tokens and -t 1 take less"};
     struct heads_spec spec = {
         .eval = job_eval_spec(j, k), .ablation = v->ablation, .curve = v->curve};
-    struct convert_spec likeness = {.gguf = k->gguf,
-                                    .source = &k->file,
-                                    .tokens = j->tokens,
-                                    .n_tokens = j->n_tokens - 1, /* the last is predicted */
-                                    .kernels = j->kernels,
-                                    .pool = j->pool};
     char what[32];
-    TRY(choice_of("--layer", v->layers, v->config->n_layers, &v->chosen, e));
-    spec.layers = v->chosen.items;
-    spec.n_layers = v->chosen.n;
     chars_printf(what, "%zu tokens", j->n_tokens);
     TRY(heads_plan(&spec, &memory.scratch, e));
     TRY(job_check_memory(j, &memory, what, e));
-    v->likeness = calloc(bytes, 1);
-    v->names = calloc(v->config->n_layers * n_heads, HEAD_BYTES);
-    if (!v->likeness || !v->names)
-        return err_no_memory(e, "the likeness of heads", bytes);
-    likeness.callbacks = job_callbacks(j, "windows");
-    if (!v->curve)
-        TRY(convert_likeness(&likeness, k->model, v->likeness, e));
+    TRY_ZEROED(v->names, v->config->n_layers * n_heads * HEAD_BYTES, "the names of heads", e);
     spec.eval.callbacks = job_callbacks(j, "tokens");
     return heads_run(&spec, &v->result, e);
 }
@@ -254,33 +217,30 @@ static enum status run_heads(struct job *j, void *values, struct err *e)
     TRY(job_start_threads(j, e));
     enum status s = measure_heads(v, e);
     if (s == STATUS_INTERRUPTED)
-        say(j->common, "interrupted after %d heads%s", v->result.n_done,
-            v->result.n_done ? "; --layer L,... goes on with the layers that are not whole" : "");
+        say(j->common, "interrupted after %d heads", v->result.n_done);
     j->progress.unit = NULL; /* how far it came is said */
     if (s == STATUS_OK || s == STATUS_INTERRUPTED) {
         const enum status printed = print_heads(v, e);
         s = printed == STATUS_OK ? s : printed;
     }
     heads_free(&v->result);
-    free(v->likeness);
     free(v->names);
-    choice_free(&v->chosen);
     return s;
 }
 
 const struct command command_heads = {
     .name = "heads",
-    .summary = "what each head is worth: loss without it, likeness to others",
+    .summary = "what each head is worth: loss without it",
     .usage = "MODEL TEXT [options]",
     .examples = "./decode heads models/shakespeare-mha.gguf README.md --tokens 256\n"
                 "./decode heads models/shakespeare-mha.gguf LICENSE --svg worth.svg\n",
     .notes = help_of_heads,
     .spec = {.groups = {{"Text", text_options, 0}, {"Results", result_options, 0}, GENERAL_GROUP},
-             .everyday = "text prompt tokens range ablate layer svg format",
+             .everyday = "tokens range ablate curve svg format",
              .positionals = {MODEL_POSITIONAL, TEXT_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_MODEL | JOB_TEXT,
     .parts = CHECKPOINT_MODEL | CHECKPOINT_TEXTS,
-    .no_text = "there is no text to predict; expected TEXT, a file, or -p",
+    .no_text = "there is no text to predict; expected TEXT, a file",
     .run = run_heads,
 };

@@ -15,13 +15,14 @@
 static const struct command *const commands[] = {COMMANDS(COMMAND_ROW) NULL};
 #undef COMMAND_ROW
 
-/* What is no command but a script, and how that is called. */
+/* What is no command, but is done by another one or a script, and how that is called. */
 static const struct {
-    const char *name, *usage;
-} scripts[] = {
-    {"import", "scripts/import.py IN OUT.gguf"},
-    {"export", "scripts/export.py MODEL.gguf DIR"},
-    {"study", "scripts/study.sh TEXT DIR"},
+    const char *name, *by, *usage;
+} elsewhere[] = {
+    {"quantize", "convert", "decode convert MODEL -o OUT --type TYPE"},
+    {"import", "a script", "scripts/import.py IN OUT.gguf"},
+    {"export", "a script", "scripts/export.py MODEL.gguf DIR"},
+    {"study", "a script", "scripts/study.sh TEXT DIR"},
 };
 
 const struct command *command_at(int index)
@@ -40,10 +41,10 @@ enum status command_named(const char *name, const struct command **out, struct e
         }
         nearest_offer(&near, commands[i]->name);
     }
-    for (int i = 0; i < LENGTH(scripts); i++)
-        if (str_is(scripts[i].name, name))
-            return err_usage(e, "unknown command '%s'; a script does that: %s", name,
-                             scripts[i].usage);
+    for (int i = 0; i < LENGTH(elsewhere); i++)
+        if (str_is(elsewhere[i].name, name))
+            return err_usage(e, "unknown command '%s'; %s does that: %s", name, elsewhere[i].by,
+                             elsewhere[i].usage);
     nearest_offer(&near, "--help");
     nearest_offer(&near, "--version");
     return near.best ? err_usage(e, "unknown %s '%.60s'; did you mean '%s'?", what, name, near.best)

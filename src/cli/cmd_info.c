@@ -50,64 +50,60 @@ static const struct option step_options[] = {
 
 /* --- properties ------------------------------------------------------------------------------ */
 
-static const struct report_field file_fields[] = {
-    {"file", "file", MEMBER(info, subject)},
-    {"file_bytes", "file_bytes", MEMBER(info, file_bytes)},
-    {"gguf_version", "gguf_version", MEMBER(info, gguf_version)},
-    {"n_keys", "n_keys", MEMBER(info, n_keys)},
-    {"n_tensors", "n_tensors", MEMBER(info, n_tensors)},
-    {"architecture", "architecture", MEMBER(info, architecture)},
-    {"name", "name", MEMBER(info, name)},
+/* When properties are shown. */
+enum {
+    OF_FILE = 1 << 0,
+    OF_SHAPE = 1 << 1,
+    OF_CONFIG = 1 << 2,
+    OF_SHARED = 1 << 3, /* to people only where layers share a block */
+    REFUSED = 1 << 4,   /* there are no hyperparameters to say it beside */
+    READABLE = 1 << 5,  /* of a tokenizer */
 };
-static const struct report_field split_fields[] = {{"n_parts", "n_parts", MEMBER(info, n_parts)}};
-static const struct report_field shape_fields[] = {
-    {"shape", "shape", MEMBER(info, subject)},
-    {"architecture", "architecture", MEMBER(info, architecture)},
-    {"type", "type", MEMBER(info, type)},
+
+static const struct report_field property_fields[] = {
+    {"file", "file", MEMBER(info, subject), .when = OF_FILE},
+    {"file_bytes", "file_bytes", MEMBER(info, file_bytes), .when = OF_FILE},
+    {"gguf_version", "gguf_version", MEMBER(info, gguf_version), .when = OF_FILE},
+    {"n_keys", "n_keys", MEMBER(info, n_keys), .when = OF_FILE},
+    {"n_tensors", "n_tensors", MEMBER(info, n_tensors), .when = OF_FILE},
+    {"architecture", "architecture", MEMBER(info, architecture), .when = OF_FILE},
+    {"name", "name", MEMBER(info, name), .when = OF_FILE},
+    {"shape", "shape", MEMBER(info, subject), .when = OF_SHAPE},
+    {"architecture", "architecture", MEMBER(info, architecture), .when = OF_SHAPE},
+    {"type", "type", MEMBER(info, type), .when = OF_SHAPE},
+    {"variant", "variant", MEMBER(info, variant), .when = OF_CONFIG},
+    {"n_layers", "n_layers", MEMBER(info, config.n_layers), .when = OF_CONFIG},
+    {"n_heads", "n_heads", MEMBER(info, config.n_heads), .when = OF_CONFIG},
+    {"n_kv_heads", "n_kv_heads", MEMBER(info, config.n_kv_heads), .when = OF_CONFIG},
+    {"head_dim", "head_dim", MEMBER(info, config.head_dim), .when = OF_CONFIG},
+    {"value_dim", "value_dim", MEMBER(info, value_dim), .when = OF_CONFIG},
+    {"d_model", "d_model", MEMBER(info, config.d_model), .when = OF_CONFIG},
+    {"d_ff", "d_ff", MEMBER(info, config.d_ff), .when = OF_CONFIG},
+    {"n_ctx", "n_ctx", MEMBER(info, config.n_ctx), .when = OF_CONFIG},
+    {"n_vocab", "n_vocab", MEMBER(info, config.n_vocab), .when = OF_CONFIG},
+    {"heads_by_layer", "heads_by_layer", MEMBER(info, heads_by_layer), .when = OF_CONFIG},
+    {"kv_heads_by_layer", "kv_heads_by_layer", MEMBER(info, kv_heads_by_layer), .when = OF_CONFIG},
+    {"norm", "norm", MEMBER(info, norm), .when = OF_CONFIG},
+    {"placement", "placement", MEMBER(info, placement), .when = OF_CONFIG},
+    {"position", "position", MEMBER(info, position), .when = OF_CONFIG},
+    {"ffn", "ffn", MEMBER(info, ffn), .when = OF_CONFIG},
+    {"score", "score", MEMBER(info, score), .when = OF_CONFIG},
+    {"norm_eps", "norm_eps", MEMBER(info, norm_eps), "%g", .when = OF_CONFIG},
+    {"score_scale", "score_scale", MEMBER(info, score_scale), "%g", .when = OF_CONFIG},
+    {"does_not_run", "does_not_run", MEMBER(info, does_not_run), .when = OF_CONFIG},
+    {"tied_output", "tied_output", MEMBER(info, cost.tied), .when = OF_CONFIG},
+    {"shared_block", "shared_block", MEMBER(info, config.shared), .when = OF_SHARED},
+    {"does_not_run", "does_not_run", MEMBER(info, does_not_run), .when = REFUSED},
 };
-/* Among the hyperparameters; without those alone. */
-static const struct report_field refusal_fields[] = {
-    {"does_not_run", "does_not_run", MEMBER(info, does_not_run)},
-};
-static const struct report_field config_fields[] = {
-    {"variant", "variant", MEMBER(info, variant)},
-    {"n_layers", "n_layers", MEMBER(info, config.n_layers)},
-    {"n_heads", "n_heads", MEMBER(info, config.n_heads)},
-    {"n_kv_heads", "n_kv_heads", MEMBER(info, config.n_kv_heads)},
-    {"head_dim", "head_dim", MEMBER(info, config.head_dim)},
-    {"value_dim", "value_dim", MEMBER(info, value_dim)},
-    {"d_model", "d_model", MEMBER(info, config.d_model)},
-    {"d_ff", "d_ff", MEMBER(info, config.d_ff)},
-    {"n_ctx", "n_ctx", MEMBER(info, config.n_ctx)},
-    {"n_vocab", "n_vocab", MEMBER(info, config.n_vocab)},
-    {"heads_by_layer", "heads_by_layer", MEMBER(info, heads_by_layer)},
-    {"kv_heads_by_layer", "kv_heads_by_layer", MEMBER(info, kv_heads_by_layer)},
-    {"norm", "norm", MEMBER(info, norm)},
-    {"placement", "placement", MEMBER(info, placement)},
-    {"position", "position", MEMBER(info, position)},
-    {"ffn", "ffn", MEMBER(info, ffn)},
-    {"score", "score", MEMBER(info, score)},
-    {"norm_eps", "norm_eps", MEMBER(info, norm_eps), "%g"},
-    {"score_scale", "score_scale", MEMBER(info, score_scale), "%g"},
-    {"does_not_run", "does_not_run", MEMBER(info, does_not_run)},
-    {"tied_output", "tied_output", MEMBER(info, cost.tied)},
-};
-/* For people only where it is so. */
-static const struct report_field shared_fields[] = {
-    {"shared_block", "shared_block", MEMBER(info, config.shared)},
-};
-/* The rows of a tokenizer, of which one that cannot be read has the first two. The second and third
- * end token are those of a turn of a conversation and of a message. */
 static const struct report_field tokenizer_fields[] = {
     {"model", "tokenizer", MEMBER(info, token_kind)},
     {"problem", "problem", MEMBER(info, problem)},
-    {"pretokenizer", "pretokenizer", MEMBER(info, pretokenizer)},
-    {"n_tokens", "n_tokens", MEMBER(info, n_tokens)},
-    {"bos", "bos", MEMBER(info, bos)},
-    {"eos", "eos", MEMBER(info, eos)},
-    {"eot", "eot", MEMBER(info, eot)},
-    {"eom", "eom", MEMBER(info, eom)},
-    {"adds_bos", "adds_bos", MEMBER(info, adds_bos)},
+    {"pretokenizer", "pretokenizer", MEMBER(info, pretokenizer), .when = READABLE},
+    {"n_tokens", "n_tokens", MEMBER(info, n_tokens), .when = READABLE},
+    {"bos", "bos", MEMBER(info, bos), .when = READABLE},
+    {"eos", "eos", MEMBER(info, eos), .when = READABLE},
+    {"ends", "ends", MEMBER(info, ends), .when = READABLE},
+    {"adds_bos", "adds_bos", MEMBER(info, adds_bos), .when = READABLE},
 };
 static const struct report_field check_fields[] = {
     {"tensors_checked", "tensors_checked", MEMBER(info, tensors_checked)},
@@ -115,11 +111,6 @@ static const struct report_field check_fields[] = {
     {"nan", "nan", MEMBER(info, nan)},
     {"inf", "inf", MEMBER(info, inf)},
 };
-/* For programs. */
-static const struct report_field steps_fields[] = {
-    {"memory_available_bytes", NULL, MEMBER(info, available)},
-};
-
 /* For people the scalar keys that stand nowhere else: what a conversion says of itself, and of an
  * architecture that does not run here its own. */
 static void print_other_keys(struct report *r, const struct info *info)
@@ -143,45 +134,66 @@ static void print_other_keys(struct report *r, const struct info *info)
     }
 }
 
-/* Prints a table "property, value" for people, or members of the object `j` for programs. */
-static enum status print_properties(const struct info *info, struct json *j, struct err *e)
+/* Which properties there are. */
+static unsigned properties_shown(const struct info *info, bool people)
+{
+    const struct {
+        bool holds;
+        unsigned shown;
+    } of[] = {
+        {info->gguf, OF_FILE},
+        {!info->gguf, OF_SHAPE},
+        {info->has_config, OF_CONFIG},
+        {info->has_config && (!people || info->config.shared), OF_SHARED},
+        {info->gguf && !info->has_config, REFUSED},
+        {info->tokenizer, READABLE},
+    };
+    unsigned shown = 0;
+    for (int i = 0; i < LENGTH(of); i++)
+        shown |= of[i].holds ? of[i].shown : 0;
+    return shown;
+}
+
+/* A table "property, value" for people. */
+static enum status print_properties(const struct info *info, struct err *e)
 {
     static const struct report_field columns[] = {{NULL, "property", .type = REPORT_TEXT},
                                                   {NULL, "value", .type = REPORT_TEXT}};
-    const int n_tokenizer = info->tokenizer ? LENGTH(tokenizer_fields) : 2;
-    const struct {
-        const char *object; /* that programs find the group in, null if it is empty; NULL: none */
-        const struct report_field *fields;
-        int n;
-    } groups[] = {
-        {NULL, file_fields, info->gguf ? LENGTH(file_fields) : 0},
-        {NULL, split_fields, info->n_parts > 0},
-        {NULL, shape_fields, info->gguf ? 0 : LENGTH(shape_fields)},
-        {NULL, config_fields, info->has_config ? LENGTH(config_fields) : 0},
-        {NULL, shared_fields, info->has_config && (j || info->config.shared)},
-        {NULL, refusal_fields, info->gguf && !info->has_config},
-        {"tokenizer", tokenizer_fields, info->token_kind.len > 0 ? n_tokenizer : 0},
-        {"types", info->types, info->n_types},
-        {"check", check_fields, info->o->check ? LENGTH(check_fields) : 0},
-        {NULL, steps_fields, info->n_steps > 0},
-    };
+    const unsigned shown = properties_shown(info, true);
     struct report r;
-    if (!j)
-        report_begin(&r, info->o->common.format, columns, 2, info->job->out);
-    for (int i = 0; i < LENGTH(groups); i++) {
-        if (!j)
-            report_lines(&r, groups[i].fields, groups[i].n, info);
-        else if (!groups[i].object)
-            report_members(j, groups[i].fields, groups[i].n, info);
-        else if (groups[i].n == 0)
-            json_null(j, groups[i].object);
-        else
-            report_object(j, groups[i].object, groups[i].fields, groups[i].n, info);
-    }
-    if (j)
-        return STATUS_OK;
+    report_begin(&r, info->o->common.format, columns, 2, 0, info->job->out);
+    report_lines(&r, property_fields, LENGTH(property_fields), shown, info);
+    if (info->token_kind.len > 0)
+        report_lines(&r, tokenizer_fields, LENGTH(tokenizer_fields), shown, info);
+    report_lines(&r, info->types, info->n_types, 0, info);
+    if (info->o->check)
+        report_lines(&r, check_fields, LENGTH(check_fields), 0, info);
     print_other_keys(&r, info);
     return report_end(&r, e);
+}
+
+/* An object, or null if there is nothing to put into it. */
+static void put_object(struct json *j, const char *key, bool there,
+                       const struct report_field *fields, int n, unsigned shown,
+                       const struct info *info)
+{
+    if (there)
+        report_object(j, key, fields, n, shown, info);
+    else
+        json_null(j, key);
+}
+
+/* The same as members of an object. */
+static void put_properties(const struct info *info, struct json *j)
+{
+    const unsigned shown = properties_shown(info, false);
+    report_members(j, property_fields, LENGTH(property_fields), shown, info);
+    put_object(j, "tokenizer", info->token_kind.len > 0, tokenizer_fields, LENGTH(tokenizer_fields),
+               shown, info);
+    put_object(j, "types", info->n_types > 0, info->types, info->n_types, 0, info);
+    put_object(j, "check", info->o->check, check_fields, LENGTH(check_fields), 0, info);
+    if (info->n_steps > 0)
+        json_int(j, "memory_available_bytes", info->available);
 }
 
 /* --- what there is --------------------------------------------------------------------------- */
@@ -198,8 +210,7 @@ static enum status take_tensors(struct info *info, struct err *e)
         struct info_tensor *t = &info->tensors[info->n_listed];
         *t = (struct info_tensor){.of = *from,
                                   .type = from->type->name,
-                                  .shape = pack_shape_text(from->n_dims, from->dims),
-                                  .part = from->part + 1};
+                                  .shape = pack_shape_text(from->n_dims, from->dims)};
         int at = 0;
         while (at < info->n_types && info->types[at].key != t->type)
             at++;
@@ -248,19 +259,25 @@ static enum status read_config(struct info *info, struct err *e)
     const struct gguf *g = info->gguf;
     struct err *why = &info->refusal;
     struct err parsing = {""};
-    enum status s = gguf_join_parts(info->gguf, info->job->path, why);
-    if (s != STATUS_OK && s != STATUS_BAD_FILE)
-        return err_set(e, s, "%s", why->text);
+    enum status s = STATUS_OK;
     if (g->n_tensors == 0)
         return STATUS_OK;
     info->has_config = config_parse(g, &info->config, &parsing) == STATUS_OK;
-    if (s == STATUS_OK && info->has_config)
+    if (info->has_config)
         s = model_check(g, why);
-    else if (s == STATUS_OK)
+    else
         *why = parsing;
     if (info->has_config)
         info->runs = cost_shape_of_file(g, &info->config, &info->cost) && s == STATUS_OK;
     return s == STATUS_NO_MEMORY ? err_set(e, s, "%s", why->text) : STATUS_OK;
+}
+
+/* The tokens that end a text, each with the key or the name that says so. */
+static void list_ends(struct info *info, const struct tokenizer *t)
+{
+    const char *why;
+    for (int i = 0, id; (id = tokenizer_end(t, &i, &why)) >= 0;)
+        chars_append(info->ends, "%s%d (%s)", info->ends[0] ? ", " : "", id, why);
 }
 
 static enum status read_file(struct info *info, struct err *e)
@@ -272,8 +289,7 @@ static enum status read_file(struct info *info, struct err *e)
     info->name = text_at(g, "general.name");
     info->token_kind = text_at(g, "tokenizer.ggml.model");
     info->subject = info->job->path;
-    info->file_bytes = gguf_all_bytes(g, &info->file);
-    info->n_parts = g->n_others > 0 ? (int64_t)g->n_others + 1 : 0;
+    info->file_bytes = info->file.len;
     info->gguf_version = g->version;
     info->n_keys = g->n_pairs;
     info->n_tensors = g->n_tensors;
@@ -287,13 +303,12 @@ static enum status read_file(struct info *info, struct err *e)
             return err_set(e, s, "%s", info->tokenizer_problem.text);
         if (t) {
             (void)tokenizer_reads_text(t, &info->tokenizer_problem);
-            job_warn_pretokenizer(info->job->common, info->job->path, t);
+            job_warn_vocabulary(info->job->common, info->job->path, t);
             info->n_tokens = tokenizer_n_tokens(t);
             info->bos = tokenizer_bos(t);
             info->pretokenizer = tokenizer_pre(t);
             info->eos = tokenizer_eos(t);
-            info->eot = tokenizer_eot(t);
-            info->eom = tokenizer_eom(t);
+            list_ends(info, t);
             info->adds_bos = tokenizer_adds_bos(t);
         }
     }
@@ -306,80 +321,96 @@ static const struct report_field part_fields[] = {
     {"part", "part", MEMBER(inspect_sum, part)},
     {"parameters", "parameters", MEMBER(inspect_sum, parameters), .grouped = true},
     {NULL, "share", MEMBER(inspect_sum, percent), "%.1f%%"},
-    {"bytes", "bytes", MEMBER(inspect_sum, bytes), .grouped = true, .rank = 1},
-    {"weights", "weights", MEMBER(inspect_sum, weights), .grouped = true, .rank = 2},
-    {"biases", "biases", MEMBER(inspect_sum, biases), .grouped = true, .rank = 3},
+    {"bytes", "bytes", MEMBER(inspect_sum, bytes), .grouped = true, .detail = true},
+    {"weights", "weights", MEMBER(inspect_sum, weights), .grouped = true, .detail = true},
+    {"biases", "biases", MEMBER(inspect_sum, biases), .grouped = true, .detail = true},
 };
 
-#define N_OWN 2 /* that JSON has in another form */
+/* When a tensor's fields are shown. */
+enum {
+    IN_TABLE = 1, /* JSON has them in another form */
+    CHECKED = 2,
+};
 static const struct report_field tensor_fields[] = {
-    {"tensor", "tensor", MEMBER(info_tensor, of.name)},
-    {"shape", "shape", MEMBER(info_tensor, shape.text), .right = true},
+    {"tensor", "tensor", MEMBER(info_tensor, of.name), .when = IN_TABLE},
+    {"shape", "shape", MEMBER(info_tensor, shape.text), .right = true, .when = IN_TABLE},
     {"type", "type", MEMBER(info_tensor, type)},
-    {"bytes", "bytes", MEMBER(info_tensor, of.n_bytes), .rank = 1},
-    {"offset", "offset", MEMBER(info_tensor, of.file_offset), .rank = 2},
+    {"bytes", "bytes", MEMBER(info_tensor, of.n_bytes), .detail = true},
+    {"offset", "offset", MEMBER(info_tensor, of.file_offset), .detail = true},
+    {"nan", "nan", MEMBER(info_tensor, check.nan), .none = "not checked", .when = CHECKED},
+    {"inf", "inf", MEMBER(info_tensor, check.inf), .none = "not checked", .when = CHECKED},
 };
-/* With --check, and of a split file. */
-static const struct report_field tensor_check_fields[] = {
-    {"nan", "nan", MEMBER(info_tensor, check.nan), .none = "not checked"},
-    {"inf", "inf", MEMBER(info_tensor, check.inf), .none = "not checked"},
-};
-static const struct report_field tensor_part_field = {"part", "part", MEMBER(info_tensor, part),
-                                                      .rank = 3};
-#define TENSOR_FIELDS_MOST (LENGTH(tensor_fields) + LENGTH(tensor_check_fields) + 1)
-
-/* The columns that are shown; how many. */
-static int list_tensor_fields(const struct info *info, struct report_field *out)
-{
-    int n = LENGTH(tensor_fields);
-    memcpy(out, tensor_fields, sizeof tensor_fields);
-    if (info->n_parts > 0)
-        out[n++] = tensor_part_field;
-    if (info->o->check) {
-        memcpy(out + n, tensor_check_fields, sizeof tensor_check_fields);
-        n += LENGTH(tensor_check_fields);
-    }
-    return n;
-}
 
 /* In the order in which people read them; without rows where one is not wanted. */
 enum { TABLE_PARTS, TABLE_CACHES, TABLE_STEPS, TABLE_TENSORS, INFO_TABLES };
 
-/* An array of rows; but the parts are an object for each figure, and a tensor's shape is an array.
- */
-static void print_info_json(struct json *j, int table, const struct table *t)
+/* The parts are an object for each figure, with a member for each part. */
+static void put_parts(struct json *j, const struct table *t)
 {
-    static const char *const keys[INFO_TABLES] = {NULL, "kv_cache", "steps", "tensors"};
-    const struct report_field *f = t->fields, *const end = f + t->n;
-    const struct inspect_sum *parts = t->rows; /* if they are */
-    if (table == TABLE_PARTS) {
-        for (; f < end; f++) {
-            if (!f->grouped)
-                continue;
-            json_begin_object(j, f->key);
-            for (int i = 0; i < t->n_rows; i++)
-                report_member(j, parts[i].part, f, &parts[i]);
-            json_end(j);
-        }
-        return;
+    const struct inspect_sum *parts = t->rows;
+    for (const struct report_field *f = t->fields; f < t->fields + t->n; f++) {
+        if (!f->grouped)
+            continue;
+        json_begin_object(j, f->key);
+        for (int i = 0; i < t->n_rows; i++)
+            report_member(j, parts[i].part, f, &parts[i]);
+        json_end(j);
     }
-    f += table == TABLE_TENSORS ? N_OWN : 0;
-    json_begin_array(j, keys[table]);
+}
+
+/* An array of rows; a tensor begins with its name and shape. */
+static void put_rows(struct json *j, const char *key, const struct table *t)
+{
+    const bool of_tensors = t->fields == tensor_fields;
+    json_begin_array(j, key);
     for (int i = 0; i < t->n_rows; i++) {
         const void *row = (const char *)t->rows + i * t->row_bytes;
-        const struct gguf_tensor *tensor = row; /* if it is one */
+        const struct info_tensor *tensor = row; /* if it is one */
         json_begin_object(j, NULL);
-        if (table == TABLE_TENSORS) {
-            json_text(j, "name", tensor->name);
+        if (of_tensors) {
+            json_text(j, "name", tensor->of.name);
             json_begin_array(j, "shape");
-            for (int d = 0; d < tensor->n_dims; d++)
-                json_u64(j, NULL, tensor->dims[d]);
+            for (int d = 0; d < tensor->of.n_dims; d++)
+                json_u64(j, NULL, tensor->of.dims[d]);
             json_end(j);
         }
-        report_members(j, f, end - f, row);
+        report_members(j, t->fields, t->n, t->shown & ~(of_tensors ? IN_TABLE : 0u), row);
         json_end(j);
     }
     json_end(j);
+}
+
+static void print_json(const struct info *info, const struct table tables[INFO_TABLES])
+{
+    static const char *const keys[INFO_TABLES] = {NULL, "kv_cache", "steps", "tensors"};
+    struct json j;
+    json_init(&j, info->job->out, info->o->common.format == TABLE_JSONL ? 0 : 2);
+    json_begin_object(&j, NULL);
+    put_properties(info, &j);
+    put_parts(&j, &tables[TABLE_PARTS]);
+    for (int i = TABLE_CACHES; i < INFO_TABLES; i++)
+        if (tables[i].n_rows > 0)
+            put_rows(&j, keys[i], &tables[i]);
+    json_end(&j);
+    output_puts(info->job->out, "\n");
+}
+
+static enum status print_tables(const struct info *info, const struct table tables[INFO_TABLES],
+                                struct err *e)
+{
+    struct output *out = info->job->out;
+    TRY(print_properties(info, e));
+    for (int i = 0; i < INFO_TABLES; i++) {
+        if (tables[i].n_rows == 0)
+            continue;
+        output_puts(out, "\n");
+        if (i == TABLE_CACHES)
+            info_explain_caches(&info->config, out);
+        if (i == TABLE_STEPS)
+            info_explain_steps(info, out);
+        TRY(table_print(&tables[i], info->o->common.format, out, e));
+    }
+    return STATUS_OK;
 }
 
 /* Properties and tables: several for people, one JSON object, or of CSV, which has one table, the
@@ -387,48 +418,22 @@ static void print_info_json(struct json *j, int table, const struct table *t)
 static enum status print_info(struct info *info, struct err *e)
 {
     const enum table_format format = info->o->common.format;
-    const bool people = table_is_for_people(format);
-    struct report_field columns[TENSOR_FIELDS_MOST]; /* of tensors */
     struct table tables[INFO_TABLES] = {TABLE_OF(part_fields, info->parts, 0),
                                         info_cache_table(info), info_step_table(info),
-                                        TABLE_OF(columns, info->tensors, info->n_listed)};
-    struct output *out = info->job->out;
-    struct json json;
-    struct json *j = people ? NULL : &json;
+                                        TABLE_OF(tensor_fields, info->tensors, info->n_listed)};
     /* People are shown parts that there are. */
     for (int i = 0; i <= INSPECT_PARTS; i++)
-        if (!people || info->parts[i].parameters > 0)
+        if (!table_is_for_people(format) || info->parts[i].parameters > 0)
             info->parts[tables[TABLE_PARTS].n_rows++] = info->parts[i];
-    tables[TABLE_TENSORS].n = list_tensor_fields(info, columns);
-    if (format == TABLE_CSV) {
-        int last = TABLE_TENSORS;
-        while (tables[last].n_rows == 0 || last == TABLE_CACHES)
-            last--;
+    tables[TABLE_TENSORS].shown = IN_TABLE | (info->o->check ? CHECKED : 0);
+    int last = TABLE_TENSORS;
+    while (tables[last].n_rows == 0 || last == TABLE_CACHES)
+        last--;
+    if (format == TABLE_CSV)
         return job_print(info->job, &tables[last], e);
-    }
-    if (j) {
-        json_init(j, out, format == TABLE_JSONL ? 0 : 2);
-        json_begin_object(j, NULL);
-    }
-    TRY(print_properties(info, j, e));
-    for (int i = 0; i < INFO_TABLES; i++) {
-        if (tables[i].n_rows == 0)
-            continue;
-        if (j) {
-            print_info_json(j, i, &tables[i]);
-            continue;
-        }
-        output_puts(out, "\n");
-        if (i == TABLE_CACHES)
-            info_explain_caches(&info->config, out);
-        if (i == TABLE_STEPS)
-            info_explain_steps(info, out);
-        TRY(table_print(&tables[i], format, out, e));
-    }
-    if (j) {
-        json_end(j);
-        output_puts(out, "\n");
-    }
+    if (table_is_for_people(format))
+        return print_tables(info, tables, e);
+    print_json(info, tables);
     return STATUS_OK;
 }
 
@@ -501,16 +506,14 @@ static enum status check_info(struct job *j, void *values, struct err *e)
                          o->tensors ? "--tensors" : "--check");
     if (info_is_auto(o) && o->gflops > 0)
         return err_usage(e, "--flops is for a --bandwidth in GB/s; auto measures arithmetic, too");
-    if (o->shapes.n > 0)
-        j->needs &= ~JOB_PATH;
-    if (info_is_auto(o))
-        j->needs |= JOB_WORKERS;
-    return STATUS_OK;
+    return o->shapes.n > 0 ? STATUS_OK : job_need_path(j, e);
 }
 
 static enum status run_info(struct job *j, void *values, struct err *e)
 {
     const struct info_options *o = values;
+    if (info_is_auto(o))
+        TRY(job_choose_workers(j, e));
     if (o->bandwidth && !info_is_auto(o) && !(o->gflops > 0) &&
         !table_is_for_people(o->common.format))
         say(&o->common, "arithmetic is not counted (--flops GFLOP/s counts it)");
@@ -542,7 +545,6 @@ const struct command command_info = {
              .everyday = "shape arch depth batch shards bandwidth tensors format",
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
-    .needs = JOB_PATH,
     .check = check_info,
     .run = run_info,
 };

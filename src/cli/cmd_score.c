@@ -30,18 +30,20 @@ static const struct option result_options[] = {
 static const struct option ids_options[] = {
     OPT_IDS,
     OPT_TRUNCATE,
-    OPT_INT("block", common.block, "N", 1, 4096,
-            "tokens taken at once in prefill; all give the same result", .otherwise = "chosen"),
     OPT_END,
 };
 
 struct scored_row {
     int position, id;
-    struct text text;       /* without data: there is no tokenizer */
-    double logprob;         /* NaN: nothing predicts it */
-    struct report_list top; /* of the same: what may come in its place */
-    struct text joined;     /* that for people: 'e' -0.52, 't' -1.20 */
+    struct text text;         /* without data: there is no tokenizer */
+    double logprob;           /* NaN: nothing predicts it */
+    struct report_list top;   /* of the same: what may come in its place */
+    struct text joined;       /* that for people: 'e' -0.52, 't' -1.20 */
+    const char *model, *file; /* as they were named; NULL: no file */
 };
+
+/* When fields are shown: with --top. */
+enum { TOP = 1 };
 
 static const struct report_field fields[] = {
     {"position", "position", MEMBER(scored_row, position)},
@@ -49,8 +51,10 @@ static const struct report_field fields[] = {
     {"text", "text", MEMBER(scored_row, text), .bytes = true},
     {"logprob", "logprob", MEMBER(scored_row, logprob), "%.4f"},
     {"top", NULL, MEMBER(scored_row, top), .items = fields + 1, .n_items = 3,
-     .item_size = sizeof(struct scored_row)},
-    {NULL, "top", MEMBER(scored_row, joined), .list = true},
+     .item_size = sizeof(struct scored_row), .when = TOP},
+    {NULL, "top", MEMBER(scored_row, joined), .list = true, .when = TOP},
+    {"model", NULL, MEMBER(scored_row, model)},
+    {"file", NULL, MEMBER(scored_row, file)},
 };
 enum { FIELD_TOP = 4, N_FIELDS = LENGTH(fields) };
 
@@ -105,6 +109,8 @@ static enum status score_tokens(struct scoring *s, struct err *e)
         struct scored_row row = scored_of(s, i, j->tokens[i], logprob);
         row.top = (struct report_list){s->top, n_top};
         row.joined = bytes_text(&s->joined);
+        row.model = j->path;
+        row.file = j->common->file;
         report_row(&s->report, &row);
         if (i + 1 == n)
             break;
@@ -140,7 +146,7 @@ static enum status run_score(struct job *j, void *values, struct err *e)
     if (o->logits)
         status = npy_open(&s.npy, o->logits, (const uint64_t[]){j->n_tokens, n_vocab}, 2, e);
     if (status == STATUS_OK) {
-        report_begin(&s.report, j->common->format, own, s.n_top > 0 ? N_FIELDS : FIELD_TOP, j->out);
+        report_begin(&s.report, j->common->format, own, N_FIELDS, s.n_top > 0 ? TOP : 0, j->out);
         status = score_tokens(&s, e);
         const enum status printed = report_end(&s.report, status == STATUS_OK ? e : NULL);
         status = status == STATUS_OK ? printed : status;
@@ -165,7 +171,6 @@ const struct command command_score = {
                         {"Text as ids", ids_options, 0},
                         {"Results", result_options, 0},
                         ENGINE_GROUP,
-                        VARIANT_GROUP,
                         GENERAL_GROUP},
              .everyday = "prompt file tokens top logits kv-heads format",
              .positionals = {MODEL_POSITIONAL}},

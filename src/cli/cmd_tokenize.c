@@ -8,9 +8,6 @@ struct tokenize_options {
     const char *decode;
 };
 
-static const char *const formats[] = {"table", "json", NULL};
-enum { FORMAT_LINE, FORMAT_JSON };
-
 /* More ids than this are refused before they are read. */
 #define IDS_MAX ((size_t)1 << 30)
 
@@ -18,23 +15,10 @@ enum { FORMAT_LINE, FORMAT_JSON };
 
 static const struct option own_options[] = {
     OPT_STRING("decode", decode, "IDS",
-               "print the bytes of token ids instead, and nothing else: 1,2,3, or in any form that "
-               "this command prints; - reads them from standard input"),
-    OPT_CHOICE("format", common.format, "FORM", formats, "table: ids on one line; json: an array",
-               .fallback = "table"),
+               "print the bytes of token ids instead, and nothing else: 1,2,3, or as this command "
+               "prints them; - reads them from standard input"),
     OPT_END,
 };
-
-static enum status check_tokenize(struct job *j, void *values, struct err *e)
-{
-    const struct tokenize_options *o = values;
-    (void)e;
-    if (o->decode) {
-        j->needs &= ~JOB_TEXT;
-        j->parts = CHECKPOINT_TOKENIZER;
-    }
-    return STATUS_OK;
-}
 
 /* Prints the bytes of token ids. */
 static enum status decode_ids(struct job *j, const char *given, struct err *e)
@@ -69,14 +53,18 @@ static enum status decode_ids(struct job *j, const char *given, struct err *e)
 static enum status run_tokenize(struct job *j, void *values, struct err *e)
 {
     const struct tokenize_options *o = values;
-    const bool json = o->common.format == FORMAT_JSON;
-    if (o->decode)
+    struct checkpoint *c = &j->checkpoint;
+    if (o->decode) {
+        TRY(job_open(j->path, CHECKPOINT_TOKENIZER, c, e));
         return decode_ids(j, o->decode, e);
-    TRY(tokenizer_encode(j->checkpoint.tokenizer, j->text, &j->tokens, &j->n_tokens, e));
-    output_puts(j->out, json ? "[" : "");
+    }
+    TRY(job_read_text(j, e));
+    TRY(job_open(j->path, CHECKPOINT_TEXTS, c, e));
+    job_warn_vocabulary(j->common, j->path, c->tokenizer);
+    TRY(tokenizer_encode(c->tokenizer, j->text, &j->tokens, &j->n_tokens, e));
     for (size_t i = 0; i < j->n_tokens; i++)
-        output_printf(j->out, "%s%d", i == 0 ? "" : json ? ", " : " ", j->tokens[i]);
-    output_puts(j->out, json ? "]\n" : "\n");
+        output_printf(j->out, "%s%d", i == 0 ? "" : " ", j->tokens[i]);
+    output_puts(j->out, "\n");
     return STATUS_OK;
 }
 
@@ -90,9 +78,7 @@ const struct command command_tokenize = {
     .spec = {.groups = {INPUT_GROUP, {"Result", own_options, 0}, GENERAL_GROUP},
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
-    .needs = JOB_PATH | JOB_TEXT | JOB_PIPED | JOB_CHECKPOINT,
-    .parts = CHECKPOINT_TEXTS,
+    .needs = JOB_PATH | JOB_PIPED,
     .no_text = "there is no text; expected -p, -f or --decode",
-    .check = check_tokenize,
     .run = run_tokenize,
 };

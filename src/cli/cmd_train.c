@@ -11,6 +11,7 @@
 #include "cli/paths.h"
 #include "cli/shape.h"
 #include "cli/train_options.h"
+#include "cli/train_record.h"
 #include "train/train.h"
 
 #define PIPE_MAX  ((size_t)1 << 30) /* more text is not taken from a pipe */
@@ -31,7 +32,9 @@ struct training {
     uint64_t step_ns;     /* spent in steps */
     double loss;          /* smoothed */
     double val_loss;      /* the last one; NaN before */
-    char tried[320];      /* the probe's trials so far */
+
+    struct text *read;             /* [spec.n_texts] malloc'd: the texts, malloc'd each */
+    struct bytes recalled, record; /* the options, as OUT.state has them and will have them */
 };
 
 #define VALUES struct training
@@ -44,7 +47,7 @@ static const struct option output_options[] = {
     OPT_INT("save-every", spec.save_every, "N", 1, INT_MAX, "steps between saves",
             .otherwise = "as --eval-every"),
     OPT_FLAG("resume", spec.resume,
-             "go on from OUT.state, with the same texts and options as before"),
+             "go on from OUT.state, which has the options; a larger --steps goes on from the end"),
     OPT_FLAG("force", common.force, "replace OUT and OUT.state if they exist"),
     OPT_STRING(
         "log", log_path, "FILE.csv",
@@ -64,6 +67,12 @@ static const struct option further_options[] = {
     OPT_END,
 };
 
+static const struct option seed_options[] = {
+    OPT_U64("seed", common.seed, "S", "of the first weights and of the windows",
+            .otherwise = "random"),
+    OPT_END,
+};
+
 static const struct option eval_options[] = {
     OPT_INT("eval-every", spec.eval_every, "N", -1, INT_MAX,
             "steps between evaluations on the held-out text; 0: a twentieth of --steps, from 25 to "
@@ -73,8 +82,6 @@ static const struct option eval_options[] = {
 };
 
 static const struct option run_options[] = {
-    OPT_U64("seed", common.seed, "S", "of the first weights and of the windows",
-            .otherwise = "random"),
     OPT_THREADS("threads; any number gives the same checkpoint"),
     OPT_END,
 };
@@ -87,7 +94,7 @@ static struct figure speed(const struct training *t)
 }
 
 /* The trainer's `event`: rows of the log, and lines about the run. */
-static void hear(void *arg, const struct train_event *ev)
+static void on_event(void *arg, const struct train_event *ev)
 {
     struct training *t = arg;
     const struct common_options *o = &t->common;
@@ -105,29 +112,8 @@ static void hear(void *arg, const struct train_event *ev)
         chars_printf(left, ", %s left", figure_duration(ns / made * rest).text);
     switch (ev->kind) {
     case TRAIN_LEARNING:
-        if (t->terminal && ev->all)
-            notice_show("learning the vocabulary: %.0f%%", 100.0 * ev->done / ev->all);
-        break;
-    case TRAIN_TRIED: /* one line for all, beginning with none; told once the rate is chosen */
-        if (ev->lr == 0)
-            chars_printf(t->tried,
-                         ": tried %d steps each, nats a token of %" PRIu64
-                         " windows held out; %.4f as it is",
-                         ev->step, ev->all, ev->loss);
-        else if (isfinite(ev->loss))
-            chars_append(t->tried, ", %.4f at %g", ev->loss, ev->lr);
-        else
-            chars_append(t->tried, ", none at %g", ev->lr);
         if (t->terminal)
-            notice_show("learning rates%s", t->tried);
-        break;
-    case TRAIN_CHOSEN:
-        if (ev->lr > 0)
-            say(o, "learning rate %g%s", ev->lr,
-                t->tried[0] ? t->tried : ": the text is too short to try others");
-        else
-            say(o, "no rate: the checkpoint stays as it is (--lr X trains it all the same)%s",
-                t->tried);
+            notice_show("learning the vocabulary: %d of %d merges", ev->done, ev->all);
         break;
     case TRAIN_STEP:
         if (t->log)
@@ -217,19 +203,15 @@ static void announce(const struct training *t, const struct train_plan *p)
             figure_bytes(p->teacher_bytes).text, figure_bytes(p->token_bytes).text);
 }
 
-/*
- * Checks what is written and reads the texts into `texts`, spec.n_texts of them, malloc'd. They are
- * read, not mapped: a file that changes in the meantime must not be one text when the vocabulary is
- * learned and another when it is cut into tokens; and a pipe is a text too.
- */
-static enum status prepare(struct training *t, struct job *j, struct text *texts, struct err *e)
+/* --- what is read and written ---------------------------------------------------------------- */
+
+/* OUT and OUT.state can be written, and are no input and no log. */
+static enum status check_outputs(const struct training *t, struct err *e)
 {
-    struct train_spec *spec = &t->spec;
+    const struct train_spec *spec = &t->spec;
     struct stat st;
     char state[PATH_MAX];
     const char *const written[] = {spec->out, state};
-    if (t->texts.n == 0)
-        return err_usage(e, "no text is named; expected TEXT, one or several files");
     TRY(path_new(spec->out, true, e));
     chars_printf(state, "%s.state", spec->out);
     TRY(path_spares(&command_train.spec, t, "--output", state, e));
@@ -244,25 +226,72 @@ static enum status prepare(struct training *t, struct job *j, struct text *texts
                 written[i]);
         TRY(path_writable(written[i], e));
     }
+    return STATUS_OK;
+}
+
+/* They are read, not mapped: a file that changes in the meantime must not be one text when the
+ * vocabulary is learned and another when it is cut into tokens; and a pipe is a text too. */
+static enum status read_texts(struct training *t, struct err *e)
+{
+    struct train_spec *spec = &t->spec;
+    struct stat st;
+    if (t->texts.n == 0)
+        return err_usage(e, "no text is named; expected TEXT, one or several files");
+    TRY_ZEROED(t->read, t->texts.n, "the list of texts", e);
     for (; spec->n_texts < t->texts.n; spec->n_texts++) {
         const char *path = t->texts.items[spec->n_texts];
-        struct text *text = &texts[spec->n_texts];
+        struct text *text = &t->read[spec->n_texts];
         const bool is_file = !str_is(path, "-") && stat(path, &st) == 0 && S_ISREG(st.st_mode);
         char *bytes = NULL;
         TRY(input_await(path, is_file ? SIZE_MAX : PIPE_MAX, &bytes, &text->len, e));
         text->data = bytes;
     }
+    spec->texts = t->read;
+    return STATUS_OK;
+}
+
+static void free_texts(struct training *t)
+{
+    for (int i = 0; i < t->spec.n_texts; i++)
+        free((void *)(uintptr_t)t->read[i].data);
+    free(t->read);
+    t->spec.n_texts = 0;
+    t->read = NULL;
+}
+
+/* The options of the run that is resumed, with those of this command line: what differs is refused,
+ * but a larger --steps. */
+static enum status recall_options(struct training *t, struct job *j, struct err *e)
+{
+    const struct option_spec *spec = &command_train.spec;
+    struct training resumed = {.step = 0};
+    TRY(train_saved_options(t->spec.out, &t->recalled, e));
+    const enum status s =
+        record_parse(spec, &t->recalled, j->words, "steps", &resumed, sizeof resumed, e);
+    resumed.recalled = t->recalled; /* from which it borrows */
+    if (s == STATUS_BAD_FILE)
+        err_in(e, s, "%s.state", t->spec.out);
+    options_free(spec, t);
+    *t = resumed;
+    return s;
+}
+
+/* What the options ask for, all of it: the seed, the model, the teacher, threads. */
+static enum status complete_spec(struct training *t, struct job *j, struct err *e)
+{
+    struct train_spec *spec = &t->spec;
     TRY(job_seed(j, e));
-    spec->texts = texts;
-    spec->keep_last = spec->eval_every < 0;
-    spec->seed_given = t->common.seed.given;
+    t->common.seed = (struct option_u64){j->seed, true};
     spec->seed = j->seed;
+    spec->keep_last = spec->eval_every < 0;
     spec->stop = progress_stop;
-    spec->event = hear;
+    spec->event = on_event;
     spec->arg = t;
     TRY(train_spec_complete(spec, &t->shape, &j->checkpoint, &j->other, e));
     if (spec->from_path)
-        job_warn_pretokenizer(&t->common, spec->from_path, j->checkpoint.tokenizer);
+        job_warn_vocabulary(&t->common, spec->from_path, j->checkpoint.tokenizer);
+    TRY(record_make(&command_train.spec, t, &t->record, e));
+    spec->options = bytes_text(&t->record);
     TRY(job_start_threads(j, e));
     spec->kernels = j->kernels;
     spec->pool = j->pool;
@@ -327,21 +356,24 @@ static enum status run_train(struct job *j, void *values, struct err *e)
 {
     struct training *t = values;
     struct trainer *trainer = NULL;
-    struct text *texts = calloc(t->texts.n + 1, sizeof *texts);
-    if (!texts)
-        return err_no_memory(e, "the list of texts", t->texts.n * sizeof *texts);
+    enum status s = check_outputs(t, e);
+    if (s == STATUS_OK && t->spec.resume)
+        s = recall_options(t, j, e);
     t->terminal = isatty(STDERR_FILENO) && !t->common.quiet;
-    enum status s = prepare(t, j, texts, e);
+    if (s == STATUS_OK)
+        s = read_texts(t, e);
+    if (s == STATUS_OK)
+        s = complete_spec(t, j, e);
     if (s == STATUS_OK)
         s = trainer_open(&t->spec, &trainer, e);
-    for (int i = 0; i < t->spec.n_texts; i++) /* training takes their tokens */
-        free((void *)(uintptr_t)texts[i].data);
-    free(texts);
+    free_texts(t); /* training takes their tokens */
     if (s == STATUS_OK)
         s = train(t, trainer, e);
     if (t->log)
         fclose(t->log);
     trainer_free(trainer);
+    bytes_free(&t->recalled);
+    bytes_free(&t->record);
     return s;
 }
 
@@ -360,6 +392,7 @@ const struct command command_train = {
                         {"Steps", train_step_options, offsetof(VALUES, spec)},
                         {"Held-out text", train_held_out_options, offsetof(VALUES, spec)},
                         {"Evaluation", eval_options, 0},
+                        {"Random numbers", seed_options, 0},
                         {"Run", run_options, 0},
                         {"", general_options + 1, 0}},
              .everyday = "output layers embd heads kv-heads vocab from steps lr resume",

@@ -12,10 +12,11 @@
 
 /* In the order in which the help lists them. */
 #define COMMANDS(row)                                                                              \
-    row(generate) row(bench) row(convert) row(train) row(eval) row(score) row(quantize)            \
-        row(tokenize) row(info) row(attend) row(heads) row(help)
+    row(generate) row(bench) row(convert) row(train) row(eval) row(score) row(tokenize) row(info)  \
+        row(attend) row(heads) row(help)
 
-/* What job_run does before it calls `run`, in this order. */
+/* What job_run does before it calls `run`, in this order. What a command needs only with some
+ * options it calls itself, see job.h. */
 enum job_needs {
     JOB_PATH = 1 << 0,       /* MODEL or -m is named: job.path */
     JOB_TEXT = 1 << 1,       /* -p, -f or the positional TEXT is read: job.text */
@@ -41,8 +42,8 @@ struct command {
     unsigned needs;      /* enum job_needs */
     unsigned parts;      /* of the checkpoint: enum checkpoint_parts */
     const char *no_text; /* what is said where no text is given; NULL: it can do without */
-    /* What the options' rows cannot say of each other, found out without reading a file; may change
-     * job.needs and job.parts. NULL: nothing. */
+    /* What the options' rows cannot say of each other, found out without reading a file. NULL:
+     * nothing. */
     enum status (*check)(struct job *j, void *values, struct err *e);
     /* Does the work; *e is printed later, but not that of STATUS_INTERRUPTED. */
     enum status (*run)(struct job *j, void *values, struct err *e);
@@ -51,12 +52,14 @@ struct command {
 /* One run. Everything is released by job_run. */
 struct job {
     const struct command *command;
+    char **words;                  /* of the command line behind its name; NULL after the last */
     struct output *out;            /* standard output: the product and nothing else */
     uint64_t start_ns;             /* clock_ns when the process started */
     struct common_options *common; /* in the values that `check` and `run` get, too */
-    unsigned needs, parts;
     struct progress progress;
-    uint64_t seed; /* once job_seed has chosen it */
+    bool said_two_bos;   /* that a text begins with BOS twice, once a run */
+    bool out_is_written; /* what -o names is whole, whatever interrupts the rest */
+    uint64_t seed;       /* once job_seed has chosen it */
     bool has_seed;
 
     const char *path; /* of the checkpoint; NULL: none is named */

@@ -37,53 +37,10 @@ const struct option engine_options[] = {
                .otherwise = "DECODE_THREADS, else auto"),
     OPT_CHOICE("kv-type", kv_type, "TYPE", kv_type_names, "how keys and values are cached",
                .fallback = "f32"),
+    OPT_STRING("kv-heads", kv_heads, "G|G,G,...",
+               "run with G K/V heads, a divisor of the query heads, or with these, layer by layer; "
+               "converted in memory by fit, from the weights alone"),
     OPT_STRING("without", without, "L.H,...",
                "leave out what these heads add: layer and head, from 0, of the model as it runs"),
-    OPT_END,
-};
-
-#undef VALUES
-#define VALUES struct variant_options
-
-static const char *const groupings[] = {"auto", "adjacent", "cluster", NULL};
-/* auto, then those of enum convert_refit */
-static const char *const refits[] = {"auto", "none", "wo", "all", "block", NULL};
-
-#define ANY_VARIANT "kv-heads|cache-bytes"
-
-const struct option variant_options[] = {
-    OPT_STRING("kv-heads", kv_heads, "G|G,G,...",
-               "convert to G K/V heads, a divisor of the query heads and fewer than there are; or "
-               "to these, layer by layer"),
-    OPT_CHOICE("method", method, "METHOD", convert_methods,
-               "what the heads of a group come to share: their mean, the first, random numbers "
-               "(the GQA paper's), the mean after alignment, or the best fit",
-               .fallback = "fit", .needs = ANY_VARIANT),
-    OPT_STRING("calib", calib, "TEXT|self[:N]|none",
-               "a file of text to calibrate on; or N tokens that the model writes itself (16384); "
-               "or nothing, so that the weights alone decide",
-               .otherwise = "self for fit where there is a vocabulary, else none",
-               .needs = ANY_VARIANT, .reads = "the text of --calib"),
-    OPT_END,
-};
-
-const struct option conversion_options[] = {
-    OPT_STRING("cache-bytes", cache_bytes, "B",
-               "convert to the K/V heads that do best layer by layer for at most B bytes a token "
-               "(f32)"),
-    OPT_INT("calib-tokens", calib_tokens, "N", CONVERT_MIN_TOKENS, INT_MAX,
-            "how many of its tokens are used, in windows of the context, of 256 at most, spread "
-            "over the text",
-            .otherwise = "65536", .needs = "calib"),
-    OPT_CHOICE("group", grouping, "HOW", groupings,
-               "which heads share: neighbours, or those that lose least; auto: cluster for fit and "
-               "procrustes, but with ALiBi, whose slopes keep heads in their places",
-               .fallback = "auto", .needs = ANY_VARIANT),
-    OPT_CHOICE("refit", refit, "WHAT", refits,
-               "what is fitted to the calibration text beyond the shared heads: nothing, the "
-               "output matrix, also values, inputs and the feed-forward part, or also queries and "
-               "keys by gradients (minutes for large models); auto: all for fit, wo on the "
-               "model's own text, none for the others",
-               .fallback = "auto", .needs = ANY_VARIANT),
     OPT_END,
 };

@@ -8,33 +8,10 @@
 #include <stdio.h>
 
 #include "args/options.h"
+#include "base/callbacks.h"
 #include "base/mem.h"
 #include "base/times.h"
-#include "convert/convert.h"
-
-/* What the options say of conversion to fewer K/V heads. */
-struct variant_options {
-    const char *kv_heads, *cache_bytes; /* one of them, "auto" and the other, or none */
-    int method;                         /* an enum convert_method */
-    const char *calib;                  /* NULL: none */
-    const char *calib_range;            /* of it; NULL: all */
-    struct text calib_text;             /* with data: this instead of that file's */
-    int calib_tokens;                   /* 0: 65536 */
-    int grouping;                       /* enum variant_grouping */
-    int refit;                          /* VARIANT_AUTO, or an enum convert_refit + 1 */
-};
-
-enum variant_grouping { VARIANT_AUTO, VARIANT_ADJACENT, VARIANT_CLUSTER };
-
-/* The options of a variant: the first table is for what runs a model, too, the second only for what
- * writes one. */
-extern const struct option variant_options[], conversion_options[];
-
-/* Whether another variant than the checkpoint's is wanted. */
-static inline bool variant_is_wanted(const struct variant_options *o)
-{
-    return o->kv_heads || o->cache_bytes;
-}
+#include "model/model.h"
 
 /* The values of rows that several commands have: what a command's VALUES begin with. */
 struct common_options {
@@ -54,10 +31,9 @@ struct common_options {
     struct option_u64 seed;
 
     int kv_type;             /* of kv_type_names */
-    int block;               /* 0: the default */
     const char *without;     /* NULL: all heads are there */
     const char *score_scale; /* NULL: the checkpoint's */
-    struct variant_options variant;
+    const char *kv_heads;    /* NULL: the checkpoint's */
 };
 
 /* Groups of rows. */
@@ -73,10 +49,6 @@ struct common_options {
     {                                                                                              \
         "Engine", engine_options, 0                                                                \
     }
-#define VARIANT_GROUP                                                                              \
-    {                                                                                              \
-        "Variant", variant_options, offsetof(struct common_options, variant)                       \
-    }
 extern const struct option general_options[], input_options[], engine_options[];
 
 /* Positionals and single rows of them, for a command's own tables. */
@@ -89,10 +61,6 @@ extern const struct option general_options[], input_options[], engine_options[];
 #define THREADS_HELP "threads; auto: as many processors as this process may use"
 #define OPT_TEXT(...)                                                                              \
     OPT_STRING("text", common.file, "FILE", __VA_ARGS__, .letter = 'f', .reads = "the text")
-#define OPT_PROMPT                                                                                 \
-    OPT_STRING("prompt", common.prompt, "TEXT",                                                    \
-               "the text itself, instead of a file; \\n is a backslash and an n", .letter = 'p',   \
-               .excludes = "text")
 #define OPT_IDS                                                                                    \
     OPT_STRING("tokens", common.ids, "IDS",                                                        \
                "token ids 1,2,3 instead of a text; taken as they are, without a begin-of-text "    \

@@ -14,8 +14,13 @@
 /* What a letter with Ctrl sends; other keys are read as one of these. */
 #define KEY(letter) ((letter) - 'A' + 1)
 
-enum { KEY_END_OF_INPUT = -1, KEY_OTHER = 0 };
+/* Beside bytes: the input has ended, a key that does nothing, and the ends of what is pasted. */
+enum { KEY_END_OF_INPUT = -1, KEY_OTHER = 0, KEY_PASTE = 256, KEY_PASTED };
 static const char deleting_keys[] = {KEY('D'), KEY('H'), KEY('K'), KEY('U'), KEY('W')};
+
+/* Asks the terminal to mark what is pasted, and no longer to (bracketed paste). */
+#define MARK_PASTES   "\033[?2004h"
+#define UNMARK_PASTES "\033[?2004l"
 
 void editor_free(struct editor *ed)
 {
@@ -30,35 +35,52 @@ static bool is_typed(int wait_ms)
     return poll(&input, 1, wait_ms) > 0;
 }
 
-/* Looks ten times a second whether a signal came. */
-static int next_byte(void)
+static void draw(struct editor *ed);
+
+/* Looks ten times a second whether a signal came, or the terminal has become another width. */
+static int next_byte(struct editor *ed)
 {
     unsigned char c;
     ssize_t n = -1;
     errno = EINTR;
-    while (n < 0 && (errno == EINTR || errno == EAGAIN) && !signals_interrupted())
+    while (n < 0 && (errno == EINTR || errno == EAGAIN) && !signals_interrupted()) {
         n = is_typed(100) ? read(STDIN_FILENO, &c, 1) : -1;
+        if (n < 0 && terminal_width(STDERR_FILENO) != ed->width)
+            draw(ed);
+    }
     return n == 1 ? c : KEY_END_OF_INPUT;
 }
 
-/* A byte, or the key of ESC [ or ESC O and a letter, or a digit and "~". */
+/* The key of ESC [ or ESC O, then numbers, then a letter or "~". */
+static int escaped_key(struct editor *ed)
+{
+    static const struct {
+        char last;
+        int number; /* of "~" */
+        int key;
+    } keys[] = {{'A', 0, KEY('P')},    {'B', 0, KEY('N')}, {'C', 0, KEY('F')},
+                {'D', 0, KEY('B')},    {'H', 0, KEY('A')}, {'F', 0, KEY('E')},
+                {'~', 1, KEY('A')},    {'~', 7, KEY('A')}, {'~', 4, KEY('E')},
+                {'~', 8, KEY('E')},    {'~', 3, KEY('D')}, {'~', 200, KEY_PASTE},
+                {'~', 201, KEY_PASTED}};
+    int number = 0, c = next_byte(ed);
+    if (c != '[' && c != 'O')
+        return c < 0 ? c : KEY_OTHER;
+    while ((c = next_byte(ed)) >= ' ' && c < '@') /* numbers with a modifier are those of no key */
+        number = c >= '0' && c <= '9' && number < 1000 ? 10 * number + c - '0' : 1000;
+    for (int i = 0; i < LENGTH(keys); i++)
+        if (keys[i].last == c && (c != '~' || keys[i].number == number))
+            return keys[i].key;
+    return c < 0 ? c : KEY_OTHER;
+}
+
+/* A byte or a key. */
 static int next_key(struct editor *ed)
 {
-    static const char names[] = "ABCDHF17483";
-    static const char keys[] = {KEY('P'), KEY('N'), KEY('F'), KEY('B'), KEY('A'), KEY('E'),
-                                KEY('A'), KEY('A'), KEY('E'), KEY('E'), KEY('D')};
-    int digit = 0, c = next_byte();
+    const int c = next_byte(ed);
     if (c == KEY('D') && ed->line.len == 0)
         return KEY_END_OF_INPUT;
-    if (c != '\033')
-        return c == 127 ? KEY('H') : c;
-    c = next_byte();
-    if (c != '[' && c != 'O')
-        return KEY_OTHER;
-    while ((c = next_byte()) >= ' ' && c < '@')
-        digit = digit ? '?' : c; /* longer numbers are those of other keys */
-    const char *found = strchr(names, c == '~' && digit ? digit : c);
-    return found ? keys[found - names] : c < 0 ? c : KEY_OTHER;
+    return c == '\033' ? escaped_key(ed) : c == 127 ? KEY('H') : c;
 }
 
 /* Whether this byte of the line belongs to the character before it, as accents of their own do. */
@@ -90,11 +112,11 @@ static size_t place_of(const struct editor *ed, int key)
     return at;
 }
 
-/* The line becomes the last one of the history, unless it is empty. */
+/* The line becomes the last one of the history, with a zero behind it, unless it is empty. */
 static bool remember(struct editor *ed)
 {
     return ed->line.len == 0 || (bytes_put(&ed->history, bytes_text(&ed->line)) &&
-                                 bytes_put(&ed->history, text_of("\n")));
+                                 bytes_put(&ed->history, text_span("", 1)));
 }
 
 /* Shows the line before the one that is shown, or the next one; behind the last an empty one. */
@@ -105,12 +127,12 @@ static bool recall(struct editor *ed, bool previous)
         return false;
     const struct text history = bytes_text(&ed->history);
     from -= previous && from > 0;
-    while (previous && from > 0 && history.data[from - 1] != '\n')
+    while (previous && from > 0 && history.data[from - 1])
         from--;
-    while (!previous && from < history.len && history.data[from++] != '\n')
+    while (!previous && from < history.len && history.data[from++])
         ;
     size_t to = from;
-    while (to < history.len && history.data[to] != '\n')
+    while (to < history.len && history.data[to])
         to++;
     ed->shown = from;
     ed->line.len = 0;
@@ -123,13 +145,17 @@ static bool take_key(struct editor *ed, int key)
 {
     const size_t at = ed->cursor, place = place_of(ed, key);
     const size_t from = MIN(at, place), to = MAX(at, place);
+    if (ed->pastes && key < ' ' && key != '\n' && key != '\t')
+        return true; /* nothing that is pasted is a command */
     if (key == KEY('P') || key == KEY('N'))
         return recall(ed, key == KEY('P'));
     if (from < to && memchr(deleting_keys, key, sizeof deleting_keys)) {
         memmove(ed->line.data + from, ed->line.data + to, ed->line.len - to);
         ed->line.len -= to - from;
         ed->cursor = from;
-    } else if (key >= ' ' || key == '\t') {
+    } else if (key == KEY_PASTE || key == KEY_PASTED) {
+        ed->pastes = key == KEY_PASTE;
+    } else if (key >= ' ' || key == '\t' || (key == '\n' && ed->pastes)) {
         if (!bytes_reserve(&ed->line, 1))
             return false;
         memmove(ed->line.data + at + 1, ed->line.data + at, ed->line.len++ - at);
@@ -151,10 +177,17 @@ static struct text put_to_screen(struct editor *ed, struct text part)
     return bytes_text(&ed->screen);
 }
 
-/* The prompt, and of the line what fits: without its beginning, if the cursor stands far in it. */
-static void draw(struct editor *ed, const char *prompt)
+/* The prompt, and of the line what fits: without its beginning, if the cursor stands far in it. In
+ * a terminal that has become narrower the row that was drawn is several, from the first of which on
+ * all is cleared. */
+static void draw(struct editor *ed)
 {
-    const size_t most = (size_t)MAX(terminal_width(STDERR_FILENO) - (int)strlen(prompt) - 1, 1);
+    const int width = MAX(terminal_width(STDERR_FILENO), 1), n_prompt = (int)strlen(ed->prompt);
+    const size_t most = (size_t)MAX(width - n_prompt - 1, 1);
+    if (width < ed->width && ed->column >= width)
+        fprintf(stderr, "\033[%dA", ed->column / width);
+    if (width < ed->width)
+        fputs("\r\033[J", stderr);
     struct text right = bytes_text(&ed->line);
     const struct text before = text_cut(&right, ed->cursor);
     ed->screen.len = 0;
@@ -165,36 +198,55 @@ static void draw(struct editor *ed, const char *prompt)
     for (uint32_t code; columns > most;)
         columns -= text_columns(utf8_next(&left, &code));
     right = paragraph_cut(right, most - columns);
-    fprintf(stderr, "\r%s%.*s%.*s\033[K\r\033[%zuC", prompt, (int)left.len, left.data,
-            (int)right.len, right.data, strlen(prompt) + columns);
+    fprintf(stderr, "\r%s%.*s%.*s\033[K\r\033[%zuC", ed->prompt, (int)left.len, left.data,
+            (int)right.len, right.data, n_prompt + columns);
+    ed->width = width;
+    ed->column = n_prompt + (int)columns;
 }
 
-enum status editor_read(struct editor *ed, const char *prompt, struct text *line, struct err *e)
+/* From a key to the next until one ends the line. */
+static enum editor_end edit(struct editor *ed, bool *room)
+{
+    while (*room) {
+        if (!is_typed(0))
+            draw(ed);
+        const int key = next_key(ed);
+        if (key == KEY_END_OF_INPUT)
+            return EDITOR_END_OF_INPUT;
+        if (key == KEY('C'))
+            return EDITOR_CANCELLED;
+        if (key == '\n' && !ed->pastes)
+            return EDITOR_LINE;
+        *room = take_key(ed, key);
+    }
+    return EDITOR_END_OF_INPUT;
+}
+
+enum status editor_read(struct editor *ed, const char *prompt, enum editor_end *end,
+                        struct text *line, struct err *e)
 {
     struct termios before;
     bool room = true;
     tcgetattr(STDIN_FILENO, &before);
     struct termios typing = before;
-    typing.c_lflag &= ~(tcflag_t)(ICANON | ECHO | IEXTEN);
-    /* Of the keys that are signals Ctrl-C stays one: the program outlives it, and undoes this. */
-    typing.c_cc[VQUIT] = typing.c_cc[VSUSP] = _POSIX_VDISABLE;
+    typing.c_iflag &= ~(tcflag_t)IXON;
+    typing.c_lflag &= ~(tcflag_t)(ICANON | ECHO | IEXTEN | ISIG);
     tcsetattr(STDIN_FILENO, TCSADRAIN, &typing);
+    fputs(MARK_PASTES, stderr);
+    ed->prompt = prompt;
+    ed->pastes = false;
+    ed->width = ed->column = 0;
     ed->line.len = ed->cursor = 0;
     ed->shown = ed->history.len;
-    int key = KEY_OTHER;
-    while (room && key != '\n' && key != KEY_END_OF_INPUT) {
-        if (!is_typed(0))
-            draw(ed, prompt);
-        key = next_key(ed);
-        room = take_key(ed, key);
-    }
+    *end = edit(ed, &room);
     ed->cursor = ed->line.len;
-    draw(ed, prompt);
-    fputc('\n', stderr);
+    draw(ed);
+    fprintf(stderr, "%s\n" UNMARK_PASTES, *end == EDITOR_CANCELLED ? "^C" : "");
     tcsetattr(STDIN_FILENO, TCSADRAIN, &before);
-    *line = key == KEY_END_OF_INPUT ? text_span(NULL, 0) : bytes_text(&ed->line);
+    *line = bytes_text(&ed->line);
     if (signals_interrupted())
         return STATUS_INTERRUPTED;
-    return room && remember(ed) ? STATUS_OK
-                                : err_no_memory(e, "the lines of a session", ed->history.len);
+    if (*end == EDITOR_LINE)
+        room &= remember(ed);
+    return room ? STATUS_OK : err_no_memory(e, "the lines of a session", ed->history.len);
 }

@@ -4,261 +4,64 @@
 #include "base/rng.h"
 #include "cli/signals.h"
 #include "formats/json_write.h"
-#include "show/heatmap.h"
+#include "show/paragraph.h"
 
-/* --- texts in order -------------------------------------------------------------------------- */
-
-static void forget(struct text_queue *t, struct bytes *held)
-{
-    t->n_held -= held->len;
-    held->len = 0;
-}
-
-static bool hold_bytes(struct output *o, const char *bytes, size_t len)
-{
-    struct text_queue *t = (struct text_queue *)o;
-    const bool held = bytes_put(t->to, text_span(bytes, len));
-    if (held)
-        t->n_held += len;
-    else
-        forget(t, t->to);
-    return held;
-}
-
-/* Where the text of this number is written, until pass_on. */
-static struct output *output_of(struct generation *g, uint64_t number)
-{
-    g->queue.to = &g->queue.ring[number % TEXTS_AHEAD].held;
-    return &g->queue.holder;
-}
-
-/* What was written goes out if all texts before it are complete; once it is complete, those that
- * waited for it follow. */
-static void pass_on(struct generation *g, uint64_t number, bool complete)
-{
-    struct text_queue *t = &g->queue;
-    output_flush(&t->holder);
-    t->ring[number % TEXTS_AHEAD].complete = complete;
-    for (;; t->front++) {
-        struct queued_text *first = &t->ring[t->front % TEXTS_AHEAD];
-        output_put(g->out, bytes_text(&first->held));
-        forget(t, &first->held);
-        if (!first->complete)
-            return;
-        bytes_free(&first->held);
-        first->complete = false;
-    }
-}
+/* Texts under way for each slot: those after one that is slow end before it, and wait to be printed
+ * while their slots go on. */
+#define TEXTS_PER_SLOT 4
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
 /* Counts or takes the buffers, see base/mem.h. */
 static void take_generation(struct generation *g, struct arena *a)
 {
-    const struct schedule *s = &g->schedule;
     g->stops = arena_take(a, g->o->stops.n, sizeof *g->stops);
-    g->texts = arena_take(a, s->n_slots, sizeof *g->texts);
-    g->prompt_logits = arena_take(a, g->shares ? s->n_vocab : 0, sizeof(float));
-    g->top = arena_take(a, g->most_top, sizeof *g->top);
-    g->queue.ring = arena_take(a, TEXTS_AHEAD, sizeof *g->queue.ring);
-}
-
-void generation_set_records(struct generation *g, int n_top)
-{
-    g->n_top = MIN(n_top, g->most_top);
-    g->schedule.wants_logprobs = g->o->prompts || g->n_top > 0 || g->ink != HEATMAP_PLAIN;
+    g->texts = arena_take(a, g->cap_texts, sizeof *g->texts);
 }
 
 enum status generation_create(struct generation *g, struct err *e)
 {
-    const uint64_t rounds = (uint64_t)g->o->n * g->n_samples; /* at most, if known */
+    const struct generate_options *o = g->o;
+    struct schedule *s = &g->schedule;
+    const uint64_t rounds = (uint64_t)o->n * o->samples; /* at most, of what is no long list */
+    g->cap_texts = TEXTS_PER_SLOT * s->n_slots;
     take_generation(g, &g->arena);
-    g->n = g->o->n;
     TRY(arena_allocate(&g->arena, "the generation's buffers", e));
     take_generation(g, &g->arena);
-    output_init(&g->queue.holder, hold_bytes);
-    g->queue.holder.terminal = g->out->terminal;
-    for (int i = 0; i < g->o->stops.n; i++)
-        g->stops[i] = text_of(g->o->stops.items[i]);
-    g->prompts.stops = g->stops;
-    generation_set_records(g, g->o->logprobs);
-    g->schedule.cap_rounds =
-        g->n_samples > 0 && rounds < SCHEDULE_MAX_ROUNDS ? rounds : SCHEDULE_MAX_ROUNDS;
-    return schedule_create(&g->schedule, e);
+    for (int i = 0; i < o->stops.n; i++)
+        g->stops[i] = text_of(o->stops.items[i]);
+    g->n = o->n;
+    s->wants_logprobs = g->format == FORMAT_JSON;
+    s->cap_rounds = o->prompts || o->talks ? SCHEDULE_MAX_ROUNDS : MIN(rounds, SCHEDULE_MAX_ROUNDS);
+    return schedule_create(s, e);
+}
+
+static void free_text(struct generated *t)
+{
+    free(t->sampled.ids);
+    free(t->line_tokens);
+    bytes_free(&t->made);
+    bytes_free(&t->bytes);
+    *t = (struct generated){.number = 0};
 }
 
 void generation_free(struct generation *g)
 {
     if (g->texts)
-        for (int i = 0; i < g->schedule.n_slots; i++) {
-            prompt_free(&g->texts[i].prompt);
-            bytes_free(&g->texts[i].text);
-            free(g->texts[i].tokens);
-            free(g->texts[i].sampled.ids);
-        }
-    if (g->queue.ring)
-        for (int i = 0; i < TEXTS_AHEAD; i++)
-            bytes_free(&g->queue.ring[i].held);
+        for (int i = 0; i < g->cap_texts; i++)
+            free_text(&g->texts[i]);
     schedule_free(&g->schedule);
     sampler_free(g->schedule.sampler);
     arena_free(&g->arena);
-    prompts_close(&g->prompts);
+    lines_close(&g->lines);
 }
 
-/* --- records --------------------------------------------------------------------------------- */
-
-struct likely_token {
-    int id;
-    struct text text;
-    double logprob;
-};
-
-/* Text that is not UTF-8 comes with its "bytes": [0-255, ...]. */
-static void put_token(const struct generation *g, struct json *j, int id, double logprob)
+static struct generated *text_of_number(const struct generation *g, uint64_t number)
 {
-    static const struct report_field fields[] = {
-        {"id", NULL, MEMBER(likely_token, id)},
-        {"text", NULL, MEMBER(likely_token, text), .bytes = true},
-        {"logprob", NULL, MEMBER(likely_token, logprob)},
-    };
-    const struct likely_token token = {id, tokenizer_bytes(g->schedule.tokenizer, id), logprob};
-    report_members(j, fields, LENGTH(fields), &token);
+    return &g->texts[number % g->cap_texts];
 }
 
-/* A JSON line of --logprobs: one token, and the likeliest ones in its place. */
-static void print_token(struct generation *g, const struct event *event)
-{
-    const struct slot *p = event->slot;
-    struct json j;
-    json_init(&j, output_of(g, p->request.number), 0);
-    json_begin_object(&j, NULL);
-    json_u64(&j, "sample", p->request.number);
-    json_u64(&j, "position", g->n_before + g->job->n_tokens + p->n_sampled - 1);
-    put_token(g, &j, event->token, (double)event->logits[event->token] - event->log_sum);
-    json_begin_array(&j, "top");
-    score_top(event->logits, g->schedule.n_vocab, event->log_sum, g->n_top, g->top);
-    for (int i = 0; i < g->n_top; i++) {
-        const struct token_score *likely = &g->top[i];
-        json_begin_object(&j, NULL);
-        put_token(g, &j, likely->id, likely->logprob);
-        json_end(&j);
-    }
-    json_end(&j);
-    json_end(&j);
-    output_puts(j.out, "\n");
-}
-
-static bool put_quoted(struct bytes *row, struct text token)
-{
-    bool room = bytes_put(row, text_of("'"));
-    while (token.len > 0)
-        room &= bytes_put(row, text_of(printable_next(&token).text));
-    return room && bytes_put(row, text_of("'"));
-}
-
-/* The same for somebody at a session's terminal: 'token'  log-probability  'likely' -1.234, ... */
-static enum status print_token_row(struct generation *g, const struct event *event, struct err *e)
-{
-    const struct tokenizer *t = g->schedule.tokenizer;
-    struct output *out = output_of(g, event->slot->request.number);
-    struct bytes token = {.len = 0}, likely = {.len = 0};
-    bool room = put_quoted(&token, tokenizer_bytes(t, event->token));
-    score_top(event->logits, g->schedule.n_vocab, event->log_sum, g->n_top, g->top);
-    for (int i = 0; i < g->n_top; i++) {
-        char tail[32];
-        chars_printf(tail, " %.3f%s", g->top[i].logprob, i + 1 < g->n_top ? ", " : "");
-        room &= put_quoted(&likely, tokenizer_bytes(t, g->top[i].id));
-        room &= bytes_put(&likely, text_of(tail));
-    }
-    struct text rest = bytes_text(&likely);
-    const int width = 14, indent = width + 11;
-    const int gap = MAX(width - (int)text_columns(bytes_text(&token)), 0);
-    output_put(out, bytes_text(&token));
-    output_printf(out, "%*s %8.4f  ", gap, "",
-                  (double)event->logits[event->token] - event->log_sum);
-    while (rest.len > 0) {
-        output_put(out, paragraph_line(&rest, MAX(g->out->columns - indent, 30), true));
-        output_printf(out, "\n%*s", rest.len > 0 ? indent : 0, "");
-    }
-    bytes_free(&token);
-    bytes_free(&likely);
-    return room ? STATUS_OK : err_no_memory(e, "a row of likely tokens", likely.len);
-}
-
-/* A JSON line of --prompts: the text that has ended, or (event NULL) why there is none. */
-static void print_line(struct generation *g, const struct generated *text,
-                       const struct event *event)
-{
-    static const char *const end_names[] = {
-        [END_LENGTH] = "length", [END_STOP] = "stop", [END_EOS] = "eos", [END_CONTEXT] = "context"};
-    const struct prompt *prompt = &text->prompt;
-    struct json j;
-    json_init(&j, output_of(g, prompt->index), 0);
-    json_begin_object(&j, NULL);
-    json_u64(&j, "index", prompt->index);
-    if (prompt->id_kind == PROMPT_ID_STRING)
-        json_text(&j, "id", prompt->id);
-    else
-        json_literal(&j, "id", prompt->id_kind ? prompt->id : text_of("null"));
-    if (prompt->has_text)
-        json_text(&j, "prompt", prompt->text);
-    if (event) {
-        const struct slot *p = event->slot;
-        struct text made = bytes_text(&text->text);
-        if (prompt->text.len == 0)
-            text_cut(&made, tokenizer_added(g->schedule.tokenizer, made));
-        json_text(&j, "text", made);
-        json_begin_array(&j, "tokens");
-        for (int i = 0; i < p->n_sampled; i++)
-            json_int(&j, NULL, text->sampled.ids[i]);
-        json_end(&j);
-        json_int(&j, "n", p->n_sampled);
-        json_string(&j, "finish", end_names[event->end]);
-        if (p->request.seed < RNG_EXACT_SEEDS) {
-            json_u64(&j, "seed", p->request.seed);
-        } else {
-            char seed[24];
-            chars_printf(seed, "%" PRIu64, p->request.seed);
-            json_string(&j, "seed", seed);
-        }
-        json_double(&j, "logprob", p->logprob);
-        g->n_done++;
-    } else {
-        json_string(&j, "error", prompt->error.text);
-        g->n_refused++;
-    }
-    json_end(&j);
-    output_puts(j.out, "\n");
-    pass_on(g, prompt->index, true);
-}
-
-/* --- beginnings ------------------------------------------------------------------------------ */
-
-/* The next sample begins, the first with the prompt. */
-static enum status begin_sample(struct generation *g, struct slot *p, struct err *e)
-{
-    const struct request request = {.number = g->n_begun,
-                                    .tokens = g->job->tokens,
-                                    .n_tokens = g->job->n_tokens,
-                                    .goes_on = g->goes_on,
-                                    .logits = g->has_prompt ? g->prompt_logits : NULL,
-                                    .n = g->n,
-                                    .seed = g->job->seed,
-                                    .stream = g->o->talks ? 0 : g->n_begun,
-                                    .stops = g->stops,
-                                    .n_stops = g->o->stops.n};
-    if (g->n_top == 0) {
-        struct output *out = output_of(g, g->n_begun);
-        if (g->n_begun > 0 && !g->o->talks)
-            output_puts(out, "---\n");
-        if (g->echo)
-            printable_put(out, g->prompt);
-        pass_on(g, g->n_begun, false);
-    }
-    g->texts[p->sequence].begun = false;
-    g->n_begun++;
-    return schedule_begin(&g->schedule, p, &request, e);
-}
+/* --- the list -------------------------------------------------------------------------------- */
 
 enum status generation_tokens(const struct generation *g, struct text prompt, int cap, int n,
                               int32_t **ids, size_t *n_ids, struct err *e)
@@ -266,6 +69,7 @@ enum status generation_tokens(const struct generation *g, struct text prompt, in
     const struct common_options *o = &g->o->common;
     const struct tokenizer *t = g->job->checkpoint.tokenizer;
     TRY(tokens_of_prompt(t, prompt, o->truncate ? INT_MAX : cap, ids, n_ids, e));
+    job_has_two_bos(g->job, *ids, *n_ids);
     if (*n_ids > (size_t)cap)
         tokens_truncate(o, tokenizer_adds_bos(t), cap - MIN(n, cap / 2), *ids, n_ids);
     if (*n_ids > (size_t)cap)
@@ -276,191 +80,347 @@ enum status generation_tokens(const struct generation *g, struct text prompt, in
     return STATUS_OK;
 }
 
-/* The text of a line of --prompts begins. STATUS_USAGE: it cannot. */
-static enum status begin_prompt(struct generation *g, struct slot *p, struct generated *text,
-                                struct err *e)
+/* A text that cannot be made, for what *e says of its line. */
+static void refuse_text(struct generated *t, const struct err *why)
 {
-    const struct prompt *prompt = &text->prompt;
-    const int cap = session_cap(g->schedule.session);
-    size_t n;
-    bytes_free(&text->text); /* a long one leaves no memory to those after it */
-    free(text->tokens);
-    text->tokens = NULL;
-    text->sampled.len = 0;
-    TRY(generation_tokens(g, prompt->text, cap, prompt->n, &text->tokens, &n, e));
-    const struct request request = {.number = prompt->index,
-                                    .tokens = text->tokens,
-                                    .n_tokens = n,
-                                    .n = prompt->n,
-                                    .seed = prompt->seed,
-                                    .stops = prompt->stops,
-                                    .n_stops = prompt->n_stops};
-    return schedule_begin(&g->schedule, p, &request, e);
+    t->refused = t->whole = true;
+    t->error = *why;
+    err_in(&t->error, STATUS_BAD_FILE, "line %" PRIu64, t->line);
 }
 
-/* A round begins: texts are begun as long as there are slots for them, and room for what is to be
- * held of them, unless all is to end. The one that is to be written next may always begin. */
-static enum status begin_texts(struct generation *g, struct err *e)
+/* The prompt of a line and its tokens. STATUS_BAD_FILE and STATUS_USAGE: it cannot be one. */
+static enum status read_prompt(struct generation *g, struct generated *t, struct text line,
+                               struct err *e)
 {
-    struct schedule *s = &g->schedule;
-    progress_show_texts(&g->job->progress, g->n_done + g->n_refused, g->n_begun, s->times.n_sampled,
-                        lines_share(&g->prompts.lines));
-    if (g->queue.holder.failed)
-        return err_no_memory(e, "a text that waits for those before it", g->queue.n_held);
-    while (output_flush(g->out) && !g->read && !signals_interrupted()) {
-        const uint64_t ahead = g->n_begun - g->queue.front;
-        const bool has_room = ahead < TEXTS_AHEAD && g->queue.n_held < TEXTS_BYTES;
-        struct slot *p = has_room || ahead == 0 ? schedule_vacant(s) : NULL;
-        /* Samples wait for the first one's prompt if they share it. */
-        const bool waits = g->n_begun > 0 && g->shares && !g->has_prompt;
-        if (!p || (!g->o->prompts && (waits || g->n_begun == (uint64_t)g->n_samples)))
-            break;
-        if (!g->o->prompts) {
-            TRY(begin_sample(g, p, e));
-            continue;
-        }
-        /* The text of the next line, or its record says why it cannot begin; lines that are yet to
-         * come are waited for while nothing else is to be done. */
-        struct generated *text = &g->texts[p->sequence];
-        const bool idle = s->n_busy == 0;
-        enum lines_state state;
-        g->reading =
-            prompts_next(&g->prompts, idle ? WAIT_MS : 0, &state, &text->prompt, &g->read_error);
-        g->read = g->reading != STATUS_OK || state == LINES_END;
-        if (g->read || (state == LINES_LATER && !idle))
-            break;
-        if (state == LINES_LATER)
-            continue;
-        g->n_begun++;
-        if (!text->prompt.refused) {
-            const enum status status = begin_prompt(g, p, text, e);
-            if (status == STATUS_OK)
-                continue;
-            if (status != STATUS_USAGE)
-                return status;
-            prompt_refuse(&text->prompt, e);
-        }
-        print_line(g, text, NULL);
+    for (struct text rest = line; rest.len > 0;) {
+        uint32_t code;
+        const struct text c = utf8_next(&rest, &code);
+        if (code == UNICODE_INVALID)
+            return err_bad_file(e, "byte %zu: expected UTF-8, found 0x%02x", c.data - line.data,
+                                (unsigned char)c.data[0]);
     }
-    s->interrupted = !g->out->failed && signals_interrupted();
-    if (g->out->failed || s->interrupted)
-        schedule_end(s, STATUS_OK);
+    if (!bytes_put(&t->bytes, line))
+        return err_no_memory(e, "a prompt", line.len);
+    t->prompt = bytes_text(&t->bytes);
+    t->is_text = true;
+    TRY(generation_tokens(g, t->prompt, session_cap(g->schedule.session), g->n, &t->line_tokens,
+                          &t->n_tokens, e));
+    t->tokens = t->line_tokens;
     return STATUS_OK;
 }
 
-/* --- tokens and ends ------------------------------------------------------------------------- */
-
-/* Text on the shade of its token's probability, control characters as they are. */
-static void put_shaded(struct output *out, enum heatmap_ink ink, int level, struct text text)
+/* The next line of --prompts that has something, or why it is no prompt. Lines that are yet to come
+ * are waited for while nothing else is to be done; those before a failure of reading are made. */
+static enum lines_state next_line(struct generation *g, struct text *line)
 {
-    while (text.len > 0) {
-        const bool control = (unsigned char)text.data[0] < ' ';
-        size_t n = 1;
-        while (n < text.len && ((unsigned char)text.data[n] < ' ') == control)
-            n++;
-        if (!control)
-            heatmap_put_shade(out, ink, level);
-        printable_put(out, text_cut(&text, n));
-        if (!control)
-            heatmap_put_shade(out, ink, 0);
-    }
+    const int wait_ms = g->schedule.n_busy == 0 ? WAIT_MS : 0;
+    enum lines_state state = LINES_END;
+    do {
+        g->reading = lines_next(&g->lines, wait_ms, &state, line, &g->read_error);
+        if (g->reading != STATUS_OK)
+            state = LINES_END;
+        g->n_lines += state == LINES_LINE || state == LINES_LONG;
+    } while (state == LINES_LINE && line->len == 0 && !signals_interrupted());
+    return state;
 }
 
-/*
- * A text has a token more, or has ended. A line's bytes are kept until it is complete; a sample is
- * recorded or printed, without the space that a tokenizer puts at the beginning of all. Of texts
- * that are cut short only a sample that was being printed, the last to end, leaves what it has. Of
- * lines what failed refuses its own only.
- */
-static enum status go_on(struct generation *g, const struct event *event, struct err *e)
+/* Fills in the next text of the list, if *state is then LINES_LINE; else it is yet to come, or
+ * there is none. STATUS_NO_MEMORY. */
+static enum status next_text(struct generation *g, struct generated *t, enum lines_state *state,
+                             struct err *e)
 {
-    const uint64_t number = event->slot->request.number;
-    const bool lines = g->o->prompts, ends = event->kind == EVENT_ENDED;
-    const bool failed = ends && event->end == END_FAILED;
-    struct generated *text = &g->texts[event->slot->sequence];
-    struct text ready = event->ready;
-    if (failed && lines) {
-        prompt_refuse(&text->prompt, e);
-        print_line(g, text, NULL);
+    *t = (struct generated){.number = g->n_begun};
+    *state = LINES_LINE;
+    if (!g->o->prompts) {
+        t->prompt = g->prompt;
+        t->tokens = g->job->tokens;
+        t->n_tokens = g->job->n_tokens;
+        t->seed = g->job->seed;
+        t->stream = g->o->talks ? 0 : g->n_begun;
         return STATUS_OK;
     }
-    if (ends && event->end >= END_FAILED && (lines || number != g->queue.front)) {
-        output_of(g, number);
-        forget(&g->queue, g->queue.to);
-        pass_on(g, number, true);
-    } else if (lines) {
-        if (!ends)
-            TRY(id_list_add(&text->sampled, event->token, e));
-        if (!bytes_put(&text->text, ready))
-            return err_no_memory(e, "a text", text->text.len + ready.len);
-        if (ends)
-            print_line(g, text, event);
+    struct text line;
+    *state = next_line(g, &line);
+    if (*state == LINES_LATER || *state == LINES_END)
+        return STATUS_OK;
+    t->line = g->n_lines;
+    t->seed = rng_derive(g->job->seed, g->n_begun);
+    const enum status s =
+        *state == LINES_LONG
+            ? err_bad_file(e, "expected at most %zu bytes, found more", LINE_MAX_BYTES)
+            : read_prompt(g, t, line, e);
+    *state = LINES_LINE;
+    if (s != STATUS_BAD_FILE && s != STATUS_USAGE)
+        return s;
+    refuse_text(t, e);
+    return STATUS_OK;
+}
+
+/* --- printing -------------------------------------------------------------------------------- */
+
+/* One line of JSON: a text that is whole, or why there is none. */
+static void print_json(struct generation *g, const struct generated *t)
+{
+    static const char *const end_names[] = {
+        [END_LENGTH] = "length", [END_STOP] = "stop", [END_EOS] = "eos", [END_CONTEXT] = "context"};
+    struct json j;
+    json_init(&j, g->out, 0);
+    json_begin_object(&j, NULL);
+    json_u64(&j, "index", t->number);
+    if (t->line == 0 || t->is_text)
+        json_text(&j, "prompt", t->prompt);
+    if (t->refused) {
+        json_string(&j, "error", t->error.text);
     } else {
-        if (g->n_top > 0 && !ends && g->o->talks && g->out->terminal) {
-            TRY(print_token_row(g, event, e));
-        } else if (g->n_top > 0 && !ends) {
-            print_token(g, event);
-        } else if (g->n_top == 0) {
-            if (!text->begun && g->prompt.len == 0 && !g->goes_on)
-                text_cut(&ready, tokenizer_added(g->schedule.tokenizer, ready));
-            text->begun |= event->ready.len > 0;
-            if (!ends && g->ink != HEATMAP_PLAIN) {
-                const struct heatmap_scale scale = heatmap_scale(1, false);
-                const double logprob = (double)event->logits[event->token] - event->log_sum;
-                unsigned char level;
-                heatmap_levels(&scale, &(float){exp(logprob)}, 1, &level);
-                text->level = level > 0 ? level : 1;
-            }
-            put_shaded(output_of(g, number), g->ink, text->level, ready);
-            output_puts(&g->queue.holder, ends ? "\n" : "");
+        json_text(&j, "text", bytes_text(&t->made));
+        json_begin_array(&j, "tokens");
+        for (int i = 0; i < t->n_sampled; i++)
+            json_int(&j, NULL, t->sampled.ids[i]);
+        json_end(&j);
+        json_int(&j, "n", t->n_sampled);
+        json_string(&j, "finish", end_names[t->end]);
+        if (t->seed < RNG_EXACT_SEEDS) {
+            json_u64(&j, "seed", t->seed);
+        } else {
+            char seed[24];
+            chars_printf(seed, "%" PRIu64, t->seed);
+            json_string(&j, "seed", seed);
         }
-        if (ends) {
-            g->end = event->end;
-            g->last_sampled = event->slot->n_sampled;
-        }
-        pass_on(g, number, ends && !failed);
+        json_double(&j, "logprob", t->logprob);
     }
-    return failed ? STATUS_FAILED : STATUS_OK;
+    json_end(&j);
+    output_puts(g->out, "\n");
+}
+
+/* What was made of a text and is not yet printed, behind its prompt. */
+static void print_text(struct generation *g, struct generated *t)
+{
+    if (t->refused) {
+        say(&(struct common_options){.quiet = false}, "%s", t->error.text); /* also with -q */
+        return;
+    }
+    if (!t->printed) {
+        if (g->n_done > 0 && !g->o->talks)
+            output_puts(g->out, "---\n");
+        if (g->echo)
+            printable_put(g->out, t->prompt);
+        t->printed = true;
+    }
+    printable_put(g->out, bytes_text(&t->made));
+    t->made.len = 0;
+    if (t->whole)
+        output_puts(g->out, "\n");
+}
+
+/* The next text of the list, whole or, where texts stream, what there is of it. */
+static void print_next(struct generation *g)
+{
+    struct generated *t = text_of_number(g, g->n_printed);
+    if (g->format == FORMAT_JSON)
+        print_json(g, t);
+    else
+        print_text(g, t);
+}
+
+/* The next text is over, and leaves its place. */
+static void pass_text(struct generation *g)
+{
+    struct generated *t = text_of_number(g, g->n_printed++);
+    g->n_done += t->whole && !t->refused;
+    g->n_refused += t->refused;
+    free_text(t);
+}
+
+/* Prints the texts that are whole, in the order of the list, and of one that streams what there is.
+ */
+static void print_texts(struct generation *g)
+{
+    bool whole = true;
+    while (whole && g->n_printed < g->n_begun) {
+        whole = text_of_number(g, g->n_printed)->whole;
+        if (whole || g->streams)
+            print_next(g);
+        if (whole)
+            pass_text(g);
+    }
+    output_flush(g->out);
+}
+
+/* --- the stages of a round ------------------------------------------------------------------- */
+
+static enum status begin_text(struct generation *g, struct slot *p, const struct generated *t,
+                              struct err *e)
+{
+    const struct request request = {.number = t->number,
+                                    .tokens = t->tokens,
+                                    .n_tokens = t->n_tokens,
+                                    .goes_on = g->goes_on,
+                                    .n = g->n,
+                                    .seed = t->seed,
+                                    .stream = t->stream,
+                                    .stops = g->stops,
+                                    .n_stops = g->o->stops.n};
+    return schedule_begin(&g->schedule, p, &request, e);
+}
+
+/* Begins texts of the list as long as there are slots for them, and prints what can be printed
+ * then: the prompt of one that streams, lines that are refused. Samples wait for the first one's
+ * prompt, which they are given from the cache. */
+static enum status begin_texts(struct generation *g, struct err *e)
+{
+    struct schedule *s = &g->schedule;
+    struct slot *p;
+    while (g->n_begun < g->n_texts && g->n_begun - g->n_printed < (uint64_t)g->cap_texts &&
+           (g->o->prompts || s->n_prefills == 0) && (p = schedule_vacant(s)) &&
+           !signals_interrupted()) {
+        struct generated *t = text_of_number(g, g->n_begun);
+        enum lines_state state;
+        TRY(next_text(g, t, &state, e));
+        if (state == LINES_END)
+            g->n_texts = g->n_begun;
+        if (state != LINES_LINE)
+            break;
+        if (!t->refused)
+            TRY(begin_text(g, p, t, e));
+        g->n_begun++;
+    }
+    print_texts(g);
+    return STATUS_OK;
+}
+
+/* Bytes more of a text; of one made from nothing without the space that a tokenizer puts at the
+ * beginning of all. */
+static enum status add_bytes(struct generation *g, struct generated *t, struct text bytes,
+                             struct err *e)
+{
+    if (!t->begun && t->prompt.len == 0 && !g->goes_on)
+        text_cut(&bytes, tokenizer_added(g->schedule.tokenizer, bytes));
+    t->begun |= bytes.len > 0;
+    if (!bytes_put(&t->made, bytes))
+        return err_no_memory(e, "a text", t->made.len + bytes.len);
+    return STATUS_OK;
+}
+
+/* A text has ended. Of lines what failed refuses its own only. */
+static enum status end_text(struct generation *g, struct slot *p, struct generated *t,
+                            struct err *e)
+{
+    if (p->end == END_FAILED) {
+        const enum status s = schedule_failure(&g->schedule, p, e);
+        if (t->line == 0)
+            return s;
+        refuse_text(t, e);
+    }
+    g->end = t->end = p->end;
+    g->last_sampled = t->n_sampled = p->n_sampled;
+    t->logprob = p->logprob;
+    t->whole = true;
+    return add_bytes(g, t, schedule_finish(&g->schedule, p), e);
+}
+
+/* What the round made of each text. */
+static enum status take_tokens(struct generation *g, struct err *e)
+{
+    struct schedule *s = &g->schedule;
+    for (struct slot *p = s->slots; p < s->slots + s->n_slots; p++) {
+        if (!p->logits)
+            continue;
+        struct generated *t = text_of_number(g, p->request.number);
+        if (p->has_token && g->format == FORMAT_JSON)
+            TRY(id_list_add(&t->sampled, p->token, e));
+        TRY(add_bytes(g, t, p->ready, e));
+        if (p->state == SLOT_ENDED)
+            TRY(end_text(g, p, t, e));
+    }
+    return STATUS_OK;
+}
+
+/* --- the run --------------------------------------------------------------------------------- */
+
+static void show_progress(struct generation *g)
+{
+    const double share = g->o->prompts ? lines_share(&g->lines) : (double)g->n_begun / g->n_texts;
+    progress_show_texts(&g->job->progress, g->n_printed, g->n_begun, g->schedule.times.n_sampled,
+                        share);
+}
+
+/* Whether there is something to do, and somebody who wants it. */
+static bool has_work(struct generation *g)
+{
+    g->interrupted = !g->out->failed && signals_interrupted();
+    return !g->interrupted && !g->out->failed &&
+           (g->n_begun < g->n_texts || g->schedule.n_busy > 0);
+}
+
+static enum status make_texts(struct generation *g, struct err *e)
+{
+    while (has_work(g)) {
+        TRY(begin_texts(g, e));
+        TRY(schedule_round(&g->schedule, e));
+        TRY(take_tokens(g, e));
+        print_texts(g);
+        show_progress(g);
+    }
+    return STATUS_OK;
+}
+
+/* Of texts that are cut short only one that streams leaves what it has. */
+static void abandon_texts(struct generation *g)
+{
+    struct schedule *s = &g->schedule;
+    for (struct slot *p = s->slots; p < s->slots + s->n_slots; p++) {
+        if (p->state == SLOT_VACANT)
+            continue;
+        struct generated *t = text_of_number(g, p->request.number);
+        g->end = END_ABANDONED;
+        g->last_sampled = p->n_sampled;
+        const struct text rest = schedule_finish(s, p);
+        t->whole = g->streams && add_bytes(g, t, rest, NULL) == STATUS_OK;
+    }
+    for (; g->n_printed < g->n_begun; pass_text(g))
+        if (text_of_number(g, g->n_printed)->whole)
+            print_next(g);
+}
+
+/* Why texts have fewer tokens than were wanted: of a list that is cut short, and of one text. */
+static void say_end(const struct generation *g)
+{
+    const struct generate_options *o = g->o;
+    const int cap = session_cap(g->schedule.session), n = g->last_sampled;
+    const char *what = g->end == END_EOS    ? "end of text"
+                       : g->end == END_STOP ? "stop text found"
+                       : g->interrupted     ? "interrupted"
+                                            : NULL;
+    if (g->out->failed)
+        return;
+    if (o->prompts || o->samples > 1) {
+        if (g->interrupted)
+            say(&o->common, "interrupted after %" PRIu64 " %s%s", g->n_done,
+                o->prompts ? "prompt" : "sample", plural(g->n_done));
+    } else if (g->end == END_CONTEXT) {
+        say(&o->common, "context full (%d token%s): stopped after %d of %d; --shift goes on", cap,
+            plural(cap), n, g->n);
+    } else if (what) {
+        say(&o->common, "%s after %d token%s", what, n, plural(n));
+    }
 }
 
 enum status generation_run(struct generation *g, struct err *e)
 {
-    struct schedule *s = &g->schedule;
-    for (struct event event; schedule_next(s, &event, e);) {
-        if (g->shares && !g->has_prompt && event.logits) { /* the first event of the first text */
-            memcpy(g->prompt_logits, event.logits, s->n_vocab * sizeof *event.logits);
-            g->has_prompt = true;
-        }
-        const enum status status =
-            event.kind == EVENT_ROUND ? begin_texts(g, e) : go_on(g, &event, e);
-        if (status != STATUS_OK)
-            schedule_end(s, status);
-    }
+    const enum status made = make_texts(g, e);
+    abandon_texts(g);
     progress_end(&g->job->progress);
     output_flush(g->out);
-    if (s->status != STATUS_OK || g->reading == STATUS_OK)
-        return s->status;
-    *e = g->read_error;
+    TRY(made);
+    say_end(g);
+    if (g->interrupted)
+        return STATUS_INTERRUPTED;
+    if (g->reading != STATUS_OK)
+        *e = g->read_error;
     return g->reading;
 }
 
 /* --- report ---------------------------------------------------------------------------------- */
-
-void generation_say_end(const struct generation *g)
-{
-    const int cap = session_cap(g->schedule.session), n = g->last_sampled;
-    const char *what = g->end == END_EOS         ? "end of text"
-                       : g->end == END_STOP      ? "stop text found"
-                       : g->schedule.interrupted ? "interrupted"
-                                                 : NULL;
-    if (g->out->failed)
-        return;
-    if (g->end == END_CONTEXT)
-        say(&g->o->common, "context full (%d token%s): stopped after %d of %d; %sshift goes on",
-            cap, plural(cap), n, g->n, g->o->talks ? "/" : "--");
-    else if (what)
-        say(&g->o->common, "%s after %d token%s", what, n, plural(n));
-}
 
 static struct figure rate(uint64_t n, uint64_t ns)
 {
@@ -473,11 +433,7 @@ void generation_report(struct generation *g)
     const struct schedule_times *t = &s->times;
     const uint64_t n = t->n_prefilled - t->n_fed_again;
     char prompts[128] = "prompt       ", times[160] = "";
-    if (g->out->failed) /* and program_run says why, if that is to be said */
-        return;
-    if (g->o->prompts && s->interrupted)
-        say(&g->o->common, "interrupted after %" PRIu64 " prompt%s", g->n_done, plural(g->n_done));
-    if (g->o->common.quiet)
+    if (g->out->failed || g->o->common.quiet) /* program_run says why it failed */
         return;
     if (g->o->prompts)
         chars_printf(prompts, "prompts      %" PRIu64 " done, %" PRIu64 " error%s; ", g->n_done,

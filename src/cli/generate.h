@@ -1,73 +1,68 @@
 /*
- * generate - the texts of decode generate: samples of one prompt, a text for each of many prompts,
- * or the answers of a session. Private to the files of this command.
+ * generate - the texts of decode generate. Private to the files of this command.
  *
- * One schedule makes all side by side; they are written in the order of their numbers. A text is
- * printed as it is made once those before it are complete; of --logprobs each token is a JSON line,
- * of
- * --prompts each whole text. Samples read their prompt where the first one has it in the cache,
- * unless a shift is to change it. Memory does not grow with the number of --prompts: lines are read
- * as slots become vacant, and a slot waits when too much waits for an earlier line.
+ * A generation is a list of (prompt, seed, n): one prompt is a list of one, samples are the same
+ * prompt with streams of one seed, a file of prompts has a text a line, and a session adds to its
+ * list. One schedule makes them side by side. A text is printed when it is whole and those before
+ * it are printed; only a list of one is printed as it is made. Memory does not grow with the list:
+ * texts begin as slots become vacant, and lines are read when a text can begin.
  */
 #pragma once
 
+#include "base/lines.h"
 #include "cli/common.h"
 #include "cli/job.h"
 #include "engine/schedule.h"
-#include "formats/prompts.h"
-#include "show/heatmap.h"
 #include "text/vocab.h"
 
 /* Milliseconds that reading waits for a line before it looks whether all is over. */
 #define WAIT_MS 100
 
+/* Bytes of a line of prompts or of a session; a longer one is refused. */
+#define LINE_MAX_BYTES ((size_t)16 << 20)
+
+/* How texts are printed; of generate_options 1 more, and 0 where it is not said. */
+enum text_format { FORMAT_TEXT, FORMAT_JSON };
+
 /* The values of the options of decode generate. */
 struct generate_options {
     struct common_options common;
     int n, ctx;
-    bool shift, no_shift, no_echo, ignore_eos;
+    bool shift, no_echo, ignore_eos;
     struct option_strings stops;
     int samples;
     bool greedy;
     struct sampler_params sampler; /* as the options have it; --greedy is not yet in it */
-    int logprobs;                  /* alternatives for each token; 0: text, no JSON lines */
-    int colour;                    /* an enum colour_choice */
-    const char *prompts;           /* NULL: one prompt, the input's */
-    int prompts_format;
-    const char *batch; /* NULL, a number or "auto" */
-    bool talks;        /* a session */
+    int format;
+    const char *prompts; /* NULL: one prompt, the input's */
+    const char *batch;   /* NULL, a number or "auto" */
+    bool talks;          /* a session */
 
     int n_batch; /* `batch` as a number; 0: auto */
 };
 
-/* A text on its way: what it has beside its slot in the schedule. */
+/* A text of the list, from its beginning until it is printed. */
 struct generated {
-    bool begun; /* something of it was printed */
-    int level;  /* of its last token's probability, see show/heatmap.h */
+    uint64_t number; /* in the list */
+    uint64_t seed, stream;
+    struct text prompt;
+    const int32_t *tokens; /* [n_tokens] of the prompt */
+    size_t n_tokens;
+    struct id_list sampled; /* its tokens, of JSON */
+    struct bytes made;      /* bytes that are not yet printed */
+    bool begun, printed;    /* something was made of it, or printed */
+    bool whole;             /* nothing more comes */
+    bool refused;           /* it cannot be made, as `error` says; */
+    struct err error;
+    enum text_end end; /* else, once it is whole: why it ended */
+    int n_sampled;
+    double logprob; /* of the tokens, by the model alone; of JSON */
+
     /* Of a line of --prompts. */
-    struct prompt prompt;
-    int32_t *tokens; /* of the prompt */
-    struct id_list sampled;
-    struct bytes text;
-};
-
-/* Texts begin no further ahead of the one that is being written than so many, nor when so many
- * bytes are held of others. */
-#define TEXTS_AHEAD 1024
-#define TEXTS_BYTES ((size_t)16 << 20)
-
-/* Texts that are written one after another: what is put to the holder is held for one of them until
- * those before it are written. Without memory that text and those after it are lost, never a part
- * of one, and the holder has failed. */
-struct text_queue {
-    struct output holder; /* first */
-    struct bytes *to;     /* whose text it is */
-    struct queued_text {
-        struct bytes held;
-        bool complete;
-    } * ring;       /* [TEXTS_AHEAD] by number, modulo */
-    uint64_t front; /* the number of the text that is being written */
-    size_t n_held;  /* bytes, of all */
+    uint64_t line;        /* its number, from 1 on; 0: it is none */
+    bool is_text;         /* the line is UTF-8 and not too long */
+    struct bytes bytes;   /* the prompt's */
+    int32_t *line_tokens; /* malloc'd: the prompt's */
 };
 
 /* One run of decode generate. */
@@ -76,38 +71,33 @@ struct generation {
     const struct generate_options *o;
     struct job *job;
     struct output *out;
-    struct text prompt; /* that of -p or -f, or a line of a session */
 
     struct schedule schedule;
-    struct prompts prompts;
-    int n_samples;        /* streams of the seed; 0: of --prompts or a session, as many as come */
-    bool shares;          /* samples read the prompt where the first has it in the cache */
-    bool echo;            /* prompts are printed */
-    int most_top;         /* alternatives that records will ever have */
-    int n_top;            /* JSON lines with so many alternatives for each token; 0: text */
-    enum heatmap_ink ink; /* of what each token's probability shades */
-    int n;                /* tokens wanted of each text */
-    uint64_t waited_ns;   /* of a session: for lines, before its first token */
-    bool goes_on;         /* the tokens, which may be none, follow what slot 0 has */
-    uint64_t n_before;    /* tokens: as many */
-    bool read;            /* there are no more lines of --prompts, or none can be read */
-    bool has_prompt;      /* the logits after the prompt that is shared are there */
+    enum text_format format;
+    struct lines lines;      /* of --prompts */
+    uint64_t n_lines;        /* that were read */
+    struct text prompt;      /* that of -p or -f, or a line of a session */
+    uint64_t n_texts;        /* in the list; of --prompts UINT64_MAX until the lines end */
+    bool streams;            /* texts are printed as they are made */
+    bool echo;               /* prompts are printed */
+    int n;                   /* tokens wanted of each text */
+    bool goes_on;            /* the prompt, which may be empty, follows the text of slot 0 */
+    uint64_t waited_ns;      /* of a session: for lines, before its first token */
+    struct text *stops;      /* [o->stops.n] */
+    struct generated *texts; /* [cap_texts] those under way, by number, modulo */
+    int cap_texts;
+    struct arena arena; /* of these */
 
     /* What became of it, beside the schedule's. */
     uint64_t n_begun;      /* texts, the refused ones among them */
+    uint64_t n_printed;    /* likewise, those that are over: the next one to be printed */
+    uint64_t n_done;       /* of them those that were made whole, */
+    uint64_t n_refused;    /* and those that could not be */
+    bool interrupted;      /* by a signal */
     enum text_end end;     /* of the last text that ended, */
     int last_sampled;      /* and its tokens */
-    uint64_t n_done;       /* lines of --prompts with a continuation */
-    uint64_t n_refused;    /* lines with an error */
-    enum status reading;   /* how the reading of lines went so far */
-    struct err read_error; /* what it says of that */
-
-    struct text_queue queue;
-    struct text *stops;      /* [o->stops.n] */
-    float *prompt_logits;    /* [n_vocab] */
-    struct token_score *top; /* [most_top] */
-    struct generated *texts; /* [n_slots] */
-    struct arena arena;      /* of these */
+    enum status reading;   /* how the reading of lines went so far, */
+    struct err read_error; /* and what it says of that */
 };
 
 /* The tokens of a prompt that n more are to follow in `cap` positions, as tokens_of_prompt gives
@@ -122,18 +112,13 @@ enum status generation_create(struct generation *g, struct err *e);
 void generation_free(struct generation *g);
 
 /*
- * Makes and prints everything. STATUS_OK whatever the end, also when interrupted or when the output
- * fails (which it knows itself); STATUS_FAILED for logits that are not finite, after ending the
- * line (of --prompts they refuse their line only); STATUS_BAD_FILE when the prompts cannot be read
- * on; STATUS_NO_MEMORY. What is complete is printed in every case.
+ * Makes and prints the texts of the list that have not yet begun. STATUS_OK also when the output
+ * fails (which it knows itself); STATUS_INTERRUPTED; STATUS_FAILED for logits that are not finite
+ * (of --prompts they refuse their line only); STATUS_BAD_FILE when the prompts cannot be read on;
+ * STATUS_NO_MEMORY. What is whole is printed in every case, and a text that was being printed ends
+ * its line. Says on standard error why texts have fewer tokens than were wanted.
  */
 enum status generation_run(struct generation *g, struct err *e);
-
-/* Records with so many alternatives from now on, no more than most_top of them; 0: text. */
-void generation_set_records(struct generation *g, int n_top);
-
-/* Why the last text ended, where it has fewer tokens than were wanted. */
-void generation_say_end(const struct generation *g);
 
 /* What it cost, on standard error; nothing with -q. Sorts the schedule's times. */
 void generation_report(struct generation *g);

@@ -14,7 +14,6 @@ static enum status add_prompt(struct generation *g, struct err *e)
     const struct schedule *s = &g->schedule;
     const int cap = session_cap(s->session), len = s->slots[0].len;
     const int64_t room = len == 0 ? cap : schedule_room(s, 0);
-    char added[24] = ""; /* an empty line only goes on */
     free(job->tokens);
     job->tokens = NULL;
     job->n_tokens = 0;
@@ -26,11 +25,9 @@ static enum status add_prompt(struct generation *g, struct err *e)
         TRY(tokens_of_text(s->tokenizer, g->prompt, false, &job->tokens, &job->n_tokens, e));
     if ((int64_t)job->n_tokens <= room)
         return STATUS_OK;
-    if (job->n_tokens > 0)
-        chars_printf(added, "%zu ", job->n_tokens);
     return err_usage(
-        e, "the text has %d tokens, the context %d: no room for %smore; shorten what is added%s",
-        len, cap, added, s->shifts ? "" : ", raise -c, or go on with /shift");
+        e, "the text has %d tokens, the context %d: no room for %zu more; shorten what is added",
+        len, cap, job->n_tokens);
 }
 
 /* --- answers --------------------------------------------------------------------------------- */
@@ -48,26 +45,23 @@ struct talk {
 static enum status answer(struct talk *t, struct err *e)
 {
     struct generation *g = t->g;
-    const uint64_t begun = g->n_begun;
-    g->n_samples = begun + 1;
+    g->n_texts = g->n_begun + 1;
     g->end = END_ABANDONED;
     g->last_sampled = 0;
-    TRY(generation_run(g, e));
-    if (g->n_begun > begun) { /* no signal came first */
+    const enum status s = generation_run(g, e);
+    if (s != STATUS_OK && s != STATUS_INTERRUPTED)
+        return s;
+    if (g->n_begun == g->n_texts) { /* no signal came first */
         g->goes_on = true;
         g->echo = false;
-        g->n_before += g->job->n_tokens + g->last_sampled;
     }
-    generation_say_end(g);
-    if (!signals_forgive() && g->schedule.interrupted)
-        return STATUS_INTERRUPTED;
     t->over = g->out->failed;
-    return STATUS_OK;
+    return signals_forgive() ? STATUS_OK : s;
 }
 
 /* --- commands -------------------------------------------------------------------------------- */
 
-enum { RESET, SHIFT, COUNT, SEED, TEMP, LOGPROBS, HELP, QUIT, N_COMMANDS };
+enum { RESET, COUNT, SEED, TEMP, HELP, QUIT, N_COMMANDS };
 
 static const struct {
     const char *name, *argument, *help;
@@ -75,16 +69,11 @@ static const struct {
 } commands[] = {
     [RESET] = {"reset", "", "forget the text so far; the random numbers begin again",
                "nothing behind it"},
-    [SHIFT] = {"shift", "on|off", "a full context goes on with its last half, or ends answers",
-               "on or off"},
     [COUNT] = {"n", "N", "tokens of an answer from now on, at most", "an integer from 0 on"},
     [SEED] = {"seed", "N", "begin the random numbers of this seed",
               "an integer from 0 to 18446744073709551615"},
     [TEMP] = {"temp", "X", "the temperature from now on; 0: always the likeliest",
               "a number from 0 on"},
-    [LOGPROBS] = {"logprobs", "N",
-                  "the N likeliest of each token (JSON lines, but on a terminal); 0: text",
-                  "an integer from 0 on"},
     [HELP] = {"help", "", "this list", "nothing behind it"},
     [QUIT] = {"quit", "", "the end, as is that of the input", "nothing behind it"},
 };
@@ -104,9 +93,7 @@ static enum status take_command(struct talk *t, const char *line, struct err *e)
         return err_usage(e, "unknown command '/%.60s'; /help lists them", line);
     const struct common_options *o = &g->o->common;
     bool right = !*commands[which].argument == !*argument;
-    if (which == SHIFT)
-        right = !*argument || str_is(argument, "on") || str_is(argument, "off");
-    else if (which == COUNT || which == LOGPROBS)
+    if (which == COUNT)
         right = parse_int(argument, 0, INT_MAX, &n);
     else if (which == SEED)
         right = parse_u64(argument, &seed);
@@ -119,12 +106,7 @@ static enum status take_command(struct talk *t, const char *line, struct err *e)
     case RESET:
         g->schedule.slots[0].len = 0;
         g->goes_on = false;
-        g->n_before = 0;
         say(o, "the next line begins a text");
-        break;
-    case SHIFT:
-        g->schedule.shifts = !str_is(argument, "off");
-        say(o, g->schedule.shifts ? "a full context shifts" : "a full context ends the answer");
         break;
     case COUNT:
         g->n = n;
@@ -138,14 +120,6 @@ static enum status take_command(struct talk *t, const char *line, struct err *e)
     case TEMP:
         sampler_set_temperature(g->schedule.sampler, x);
         say(o, "temperature %g", x);
-        break;
-    case LOGPROBS:
-        generation_set_records(g, n);
-        say(o, "%s, likeliest tokens: %d",
-            n == 0             ? "text"
-            : g->out->terminal ? "a row for each token"
-                               : "JSON lines",
-            n);
         break;
     case HELP:
         for (int i = 0; i < N_COMMANDS; i++)
@@ -175,8 +149,8 @@ static enum status take_line(struct talk *t, struct text read, bool too_long, st
         return err_no_memory(e, "a line", t->line.len + read.len + 1);
     struct text line = {t->line.data, t->line.len - !t->joined};
     enum status s = STATUS_OK;
-    if (too_long || line.len > PROMPTS_MAX_LINE) {
-        s = err_usage(e, "a line has more than %zu bytes", PROMPTS_MAX_LINE);
+    if (too_long || line.len > LINE_MAX_BYTES) {
+        s = err_usage(e, "a line has more than %zu bytes", LINE_MAX_BYTES);
         t->joined = false;
     } else if (t->joined) {
         return STATUS_OK;
@@ -195,17 +169,29 @@ static enum status take_line(struct talk *t, struct text read, bool too_long, st
     return STATUS_OK;
 }
 
-/* Waits for the next line, behind a prompt if somebody types it. */
+/* A line that is typed. Ctrl-C forgets it, and those that it belongs to; where there is nothing to
+ * forget it ends the session. */
+static enum status type_line(struct talk *t, const char *prompt, struct text *line,
+                             enum lines_state *state, struct err *e)
+{
+    enum editor_end end;
+    TRY(editor_read(t->editor, prompt, &end, line, e));
+    *state = end == EDITOR_LINE ? LINES_LINE : end == EDITOR_CANCELLED ? LINES_LATER : LINES_END;
+    if (end == EDITOR_CANCELLED && line->len == 0 && !t->joined)
+        return STATUS_INTERRUPTED;
+    if (end == EDITOR_CANCELLED)
+        t->joined = false;
+    return STATUS_OK;
+}
+
+/* Waits for the next line, behind a prompt if somebody types it; LINES_LATER: it was forgotten. */
 static enum status next_line(struct talk *t, bool prompts, struct text *line,
                              enum lines_state *state, struct err *e)
 {
     const char *prompt = t->joined ? ". " : "> ";
     enum status s = STATUS_OK;
-    if (t->editor) {
-        s = editor_read(t->editor, prompt, line, e);
-        *state = line->data ? LINES_LINE : LINES_END;
-        return s;
-    }
+    if (t->editor)
+        return type_line(t, prompt, line, state, e);
     if (prompts)
         fputs(prompt, stderr);
     *state = LINES_LATER;
@@ -224,10 +210,10 @@ enum status talk_run(struct generation *g, bool begins, struct err *e)
     struct editor editor = {.line.len = 0};
     struct talk t = {.g = g, .editor = prompts && term && !str_is(term, "dumb") ? &editor : NULL};
     if (prompts)
-        fputs("A session: each line continues the text so far and is answered.\n"
-              "/help lists commands; Ctrl-C stops an answer, Ctrl-D ends the session.\n",
+        fputs("A session: each line continues the text so far and is answered. /help lists\n"
+              "commands; Ctrl-C stops an answer or clears the line, Ctrl-D ends the session.\n",
               stderr);
-    enum status s = lines_open(&t.lines, "-", PROMPTS_MAX_LINE, e);
+    enum status s = lines_open(&t.lines, "-", LINE_MAX_BYTES, e);
     if (s == STATUS_OK && begins)
         s = answer(&t, e);
     /* To the end of the input, /quit, or a signal at the prompt. */
@@ -239,7 +225,9 @@ enum status talk_run(struct generation *g, bool begins, struct err *e)
         if (!g->schedule.times.first_token_at)
             g->waited_ns += clock_ns() - before;
         t.over = state == LINES_END && !t.joined;
-        if (s == STATUS_OK && !t.over)
+        if (s == STATUS_INTERRUPTED)
+            say(&g->o->common, "interrupted: the session ends");
+        else if (s == STATUS_OK && !t.over && state != LINES_LATER)
             s = take_line(&t, state == LINES_LINE ? line : text_of(""), state == LINES_LONG, e);
     }
     lines_close(&t.lines);

@@ -12,5 +12,4 @@ extern const char help_of_decode[]; /* of all commands */
 extern const char help_of_bash[];
 
 extern const char help_of_attend[], help_of_bench[], help_of_convert[], help_of_eval[],
-    help_of_generate[], help_of_heads[], help_of_info[], help_of_quantize[], help_of_score[],
-    help_of_train[];
+    help_of_generate[], help_of_heads[], help_of_info[], help_of_score[], help_of_train[];

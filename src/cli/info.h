@@ -7,7 +7,7 @@
 #include "cli/common.h"
 #include "cli/job.h"
 #include "cli/shape.h"
-#include "formats/gguf_parts.h"
+#include "formats/gguf.h"
 #include "measure/inspect.h"
 #include "measure/machine.h"
 #include "model/pack.h"
@@ -56,9 +56,8 @@ struct info {
     struct info_step {
         const char *shape; /* as it was given; NULL: of a checkpoint */
         char variant[16];
-        struct inspect_step of;     /* its own name of the variant may be gone */
+        struct cost_plan of;
         struct inspect_shard shard; /* with --shards */
-        uint64_t weight_bytes;      /* in memory */
         double cache_over_weights;
         bool fits;
         const char *fits_word;
@@ -67,21 +66,20 @@ struct info {
         struct gguf_tensor of;
         const char *type;
         struct shape_text shape;
-        int64_t part; /* of a split file: which of its files the tensor is in, from 1 on */
         struct inspect_check check;
     } * tensors; /* [n_listed] malloc'd */
     int n_steps, n_listed;
-    struct report_field step_fields[32]; /* of info_step_table */
 
     /* Properties; of texts and strings NULL is none, and of numbers a negative one. */
     const char *subject, *type, *norm, *placement, *position, *ffn, *score, *does_not_run, *problem,
         *pretokenizer;
     struct text architecture, name, token_kind;
     uint64_t file_bytes;
-    int64_t gguf_version, n_parts, n_keys, n_tensors, value_dim, n_tokens, bos, eos, eot, eom;
+    int64_t gguf_version, n_keys, n_tensors, value_dim, n_tokens, bos, eos;
     int64_t tensors_checked, tensors_not_checked, nan, inf; /* the last two are values */
     char variant[16], heads_by_layer[CONFIG_MAX_LAYERS * 8],
         kv_heads_by_layer[CONFIG_MAX_LAYERS * 8];
+    char ends[400]; /* "2 (eos_token_id), 5 (<|im_end|>)" */
     double norm_eps, score_scale;
     bool adds_bos;
     /* How many tensors are of each type, in order of first use. */

@@ -61,17 +61,16 @@ enum status info_plan_steps(struct info *info, struct err *e)
     for (int i = 0; i < n; i++, step++) {
         const int row = i / n_variants;
         const struct inspect_variant *v = &info->variants.items[i % n_variants];
-        const struct inspect_step s =
-            inspect_step(v, kv_type, depths.items[row / batches.n], batches.items[row % batches.n]);
-        const uint64_t weights = v->weights.memory_bytes;
+        const struct cost_plan s =
+            cost_plan(&v->shape, &v->weights, kv_type, depths.items[row / batches.n],
+                      batches.items[row % batches.n]);
         const bool fits = s.memory_bytes <= (uint64_t)info->available;
         *step = (struct info_step){.shape = info->subject,
                                    .of = s,
-                                   .weight_bytes = weights,
-                                   .cache_over_weights = (double)s.cache_bytes / weights,
+                                   .cache_over_weights = (double)s.cache_bytes / s.weights_memory,
                                    .fits = fits,
                                    .fits_word = fits ? "yes" : "no"};
-        chars_printf(step->variant, "%s", s.variant);
+        chars_printf(step->variant, "%s", v->name);
         if (o->shards)
             step->shard = inspect_shard(v, &s, kv_type, o->shards);
         if (info_is_auto(o))
@@ -85,7 +84,7 @@ enum status info_plan_steps(struct info *info, struct err *e)
         for (step -= n; step < grown + info->n_steps; step++) {
             const struct roofline l =
                 info_is_auto(o) ? machine_limits(&machine, step->of.step_bytes) : info->limits;
-            inspect_predict(&step->of, &l);
+            cost_predict(&step->of, &l);
         }
     return STATUS_OK;
 }
@@ -94,53 +93,63 @@ enum status info_plan_steps(struct info *info, struct err *e)
 
 static const struct report_field cache_fields[] = {
     {"variant", "KV cache of", MEMBER(inspect_variant, name)},
-    {"n_kv_heads", "K/V heads", MEMBER(inspect_variant, config.n_kv_heads), .rank = 3},
+    {"n_kv_heads", "K/V heads", MEMBER(inspect_variant, config.n_kv_heads), .detail = true},
     {"parameters", "parameters", MEMBER(inspect_variant, weights.parameters), .grouped = true,
-     .rank = 5},
+     .detail = true},
     {"bytes_per_token_f32", "bytes/token f32", MEMBER(inspect_variant, token_bytes[0]),
      .grouped = true},
     {"bytes_per_token_f16", "bytes/token f16", MEMBER(inspect_variant, token_bytes[1]),
-     .grouped = true, .rank = 4},
+     .grouped = true, .detail = true},
     {"bytes_per_token_q8_0", "bytes/token q8_0", MEMBER(inspect_variant, token_bytes[2]),
-     .grouped = true, .rank = 6},
+     .grouped = true, .detail = true},
     {"bytes_full_context_f32", "context f32", MEMBER(inspect_variant, full_bytes[0]),
-     .figure = figure_bytes, .rank = 2},
+     .figure = figure_bytes, .detail = true},
     {"bytes_full_context_f16", "context f16", MEMBER(inspect_variant, full_bytes[1]),
-     .figure = figure_bytes, .rank = 7},
+     .figure = figure_bytes, .detail = true},
     {"bytes_full_context_q8_0", "context q8_0", MEMBER(inspect_variant, full_bytes[2]),
-     .figure = figure_bytes, .rank = 8},
+     .figure = figure_bytes, .detail = true},
 };
 
-/* With several shapes the first and two more, with --shards its four, with --bandwidth the last. */
-enum { OF_SHAPES = 12, OF_SHARDS = 14, OF_TIME = 18 };
+/* When a step's fields are shown. */
+enum {
+    SEVERAL = 1, /* there are several shapes */
+    SHARDS = 2,
+    TIMES = 4, /* with --bandwidth */
+};
 static const struct report_field step_fields[] = {
-    {"shape", "shape", MEMBER(info_step, shape)},
+    {"shape", "shape", MEMBER(info_step, shape), .when = SEVERAL},
     {"variant", "a step of", MEMBER(info_step, variant)},
     {"n_kv_heads", NULL, MEMBER(info_step, of.n_kv_heads)},
-    {"depth", "depth", MEMBER(info_step, of.depth), .rank = 1},
-    {"batch", "batch", MEMBER(info_step, of.batch), .rank = 1},
-    {"kv_type", "KV", MEMBER(info_step, of.kv_type), .rank = 6},
-    {"cache_bytes", "cache", MEMBER(info_step, of.cache_bytes), .figure = figure_bytes, .rank = 5},
+    {"depth", "depth", MEMBER(info_step, of.depth), .detail = true},
+    {"batch", "batch", MEMBER(info_step, of.batch), .detail = true},
+    {"kv_type", "KV", MEMBER(info_step, of.kv_type), .detail = true},
+    {"cache_bytes", "cache", MEMBER(info_step, of.cache_bytes), .figure = figure_bytes,
+     .detail = true},
     {"memory_bytes", "with weights", MEMBER(info_step, of.memory_bytes), .figure = figure_bytes,
-     .rank = 3},
-    {NULL, "fits", MEMBER(info_step, fits_word), .rank = 2},
+     .detail = true},
+    {NULL, "fits", MEMBER(info_step, fits_word), .detail = true},
     {"fits", NULL, MEMBER(info_step, fits)},
-    {"step_bytes", "read", MEMBER(info_step, of.step_bytes), .figure = figure_bytes, .rank = 4},
-    {"step_flops", "Mflop", MEMBER(info_step, of.flops), .figure = figure_millions, .rank = 9},
-    {"weight_bytes", "weights", MEMBER(info_step, weight_bytes), .figure = figure_bytes, .rank = 2},
+    {"step_bytes", "read", MEMBER(info_step, of.step_bytes), .figure = figure_bytes,
+     .detail = true},
+    {"step_flops", "Mflop", MEMBER(info_step, of.flops), .figure = figure_millions, .detail = true},
+    {"weight_bytes", "weights", MEMBER(info_step, of.weights_memory), .figure = figure_bytes,
+     .detail = true, .when = SEVERAL},
     {"cache_over_weights", "cache/weights", MEMBER(info_step, cache_over_weights), "%.3f",
-     .rank = 1},
+     .detail = true, .when = SEVERAL},
     {"shard_weight_bytes", "a shard's weights", MEMBER(info_step, shard.weight_bytes),
-     .figure = figure_bytes},
-    {"shard_cache_bytes", "its cache", MEMBER(info_step, shard.cache_bytes),
-     .figure = figure_bytes},
-    {"shard_kv_heads", "its K/V heads", MEMBER(info_step, shard.n_kv_heads)},
-    {"kv_copies", "copies", MEMBER(info_step, shard.copies), "%.3g"},
-    {"predicted_us", "µs", MEMBER(info_step, of.predicted.us), "%.1f", .rank = 1},
+     .figure = figure_bytes, .when = SHARDS},
+    {"shard_cache_bytes", "its cache", MEMBER(info_step, shard.cache_bytes), .figure = figure_bytes,
+     .when = SHARDS},
+    {"shard_kv_heads", "its K/V heads", MEMBER(info_step, shard.n_kv_heads), .when = SHARDS},
+    {"kv_copies", "copies", MEMBER(info_step, shard.copies), "%.3g", .when = SHARDS},
+    {"predicted_us", "µs", MEMBER(info_step, of.predicted.us), "%.1f", .detail = true,
+     .when = TIMES},
     {"limit_tokens_per_s", "tokens/s", MEMBER(info_step, of.predicted.tokens_per_s),
-     .figure = figure_rate},
-    {"bandwidth_gb_per_s", "GB/s", MEMBER(info_step, of.bandwidth_gb_per_s), "%.1f", .rank = 8},
-    {"limited_by", "waits for", MEMBER(info_step, of.predicted.limited_by), .rank = 7},
+     .figure = figure_rate, .when = TIMES},
+    {"bandwidth_gb_per_s", "GB/s", MEMBER(info_step, of.bandwidth_gb_per_s), "%.1f", .detail = true,
+     .when = TIMES},
+    {"limited_by", "waits for", MEMBER(info_step, of.predicted.limited_by), .detail = true,
+     .when = TIMES},
 };
 
 struct table info_cache_table(const struct info *info)
@@ -148,21 +157,12 @@ struct table info_cache_table(const struct info *info)
     return TABLE_OF(cache_fields, info->variants.items, info->variants.n);
 }
 
-struct table info_step_table(struct info *info)
+struct table info_step_table(const struct info *info)
 {
     const struct info_options *o = info->o;
     struct table t = TABLE_OF(step_fields, info->steps, info->n_steps);
-    int n = 0;
-    for (int i = 0; i < t.n; i++) {
-        const bool of_shapes = i == 0 || (i >= OF_SHAPES && i < OF_SHARDS);
-        if (of_shapes       ? o->shapes.n > 1
-            : i < OF_SHAPES ? true
-            : i < OF_TIME   ? o->shards > 0
-                            : o->bandwidth != NULL)
-            info->step_fields[n++] = step_fields[i];
-    }
-    t.fields = info->step_fields;
-    t.n = n;
+    t.shown =
+        (o->shapes.n > 1 ? SEVERAL : 0) | (o->shards > 0 ? SHARDS : 0) | (o->bandwidth ? TIMES : 0);
     return t;
 }
 
@@ -231,10 +231,10 @@ struct listed_shape {
 };
 static const struct report_field named_fields[] = {
     {"shape", "shape", MEMBER(listed_shape, of.name)},
-    {"architecture", "architecture", MEMBER(listed_shape, of.arch), .rank = 1},
+    {"architecture", "architecture", MEMBER(listed_shape, of.arch), .detail = true},
     {"sizes", "sizes", MEMBER(listed_shape, of.sizes)},
     {"parameters", "parameters", MEMBER(listed_shape, parameters), .grouped = true},
-    {"paper", "paper", MEMBER(listed_shape, of.paper), .rank = 2},
+    {"paper", "paper", MEMBER(listed_shape, of.paper), .detail = true},
 };
 
 static const void *listed_shape_at(void *arg, int i)

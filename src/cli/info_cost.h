@@ -16,7 +16,7 @@ enum status info_plan_steps(struct info *info, struct err *e);
 /* Tables of the caches of the variants and of the steps, whose columns are those that are asked
  * for. */
 struct table info_cache_table(const struct info *info);
-struct table info_step_table(struct info *info);
+struct table info_step_table(const struct info *info);
 
 /* Tell people, before these tables, how the bytes of a token come about; what a step is, and what
  * its time follows from. */

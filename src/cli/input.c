@@ -13,6 +13,11 @@
 /* A text shorter than this is tokenized before it is refused, so that the message has its tokens.
  */
 #define LONG_TEXT ((size_t)1 << 20)
+/* Of a longer text than this, and than so many bytes a token that is wanted, parts are tokenized.
+ */
+#define SAMPLE_LEAST ((size_t)16 << 20)
+#define SAMPLE_BYTES 64
+#define SAMPLE_PARTS 64
 /* At most so much of a text is looked at, and a text shorter than JUDGED_MIN is not judged. */
 #define JUDGED_MAX ((size_t)1 << 20)
 #define JUDGED_MIN 64
@@ -143,6 +148,36 @@ enum status tokens_of_text(const struct tokenizer *t, struct text text, bool bos
     return STATUS_OK;
 }
 
+/* The first `len` bytes from byte `at` of a text on, but for characters that lie there in part. */
+static struct text part_of(struct text text, size_t at, size_t len)
+{
+    size_t end = at + len;
+    while (at < end && (text.data[at] & 0xc0) == 0x80)
+        at++;
+    while (end > at && end < text.len && (text.data[end] & 0xc0) == 0x80)
+        end--;
+    return text_span(text.data + at, end - at);
+}
+
+enum status tokens_of_sample(const struct tokenizer *t, struct text text, size_t wanted,
+                             int32_t **ids, size_t *n, struct err *e)
+{
+    const size_t most = MAX(SAMPLE_LEAST, SAMPLE_BYTES * wanted), part = most / SAMPLE_PARTS;
+    char *sample, *at;
+    if (text.len <= most)
+        return tokenizer_encode(t, text, ids, n, e);
+    TRY_ZEROED(sample, most, "a part of the text", e);
+    at = sample;
+    for (size_t i = 0; i < SAMPLE_PARTS; i++) {
+        const struct text from = part_of(text, text.len / SAMPLE_PARTS * i, part);
+        memcpy(at, from.data, from.len);
+        at += from.len;
+    }
+    const enum status s = tokenizer_encode(t, text_span(sample, at - sample), ids, n, e);
+    free(sample);
+    return s;
+}
+
 /* A long text is not tokenized if even the fewest tokens that it could have are too many. */
 enum status tokens_that_fit(const char *what, const struct tokenizer *t, struct text text, bool bos,
                             int n_ctx, int32_t **ids, size_t *n, struct err *e)
@@ -181,10 +216,29 @@ void tokens_truncate(const struct common_options *o, bool bos, size_t most, int3
     *n = most;
 }
 
+bool job_has_two_bos(struct job *j, const int32_t *ids, size_t n)
+{
+    const struct tokenizer *t = j->checkpoint.tokenizer;
+    const int bos = tokenizer_bos(t);
+    if (!tokenizer_adds_bos(t) || n < 2 || ids[0] != bos || ids[1] != bos)
+        return false;
+    if (!j->said_two_bos)
+        say(j->common,
+            "note: the text begins with the begin-of-text token, %d, which the checkpoint asks to "
+            "be "
+            "put before it: there are two; leave it out of the text",
+            bos);
+    j->said_two_bos = true;
+    return true;
+}
+
 enum status job_tokenize(struct job *j, struct err *e)
 {
     const struct tokenizer *t = j->checkpoint.tokenizer;
-    return tokens_of_text(t, j->text, tokenizer_adds_bos(t), &j->tokens, &j->n_tokens, e);
+    TRY(tokens_of_text(t, j->text, tokenizer_adds_bos(t), &j->tokens, &j->n_tokens, e));
+    if (job_has_two_bos(j, j->tokens, j->n_tokens))
+        memmove(j->tokens + 1, j->tokens + 2, (--j->n_tokens - 1) * sizeof *j->tokens);
+    return STATUS_OK;
 }
 
 enum status job_tokenize_for_context(struct job *j, const char *purpose, struct err *e)
@@ -196,6 +250,8 @@ enum status job_tokenize_for_context(struct job *j, const char *purpose, struct 
     else
         TRY(tokens_that_fit("the text", t, j->text, tokenizer_adds_bos(t),
                             j->common->truncate ? INT_MAX : c->n_ctx, &j->tokens, &j->n_tokens, e));
+    if (!j->common->ids)
+        job_has_two_bos(j, j->tokens, j->n_tokens);
     tokens_truncate(j->common, !j->common->ids && tokenizer_adds_bos(t), c->n_ctx, j->tokens,
                     &j->n_tokens);
     if (j->n_tokens == 0)

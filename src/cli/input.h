@@ -42,6 +42,12 @@ enum status input_needs_tokenizer(const struct tokenizer *t, const char *path, c
 enum status tokens_of_text(const struct tokenizer *t, struct text text, bool bos, int32_t **ids,
                            size_t *n, struct err *e);
 
+/* The ids of a text from which some `wanted` tokens will be taken, here and there: all of them, or
+ * of one so long that it has many times as many those of parts at equal distances, so that memory
+ * is not the text's. No BOS; *ids as above. */
+enum status tokens_of_sample(const struct tokenizer *t, struct text text, size_t wanted,
+                             int32_t **ids, size_t *n, struct err *e);
+
 /* The same of a text that is to fit into n_ctx positions: STATUS_USAGE for a long one, `what` in
  * the message, that no tokens of this vocabulary could make fit. Others may be too long yet. */
 enum status tokens_that_fit(const char *what, const struct tokenizer *t, struct text text, bool bos,
@@ -57,7 +63,11 @@ enum status tokens_of_prompt(const struct tokenizer *t, struct text prompt, int 
 void tokens_truncate(const struct common_options *o, bool bos, size_t most, int32_t *ids,
                      size_t *n);
 
-/* job.tokens: those of the whole text, with BOS where the checkpoint wants it. */
+/* Whether these tokens, of a text behind the BOS that the checkpoint asks for, begin with two, as
+ * the text has one of its own: then it says so, once a run. */
+bool job_has_two_bos(struct job *j, const int32_t *ids, size_t n);
+
+/* job.tokens: those of the whole text, with BOS, once, where the checkpoint wants it. */
 enum status job_tokenize(struct job *j, struct err *e);
 
 /* The same, or those of --tokens. STATUS_USAGE for more than the context, and for none, with which

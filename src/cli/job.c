@@ -8,39 +8,38 @@
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-/* The checkpoint and the text that the command line names, each by one of the ways there are. Where
- * -m names the checkpoint the only positional is the text of a command that takes one so. */
+/* The checkpoint and the text that the command line names. Where -m names the checkpoint the only
+ * positional is the text of a command that takes one so. */
 static enum status name_inputs(struct job *j, struct err *e)
 {
     struct common_options *o = j->common;
-    const bool takes_text = j->command->spec.positionals[1].kind != OPTION_END;
-    if (takes_text && o->model && !o->positional_text && !o->file && !o->prompt) {
+    const bool takes_text = j->command->spec.positionals[1].kind == OPTION_STRING;
+    if (takes_text && o->model && !o->positional_text) {
         o->positional_text = o->positional;
         o->positional = NULL;
     }
-    const struct {
-        const char *what, *word, *option, *value;
-    } twice[] = {{"texts", o->positional_text, "--text", o->file},
-                 {"checkpoints", o->positional, "-m", o->model},
-                 {"texts", o->positional_text, "-p", o->prompt}};
-    for (int i = 0; i < LENGTH(twice); i++)
-        if (twice[i].word && twice[i].value)
-            return err_usage(e, "two %s are named, '%.60s' and (with %s) '%.60s'; expected one",
-                             twice[i].what, twice[i].word, twice[i].option, twice[i].value);
-    o->file = o->file ? o->file : o->positional_text;
+    if (o->positional && o->model)
+        return err_usage(e,
+                         "two checkpoints are named, '%.60s' and (with -m) '%.60s'; expected one",
+                         o->positional, o->model);
+    if (o->positional_text)
+        o->file = o->positional_text;
     j->path = o->positional ? o->positional : o->model;
     return STATUS_OK;
+}
+
+enum status job_need_path(const struct job *j, struct err *e)
+{
+    return j->path ? STATUS_OK : err_usage(e, "no checkpoint is named; expected MODEL or -m FILE");
 }
 
 enum status job_read_text(struct job *j, struct err *e)
 {
     struct common_options *o = j->common;
-    if (j->needs & JOB_PIPED)
+    if (j->command->needs & JOB_PIPED)
         input_take_piped(o);
     if (j->command->no_text && !o->prompt && !o->file && !o->ids)
         return err_usage(e, "%s", j->command->no_text);
-    if (o->ids)
-        j->parts &= ~CHECKPOINT_TEXTS;
     return input_read(o, &j->text_bytes, &j->text, e);
 }
 
@@ -54,35 +53,36 @@ enum status job_choose_workers(struct job *j, struct err *e)
 static enum status check_outputs(struct job *j, void *values, struct err *e)
 {
     const struct common_options *o = j->common;
-    if (j->needs & JOB_OUT)
+    const bool writes = j->command->needs & JOB_OUT;
+    if (writes)
         TRY(path_new(o->out, true, e));
     TRY(paths_check(&j->command->spec, values, e));
-    return j->needs & JOB_OUT ? path_new(o->out, o->force, e) : STATUS_OK;
+    return writes ? path_new(o->out, o->force, e) : STATUS_OK;
 }
 
 /* What enum job_needs says, in its order. */
 static enum status prepare(struct job *j, void *values, struct err *e)
 {
+    const unsigned needs = j->command->needs;
     TRY(name_inputs(j, e));
     if (j->command->check)
         TRY(j->command->check(j, values, e));
-    if ((j->needs & JOB_PATH) && !j->path)
-        return err_usage(e, "no checkpoint is named; expected MODEL or -m FILE");
-    if (j->needs & JOB_TEXT)
+    if (needs & JOB_PATH)
+        TRY(job_need_path(j, e));
+    if (needs & JOB_TEXT)
         TRY(job_read_text(j, e));
-    if (j->needs & JOB_STOPS)
+    if (needs & JOB_STOPS)
         signals_defer(); /* also because a probe's temporary file would stay */
     TRY(check_outputs(j, values, e));
-    if (j->needs & JOB_WORKERS)
+    if (needs & JOB_WORKERS)
         TRY(job_choose_workers(j, e));
-    return j->needs & JOB_CHECKPOINT ? job_open_checkpoint(j, e) : STATUS_OK;
+    return needs & JOB_CHECKPOINT ? job_open_checkpoint(j, e) : STATUS_OK;
 }
 
 enum status job_run(const struct command *c, char **argv, struct output *out, uint64_t start_ns,
                     struct err *e)
 {
-    struct job j = {
-        .command = c, .out = out, .start_ns = start_ns, .needs = c->needs, .parts = c->parts};
+    struct job j = {.command = c, .words = argv, .out = out, .start_ns = start_ns};
     bool help;
     void *values = array_zeroed(1, c->values_size, "the options", e);
     if (!values)
@@ -101,7 +101,7 @@ enum status job_run(const struct command *c, char **argv, struct output *out, ui
         if (s == STATUS_OK)
             s = c->run(&j, values, e);
         progress_end(&j.progress);
-        if (s == STATUS_INTERRUPTED && (j.needs & JOB_OUT))
+        if (s == STATUS_INTERRUPTED && (c->needs & JOB_OUT) && !j.out_is_written)
             say(o, "interrupted; %s is not written", o->out);
         else if (s == STATUS_INTERRUPTED && j.progress.unit && j.progress.all > 0)
             say(o, "interrupted after %" PRIu64 " of %" PRIu64 " %s", j.progress.done,
@@ -109,10 +109,8 @@ enum status job_run(const struct command *c, char **argv, struct output *out, ui
     }
     session_free(j.session);
     pool_free(j.pool);
-    checkpoint_close(&j.checkpoint);
+    job_close_checkpoint(&j);
     checkpoint_close(&j.other);
-    free(j.tokens);
-    free(j.off);
     free(j.text_bytes);
     options_free(&c->spec, values);
     free(values);
@@ -136,7 +134,7 @@ enum status table_print(const struct table *t, enum table_format format, struct 
 {
     struct report r;
     const void *row;
-    report_begin(&r, format, t->fields, t->n, out);
+    report_begin(&r, format, t->fields, t->n, t->shown, out);
     if (t->row)
         for (int i = 0; (row = t->row(t->arg, i)) != NULL; i++)
             report_row(&r, row);

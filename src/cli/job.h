@@ -19,6 +19,9 @@ enum status job_run(const struct command *c, char **argv, struct output *out, ui
 
 /* --- stages that job_run calls as enum job_needs says, or a command's run itself -------------- */
 
+/* That a checkpoint is named. STATUS_USAGE. */
+enum status job_need_path(const struct job *j, struct err *e);
+
 /* job.text: of -p, -f or the positional, or with JOB_PIPED of standard input. The failures of
  * input_read; STATUS_USAGE where none is given and the command cannot do without. */
 enum status job_read_text(struct job *j, struct err *e);
@@ -38,6 +41,7 @@ struct callbacks job_callbacks(struct job *j, const char *unit);
 struct table {
     const struct report_field *fields; /* [n] */
     int n;
+    unsigned shown;   /* see report_field's `when` */
     const void *rows; /* [n_rows], of row_bytes each */
     int n_rows;
     size_t row_bytes;

@@ -4,6 +4,7 @@
 #include "base/limits.h"
 #include "cli/terminal.h"
 #include "cli/threads.h"
+#include "model/cost.h"
 #include "model/kv_cache.h"
 
 /* What work may take of what is available, which is an estimate: others want some. */
@@ -42,7 +43,6 @@ enum status job_check_memory(const struct job *j, const struct job_memory *m, co
 struct session_params job_session_params(const struct job *j)
 {
     return (struct session_params){.kv_storage = kv_type_storage[j->common->kv_type],
-                                   .block = j->common->block,
                                    .kernels = j->kernels,
                                    .without = j->without.off ? &j->without : NULL};
 }
@@ -106,6 +106,24 @@ enum status job_fit_sequences(const struct job *j, struct session_params *p,
     return STATUS_OK;
 }
 
+/* Whether steps of the session's sequences are so short that threads would only wait. */
+static bool one_thread_is_faster(const struct model *m, const struct session_params *p)
+{
+    const struct cost_shape shape = cost_shape_of_model(m);
+    const struct cost_weights weights = cost_weights(&shape);
+    const struct cost_plan step =
+        cost_plan(&shape, &weights, p->kv_storage, 0, MAX(p->n_sequences, 1));
+    return cost_prefers_one_thread(&step, m->config.n_layers);
+}
+
+static void take_one_thread(struct job *j)
+{
+    say_verbose(j->common, "threads: 1, as %d would be slower for a model so small", j->n_threads);
+    pool_free(j->pool);
+    j->pool = NULL;
+    j->n_threads = 1;
+}
+
 enum status job_start_session(struct job *j, const struct session_params *p, const char *option,
                               struct err *e)
 {
@@ -115,6 +133,8 @@ enum status job_start_session(struct job *j, const struct session_params *p, con
         kv_cache_bytes_per_token(&m->config, m->config.n_kv_heads, kv_type_storage[kv_type]);
     struct session_memory plan;
     char sequences[40] = "", of[128];
+    if (j->threads_are_auto && j->n_threads > 1 && one_thread_is_faster(m, p))
+        take_one_thread(j);
     TRY(job_start_threads(j, e));
     TRY(session_plan(m, p, j->n_threads, &plan, e));
     if (p->n_sequences > 1)
@@ -126,14 +146,5 @@ enum status job_start_session(struct job *j, const struct session_params *p, con
                                            .scratch = plan.scratch_bytes,
                                            .of = of,
                                            .advice = advise(j, option).text});
-    TRY(session_create(m, p, j->pool, &j->session, e));
-    const int rows = p->n_sequences > 0 ? p->n_sequences : 1;
-    if (j->threads_are_auto && session_prefers_one_thread(j->session, rows)) {
-        session_set_pool(j->session, NULL);
-        pool_free(j->pool);
-        j->pool = NULL;
-        say_verbose(j->common, "threads: 1, as %d are slower for this model here", j->n_threads);
-        j->n_threads = 1;
-    }
-    return STATUS_OK;
+    return session_create(m, p, j->pool, &j->session, e);
 }

@@ -1,16 +1,8 @@
 #include "cli/paths.h"
 
-#include <limits.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/replace.h"
-#include "formats/gguf_parts.h"
-
-static bool same_file(const struct stat *a, const struct stat *b)
-{
-    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
-}
 
 const char *path_name(const char *path)
 {
@@ -21,35 +13,8 @@ const char *path_name(const char *path)
 bool path_same(const char *a, const char *b)
 {
     struct stat x, y;
-    char *a_end = NULL, *b_end = NULL;
     const bool a_is = stat(a, &x) == 0, b_is = stat(b, &y) == 0;
-    if (a_is || b_is)
-        return a_is && b_is && same_file(&x, &y);
-    /* Neither is there: in one folder, by one name? What cannot be followed cannot be written
-     * either, and the writer says why. */
-    bool same = file_follow_links(a, &a_end, NULL) == STATUS_OK &&
-                file_follow_links(b, &b_end, NULL) == STATUS_OK;
-    if (same) {
-        char *a_slash = strrchr(a_end, '/'), *b_slash = strrchr(b_end, '/');
-        char *a_name = a_slash ? a_slash + 1 : a_end, *b_name = b_slash ? b_slash + 1 : b_end;
-        same = str_is(a_name, b_name);
-        *a_name = *b_name = 0; /* the folders are left */
-        same = same && stat(*a_end ? a_end : ".", &x) == 0 && stat(*b_end ? b_end : ".", &y) == 0 &&
-               same_file(&x, &y);
-    }
-    free(a_end);
-    free(b_end);
-    return same;
-}
-
-/* Whether it is a part of the split file of which `input` is one. */
-static bool is_part_of(const char *path, const char *input)
-{
-    char part[PATH_MAX];
-    for (int no = 0; gguf_part_name(input, no, part, sizeof part) && access(part, F_OK) == 0; no++)
-        if (path_same(path, part))
-            return true;
-    return false;
+    return a_is && b_is ? x.st_dev == y.st_dev && x.st_ino == y.st_ino : str_is(a, b);
 }
 
 /* Compares `path`, which is written, with all that the command reads and, where `writer` is the
@@ -67,8 +32,7 @@ static enum status spare_all(const struct option_rows *rows, const void *values,
             continue;
         for (int i = 0; i < (many ? many->n : 1); i++) {
             const char *other = others[i];
-            const bool same =
-                other && (path_same(path, other) || (o->reads && is_part_of(path, other)));
+            const bool same = other && path_same(path, other);
             if (same && o->reads)
                 return err_usage(e, "'%.200s' is %s itself, which would be overwritten", path,
                                  o->reads);

@@ -6,8 +6,8 @@
 #include "args/options.h"
 #include "base/mem.h"
 
-/* Whether two paths name one file, or would once it is made: that of a link counts as its target,
- * and where there is none yet, the folder and the name decide. */
+/* Whether two paths name one file, also by links; where one of them names none yet, whether they
+ * are alike. */
 bool path_same(const char *a, const char *b);
 
 /* What follows the last slash. */

@@ -33,10 +33,9 @@ void terminal_describe(struct output *out)
     out->terminal = isatty(STDOUT_FILENO) == 1;
     if (out->terminal)
         out->columns = terminal_width(STDOUT_FILENO);
-    out->colours = terminal_ink(false) != HEATMAP_PLAIN;
 }
 
-enum heatmap_ink terminal_ink(bool always)
+enum heatmap_ink terminal_ink(void)
 {
     /* In the name, or the name, of terminals that have 256 colours. */
     static const char *const names[] = {"256color",  "direct", "kitty",
@@ -47,7 +46,7 @@ enum heatmap_ink terminal_ink(bool always)
         for (int i = 0; i < LENGTH(names); i++)
             coloured |= strstr(term, names[i]) != NULL;
     coloured &= term && !str_is(term, "dumb");
-    if (!always && (!coloured || !isatty(STDOUT_FILENO) || environment("NO_COLOR")))
+    if (!coloured || !isatty(STDOUT_FILENO) || environment("NO_COLOR"))
         return HEATMAP_PLAIN;
     /* Of "foreground;background" or "foreground;other;background", 7 and 15 are white. */
     const char *colours = environment("COLORFGBG");

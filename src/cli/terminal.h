@@ -17,10 +17,10 @@ int terminal_width(int fd);
 /* Tells standard output its columns and colours, if it is a terminal. */
 void terminal_describe(struct output *out);
 
-/* Colours of 256, if `always`, or if standard output is a terminal whose TERM or COLORTERM says
- * that it has them, and NO_COLOR is unset; else plain. The background is dark unless COLORFGBG says
- * that it is light. Empty variables count as unset. */
-enum heatmap_ink terminal_ink(bool always);
+/* Colours of 256, if standard output is a terminal whose TERM or COLORTERM says that it has them,
+ * and NO_COLOR is unset; else plain. The background is dark unless COLORFGBG says that it is light.
+ * Empty variables count as unset. */
+enum heatmap_ink terminal_ink(void);
 
 /* NULL if it is unset or empty. */
 const char *environment(const char *name);

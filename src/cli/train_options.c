@@ -4,6 +4,7 @@
 
 #define TRAIN_CTX   256      /* tokens of a window, and of the context of a new model, by default */
 #define TRAIN_STEPS 2000     /* by default */
+#define FURTHER     0.1      /* of a new model's rate, for a checkpoint that is trained further */
 #define FREE_ARCH   "decode" /* the preset that has whatever kinds are asked for */
 
 /* Marks options that say what the checkpoint of --from says already. */
@@ -18,9 +19,6 @@ const struct option train_size_options[] = {
     OPT_INT("head-dim", head_dim, "N", 1, CONFIG_MAX_WIDTH,
             "elements of a head's query and key; where --arch cannot say so, it becomes decode",
             .otherwise = "E / H", NEW_ONLY),
-    OPT_INT("value-dim", value_dim, "N", 1, CONFIG_MAX_WIDTH,
-            "elements of a head's value, which only decode can have apart",
-            .otherwise = "as --head-dim", NEW_ONLY),
     OPT_INT("ff", d_ff, "F", 1, CONFIG_MAX_FF, "width of the feed-forward layer",
             .otherwise = "4 * E; swiglu: 8/3 * E, in steps of 32", NEW_ONLY),
     OPT_INT("ctx", n_ctx, "C", 1, CONFIG_MAX_CTX,
@@ -58,10 +56,7 @@ const struct option train_kind_options[] = {
     OPT_CHOICE("score", kinds[4], "KIND", arch_score_names,
                "scores of a query q and a key k: their product, or w·tanh(q + k)",
                .otherwise = "dot", NEW_ONLY),
-    OPT_DOUBLE("eps", eps, "X", 1e-12, 0.5, "what norms add to the variance",
-               .otherwise = "0.00001", NEW_ONLY),
     OPT_FLAG("no-bias", no_bias, "no biases but those of norms", NEW_ONLY),
-    OPT_FLAG("no-norm-bias", no_norm_bias, "no biases of norms", NEW_ONLY),
     OPT_STRING("score-scale", score_scale, "X|none",
                "attention's scores are multiplied by X, or by nothing; llama.cpp heeds that in few "
                "architectures",
@@ -82,7 +77,7 @@ const struct option train_step_options[] = {
                .fallback = "adamw"),
     OPT_DOUBLE("lr", lr, "X", 0, TRAIN_MOST_RATE,
                "learning rate after the warm-up; it ends at a tenth, by a cosine",
-               .otherwise = "0.001, of muon 0.01; with --from the best tried", .above_min = true),
+               .otherwise = "0.001, of muon 0.01; with --from a tenth of that", .above_min = true),
     OPT_INT("warmup", warmup, "N", -1, INT_MAX,
             "steps of linear warm-up; -1: a tenth of all, with --from half, at most 100",
             .fallback = "-1"),
@@ -109,34 +104,34 @@ const struct option train_held_out_options[] = {
 /* --- a new model ----------------------------------------------------------------------------- */
 
 /* The kinds of an architecture, which stay as they are unless it is free to have others. */
-static enum status set_kinds(const struct train_shape *s, struct config *c, struct err *e)
+static enum status set_kinds(struct train_shape *s, struct config *c, struct err *e)
 {
     /* As the rows behind --arch have them. */
     unsigned *const kinds[TRAIN_KINDS] = {(unsigned *)&c->norm, (unsigned *)&c->placement,
                                           (unsigned *)&c->position, (unsigned *)&c->ffn,
                                           (unsigned *)&c->score};
     const char *preset = shape_archs[s->arch ? s->arch - 1 : 0], *option = NULL;
-    if (!s->arch && (s->no_bias || s->no_norm_bias || s->share_layers || s->score_scale ||
-                     s->kinds[0] || s->kinds[1] || s->kinds[2] || s->kinds[3] || s->kinds[4]))
+    if (!s->arch && (s->no_bias || s->share_layers || s->score_scale || s->kinds[0] ||
+                     s->kinds[1] || s->kinds[2] || s->kinds[3] || s->kinds[4]))
         preset = FREE_ARCH;
+    s->arch = 1 + names_find(shape_archs, preset);
     config_set_arch(c, arch_preset(text_of(preset)));
     if (s->share_layers)
         option = "share-layers";
     if (s->no_bias && !c->no_biases)
         option = "no-bias";
-    if (s->no_norm_bias && c->norm != NORM_RMS)
-        option = "no-norm-bias";
     for (int i = 0; i < TRAIN_KINDS; i++)
         if (s->kinds[i] != 0 && (unsigned)s->kinds[i] - 1 != *kinds[i]) {
             option = train_kind_options[1 + i].name;
             *kinds[i] = s->kinds[i] - 1;
         }
+    for (int i = 0; i < TRAIN_KINDS; i++)
+        s->kinds[i] = *kinds[i] + 1;
     if (option && !str_is(preset, FREE_ARCH))
         return err_usage(
             e, "--%s: --arch %s has no such choice; --arch " FREE_ARCH " has what is asked for",
             option, preset);
     c->no_biases |= s->no_bias;
-    c->no_norm_biases = s->no_norm_bias;
     c->shared = s->share_layers;
     if (s->score_scale)
         TRY(parse_score_scale(s->score_scale, &c->score_scale, e));
@@ -146,10 +141,10 @@ static enum status set_kinds(const struct train_shape *s, struct config *c, stru
 }
 
 /* The config of the model that training starts from: that of the checkpoint at `path`, which is
- * opened, or (NULL) a new one of this shape, all of it. STATUS_USAGE names an option that cannot be
- * with the others; the failures of job_open. */
-static enum status open_origin(const char *path, const struct train_shape *s,
-                               struct checkpoint *from, struct config *c, struct err *e)
+ * opened, or (NULL) a new one of this shape, all of which is filled in. STATUS_USAGE names an
+ * option that cannot be with the others; the failures of job_open. */
+static enum status open_origin(const char *path, struct train_shape *s, struct checkpoint *from,
+                               struct config *c, struct err *e)
 {
     static const struct shape_words words = {"--heads", "--embd", "--head-dim", "--score"};
     const char *rest = s->kv_heads;
@@ -165,8 +160,6 @@ static enum status open_origin(const char *path, const struct train_shape *s,
     *c = (struct config){.n_layers = s->n_layers ? s->n_layers : 4,
                          .n_heads = s->n_heads ? s->n_heads : 8,
                          .head_dim = s->head_dim,
-                         .value_dim = s->value_dim,
-                         .norm_eps = s->eps,
                          .d_model = s->d_model ? s->d_model : 128,
                          .d_ff = s->d_ff,
                          .n_ctx = s->n_ctx ? s->n_ctx : TRAIN_CTX,
@@ -190,6 +183,14 @@ static enum status open_origin(const char *path, const struct train_shape *s,
     if (c->shared && !config_same_kv_heads(c))
         return err_usage(e, "--kv-heads: layers that share their weights have the same number; "
                             "expected one with --share-layers");
+    s->n_layers = c->n_layers;
+    s->n_heads = c->n_heads;
+    s->head_dim = c->head_dim;
+    s->d_model = c->d_model;
+    s->d_ff = c->d_ff;
+    s->n_vocab = c->n_vocab;
+    chars_printf(s->all_kv_heads, "%d", c->n_kv_heads);
+    s->kv_heads = s->kv_heads ? s->kv_heads : s->all_kv_heads;
     return STATUS_OK;
 }
 
@@ -200,7 +201,7 @@ static int between(int x, int least, int most)
     return x < least ? least : x > most ? most : x;
 }
 
-enum status train_spec_complete(struct train_spec *spec, const struct train_shape *shape,
+enum status train_spec_complete(struct train_spec *spec, struct train_shape *shape,
                                 struct checkpoint *from, struct checkpoint *teacher, struct err *e)
 {
     const bool further = spec->from_path;
@@ -212,8 +213,8 @@ enum status train_spec_complete(struct train_spec *spec, const struct train_shap
      * lose. */
     if (spec->warmup < 0)
         spec->warmup = between(spec->n_steps / (further ? 2 : 10), 0, 100);
-    if (spec->lr == 0 && !further) /* then a probe finds it */
-        spec->lr = spec->optimizer == OPTIMIZER_MUON ? 1e-2 : 1e-3;
+    if (spec->lr == 0)
+        spec->lr = (spec->optimizer == OPTIMIZER_MUON ? 1e-2 : 1e-3) * (further ? FURTHER : 1);
     if (spec->eval_every == 0)
         spec->eval_every = interval;
     if (spec->save_every == 0)
@@ -223,6 +224,7 @@ enum status train_spec_complete(struct train_spec *spec, const struct train_shap
     spec->length = shape->n_ctx ? shape->n_ctx : TRAIN_CTX;
     if (further && !shape->n_ctx && spec->shape.n_ctx < spec->length)
         spec->length = spec->shape.n_ctx;
+    shape->n_ctx = spec->length;
     if (!spec->teacher_path)
         return STATUS_OK;
     spec->teacher_share = 0.5;

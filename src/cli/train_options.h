@@ -11,20 +11,20 @@
 
 /* What options say of a new model; 0 and NULL are what was not given. */
 struct train_shape {
-    int n_layers, d_model, n_heads, head_dim, value_dim, d_ff, n_ctx, n_vocab;
-    double eps;
+    int n_layers, d_model, n_heads, head_dim, d_ff, n_ctx, n_vocab;
     const char *kv_heads, *score_scale;
+    char all_kv_heads[12];        /* where kv_heads is filled in */
     int arch, kinds[TRAIN_KINDS]; /* norm, placement, position, ffn, score; from 1 on */
-    bool no_bias, no_norm_bias, share_layers;
+    bool no_bias, share_layers;
 };
 extern const struct option train_size_options[], train_head_options[], train_kind_options[];
 
 /* Their values are those of a struct train_spec, as far as they are given: a rate of 0 is none. */
 extern const struct option train_step_options[], train_held_out_options[];
 
-/* Fills in what options left open: the rate, the warm-up, the intervals, the windows' length; and
- * where the model comes from, spec->from_path or a new one of this shape, and the teacher. *from
- * and *teacher, zeroed before, are for the caller to close in any case. STATUS_USAGE names an
- * option that cannot be with the others; the failures of job_open. */
-enum status train_spec_complete(struct train_spec *spec, const struct train_shape *shape,
+/* Fills in what options left open: the shape, the rate, the warm-up, the intervals, the windows'
+ * length; and where the model comes from, spec->from_path or a new one of this shape, and the
+ * teacher. *from and *teacher, zeroed before, are for the caller to close in any case. STATUS_USAGE
+ * names an option that cannot be with the others; the failures of job_open. */
+enum status train_spec_complete(struct train_spec *spec, struct train_shape *shape,
                                 struct checkpoint *from, struct checkpoint *teacher, struct err *e);

@@ -1,7 +1,7 @@
-/* The training kernels for AVX-512 (F, BW, DQ, VL). */
+/* The training kernels for AVX-512 (F, BW, DQ, VL) with VNNI. */
 #include "compute/grad_kernels.h"
 
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) && defined(__AVX512VNNI__)
 #define VECTOR_NAME  "avx512"
 #define VECTOR_TABLE grad_avx512
 #define TILE_VECS    2

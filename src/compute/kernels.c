@@ -2,7 +2,8 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <string.h>
+
+#include "base/text.h"
 
 #if defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
@@ -24,10 +25,8 @@ static const struct kernels *const tables[] = {
     &kernels_scalar,
 #if defined(__x86_64__) || defined(__i386__)
     &kernels_avx2,
-    &kernels_avx512_base,
     &kernels_avx512,
 #elif defined(__aarch64__)
-    &kernels_neon_base,
     &kernels_neon,
 #endif
 };
@@ -41,6 +40,8 @@ const struct kernels *kernels_at(int i)
 
 bool kernels_supported(const struct kernels *k)
 {
+    if (k == &kernels_scalar)
+        return true;
 #if defined(__x86_64__) || defined(__i386__)
     /* These ask the operating system too (xgetbv), not only the processor. Every processor with
      * AVX2 and FMA has F16C, which not every compiler can ask for. */
@@ -48,33 +49,27 @@ bool kernels_supported(const struct kernels *k)
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
                         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-                        __builtin_cpu_supports("avx512vl");
-    return k == &kernels_scalar || (k == &kernels_avx2 && avx2) ||
-           (k == &kernels_avx512_base && avx512) ||
-           (k == &kernels_avx512 && avx512 && __builtin_cpu_supports("avx512vnni"));
+                        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+    return k == &kernels_avx512 ? avx512 : avx2;
 #elif defined(__aarch64__) && defined(__linux__)
-    return k != &kernels_neon || (getauxval(AT_HWCAP) & HWCAP_ASIMDDP); /* else the baseline */
+    return getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
+#elif defined(__ARM_FEATURE_DOTPROD)
+    return true; /* the program was built for nothing less */
 #else
-    return k != tables[N_TABLES - 1] || N_TABLES == 1;
+    return false;
 #endif
 }
 
 enum status kernels_choose(const char *name, const struct kernels **out, struct err *e)
 {
-    const size_t len = name ? strlen(name) : 0;
     char choices[128] = "";
-    size_t used = 0;
     *out = NULL;
     for (int i = 0; kernels_at(i); i++) {
         const struct kernels *k = kernels_at(i);
         if (!kernels_supported(k))
             continue;
-        if (used < sizeof choices)
-            used +=
-                snprintf(choices + used, sizeof choices - used, "%s%s", used ? ", " : "", k->name);
-        /* "avx512" asks for "avx512-base" too. */
-        if (!name || (strncmp(k->name, name, len) == 0 &&
-                      (k->name[len] == '\0' || (len > 0 && k->name[len] == '-'))))
+        chars_append(choices, "%s%s", choices[0] ? ", " : "", k->name);
+        if (!name || str_is(name, k->name))
             *out = k;
     }
     return *out ? STATUS_OK

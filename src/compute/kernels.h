@@ -118,8 +118,9 @@ struct matmul {
 /* --- attention ------------------------------------------------------------------------------- */
 
 /*
- * Keys and values of one K/V head that lie one position after the other. (Prefetch
- * asks for them a little ahead of use, and for what is past the end.)
+ * One K/V head's view of the cache: n_positions of it, one after the other, from a multiple of
+ * KERNEL_CHUNK on, stored as F32, F16 or Q8_0. What stands behind them in the last panel does not
+ * matter. (Prefetch asks for bytes a little ahead of use, and for what is past the end.)
  *   k  [panel of KERNEL_LANES positions][key_dim][KERNEL_LANES], whole panels
  *   v  [position][kernel_padded(value_dim)]; what the padding holds does not matter
  * Q8_0 elements are int8, and QUANT_BLOCK dimensions of a position (the last block may be
@@ -127,23 +128,11 @@ struct matmul {
  *   k_scales  [panel][quant_blocks(key_dim)][KERNEL_LANES]
  *   v_scales  [position][quant_blocks(value_dim)]
  */
-struct kv_segment {
+struct kv_chunk {
     const void *k;
     const void *v;
     const uint16_t *k_scales; /* NULL but for Q8_0 */
     const uint16_t *v_scales;
-};
-
-/*
- * One K/V head's view of the cache: n_positions of it from a multiple of KERNEL_CHUNK on, stored as
- * F32, F16 or Q8_0, in two segments: a prefix that sequences share, and what follows it in one of
- * them. segment[0] starts at the chunk's first position and segment[1] at the panel that has
- * position `split`; what stands in a segment at the other's positions, or from n_positions on, does
- * not matter. A segment without positions is not looked at.
- */
-struct kv_chunk {
-    struct kv_segment segment[2];
-    int split;       /* 0..n_positions: positions before it are in segment[0] */
     int n_positions; /* 1..KERNEL_CHUNK */
     int key_dim, value_dim;
     enum storage storage;
@@ -186,7 +175,7 @@ struct attend {
 /* --- the table ------------------------------------------------------------------------------- */
 
 struct kernels {
-    const char *name;                /* "scalar", "neon", "avx2", "avx512", ... */
+    const char *name;                /* "scalar", "neon", "avx2" or "avx512" */
     const struct grad_kernels *grad; /* training's of the same set, see grad_kernels.h */
 
     void (*matmul)(const struct matmul *m, int panel_begin, int panel_end);
@@ -231,10 +220,10 @@ struct kernels {
 #define KERNEL_CHAINS 12
 
 /*
- * The fastest table this processor can run, or the named one; "avx512" and "neon" stand for the
- * fastest of their kind ("avx512-base" lacks VNNI, "neon-base" the dot product). STATUS_USAGE
- * names the tables that can be had when `name` is unknown, not compiled in or not supported here.
- * name may be NULL.
+ * The fastest table this processor can run, or the named one; name may be NULL. STATUS_USAGE names
+ * the tables that can be had when `name` is unknown, not compiled in or not supported here. A
+ * processor with AVX-512 but not its VNNI runs "avx2", one with NEON but not its dot product
+ * "scalar".
  */
 enum status kernels_choose(const char *name, const struct kernels **out, struct err *e);
 
@@ -246,7 +235,7 @@ bool kernels_supported(const struct kernels *k);
 /* The tables of the target's architecture. */
 extern const struct kernels kernels_scalar;
 #if defined(__x86_64__) || defined(__i386__)
-extern const struct kernels kernels_avx2, kernels_avx512_base, kernels_avx512;
+extern const struct kernels kernels_avx2, kernels_avx512;
 #elif defined(__aarch64__)
-extern const struct kernels kernels_neon_base, kernels_neon;
+extern const struct kernels kernels_neon;
 #endif

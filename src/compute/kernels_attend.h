@@ -70,15 +70,7 @@ ALWAYS_INLINE void ask_ahead(struct ahead *ahead, enum storage storage, const in
     }
 }
 
-/* Panels of one segment of a chunk that are to be scored. */
-struct panel_run {
-    const struct kv_segment *segment;
-    int first; /* the segment's first panel, in the chunk */
-    int end;   /* scores from this position on are the other segment's */
-    struct ahead ahead;
-};
-
-/* acc[head][panel] += q.k over the dimensions [begin, end); `panel` is the segment's. */
+/* acc[head][panel] += q.k over the dimensions [begin, end). */
 ALWAYS_INLINE void score_dims(const void *keys, enum storage storage, int panel,
                               struct ahead *ahead, size_t dim, const float *q, size_t begin,
                               size_t end, const int n_panels, const int n_heads,
@@ -105,9 +97,9 @@ ALWAYS_INLINE void clear_tile(lanes acc[TILE_HEADS][4], const int n, const int m
 }
 
 /* The same over quantised keys: block by block, then times the block's scales. */
-ALWAYS_INLINE void score_quant_dims(const struct kv_segment *segment, int panel,
-                                    struct ahead *ahead, size_t dim, const float *q,
-                                    const int n_panels, const int n_heads, lanes acc[TILE_HEADS][4])
+ALWAYS_INLINE void score_quant_dims(const struct kv_chunk *kv, int panel, struct ahead *ahead,
+                                    size_t dim, const float *q, const int n_panels,
+                                    const int n_heads, lanes acc[TILE_HEADS][4])
 {
     const size_t n_blocks = quant_blocks((int)dim);
     for (size_t b = 0; b < n_blocks; b++) {
@@ -115,11 +107,10 @@ ALWAYS_INLINE void score_quant_dims(const struct kv_segment *segment, int panel,
         const size_t end = MIN(begin + QUANT_BLOCK, dim);
         lanes part[TILE_HEADS][4];
         clear_tile(part, n_heads, n_panels);
-        score_dims(segment->k, STORAGE_Q8_0, panel, ahead, dim, q, begin, end, n_panels, n_heads,
-                   part);
+        score_dims(kv->k, STORAGE_Q8_0, panel, ahead, dim, q, begin, end, n_panels, n_heads, part);
         UNROLLED (p, n_panels) {
             const lanes scale =
-                lanes_load_f16(segment->k_scales + ((panel + p) * n_blocks + b) * KERNEL_LANES);
+                lanes_load_f16(kv->k_scales + ((panel + p) * n_blocks + b) * KERNEL_LANES);
             UNROLLED (h, n_heads)
                 acc[h][p] = lanes_fma(part[h][p], scale, acc[h][p]);
         }
@@ -127,115 +118,98 @@ ALWAYS_INLINE void score_quant_dims(const struct kv_segment *segment, int panel,
 }
 
 /* Scores of n_panels * KERNEL_LANES positions for n_heads heads. */
-ALWAYS_INLINE void score_tile(const struct attend *a, enum storage storage, struct panel_run *run,
+ALWAYS_INLINE void score_tile(const struct attend *a, enum storage storage, struct ahead *ahead,
                               int panel, int head, const int n_panels, const int n_heads)
 {
     const size_t dim = a->kv.key_dim;
     const float *q = a->q + head * dim;
     lanes acc[TILE_HEADS][4];
-    const struct kv_segment *segment = run->segment;
-    const int local = panel - run->first; /* the panel in its segment */
     clear_tile(acc, n_heads, n_panels);
     if (storage == STORAGE_Q8_0)
-        score_quant_dims(segment, local, &run->ahead, dim, q, n_panels, n_heads, acc);
+        score_quant_dims(&a->kv, panel, ahead, dim, q, n_panels, n_heads, acc);
     else
-        score_dims(segment->k, storage, local, &run->ahead, dim, q, 0, dim, n_panels, n_heads, acc);
+        score_dims(a->kv.k, storage, panel, ahead, dim, q, 0, dim, n_panels, n_heads, acc);
     float *scores = a->scores + (size_t)head * KERNEL_CHUNK;
     UNROLLED (h, n_heads)
         UNROLLED (p, n_panels)
-            lanes_store_upto(scores + h * KERNEL_CHUNK + (panel + p) * KERNEL_LANES, acc[h][p],
-                             run->end - (panel + p) * KERNEL_LANES);
+            lanes_store(scores + h * KERNEL_CHUNK + (panel + p) * KERNEL_LANES, acc[h][p]);
 }
 
 /* The same of additive scores, for one panel and head: their arithmetic outlasts the loads. */
-ALWAYS_INLINE void score_additive(const struct attend *a, enum storage storage,
-                                  const struct panel_run *run, int panel, int head)
+ALWAYS_INLINE void score_additive(const struct attend *a, enum storage storage, int panel, int head)
 {
-    const size_t dim = a->kv.key_dim, local = panel - run->first;
+    const size_t dim = a->kv.key_dim;
     const float *q = a->q + head * dim, *w = a->additive + head * dim;
     lanes sum = lanes_zero();
     for (size_t i = 0; i < dim; i++) {
-        lanes k = load_element(run->segment->k, storage, (local * dim + i) * KERNEL_LANES);
+        lanes k = load_element(a->kv.k, storage, (panel * dim + i) * KERNEL_LANES);
         if (storage == STORAGE_Q8_0) {
-            const size_t block = local * quant_blocks((int)dim) + i / QUANT_BLOCK;
-            k = lanes_mul(k, lanes_load_f16(run->segment->k_scales + block * KERNEL_LANES));
+            const size_t block = panel * quant_blocks((int)dim) + i / QUANT_BLOCK;
+            k = lanes_mul(k, lanes_load_f16(a->kv.k_scales + block * KERNEL_LANES));
         }
         sum = lanes_fma(lanes_all(w[i]), lanes_tanh(lanes_add(k, lanes_all(q[i]))), sum);
     }
-    lanes_store_upto(a->scores + (size_t)head * KERNEL_CHUNK + panel * KERNEL_LANES, sum,
-                     run->end - panel * KERNEL_LANES);
+    lanes_store(a->scores + (size_t)head * KERNEL_CHUNK + panel * KERNEL_LANES, sum);
 }
 
 /* n_heads heads against the panels from `panel` to `end`, as many at a time as a tile has. */
-ALWAYS_INLINE void score_heads(const struct attend *a, enum storage storage, struct panel_run *run,
+ALWAYS_INLINE void score_heads(const struct attend *a, enum storage storage, struct ahead *ahead,
                                int panel, int end, int head, const int n_heads)
 {
     for (; tile_width(n_heads) >= 4 && panel + 4 <= end; panel += 4)
-        score_tile(a, storage, run, panel, head, 4, n_heads);
+        score_tile(a, storage, ahead, panel, head, 4, n_heads);
     for (; tile_width(n_heads) >= 2 && panel + 2 <= end; panel += 2)
-        score_tile(a, storage, run, panel, head, 2, n_heads);
+        score_tile(a, storage, ahead, panel, head, 2, n_heads);
     for (; panel < end; panel++)
-        score_tile(a, storage, run, panel, head, 1, n_heads);
+        score_tile(a, storage, ahead, panel, head, 1, n_heads);
 }
 
 /* All heads against a few panels, which stay in the nearest cache meanwhile. */
-ALWAYS_INLINE void score_panels(const struct attend *a, enum storage storage, struct panel_run *run,
+ALWAYS_INLINE void score_panels(const struct attend *a, enum storage storage, struct ahead *ahead,
                                 int panel, int end)
 {
     if (a->additive) {
         for (; panel < end; panel++)
             for (int h = 0; h < a->n_heads; h++)
-                score_additive(a, storage, run, panel, h);
+                score_additive(a, storage, panel, h);
         return;
     }
     for (int head = 0, n; head < a->n_heads; head += n) {
         n = pass_heads(a->n_heads - head);
         switch (n) {
         case 12:
-            score_heads(a, storage, run, panel, end, head, MIN(12, TILE_HEADS));
+            score_heads(a, storage, ahead, panel, end, head, MIN(12, TILE_HEADS));
             break;
         case 6:
-            score_heads(a, storage, run, panel, end, head, MIN(6, TILE_HEADS));
+            score_heads(a, storage, ahead, panel, end, head, MIN(6, TILE_HEADS));
             break;
         case 4:
-            score_heads(a, storage, run, panel, end, head, 4);
+            score_heads(a, storage, ahead, panel, end, head, 4);
             break;
         case 3:
-            score_heads(a, storage, run, panel, end, head, 3);
+            score_heads(a, storage, ahead, panel, end, head, 3);
             break;
         case 2:
-            score_heads(a, storage, run, panel, end, head, 2);
+            score_heads(a, storage, ahead, panel, end, head, 2);
             break;
         default:
-            score_heads(a, storage, run, panel, end, head, 1);
+            score_heads(a, storage, ahead, panel, end, head, 1);
             break;
         }
     }
 }
 
-/*
- * The second segment first: the panel that has the split is in both, and of the second segment's
- * its first lanes are rubbish until the first segment's are stored over them.
- */
+/* The scores of whole panels; behind the last one the values are next. */
 ALWAYS_INLINE void score_chunk(const struct attend *a, enum storage storage)
 {
-    const int split = a->kv.split, last = split < a->kv.n_positions;
+    const int n_panels = matrix_panels(a->kv.n_positions);
     const size_t panel_bytes = (size_t)a->kv.key_dim * KERNEL_LANES * element_bytes(storage);
-    for (int i = last; i >= 0; i--) {
-        const unsigned char *next = i > 0 && split > 0 ? a->kv.segment[0].k
-                                    : a->next          ? a->kv.segment[split == 0].v
-                                                       : NULL;
-        const unsigned char *keys = a->kv.segment[i].k;
-        struct panel_run run = {.segment = &a->kv.segment[i],
-                                .first = i ? split / KERNEL_LANES : 0,
-                                .end = i < last ? split : kernel_padded(a->kv.n_positions),
-                                .ahead.share = ahead_share(a, storage)};
-        const int n_panels = matrix_panels(run.end);
-        for (int panel = run.first, end; panel < n_panels; panel = end) {
-            end = MIN(panel + BLOCK_PANELS, n_panels);
-            run.ahead.at = next && end == n_panels ? next : keys + (end - run.first) * panel_bytes;
-            score_panels(a, storage, &run, panel, end);
-        }
+    struct ahead ahead = {.share = ahead_share(a, storage)};
+    for (int panel = 0, end; panel < n_panels; panel = end) {
+        end = MIN(panel + BLOCK_PANELS, n_panels);
+        ahead.at = a->next && end == n_panels ? a->kv.v
+                                              : (const unsigned char *)a->kv.k + end * panel_bytes;
+        score_panels(a, storage, &ahead, panel, end);
     }
 }
 
@@ -271,10 +245,8 @@ static void softmax_chunk(float *scores, int n, float *max_out, float *sum_out)
     *sum_out = lanes_sum(sum);
 }
 
-/* Rows of values of one segment that are to be added, with the chunk's positions [begin, end). */
+/* Rows of values that are to be added: those of the chunk's positions [begin, end). */
 struct row_run {
-    const struct kv_segment *segment;
-    size_t row; /* the segment's, at `begin` */
     int begin, end;
     struct ahead ahead;
 };
@@ -286,16 +258,15 @@ ALWAYS_INLINE void value_rows(const struct attend *a, enum storage storage, stru
 {
     const size_t v_stride = kernel_padded(a->kv.value_dim);
     const size_t n_blocks = quant_blocks(a->kv.value_dim);
-    size_t row = run->row;
-    for (int t = run->begin; t < run->end; t++, row++) {
+    for (int t = run->begin; t < run->end; t++) {
         lanes v[4];
         ask_ahead(&run->ahead, storage, n_vecs, n_heads);
         UNROLLED (j, n_vecs) {
             const size_t i = first + j * KERNEL_LANES;
-            v[j] = load_element(run->segment->v, storage, row * v_stride + i);
+            v[j] = load_element(a->kv.v, storage, t * v_stride + i);
             if (storage == STORAGE_Q8_0)
-                v[j] = lanes_mul(
-                    v[j], lanes_all_f16(run->segment->v_scales[row * n_blocks + i / QUANT_BLOCK]));
+                v[j] =
+                    lanes_mul(v[j], lanes_all_f16(a->kv.v_scales[t * n_blocks + i / QUANT_BLOCK]));
         }
         UNROLLED (h, n_heads) {
             const lanes ph = lanes_all(p[(size_t)h * KERNEL_CHUNK + t]);
@@ -373,21 +344,14 @@ ALWAYS_INLINE void value_run(const struct attend *a, enum storage storage, struc
 
 ALWAYS_INLINE void value_chunk(const struct attend *a, enum storage storage)
 {
-    const int split = a->kv.split, all = a->kv.n_positions;
+    const int n = a->kv.n_positions;
     const size_t row_bytes = kernel_padded(a->kv.value_dim) * element_bytes(storage);
-    for (int begin = 0, end; begin < all; begin = end) {
-        const int i = begin >= split, piece_end = i ? all : split;
-        const int piece_begin = i ? split / KERNEL_LANES * KERNEL_LANES : 0; /* a panel's */
-        end = MIN(begin + BLOCK_ROWS, piece_end);
-        const unsigned char *next = i || split == all ? a->next : a->kv.segment[1].v;
-        struct row_run run = {.segment = &a->kv.segment[i],
-                              .row = begin - piece_begin,
-                              .begin = begin,
-                              .end = end,
-                              .ahead.share = ahead_share(a, storage)};
-        run.ahead.at = next && end == piece_end ? next
-                                                : (const unsigned char *)run.segment->v +
-                                                      (end - piece_begin) * row_bytes;
+    struct row_run run = {.ahead.share = ahead_share(a, storage)};
+    for (; run.begin < n; run.begin = run.end) {
+        run.end = MIN(run.begin + BLOCK_ROWS, n);
+        run.ahead.at = a->next && run.end == n
+                           ? a->next
+                           : (const unsigned char *)a->kv.v + run.end * row_bytes;
         value_run(a, storage, &run);
     }
 }

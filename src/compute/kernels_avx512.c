@@ -1,11 +1,8 @@
-/* The vector kernels for AVX-512 (F, BW, DQ, VL), and with VNNI, whose products of quantised
- * weights are kernels_avx512_vnni.c. */
+/* The vector kernels for AVX-512 (F, BW, DQ, VL) with VNNI. */
 #include "compute/kernels.h"
 
-#if defined(__AVX512F__)
-#define VECTOR_NAME      "avx512-base"
-#define VECTOR_TABLE     kernels_avx512_base
-#define VECTOR_DOT_NAME  "avx512"
-#define VECTOR_DOT_TABLE kernels_avx512
+#if defined(__AVX512F__) && defined(__AVX512VNNI__)
+#define VECTOR_NAME  "avx512"
+#define VECTOR_TABLE kernels_avx512
 #include "compute/kernels_vector.h"
 #endif

@@ -68,22 +68,14 @@ KERNEL_CHECK rotate_check(const float *out, const float *x, const float *rotatio
                   are_disjoint(out, span_bytes(1, 0, n), rotation, span_bytes(2, n_rot, n_rot)));
 }
 
-/* A segment that has positions. */
-static inline bool segment_is_sound(const struct kv_segment *segment, enum storage storage)
-{
-    return segment->k && segment->v &&
-           (storage != STORAGE_Q8_0 || (segment->k_scales && segment->v_scales));
-}
-
 KERNEL_CHECK attend_check(const struct attend *a)
 {
     const struct kv_chunk *kv = &a->kv;
     assert(kv->n_positions >= 1 && kv->n_positions <= KERNEL_CHUNK);
     assert(kv->key_dim >= 1 && kv->value_dim >= 1 && a->n_heads >= 1);
     assert(kv->storage == STORAGE_F32 || kv->storage == STORAGE_F16 || kv->storage == STORAGE_Q8_0);
-    assert(kv->split >= 0 && kv->split <= kv->n_positions);
-    assert_costly(kv->split == 0 || segment_is_sound(&kv->segment[0], kv->storage));
-    assert_costly(kv->split == kv->n_positions || segment_is_sound(&kv->segment[1], kv->storage));
+    assert_costly(kv->k && kv->v);
+    assert_costly(kv->storage != STORAGE_Q8_0 || (kv->k_scales && kv->v_scales));
     assert(a->n_heads == 1 || a->stride >= (size_t)kv->value_dim);
     assert(!a->bias || a->distance >= kv->n_positions - 1);
     assert_costly(a->q && a->scores && a->max && a->sum && a->out);

@@ -132,24 +132,13 @@ static void scalar_rotate(float *out, const float *x, const float *rotation, int
         out[i] = scale * x[i];
 }
 
-/* The segment that has position *t of a chunk, which becomes the segment's. */
-static const struct kv_segment *segment_of(const struct kv_chunk *kv, int *t)
-{
-    if (*t < kv->split)
-        return &kv->segment[0];
-    *t -= kv->split / KERNEL_LANES * KERNEL_LANES;
-    return &kv->segment[1];
-}
-
 /* Element i of a position's key, times *scale, its block's; 1 where there are none. */
 static float chunk_key(const struct kv_chunk *kv, int t, int i, float *scale)
 {
-    const struct kv_segment *segment = segment_of(kv, &t);
     const size_t panel = t / KERNEL_LANES, lane = t % KERNEL_LANES;
     const size_t block = panel * quant_blocks(kv->key_dim) + i / QUANT_BLOCK;
-    *scale =
-        kv->storage == STORAGE_Q8_0 ? f16_widen(segment->k_scales[block * KERNEL_LANES + lane]) : 1;
-    return math_load(segment->k, kv->storage, (panel * kv->key_dim + i) * KERNEL_LANES + lane);
+    *scale = kv->storage == STORAGE_Q8_0 ? f16_widen(kv->k_scales[block * KERNEL_LANES + lane]) : 1;
+    return math_load(kv->k, kv->storage, (panel * kv->key_dim + i) * KERNEL_LANES + lane);
 }
 
 /* q.k of one position of the chunk, or w.tanh(q + k) where w is not NULL. */
@@ -177,12 +166,11 @@ static float chunk_score(const struct kv_chunk *kv, const float *q, const float 
 
 static float chunk_value(const struct kv_chunk *kv, int t, int i)
 {
-    const struct kv_segment *segment = segment_of(kv, &t);
     const size_t row = (size_t)t * kernel_padded(kv->value_dim);
-    const float v = math_load(segment->v, kv->storage, row + i);
+    const float v = math_load(kv->v, kv->storage, row + i);
     if (kv->storage != STORAGE_Q8_0)
         return v;
-    return v * f16_widen(segment->v_scales[t * quant_blocks(kv->value_dim) + i / QUANT_BLOCK]);
+    return v * f16_widen(kv->v_scales[t * quant_blocks(kv->value_dim) + i / QUANT_BLOCK]);
 }
 
 /* A head's exponentials; sets its max and sum. */

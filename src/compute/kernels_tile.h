@@ -25,11 +25,7 @@
 #define TILE_ACC     24
 #define TILE_HEADS   12
 #define QUANT_TOKENS 6
-#if defined(__AVX512VNNI__)
-#define QUANT_ACC 12
-#else
-#define QUANT_ACC 6
-#endif
+#define QUANT_ACC    12
 #elif defined(__AVX2__)
 #define OF_SET(name) name##_avx2
 #define TILE_ACC     6
@@ -47,13 +43,6 @@
 /* An instruction set's attention has an object of its own, so that compilers work on both at once:
  * `attend` of struct kernels. */
 void OF_SET(attend)(const struct attend *a);
-
-/* So has what an instruction for dot products of bytes makes faster, where that is all that one set
- * has over another: products with quantised weights, whose check was made, and `dot`. All else is
- * of the object without it, which makes the tables of both. */
-void dot_matmul_q8_0(const struct matmul *m, int panel_begin, int panel_end);
-void dot_matmul_q4_0(const struct matmul *m, int panel_begin, int panel_end);
-float dot_rounds(long rounds);
 
 /* Element i of a row in a cache, widened. Q8_0's are the bare integers, without their scale. */
 ALWAYS_INLINE lanes load_element(const void *base, enum storage storage, size_t i)

@@ -2,10 +2,8 @@
  * kernels_vector - the kernels in vector form, included by one object an instruction set
  * (private).
  *
- * The includer defines VECTOR_NAME and VECTOR_TABLE, and VECTOR_DOT_NAME and VECTOR_DOT_TABLE where
- * there is a second table, for the same set with dot products of bytes (see kernels_tile.h).
- * The order of operations on every output is that of kernels_scalar.c; tiles only choose how
- * many outputs are in flight.
+ * The includer defines VECTOR_NAME and VECTOR_TABLE. The order of operations on every output is
+ * that of kernels_scalar.c; tiles only choose how many outputs are in flight.
  */
 #include "compute/grad_kernels.h"
 #include "compute/kernels_check.h"
@@ -163,32 +161,30 @@ MATMUL_OF(static, matmul_bf16, STORAGE_BF16)
 MATMUL_OF(static, matmul_q8_0, STORAGE_Q8_0)
 MATMUL_OF(static, matmul_q4_0, STORAGE_Q4_0)
 
-#define VECTOR_MATMUL(name, q8_0, q4_0)                                                            \
-    static void name(const struct matmul *m, int panel_begin, int panel_end)                       \
-    {                                                                                              \
-        static void (*const by_storage[STORAGE_COUNT])(const struct matmul *, int, int) = {        \
-            [STORAGE_F32] = matmul_f32, [STORAGE_F16] = matmul_f16, [STORAGE_BF16] = matmul_bf16,  \
-            [STORAGE_Q8_0] = q8_0,      [STORAGE_Q4_0] = q4_0,                                     \
-        };                                                                                         \
-        matmul_check(m, panel_begin, panel_end);                                                   \
-        by_storage[m->w->storage](m, panel_begin, panel_end);                                      \
-    }
-VECTOR_MATMUL(vector_matmul, matmul_q8_0, matmul_q4_0)
+static void vector_matmul(const struct matmul *m, int panel_begin, int panel_end)
+{
+    static void (*const by_storage[STORAGE_COUNT])(const struct matmul *, int, int) = {
+        [STORAGE_F32] = matmul_f32,   [STORAGE_F16] = matmul_f16,   [STORAGE_BF16] = matmul_bf16,
+        [STORAGE_Q8_0] = matmul_q8_0, [STORAGE_Q4_0] = matmul_q4_0,
+    };
+    matmul_check(m, panel_begin, panel_end);
+    by_storage[m->w->storage](m, panel_begin, panel_end);
+}
 
-/* --- the tables ------------------------------------------------------------------------------ */
+/* --- the table ------------------------------------------------------------------------------- */
 
-#define VECTOR_KERNELS                                                                             \
-    .grad = &OF_SET(grad), .quantize = vector_quantize,                                            \
-    .norm = {[NORM_LAYER] = vector_layer_norm, [NORM_RMS] = vector_rms_norm},                      \
-    .rotate = vector_rotate, .attend = OF_SET(attend), .merge = vector_merge,                      \
-    .to_f16 = vector_to_f16, .from_f16 = vector_from_f16, .read = vector_read, .fma = vector_fma
-
-const struct kernels VECTOR_TABLE = {VECTOR_KERNELS, .name = VECTOR_NAME, .matmul = vector_matmul,
-                                     .dot = vector_dot};
-
-#ifdef VECTOR_DOT_TABLE
-VECTOR_MATMUL(vector_dot_matmul, dot_matmul_q8_0, dot_matmul_q4_0)
-
-const struct kernels VECTOR_DOT_TABLE = {VECTOR_KERNELS, .name = VECTOR_DOT_NAME,
-                                         .matmul = vector_dot_matmul, .dot = dot_rounds};
-#endif
+const struct kernels VECTOR_TABLE = {
+    .name = VECTOR_NAME,
+    .grad = &OF_SET(grad),
+    .matmul = vector_matmul,
+    .quantize = vector_quantize,
+    .norm = {[NORM_LAYER] = vector_layer_norm, [NORM_RMS] = vector_rms_norm},
+    .rotate = vector_rotate,
+    .attend = OF_SET(attend),
+    .merge = vector_merge,
+    .to_f16 = vector_to_f16,
+    .from_f16 = vector_from_f16,
+    .read = vector_read,
+    .fma = vector_fma,
+    .dot = vector_dot,
+};

@@ -1,5 +1,5 @@
 /*
- * lanes_neon - lanes for AArch64 with NEON (included by lanes.h).
+ * lanes_neon - lanes for AArch64 with NEON and its dot product (included by lanes.h).
  */
 #pragma once
 
@@ -158,26 +158,13 @@ static inline lanes lanes_all_f16(uint16_t half)
     return lanes_all(vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(half))), 0));
 }
 
-/* acc + sum_j w[j] * x[j] in each group of four, all within -128..127. */
-static inline int32x4_t quarter_dot(int32x4_t acc, int8x16_t w, int8x16_t x)
-{
-#if defined(__ARM_FEATURE_DOTPROD)
-    return vdotq_s32(acc, w, x);
-#else
-    /* |x| <= 127, so a sum of two products fits 16 bits. */
-    const int16x8_t low = vmull_s8(vget_low_s8(w), vget_low_s8(x));
-    const int16x8_t high = vmull_s8(vget_high_s8(w), vget_high_s8(x));
-    return vpadalq_s16(acc, vpaddq_s16(low, high));
-#endif
-}
-
 static inline ints ints_dot_halves(ints acc, bytes w, int32_t quad)
 {
     const int8x16_t x = vreinterpretq_s8_s32(vdupq_n_s32(quad));
-    return (ints){quarter_dot(acc.q0, vreinterpretq_s8_u8(w.q0), x),
-                  quarter_dot(acc.q1, vreinterpretq_s8_u8(w.q1), x),
-                  quarter_dot(acc.q2, vreinterpretq_s8_u8(w.q2), x),
-                  quarter_dot(acc.q3, vreinterpretq_s8_u8(w.q3), x)};
+    return (ints){vdotq_s32(acc.q0, vreinterpretq_s8_u8(w.q0), x),
+                  vdotq_s32(acc.q1, vreinterpretq_s8_u8(w.q1), x),
+                  vdotq_s32(acc.q2, vreinterpretq_s8_u8(w.q2), x),
+                  vdotq_s32(acc.q3, vreinterpretq_s8_u8(w.q3), x)};
 }
 
 static inline int8x16_t quarter_signed(uint8x16_t w)
@@ -189,8 +176,8 @@ static inline ints ints_dot_offset(ints acc, bytes w, int32_t quad)
 {
     const int8x16_t x = vreinterpretq_s8_s32(vdupq_n_s32(quad));
     return (ints){
-        quarter_dot(acc.q0, quarter_signed(w.q0), x), quarter_dot(acc.q1, quarter_signed(w.q1), x),
-        quarter_dot(acc.q2, quarter_signed(w.q2), x), quarter_dot(acc.q3, quarter_signed(w.q3), x)};
+        vdotq_s32(acc.q0, quarter_signed(w.q0), x), vdotq_s32(acc.q1, quarter_signed(w.q1), x),
+        vdotq_s32(acc.q2, quarter_signed(w.q2), x), vdotq_s32(acc.q3, quarter_signed(w.q3), x)};
 }
 
 static inline void ints_store_i8(int8_t *p, ints a)

@@ -1,5 +1,5 @@
 /*
- * lanes_x86 - lanes for AVX-512, and for AVX2 with FMA and F16C (included by lanes.h).
+ * lanes_x86 - lanes for AVX-512 with VNNI, and for AVX2 with FMA and F16C (included by lanes.h).
  */
 #pragma once
 
@@ -146,8 +146,6 @@ static inline bytes bytes_high_halves(bytes a)
     return _mm512_and_si512(_mm512_srli_epi16(a, 4), _mm512_set1_epi8(15));
 }
 
-#if defined(__AVX512VNNI__)
-
 #define OFFSET_START (-128)
 
 static inline ints ints_dot_halves(ints acc, bytes w, int32_t quad)
@@ -159,31 +157,6 @@ static inline ints ints_dot_offset(ints acc, bytes w, int32_t quad)
 {
     return ints_dot_halves(acc, w, quad);
 }
-
-#else
-
-static inline ints ints_add_pairs(ints acc, __m512i pairs)
-{
-    return _mm512_add_epi32(acc, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
-}
-
-static inline ints ints_dot_halves(ints acc, bytes w, int32_t quad)
-{
-    return ints_add_pairs(acc, _mm512_maddubs_epi16(w, _mm512_set1_epi32(quad)));
-}
-
-/* The sign goes over to x, because the sum of
- * two products of 255 and 127 would not fit 16 bits. */
-static inline ints ints_dot_offset(ints acc, bytes w, int32_t quad)
-{
-    const __m512i x = _mm512_set1_epi32(quad);
-    const __m512i is = _mm512_xor_si512(w, _mm512_set1_epi8(-128));
-    const __m512i signed_x =
-        _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(is), _mm512_setzero_si512(), x);
-    return ints_add_pairs(acc, _mm512_maddubs_epi16(_mm512_abs_epi8(is), signed_x));
-}
-
-#endif
 
 static inline ints lanes_round(lanes a)
 {

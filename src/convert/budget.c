@@ -9,7 +9,6 @@
 #include "convert/calibrate.h"
 #include "convert/converter.h"
 #include "convert/divergence.h"
-#include "convert/memory.h"
 #include "convert/tensors.h"
 #include "model/config_keys.h"
 #include "model/kv_cache.h"
@@ -56,48 +55,41 @@ enum status convert_budget_plan(struct convert_budget *b, const struct convert_s
     return STATUS_OK;
 }
 
-/* Divergences of each layer with `chosen` K/V heads, if these are fewer. */
-static enum status measure_losses(struct converter *c, struct err *e)
+/* The divergence of layer l with `chosen` K/V heads, if these are fewer; *lost as it was otherwise.
+ */
+static enum status measure_layer(struct converter *c, int l, double *lost, struct err *e)
 {
-    const struct convert_budget *b = c->arg;
-    const int n_layers = c->config.n_layers;
-    c->all = n_layers * (uint64_t)(c->calib.n_windows + convert_divergence_windows(c));
-    for (int l = 0; l < n_layers; l++) {
-        convert_begin(c, l);
-        TRY(convert_calibrate(c));
-        const bool keeps = convert_keeps_heads(c);
-        double *lost = &b->lost[l * (b->most + 1) + c->block.n_groups];
-        if (!keeps) {
-            TRY(convert_share(c, NULL, e));
-            convert_store_order(c);
-            TRY(convert_store(c, WEIGHT_O, WEIGHT_UP, e));
-            convert_load_stored(c);
-            *lost = 0;
-        }
-        const int n_windows = keeps ? 0 : convert_divergence_windows(c);
-        for (int i = 0; i < n_windows; i++) {
-            const struct convert_window win = convert_divergence_window(c, i);
-            TRY(convert_divergence_add(c, l + 1, win.n, win.original, NULL, e));
-            convert_run_layer(c, l, &win,
-                              (struct block_taps){.at = {[TAP_OUT] = c->scratch.rows3}});
-            TRY(convert_divergence_add(c, l + 1, win.n, c->scratch.rows3, lost, e));
-            TRY(convert_windows_done(c, 1));
-        }
-        memcpy(c->calib.converted, c->calib.original,
-               c->spec->n_tokens * c->d * sizeof *c->calib.original);
+    TRY(convert_begin_block(c, l));
+    TRY(convert_calibrate(c));
+    if (convert_keeps_heads(c))
+        return STATUS_OK;
+    TRY(convert_share(c, e));
+    convert_load_stored(c);
+    *lost = 0;
+    for (int i = 0; i < c->divergence.n_windows; i++) {
+        const struct convert_window win = convert_divergence_window(c, i);
+        convert_run_layer(c, l, &win, (struct block_taps){.at = {[TAP_OUT] = c->scratch.rows3}});
+        TRY(convert_divergence_add(c, l + 1, win.n, win.original, c->scratch.rows3, lost, e));
+        TRY(convert_windows_done(c, 1));
     }
     return STATUS_OK;
 }
 
-/* A conversion to `chosen`, measured. */
+/* The divergences of all layers, each with `chosen` K/V heads, all others as they are. */
 static enum status measure(struct convert_budget *b, struct err *e)
 {
     struct converter c;
     struct convert out = {.n_layers = 0};
-    enum status s = convert_describe(&c, &b->spec, &out, e);
-    c.arg = b;
-    if (s == STATUS_OK)
-        s = convert_work(&c, measure_losses, e);
+    const int n_layers = b->config.n_layers;
+    TRY(convert_open(&c, &b->spec, &out, e));
+    enum status s = STATUS_OK;
+    c.all = n_layers * (uint64_t)(c.calib.n_windows + c.divergence.n_windows);
+    for (int l = 0; s == STATUS_OK && l < n_layers; l++) {
+        s = measure_layer(&c, l, &b->lost[l * (b->most + 1) + b->chosen[l]], e);
+        memcpy(c.calib.converted, c.calib.original,
+               c.spec->n_tokens * c.d * sizeof *c.calib.original);
+    }
+    convert_close(&c);
     convert_free(&out);
     return s;
 }

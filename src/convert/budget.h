@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "convert/spec.h"
+#include "convert/convert.h"
 
 struct convert_budget {
     struct config config;          /* of the checkpoint */
@@ -20,5 +20,5 @@ struct convert_budget {
  * for all K/V heads that there are. */
 enum status convert_budget_plan(struct convert_budget *b, const struct convert_spec *spec,
                                 struct err *e);
-/* Fills in `chosen`. STATUS_NO_MEMORY and the failures of convert_work. */
+/* Fills in `chosen`. STATUS_NO_MEMORY and the failures of convert_open. */
 enum status convert_budget_choose(struct convert_budget *b, struct err *e);

@@ -5,23 +5,8 @@
 
 #include <math.h>
 
-#include "convert/memory.h"
 #include "convert/products.h"
 #include "convert/tensors.h"
-
-/* Sums of squares of a layer: of errors, then of what they are errors of. */
-struct layer_errors {
-    double attention[2], first[2], stream[2];
-};
-
-/* By layer of the block in work. */
-struct convert_moments {
-    double *energy;              /* of what attention adds, centred */
-    double *energy_sum;          /* [layers, d] the sum of what it adds */
-    double *lost;                /* of that energy, after the layer was converted */
-    struct layer_errors *errors; /* of the layer after it was converted */
-    double n_fitted;             /* rows that moments are over, in all layers of the block */
-};
 
 /* --- windows --------------------------------------------------------------------------------- */
 
@@ -31,7 +16,6 @@ struct convert_window convert_window_at(const struct converter *c, int w)
     struct convert_window win = {.w = w,
                                  .n = MIN(left, c->calib.window),
                                  .held_out =
-                                     !c->spec->measures_only &&
                                      w % CONVERT_HELD_OUT_EVERY == CONVERT_HELD_OUT_EVERY - 1,
                                  .original = c->calib.original + at,
                                  .middle = c->calib.middle + at,
@@ -51,12 +35,10 @@ enum status convert_windows_done(struct converter *c, int n)
 
 /* --- starting -------------------------------------------------------------------------------- */
 
-void convert_calibration_take(struct converter *c)
+void convert_calibration_allocate(struct converter *c)
 {
-    const size_t n = c->spec->n_tokens, n_ctx = c->config.n_ctx, d = c->d;
-    size_t window = MIN(n_ctx, n);
-    if (!c->spec->measures_only)
-        window = convert_window_size(n_ctx, n);
+    const size_t n = c->spec->n_tokens, d = c->d;
+    const size_t window = convert_window_size(c->config.n_ctx, n);
     const size_t layers = c->config.shared ? c->config.n_layers : 1;
     c->calib.window = window;
     c->calib.n_windows = (n + window - 1) / window;
@@ -69,14 +51,9 @@ void convert_calibration_take(struct converter *c)
     c->scratch.x = convert_doubles(c, window, c->widest + 1);
     c->scratch.x_sum = convert_doubles(c, c->widest, 1);
     c->scratch.y_sum = convert_doubles(c, d, 1);
-    struct convert_moments counted;
-    struct convert_moments *sums = arena_take(&c->arena, 1, sizeof *sums);
-    c->calib.sums = sums;
-    sums = sums ? sums : &counted;
-    sums->energy = convert_doubles(c, layers, 1);
-    sums->energy_sum = convert_doubles(c, layers, d);
-    sums->lost = convert_doubles(c, layers, 1);
-    ARENA_TAKE(sums->errors, &c->arena, layers);
+    c->calib.energy = convert_doubles(c, layers, 1);
+    c->calib.energy_sum = convert_doubles(c, layers, d);
+    c->calib.lost = convert_doubles(c, layers, 1);
     c->scratch.float_product = convert_floats(c, c->widest, c->widest);
 }
 
@@ -94,7 +71,7 @@ static enum status embed_tokens(struct converter *c)
     return STATUS_OK;
 }
 
-enum status convert_calibration_start(struct converter *c, struct err *e)
+enum status convert_calibration_open(struct converter *c, struct err *e)
 {
     const float *factors = c->model->w[ROLE_ROPE_FREQS].table;
     struct pool *pool = c->pool;
@@ -150,33 +127,19 @@ double convert_squared_distance(struct converter *c, const float *x, const float
     return linalg_dot(difference, difference, n);
 }
 
-void convert_norm_rows(const struct converter *c, enum tensor_role role, float *out, const float *x,
-                       size_t n)
-{
-    const size_t d = c->d;
-    const struct norm *norm = &c->model->blocks[c->block.index].w[role].norm;
-    if (!layout_has(&c->config, role))
-        memcpy(out, x, n * d * sizeof *out);
-    else
-        for (size_t t = 0; t < n; t++)
-            c->kernels->norm[c->config.norm](out + t * d, x + t * d, norm->gain, norm->bias, d,
-                                             c->config.norm_eps);
-}
-
 /* --- moments --------------------------------------------------------------------------------- */
 
 /* What attention adds, and its sum over the rows; then moments of its inputs. */
 static void measure_window(struct converter *c, int layer, const struct convert_window *win)
 {
     const size_t n = win->n, at = layer - c->block.index, d = c->d;
-    c->calib.sums->energy[at] += convert_squared_distance(c, win->middle, win->original, n * d);
+    c->calib.energy[at] += convert_squared_distance(c, win->middle, win->original, n * d);
     for (size_t t = 0; t < n; t++)
-        linalg_add_scaled(c->calib.sums->energy_sum + at * d, 1, c->scratch.x + t * d, d);
+        linalg_add_scaled(c->calib.energy_sum + at * d, 1, c->scratch.x + t * d, d);
     if (win->held_out)
         return;
     convert_add_gram(c, c->calib.value_moments,
-                     convert_product_transposed(c->scratch.float_product, c->scratch.rows,
-                                                c->scratch.rows, d, n, d));
+                     (struct convert_rows){c->scratch.rows, c->scratch.rows, n, d, d});
     convert_zero(c->scratch.x_sum, d);
     convert_add_rows(c->scratch.x_sum, c->scratch.rows, n, d);
     for (size_t i = 0; i < d; i++) {
@@ -187,7 +150,7 @@ static void measure_window(struct converter *c, int layer, const struct convert_
     convert_add_product(
         c, linalg_product_turned(c->calib.key_moments, c->scratch.x_sum, c->scratch.y_sum, d, 1, d),
         d);
-    c->calib.sums->n_fitted += n;
+    c->calib.n_fitted += n;
 }
 
 /* Without text: what the norm before a block gives, before gain and bias, has any direction or, if
@@ -222,11 +185,11 @@ enum status convert_calibrate(struct converter *c)
     convert_zero(c->calib.value_moments, d * d);
     convert_zero(c->calib.key_moments, d * d);
     convert_zero(c->calib.input_mean, d);
-    convert_zero(c->calib.sums->energy, n_layers);
-    convert_zero(c->calib.sums->energy_sum, n_layers * d);
-    c->calib.sums->n_fitted = 0;
+    convert_zero(c->calib.energy, n_layers);
+    convert_zero(c->calib.energy_sum, n_layers * d);
+    c->calib.n_fitted = 0;
     TRY(convert_each_window(c, CONVERT_ORIGINAL, measure_window));
-    const double n = c->calib.sums->n_fitted;
+    const double n = c->calib.n_fitted;
     for (size_t i = 0; i < d * d; i++)
         c->calib.key_moments[i] = c->calib.value_moments[i] / n - c->calib.key_moments[i] / n;
     convert_sums_to_moments(c->calib.value_moments, c->calib.input_mean, c->calib.input_mean, n, d,
@@ -234,8 +197,8 @@ enum status convert_calibrate(struct converter *c)
     for (size_t i = 0; i < d; i++)
         c->calib.input_mean[i] /= n;
     for (size_t l = 0; l < n_layers; l++) {
-        const double *sum = c->calib.sums->energy_sum + l * d;
-        c->calib.sums->energy[l] -= linalg_dot(sum, sum, d) / c->spec->n_tokens;
+        const double *sum = c->calib.energy_sum + l * d;
+        c->calib.energy[l] -= linalg_dot(sum, sum, d) / c->spec->n_tokens;
     }
     return STATUS_OK;
 }
@@ -243,61 +206,34 @@ enum status convert_calibrate(struct converter *c)
 /* --- the converted block --------------------------------------------------------------------- */
 
 /* One window through the converted layer, whose squared distance from the checkpoint's stream after
- * attention is lost; and from what the layer as it was makes of the same input. */
+ * attention is lost. */
 static void advance_window(struct converter *c, int layer, const struct convert_window *win)
 {
-    struct convert_window own = *win;
-    struct layer_errors *sums = &c->calib.sums->errors[layer - c->block.index];
-    float *before = c->scratch.rows3; /* rows2 is what layers that share a block go on from */
-    const size_t d = c->d, rest = (win->n - 1) * d;
-    own.from = own.converted;
-    if (win->held_out) {
-        probe_run(c->calib.probe, &c->model->blocks[layer], layer, own.converted, win->n,
-                  &(struct block_taps){.at = {[TAP_MIDDLE] = before}});
-        sums->first[1] += convert_squared_distance(c, before, own.converted, d);
-        sums->attention[1] += convert_squared_distance(c, before + d, own.converted + d, rest);
-    }
+    struct convert_window from = *win;
+    from.from = from.converted;
     convert_run_layer(
-        c, layer, &own,
-        (struct block_taps){.at = {[TAP_MIDDLE] = c->scratch.rows, [TAP_OUT] = own.converted}});
-    if (win->held_out) {
-        sums->first[0] += convert_squared_distance(c, c->scratch.rows, before, d);
-        sums->attention[0] += convert_squared_distance(c, c->scratch.rows + d, before + d, rest);
-    }
-    memset(before, 0, rest * sizeof *before);
-    const float *behind =
-        c->config.shared ? c->scratch.rows2 : win->original; /* the checkpoint's stream */
-    sums->stream[0] += convert_squared_distance(c, own.converted + d, behind + d, rest);
-    sums->stream[1] += convert_squared_distance(c, behind + d, before, rest);
-    c->calib.sums->lost[layer - c->block.index] +=
-        convert_squared_distance(c, win->middle, c->scratch.rows, win->n * d);
-}
-
-static double share_of(const double sums[2])
-{
-    return sums[1] > 0 ? sums[0] / sums[1] : 0;
+        c, layer, &from,
+        (struct block_taps){.at = {[TAP_MIDDLE] = c->scratch.rows, [TAP_OUT] = from.converted}});
+    c->calib.lost[layer - c->block.index] +=
+        convert_squared_distance(c, win->middle, c->scratch.rows, win->n * c->d);
 }
 
 enum status convert_advance(struct converter *c, struct err *e)
 {
     const int n_layers = c->block.end - c->block.index;
+    if (!c->spec->n_tokens)
+        return STATUS_OK;
     convert_load_stored(c);
-    convert_zero(c->calib.sums->lost, n_layers);
-    memset(c->calib.sums->errors, 0, n_layers * sizeof *c->calib.sums->errors);
+    convert_zero(c->calib.lost, n_layers);
     TRY(convert_each_window(c, CONVERT_ALL, advance_window));
     for (int i = 0; i < n_layers; i++) {
-        const struct layer_errors *own = &c->calib.sums->errors[i];
-        struct convert_layer *layer = &c->out->layers[c->block.index + i];
-        layer->own = share_of(own->attention);
-        layer->own_first = share_of(own->first);
-        layer->gathered = share_of(own->stream);
-        if (!isfinite(c->calib.sums->lost[i]) || !isfinite(c->calib.sums->energy[i]))
+        const double lost = c->calib.lost[i], energy = c->calib.energy[i];
+        if (!isfinite(lost) || !isfinite(energy))
             return err_failed(e,
                               "layer %d: what attention adds to the calibration text is too large "
                               "for float; without a text the weights alone decide",
                               c->block.index + i);
-        layer->output =
-            c->calib.sums->energy[i] > 0 ? c->calib.sums->lost[i] / c->calib.sums->energy[i] : 0;
+        c->out->layers[c->block.index + i].output = energy > 0 ? lost / energy : 0;
     }
     return STATUS_OK;
 }

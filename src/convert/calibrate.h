@@ -3,12 +3,12 @@
  */
 #pragma once
 
-#include "convert/private.h"
+#include "convert/state.h"
 
 /* The memory of windows and streams; once it is there, both streams start as the embeddings.
  * The probes are the caller's to free. */
-void convert_calibration_take(struct converter *c);
-enum status convert_calibration_start(struct converter *c, struct err *e);
+void convert_calibration_allocate(struct converter *c);
+enum status convert_calibration_open(struct converter *c, struct err *e);
 
 /* Window w of the text, n tokens (fewer in the last), and the rows [n, d] of the streams there. */
 struct convert_window {
@@ -41,14 +41,10 @@ enum status convert_each_window(struct converter *c, enum convert_windows which,
 /* sum (x - y)^2 over floats [n]; the differences stay in c->scratch.x. */
 double convert_squared_distance(struct converter *c, const float *x, const float *y, size_t n);
 
-/* out [n, d] = x through the norm of this role, if models have one. */
-void convert_norm_rows(const struct converter *c, enum tensor_role role, float *out, const float *x,
-                       size_t n);
-
 /* Moments of the inputs of the block in work, in all layers that use it: of the text, which goes
  * through the checkpoint's layers here, or, without one, what the norm before it allows. */
 enum status convert_calibrate(struct converter *c);
 
-/* Runs the converted layers, and fills in what c->out says of them but for the scores.
- * STATUS_INTERRUPTED; STATUS_FAILED if these are not finite. */
+/* Runs the converted layers over the text, if there is one, and fills in what c->out says of their
+ * outputs. STATUS_INTERRUPTED; STATUS_FAILED if these are not finite. */
 enum status convert_advance(struct converter *c, struct err *e);

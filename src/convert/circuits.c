@@ -7,7 +7,6 @@
 #include <math.h>
 
 #include "base/rng.h"
-#include "convert/memory.h"
 #include "convert/products.h"
 #include "convert/tensors.h"
 
@@ -267,5 +266,6 @@ void convert_keep(struct converter *c)
 {
     for (size_t h = 0; h < c->block.n_heads; h++)
         c->block.order[h] = h;
-    convert_copy(c, &c->block.to, &c->block.from, WEIGHT_Q, WEIGHT_UP);
+    memcpy(c->block.to.o.w, c->block.from.o.w, c->circuits.ov.width * c->d * sizeof(double));
+    memcpy(c->block.to.o.bias, c->block.from.o.bias, c->d * sizeof(double));
 }

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "convert/private.h"
+#include "convert/state.h"
 
 /* The gram, metric, root and white of both circuits, from the weights of `from` and the moments. */
 void convert_circuits_measure(struct converter *c);
@@ -17,7 +17,7 @@ const double *convert_gram(const struct converter *c, const struct convert_circu
 /* Q, K, V and O of `to` from those of `from` and the maps, with the heads in their new order. */
 void convert_apply(struct converter *c);
 
-/* The same of a block that keeps its K/V heads: a copy, with the heads in their old order. */
+/* Of a block that keeps its K/V heads: O of `to` a copy, and the heads in their old order. */
 void convert_keep(struct converter *c);
 
 /* The share of the squared scores, or of what heads add, that `to` loses of `from`; to be asked

@@ -1,15 +1,21 @@
 #include "convert/convert.h"
 
-#include <math.h>
-
 #include "convert/budget.h"
 #include "convert/calibrate.h"
-#include "convert/circuits.h"
 #include "convert/converter.h"
 #include "convert/divergence.h"
-#include "convert/memory.h"
 #include "convert/refit.h"
 #include "convert/tensors.h"
+
+const char *const convert_methods[] = {"mean", "first", "random", "procrustes", "fit", NULL};
+const char *const convert_refits[] = {"none", "wo", NULL};
+
+void convert_free(struct convert *c)
+{
+    gguf_writer_free(c->writer);
+    arena_free(&c->arena);
+    *c = (struct convert){.n_layers = 0};
+}
 
 enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct err *e)
 {
@@ -22,7 +28,7 @@ enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct 
         one.layer_kv_heads = budget.equal;
     }
     TRY(convert_describe(&c, &one, &result, e));
-    convert_memory_take(&c);
+    convert_allocate(&c);
     *bytes = c.arena.used + result.arena.used;
     if (spec->cache_bytes) /* two results are compared */
         *bytes += result.arena.used;
@@ -32,91 +38,89 @@ enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct 
     return STATUS_OK;
 }
 
-/* --- the whole ------------------------------------------------------------------------------- */
+/* --- one conversion --------------------------------------------------------------------------- */
 
-/* The block in work, with what its layers lose before text goes through it. */
-static enum status convert_block(struct converter *c, struct convert_layer *lost, struct err *e)
-{
-    const bool keeps = convert_keeps_heads(c);
-    if (keeps)
-        convert_keep(c);
-    else
-        TRY(convert_share(c, lost, e));
-    convert_store_order(c);
-    if (c->spec->refit || !keeps)
-        TRY(convert_store(c, WEIGHT_O, WEIGHT_UP, e));
-    return c->spec->refit ? convert_refit(c, e) : STATUS_OK;
-}
-
-/* Converts block by block, each with what the layers that use it lose, and writes the result. */
+/* Converts block by block, and, if there is text, follows it through the converted layers. */
 static enum status convert_blocks(struct converter *c, struct err *e)
 {
-    const struct convert_spec *spec = c->spec;
-    const int n_layers = c->config.n_layers, n_blocks = config_blocks(&c->config);
-    double sum = 0;
-    c->all = n_layers * (2 * (uint64_t)c->calib.n_windows + convert_refit_windows(c));
+    const int n_blocks = config_blocks(&c->config);
+    c->all = c->config.n_layers * (2 * (uint64_t)c->calib.n_windows + convert_refit_windows(c));
     for (int b = 0; b < n_blocks; b++) {
-        struct convert_layer lost = {
-            .own = (double)NAN, .own_first = (double)NAN, .gathered = (double)NAN};
-        TRY(convert_windows_done(c, 0));
-        convert_begin(c, b);
+        TRY(convert_begin_block(c, b));
         TRY(convert_calibrate(c));
-        TRY(convert_block(c, &lost, e));
-        for (int l = b; l < c->block.end; l++) {
-            c->out->layers[l] = lost;
-            c->out->layers[l].layer = l;
-        }
-        if (spec->n_tokens)
-            TRY(convert_advance(c, e));
+        TRY(convert_share(c, e));
+        TRY(convert_refit(c, e));
+        TRY(convert_advance(c, e));
     }
-    for (int i = 0; i < convert_divergence_windows(c); i++) {
-        const struct convert_window win = convert_divergence_window(c, i);
-        TRY(convert_divergence_add(c, n_layers, win.n, win.original, NULL, e));
-        TRY(convert_divergence_add(c, n_layers, win.n, win.converted, &sum, e));
-    }
-    if (spec->n_tokens)
-        c->out->divergence = sum / convert_divergence_windows(c);
-    return convert_write(c, e);
+    return STATUS_OK;
 }
 
-static enum status run_once(const struct convert_spec *spec, struct convert *out, struct err *e)
+/* How far the converted model's predictions are from the checkpoint's, behind all layers. */
+static enum status compare_predictions(struct converter *c, struct err *e)
+{
+    const int n = c->divergence.n_windows;
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        const struct convert_window win = convert_divergence_window(c, i);
+        TRY(convert_divergence_add(c, c->config.n_layers, win.n, win.original, win.converted, &sum,
+                                   e));
+    }
+    if (n > 0)
+        c->out->divergence = sum / n;
+    return STATUS_OK;
+}
+
+static enum status convert_once(const struct convert_spec *spec, struct convert *out, struct err *e)
 {
     struct converter c;
-    *out = (struct convert){.divergence = (double)NAN};
-    TRY(convert_describe(&c, spec, out, e));
-    out->n_layers = c.config.n_layers;
-    out->config = c.converted;
-    const enum status s = convert_work(&c, convert_blocks, e);
+    TRY(convert_open(&c, spec, out, e));
+    enum status s = convert_blocks(&c, e);
+    if (s == STATUS_OK)
+        s = compare_predictions(&c, e);
+    if (s == STATUS_OK)
+        s = convert_write(&c, e);
+    convert_close(&c);
     if (s != STATUS_OK)
         convert_free(out);
     return s;
+}
+
+/* --- the whole -------------------------------------------------------------------------------- */
+
+/* The nearer of two results to the checkpoint's predictions, the first of equal ones; the other one
+ * is freed. */
+static struct convert nearer(struct convert a, struct convert b)
+{
+    const bool second = b.divergence < a.divergence;
+    convert_free(second ? &a : &b);
+    return second ? b : a;
 }
 
 /* For so many bytes with the K/V heads that do best layer by layer, and with equal numbers of them,
  * of which the result nearer to the checkpoint's predictions is kept. */
-enum status convert_run(const struct convert_spec *spec, struct convert *out, struct err *e)
+static enum status convert_to_budget(const struct convert_spec *spec, struct convert *out,
+                                     struct err *e)
 {
     struct convert_spec one = *spec;
     struct convert_budget budget;
-    struct convert other = {.n_layers = 0};
-    *out = other;
-    if (!spec->cache_bytes)
-        return run_once(spec, out, e);
+    struct convert chosen;
     TRY(convert_budget_plan(&budget, spec, e));
     TRY(convert_budget_choose(&budget, e));
     one.layer_kv_heads = budget.equal;
-    TRY(run_once(&one, out, e));
+    TRY(convert_once(&one, out, e));
     if (memcmp(budget.equal, budget.chosen, out->n_layers * sizeof *budget.equal) == 0)
         return STATUS_OK;
     one.layer_kv_heads = budget.chosen;
-    const enum status s = run_once(&one, &other, e);
-    if (s == STATUS_OK && other.divergence < out->divergence) {
-        const struct convert worse = *out;
-        *out = other;
-        other = worse;
-    }
-    convert_free(&other);
-    if (s != STATUS_OK)
+    const enum status s = convert_once(&one, &chosen, e);
+    if (s == STATUS_OK)
+        *out = nearer(*out, chosen);
+    else
         convert_free(out);
     return s;
+}
+
+enum status convert_run(const struct convert_spec *spec, struct convert *out, struct err *e)
+{
+    *out = (struct convert){.n_layers = 0};
+    return spec->cache_bytes ? convert_to_budget(spec, out, e) : convert_once(spec, out, e);
 }

@@ -1,10 +1,11 @@
 #include "convert/converter.h"
 
+#include <math.h>
+
 #include "convert/calibrate.h"
 #include "convert/circuits.h"
 #include "convert/divergence.h"
 #include "convert/groups.h"
-#include "convert/memory.h"
 #include "convert/refit.h"
 #include "convert/tensors.h"
 #include "model/config_keys.h"
@@ -29,8 +30,7 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
             .qk = {.own = WEIGHT_Q, .cached = WEIGHT_K, .dim = f.head_dim},
             .ov = {.own = WEIGHT_O, .cached = WEIGHT_V, .dim = config_value_dim(&f)},
         }};
-    TRY(config_needs_dot(
-        &f, spec->measures_only ? "the likeness of heads" : "conversion to fewer K/V heads", e));
+    TRY(config_needs_dot(&f, "conversion to fewer K/V heads", e));
     c->converted.n_kv_heads = numbers ? 0 : spec->n_kv_heads;
     for (int l = 0; l < f.n_layers; l++) {
         const int n = numbers ? numbers[l] : spec->n_kv_heads;
@@ -53,8 +53,7 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
     if (spec->cluster && f.position == POSITION_ALIBI)
         return err_usage(e, "heads cannot change places, because each has a slope of its own "
                             "(ALiBi); expected neighbours to share");
-    if (!spec->measures_only && (spec->n_tokens || spec->refit || spec->cache_bytes) &&
-        spec->n_tokens < CONVERT_MIN_TOKENS)
+    if ((spec->n_tokens || spec->refit || spec->cache_bytes) && spec->n_tokens < CONVERT_MIN_TOKENS)
         return err_usage(e,
                          "calibration text: expected at least %d tokens, %d windows of which one "
                          "is held out, found %zu",
@@ -64,19 +63,18 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
         s->width = c->block.n_heads * s->dim;
         c->widest = MAX(s->width, c->widest);
     }
-    if (convert_refits_block(c) && (size_t)f.d_ff > c->widest)
-        c->widest = f.d_ff;
     return STATUS_OK;
 }
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-void convert_memory_take(struct converter *c)
+void convert_allocate(struct converter *c)
 {
     const size_t dim = MAX(c->circuits.qk.dim, c->circuits.ov.dim), d = c->d;
-    const enum convert_weight end = convert_refits_block(c) ? CONVERT_WEIGHTS : WEIGHT_UP;
-    convert_weights_take(c, &c->block.from, c->block.n_kv_heads, WEIGHT_UP);
-    convert_weights_take(c, &c->block.to, c->block.n_groups, end);
+    convert_weights_size(c, &c->block.from, c->block.n_kv_heads);
+    convert_weights_size(c, &c->block.to, c->block.n_groups);
+    convert_weights_allocate(c, &c->block.from);
+    convert_weights_allocate(c, &c->block.to);
     c->calib.key_moments = convert_doubles(c, d, d);
     c->calib.value_moments = convert_doubles(c, d, d);
     c->calib.input_mean = convert_doubles(c, d, 1);
@@ -96,58 +94,62 @@ void convert_memory_take(struct converter *c)
     c->scratch.blocks = convert_doubles(c, 5 * dim, dim);
     ARENA_TAKE(c->block.order, &c->arena, c->block.n_heads);
     ARENA_TAKE(c->block.group_of, &c->arena, c->block.n_heads);
-    convert_groups_take(c);
+    convert_groups_allocate(c);
     if (c->spec->n_tokens) {
-        convert_calibration_take(c);
-        convert_loading_take(c);
-        if (!c->spec->measures_only)
-            convert_divergence_take(c);
+        convert_calibration_allocate(c);
+        convert_loading_allocate(c);
+        convert_divergence_allocate(c);
     }
     if (c->spec->refit)
-        convert_refit_take(c);
-    if (c->out) {
-        ARENA_TAKE(c->out->layers, &c->out->arena, c->config.n_layers);
-        convert_tensors_take(c);
-    }
+        convert_refit_allocate(c);
+    ARENA_TAKE(c->out->layers, &c->out->arena, c->config.n_layers);
+    convert_tensors_allocate(c);
 }
 
-static enum status work_in_memory(struct converter *c, struct model **model,
-                                  enum status (*work)(struct converter *c, struct err *e),
-                                  struct err *e)
+/* The checkpoint as a model, memory, and the text's streams. */
+static enum status open_described(struct converter *c, struct err *e)
 {
-    if (!c->model) { /* its creation also checks every tensor's shape */
-        TRY(model_create(c->spec->gguf, NULL, c->spec->source, model, e));
-        c->model = *model;
-    }
-    convert_memory_take(c);
+    /* The model's creation also checks every tensor's shape. */
+    TRY(model_create(c->spec->gguf, NULL, c->spec->source, &c->model, e));
+    convert_allocate(c);
     TRY(arena_allocate(&c->arena, "the conversion", e));
-    if (c->out)
-        TRY(arena_allocate(&c->out->arena, "the new tensors", e));
-    convert_memory_take(c);
-    if (c->spec->n_tokens)
-        TRY(convert_calibration_start(c, e));
-    if (c->divergence)
-        TRY(convert_divergence_start(c, e));
-    return work(c, e);
+    TRY(arena_allocate(&c->out->arena, "the new tensors", e));
+    convert_allocate(c);
+    if (!c->spec->n_tokens)
+        return STATUS_OK;
+    TRY(convert_calibration_open(c, e));
+    return convert_divergence_open(c, e);
 }
 
-enum status convert_work(struct converter *c,
-                         enum status (*work)(struct converter *c, struct err *e), struct err *e)
+enum status convert_open(struct converter *c, const struct convert_spec *spec, struct convert *out,
+                         struct err *e)
 {
-    struct model *model = NULL;
-    const enum status s = work_in_memory(c, &model, work, e);
-    convert_divergence_stop(c);
+    *out = (struct convert){.divergence = (double)NAN};
+    TRY(convert_describe(c, spec, out, e));
+    out->n_layers = c->config.n_layers;
+    out->config = c->converted;
+    const enum status s = open_described(c, e);
+    if (s == STATUS_OK)
+        return s;
+    convert_close(c);
+    convert_free(out);
+    return s;
+}
+
+void convert_close(struct converter *c)
+{
+    convert_divergence_close(c);
     probe_free(c->calib.probe);
     probe_free(c->calib.probe_converted);
-    model_free(model);
+    model_free(c->model);
     arena_free(&c->arena);
-    return s;
 }
 
 /* --- a block's first steps ------------------------------------------------------------------- */
 
-void convert_begin(struct converter *c, int block)
+enum status convert_begin_block(struct converter *c, int block)
 {
+    TRY(convert_windows_done(c, 0));
     c->block.index = block;
     c->block.end = c->config.shared ? c->config.n_layers : block + 1;
     c->block.n_heads = config_heads(&c->config, block);
@@ -156,20 +158,27 @@ void convert_begin(struct converter *c, int block)
     c->block.n_kv_heads = config_kv_heads(&c->config, block);
     c->block.n_groups = config_kv_heads(&c->converted, block);
     c->block.group = c->block.n_heads / c->block.n_groups;
-    convert_weights_take(c, &c->block.from, c->block.n_kv_heads, WEIGHT_Q);
-    convert_weights_take(c, &c->block.to, c->block.n_groups, WEIGHT_Q);
+    convert_weights_size(c, &c->block.from, c->block.n_kv_heads);
+    convert_weights_size(c, &c->block.to, c->block.n_groups);
     convert_read(c);
+    return STATUS_OK;
 }
 
-enum status convert_share(struct converter *c, struct convert_layer *lost, struct err *e)
+enum status convert_share(struct converter *c, struct err *e)
 {
-    convert_circuits_measure(c);
-    TRY(convert_group_heads(c, e));
-    convert_apply(c);
-    TRY(convert_store(c, WEIGHT_Q, WEIGHT_O, e));
-    if (lost) {
-        lost->score = convert_loss(c, &c->circuits.qk);
-        lost->output = convert_loss(c, &c->circuits.ov);
+    struct convert_layer lost = {.score = 0};
+    if (convert_keeps_heads(c)) {
+        convert_keep(c);
+    } else {
+        convert_circuits_measure(c);
+        TRY(convert_group_heads(c, e));
+        convert_apply(c);
+        lost.score = convert_loss(c, &c->circuits.qk);
+        lost.output = convert_loss(c, &c->circuits.ov);
+        TRY(convert_store(c, WEIGHT_Q, CONVERT_WEIGHTS, e));
     }
+    convert_store_order(c);
+    for (lost.layer = c->block.index; lost.layer < c->block.end; lost.layer++)
+        c->out->layers[lost.layer] = lost;
     return STATUS_OK;
 }

@@ -7,17 +7,16 @@
 #include "convert/calibrate.h"
 
 /* Its memory: logits of one window twice. */
-void convert_divergence_take(struct converter *c);
-/* Opens the session that predicts; convert_divergence_stop is due, and legal without. */
-enum status convert_divergence_start(struct converter *c, struct err *e);
-void convert_divergence_stop(struct converter *c);
+void convert_divergence_allocate(struct converter *c);
+/* Opens the session that predicts; convert_divergence_close is due, and legal without. */
+enum status convert_divergence_open(struct converter *c, struct err *e);
+void convert_divergence_close(struct converter *c);
 
-/* How many windows are compared, and the i-th of them. */
-int convert_divergence_windows(const struct converter *c);
+/* The i-th of the c->divergence.n_windows that are compared. */
 struct convert_window convert_divergence_window(const struct converter *c, int i);
 
-/* Adds to *sum the divergence of the predictions from a stream [n, d] before `layer` (n_layers:
- * behind all) from those of the stream before, given with `sum` NULL. STATUS_FAILED if logits are
- * not finite. */
-enum status convert_divergence_add(struct converter *c, int layer, size_t n, const float *stream,
-                                   double *sum, struct err *e);
+/* Adds to *sum the divergence of the predictions from the stream `changed` [n, d] before `layer`
+ * (n_layers: behind all) from those of the stream `original`. STATUS_FAILED if logits are not
+ * finite. */
+enum status convert_divergence_add(struct converter *c, int layer, size_t n, const float *original,
+                                   const float *changed, double *sum, struct err *e);

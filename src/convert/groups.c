@@ -10,34 +10,10 @@
 
 #include "compute/linalg_eigen.h"
 #include "convert/circuits.h"
-#include "convert/memory.h"
 
 #define EXACT_HEADS 12
 /* Rounds of alignment to the mean of the aligned heads. */
 #define ALIGN_ROUNDS 20
-
-/* A thread's scratch for a group's eigenproblem or alignment. */
-struct eigen {
-    double *matrix; /* [n, n], n = heads a group * dim */
-    double *values; /* [n] */
-    double *vectors;
-    double *scratch;
-    bool diverged;
-};
-
-/* The least cost of placing the heads of a mask, and the set with its first head that does. */
-struct placement {
-    double cost;
-    int set;
-};
-
-struct convert_groups {
-    struct eigen *eigen; /* [threads] */
-    /* Of `cluster` only: */
-    double *costs;                /* of sets of heads */
-    int *sets;                    /* [the same, heads] the sets that the costs are of */
-    struct placement *placements; /* [2^heads] of so few that all are tried, else NULL */
-};
 
 /* --- ranges -------------------------------------------------------------------------------- */
 
@@ -63,7 +39,7 @@ static bool next_range(const struct convert_circuit *s, size_t i, struct range *
 /* The eigenvalues of a range of `white` between these heads, and n_vectors eigenvectors; returns
  * how many there are. */
 static size_t solve_range(const struct range *range, const int *heads, size_t n,
-                          struct eigen *scratch, size_t n_vectors)
+                          struct convert_eigen *scratch, size_t n_vectors)
 {
     const struct convert_circuit *s = range->of;
     const size_t size = range->n, width = n * size;
@@ -81,25 +57,16 @@ static size_t solve_range(const struct range *range, const int *heads, size_t n,
 /* The squared error that one shared head leaves: of each range the sum of the eigenvalues but the
  * range.n largest. */
 static double energy_beyond(const struct convert_circuit *s, const int *heads, size_t n,
-                            struct eigen *scratch)
+                            struct convert_eigen *scratch)
 {
     double sum = 0;
     struct range range;
-    for (size_t p = 0; next_range(s, p, &range); p++)
-        for (size_t i = solve_range(&range, heads, n, scratch, 0); i-- > range.n;)
+    for (size_t p = 0; next_range(s, p, &range); p++) {
+        const size_t n_values = solve_range(&range, heads, n, scratch, 0);
+        for (size_t i = n_values; i-- > range.n;)
             sum += fmax(scratch->values[i], 0);
+    }
     return sum;
-}
-
-double convert_energy_kept(const struct converter *c, const struct convert_circuit *s,
-                           const int *heads, size_t n, int thread)
-{
-    const double beyond = energy_beyond(s, heads, n, &c->groups->eigen[thread]);
-    double all = 0;
-    for (size_t i = 0; i < n; i++)
-        for (size_t j = heads[i] * s->dim; j < (heads[i] + 1) * s->dim; j++)
-            all += s->white[j * s->width + j];
-    return all > 0 ? fmax(1 - beyond / all, 0) : 1;
 }
 
 /* The costs of n sets of `size` heads: what fit cannot reproduce, as a share of the block's energy,
@@ -120,7 +87,7 @@ static void cost_sets(void *arg, int thread)
         for (int k = 0; k < 2; k++) {
             const struct convert_circuit *s = &c->circuits.at[k];
             const double beyond =
-                energy_beyond(s, job->sets + i * job->size, job->size, &c->groups->eigen[thread]);
+                energy_beyond(s, job->sets + i * job->size, job->size, &c->groups.eigen[thread]);
             const double all = linalg_trace(s->white, s->width);
             share[k] = all > 0 ? beyond / all : 0;
         }
@@ -133,80 +100,92 @@ static void find_costs(struct converter *c, const int *sets, size_t n, size_t si
     pool_run(c->pool, cost_sets, &(struct costing){c, sets, costs, n, size});
 }
 
-enum status convert_check_eigen(const struct converter *c, const char *advice, struct err *e)
+/* STATUS_FAILED if an eigenproblem diverged on any thread. */
+static enum status check_eigen(const struct converter *c, struct err *e)
 {
     for (int thread = 0; thread < c->n_threads; thread++)
-        if (c->groups->eigen[thread].diverged)
+        if (c->groups.eigen[thread].diverged)
             return err_failed(e,
                               "layer %d: the eigenvalues of its attention cannot be computed: "
-                              "weights of attention or its norm are not finite or too large%s",
-                              c->block.index, advice);
+                              "weights of attention or its norm are not finite or too large; the "
+                              "methods mean and first need none",
+                              c->block.index);
     return STATUS_OK;
 }
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-void convert_groups_take(struct converter *c)
+/* How many sets of so many heads there are: the binomial coefficient. */
+static size_t count_sets(size_t n_heads, size_t size)
 {
-    struct convert_groups counted;
-    struct convert_groups *g = arena_take(&c->arena, 1, sizeof *g);
-    c->groups = g;
-    g = g ? g : &counted;
-    *g = (struct convert_groups){.costs = NULL};
-    const size_t dim = MAX(c->circuits.qk.dim, c->circuits.ov.dim);
+    size_t n = 1;
+    for (size_t i = 1; i <= size; i++)
+        n = n * (n_heads - size + i) / i;
+    return n;
+}
+
+void convert_groups_allocate(struct converter *c)
+{
+    struct convert_groups *g = &c->groups;
+    const size_t n_heads = c->block.n_heads, dim = MAX(c->circuits.qk.dim, c->circuits.ov.dim);
+    const size_t n = dim * c->block.group;
+    const size_t of_eigen = linalg_eigen_scratch(n, true), of_fit = 2 * dim * dim;
     ARENA_TAKE(g->eigen, &c->arena, c->n_threads);
     for (int i = 0; i < c->n_threads; i++) {
-        const size_t n = dim * c->block.group;
-        const size_t of_eigen = linalg_eigen_scratch(n, true), of_fit = 2 * dim * dim;
-        const struct eigen eigen = {.matrix = convert_doubles(c, n, n),
-                                    .values = convert_doubles(c, n, 1),
-                                    .vectors = convert_doubles(c, dim, n),
-                                    .scratch = convert_doubles(c, MAX(of_eigen, of_fit), 1)};
+        const struct convert_eigen eigen = {.matrix = convert_doubles(c, n, n),
+                                            .values = convert_doubles(c, n, 1),
+                                            .vectors = convert_doubles(c, dim, n),
+                                            .scratch =
+                                                convert_doubles(c, MAX(of_eigen, of_fit), 1)};
         if (g->eigen)
             g->eigen[i] = eigen;
     }
     if (!c->spec->cluster)
         return;
-    const bool exact = c->block.n_heads <= EXACT_HEADS;
+    const bool exact = n_heads <= EXACT_HEADS;
     size_t most = 0, widest = 2;
     for (int l = 0; l < c->config.n_layers; l++) {
-        const size_t group = config_group(&c->converted, l), size = exact ? group : 2;
-        size_t n = 1; /* sets of whole groups, or pairs: the binomial coefficient */
-        for (size_t i = 1; i <= size; i++)
-            n = n * (c->block.n_heads - size + i) / i;
-        most = MAX(n, most);
+        const size_t group = config_group(&c->converted, l);
+        const size_t n_sets = count_sets(n_heads, exact ? group : 2); /* else of pairs */
+        most = MAX(n_sets, most);
         widest = MAX(group, widest);
     }
     most += 2 * c->block.n_groups; /* of the two groupings that are compared at the end */
     ARENA_TAKE(g->costs, &c->arena, most);
     ARENA_TAKE(g->sets, &c->arena, most * widest);
     if (exact)
-        ARENA_TAKE(g->placements, &c->arena, UINT64_C(1) << c->block.n_heads);
+        ARENA_TAKE(g->placements, &c->arena, UINT64_C(1) << n_heads);
 }
 
 /* --- grouping up to EXACT_HEADS heads -------------------------------------------------------- */
 
+/* The set of heads, in ascending order, that follows this one in lexicographic order; false after
+ * the last. */
+static bool next_set(int *set, int size, int n_heads)
+{
+    int i = size - 1; /* the last member that can still grow */
+    while (i >= 0 && set[i] == n_heads - size + i)
+        i--;
+    if (i < 0)
+        return false;
+    set[i]++;
+    for (int j = i + 1; j < size; j++)
+        set[j] = set[j - 1] + 1;
+    return true;
+}
+
 /* All sets of `size` heads in lexicographic order, with their costs; returns how many. */
 static size_t cost_all_sets(struct converter *c, int size)
 {
-    const int n_heads = c->block.n_heads;
-    size_t n = 1;
-    int *set = c->groups->sets;
+    const size_t n = count_sets(c->block.n_heads, size);
+    int *set = c->groups.sets;
     for (int i = 0; i < size; i++)
         set[i] = i;
-    for (;; n++) {
-        int i = size - 1; /* the last member that can still grow */
-        while (i >= 0 && set[i] == n_heads - size + i)
-            i--;
-        if (i < 0)
-            break;
+    for (size_t k = 1; k < n; k++, set += size) {
         memcpy(set + size, set, size * sizeof *set);
-        set += size;
-        set[i]++;
-        for (int j = i + 1; j < size; j++)
-            set[j] = set[j - 1] + 1;
+        next_set(set + size, size, c->block.n_heads);
     }
-    find_costs(c, c->groups->sets, n, size, c->groups->costs);
+    find_costs(c, c->groups.sets, n, size, c->groups.costs);
     return n;
 }
 
@@ -225,23 +204,23 @@ static void group_exactly(struct converter *c)
 {
     const size_t n_sets = cost_all_sets(c, c->block.group);
     const unsigned all = (1u << c->block.n_heads) - 1;
-    struct placement *best = c->groups->placements;
-    best[0] = (struct placement){0, -1};
+    struct convert_placement *best = c->groups.placements;
+    best[0] = (struct convert_placement){0, -1};
     for (unsigned mask = 1; mask <= all; mask++) {
-        best[mask] = (struct placement){HUGE_VAL, -1};
+        best[mask] = (struct convert_placement){HUGE_VAL, -1};
         for (size_t i = 0; i < n_sets; i++) {
-            const unsigned set = mask_of(c->groups->sets + i * c->block.group, c->block.group);
+            const unsigned set = mask_of(c->groups.sets + i * c->block.group, c->block.group);
             const unsigned first = mask & ~(mask - 1);
             if ((set & mask) != set || !(set & first))
                 continue;
-            const double cost = best[mask & ~set].cost + c->groups->costs[i];
+            const double cost = best[mask & ~set].cost + c->groups.costs[i];
             if (cost < best[mask].cost)
-                best[mask] = (struct placement){cost, i};
+                best[mask] = (struct convert_placement){cost, i};
         }
     }
     unsigned left = all;
     for (int *order = c->block.order; left; order += c->block.group) {
-        memcpy(order, c->groups->sets + best[left].set * c->block.group,
+        memcpy(order, c->groups.sets + best[left].set * c->block.group,
                c->block.group * sizeof *order);
         left &= ~mask_of(order, c->block.group);
     }
@@ -249,15 +228,22 @@ static void group_exactly(struct converter *c)
 
 /* --- grouping more heads --------------------------------------------------------------------- */
 
+/* The place of a pair of heads, low < high, among all pairs in lexicographic order. */
+static size_t pair_index(size_t low, size_t high, size_t n_heads)
+{
+    const size_t before = low * n_heads - low * (low + 1) / 2; /* pairs whose first is lower */
+    return before + high - low - 1;
+}
+
 /* What the head costs in this group: the sum over its pairs with the group's members, without the
- * one at position `except` of the order. Costs are of pairs in lexicographic order. */
+ * one at position `except` of the order. */
 static double bond(const struct converter *c, size_t head, size_t group, size_t except)
 {
     double sum = 0;
     for (size_t i = group * c->block.group; i < (group + 1) * c->block.group; i++) {
         const size_t other = c->block.order[i], low = MIN(head, other), high = MAX(head, other);
         if (i != except)
-            sum += c->groups->costs[low * c->block.n_heads - low * (low + 1) / 2 + high - low - 1];
+            sum += c->groups.costs[pair_index(low, high, c->block.n_heads)];
     }
     return sum;
 }
@@ -269,42 +255,54 @@ static void swap_places(int *a, int *b)
     *b = old;
 }
 
-/* Makes the best swap again and again, while one lowers the cost by more than rounding. As pairs
- * say little about whole groups, neighbours share after all if their groups cost less. */
+/* Makes the swap of two heads of different groups that lowers the cost most; false if none does by
+ * more than rounding. */
+static bool swap_best(struct converter *c)
+{
+    double most = 1e-12;
+    size_t from = 0, to = 0;
+    for (size_t i = 0; i < c->block.n_heads; i++)
+        for (size_t j = i - i % c->block.group + c->block.group; j < c->block.n_heads; j++) {
+            const size_t a = c->block.order[i], b = c->block.order[j], ga = i / c->block.group,
+                         gb = j / c->block.group;
+            const double less =
+                bond(c, a, ga, i) + bond(c, b, gb, j) - bond(c, a, gb, j) - bond(c, b, ga, i);
+            if (less > most) {
+                most = less;
+                from = i;
+                to = j;
+            }
+        }
+    swap_places(c->block.order + from, c->block.order + to);
+    return from != to;
+}
+
+static int compare_heads(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+/* Swaps heads while that lowers the cost. As pairs say little about whole groups, neighbours share
+ * after all if their groups cost less. */
 static void group_by_swaps(struct converter *c)
 {
-    double *swapped = c->groups->costs + cost_all_sets(c, 2);
+    double *swapped = c->groups.costs + cost_all_sets(c, 2);
     double *adjacent = swapped + c->block.n_groups;
     double gain = 0;
-    size_t from = 0, to = 1;
-    for (size_t swaps = 0; swaps < c->block.n_heads * c->block.n_heads && from != to; swaps++) {
-        double most = 1e-12;
-        from = to = 0;
-        for (size_t i = 0; i < c->block.n_heads; i++)
-            for (size_t j = i - i % c->block.group + c->block.group; j < c->block.n_heads; j++) {
-                const size_t a = c->block.order[i], b = c->block.order[j], ga = i / c->block.group,
-                             gb = j / c->block.group;
-                const double less =
-                    bond(c, a, ga, i) + bond(c, b, gb, j) - bond(c, a, gb, j) - bond(c, b, ga, i);
-                if (less > most) {
-                    most = less;
-                    from = i;
-                    to = j;
-                }
-            }
-        swap_places(c->block.order + from, c->block.order + to);
-    }
-    for (size_t i = 0; i < c->block.n_heads; i++) /* sorts each group */
-        for (size_t j = i; j % c->block.group && c->block.order[j] < c->block.order[j - 1]; j--)
-            swap_places(c->block.order + j, c->block.order + j - 1);
+    for (size_t swaps = 0; swaps < c->block.n_heads * c->block.n_heads; swaps++)
+        if (!swap_best(c))
+            break;
+    for (size_t g = 0; g < c->block.n_groups; g++)
+        qsort(c->block.order + g * c->block.group, c->block.group, sizeof *c->block.order,
+              compare_heads);
     find_costs(c, c->block.order, c->block.n_groups, c->block.group, swapped);
     for (size_t i = 0; i < c->block.n_heads; i++)
-        c->groups->sets[i] = i;
-    find_costs(c, c->groups->sets, c->block.n_groups, c->block.group, adjacent);
+        c->groups.sets[i] = i;
+    find_costs(c, c->groups.sets, c->block.n_groups, c->block.group, adjacent);
     for (size_t g = 0; g < c->block.n_groups; g++)
         gain += adjacent[g] - swapped[g];
     if (!(gain > 0))
-        memcpy(c->block.order, c->groups->sets, c->block.n_heads * sizeof *c->block.order);
+        memcpy(c->block.order, c->groups.sets, c->block.n_heads * sizeof *c->block.order);
 }
 
 /* --- fit ------------------------------------------------------------------------------------- */
@@ -316,7 +314,7 @@ static void group_by_swaps(struct converter *c)
  * equal.
  */
 static void fit_group(const struct converter *c, const struct convert_circuit *s, const int *heads,
-                      struct eigen *scratch)
+                      struct convert_eigen *scratch)
 {
     struct range range;
     for (size_t p = 0; next_range(s, p, &range) && !scratch->diverged; p++) {
@@ -360,7 +358,7 @@ static void fit_group(const struct converter *c, const struct convert_circuit *s
 /* Rotates each cached factor, by map_own from the identity on, to come nearest to the mean of the
  * rotated ones, again and again (generalized Procrustes, Gower 1975); at first to the first. */
 static void align_group(const struct converter *c, const struct convert_circuit *s,
-                        const int *heads, struct eigen *scratch)
+                        const int *heads, struct convert_eigen *scratch)
 {
     struct range range;
     for (size_t p = 0; next_range(s, p, &range); p++) {
@@ -416,14 +414,11 @@ static void map_groups(void *arg, int thread)
                 cached[i * s->dim + i] = share;
         }
         if (c->spec->method == CONVERT_FIT)
-            fit_group(c, s, heads, &c->groups->eigen[thread]);
+            fit_group(c, s, heads, &c->groups.eigen[thread]);
         else if (c->spec->method == CONVERT_PROCRUSTES)
-            align_group(c, s, heads, &c->groups->eigen[thread]);
+            align_group(c, s, heads, &c->groups.eigen[thread]);
     }
 }
-
-/* What ends the message of a method that cannot compute its eigenvalues. */
-#define OTHER_METHODS "; the methods mean and first need none"
 
 enum status convert_group_heads(struct converter *c, struct err *e)
 {
@@ -431,13 +426,13 @@ enum status convert_group_heads(struct converter *c, struct err *e)
     for (size_t i = 0; i < c->block.n_heads; i++)
         c->block.order[i] = i;
     const bool clusters = c->spec->cluster && c->block.group > 1 && c->block.n_groups > 1;
-    if (clusters && c->groups->placements)
+    if (clusters && c->groups.placements)
         group_exactly(c);
     else if (clusters)
         group_by_swaps(c);
     for (size_t i = 0; i < c->block.n_heads; i++)
         c->block.group_of[c->block.order[i]] = i / c->block.group;
-    TRY(convert_check_eigen(c, OTHER_METHODS, e));
+    TRY(check_eigen(c, e));
     pool_run(c->pool, map_groups, c);
-    return convert_check_eigen(c, OTHER_METHODS, e);
+    return check_eigen(c, e);
 }

@@ -2,8 +2,6 @@
 
 #include <math.h>
 
-#include "convert/memory.h"
-
 /* --- doubles --------------------------------------------------------------------------------- */
 
 struct double_product {
@@ -61,34 +59,40 @@ void convert_cholesky(double *l, const double *a, size_t n, double ridge)
 
 /* --- floats ---------------------------------------------------------------------------------- */
 
-void convert_add_transposed(const struct converter *c, double *sum, size_t stride, struct product p,
-                            int thread)
-{
-    int row, end;
-    pool_range(p.m, thread, c->n_threads, &row, &end);
-    p.m = end - row;
-    p.a += row;
-    p.c += row * p.c_row;
-    c->grad->product(&p);
-    for (; row < end; row++, p.c += p.c_row)
-        convert_add_rows(sum + row * stride, p.c, 1, p.n);
-}
-
-struct float_product {
+struct gram {
     const struct converter *c;
     double *sum;
     struct product product;
 };
 
-static void add_transposed_rows(void *arg, int thread)
+static void add_gram_rows(void *arg, int thread)
 {
-    const struct float_product *job = arg;
-    convert_add_transposed(job->c, job->sum, job->product.n, job->product, thread);
+    const struct gram *job = arg;
+    struct product p = job->product;
+    int row, end;
+    pool_range(p.m, thread, job->c->n_threads, &row, &end);
+    p.m = end - row;
+    p.a += row;
+    p.c += row * p.c_row;
+    job->c->grad->product(&p);
+    for (; row < end; row++, p.c += p.c_row)
+        convert_add_rows(job->sum + row * p.n, p.c, 1, p.n);
 }
 
-void convert_add_gram(const struct converter *c, double *sum, struct product p)
+void convert_add_gram(const struct converter *c, double *sum, struct convert_rows r)
 {
-    pool_run(c->pool, add_transposed_rows, &(struct float_product){c, sum, p});
+    const struct product p = {.m = r.a_columns,
+                              .n = r.b_columns,
+                              .k = r.n,
+                              .a = r.a,
+                              .a_row = 1,
+                              .a_col = r.a_columns,
+                              .b = r.b,
+                              .b_row = r.b_columns,
+                              .b_panel = KERNEL_LANES,
+                              .c = c->scratch.float_product,
+                              .c_row = r.b_columns};
+    pool_run(c->pool, add_gram_rows, &(struct gram){c, sum, p});
 }
 
 void convert_add_rows(double *sum, const float *x, size_t n, size_t d)
@@ -96,10 +100,4 @@ void convert_add_rows(double *sum, const float *x, size_t n, size_t d)
     for (size_t t = 0; t < n; t++)
         for (size_t i = 0; i < d; i++)
             sum[i] += (double)x[t * d + i];
-}
-
-void convert_subtract(float *out, const float *x, const float *y, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        out[i] = x[i] - y[i];
 }

@@ -11,7 +11,6 @@
 
 #include "base/figures.h"
 #include "formats/blocks.h"
-#include "formats/gguf_parts.h"
 #include "formats/gguf_values.h"
 #include "formats/gguf_write.h"
 #include "model/config_keys.h"
@@ -151,7 +150,7 @@ static enum status next_piece(void *arg, uint64_t offset, const void **data, siz
     }
     const uint64_t begin = tensor_type_bytes(type, q->first), read = tensor_type_bytes(type, q->n);
     if (p->source)
-        file_map_release(gguf_file_of(p->gguf, from, p->source), from->data + begin, read);
+        file_map_release(p->source, from->data + begin, read);
     callbacks_progress(&p->callbacks, t->before + begin + read, q->bytes_before);
     if (q->first + q->n == from->n_elements) {
         add_sums(&q->total, &t->sums);
@@ -184,11 +183,9 @@ static enum status plan_tensor(const struct quantize_params *p, const struct con
                             text_width(from->name), from->name.data, from->type->name);
     /* What has one row does not take the type asked for. */
     if ((spec.flags & SPEC_QUANTISES) && from->n_elements != from->dims[0]) {
-        const struct tensor_type_info *wanted =
-            p->pure ? asked : tensor_type_find(layout_type(&spec, p->type));
         t->fallback = from->dims[0] % asked->block_elements != 0;
         if (!t->fallback)
-            t->to = wanted;
+            t->to = tensor_type_find(layout_type(&spec, p->type));
         else if (from->type->type == TENSOR_F32)
             t->to = tensor_type_find(TENSOR_F16);
     }

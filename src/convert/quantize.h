@@ -1,13 +1,11 @@
 /*
  * quantize - a checkpoint in another weight type.
  *
- * Writes a checkpoint in another weight type.
- *
  * Metadata stay as they are but general.file_type and general.quantization_version; tensors keep
  * their names, shapes and order. The matrices take the type: what the layout lets change, and of
  * tensors that it does not know what is named "*.weight", has more than one row and is no norm. The
- * token embedding takes the type that goes with it (see layout_type), or with `pure` the type
- * itself: then bytes are those of `llama-quantize --pure`. All other tensors keep their own.
+ * token embedding takes the type that goes with it (see layout_type); the bytes of the others are
+ * those of `llama-quantize --pure`. All other tensors keep their own type.
  *
  * A matrix whose rows are no multiple of the type's block becomes F16 if it was F32.
  */
@@ -22,7 +20,6 @@
 
 struct quantize_params {
     uint32_t type;                 /* of the matrices: one that blocks_runs */
-    bool pure;                     /* the token embedding too */
     bool requantize;               /* convert Q8_0 and Q4_0 matrices, too, with both types' error */
     const struct gguf *gguf;       /* the checkpoint */
     const struct file_map *source; /* of gguf, whose pages are released as they are read; or NULL */

@@ -1,215 +1,229 @@
 /*
- * The weights of the block in work, made to give what the checkpoint's gave. Each step starts from
- * the converted model's residual stream and aims at the checkpoint's. (Where layers share a block,
- * it starts from the checkpoint's stream, and only the output matrix is fitted.) The steps are:
- *
- *   vo     values and output matrix together, while the attention weights stay as they are
- *   qkvo   queries and keys with them
- *   wo     the output matrix alone, by ridge regression: once from where the steps before have
- *          ended, and once from attention as the sharing of heads left it
- *   up     what the feed-forward part takes: the linear map that brings it nearest to the
- *          checkpoint's
- *   down   the down matrix, like wo; not where a norm follows the residual
- *
- * A step is kept if the layer's error, after attention or at its end, is lower with it on the
- * windows held out. The error is the sum of the rows' distances and not of their squares, of which
- * a few rows have almost all.
+ * Ridge regression of what the checkpoint's attention added on the heads' results, from the
+ * converted model's residual stream. (Where layers share a block, from the checkpoint's stream.)
+ * The new matrix is kept if the layer's error after attention is lower with it on the windows held
+ * out. That error is the sum of the rows' distances and not of their squares, of which a few rows
+ * have almost all.
  */
 #include "convert/refit.h"
 
 #include <math.h>
 
-#include "convert/memory.h"
+#include "convert/calibrate.h"
 #include "convert/products.h"
-#include "convert/rebuild.h"
-#include "convert/ridge.h"
 #include "convert/tensors.h"
 
-struct convert_refitting {
-    union convert_weights before; /* `to` before a step; its sizes are those of `to` */
-    union convert_weights shared; /* attention before all steps, if the block is refitted */
-    struct convert_ridge ridge;
-    double error[2]; /* on windows held out: after attention, and at the layer's end */
-};
+/* A row of targets beyond so many times a window's median counts as one that long: with massive
+ * activations a few rows have almost all of the squares. But heads park on the first position,
+ * which must be right. */
+#define MOST_OF_MEDIAN 16
+/* What pulls a feature's weights towards those there are, relative to its mean square: for each
+ * target that of these which does best on the windows held out. */
+static const double ridges[] = {1e-3, 1e-2, 1e-1, 1};
 
-void convert_refit_take(struct converter *c)
+void convert_refit_allocate(struct converter *c)
 {
-    struct convert_refitting counted;
-    struct convert_refitting *r = arena_take(&c->arena, 1, sizeof *r);
-    const bool whole = convert_refits_block(c);
-    c->refitting = r;
-    r = r ? r : &counted;
-    convert_weights_take(c, &r->before, c->block.n_groups, whole ? CONVERT_WEIGHTS : WEIGHT_UP);
-    convert_ridge_take(c, &r->ridge);
-    if (!whole)
-        return;
-    convert_weights_take(c, &r->shared, c->block.n_groups, WEIGHT_UP);
-    convert_rebuild_take(c);
-}
-
-/* --- the steps ------------------------------------------------------------------------------ */
-
-/* Each of these adds a window's rows to a ridge regression: what a matrix takes, and what it should
- * make of it. */
-static void add_heads(struct converter *c, int layer, const struct convert_window *win)
-{
-    convert_run_layer(c, layer, win, (struct block_taps){.at = {[TAP_HEADS] = c->scratch.rows}});
-    convert_subtract(c->scratch.rows3, win->middle, win->from, win->n * c->d);
-    convert_ridge_add(c, &c->refitting->ridge, c->scratch.rows, c->scratch.rows3, win);
-}
-
-static void add_middle(struct converter *c, int layer, const struct convert_window *win)
-{
-    const enum tensor_role norm =
-        c->config.placement == PLACEMENT_BEFORE ? ROLE_FFN_NORM : ROLE_ATTN_OUTPUT_NORM;
-    convert_run_layer(c, layer, win, (struct block_taps){.at = {[TAP_MIDDLE] = c->scratch.rows2}});
-    convert_norm_rows(c, norm, c->scratch.rows, c->scratch.rows2, win->n);
-    convert_norm_rows(c, norm, c->scratch.rows2, win->middle, win->n);
-    convert_ridge_add(c, &c->refitting->ridge, c->scratch.rows, c->scratch.rows2, win);
-}
-
-static void add_hidden(struct converter *c, int layer, const struct convert_window *win)
-{
-    convert_run_layer(c, layer, win,
-                      (struct block_taps){.at = {[TAP_HIDDEN] = c->scratch.rows,
-                                                 [TAP_MIDDLE] = c->scratch.rows2,
-                                                 [TAP_OUT] = c->scratch.rows3}});
-    convert_subtract(c->scratch.rows2, win->original, c->scratch.rows2, win->n * c->d);
-    convert_ridge_add(c, &c->refitting->ridge, c->scratch.rows, c->scratch.rows2, win);
-}
-
-static const struct step {
-    enum step_kind { STEP_VO, STEP_QKVO, STEP_WO, STEP_UP, STEP_DOWN } kind;
-    enum convert_refit level; /* from which on it runs */
-    bool from_shared;         /* it starts from attention as the sharing of heads left it */
-    /* Of the steps by ridge regression: the matrix that is fitted, and what adds a window's rows.
-     */
-    enum tensor_role role;
-    enum convert_weight weight;
-    convert_visit *visit;
-} steps[] = {
-    {STEP_VO, CONVERT_REFIT_ALL, .from_shared = false},
-    {STEP_QKVO, CONVERT_REFIT_BLOCK, .from_shared = false},
-    {STEP_WO, CONVERT_REFIT_WO, false, ROLE_ATTN_OUTPUT, WEIGHT_O, add_heads},
-    {STEP_WO, CONVERT_REFIT_ALL, true, ROLE_ATTN_OUTPUT, WEIGHT_O, add_heads},
-    {STEP_UP, CONVERT_REFIT_ALL, false, ROLE_FFN_UP, WEIGHT_UP, add_middle},
-    {STEP_DOWN, CONVERT_REFIT_ALL, false, ROLE_FFN_DOWN, WEIGHT_DOWN, add_hidden},
-};
-
-static enum status run_step(struct converter *c, const struct step *p)
-{
-    struct convert_ridge *r = &c->refitting->ridge;
-    const struct convert_matrix *m = &c->block.to.at[p->weight], *end = m + 2;
-    const size_t d = c->d;
-    if (p->kind <= STEP_QKVO)
-        return convert_rebuild_run(c, p->kind == STEP_QKVO);
-    const bool is_up = p->kind == STEP_UP, centred = convert_new(c, p->role, true)->bytes;
-    convert_ridge_begin(r, is_up ? d : m->rows, d);
-    TRY(convert_each_window(c, CONVERT_ALL, p->visit));
-    if (!convert_ridge_solve(c, r, is_up ? NULL : m->w, centred))
-        return STATUS_OK;
-    if (!is_up) { /* rows are the matrix' inputs; a bias only where the file has one */
-        memcpy(m->w, r->w, m->rows * d * sizeof *m->w);
-        if (centred)
-            memcpy(m->bias, r->b, d * sizeof *m->bias);
-        return STATUS_OK;
-    }
-    /* Up and gate, which took x, are changed to give what they gave, but of x map + shift. */
-    for (; m < end && m->w; m++) {
-        for (size_t i = 0; i < m->rows; i++)
-            m->bias[i] += linalg_dot(m->w + i * d, r->b, d);
-        convert_multiply_transposed(c, linalg_product(c->scratch.square, m->w, r->w, d, d),
-                                    m->rows);
-        memcpy(m->w, c->scratch.square, m->rows * d * sizeof *m->w);
-    }
-    return STATUS_OK;
-}
-
-static bool is_wanted(const struct converter *c, const struct step *p)
-{
-    return p->level <= c->spec->refit &&
-           (p->level == CONVERT_REFIT_WO || convert_refits_block(c)) &&
-           (p->kind != STEP_DOWN || c->config.placement == PLACEMENT_BEFORE);
-}
-
-/* --- judging --------------------------------------------------------------------------------- */
-
-static void add_error(struct converter *c, int layer, const struct convert_window *win)
-{
-    /* Where layers share a block, only what is after attention is compared. */
-    float *end = c->config.shared ? NULL : c->scratch.rows3;
-    convert_run_layer(c, layer, win,
-                      (struct block_taps){.at = {[TAP_MIDDLE] = c->scratch.rows, [TAP_OUT] = end}});
-    for (size_t at = 0; at < win->n * c->d; at += c->d) {
-        c->refitting->error[0] +=
-            sqrt(convert_squared_distance(c, c->scratch.rows + at, win->middle + at, c->d));
-        if (end)
-            c->refitting->error[1] +=
-                sqrt(convert_squared_distance(c, end + at, win->original + at, c->d));
-    }
-}
-
-static enum status judge(struct converter *c)
-{
-    c->refitting->error[0] = c->refitting->error[1] = 0;
-    convert_load_stored(c);
-    return convert_each_window(c, CONVERT_HELD_OUT, add_error);
-}
-
-/* Rounds what a step of attention, or of the feed-forward part, has changed to the file's types. */
-static enum status store(struct converter *c, bool ffn, struct err *e)
-{
-    const bool qkv = convert_refits_block(c) || !convert_keeps_heads(c);
-    return ffn ? convert_store(c, WEIGHT_UP, CONVERT_WEIGHTS, e)
-               : convert_store(c, qkv ? WEIGHT_Q : WEIGHT_O, WEIGHT_UP, e);
+    struct convert_refitting *r = &c->refitting;
+    const size_t d = c->d, m = c->circuits.ov.width;
+    for (struct convert_sums *s = r->sums; s < r->sums + 2; s++)
+        *s = (struct convert_sums){.features = convert_doubles(c, m, m),
+                                   .targets = convert_doubles(c, m, d),
+                                   .f_sum = convert_doubles(c, m, 1),
+                                   .t_sum = convert_doubles(c, d, 1)};
+    r->before = convert_doubles(c, m, d);
+    r->before_bias = convert_doubles(c, d, 1);
+    r->root = convert_doubles(c, m, m);
+    r->w = convert_doubles(c, m, d);
+    r->error = convert_doubles(c, d, 1);
+    r->trial_error = convert_doubles(c, d, 1);
 }
 
 uint64_t convert_refit_windows(const struct converter *c)
 {
     const uint64_t n = c->calib.n_windows;
-    const uint64_t held_out = n / CONVERT_HELD_OUT_EVERY;
-    uint64_t sum = c->spec->refit ? held_out : 0;
-    for (const struct step *p = steps; p < steps + LENGTH(steps); p++)
-        if (is_wanted(c, p))
-            sum += held_out +
-                   (p->kind <= STEP_QKVO ? convert_rebuild_windows(c, p->kind == STEP_QKVO) : n);
-    return sum;
+    return c->spec->refit ? n + 2 * (n / CONVERT_HELD_OUT_EVERY) : 0;
 }
 
-/* A step is also undone if its solution has numbers that the type of the weights cannot hold. */
+/* --- sums over windows ------------------------------------------------------------------------ */
+
+static int compare_doubles(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* x [d] *= root, and sum += root x. */
+static void weigh_row(double *sum, float *x, double root, size_t d)
+{
+    for (size_t i = 0; i < d; i++) {
+        x[i] = (float)((double)x[i] * root);
+        sum[i] += root * (double)x[i];
+    }
+}
+
+/* Adds a window's rows: the heads' results, and what the checkpoint's attention adds. */
+static void add_window(struct converter *c, int layer, const struct convert_window *win)
+{
+    struct convert_sums *s = &c->refitting.sums[win->held_out];
+    const size_t m = c->circuits.ov.width, d = c->d, n = win->n;
+    float *f = c->scratch.rows, *t = c->scratch.rows3;
+    double *lengths = c->scratch.x, *sorted = lengths + n;
+    convert_run_layer(c, layer, win, (struct block_taps){.at = {[TAP_HEADS] = f}});
+    for (size_t i = 0; i < n * d; i++)
+        t[i] = win->middle[i] - win->from[i];
+    for (size_t i = 0; i < n; i++) {
+        lengths[i] = 0;
+        for (size_t j = 0; j < d; j++)
+            lengths[i] += (double)t[i * d + j] * (double)t[i * d + j];
+        sorted[i] = lengths[i] = sqrt(lengths[i]);
+    }
+    qsort(sorted, n, sizeof *sorted, compare_doubles);
+    const double most = MOST_OF_MEDIAN * sorted[n / 2];
+    for (size_t i = 0; i < n; i++) {
+        const double root = i > 0 && lengths[i] > most ? most / lengths[i] : 1;
+        weigh_row(s->f_sum, f + i * m, root, m);
+        weigh_row(s->t_sum, t + i * d, root, d);
+        s->n += root * root;
+    }
+    convert_add_gram(c, s->features, (struct convert_rows){f, f, n, m, m});
+    convert_add_gram(c, s->targets, (struct convert_rows){f, t, n, m, d});
+}
+
+static enum status sum_windows(struct converter *c)
+{
+    const size_t m = c->circuits.ov.width, d = c->d;
+    for (struct convert_sums *s = c->refitting.sums; s < c->refitting.sums + 2; s++) {
+        s->n = 0;
+        convert_zero(s->features, m * m);
+        convert_zero(s->targets, m * d);
+        convert_zero(s->f_sum, m);
+        convert_zero(s->t_sum, d);
+    }
+    return convert_each_window(c, CONVERT_ALL, add_window);
+}
+
+/* --- the regression --------------------------------------------------------------------------- */
+
+/* A thread's range of the columns of scratch.square, by way of scratch.square2. */
+static void solve_columns(void *arg, int thread)
+{
+    const struct converter *c = arg;
+    const size_t m = c->circuits.ov.width, d = c->d;
+    int begin, end;
+    pool_range(d, thread, c->n_threads, &begin, &end);
+    double *columns = c->scratch.square2 + begin * m, *w = c->scratch.square + begin;
+    const size_t n = end - begin;
+    if (n == 0)
+        return;
+    linalg_copy(columns, n, w, d, m, n);
+    linalg_solve_lower(c->refitting.root, m, columns, n);
+    linalg_solve_lower_transposed(c->refitting.root, m, columns, n);
+    linalg_copy(w, d, columns, n, m, n);
+}
+
+/* The solution [m, d] with this ridge, in scratch.square; then r->w gets those of its columns whose
+ * mean squared error on the windows held out, less that of 0, is lower than it was. */
+static void try_ridge(struct converter *c, double ridge)
+{
+    const struct convert_refitting *r = &c->refitting;
+    const struct convert_sums *fitted = &r->sums[0], *held_out = &r->sums[1];
+    const size_t m = c->circuits.ov.width, d = c->d;
+    const double least = 1e-9 * linalg_trace(fitted->features, m) / m;
+    double *w = c->scratch.square, *product = c->scratch.square2, *error = r->trial_error;
+    memcpy(r->root, fitted->features, m * m * sizeof *r->root);
+    for (size_t i = 0; i < m; i++) {
+        const double pull = ridge * r->root[i * m + i] + least;
+        r->root[i * m + i] += pull;
+        for (size_t j = 0; j < d; j++)
+            w[i * d + j] = fitted->targets[i * d + j] + pull * r->before[i * d + j];
+    }
+    linalg_cholesky(r->root, r->root, m, 0);
+    pool_run(c->pool, solve_columns, c);
+
+    convert_multiply(c, linalg_product(product, held_out->features, w, m, d), m);
+    convert_zero(error, d);
+    for (size_t i = 0; i < m * d; i++)
+        error[i % d] += w[i] * (product[i] - 2 * held_out->targets[i]);
+    for (size_t j = 0; j < d; j++)
+        if (error[j] < r->error[j]) {
+            r->error[j] = error[j];
+            for (size_t i = j; i < m * d; i += d)
+                r->w[i] = w[i];
+        }
+}
+
+/* Solves t = f w + b for the sums, which it destroys, and puts w and b into `to`; b only where the
+ * file has a bias. `to` stays as it is where the features are constant. */
+static void solve(struct converter *c)
+{
+    struct convert_refitting *r = &c->refitting;
+    const struct convert_matrix *o = &c->block.to.o;
+    const bool centred = convert_new(c, ROLE_ATTN_OUTPUT, true)->bytes;
+    const size_t m = o->rows, d = c->d;
+    for (const struct convert_sums *s = r->sums; s < r->sums + 2; s++) {
+        const double *f_sum = centred ? s->f_sum : NULL;
+        convert_sums_to_moments(s->features, f_sum, s->f_sum, s->n, m, m);
+        convert_sums_to_moments(s->targets, f_sum, s->t_sum, s->n, m, d);
+    }
+    const struct convert_sums *s = &r->sums[0];
+    if (!(linalg_trace(s->features, m) > 0))
+        return;
+    for (size_t j = 0; j < d; j++)
+        r->error[j] = HUGE_VAL;
+    for (int i = 0; i < LENGTH(ridges); i++)
+        try_ridge(c, ridges[i]);
+    for (size_t j = 0; j < d; j++)
+        if (!isfinite(r->error[j]))
+            return;
+    memcpy(o->w, r->w, m * d * sizeof *o->w);
+    if (!centred)
+        return;
+    for (size_t j = 0; j < d; j++) {
+        o->bias[j] = s->t_sum[j] / s->n;
+        for (size_t i = 0; i < m; i++)
+            o->bias[j] -= s->f_sum[i] / s->n * o->w[i * d + j];
+    }
+}
+
+/* --- judging ---------------------------------------------------------------------------------- */
+
+static void add_distance(struct converter *c, int layer, const struct convert_window *win)
+{
+    convert_run_layer(c, layer, win, (struct block_taps){.at = {[TAP_MIDDLE] = c->scratch.rows}});
+    for (size_t at = 0; at < win->n * c->d; at += c->d)
+        c->refitting.distance +=
+            sqrt(convert_squared_distance(c, c->scratch.rows + at, win->middle + at, c->d));
+}
+
+/* How far what is stored of `to` is from the checkpoint after attention, on windows held out. */
+static enum status measure_distance(struct converter *c, double *distance)
+{
+    c->refitting.distance = 0;
+    convert_load_stored(c);
+    TRY(convert_each_window(c, CONVERT_HELD_OUT, add_distance));
+    *distance = c->refitting.distance;
+    return STATUS_OK;
+}
+
+/* A solution with numbers that the type of the weights cannot hold is no better either. */
 enum status convert_refit(struct converter *c, struct err *e)
 {
-    const double *error = c->refitting->error;
-    TRY(judge(c));
-    double best[] = {error[0], error[1]};
-    if (convert_refits_block(c))
-        convert_copy(c, &c->refitting->shared, &c->block.to, WEIGHT_Q, WEIGHT_UP);
-    for (const struct step *p = steps; p < steps + LENGTH(steps); p++) {
-        const bool ffn = p->kind >= STEP_UP;
-        const enum convert_weight first = ffn ? WEIGHT_UP : WEIGHT_Q,
-                                  end = ffn ? CONVERT_WEIGHTS : WEIGHT_UP;
-        struct err beyond;
-        bool better = false;
-        if (!is_wanted(c, p))
-            continue;
-        convert_copy(c, &c->refitting->before, &c->block.to, first, end);
-        if (p->from_shared) {
-            convert_copy(c, &c->block.to, &c->refitting->shared, first, end);
-            TRY(store(c, ffn, e));
-            convert_load_stored(c);
-        }
-        TRY(run_step(c, p));
-        if (store(c, ffn, &beyond) == STATUS_OK) {
-            TRY(judge(c));
-            better = error[ffn] < best[ffn];
-        }
-        if (better) {
-            memcpy(best, error, sizeof best);
-        } else {
-            convert_copy(c, &c->block.to, &c->refitting->before, first, end);
-            TRY(store(c, ffn, e));
-            convert_load_stored(c);
-        }
-    }
-    return STATUS_OK;
+    struct convert_refitting *r = &c->refitting;
+    const struct convert_matrix *o = &c->block.to.o;
+    double before, after = HUGE_VAL;
+    struct err beyond;
+    if (!c->spec->refit)
+        return STATUS_OK;
+    TRY(measure_distance(c, &before));
+    memcpy(r->before, o->w, o->rows * c->d * sizeof *o->w);
+    memcpy(r->before_bias, o->bias, c->d * sizeof *o->bias);
+    TRY(sum_windows(c));
+    solve(c);
+    if (convert_store(c, WEIGHT_O, CONVERT_WEIGHTS, &beyond) == STATUS_OK)
+        TRY(measure_distance(c, &after));
+    if (after < before)
+        return STATUS_OK;
+    memcpy(o->w, r->before, o->rows * c->d * sizeof *o->w);
+    memcpy(o->bias, r->before_bias, c->d * sizeof *o->bias);
+    return convert_store(c, WEIGHT_O, CONVERT_WEIGHTS, e);
 }

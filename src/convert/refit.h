@@ -1,16 +1,16 @@
 /*
- * refit - the weights of the block in work, fitted to what the checkpoint's gave.
+ * refit - the output matrix of the block in work, fitted to what the checkpoint's attention added.
  */
 #pragma once
 
-#include "convert/private.h"
+#include "convert/state.h"
 
-/* The memory of sums, of weights to go back to, and of rebuild.c. */
-void convert_refit_take(struct converter *c);
+/* The memory of sums and of the matrix to go back to. */
+void convert_refit_allocate(struct converter *c);
 
-/* Windows that all of it visits in a layer, at most. */
+/* Windows that it visits in a layer; 0 without a refit. */
 uint64_t convert_refit_windows(const struct converter *c);
 
-/* Refits `to`, which is stored before and after. STATUS_INTERRUPTED; STATUS_FAILED as
- * convert_store. */
+/* Refits `to`, which is stored before and after, if that is asked for. STATUS_INTERRUPTED;
+ * STATUS_FAILED as convert_store. */
 enum status convert_refit(struct converter *c, struct err *e);

@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "base/figures.h"
-#include "convert/memory.h"
 #include "formats/blocks.h"
 #include "formats/gguf_values.h"
 #include "formats/gguf_write.h"
@@ -18,21 +17,16 @@ static const struct gguf_tensor *find_old(const struct converter *c, enum tensor
     return layout_find(c->spec->gguf, role, c->block.index, is_bias);
 }
 
-/* --- where a weight of a block is --------------------------------------------------------------
- */
+/* --- where a weight of a block is ------------------------------------------------------------- */
 
 /* The tensor that a weight is in, and from which row on: Q, K and V may be one. */
 static enum tensor_role find_weight(const struct config *c, int block, enum convert_weight weight,
                                     uint64_t *first)
 {
-    static const enum tensor_role roles[CONVERT_WEIGHTS] = {[WEIGHT_O] = ROLE_ATTN_OUTPUT,
-                                                            [WEIGHT_UP] = ROLE_FFN_UP,
-                                                            [WEIGHT_GATE] = ROLE_FFN_GATE,
-                                                            [WEIGHT_DOWN] = ROLE_FFN_DOWN};
     struct qkv_part parts[QKV_PARTS];
     *first = 0;
-    if (weight >= WEIGHT_O)
-        return roles[weight];
+    if (weight == WEIGHT_O)
+        return ROLE_ATTN_OUTPUT;
     if (layout_qkv(c, block, parts) > 1)
         return parts[weight].role;
     if (weight > WEIGHT_Q)
@@ -42,33 +36,22 @@ static enum tensor_role find_weight(const struct config *c, int block, enum conv
     return ROLE_ATTN_QKV;
 }
 
-void convert_weights_take(struct converter *c, union convert_weights *w, size_t n_kv_heads,
-                          enum convert_weight end)
+void convert_weights_size(const struct converter *c, union convert_weights *w, size_t n_kv_heads)
 {
-    const size_t d_ff = c->config.d_ff, k = n_kv_heads * c->circuits.qk.dim,
-                 v = n_kv_heads * c->circuits.ov.dim;
-    const size_t rows[CONVERT_WEIGHTS] = {
-        c->circuits.qk.width, k, v, c->circuits.ov.width, d_ff, d_ff, d_ff};
+    const size_t rows[CONVERT_WEIGHTS] = {c->circuits.qk.width, n_kv_heads * c->circuits.qk.dim,
+                                          n_kv_heads * c->circuits.ov.dim, c->circuits.ov.width};
     for (enum convert_weight p = WEIGHT_Q; p < CONVERT_WEIGHTS; p++) {
-        struct convert_matrix *m = &w->at[p];
-        m->rows = rows[p];
-        m->n_bias = convert_is_transposed(p) ? c->d : rows[p];
-        if (p < end && (p != WEIGHT_GATE || ffn_is_gated(c->config.ffn))) {
-            m->w = convert_doubles(c, m->rows, c->d);
-            m->bias = convert_doubles(c, m->n_bias, 1);
-        }
+        w->at[p].rows = rows[p];
+        w->at[p].n_bias = p == WEIGHT_O ? c->d : rows[p];
     }
 }
 
-void convert_copy(const struct converter *c, const union convert_weights *to,
-                  const union convert_weights *from, enum convert_weight first,
-                  enum convert_weight end)
+void convert_weights_allocate(struct converter *c, union convert_weights *w)
 {
-    for (const struct convert_matrix *m = &c->block.to.at[first]; first < end; first++, m++)
-        if (m->w) {
-            memcpy(to->at[first].w, from->at[first].w, m->rows * c->d * sizeof *m->w);
-            memcpy(to->at[first].bias, from->at[first].bias, m->n_bias * sizeof *m->w);
-        }
+    for (struct convert_matrix *m = w->at; m < w->at + CONVERT_WEIGHTS; m++) {
+        m->w = convert_doubles(c, m->rows, c->d);
+        m->bias = convert_doubles(c, m->n_bias, 1);
+    }
 }
 
 /* --- reading --------------------------------------------------------------------------------- */
@@ -91,17 +74,13 @@ void convert_read(struct converter *c)
 {
     uint64_t first;
     for (enum convert_weight p = WEIGHT_Q; p < CONVERT_WEIGHTS; p++) {
-        const struct convert_matrix *m = p < WEIGHT_UP ? &c->block.from.at[p] : &c->block.to.at[p];
+        const struct convert_matrix *m = &c->block.from.at[p];
         const enum tensor_role role = find_weight(&c->config, c->block.index, p, &first);
-        const bool transposed = convert_is_transposed(p);
-        if (!m->w)
-            continue;
         read_elements(find_old(c, role, false), first * c->d, m->rows * c->d,
-                      transposed ? c->scratch.square : m->w);
+                      p == WEIGHT_O ? c->scratch.square : m->w);
         read_elements(find_old(c, role, true), first, m->n_bias, m->bias);
-        if (transposed)
-            linalg_transpose(m->w, c->scratch.square, c->d, m->rows);
     }
+    linalg_transpose(c->block.from.o.w, c->scratch.square, c->d, c->block.from.o.rows);
     c->circuits.ov.centred =
         find_old(c, find_weight(&c->config, c->block.index, WEIGHT_V, &first), true) &&
         find_old(c, ROLE_ATTN_OUTPUT, true);
@@ -112,19 +91,24 @@ void convert_read(struct converter *c)
 /* Whether a conversion may change tensors of a role. */
 static bool changes(const struct converter *c, enum tensor_role role)
 {
-    return layout_has(&c->converted, role) &&
-           ((role >= ROLE_ATTN_QKV && role <= ROLE_ATTN_OUTPUT) ||
-            (convert_refits_block(c) && role >= ROLE_FFN_GATE && role <= ROLE_FFN_DOWN));
+    return layout_has(&c->converted, role) && role >= ROLE_ATTN_QKV && role <= ROLE_ATTN_OUTPUT;
 }
 
-/* What is only read is written in the type that it has in memory. */
-static const struct tensor_type_info *written_type(const struct gguf_tensor *t)
+/* The type of a new tensor: the old one's if that can be written. */
+static const struct tensor_type_info *new_type(const struct converter *c, enum tensor_role role,
+                                               const struct gguf_tensor *old)
 {
-    return tensor_type_find(blocks_in_memory(t->type->type));
+    const uint32_t in_memory = blocks_in_memory(old->type->type);
+    if (c->spec->widens && role != ROLE_ATTN_REL) /* whose bytes only change places */
+        return tensor_type_find(TENSOR_F32);
+    if (in_memory == old->type->type)
+        return old->type;
+    return tensor_type_find(
+        8 * old->type->block_bytes <= 5 * old->type->block_elements ? TENSOR_Q4_0 : in_memory);
 }
 
-/* A tensor's type is that of the old one of this name; without one there is none. */
-void convert_tensors_take(struct converter *c)
+/* Without an old tensor of a name there is no new one. */
+void convert_tensors_allocate(struct converter *c)
 {
     ARENA_TAKE(c->tensors, &c->out->arena, config_blocks(&c->config));
     for (int64_t i = 0; i < layout_count(&c->converted); i++) {
@@ -132,7 +116,7 @@ void convert_tensors_take(struct converter *c)
         const struct gguf_tensor *old = gguf_find_tensor(c->spec->gguf, spec.name.text);
         if (!old || !changes(c, spec.role))
             continue;
-        const struct tensor_type_info *type = written_type(old);
+        const struct tensor_type_info *type = new_type(c, spec.role, old);
         const uint64_t n = spec_elements(&spec), n_bytes = tensor_type_bytes(type, n);
         const struct spec_dims dims = spec_dims(&spec);
         unsigned char *bytes = arena_take(&c->out->arena, n_bytes, 1);
@@ -182,15 +166,12 @@ enum status convert_store(struct converter *c, enum convert_weight from, enum co
 {
     for (enum convert_weight p = from; p < end; p++) {
         const struct convert_matrix *m = &c->block.to.at[p];
-        const bool transposed = convert_is_transposed(p);
+        const double *rows = p == WEIGHT_O ? c->scratch.square : m->w;
         uint64_t first;
-        if (!m->w)
-            continue;
         const enum tensor_role role = find_weight(&c->converted, c->block.index, p, &first);
-        if (transposed)
+        if (p == WEIGHT_O)
             linalg_transpose(c->scratch.square, m->w, m->rows, c->d);
-        TRY(write_elements(convert_new(c, role, false), first * c->d, m->rows * c->d,
-                           transposed ? c->scratch.square : m->w, e));
+        TRY(write_elements(convert_new(c, role, false), first * c->d, m->rows * c->d, rows, e));
         TRY(write_elements(convert_new(c, role, true), first, m->n_bias, m->bias, e));
     }
     return STATUS_OK;
@@ -210,64 +191,48 @@ void convert_store_order(struct converter *c)
 
 /* --- as a model loads them ------------------------------------------------------------------- */
 
-/* What may change: Q, K and V, which are one matrix, and the others. */
-static const enum tensor_role loaded_roles[] = {ROLE_ATTN_QKV, ROLE_ATTN_OUTPUT, ROLE_FFN_UP,
-                                                ROLE_FFN_GATE, ROLE_FFN_DOWN};
-
-struct convert_loading {
-    struct panels {
-        void *panels;
-        float *bias;
-    } of[TENSOR_ROLES]; /* of roles that may change; of Q, K and V all in ROLE_ATTN_QKV */
-    struct attend_bias *score_bias; /* [n_heads] */
-    struct pack_scratch pack;
-};
-
-/* Room for the largest layer's matrices as floats, the widest storage, and biases. */
-void convert_loading_take(struct converter *c)
+/* Room for the largest layer's matrix of a role as floats, the widest storage, and its bias. */
+static struct convert_panels allocate_panels(struct converter *c, enum tensor_role role)
 {
-    struct convert_loading counted;
-    struct convert_loading *to = arena_take(&c->arena, 1, sizeof *to);
-    c->loading = to;
-    to = to ? to : &counted;
-    to->pack = pack_scratch_take(&c->arena, c->widest);
-    ARENA_TAKE(to->score_bias, &c->arena, c->block.n_heads);
-    for (int i = 0; i < LENGTH(loaded_roles); i++) {
-        const enum tensor_role role = loaded_roles[i];
-        uint64_t most = 0, rows = 0;
-        if (i > 0 && !changes(c, role))
-            continue;
-        for (int l = 0; l < c->config.n_layers; l++) {
-            const struct tensor_spec s = layout_weight(&c->converted, role, l);
-            const uint64_t bytes = matrix_bytes(s.rows, s.cols, STORAGE_F32);
-            most = MAX(bytes, most);
-            rows = MAX((uint64_t)s.rows, rows);
-        }
-        to->of[role].panels = arena_take(&c->arena, most, 1);
-        to->of[role].bias = convert_floats(c, rows, 1);
+    uint64_t most = 0, rows = 0;
+    for (int l = 0; l < c->config.n_layers; l++) {
+        const struct tensor_spec s = layout_weight(&c->converted, role, l);
+        const uint64_t bytes = matrix_bytes(s.rows, s.cols, STORAGE_F32);
+        most = MAX(bytes, most);
+        rows = MAX((uint64_t)s.rows, rows);
     }
+    void *panels = arena_take(&c->arena, most, 1);
+    return (struct convert_panels){panels, convert_floats(c, rows, 1)};
+}
+
+void convert_loading_allocate(struct converter *c)
+{
+    c->loading.pack = pack_scratch_take(&c->arena, c->widest);
+    ARENA_TAKE(c->loading.score_bias, &c->arena, c->block.n_heads);
+    c->loading.qkv = allocate_panels(c, ROLE_ATTN_QKV);
+    c->loading.output = allocate_panels(c, ROLE_ATTN_OUTPUT);
 }
 
 /* A weight, from row `first` of the role's matrix on, and its bias. */
 static void load_tensor(struct converter *c, enum tensor_role role, const struct convert_tensor *t,
                         int first)
 {
-    struct convert_loading *to = c->loading;
+    const struct convert_panels *to = role == ROLE_ATTN_QKV ? &c->loading.qkv : &c->loading.output;
     struct matrix *m = &c->block.loaded.w[role].matrix;
-    m->panels = to->of[role].panels;
-    pack_matrix(to->of[role].panels, m, first, &t[0].tensor, &to->pack);
-    float *bias = to->of[role].bias;
+    m->panels = to->panels;
+    pack_matrix(to->panels, m, first, &t[0].tensor, &c->loading.pack);
     if (t[1].bytes)
-        pack_floats(bias + first, &t[1].tensor);
+        pack_floats(to->bias + first, &t[1].tensor);
     else if (m->bias)
-        memset(bias + first, 0, t[0].tensor.dims[1] * sizeof *bias);
+        memset(to->bias + first, 0, t[0].tensor.dims[1] * sizeof *to->bias);
     if (m->bias)
-        m->bias = bias;
+        m->bias = to->bias;
 }
 
 void convert_load_stored(struct converter *c)
 {
     const struct attend_bias *old = c->model->blocks[c->block.index].bias;
+    const struct convert_tensor *output = convert_new(c, ROLE_ATTN_OUTPUT, false);
     struct qkv_part parts[QKV_PARTS];
     c->block.loaded = c->model->blocks[c->block.index];
     const int n_parts = layout_qkv(&c->converted, c->block.index, parts);
@@ -278,25 +243,37 @@ void convert_load_stored(struct converter *c)
             load_tensor(c, ROLE_ATTN_QKV, convert_new(c, parts[i].role, false), parts[i].first);
         if (old) {
             for (size_t h = 0; h < c->block.n_heads; h++)
-                c->loading->score_bias[h] = old[c->block.order[h]];
-            c->block.loaded.bias = c->loading->score_bias;
+                c->loading.score_bias[h] = old[c->block.order[h]];
+            c->block.loaded.bias = c->loading.score_bias;
         }
     }
-    for (int i = 1; i < LENGTH(loaded_roles); i++) {
-        const struct convert_tensor *t = convert_new(c, loaded_roles[i], false);
-        if (t->changed)
-            load_tensor(c, loaded_roles[i], t, 0);
-    }
+    if (output->changed)
+        load_tensor(c, ROLE_ATTN_OUTPUT, output, 0);
 }
 
 /* --- the new file ---------------------------------------------------------------------------- */
 
 #define OWN_KEYS "decode.convert."
 
+/* Elements of an output matrix that is the embedding once more. */
+static uint64_t tied_elements(const struct gguf *g)
+{
+    const struct gguf_tensor *output = layout_find(g, ROLE_OUTPUT, 0, false);
+    return output && layout_output_tied(g) ? output->n_elements : 0;
+}
+
+uint64_t convert_count_params(const struct gguf *g)
+{
+    uint64_t n = -tied_elements(g);
+    for (size_t i = 0; i < g->n_tensors; i++)
+        n += g->tensors[i].n_elements;
+    return n;
+}
+
 static void write_tensor(const struct converter *c, const struct gguf_tensor *t)
 {
     gguf_add_tensor(c->out->writer, t->name, t->type->type, t->n_dims, t->dims, t->data);
-    c->out->n_params_after += t->n_elements;
+    c->out->n_params += t->n_elements;
 }
 
 /* What becomes of an old tensor, where it was. */
@@ -306,6 +283,11 @@ static void write_new(const struct converter *c, const struct gguf_tensor *old)
     const struct convert_tensor *t = NULL;
     if (layout_named(&c->config, old->name, &spec) && role_in_block(spec.role))
         t = &c->tensors[spec.layer].of[spec.role][spec.is_bias];
+    if (t && t->changed && blocks_in_memory(old->type->type) != old->type->type &&
+        c->out->n_retyped++ == 0) {
+        c->out->read_type = old->type;
+        c->out->written_type = t->tensor.type;
+    }
     write_tensor(c, t && t->changed ? &t->tensor : old);
 }
 
@@ -317,8 +299,7 @@ enum status convert_write(struct converter *c, struct err *e)
     struct gguf_writer *w = c->out->writer;
     for (size_t i = 0; i < g->n_pairs; i++) {
         const struct text key = g->pairs[i].key;
-        const bool own = text_starts_with(key, OWN_KEYS) && !text_is(key, OWN_KEYS "dropped_heads");
-        if (!config_is_kv_heads_key(&c->config, key) && !own)
+        if (!config_is_kv_heads_key(&c->config, key) && !text_starts_with(key, OWN_KEYS))
             gguf_add_value(w, key, &g->pairs[i].value);
     }
     config_write_kv_heads(&c->converted, w);
@@ -332,13 +313,8 @@ enum status convert_write(struct converter *c, struct err *e)
         gguf_add_u64(w, OWN_KEYS "seed", spec->seed);
     gguf_add_text(w, OWN_KEYS "version", text_of(spec->version));
 
-    /* An output matrix that is the embedding once more counts once. */
-    const struct gguf_tensor *output = layout_find(g, ROLE_OUTPUT, 0, false);
-    const uint64_t twice = output && layout_output_tied(g) ? output->n_elements : 0;
-    c->out->n_params_before = c->out->n_params_after = -twice;
-    for (size_t i = 0; i < g->n_tensors; i++) {
-        c->out->n_params_before += g->tensors[i].n_elements;
+    c->out->n_params = -tied_elements(g);
+    for (size_t i = 0; i < g->n_tensors; i++)
         write_new(c, &g->tensors[i]);
-    }
     return STATUS_OK;
 }

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "convert/private.h"
+#include "convert/state.h"
 
 /* A new tensor, as bytes. */
 struct convert_tensor {
@@ -19,8 +19,8 @@ struct convert_tensors {
     struct convert_tensor of[TENSOR_ROLES][2];
 };
 
-/* Takes c->tensors [config_blocks] in c->out's arena. */
-void convert_tensors_take(struct converter *c);
+/* c->tensors [config_blocks] in c->out's arena. */
+void convert_tensors_allocate(struct converter *c);
 
 static inline struct convert_tensor *convert_new(const struct converter *c, enum tensor_role role,
                                                  bool is_bias)
@@ -28,18 +28,12 @@ static inline struct convert_tensor *convert_new(const struct converter *c, enum
     return &c->tensors[c->block.index].of[role][is_bias];
 }
 
-/* Reads `from` and, if it is refitted, the feed-forward part of `to`; and finds whether values can
- * be centred, which needs a bias in the file. */
+/* Reads `from`, and finds whether values can be centred, which needs a bias in the file. */
 void convert_read(struct converter *c);
 
-/* The sizes of the weights with so many K/V heads; and the memory of those before `end`. */
-void convert_weights_take(struct converter *c, union convert_weights *w, size_t n_kv_heads,
-                          enum convert_weight end);
-
-/* The weights from `first` up to `end` of one set of weights to another. */
-void convert_copy(const struct converter *c, const union convert_weights *to,
-                  const union convert_weights *from, enum convert_weight first,
-                  enum convert_weight end);
+/* The sizes of the weights with so many K/V heads; and their memory. */
+void convert_weights_size(const struct converter *c, union convert_weights *w, size_t n_kv_heads);
+void convert_weights_allocate(struct converter *c, union convert_weights *w);
 
 /* Rounds these weights of `to` to the tensors' types; a bias without a tensor is dropped.
  * STATUS_FAILED if a number is not finite, or is not any more. */
@@ -49,7 +43,7 @@ enum status convert_store(struct converter *c, enum convert_weight first, enum c
 void convert_store_order(struct converter *c);
 
 /* The memory of c->block.loaded; and what is stored, loaded into it as a model would. */
-void convert_loading_take(struct converter *c);
+void convert_loading_allocate(struct converter *c);
 void convert_load_stored(struct converter *c);
 
 /* Makes c->out's writer with all that the new file has, and counts its elements. */

@@ -16,8 +16,7 @@ static int item_cost(const struct batch_span *span, int chunk, int row)
     return n <= 0 ? 0 : CALL_COST + MIN(n, KERNEL_CHUNK);
 }
 
-void batch_cut(struct batch *b, const struct batch_row *rows, int n, int n_shared,
-               struct batch_span *spans)
+void batch_cut(struct batch *b, const struct batch_row *rows, int n, struct batch_span *spans)
 {
     assert(n >= 1);
     *b = (struct batch){.rows = rows, .n_rows = n, .spans = spans};
@@ -38,10 +37,7 @@ void batch_cut(struct batch *b, const struct batch_row *rows, int n, int n_share
             for (int row = 0; row < span->n_rows; row++)
                 b->cost_per_head += item_cost(span, chunk, row);
         span->cost = b->cost_per_head;
-        /* Others read a panel that a row of sequence 0 goes to. */
-        const bool is_shared =
-            span->sequence == 0 && span->first_position < kernel_padded(n_shared);
-        b->stores_first |= span->n_rows > 1 || is_shared;
+        b->stores_first |= span->n_rows > 1;
     }
 }
 
@@ -152,8 +148,7 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
     if (span->n_rows == 1 && chunk + 1 == span->n_chunks && kv_head + wraps < a->n_kv_heads) {
         const int sequence = (wraps ? b->spans : span + 1)->sequence;
         const struct kv_slot slot = {sequence, a->layer, kv_head + wraps};
-        const struct kv_chunk next = kv_cache_chunk(&a->f->kv, slot, 0, 1);
-        next_keys = next.segment[next.split == 0].k;
+        next_keys = kv_cache_chunk(&a->f->kv, slot, 0, 1).k;
     }
 
     float *partial = partial_of(a, row, kv_head * a->group, chunk);

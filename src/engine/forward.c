@@ -74,9 +74,10 @@ static void run_layers(void *arg, int thread)
     struct forward *f = arg;
     struct worker k = {f, thread, pool_n_threads(f->pool), f->batch.n_rows};
     for (int l = f->first_layer; l < f->end_layer; l++) {
-        block_attention(&k, &f->blocks[l], l);
+        const struct block *b = &f->blocks[l - f->first_layer];
+        block_attention(&k, b, l);
         if (!f->only_attention)
-            block_feed_forward(&k, &f->blocks[l]);
+            block_feed_forward(&k, b);
     }
     k.n_rows = f->batch.n_logits;
     if (k.n_rows == 0)
@@ -101,7 +102,7 @@ static void run_layers(void *arg, int thread)
 
 int forward_run(struct forward *f, const struct batch_row *rows, int n)
 {
-    batch_cut(&f->batch, rows, n, f->kv.shape.n_shared, f->work.spans);
+    batch_cut(&f->batch, rows, n, f->work.spans);
     pool_run(f->pool, run_layers, f);
     return f->batch.n_logits;
 }

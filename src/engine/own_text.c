@@ -14,26 +14,16 @@ static enum status write_texts(const struct own_text *t, struct schedule *s, int
     int32_t *ids;
     size_t n;
     int begun = 0;
-    struct event event;
     if (first < 0) {
         TRY(tokenizer_encode(t->tokenizer, text_of("\n"), &ids, &n, e));
         first = n > 0 ? ids[n - 1] : 0;
         free(ids);
     }
     TRY(schedule_create(s, e));
-    while (schedule_next(s, &event, e)) {
-        if (event.kind == EVENT_ENDED && event.end == END_LENGTH)
-            memcpy(tokens + event.slot->request.number * t->length, event.slot->text,
-                   t->length * sizeof *tokens);
-        else if (event.kind == EVENT_ENDED) /* END_FAILED: nothing else ends one here */
-            schedule_end(s, STATUS_FAILED);
-        if (event.kind != EVENT_ROUND)
-            continue;
+    while (begun < t->n || s->n_busy > 0) {
         callbacks_progress(&t->callbacks, s->times.n_sampled, all);
-        if (callbacks_stop(&t->callbacks)) {
-            schedule_end(s, STATUS_INTERRUPTED);
-            continue;
-        }
+        if (callbacks_stop(&t->callbacks))
+            return STATUS_INTERRUPTED;
         for (struct slot *p; begun < t->n && (p = schedule_vacant(s)); begun++) {
             const struct request r = {.number = begun,
                                       .tokens = &first,
@@ -41,12 +31,19 @@ static enum status write_texts(const struct own_text *t, struct schedule *s, int
                                       .n = t->length - 1,
                                       .seed = t->seed,
                                       .stream = begun};
-            const enum status begins = schedule_begin(s, p, &r, e);
-            if (begins != STATUS_OK)
-                schedule_end(s, begins);
+            TRY(schedule_begin(s, p, &r, e));
+        }
+        TRY(schedule_round(s, e));
+        for (struct slot *p = s->slots; p < s->slots + s->n_slots; p++) {
+            if (p->state != SLOT_ENDED)
+                continue;
+            if (p->end == END_FAILED)
+                return schedule_failure(s, p, e);
+            memcpy(tokens + p->request.number * t->length, p->text, t->length * sizeof *tokens);
+            schedule_finish(s, p);
         }
     }
-    return s->status;
+    return STATUS_OK;
 }
 
 static enum status write_cached(const struct own_text *t, enum storage kv_storage, int32_t *tokens,

@@ -35,7 +35,7 @@ struct batch {
     int64_t cost_per_head; /* what attention of all spans costs for one K/V head */
     int n_logits;          /* rows that want logits */
     /* Whether its keys and values must be in the cache before attention reads any, because a
-     * sequence has several rows, or a row of sequence 0 is in a panel that others read. */
+     * sequence has several rows. */
     bool stores_first;
 };
 
@@ -76,7 +76,7 @@ struct forward {
     struct pool *pool;
     struct kv_cache kv; /* its config is that of the layers */
     struct workspace work;
-    const struct block *blocks; /* those of layers first_layer .. end_layer - 1 are run */
+    const struct block *blocks; /* of layers first_layer .. end_layer - 1, which are run */
     int first_layer, end_layer;
     bool only_attention; /* the blocks' feed-forward parts are left out */
     struct block_taps taps;

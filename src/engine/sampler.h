@@ -75,7 +75,7 @@ enum status sampler_create(const struct sampler_params *params, const struct sam
 void sampler_free(struct sampler *s); /* NULL is legal */
 
 /* Starts a new text as this sequence: forgets its recent tokens and starts the random stream.
- * Streams of one seed are independent: --samples uses 0, 1, ... */
+ * Streams of one seed are independent. */
 void sampler_reset(struct sampler *s, int sequence, uint64_t seed, uint64_t stream);
 
 /* Starts the random stream alone: the recent tokens stay. */

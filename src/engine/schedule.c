@@ -82,19 +82,43 @@ struct slot *schedule_vacant(struct schedule *s)
     return NULL;
 }
 
+/* A slot that has all tokens of a prompt but the last in the cache; NULL: there is none. */
+static const struct slot *find_prompt(const struct schedule *s, const int32_t *tokens, int n)
+{
+    for (const struct slot *p = s->slots; n > 1 && p < s->slots + s->n_slots; p++)
+        if (session_len(s->session, p->sequence) >= n - 1 &&
+            memcmp(p->text, tokens, (n - 1) * sizeof *tokens) == 0)
+            return p;
+    return NULL;
+}
+
+/* The sequence has the first n positions of the other one, which may be itself. */
+static void copy_prompt(struct schedule *s, const struct slot *from, const struct slot *to, int n)
+{
+    if (from == to)
+        session_rewind(s->session, to->sequence, n);
+    else
+        session_copy(s->session, from->sequence, to->sequence, n);
+}
+
 enum status schedule_begin(struct schedule *s, struct slot *p, const struct request *r,
                            struct err *e)
 {
     const int cap = session_cap(s->session);
+    const struct slot *has_prompt = NULL;
     TRY(stream_start(&p->stream, r->stops, r->n_stops, s->longest_token, e));
     p->request = *r;
     if (!r->goes_on) {
         assert(r->n_tokens >= 1 && r->n_tokens <= cap);
         sampler_reset(s->sampler, p->sequence, r->seed, r->stream);
         p->len = 0;
-        session_rewind(s->session, p->sequence, r->logits ? r->n_tokens : 0);
+        has_prompt = find_prompt(s, r->tokens, r->n_tokens);
+        if (has_prompt)
+            copy_prompt(s, has_prompt, p, r->n_tokens - 1);
+        else
+            session_rewind(s->session, p->sequence, 0);
     } else {
-        assert(!r->logits && p->len >= 1 && r->n_tokens <= schedule_room(s, p->sequence));
+        assert(p->len >= 1 && r->n_tokens <= schedule_room(s, p->sequence));
         /* Where there is no room left it is shifted first, as while it is decoded. */
         if (p->len + r->n_tokens > cap)
             cut_text(s, p, last_half(cap) - r->n_tokens);
@@ -107,9 +131,9 @@ enum status schedule_begin(struct schedule *s, struct slot *p, const struct requ
         session_rewind(s->session, p->sequence, p->len - 1);
     p->n_sampled = 0;
     p->logprob = 0;
-    p->logits = r->logits;
-    p->state = SLOT_DECODES;
-    if (!r->logits)
+    p->logits = NULL;
+    p->state = SLOT_DECODES; /* the prompt's last token is fed as one that was sampled */
+    if (!has_prompt)
         prefill_slot(s, p);
     s->n_busy++;
     return STATUS_OK;
@@ -117,21 +141,27 @@ enum status schedule_begin(struct schedule *s, struct slot *p, const struct requ
 
 /* --- a step ---------------------------------------------------------------------------------- */
 
+/* The rows of a step, by what they are for. */
+struct fed {
+    int n_decoding, n_prompt;
+    uint64_t prompts_ns; /* of its time */
+};
+
 /* One step of the model: a row for every slot that has a token to feed, and prompts until the last
  * of the step's blocks is full. Those that come to an end get the logits behind the others', and
  * leave the queue. */
-static enum status feed_rows(struct schedule *s, struct err *e)
+static enum status feed_rows(struct schedule *s, struct fed *fed, struct err *e)
 {
     int n = 0, done = 0;
     for (int i = 0; i < s->n_slots; i++) {
         struct slot *p = &s->slots[i];
-        if (p->state != SLOT_DECODES || p->logits)
+        p->logits = NULL;
+        if (p->state != SLOT_DECODES)
             continue;
         p->logits = s->logits + (size_t)n * s->n_vocab;
         s->rows[n++] = (struct batch_row){p->text[p->len - 1], i, p->len - 1, .wants_logits = true};
     }
-    s->n_decoding = n;
-    s->prompts_ns = 0;
+    fed->n_decoding = n;
     /* The end of the block in which they leave room. */
     const int block = session_block(s->session), end = (n / block + 1) * block;
     for (; done < s->n_prefills && n < end; done++) {
@@ -142,19 +172,15 @@ static enum status feed_rows(struct schedule *s, struct err *e)
         if (p->n_fed < p->len)
             break;
         p->state = SLOT_DECODES;
-        p->logits = s->logits + (size_t)(s->n_decoding + done) * s->n_vocab;
+        p->logits = s->logits + (size_t)(fed->n_decoding + done) * s->n_vocab;
     }
     s->n_prefills -= done;
     memmove(s->prefills, s->prefills + done, s->n_prefills * sizeof *s->prefills);
-    if (n == 0) /* all have the logits of a prompt that they share */
-        return STATUS_OK;
-    const int n_prompt = n - s->n_decoding;
+    fed->n_prompt = n - fed->n_decoding;
     const uint64_t start = clock_ns();
     TRY(session_step(s->session, s->rows, n, s->logits, e));
     const uint64_t ns = clock_ns() - start;
-    s->prompts_ns = (uint64_t)((double)ns * n_prompt / n);
-    s->times.prefill_ns += s->prompts_ns;
-    s->times.n_prefilled += n_prompt;
+    fed->prompts_ns = (uint64_t)((double)ns * fed->n_prompt / n);
     return STATUS_OK;
 }
 
@@ -182,57 +208,40 @@ static void sample(struct schedule *s)
     pool_run(pool, sample_range, s);
 }
 
-/* --- events ---------------------------------------------------------------------------------- */
+/* --- what a round makes of a text ------------------------------------------------------------ */
 
-static void end_text(struct schedule *s, struct slot *p, enum text_end end, struct event *event)
+static void end_text(struct slot *p, enum text_end end)
 {
-    event->kind = EVENT_ENDED;
-    event->slot = p;
-    event->ready = stream_finish(&p->stream);
-    event->end = end;
-    p->state = SLOT_VACANT;
-    p->ends = false;
-    p->logits = NULL;
-    s->n_busy--;
+    p->state = SLOT_ENDED;
+    p->end = end;
 }
 
-/* Whether there is something to tell of a slot: the token that the step gave it, or the end of its
- * text. */
-static bool take_event(struct schedule *s, struct slot *p, struct event *event, struct err *e)
+/* A text that has logits gets the token that was sampled from them, or ends. */
+static void take_token(struct schedule *s, struct slot *p)
 {
-    if (p->ends) {
-        end_text(s, p, p->end, event);
-        return true;
-    }
-    if (!p->logits)
-        return false;
-    event->slot = p;
-    event->token = p->token;
-    event->logits = p->logits;
-    event->log_sum = p->log_sum;
+    p->has_token = false;
+    p->ready = text_of("");
 
     /* A text ends without a token where none is wanted, there is none, or it says so. */
     if (p->request.n == 0) {
-        end_text(s, p, END_LENGTH, event);
-        return true;
+        end_text(p, END_LENGTH);
+        return;
     }
     if (p->sampled != STATUS_OK) {
-        (void)session_explain(s->session, logits_check(p->logits, s->n_vocab, e), NULL, e);
-        end_text(s, p, END_FAILED, event);
-        return true;
+        end_text(p, END_FAILED);
+        return;
     }
     if (!s->ignore_eos && tokenizer_ends(s->tokenizer, p->token)) {
-        end_text(s, p, END_EOS, event);
-        return true;
+        end_text(p, END_EOS);
+        return;
     }
 
     /* Else it has one more, for the next step. */
-    event->kind = EVENT_SAMPLED;
+    p->has_token = true;
     if (!tokenizer_is_special(s->tokenizer, p->token))
-        event->ready = stream_push(&p->stream, tokenizer_bytes(s->tokenizer, p->token));
+        p->ready = stream_push(&p->stream, tokenizer_bytes(s->tokenizer, p->token));
     sampler_accept(s->sampler, p->sequence, p->token);
     p->logprob += (double)p->logits[p->token] - p->log_sum;
-    p->logits = NULL;
     p->text[p->len++] = p->token;
     p->n_sampled++;
     s->times.n_sampled++;
@@ -241,74 +250,58 @@ static bool take_event(struct schedule *s, struct slot *p, struct event *event, 
      * context has no room to feed it. */
     const bool complete = p->n_sampled == p->request.n, full = p->len > session_cap(s->session);
     if (p->stream.stopped || complete || (full && !s->shifts)) {
-        p->ends = true;
-        p->end = p->stream.stopped ? END_STOP : complete ? END_LENGTH : END_CONTEXT;
+        end_text(p, p->stream.stopped ? END_STOP : complete ? END_LENGTH : END_CONTEXT);
     } else if (full) {
         cut_text(s, p, last_half(session_cap(s->session)));
         prefill_slot(s, p);
     }
-    return true;
 }
 
-static void end_round(struct schedule *s)
+static void count_round(struct schedule_times *t, const struct fed *fed, uint64_t start,
+                        size_t cap_rounds)
 {
-    struct schedule_times *t = &s->times;
-    const uint64_t now = clock_ns(), ns = now - s->round_at - s->prompts_ns;
-    s->round_at = now;
+    const uint64_t now = clock_ns(), ns = now - start - fed->prompts_ns;
+    t->prefill_ns += fed->prompts_ns;
+    t->n_prefilled += fed->n_prompt;
     if (t->n_sampled > 0 && !t->first_token_at)
         t->first_token_at = now;
-    if (s->n_decoding == 0)
+    if (fed->n_decoding == 0)
         return;
-    t->n_decoded += s->n_decoding;
+    t->n_decoded += fed->n_decoding;
     t->decode_ns += ns;
-    if (t->n_rounds < s->cap_rounds)
+    if (t->n_rounds < cap_rounds)
         t->rounds[t->n_rounds++] = ns;
 }
 
-void schedule_end(struct schedule *s, enum status status)
+enum status schedule_round(struct schedule *s, struct err *e)
 {
-    if (!s->over)
-        s->status = status;
-    s->over = true;
+    const uint64_t start = clock_ns();
+    struct fed fed = {.n_prompt = 0};
+    if (s->n_busy == 0)
+        return STATUS_OK;
+    TRY(feed_rows(s, &fed, e));
+    sample(s);
+    for (int i = 0; i < s->n_slots; i++)
+        if (s->slots[i].logits)
+            take_token(s, &s->slots[i]);
+    count_round(&s->times, &fed, start, s->cap_rounds);
+    return STATUS_OK;
 }
 
-bool schedule_next(struct schedule *s, struct event *event, struct err *e)
+struct text schedule_finish(struct schedule *s, struct slot *p)
 {
-    *event = (struct event){.kind = EVENT_ROUND};
-    if (!s->runs) {
-        s->runs = s->feeds = true;
-        s->over = false;
-        s->status = STATUS_OK;
-        s->round_at = clock_ns();
-        return true;
-    }
-    if (!s->over && s->feeds) {
-        const enum status status = s->n_busy > 0 ? feed_rows(s, e) : STATUS_OK;
-        if (status != STATUS_OK || s->n_busy == 0)
-            schedule_end(s, status);
-        else
-            sample(s);
-        s->feeds = false;
-        s->next = 0;
-    }
-    for (; !s->over && s->next < s->n_slots; s->next++)
-        if (take_event(s, &s->slots[s->next], event, e))
-            return true;
-    if (!s->over) {
-        end_round(s);
-        s->feeds = true;
-        return true;
-    }
-    /* Of the texts that have not ended the one that has the highest number is abandoned. */
-    struct slot *last = NULL;
-    for (struct slot *p = s->slots; p < s->slots + s->n_slots; p++)
-        if (p->state != SLOT_VACANT && (!last || p->request.number > last->request.number))
-            last = p;
-    if (last) {
-        end_text(s, last, END_ABANDONED, event);
-        return true;
-    }
-    s->n_prefills = 0;
-    s->runs = false;
-    return false;
+    int kept = 0;
+    for (int i = 0; i < s->n_prefills; i++)
+        if (s->prefills[i] != p)
+            s->prefills[kept++] = s->prefills[i];
+    s->n_prefills = kept;
+    s->n_busy -= p->state != SLOT_VACANT;
+    p->state = SLOT_VACANT;
+    p->logits = NULL;
+    return stream_finish(&p->stream);
+}
+
+enum status schedule_failure(const struct schedule *s, const struct slot *p, struct err *e)
+{
+    return session_explain(s->session, logits_check(p->logits, s->n_vocab, e), NULL, e);
 }

@@ -1,17 +1,20 @@
 /*
  * schedule - many texts decoded in one session, each in a slot of its own.
  *
- * A slot is a sequence of the session. Each round feeds one row for every slot that decodes, and
- * fills the step with rows of prompts, the oldest first; then it samples the next token of each
- * slot that has logits, side by side on the threads. A text that ends leaves its slot to the next
- * one. No text depends on any of this. A schedule belongs to one caller at a time, who begins texts
- * and reads what becomes of them as events:
+ * A slot is a sequence of the session. A round feeds one row for every slot that decodes, and fills
+ * the step with rows of prompts, the oldest first; then it samples the next token of each slot that
+ * has logits, side by side on the threads. A text that ends leaves its slot to the next one. No
+ * text depends on any of this. A schedule belongs to one caller at a time:
  *
- *     while (schedule_next(s, &event, e)) {
- *         if (event.kind == EVENT_ROUND)
- *             while (there is a text && (slot = schedule_vacant(s)))
- *                 schedule_begin(s, slot, &request, e);
- *         ...
+ *     while (there is a text || s->n_busy > 0) {
+ *         while (there is a text && (slot = schedule_vacant(s)))
+ *             schedule_begin(s, slot, &request, e);
+ *         schedule_round(s, e);
+ *         for (every slot that has logits) {
+ *             ... slot->ready ...
+ *             if (slot->state == SLOT_ENDED)
+ *                 ... schedule_finish(s, slot) ...
+ *         }
  *     }
  */
 #pragma once
@@ -27,8 +30,8 @@ enum text_end {
     END_STOP,      /* a stop string is complete */
     END_EOS,       /* the model ended the text */
     END_CONTEXT,   /* there is no room for another token */
-    END_FAILED,    /* its logits are not finite, as `e` of schedule_next says */
-    END_ABANDONED, /* schedule_end came first */
+    END_FAILED,    /* its logits are not finite, see schedule_failure */
+    END_ABANDONED, /* the caller's: it was finished before its end */
 };
 
 /* What is to be continued, and how. All is borrowed until the text ends. */
@@ -38,52 +41,41 @@ struct request {
     int n_tokens;
     bool goes_on; /* the slot's last text does: `tokens`, at most schedule_room and maybe none,
                      follow it */
-    const float *logits; /* NULL; or those after the prompt, which is shared and cached then */
-    int n;               /* tokens wanted */
+    int n;        /* tokens wanted */
     uint64_t seed, stream;
     const struct text *stops; /* [n_stops], none empty */
     int n_stops;
 };
 
-enum slot_state { SLOT_VACANT, SLOT_PREFILLS, SLOT_DECODES };
+enum slot_state {
+    SLOT_VACANT,
+    SLOT_PREFILLS,
+    SLOT_DECODES,
+    SLOT_ENDED, /* until schedule_finish */
+};
 
 /* A place for one text at a time, beside the others. */
 struct slot {
     int sequence; /* its number */
+    enum slot_state state;
     struct request request;
     int n_sampled;
     double logprob; /* of those sampled, by the model alone; only with wants_logprobs */
     int32_t *text;  /* [session_cap + 1] the tokens of its positions, and the one to be fed next */
     int len;
 
+    /* What the last round made of it. */
+    const float *logits; /* [n_vocab] after its last token; NULL: none, and nothing happened */
+    bool has_token;      /* one was sampled from them, the text's last or not */
+    int token;
+    double log_sum;    /* see logits_log_sum; only with wants_logprobs */
+    struct text ready; /* bytes now known to belong to the text, until the next round or finish */
+    enum text_end end; /* of SLOT_ENDED */
+
     /* Private. */
-    enum slot_state state;
     int n_fed;           /* of the tokens, while they are fed as a prompt is */
-    const float *logits; /* after its last token, until they are an event; NULL: none */
-    int token;           /* sampled from them */
-    enum status sampled; /* how that went */
-    double log_sum;
+    enum status sampled; /* how sampling went */
     struct stream stream;
-    bool ends; /* as the next event: its last token was one already */
-    enum text_end end;
-};
-
-enum event_kind {
-    EVENT_ROUND,   /* A round is about to begin: the time to begin texts, or to end them all. */
-    EVENT_SAMPLED, /* A text has a token more. */
-    EVENT_ENDED,   /* A text ended; its slot is vacant. */
-};
-
-/* What became of a text, or of all. What it points to is borrowed until the next event. */
-struct event {
-    enum event_kind kind;
-    const struct slot *slot; /* whose text it is; NULL: EVENT_ROUND */
-    int32_t token;
-    const float *logits; /* [n_vocab] that the token was sampled from, or for which the text ended
-                            without one more; NULL: none */
-    double log_sum;      /* see logits_log_sum; only with wants_logprobs */
-    struct text ready;   /* bytes now known to belong to the text, until the next event */
-    enum text_end end;   /* of EVENT_ENDED */
 };
 
 /* What was done. A step's time goes to prompts and decoding by the numbers of their rows. */
@@ -112,25 +104,17 @@ struct schedule {
     size_t cap_rounds; /* at most so many are kept */
 
     struct schedule_times times;
-    int n_busy;         /* slots that are not vacant */
-    enum status status; /* how the last run ended */
-    bool interrupted;   /* the caller's: by a signal */
+    struct slot *slots; /* [n_slots] */
+    int n_busy;         /* of them those that are not vacant */
+    int n_prefills;     /* those whose prompts are not yet fed */
 
     /* Private. */
-    struct slot *slots;     /* [n_slots] */
-    struct slot **prefills; /* [n_prefills] whose prompts are not yet fed, the oldest first */
+    struct slot **prefills; /* [n_prefills] the oldest first */
     struct batch_row *rows; /* [n_slots + the session's block] */
     float *logits;          /* [n_slots, n_vocab] */
     struct arena arena;     /* of all these */
-    int n_prefills;
-    int n_sampling; /* threads */
+    int n_sampling;         /* threads */
     size_t longest_token;
-    int next;               /* the slot that is looked at first for an event */
-    bool runs, feeds, over; /* after the first event, an EVENT_ROUND, schedule_end */
-    /* Of the round. */
-    uint64_t round_at;   /* clock_ns when it began */
-    uint64_t prompts_ns; /* of its step */
-    int n_decoding;      /* its texts that decode */
 };
 
 /* Tokens that can be added to the text of a slot; below 0: it cannot go on at all. */
@@ -140,20 +124,23 @@ int schedule_room(const struct schedule *s, int slot);
 enum status schedule_create(struct schedule *s, struct err *e);
 void schedule_free(struct schedule *s);
 
-/*
- * The next event, an EVENT_ROUND at first. False: it is over, because no slot was busy after an
- * EVENT_ROUND or because of schedule_end, and s->status says how. Another run may follow; slots
- * keep their last texts, for requests that go on with them.
- */
-bool schedule_next(struct schedule *s, struct event *event, struct err *e);
-
-/* While an EVENT_ROUND is handled: the first vacant slot, or NULL if there is none; and a text for
- * a vacant slot. What *r points to is borrowed, *r itself is copied. STATUS_NO_MEMORY leaves the
- * slot as it was. */
+/* The first vacant slot, or NULL if there is none. */
 struct slot *schedule_vacant(struct schedule *s);
+
+/* Begins a text in a vacant slot. What *r points to is borrowed, *r itself is copied. A prompt that
+ * a slot has in the cache, as another text's or its last one's, is copied there and not fed again.
+ * STATUS_NO_MEMORY leaves the slot as it was. */
 enum status schedule_begin(struct schedule *s, struct slot *p, const struct request *r,
                            struct err *e);
 
-/* All ends with this status, the first call's: from the next event on texts end as END_ABANDONED,
- * the highest number first. */
-void schedule_end(struct schedule *s, enum status status);
+/* One step of the model for the slots, and a token for each of those that have logits then; nothing
+ * if all are vacant. The failures of session_step. */
+enum status schedule_round(struct schedule *s, struct err *e);
+
+/* Ends the text of a slot, whether SLOT_ENDED or not, and returns its bytes that were held back,
+ * valid until the next one begins there. The slot is vacant, and keeps the text for a request that
+ * goes on with it. */
+struct text schedule_finish(struct schedule *s, struct slot *p);
+
+/* Why a text ended as END_FAILED: STATUS_FAILED. */
+enum status schedule_failure(const struct schedule *s, const struct slot *p, struct err *e);

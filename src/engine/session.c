@@ -3,8 +3,6 @@
 #include <limits.h>
 
 #include "base/figures.h"
-#include "base/rng.h"
-#include "base/times.h"
 #include "engine/forward.h"
 
 /* Enough rows to reuse each weight well; more would only take memory. */
@@ -19,12 +17,6 @@ struct session {
     struct batch_row *rows; /* [shape.cap] of session_feed */
 };
 
-/* The positions that a sequence always has: those of sequence 0. */
-static int least_len(const struct session *s, int sequence)
-{
-    return sequence == 0 ? 0 : s->shape.n_shared;
-}
-
 /* --- memory ---------------------------------------------------------------------------------- */
 
 /* Sets the session up as the parameters, or their defaults, ask for, and checks these against the
@@ -38,7 +30,7 @@ static enum status resolve(struct session *s, const struct model *m, const struc
     if (cap < 1 || cap > c->n_ctx)
         return err_usage(e, "context of %d tokens: expected 1 to %d, the context of the checkpoint",
                          cap, c->n_ctx);
-    assert(p->n_shared >= 0 && p->n_shared <= cap && kv_cache_can_store(p->kv_storage));
+    assert(kv_cache_can_store(p->kv_storage));
     /* A row of each sequence at once, so that such a step reads every weight once. */
     int block = p->block > 0 ? p->block : MAX(n, DEFAULT_BLOCK);
     /* No more rows than there can be; and heads times rows of a block are counted in an int. */
@@ -48,12 +40,11 @@ static enum status resolve(struct session *s, const struct model *m, const struc
     *s = (struct session){
         .f = {.kernels = p->kernels,
               .work = {.max_rows = block, .max_threads = n_threads, .watches = p->watch != NULL},
-              .blocks = m->blocks,
               .end_layer = c->n_layers,
               .watch = p->watch,
               .without = p->without,
               .model = m},
-        .shape = {.n_sequences = n, .cap = cap, .n_shared = p->n_shared, .storage = p->kv_storage}};
+        .shape = {.n_sequences = n, .cap = cap, .storage = p->kv_storage}};
     return STATUS_OK;
 }
 
@@ -83,19 +74,17 @@ enum status session_plan(const struct model *m, const struct session_params *p, 
     return STATUS_OK;
 }
 
-/* Takes the memory of a session that is set up, with a cache for the layers of `cached`. Where
- * there is too little, the caller frees what was taken. */
-static enum status take_session(struct session *s, const struct config *cached,
-                                const struct config *c, const float *rope_factors, struct err *e)
+/* Takes the memory of a session that is set up. Where there is too little, the caller frees what
+ * was taken. */
+static enum status take_session(struct session *s, const struct config *c,
+                                const float *rope_factors, struct err *e)
 {
     if (!s->f.kernels)
         TRY(kernels_choose(NULL, &s->f.kernels, e));
-    TRY(kv_cache_create(&s->f.kv, cached, &s->shape, e));
+    TRY(kv_cache_create(&s->f.kv, c, &s->shape, e));
     take_scratch(s, &s->arena, c, rope_factors);
     TRY(arena_allocate(&s->arena, "the session's scratch memory", e));
     take_scratch(s, &s->arena, c, rope_factors);
-    for (int i = 0; i < s->shape.n_sequences; i++)
-        s->len[i] = least_len(s, i);
     return STATUS_OK;
 }
 
@@ -109,8 +98,7 @@ enum status session_create(const struct model *m, const struct session_params *p
     TRY_ZEROED(s, 1, "the session", e);
     *s = resolved;
     s->f.pool = pool;
-    const enum status status =
-        take_session(s, &m->config, &m->config, m->w[ROLE_ROPE_FREQS].table, e);
+    const enum status status = take_session(s, &m->config, m->w[ROLE_ROPE_FREQS].table, e);
     if (status == STATUS_OK)
         *out = s;
     else
@@ -118,12 +106,18 @@ enum status session_create(const struct model *m, const struct session_params *p
     return status;
 }
 
+/* What take_session took. */
+static void session_release(struct session *s)
+{
+    kv_cache_free(&s->f.kv);
+    arena_free(&s->arena);
+}
+
 void session_free(struct session *s)
 {
     if (!s)
         return;
-    kv_cache_free(&s->f.kv);
-    arena_free(&s->arena);
+    session_release(s);
     free(s);
 }
 
@@ -140,19 +134,20 @@ enum status session_enter(struct session *s, int layer, const float *x,
         const bool is_one = row->sequence >= 0 && row->sequence < s->shape.n_sequences;
         before = r > 0 && row->sequence == row[-1].sequence ? before + 1 : 0;
         const int position = is_one ? s->len[row->sequence] + before : 0;
-        if (!is_one || least_len(s, row->sequence) > s->len[0] || row->position != position ||
-            position >= s->shape.cap || row->token < 0 || row->token >= c->n_vocab)
+        if (!is_one || row->position != position || position >= s->shape.cap || row->token < 0 ||
+            row->token >= c->n_vocab)
             return err_usage(
                 e,
                 "row %d: token %d at position %d of sequence %d: expected a token below %d, "
-                "position %d below %d, a sequence below %d, and %d shared positions",
+                "position %d below %d, and a sequence below %d",
                 r, (int)row->token, row->position, row->sequence, c->n_vocab, position,
-                s->shape.cap, s->shape.n_sequences, s->shape.n_shared);
+                s->shape.cap, s->shape.n_sequences);
         assert(logits || !row->wants_logits);
     }
     struct workspace *w = &s->f.work;
     const size_t d = c->d_model;
     s->f.first_layer = layer;
+    s->f.blocks = s->f.model->blocks + layer;
     for (int done = 0, now; done < n; done += now) {
         now = MIN(n - done, w->max_rows);
         if (x)
@@ -194,32 +189,17 @@ enum status session_feed(struct session *s, int sequence, const int32_t *tokens,
     return STATUS_OK;
 }
 
-void session_fill(struct session *s, int sequence, int n, uint64_t seed)
+struct kv_cache *session_cache(struct session *s)
 {
-    const struct config *c = &s->f.model->config;
-    assert(n <= s->shape.cap);
-    for (; s->len[sequence] < n; s->len[sequence]++) {
-        struct rng r;
-        rng_seed(&r, seed, s->len[sequence]);
-        for (int l = 0; l < c->n_layers; l++) {
-            const int k_dim = c->head_dim, v_dim = config_value_dim(c);
-            float *k = s->f.work.qkv, *v = k + k_dim; /* free between steps */
-            for (int g = 0; g < config_kv_heads(c, l); g++) {
-                for (int i = 0; i < k_dim || i < v_dim; i++) {
-                    const float key = (float)(int32_t)rng_u32(&r) * 0x1p-31f;
-                    const float value = (float)(int32_t)rng_u32(&r) * 0x1p-31f;
-                    if (i < k_dim)
-                        k[i] = key;
-                    if (i < v_dim)
-                        v[i] = value;
-                }
-                kv_cache_put(&s->f.kv, s->f.kernels, (struct kv_slot){sequence, l, g},
-                             s->len[sequence], k, v);
-            }
-        }
-    }
-    /* So that the first step after it takes no longer than others. */
-    positions_reach(&s->f.work.positions, n < s->shape.cap ? n + 1 : n);
+    return &s->f.kv;
+}
+
+void session_extend(struct session *s, int sequence, int len)
+{
+    assert(len >= s->len[sequence] && len <= s->shape.cap);
+    s->len[sequence] = len;
+    /* So that the next step takes no longer than others. */
+    positions_reach(&s->f.work.positions, MIN(len + 1, s->shape.cap));
 }
 
 /* --- what there is --------------------------------------------------------------------------- */
@@ -240,12 +220,6 @@ int session_block(const struct session *s)
     return s->f.work.max_rows;
 }
 
-void session_set_pool(struct session *s, struct pool *pool)
-{
-    assert(pool_n_threads(pool) <= s->f.work.max_threads);
-    s->f.pool = pool;
-}
-
 enum status session_explain(const struct session *s, enum status status, const char *where,
                             struct err *e)
 {
@@ -257,11 +231,11 @@ enum status session_explain(const struct session *s, enum status status, const c
         for (int i = 0; i < s->shape.n_sequences && !found; i++)
             found = kv_cache_overflow(&s->f.kv, i, s->len[i], &o);
     if (found)
-        err_format(
-            e,
-            "layer %d has a %s at position %d of more than %.0f, which the cache cannot hold "
-            "as %s; expected --kv-type f32",
-            o.layer, o.what, o.position, kv_cache_largest(storage), storage_name(storage));
+        err_format(e,
+                   "layer %d has a %s at position %d of more than %.0f, which a cache of %s cannot "
+                   "hold: one of %s can",
+                   o.layer, o.what, o.position, kv_cache_largest(storage), storage_name(storage),
+                   storage_name(STORAGE_F32));
     if (where)
         err_in(e, status, "%s", where);
     return m->name ? err_in(e, status, "%s", m->name) : status;
@@ -275,74 +249,34 @@ const float *session_logits(const struct session *s)
 void session_rewind(struct session *s, int sequence, int len)
 {
     assert(sequence >= 0 && sequence < s->shape.n_sequences && len >= 0);
-    const bool forgets_shared = sequence == 0 && len < s->shape.n_shared;
-    if (forgets_shared)
-        for (int i = 1; i < s->shape.n_sequences; i++)
-            s->len[i] = least_len(s, i);
-    len = MAX(len, least_len(s, sequence));
     s->len[sequence] = MIN(s->len[sequence], len);
 }
 
-/* --- the number of threads ------------------------------------------------------------------- */
-
-/* Steps longer than this gain from a second thread on any machine: no dozens of hand-overs take
- * half of it. */
-#define LONG_STEP_NS 500000
-#define ROUNDS       6
-/* One thread has to win by more than the noise. */
-#define WIN_SHARE 0.95
-/* More rows would only take more time. */
-#define MOST_ROWS 16
-
-bool session_prefers_one_thread(struct session *s, int n_rows)
+void session_copy(struct session *s, int from, int to, int n)
 {
-    static const int32_t tokens[MOST_ROWS] = {0};
-    struct pool *const pools[] = {NULL, s->f.pool};
-    uint64_t best[] = {UINT64_MAX, UINT64_MAX}; /* ns of one thread, and of all */
-    if (!s->f.pool || session_len(s, 0) > 0)
-        return false;
-    /* As many as are wanted, go through the model at once, and have room. */
-    const int room = MIN(session_block(s), session_cap(s)), n = MIN(MIN(n_rows, MOST_ROWS), room);
-    /* The first step fetches the weights into the caches, and does not count. */
-    for (int i = -1; i < 2 * ROUNDS && (i < 2 || best[0] < LONG_STEP_NS); i++) {
-        const bool all = i > 0 && i % 2;
-        struct err e;
-        s->f.pool = pools[all];
-        const uint64_t before = clock_ns();
-        const enum status status = session_feed(s, 0, tokens, n, NULL, &e);
-        const uint64_t took = clock_ns() - before;
-        if (i >= 0 && status == STATUS_OK && took < best[all])
-            best[all] = took;
-        session_rewind(s, 0, 0);
-    }
-    s->f.pool = pools[1];
-    return best[0] < LONG_STEP_NS && best[0] < WIN_SHARE * best[1];
+    assert(n <= session_len(s, from));
+    kv_cache_copy(&s->f.kv, from, to, n);
+    s->len[to] = n;
 }
 
 /* --- probes ---------------------------------------------------------------------------------- */
 
 struct probe {
-    struct session s;    /* first; its cache is of one layer */
-    struct config model; /* of all layers */
+    struct session s; /* its cache has room for one layer, whichever is run */
 };
 
 enum status probe_create(const struct config *c, const float *rope_factors, int n_ctx,
                          const struct kernels *kernels, struct pool *pool, struct probe **out,
                          struct err *e)
 {
-    struct config one = *c;
     TRY_ZEROED(*out, 1, "a block's scratch memory", e);
     struct probe *p = *out;
-    one.n_layers = 1;
-    one.layer_heads[0] = one.layer_kv_heads[0] = 0; /* room for the most of any */
-    *p = (struct probe){.s = {.f = {.kernels = kernels,
-                                    .pool = pool,
-                                    .work = {.max_rows = MIN(n_ctx, DEFAULT_BLOCK),
-                                             .max_threads = pool_n_threads(pool)},
-                                    .end_layer = 1},
-                              .shape = {.n_sequences = 1, .cap = n_ctx}},
-                        .model = *c};
-    const enum status s = take_session(&p->s, &one, c, rope_factors, e);
+    p->s = (struct session){
+        .f = {.kernels = kernels,
+              .pool = pool,
+              .work = {.max_rows = MIN(n_ctx, DEFAULT_BLOCK), .max_threads = pool_n_threads(pool)}},
+        .shape = {.n_sequences = 1, .cap = n_ctx, .one_layer = true}};
+    const enum status s = take_session(&p->s, c, rope_factors, e);
     if (s == STATUS_OK) {
         positions_reach(&p->s.f.work.positions, n_ctx);
     } else {
@@ -354,7 +288,10 @@ enum status probe_create(const struct config *c, const float *rope_factors, int 
 
 void probe_free(struct probe *p)
 {
-    session_free((struct session *)p);
+    if (!p)
+        return;
+    session_release(&p->s);
+    free(p);
 }
 
 const struct positions *probe_positions(const struct probe *p)
@@ -366,12 +303,12 @@ void probe_run(struct probe *p, const struct block *b, int layer, const float *i
                const struct block_taps *taps)
 {
     struct forward *f = &p->s.f;
-    struct config *c = &f->kv.config;
+    const struct config *c = &f->kv.config;
     const size_t d = c->d_model;
     assert(n >= 1 && n <= f->kv.shape.cap);
-    c->layer_heads[0] = config_heads(&p->model, layer);
-    c->layer_kv_heads[0] = config_kv_heads(&p->model, layer);
     f->blocks = b;
+    f->first_layer = layer;
+    f->end_layer = layer + 1;
     f->taps = *taps;
     f->only_attention = !taps->at[TAP_OUT];
     for (int first = 0; first < n; first += f->work.max_rows) {
@@ -381,7 +318,7 @@ void probe_run(struct probe *p, const struct block *b, int layer, const float *i
         memcpy(f->work.x, in + first * d, now * d * sizeof *in);
         forward_run(f, p->s.rows, now);
         for (int t = 0; t < BLOCK_TAPS; t++) {
-            const int width = t == TAP_HEADS    ? config_heads_dim(c, 0)
+            const int width = t == TAP_HEADS    ? config_heads_dim(c, layer)
                               : t == TAP_HIDDEN ? c->d_ff
                                                 : c->d_model;
             if (f->taps.at[t]) /* where the next rows go */

@@ -16,7 +16,6 @@
 struct session_params {
     int n_sequences;               /* 0: one */
     int n_ctx;                     /* positions of each to preallocate; 0: the model's context */
-    int n_shared;                  /* first positions that sequence 0 holds and the others read */
     enum storage kv_storage;       /* of the cache: F32, F16 or Q8_0 */
     int block;                     /* rows at once; 0: the default, at least one a sequence */
     const struct kernels *kernels; /* NULL: the fastest */
@@ -32,8 +31,8 @@ struct session_memory {
 
 struct session;
 
-/* STATUS_USAGE when n_ctx exceeds the model's context, STATUS_NO_MEMORY when it does not fit.
- * n_shared is at most n_ctx, and the cache's type one of those (asserted). */
+/* STATUS_USAGE when n_ctx exceeds the model's context, STATUS_NO_MEMORY when it does not fit. The
+ * cache's type is one of those above (asserted). */
 enum status session_plan(const struct model *m, const struct session_params *p, int n_threads,
                          struct session_memory *out, struct err *e);
 
@@ -42,29 +41,17 @@ enum status session_create(const struct model *m, const struct session_params *p
                            struct session **out, struct err *e);
 void session_free(struct session *s); /* NULL is legal */
 
-/* Lets another pool (NULL: one thread), of no more threads, work from the next step on. */
-void session_set_pool(struct session *s, struct pool *pool);
-
-/*
- * Whether one thread is faster for a model on this machine: a step hands work over some dozens of
- * times, which is slow on hyperthreads of a busy core and virtual machines. Times steps of
- * n_rows >= 1 rows, or somewhat fewer, of an empty session with its pool and without, unless its
- * step takes longer than any hand-over. Only the session's logits are lost.
- */
-bool session_prefers_one_thread(struct session *s, int n_rows);
-
 int session_cap(const struct session *s);   /* positions of a sequence there is room for */
 int session_block(const struct session *s); /* rows taken at once */
 
-/* Positions of a sequence (asserted everywhere) in the cache; of all but sequence 0 at least
- * n_shared, whether sequence 0 has them yet or not. */
+/* Positions of a sequence (asserted everywhere) in the cache. */
 int session_len(const struct session *s, int sequence);
 
 /*
  * Appends n >= 1 rows. Those of one sequence stand together, at the positions that follow
  * session_len. `logits` receives those of the rows that want them, in order [wanted, n_vocab]; NULL
- * if none does. STATUS_USAGE, with nothing changed, when a row's sequence, position or token is
- * not possible, or when a sequence's shared positions were not in the cache before the step.
+ * if none does. STATUS_USAGE, with nothing changed, when a row's sequence, position or token is not
+ * possible.
  */
 enum status session_step(struct session *s, const struct batch_row *rows, int n, float *logits,
                          struct err *e);
@@ -80,7 +67,7 @@ enum status session_enter(struct session *s, int layer, const float *x,
 /*
  * Appends n >= 1 tokens to one sequence. `all` (may be NULL) receives the logits after each of them
  * [n, n_vocab]; session_logits then gives those after the last. STATUS_USAGE, with nothing
- * changed, when there is no room, an id is not in the vocabulary or shared positions are missing.
+ * changed, when there is no room or an id is not in the vocabulary.
  */
 enum status session_feed(struct session *s, int sequence, const int32_t *tokens, int n, float *all,
                          struct err *e);
@@ -97,13 +84,17 @@ enum status session_explain(const struct session *s, enum status status, const c
 /* [n_vocab] after the last session_feed, valid until the next. */
 const float *session_logits(const struct session *s);
 
-/* Appends positions with synthetic keys and values, a function of the seed alone, to a sequence
- * until there are n <= session_cap (asserted): to measure at a depth without getting there. */
-void session_fill(struct session *s, int sequence, int n, uint64_t seed);
+/* The cache, for who puts keys and values of positions there by other means than rows; these count
+ * once session_extend says that the sequence has len <= session_cap (asserted) positions. */
+struct kv_cache *session_cache(struct session *s);
+void session_extend(struct session *s, int sequence, int len);
 
-/* Forgets a sequence's positions from len on; without effect if there are not that many. Shared
- * positions are sequence 0's to forget, and what the others have after them goes with them. */
+/* Forgets a sequence's positions from len on; without effect if there are not that many. */
 void session_rewind(struct session *s, int sequence, int len);
+
+/* Makes the sequence `to` the first n positions of `from`, which has as many (asserted): what it
+ * goes on with gives the bits that it would give behind the same tokens fed. */
+void session_copy(struct session *s, int from, int to, int n);
 
 /* --- probes ----------------------------------------------------------------------------------- */
 
@@ -122,8 +113,8 @@ void probe_free(struct probe *p); /* NULL is legal */
 /* The positions that it has, for model_embed. */
 const struct positions *probe_positions(const struct probe *p);
 
-/* Runs the block of a layer over the residual streams `in` [n, d_model] of the tokens at the
- * positions 0 to n - 1, 1 <= n <= n_ctx (asserted). Buffers of `taps` have room for n rows; the one
- * of TAP_OUT may be `in`, and without it the block ends after attention. */
+/* Runs a block as that layer of the shape over the residual streams `in` [n, d_model] of the tokens
+ * at the positions 0 to n - 1, 1 <= n <= n_ctx (asserted). Buffers of `taps` have room for n rows;
+ * the one of TAP_OUT may be `in`, and without it the block ends after attention. */
 void probe_run(struct probe *p, const struct block *b, int layer, const float *in, int n,
                const struct block_taps *taps);

@@ -425,24 +425,3 @@ void blocks_decode(uint32_t type, float *out, const void *in, uint64_t n)
         block += info->block_bytes;
     }
 }
-
-void blocks_zero(uint32_t type, void *data, uint64_t first, uint64_t n)
-{
-    assert(blocks_runs(type));
-    const struct tensor_type_info *info = tensor_type_find(type);
-    unsigned char *bytes = data;
-    if (info->block_elements == 1) {
-        memset(bytes + first * info->block_bytes, 0, n * info->block_bytes);
-        return;
-    }
-    for (uint64_t i = first; i < first + n; i++) {
-        const uint64_t j = i % BLOCK;
-        unsigned char *q = bytes + i / BLOCK * info->block_bytes + 2;
-        if (type == TENSOR_Q8_0)
-            q[j] = 0;
-        else if (j < BLOCK / 2)
-            q[j] = (unsigned char)((q[j] & 0xf0) | 8);
-        else
-            q[j - BLOCK / 2] = (unsigned char)((q[j - BLOCK / 2] & 15) | 8 << 4);
-    }
-}

@@ -91,7 +91,3 @@ void blocks_encode(uint32_t type, void *out, const float *x, uint64_t n);
 /* Decodes n elements, n a multiple of the type's block (asserted), to floats; of every type that
  * runs or is widened. */
 void blocks_decode(uint32_t type, float *out, const void *in, uint64_t n);
-
-/* Makes the elements first to first + n - 1 of encoded data 0; the others, also those of their
- * blocks, decode to what they did. */
-void blocks_zero(uint32_t type, void *data, uint64_t first, uint64_t n);

@@ -23,6 +23,8 @@
 #define MIN_PAIR_BYTES   (8 + 1 + 4 + 1)
 #define MIN_TENSOR_BYTES (8 + 1 + 4 + 8 + 4 + 8)
 
+#define MOST_PARTS 65535 /* llama.cpp keeps their number in 16 bits */
+
 #define DOWNLOAD_AGAIN "the file is truncated or corrupt: download or convert it again"
 
 /* --- the cursor ------------------------------------------------------------------------------ */
@@ -226,6 +228,24 @@ static void read_pairs(struct reader *r, struct gguf *g)
                GGUF_ALIGNMENT_KEY, gguf_kind_name(v->kind), g->alignment);
 }
 
+/* A part of a split file, as llama.cpp's gguf-split writes them, has the keys split.no, from 0 on,
+ * and split.count. */
+static void refuse_part(struct reader *r, const struct gguf *g)
+{
+    uint64_t no = 0, count = 1;
+    bool found;
+    if (!r->status)
+        r->status = gguf_get_u64(g, "split.count", 0, MOST_PARTS, &count, &found, r->e);
+    if (!r->status && count > 1)
+        r->status = gguf_get_u64(g, "split.no", 0, count - 1, &no, &found, r->e);
+    if (count > 1)
+        refuse(r,
+               "part %" PRIu64 " of %" PRIu64 " of a split file, expected a whole one; llama.cpp "
+               "joins them: llama-gguf-split --merge FIRST OUT, FIRST being the part whose name "
+               "ends in -00001-of-%05" PRIu64 ".gguf",
+               no + 1, count, count);
+}
+
 /* --- tensors --------------------------------------------------------------------------------- */
 
 static void read_tensor(struct reader *r, struct gguf_tensor *t)
@@ -312,6 +332,7 @@ enum status gguf_parse(const void *bytes, size_t len, struct gguf **out, struct 
     const struct gguf_tensor **by_place = calloc(g->n_tensors + 1, sizeof *by_place);
     if (g->pairs && g->tensors && by_place) {
         read_pairs(&r, g);
+        refuse_part(&r, g);
         read_tensors(&r, g, by_place);
     } else if (!r.status) {
         r.status = err_no_memory(e, "the tables of keys and tensors",
@@ -347,8 +368,5 @@ void gguf_free(struct gguf *g)
     name_index_free(&g->by_name);
     free(g->pairs);
     free(g->tensors);
-    for (size_t i = 0; i < g->n_others; i++)
-        file_map_close(&g->others[i]);
-    free(g->others);
     free(g);
 }

@@ -3,7 +3,7 @@
  * (gguf_values.h looks values up, gguf_write.h makes files.)
  *
  * The reader works on a span of bytes that stays the caller's (usually a mapped file) and must
- * outlive the struct gguf; a file in several parts is joined by gguf_parts.h. It copies no strings,
+ * outlive the struct gguf. It copies no strings,
  * arrays or tensor data; its own memory is bounded by a small multiple of the span's length,
  * whatever the counts in the file claim. Versions 2 and 3, little-endian. A parsed struct gguf is
  * immutable: any threads may read it.
@@ -62,8 +62,6 @@ struct gguf_tensor {
     uint64_t file_offset;      /* the same from the start of the file */
     const unsigned char *data; /* n_bytes inside the span, aligned to the file's alignment
                                   relative to the start of the span */
-    int part;                  /* of a file that gguf_join_parts joined: the number of its part,
-                                  from 0 on; else 0 */
 };
 
 /* A parsed file. */
@@ -76,16 +74,14 @@ struct gguf {
     struct gguf_tensor *tensors; /* in file order */
     size_t head_bytes;           /* of the span, before the tensors' data and padding */
     struct name_index by_key, by_name;
-    struct file_map *others; /* [n_others] the other parts of a file that gguf_join_parts joined,
-                                malloc'd and mapped */
-    size_t n_others;
 };
 
 /*
  * Parses and checks the whole structure: after STATUS_OK every pair and tensor lies inside the
  * span, keys and tensor names are unique, and tensor data do not overlap. *out is for
  * gguf_free; NULL on failure. Fails with STATUS_BAD_FILE (message: offset or field, expected,
- * found; the caller adds the file's name) or STATUS_NO_MEMORY. Time is n log n in the number of
+ * found; the caller adds the file's name), also for a part of a split file, with the command that
+ * joins the parts; or STATUS_NO_MEMORY. Time is n log n in the number of
  * names, linear in the rest; tensor data are not touched.
  */
 enum status gguf_parse(const void *bytes, size_t len, struct gguf **out, struct err *e);

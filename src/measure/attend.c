@@ -5,10 +5,12 @@
 #include "base/figures.h"
 #include "base/mem.h"
 #include "compute/elementary.h"
-#include "model/pack.h"
+#include "engine/sampler.h"
 
 /* For the vectoriser, sums run in so many interleaved parts, and over pieces of a row. */
 enum { LANES = 4, PIECE = 128 };
+/* Tokens of a step whose logits are wanted: they take memory for a vocabulary each. */
+#define NEXT_ROWS 16
 
 /* A run while the text goes through. */
 struct attend_run {
@@ -18,10 +20,7 @@ struct attend_run {
     double
         *offsets; /* [n_heads, n_tokens / 2 + 1] of each head its weights by distance, summed up */
     double *divides, *content; /* [n_tokens] 1 for the keys of a query that count as such, else 0 */
-    /* By norm: lengths of what each head of each layer writes of the tokens' values [n_layers,
-     * n_heads, n_tokens]; and a layer's, as attend_fill_gram has them. */
-    float *lengths, *row;
-    double *gram;
+    float *logits; /* [NEXT_ROWS, n_vocab] of a step; NULL: nobody wants to know what comes next */
     const struct attend_head *bad; /* the head and query whose weights are not finite; NULL: none */
     int bad_row;
 };
@@ -36,16 +35,14 @@ static void take_maps(struct attend_run *run)
     run->offsets = arena_take(a, spec->n_heads, (spec->n_tokens / 2 + 1) * sizeof *run->offsets);
     run->divides = arena_take(a, spec->n_tokens, sizeof *run->divides);
     run->content = arena_take(a, spec->n_tokens, sizeof *run->content);
-    if (spec->by_norm) {
-        const struct config *c = &spec->model->config;
-        const uint64_t dim = config_value_dim(c), width = c->n_heads * dim;
-        run->lengths = arena_take(a, (uint64_t)c->n_layers * c->n_heads,
-                                  spec->n_tokens * sizeof *run->lengths);
-        run->row = arena_take(a, width, sizeof *run->row);
-        run->gram = arena_take(a, width, dim * sizeof *run->gram);
-    }
     if (spec->trace)
         trace_take(spec->trace, a, &spec->model->config);
+    if (spec->paths)
+        paths_take(spec->paths, a, &spec->model->config);
+    if (spec->n_next > 0) {
+        run->out->next = arena_take(a, spec->n_tokens, spec->n_next * sizeof *run->out->next);
+        run->logits = arena_take(a, NEXT_ROWS, spec->model->config.n_vocab * sizeof(float));
+    }
     if (spec->query >= 0)
         run->out->query = arena_take(a, spec->n_heads, (spec->query + 1) * sizeof *run->out->query);
     for (int i = 0; i < spec->n_maps; i++) {
@@ -119,39 +116,6 @@ static double spread_of(const double all[SUMS], int n)
     return sqrt(fmax(all[SUM_SQUARES] / n - mean * mean, 0));
 }
 
-/* What is of the softmax itself. */
-static void add_scores(struct attend_head *h, const double all[SUMS], int n)
-{
-    h->score_sd += spread_of(all, n);
-    h->gradient += 1 - all[SUM_A2];
-}
-
-/* Multiplies the weights of query i in a layer's heads by the lengths of what the values come to.
- */
-static void weigh(const struct attend_run *run, const struct attention_weights *l, float *row,
-                  int i)
-{
-    const struct attend_spec *spec = run->spec;
-    const float *length = run->lengths + l->layer * l->n_heads * spec->n_tokens;
-    double all[SUMS];
-    for (int k = 0; k < spec->n_heads; k++) {
-        struct attend_head *h = &spec->heads[k];
-        if (h->layer != l->layer)
-            continue;
-        sum_row(run, row + h->head * l->stride, i + 1, all);
-        add_scores(h, all, i + 1);
-    }
-    const int n_heads = config_heads(&spec->model->config, l->layer);
-    for (int h = 0; h < n_heads; h++, row += l->stride, length += spec->n_tokens) {
-        double sum = 0;
-        for (int j = 0; j <= i; j++)
-            sum += (double)row[j] * (double)length[j];
-        if (sum > 0)
-            for (int j = 0; j <= i; j++)
-                row[j] = (float)((double)row[j] * (double)length[j] / sum);
-    }
-}
-
 /* Adds the weights of query i; false if they are not finite. */
 static bool add_query(const struct attend_run *run, struct attend_head *h, const float *a, int i)
 {
@@ -160,8 +124,8 @@ static bool add_query(const struct attend_run *run, struct attend_head *h, const
     sum_row(run, a, n, all);
     if (!isfinite(all[SUM_A]))
         return false;
-    if (!run->spec->by_norm)
-        add_scores(h, all, n);
+    h->score_sd += spread_of(all, n);
+    h->gradient += 1 - all[SUM_A2];
     double *offsets = run->offsets + (h - run->spec->heads) * (run->spec->n_tokens / 2 + 1);
     for (int d = 2; d <= i && d <= run->spec->n_tokens / 2; d++)
         offsets[d] += (double)a[i - d];
@@ -207,53 +171,6 @@ const char *attend_role(const struct attend_head *h, double *share)
     return name;
 }
 
-/* --- what heads write ------------------------------------------------------------------------- */
-
-void attend_fill_gram(const struct model *m, int layer, float *row, double *gram)
-{
-    const struct matrix *out = &m->blocks[layer].w[ROLE_ATTN_OUTPUT].matrix;
-    const size_t dim = config_value_dim(&m->config), width = out->n_in;
-    memset(gram, 0, width * dim * sizeof *gram);
-    for (int r = 0; r < out->n_out; r++) {
-        pack_read_row(out, r, row);
-        for (size_t i = 0; i < width; i++) {
-            const float *head = row + i / dim * dim;
-            for (size_t j = 0; j < dim; j++)
-                gram[i * dim + j] += (double)row[i] * (double)head[j];
-        }
-    }
-}
-
-double attend_written(const double *gram, const float *z, size_t dim)
-{
-    double sum = 0;
-    for (size_t i = 0; i < dim; i++) {
-        double of_row = 0;
-        for (size_t j = 0; j < dim; j++)
-            of_row += gram[i * dim + j] * (double)z[j];
-        sum += of_row * (double)z[i];
-    }
-    return sqrt(fmax(sum, 0));
-}
-
-/* The lengths of the rows' values, as every head of the layer writes them. */
-static void add_lengths(const struct attend_run *run, const struct attention_weights *l)
-{
-    const struct model *m = run->spec->model;
-    const struct config *c = &m->config;
-    const size_t dim = config_value_dim(c), n = run->spec->n_tokens;
-    const int group = config_group(c, l->layer);
-    attend_fill_gram(m, l->layer, run->row, run->gram);
-    for (int h = 0; h < config_heads(c, l->layer); h++) {
-        float *lengths = run->lengths + ((size_t)l->layer * c->n_heads + h) * n;
-        for (int r = 0; r < l->n_rows; r++) {
-            const float *value = l->values + r * l->qkv_stride + h / group * dim;
-            lengths[l->rows[r].position] =
-                (float)attend_written(run->gram + h * dim * dim, value, dim);
-        }
-    }
-}
-
 /* --- the text -------------------------------------------------------------------------------- */
 
 static void take_layer(void *arg, const struct attention_weights *l)
@@ -262,14 +179,12 @@ static void take_layer(void *arg, const struct attention_weights *l)
     const struct attend_spec *spec = run->spec;
     if (spec->trace && spec->trace->layer == l->layer)
         trace_add(spec->trace, spec->model, l);
-    if (spec->by_norm)
-        add_lengths(run, l);
+    if (spec->paths)
+        paths_add(spec->paths, spec->model, l);
     for (int r = 0; r < l->n_rows && !run->bad; r++) {
-        float *row = l->weights + r * l->n_heads * l->stride;
+        const float *row = l->weights + r * l->n_heads * l->stride;
         const int i = l->rows[r].position;
         mark_keys(run, i);
-        if (spec->by_norm)
-            weigh(run, l, row, i);
         for (int h = 0; h < spec->n_heads && !run->bad; h++) {
             struct attend_head *head = &spec->heads[h];
             const float *a = row + head->head * l->stride;
@@ -289,13 +204,26 @@ static void take_layer(void *arg, const struct attention_weights *l)
             const float *a = row + m->head * l->stride;
             const int64_t n = spec->n_tokens;
             float *cell = m->cell + (int64_t)i * m->cells / n * m->cells;
-            for (int64_t j = m->without_first, c = 0; j <= i; j++) {
+            for (int64_t j = 0, c = 0; j <= i; j++) {
                 while ((c + 1) * n <= j * m->cells)
                     c++;
                 cell[c] = MAX(a[j], cell[c]);
             }
         }
     }
+}
+
+/* The likeliest tokens after each of `len` tokens from `at` on, whose logits are there. */
+static enum status add_next(const struct attend_run *run, int at, int len, struct err *e)
+{
+    const int n_vocab = run->spec->model->config.n_vocab, n_next = run->spec->n_next;
+    for (int i = 0; i < len; i++) {
+        const float *logits = run->logits + (size_t)i * n_vocab;
+        double log_sum;
+        TRY(logits_log_sum(logits, n_vocab, &log_sum, e));
+        score_top(logits, n_vocab, log_sum, n_next, run->out->next + (size_t)(at + i) * n_next);
+    }
+    return STATUS_OK;
 }
 
 enum status attend_run(const struct attend_spec *spec, struct attend_found *out, struct err *e)
@@ -327,10 +255,10 @@ enum status attend_run(const struct attend_spec *spec, struct attend_found *out,
 
     enum status s = session_create(spec->model, &params, spec->pool, &session, e);
     for (int at = 0, len; at < n && s == STATUS_OK; at += len) {
-        len = MIN(n - at, session_block(session));
+        len = MIN(n - at, run.logits ? NEXT_ROWS : session_block(session));
         s = callbacks_stop(&spec->callbacks)
                 ? STATUS_INTERRUPTED
-                : session_feed(session, 0, spec->tokens + at, len, NULL, e);
+                : session_feed(session, 0, spec->tokens + at, len, run.logits, e);
         if (s == STATUS_OK && run.bad)
             s = session_explain(
                 session,
@@ -339,6 +267,8 @@ enum status attend_run(const struct attend_spec *spec, struct attend_found *out,
                            "finite (info --check finds tensors that are not)",
                            run.bad_row, run.bad->head, run.bad->layer),
                 NULL, e);
+        if (s == STATUS_OK && run.logits)
+            s = add_next(&run, at, len, e);
         if (s == STATUS_OK)
             callbacks_progress(&spec->callbacks, at + len, n);
     }

@@ -4,15 +4,12 @@
  * a[i][j] is the weight with which the query of token i takes the key of token j <= i. The weights
  * are watched as the text goes through a session, added up and forgotten. Every figure has the same
  * bits for any number of threads, any block and any instruction set.
- *
- * By norm each weight is first multiplied by the length of what the head writes of its value, the
- * product with the head's columns of the output matrix, and a query's divided by their sum.
- * (Kobayashi et al. 2020, "Attention is Not Only a Weight", ||alpha f(x)||.)
  */
 #pragma once
 
 #include "base/callbacks.h"
 #include "measure/eval.h"
+#include "measure/paths.h"
 #include "measure/trace.h"
 
 /* A head, and what it looks at on the whole. NaN: there is no such query. */
@@ -27,10 +24,10 @@ struct attend_head {
     double content;    /* likewise over all j that none of the others speaks for */
     double max_weight; /* mean of the largest a[i][j] */
     /* Mean standard deviation of a query's scores, what the softmax is of; one that is more than 87
-     * below the largest, of which no weight is left, counts as near that. Not by norm. */
+     * below the largest, of which no weight is left, counts as near that. */
     double score_sd;
     /* Mean of 1 - sum_j a^2, the trace of softmax's Jacobian diag(a) - a a^T: what of a gradient
-     * can reach the scores, 0 where one weight has all. Not by norm. */
+     * can reach the scores, 0 where one weight has all. */
     double gradient;
     double induction; /* mean over the i whose token was there before, of the sum of a[i][p + 1]
                          over all earlier places p of it */
@@ -49,11 +46,10 @@ struct attend_head {
 const char *attend_role(const struct attend_head *h, double *share);
 
 /* A map of one head that is wanted. Cell [r, c] is the largest weight of queries and keys that fall
- * into it: token t into t * cells / n_tokens. Without the first, key 0 counts nowhere. */
+ * into it: token t into t * cells / n_tokens. */
 struct attend_map {
     int layer, head;
-    int cells; /* a side, 1 to n_tokens */
-    bool without_first;
+    int cells;   /* a side, 1 to n_tokens */
     float *cell; /* found: [cells, cells], valid until attend_free */
 };
 
@@ -69,20 +65,22 @@ struct attend_spec {
     struct session_params params; /* of one sequence; n_ctx and watch are not read */
     struct pool *pool;            /* NULL: one thread */
     const int32_t *tokens;
-    int n_tokens;           /* at least 1 */
-    const bool *separators; /* [n_tokens] tokens that only divide; NULL: none */
-    bool by_norm;
+    int n_tokens;              /* at least 1 */
+    const bool *separators;    /* [n_tokens] tokens that only divide; NULL: none */
     struct attend_head *heads; /* [n_heads] layer and head given, the rest filled in */
     int n_heads;
     struct attend_map *maps; /* [n_maps] likewise */
     int n_maps;
     int query;                  /* a token, whose weights of all `heads` are wanted; -1: none */
     struct attend_trace *trace; /* layer, head and query given, found likewise; NULL: none */
+    struct attend_paths *paths; /* layers given, found likewise; NULL: none */
+    int n_next; /* so many likeliest tokens after each are wanted; at most n_vocab */
     struct callbacks callbacks; /* between blocks, of tokens */
 };
 
 struct attend_found {
-    float *query; /* [n_heads, spec->query + 1] of each head; NULL: none is wanted */
+    float *query;             /* [n_heads, spec->query + 1] of each head; NULL: none is wanted */
+    struct token_score *next; /* [n_tokens, n_next] */
     struct arena arena;
 };
 
@@ -95,9 +93,3 @@ enum status attend_plan(const struct attend_spec *spec, uint64_t *bytes, struct 
  * not finite; STATUS_INTERRUPTED if `stop` ended it. */
 enum status attend_run(const struct attend_spec *spec, struct attend_found *out, struct err *e);
 void attend_free(struct attend_found *a); /* legal on a zeroed struct and twice */
-
-/* The gram matrices W_h W_h^T [n_heads, value_dim, value_dim] of the heads' columns of a layer's
- * output matrix; `row` is scratch [n_heads * value_dim]. With one of them, attend_written is the
- * length of what that head's result z [dim] adds to the residual stream. */
-void attend_fill_gram(const struct model *m, int layer, float *row, double *gram);
-double attend_written(const double *gram, const float *z, size_t dim);

@@ -1,65 +1,45 @@
 /*
  * Short windows go through the model together, each a sequence of its own, as many as fit in a
- * block: a batch of windows. Where there are many and the model is small, each thread takes whole
- * batches, with sessions of its own: nobody waits at the barriers of a layer. Else one worker takes
- * them one after another, and all threads share its work.
+ * block: a batch of windows. All threads share the work of a batch.
  */
 #include "measure/eval.h"
 
 #include <limits.h>
 #include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
 
 #include "base/figures.h"
 #include "base/mem.h"
 #include "base/times.h"
-#include "base/utf8.h"
 #include "engine/sampler.h"
-#include "text/unicode.h"
 
 /* By default a session takes so many tokens at once, and so many rows of logits are held. */
 #define DEFAULT_BLOCK 96
-/* With fewer batches a thread, too many threads would wait for the last ones. */
-#define BATCHES_A_WORKER 8
-/* Sessions for all threads may take as much as the weights, and this. */
-#define WORKERS_BYTES (64 << 20)
 /* The model and the one that it is compared with. */
 #define EVAL_MODELS 2
-
-/* A worker runs one batch of windows after the other. This is the batch that it is at. */
-struct eval_worker {
-    struct eval_run *run;
-    struct pool *pool; /* that shares its work */
-    struct session *sessions[EVAL_MODELS];
-    float *logits[EVAL_MODELS]; /* [block, n_vocab] */
-    struct batch_row *rows;     /* [block] */
-    size_t first, end;          /* the windows of the batch; window first + i is sequence i */
-    size_t window;              /* of the next row */
-    int at;                     /* the row's position in it */
-    size_t scored;              /* token that the next row to be scored predicts, less one */
-    int n_scored;               /* rows of logits that there are */
-    enum status status;
-    struct err err;
-};
 
 struct eval_run {
     const struct eval_spec *spec;
     const struct model *models[EVAL_MODELS]; /* [n_models] the model, and the other */
     int n_models, n_vocab;
     struct eval_plan plan;
-    struct session_params params; /* of every session */
-    int block;                    /* rows that all sessions take at once */
+    struct session_params params; /* of both sessions */
+    int block;                    /* rows that both sessions take at once */
     struct arena arena;
-    struct eval_worker *workers; /* [plan.n_workers] */
+    struct session *sessions[EVAL_MODELS];
+    float *logits[EVAL_MODELS]; /* [block, n_vocab] */
+    struct batch_row *rows;     /* [block] */
     /* [plan.n_scored] of each scored token, in the order of the text; NULL without another model:
      * all but the first. */
     double *nll[EVAL_MODELS], *kl;
     unsigned char *same_top; /* whether both models' most likely tokens are one */
-    atomic_size_t next_window;
-    atomic_uint_fast64_t done; /* tokens scored */
-    atomic_bool stopped;       /* by `stop` */
-    uint64_t ns;               /* in the windows */
+
+    /* Where the run is. */
+    size_t first, end; /* the windows of the batch; window first + i is sequence i */
+    size_t window;     /* of the next row */
+    int at;            /* the row's position in it */
+    size_t scored;     /* token that the next row to be scored predicts, less one */
+    int n_scored;      /* rows of logits that there are */
 };
 
 /* --- the plan -------------------------------------------------------------------------------- */
@@ -73,47 +53,36 @@ enum status eval_check_length(size_t n_tokens, struct err *e)
     return STATUS_OK;
 }
 
-/* Chooses the windows of a batch: as many as fit in a block, up to `most`, but at least one. *bytes
- * are what a worker takes whose sessions run on n_threads. No cache is longer than the text, and no
- * block than a batch. */
-static enum status plan_worker(struct eval_run *r, uint64_t most, int n_threads, uint64_t *bytes,
-                               struct err *e)
+/* Chooses the windows of a batch: as many as fit in a block, but at least one. No cache is longer
+ * than the text, and no block than a batch. */
+static enum status plan_sessions(struct eval_run *r, struct err *e)
 {
     struct eval_plan *plan = &r->plan;
     struct session_params *p = &r->params;
     *p = r->spec->params;
     p->n_ctx = MIN(plan->n_scored, (uint64_t)plan->ctx);
     p->block = p->block > 0 ? p->block : DEFAULT_BLOCK;
-    const uint64_t fit = p->block / p->n_ctx, wanted = MIN(most, fit);
+    const uint64_t fit = p->block / p->n_ctx, wanted = MIN(plan->n_windows, fit);
     p->n_sequences = plan->n_together = MAX(wanted, 1);
     if (p->block / p->n_sequences > p->n_ctx)
         p->block = p->n_ctx * p->n_sequences;
-    plan->kv_bytes = plan->scratch_bytes = 0;
     for (int m = 0; m < r->n_models; m++) {
         struct session_memory memory;
-        TRY(session_plan(r->models[m], p, n_threads, &memory, e));
+        TRY(session_plan(r->models[m], p, pool_n_threads(r->spec->pool), &memory, e));
         plan->kv_bytes += memory.kv_bytes;
         plan->scratch_bytes += memory.scratch_bytes;
     }
-    *bytes = plan->kv_bytes + plan->scratch_bytes +
-             (uint64_t)r->n_models * p->block * r->n_vocab * sizeof(float);
     return STATUS_OK;
 }
 
-/* Takes, or on the first call counts, the workers with their rows and logits, and the results of
- * all tokens. */
+/* Takes, or on the first call counts, the rows with their logits, and the results of all tokens. */
 static void take_results(struct eval_run *r)
 {
     struct arena *a = &r->arena;
     const uint64_t n = r->plan.n_scored, block = r->params.block;
-    r->workers = arena_take(a, r->plan.n_workers, sizeof *r->workers);
-    for (int i = 0; i < r->plan.n_workers; i++) {
-        struct eval_worker counted;
-        struct eval_worker *w = r->workers ? &r->workers[i] : &counted;
-        w->rows = arena_take(a, block, sizeof *w->rows);
-        for (int m = 0; m < r->n_models; m++)
-            w->logits[m] = arena_take(a, block, r->n_vocab * sizeof(float));
-    }
+    r->rows = arena_take(a, block, sizeof *r->rows);
+    for (int m = 0; m < r->n_models; m++)
+        r->logits[m] = arena_take(a, block, r->n_vocab * sizeof(float));
     for (int m = 0; m < r->n_models; m++)
         r->nll[m] = arena_take(a, n, sizeof(double));
     if (r->n_models > 1) {
@@ -127,7 +96,7 @@ static enum status plan_windows(const struct eval_spec *spec, struct eval_run *r
 {
     const struct config *own = &spec->model->config;
     const struct config *other = spec->other ? &spec->other->config : own;
-    const int limit = MIN(other->n_ctx, own->n_ctx), n_threads = pool_n_threads(spec->pool);
+    const int limit = MIN(other->n_ctx, own->n_ctx);
     struct eval_plan *plan = &r->plan;
     *r = (struct eval_run){.spec = spec,
                            .models = {spec->model, spec->other},
@@ -156,22 +125,9 @@ static enum status plan_windows(const struct eval_spec *spec, struct eval_run *r
     plan->n_windows = 1;
     if (plan->n_scored > (uint64_t)plan->ctx)
         plan->n_windows += (plan->n_scored - plan->ctx - 1) / plan->stride + 1;
-
-    /* A worker a thread, if each has batches enough and their sessions are small. */
-    const uint64_t batches = plan->n_windows / n_threads / BATCHES_A_WORKER;
-    uint64_t most = WORKERS_BYTES, bytes = UINT64_MAX;
-    for (int m = 0; m < r->n_models; m++)
-        most += r->models[m]->weights.cap;
-    plan->n_workers = n_threads;
-    if (n_threads > 1 && batches > 0)
-        TRY(plan_worker(r, batches, 1, &bytes, e));
-    if (bytes > most / n_threads) {
-        plan->n_workers = 1;
-        TRY(plan_worker(r, plan->n_windows, n_threads, &bytes, e));
-    }
+    TRY(plan_sessions(r, e));
     take_results(r);
-    plan->kv_bytes *= plan->n_workers;
-    plan->scratch_bytes = plan->scratch_bytes * plan->n_workers + r->arena.used;
+    plan->scratch_bytes += r->arena.used;
     return STATUS_OK;
 }
 
@@ -189,18 +145,17 @@ enum status eval_make_plan(const struct eval_spec *spec, struct eval_plan *plan,
  * then reports. */
 static void score_rows(void *arg, int thread)
 {
-    const struct eval_worker *w = arg;
-    const struct eval_run *r = w->run;
+    const struct eval_run *r = arg;
     const int n_vocab = r->n_vocab;
     int begin, end;
-    pool_range(w->n_scored, thread, pool_n_threads(w->pool), &begin, &end);
+    pool_range(r->n_scored, thread, pool_n_threads(r->spec->pool), &begin, &end);
     for (int i = begin; i < end; i++) {
-        const size_t at = w->scored + i;
+        const size_t at = r->scored + i;
         const float *x[EVAL_MODELS];
         double log_sum[EVAL_MODELS];
         bool finite = r->n_models > 1;
         for (int m = 0; m < r->n_models; m++) {
-            x[m] = w->logits[m] + (size_t)i * n_vocab;
+            x[m] = r->logits[m] + (size_t)i * n_vocab;
             const bool ok = logits_log_sum(x[m], n_vocab, &log_sum[m], NULL) == STATUS_OK;
             r->nll[m][at] = ok ? log_sum[m] - (double)x[m][r->spec->tokens[at + 1]] : NO_FIGURE;
             finite &= ok;
@@ -212,128 +167,92 @@ static void score_rows(void *arg, int thread)
     }
 }
 
-/* Reports the row of logits of model m that is not finite; it is after token w->scored. */
-static enum status blame(const struct eval_worker *w, int m, int row, struct err *e)
+/* Reports the row of logits of model m that is not finite; it is after token r->scored. */
+static enum status blame(const struct eval_run *r, int m, int row, struct err *e)
 {
-    const int n_vocab = w->run->n_vocab;
-    const float *logits = w->logits[m] + (size_t)row * n_vocab;
+    const int n_vocab = r->n_vocab;
+    const float *logits = r->logits[m] + (size_t)row * n_vocab;
     char where[40];
-    chars_printf(where, "after token %zu", w->scored);
-    return session_explain(w->sessions[m], logits_check(logits, n_vocab, e), where, e);
+    chars_printf(where, "after token %zu", r->scored);
+    return session_explain(r->sessions[m], logits_check(logits, n_vocab, e), where, e);
 }
 
-/* The caller's thread asks between blocks whether to go on, and says how far all are. */
-static enum status run_batch(struct eval_worker *w, struct err *e)
+/* Asks between blocks whether to go on, and says how far it is. */
+static enum status run_batch(struct eval_run *r, struct err *e)
 {
-    struct eval_run *r = w->run;
     const struct eval_spec *spec = r->spec;
     const struct eval_plan *plan = &r->plan;
     const struct eval_entry *entry = &spec->entry;
-    const bool is_callers = w == r->workers;
-    while (w->window < w->end) {
-        if (is_callers && callbacks_stop(&spec->callbacks))
-            atomic_store(&r->stopped, true);
-        if (atomic_load(&r->stopped))
+    while (r->window < r->end) {
+        if (callbacks_stop(&spec->callbacks))
             return STATUS_INTERRUPTED;
         /* The next rows, at most a block. Scored tokens follow one another: a window scores on
          * where the one before it ends. */
         int n = 0;
-        w->n_scored = 0;
-        while (n < r->block && w->window < w->end) {
-            const size_t token = w->window * plan->stride + w->at;
-            const bool scored = w->window == 0 || w->at >= plan->ctx - plan->stride;
-            w->rows[n++] = (struct batch_row){.token = spec->tokens[token],
-                                              .sequence = w->window - w->first,
-                                              .position = w->at,
+        r->n_scored = 0;
+        while (n < r->block && r->window < r->end) {
+            const size_t token = r->window * plan->stride + r->at;
+            const bool scored = r->window == 0 || r->at >= plan->ctx - plan->stride;
+            r->rows[n++] = (struct batch_row){.token = spec->tokens[token],
+                                              .sequence = r->window - r->first,
+                                              .position = r->at,
                                               .wants_logits = scored};
-            w->n_scored += scored;
-            w->at++;
-            if (w->at == plan->ctx || token + 1 == plan->n_scored) {
-                w->window++;
-                w->at = 0;
+            r->n_scored += scored;
+            r->at++;
+            if (r->at == plan->ctx || token + 1 == plan->n_scored) {
+                r->window++;
+                r->at = 0;
             }
         }
         if (entry->stream) /* windows do not overlap: the rows are the tokens they score, one on */
-            TRY(session_enter(w->sessions[0], entry->layer,
-                              entry->stream + w->scored * spec->model->config.d_model, w->rows, n,
-                              w->logits[0], e));
+            TRY(session_enter(r->sessions[0], entry->layer,
+                              entry->stream + r->scored * spec->model->config.d_model, r->rows, n,
+                              r->logits[0], e));
         else
-            TRY(session_step(w->sessions[0], w->rows, n, w->logits[0], e));
+            TRY(session_step(r->sessions[0], r->rows, n, r->logits[0], e));
         if (spec->other)
-            TRY(session_step(w->sessions[1], w->rows, n, w->logits[1], e));
-        if (w->n_scored == 0)
+            TRY(session_step(r->sessions[1], r->rows, n, r->logits[1], e));
+        if (r->n_scored == 0)
             continue;
-        pool_run(w->pool, score_rows, w);
-        for (int i = 0; i < w->n_scored; i++, w->scored++)
+        pool_run(spec->pool, score_rows, r);
+        for (int i = 0; i < r->n_scored; i++, r->scored++)
             for (int m = 0; m < r->n_models; m++)
-                if (isnan(r->nll[m][w->scored]))
-                    return blame(w, m, i, e);
-        const uint64_t done = atomic_fetch_add(&r->done, w->n_scored) + w->n_scored;
-        if (is_callers)
-            callbacks_progress(&spec->callbacks, spec->before + done,
-                               spec->all ? spec->all : plan->n_scored);
+                if (isnan(r->nll[m][r->scored]))
+                    return blame(r, m, i, e);
+        callbacks_progress(&spec->callbacks, spec->before + r->scored,
+                           spec->all ? spec->all : plan->n_scored);
     }
     return STATUS_OK;
 }
 
 /* --- all batches ----------------------------------------------------------------------------- */
 
-/* One worker: the next batch, until there is none. Batches are handed out in order, none after one
- * that failed, and each is done to its end: the first that fails is always found. */
-static void run_batches(void *arg, int thread)
+static enum status run_windows(struct eval_run *r, struct err *e)
 {
-    struct eval_run *r = arg;
-    struct eval_worker *w = &r->workers[thread];
     const struct eval_plan *plan = &r->plan;
     const size_t together = plan->n_together, n_windows = plan->n_windows;
-    while (w->status == STATUS_OK) {
-        w->first = w->window = atomic_fetch_add(&r->next_window, together);
-        if (w->first >= n_windows)
-            return;
-        w->end = n_windows - w->first < together ? n_windows : w->first + together;
-        w->scored = w->first * plan->stride + (w->first ? plan->ctx - plan->stride : 0);
-        w->at = 0;
+    for (r->first = 0; r->first < n_windows; r->first = r->end) {
+        r->end = n_windows - r->first < together ? n_windows : r->first + together;
+        r->window = r->first;
+        r->at = 0;
         for (int m = 0; m < r->n_models; m++)
             for (int i = 0; i < plan->n_together; i++)
-                session_rewind(w->sessions[m], i, 0);
-        w->status = run_batch(w, &w->err);
-        if (w->status != STATUS_OK)
-            atomic_store(&r->next_window, n_windows);
+                session_rewind(r->sessions[m], i, 0);
+        TRY(run_batch(r, e));
     }
+    return STATUS_OK;
 }
 
-/* The status is that of the earliest failure, else an interruption. */
-static enum status run_workers(struct eval_run *r, struct err *e)
+static enum status create_sessions(struct eval_run *r, struct err *e)
 {
-    const int n_workers = r->plan.n_workers;
-    const struct eval_worker *failed = NULL;
-    for (int i = 0; i < n_workers; i++) {
-        struct eval_worker *w = &r->workers[i];
-        struct session_params params = r->params;
-        w->run = r;
-        w->pool = n_workers > 1 ? NULL : r->spec->pool;
-        for (int m = 0; m < r->n_models; m++) {
-            TRY(session_create(r->models[m], &params, w->pool, &w->sessions[m], e));
-            const int block = session_block(w->sessions[m]);
-            r->block = MIN(block, r->block);
-            params.without = NULL; /* the other has all its heads */
-        }
+    struct session_params params = r->params;
+    for (int m = 0; m < r->n_models; m++) {
+        TRY(session_create(r->models[m], &params, r->spec->pool, &r->sessions[m], e));
+        const int block = session_block(r->sessions[m]);
+        r->block = MIN(block, r->block);
+        params.without = NULL; /* the other has all its heads */
     }
-    const uint64_t start = clock_ns();
-    if (n_workers > 1)
-        pool_run(r->spec->pool, run_batches, r);
-    else
-        run_batches(r, 0);
-    r->ns = clock_ns() - start;
-    for (int i = 0; i < n_workers; i++) {
-        const struct eval_worker *w = &r->workers[i];
-        if (w->status != STATUS_OK && w->status != STATUS_INTERRUPTED &&
-            (!failed || w->first < failed->first))
-            failed = w;
-    }
-    if (failed)
-        return err_set(e, failed->status, "%s", failed->err.text);
-    return atomic_load(&r->stopped) ? STATUS_INTERRUPTED : STATUS_OK;
+    return STATUS_OK;
 }
 
 /* --- from single tokens to the figures of a text --------------------------------------------- */
@@ -364,20 +283,6 @@ double eval_mean_error(const double *x, uint64_t n, double mean)
     return sqrt(squares * batches / (batches - 1)) / n;
 }
 
-uint64_t eval_count_words(struct text text)
-{
-    uint64_t words = 1;
-    for (bool was_space = false; text.len > 0;) {
-        uint32_t code;
-        utf8_next(&text, &code);
-        /* Beside Unicode's White_Space Python's \s has the four separators of ASCII. */
-        const bool is_space = unicode_class(code) == CHAR_SPACE || (code >= 0x1c && code <= 0x1f);
-        words += is_space && !was_space;
-        was_space = is_space;
-    }
-    return words;
-}
-
 static double bits_per_byte(double nll, uint64_t bytes)
 {
     return bytes ? nll / LOG2 / bytes : NO_FIGURE;
@@ -396,7 +301,6 @@ static void summarise(struct eval_run *r, struct eval_result *result)
     result->nll_stderr = eval_mean_error(r->nll[0], n, result->nll);
     result->perplexity = exp(result->nll);
     result->bits_per_byte = bits_per_byte(nll, result->bytes);
-    result->word_perplexity = spec->text.data ? exp(nll / eval_count_words(spec->text)) : NO_FIGURE;
     result->kl_mean = result->kl_p99 = NO_FIGURE;
     result->top1_agreement = result->bits_per_byte_other = NO_FIGURE;
     if (spec->nll)
@@ -425,13 +329,16 @@ enum status eval_run(const struct eval_spec *spec, struct eval_result *result, s
     assert(!spec->entry.stream || r.plan.stride == r.plan.ctx);
     TRY(arena_allocate(&r.arena, "the results of all tokens", e));
     take_results(&r);
-    const enum status s = run_workers(&r, e);
-    *result = (struct eval_result){.tokens_per_s = (double)r.plan.n_scored * 1e9 / (double)r.ns};
+    enum status s = create_sessions(&r, e);
+    const uint64_t start = clock_ns();
+    if (s == STATUS_OK)
+        s = run_windows(&r, e);
+    const double ns = clock_ns() - start;
+    *result = (struct eval_result){.tokens_per_s = r.plan.n_scored * 1e9 / ns};
     if (s == STATUS_OK)
         summarise(&r, result);
-    for (int i = 0; i < r.plan.n_workers; i++)
-        for (int m = 0; m < r.n_models; m++)
-            session_free(r.workers[i].sessions[m]);
+    for (int m = 0; m < r.n_models; m++)
+        session_free(r.sessions[m]);
     arena_free(&r.arena);
     return s;
 }

@@ -29,8 +29,6 @@ struct eval_spec {
     const int32_t *tokens;
     size_t n_tokens;                   /* at least 2 */
     const struct tokenizer *tokenizer; /* of the model, for the bytes; NULL: none are counted */
-    struct text text;                  /* that the tokens are of, for its words; without data: none
-                                          are counted */
     int ctx;    /* input tokens of a window; 0: the model's context, or the other's if smaller */
     int stride; /* 1 to ctx; 0: ctx */
     /* Of the model. With one the stride is ctx (asserted), so that a token is in one window. */
@@ -46,10 +44,8 @@ struct eval_spec {
 struct eval_plan {
     int ctx, stride;
     uint64_t n_scored, n_windows;
-    int n_together; /* windows that go through the model together, as many as fit in a block */
-    /* That do so at once, each on a thread of its own; 1: one after another, each on all. */
-    int n_workers;
-    uint64_t kv_bytes;      /* of all sessions' caches */
+    int n_together;    /* windows that go through the model together, as many as fit in a block */
+    uint64_t kv_bytes; /* of both sessions' caches */
     uint64_t scratch_bytes; /* of the rest: sessions, blocks of logits, results by token */
 };
 
@@ -62,9 +58,8 @@ struct eval_result {
      * token. (Flegal and Jones 2010, "Batch means and spectral variance estimators in Markov chain
      * Monte Carlo", section 2) */
     double nll_stderr;
-    double perplexity;      /* e^nll */
-    double bits_per_byte;   /* the scored tokens' nll together / log 2 / bytes; NaN without bytes */
-    double word_perplexity; /* e^(the scored tokens' nll together / words); NaN without a text */
+    double perplexity;    /* e^nll */
+    double bits_per_byte; /* the scored tokens' nll together / log 2 / bytes; NaN without bytes */
     /* NaN without `other`. The divergence of a prediction is that of the model's distribution
      * from the other's, sum p_other log(p_other / p_model) in nats. */
     double kl_mean;
@@ -85,10 +80,6 @@ enum status eval_make_plan(const struct eval_spec *spec, struct eval_plan *plan,
 /* Runs all windows. Besides the failures of eval_make_plan: STATUS_FAILED, naming the first token
  * after which logits are not finite; STATUS_INTERRUPTED. *result is valid with STATUS_OK only. */
 enum status eval_run(const struct eval_spec *spec, struct eval_result *result, struct err *e);
-
-/* Words as lm-evaluation-harness counts them, len(re.split(r"\s+", text)) of Python: one more than
- * there are runs of white space, so that an end of line at the end has an empty word behind it. */
-uint64_t eval_count_words(struct text text);
 
 /* The standard error of the mean of n values, those of neighbours: see nll_stderr. */
 double eval_mean_error(const double *x, uint64_t n, double mean);

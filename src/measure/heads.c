@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "engine/session.h"
-#include "measure/attend.h"
+#include "model/pack.h"
 
 struct heads_run {
     const struct heads_spec *spec;
@@ -24,14 +24,6 @@ struct heads_run {
     struct head_ablation left; /* out: `off` and, by means, `mean` */
     struct eval_spec eval;     /* the next prediction of the text */
 };
-
-static bool wants_layer(const struct heads_spec *spec, int layer)
-{
-    bool wanted = !spec->layers;
-    for (int i = 0; i < spec->n_layers; i++)
-        wanted |= spec->layers[i] == layer;
-    return wanted;
-}
 
 /* --- the plan -------------------------------------------------------------------------------- */
 
@@ -71,6 +63,39 @@ enum status heads_plan(const struct heads_spec *spec, uint64_t *bytes, struct er
     return STATUS_OK;
 }
 
+/* --- what heads write ------------------------------------------------------------------------- */
+
+/* The gram matrices W_h W_h^T [n_heads, value_dim, value_dim] of the heads' columns of a layer's
+ * output matrix; `row` is scratch [n_heads * value_dim]. */
+static void fill_gram(const struct model *m, int layer, float *row, double *gram)
+{
+    const struct matrix *out = &m->blocks[layer].w[ROLE_ATTN_OUTPUT].matrix;
+    const size_t dim = config_value_dim(&m->config), width = out->n_in;
+    memset(gram, 0, width * dim * sizeof *gram);
+    for (int r = 0; r < out->n_out; r++) {
+        pack_read_row(out, r, row);
+        for (size_t i = 0; i < width; i++) {
+            const float *head = row + i / dim * dim;
+            for (size_t j = 0; j < dim; j++)
+                gram[i * dim + j] += (double)row[i] * (double)head[j];
+        }
+    }
+}
+
+/* The length of what the head of this gram adds to the residual stream: the result z [dim] through
+ * its columns. */
+static double written_length(const double *gram, const float *z, size_t dim)
+{
+    double sum = 0;
+    for (size_t i = 0; i < dim; i++) {
+        double of_row = 0;
+        for (size_t j = 0; j < dim; j++)
+            of_row += gram[i * dim + j] * (double)z[j];
+        sum += of_row * (double)z[i];
+    }
+    return sqrt(fmax(sum, 0));
+}
+
 /* --- layer by layer -------------------------------------------------------------------------- */
 
 /* The figures of the layer's heads, each off in its turn. */
@@ -107,7 +132,7 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
     const size_t dim = config_value_dim(r->config), n_heads = config_heads(r->config, layer);
     float *mean = r->mean + layer * r->config->n_heads * dim;
     const uint64_t ctx = r->plan.ctx, n_scored = r->plan.n_scored;
-    attend_fill_gram(eval->model, layer, r->row, r->gram);
+    fill_gram(eval->model, layer, r->row, r->gram);
     memset(r->sum, 0, width * sizeof *r->sum);
     for (size_t h = 0; h < n_heads; h++)
         heads[h] = (struct head_worth){.layer = layer, .head = h};
@@ -128,7 +153,7 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
                 squares += (double)stream[i] * (double)stream[i];
             for (size_t h = 0; h < n_heads; h++) {
                 heads[h].stream += sqrt(squares);
-                heads[h].written += attend_written(r->gram + h * dim * dim, row + h * dim, dim);
+                heads[h].written += written_length(r->gram + h * dim * dim, row + h * dim, dim);
             }
         }
     }
@@ -184,18 +209,11 @@ static enum status measure_layers(struct heads_run *r, struct err *e)
 {
     const struct model *m = r->eval.model;
     struct heads_result *result = r->result;
-    int end = 0; /* layers behind the last one wanted need not run */
-    for (int l = 0; l < r->config->n_layers; l++) {
-        if (!wants_layer(r->spec, l))
-            continue;
-        end = l + 1;
+    for (int l = 0; l < r->config->n_layers; l++)
         result->n_heads += config_heads(r->config, l);
-    }
     TRY(arena_allocate(&r->arena, "the residual streams", e));
     take_streams(r);
-    /* Behind the heads wanted is room for those of a layer that is not. */
-    TRY_ZEROED(result->heads, (size_t)result->n_heads + r->config->n_heads, "the heads' figures",
-               e);
+    TRY_ZEROED(result->heads, result->n_heads, "the heads' figures", e);
     r->left = (struct head_ablation){r->off, r->spec->ablation == HEADS_MEAN ? r->mean : NULL};
     TRY(probe_create(r->config, m->w[ROLE_ROPE_FREQS].table, r->plan.ctx, r->eval.params.kernels,
                      r->eval.pool, &r->probe, e));
@@ -210,11 +228,9 @@ static enum status measure_layers(struct heads_run *r, struct err *e)
     for (uint64_t t = 0; t < r->plan.n_scored; t++)
         model_embed(m, probe_positions(r->probe), r->eval.tokens[t], t % r->plan.ctx,
                     r->stream + t * r->config->d_model);
-    for (int layer = 0; layer < end; layer++) {
-        /* Figures of a layer that is not wanted are overwritten by the next one's. */
+    for (int layer = 0; layer < r->config->n_layers; layer++) {
         TRY(run_layer(r, layer, result->heads + result->n_done));
-        if (wants_layer(r->spec, layer))
-            TRY(leave_out_heads(r, layer, e));
+        TRY(leave_out_heads(r, layer, e));
         float *next = r->next;
         r->next = r->stream;
         r->stream = next;

@@ -21,8 +21,6 @@ struct heads_spec {
      * read. `stop` ends the run with what there is; progress is in the tokens of all heads. */
     struct eval_spec eval;
     enum heads_ablation ablation;
-    const int *layers; /* [n_layers] whose heads are measured; NULL: all */
-    int n_layers;
     bool curve; /* also leave out more and more of them together */
 };
 
@@ -46,7 +44,7 @@ struct heads_point {
 
 /* What was measured; heads_free is due. */
 struct heads_result {
-    struct head_worth *heads; /* [n_heads] malloc'd, of the layers wanted, in order */
+    struct head_worth *heads; /* [n_heads] malloc'd, in order */
     int n_heads;
     int n_done;               /* the first so many are measured */
     struct eval_result whole; /* the model with all heads */

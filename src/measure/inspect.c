@@ -98,30 +98,7 @@ enum status inspect_list_variants(const struct cost_shape *shape, struct inspect
     return STATUS_OK;
 }
 
-struct inspect_step inspect_step(const struct inspect_variant *v, enum storage kv_type, int depth,
-                                 int batch)
-{
-    const struct kv_shape room = {.n_sequences = batch,
-                                  .cap = depth < v->config.n_ctx ? depth + 1 : depth,
-                                  .storage = kv_type};
-    const struct cost cost = cost_of(&v->shape, kv_type, depth);
-    size_t bytes;
-    const uint64_t allocated = kv_cache_bytes(&v->config, &room, &bytes) ? bytes : UINT64_MAX;
-    return (struct inspect_step){.variant = v->name,
-                                 .kv_type = storage_name(kv_type),
-                                 .n_kv_heads = v->config.n_kv_heads,
-                                 .depth = depth,
-                                 .batch = batch,
-                                 .cost = cost,
-                                 .cache_bytes = u64_product(cost.kv_bytes, batch),
-                                 .step_bytes = cost_step_bytes(&cost, batch),
-                                 .allocated_bytes = allocated,
-                                 .memory_bytes = u64_sum(v->weights.memory_bytes, allocated),
-                                 .flops = cost_step_flops(&cost, batch),
-                                 .attention_flops = batch * cost.flops.attention};
-}
-
-struct inspect_shard inspect_shard(const struct inspect_variant *v, const struct inspect_step *step,
+struct inspect_shard inspect_shard(const struct inspect_variant *v, const struct cost_plan *step,
                                    enum storage kv_type, int n)
 {
     const int own = v->config.n_heads / n;
@@ -151,13 +128,6 @@ struct inspect_shard inspect_shard(const struct inspect_variant *v, const struct
         .weight_bytes = cost_weights(&shape).memory_bytes,
         .cache_bytes = u64_product(u64_product(step->depth, step->batch),
                                    kv_cache_bytes_per_token(&c, c.n_kv_heads, kv_type))};
-}
-
-void inspect_predict(struct inspect_step *s, const struct roofline *limits)
-{
-    s->limits = *limits;
-    s->bandwidth_gb_per_s = limits->bytes_per_s / 1e9;
-    s->predicted = cost_predict(&s->cost, s->batch, limits);
 }
 
 struct inspect_check inspect_check_tensor(const struct gguf_tensor *t)

@@ -56,28 +56,6 @@ struct inspect_variants {
 enum status inspect_list_variants(const struct cost_shape *shape, struct inspect_variants *out,
                                   struct err *e);
 
-/* A variant's step and what it costs: one token each of `batch` sequences of `depth` tokens. Sums
- * stop at the largest u64. */
-struct inspect_step {
-    const char *variant, *kv_type; /* names, borrowed */
-    int n_kv_heads, depth, batch;
-    struct cost cost;
-    uint64_t cache_bytes;     /* of depth tokens of every sequence */
-    uint64_t step_bytes;      /* read: the weights once, and every sequence's cache */
-    uint64_t allocated_bytes; /* of the caches, with room for the step's tokens */
-    uint64_t memory_bytes;    /* of these and the weights */
-    uint64_t flops, attention_flops;
-    /* By inspect_predict. */
-    struct roofline limits;
-    double bandwidth_gb_per_s; /* of these */
-    struct cost_time predicted;
-};
-struct inspect_step inspect_step(const struct inspect_variant *v, enum storage kv_type, int depth,
-                                 int batch);
-
-/* Fills in how long it takes at least on a machine of these limits. */
-void inspect_predict(struct inspect_step *s, const struct roofline *limits);
-
 /* What the fullest of n shards holds, where n divides the query heads: its share of the query
  * heads, the feed-forward layer and the vocabulary, the K/V heads that its query heads use, and all
  * that has no such share (norms, positions). */
@@ -86,7 +64,7 @@ struct inspect_shard {
     double copies;  /* K/V heads in all shards over those there are; 1: none is held twice */
     uint64_t weight_bytes, cache_bytes; /* in memory; of depth tokens of every sequence */
 };
-struct inspect_shard inspect_shard(const struct inspect_variant *v, const struct inspect_step *step,
+struct inspect_shard inspect_shard(const struct inspect_variant *v, const struct cost_plan *step,
                                    enum storage kv_type, int n);
 
 struct inspect_check {

@@ -22,6 +22,8 @@ struct machine {
     double fma_flops_per_s, dot_flops_per_s;
     double bytes_per_s[MACHINE_POWERS]; /* by the bytes' power of two; 0: not measured */
     bool wanted[MACHINE_POWERS];        /* are to be */
+    double cpu_share; /* of the threads' time that they had the processors while it was measured:
+                         where it is low, the figures are those of a machine that was busy */
 };
 
 /* A step that reads so many bytes is to be predicted. */
@@ -30,8 +32,9 @@ void machine_want(struct machine *m, uint64_t bytes);
 /* How many powers of two are wanted. */
 int machine_n_wanted(const struct machine *m);
 
-/* Measures what is wanted, in about `seconds` in all, with the pool's threads (NULL: one).
- * STATUS_NO_MEMORY. */
+/* Measures what is wanted, in at most `seconds` or, beside
+ * other work, some half more, with the pool's threads (NULL: one): there it is measured
+ * again, and the best of all is kept. STATUS_NO_MEMORY. */
 enum status machine_measure(struct machine *m, const struct kernels *k, struct pool *pool,
                             double seconds, struct err *e);
 

@@ -18,8 +18,7 @@ void trace_take(struct attend_trace *t, struct arena *a, const struct config *c)
     t->row = arena_take(a, width, sizeof *t->row);
 }
 
-/* A query or key as scores take it: turned to its position where that is rotary. */
-static void place(const struct attention_weights *w, const struct config *c, int position,
+void trace_rotate(const struct attention_weights *w, const struct config *c, int position,
                   const float *x, float *out)
 {
     const float *rotation = positions_rotation(w->positions, position);
@@ -50,7 +49,8 @@ static void finish(struct attend_trace *t, const struct model *m, const struct a
     const float *additive = table ? table + (size_t)t->head * c->head_dim : NULL;
     const float *of_row = w->weights + r * w->n_heads * w->stride;
     memcpy(t->weights, of_row + t->head * w->stride, n * sizeof *t->weights);
-    place(w, c, t->query, w->queries + r * w->qkv_stride + (size_t)t->head * c->head_dim, t->q);
+    trace_rotate(w, c, t->query, w->queries + r * w->qkv_stride + (size_t)t->head * c->head_dim,
+                 t->q);
     for (int j = 0; j < n; j++) {
         const float *k = t->keys + (size_t)j * c->head_dim;
         double score = (double)config_score_scale(c) * product(t->q, k, additive ? 0 : c->head_dim);
@@ -87,8 +87,8 @@ void trace_add(struct attend_trace *t, const struct model *m, const struct atten
     for (int r = 0; r < w->n_rows && w->rows[r].position <= t->query; r++) {
         const int j = w->rows[r].position;
         memcpy(t->x + j * d, w->input + r * d, d * sizeof *t->x);
-        place(w, c, j, w->keys + r * w->qkv_stride + kv_head * c->head_dim,
-              t->keys + (size_t)j * c->head_dim);
+        trace_rotate(w, c, j, w->keys + r * w->qkv_stride + kv_head * c->head_dim,
+                     t->keys + (size_t)j * c->head_dim);
         memcpy(t->values + j * v_dim, w->values + r * w->qkv_stride, v_dim * sizeof *t->values);
         if (j == t->query)
             finish(t, m, w, r);

@@ -27,3 +27,8 @@ void trace_take(struct attend_trace *t, struct arena *a, const struct config *c)
 
 /* Adds the rows of a block of its layer, which come in order from position 0 on. */
 void trace_add(struct attend_trace *t, const struct model *m, const struct attention_weights *w);
+
+/* A query or key x [head_dim] of a block as scores read it: rotated by its position where the model
+ * rotates them, else as it is, to out [head_dim]. */
+void trace_rotate(const struct attention_weights *w, const struct config *c, int position,
+                  const float *x, float *out);

@@ -100,49 +100,59 @@ struct cost_weights cost_weights(const struct cost_shape *s)
 
 /* --- a step ---------------------------------------------------------------------------------- */
 
-struct cost cost_of(const struct cost_shape *s, enum storage kv, int depth)
+struct cost_plan cost_plan(const struct cost_shape *s, const struct cost_weights *w,
+                           enum storage kv, int depth, int batch)
 {
-    const struct config *c = s->config;
-    const struct cost_weights weights = cost_weights(s);
+    struct config c = *s->config;
+    const struct kv_shape room = {
+        .n_sequences = batch, .cap = depth < c.n_ctx ? depth + 1 : depth, .storage = kv};
     uint64_t of_position = 0, heads = 0; /* elements of keys and values, for every head */
-    for (int l = 0; l < c->n_layers; l++) {
-        heads += config_heads(c, l);
-        of_position += (uint64_t)config_heads(c, l) * (c->head_dim + config_value_dim(c));
+    size_t bytes;
+    assert(depth >= 0 && batch >= 1);
+    c.n_kv_heads = s->n_kv_heads;
+    for (int l = 0; l < c.n_layers; l++) {
+        heads += config_heads(&c, l);
+        of_position += (uint64_t)config_heads(&c, l) * (c.head_dim + config_value_dim(&c));
     }
-    if (c->score == SCORE_ADDITIVE)
-        of_position += KERNEL_TANH_FMAS * heads * c->head_dim;
+    if (c.score == SCORE_ADDITIVE)
+        of_position += KERNEL_TANH_FMAS * heads * c.head_dim;
     const uint64_t positions = depth + 1;
-    return (struct cost){.weight_bytes = weights.step_bytes,
-                         .kv_bytes = kv_cache_bytes_per_token(c, s->n_kv_heads, kv) * depth,
-                         .flops = {.floats = weights.floats,
-                                   .quants = weights.quants,
-                                   .attention = 2 * of_position * positions,
-                                   .weights = 2 * KERNEL_WEIGHT_FMAS * heads * positions}};
+    const struct cost_flops each = {.floats = w->floats,
+                                    .quants = w->quants,
+                                    .attention = 2 * of_position * positions,
+                                    .weights = 2 * KERNEL_WEIGHT_FMAS * heads * positions};
+    const uint64_t kv_bytes = kv_cache_bytes_per_token(&c, s->n_kv_heads, kv) * depth;
+    const uint64_t cache_bytes = u64_product(kv_bytes, batch);
+    const uint64_t allocated = kv_cache_bytes(&c, &room, &bytes) ? bytes : UINT64_MAX;
+    return (struct cost_plan){.n_kv_heads = s->n_kv_heads,
+                              .depth = depth,
+                              .batch = batch,
+                              .kv_type = storage_name(kv),
+                              .weight_bytes = w->step_bytes,
+                              .kv_bytes = kv_bytes,
+                              .step_bytes = u64_sum(w->step_bytes, cache_bytes),
+                              .each = each,
+                              .flops = batch * (each.floats + each.quants + each.attention),
+                              .attention_flops = batch * each.attention,
+                              .weights_memory = w->memory_bytes,
+                              .cache_bytes = cache_bytes,
+                              .allocated_bytes = allocated,
+                              .memory_bytes = u64_sum(w->memory_bytes, allocated)};
 }
 
-uint64_t cost_step_bytes(const struct cost *c, int batch)
+void cost_predict(struct cost_plan *p, const struct roofline *limits)
 {
-    return u64_sum(u64_product(batch, c->kv_bytes), c->weight_bytes);
-}
-
-uint64_t cost_step_flops(const struct cost *c, int batch)
-{
-    return batch * (c->flops.floats + c->flops.quants + c->flops.attention);
-}
-
-struct cost_time cost_predict(const struct cost *c, int batch, const struct roofline *limits)
-{
-    assert(batch >= 1);
+    const double batch = p->batch;
     const struct {
         double seconds;
         const char *name;
     } parts[] = {
-        {c->weight_bytes / limits->bytes_per_s, "weight bytes"},
-        {batch * (c->flops.floats / limits->fma_flops_per_s +
-                  c->flops.quants / limits->dot_flops_per_s),
+        {p->weight_bytes / limits->bytes_per_s, "weight bytes"},
+        {batch *
+             (p->each.floats / limits->fma_flops_per_s + p->each.quants / limits->dot_flops_per_s),
          "product flops"},
-        {batch * (double)c->kv_bytes / limits->bytes_per_s, "cache bytes"},
-        {batch * (double)(c->flops.attention + c->flops.weights) / limits->fma_flops_per_s,
+        {batch * p->kv_bytes / limits->bytes_per_s, "cache bytes"},
+        {batch * (p->each.attention + p->each.weights) / limits->fma_flops_per_s,
          "attention flops"},
     };
     int longest = 0;
@@ -150,5 +160,24 @@ struct cost_time cost_predict(const struct cost *c, int batch, const struct roof
         longest = parts[i].seconds > parts[longest].seconds ? i : longest;
     const double us =
         (fmax(parts[0].seconds, parts[1].seconds) + fmax(parts[2].seconds, parts[3].seconds)) * 1e6;
-    return (struct cost_time){us, batch * 1e6 / us, parts[longest].name};
+    p->limits = *limits;
+    p->bandwidth_gb_per_s = limits->bytes_per_s / 1e9;
+    p->predicted = (struct cost_time){us, batch * 1e6 / us, parts[longest].name};
+}
+
+/* One thread of a processor of the last ten years reads a layer of a few hundred kB from its second
+ * cache and computes about so fast. Handing a layer's stages over and waiting takes two threads
+ * some 2.7 us on a virtual machine, less on other ones; they halve the rest. */
+#define ONE_THREAD                                                                                 \
+    (struct roofline)                                                                              \
+    {                                                                                              \
+        .bytes_per_s = 32e9, .fma_flops_per_s = 64e9, .dot_flops_per_s = 128e9                     \
+    }
+#define SHORT_LAYER_US 5.5
+
+bool cost_prefers_one_thread(const struct cost_plan *p, int n_layers)
+{
+    struct cost_plan one = *p;
+    cost_predict(&one, &ONE_THREAD);
+    return one.predicted.us < SHORT_LAYER_US * n_layers;
 }

@@ -53,22 +53,6 @@ struct cost_flops {
     uint64_t weights;   /* of the exponentials of scores, which are FMAs: only time counts them */
 };
 
-/* What a step at one depth costs. */
-struct cost {
-    uint64_t weight_bytes;   /* read once a step (a few rows of the embeddings aside) */
-    uint64_t kv_bytes;       /* read for each sequence; the token's own key and value, just written,
-                                are not counted */
-    struct cost_flops flops; /* for each sequence */
-};
-
-/* What a step costs with a cache stored as `kv` that already has `depth` positions. */
-struct cost cost_of(const struct cost_shape *s, enum storage kv, int depth);
-
-/* Bytes read and operations of a whole step of `batch` >= 1 sequences. Bytes that do not fit a u64
- * are its largest number. */
-uint64_t cost_step_bytes(const struct cost *c, int batch);
-uint64_t cost_step_flops(const struct cost *c, int batch);
-
 /* How long a step takes at least: for the products and for attention apart the larger of what the
  * bytes and what the operations take, added, because one waits for the other. */
 struct cost_time {
@@ -77,4 +61,38 @@ struct cost_time {
     const char *limited_by; /* what takes longest: "weight bytes", "product flops", "cache bytes" or
                                "attention flops" */
 };
-struct cost_time cost_predict(const struct cost *c, int batch, const struct roofline *limits);
+
+/* A plan of a step, which takes one token each of `batch` sequences that have `depth` tokens in
+ * their caches. Sums that do not fit a u64 are its largest number. */
+struct cost_plan {
+    int n_kv_heads, depth, batch;
+    const char *kv_type;    /* the storage's name */
+    uint64_t weight_bytes;  /* read once a step (a few rows of the embeddings aside) */
+    uint64_t kv_bytes;      /* read for each sequence; the token's own key and value, just written,
+                               are not counted */
+    uint64_t step_bytes;    /* read: the weights once, and every sequence's cache */
+    struct cost_flops each; /* operations for each sequence */
+    uint64_t flops;         /* of the whole step, and of them */
+    uint64_t attention_flops;
+    uint64_t weights_memory;  /* that the weights take */
+    uint64_t cache_bytes;     /* of depth tokens of every sequence */
+    uint64_t allocated_bytes; /* of the caches, with room for the step's tokens */
+    uint64_t memory_bytes;    /* of these and the weights */
+    /* By cost_predict. */
+    struct roofline limits;
+    double bandwidth_gb_per_s; /* of these */
+    struct cost_time predicted;
+};
+
+/* The plan for a shape, whose weights are as cost_weights has them, and caches stored as `kv`;
+ * depth >= 0, batch >= 1. */
+struct cost_plan cost_plan(const struct cost_shape *s, const struct cost_weights *w,
+                           enum storage kv, int depth, int batch);
+
+/* Fills in how long the step takes at least on a machine of these limits. */
+void cost_predict(struct cost_plan *p, const struct roofline *limits);
+
+/* Whether one thread takes the step sooner than several, which hand work over to each other some
+ * times in each of the n_layers layers: so it is where a layer takes less than that. A rule for any
+ * machine, not a measurement of this one. */
+bool cost_prefers_one_thread(const struct cost_plan *p, int n_layers);

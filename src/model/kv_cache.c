@@ -31,31 +31,22 @@ static size_t numbers_of(const struct config *c, enum storage storage, enum kv_a
     return array == KV_VALUES ? kernel_padded(dim) : dim;
 }
 
-/* All positions from `first` up to the shape's cap, of n_sequences. */
-static void take_regions(struct kv_cache *kv, struct kv_regions *r, int first, int n_sequences)
-{
-    r->first = first;
-    for (enum kv_array array = 0; array < KV_ARRAYS; array++) {
-        const int n = kv->shape.cap - first;
-        r->room[array] = step_of(array) > 1 ? kernel_padded(n) : n;
-        r->array[array] =
-            arena_take(&kv->arena, (uint64_t)n_sequences * r->room[array],
-                       (uint64_t)kv->all[array] * number_bytes(array, kv->shape.storage));
-    }
-}
-
 /* Counts the cache, and takes it if its arena has memory. */
 static void take_cache(struct kv_cache *kv, const struct config *c, const struct kv_shape *shape)
 {
     *kv = (struct kv_cache){.config = *c, .shape = *shape, .arena = kv->arena};
     for (int l = 0; l < c->n_layers; l++)
         for (enum kv_array array = 0; array < KV_ARRAYS; array++) {
-            kv->before[l][array] = kv->all[array];
-            kv->all[array] += config_kv_heads(c, l) * numbers_of(c, shape->storage, array);
+            const size_t n = config_kv_heads(c, l) * numbers_of(c, shape->storage, array);
+            kv->before[l][array] = shape->one_layer ? 0 : kv->all[array];
+            kv->all[array] = shape->one_layer ? MAX(n, kv->all[array]) : kv->all[array] + n;
         }
-    take_regions(kv, &kv->whole, 0, 1);
-    take_regions(kv, &kv->others, shape->n_shared / KERNEL_LANES * KERNEL_LANES,
-                 shape->n_sequences - 1);
+    for (enum kv_array array = 0; array < KV_ARRAYS; array++) {
+        kv->room[array] = step_of(array) > 1 ? kernel_padded(shape->cap) : shape->cap;
+        kv->array[array] =
+            arena_take(&kv->arena, (uint64_t)shape->n_sequences * kv->room[array],
+                       (uint64_t)kv->all[array] * number_bytes(array, shape->storage));
+    }
 }
 
 bool kv_cache_bytes(const struct config *c, const struct kv_shape *shape, size_t *bytes)
@@ -80,7 +71,6 @@ enum status kv_cache_create(struct kv_cache *kv, const struct config *c,
                             const struct kv_shape *shape, struct err *e)
 {
     assert(shape->n_sequences >= 1 && shape->cap >= 1 && kv_cache_can_store(shape->storage));
-    assert(shape->n_shared >= 0 && shape->n_shared <= shape->cap);
     kv->arena = (struct arena){0};
     take_cache(kv, c, shape);
     TRY(arena_allocate(&kv->arena, "the KV cache", e));
@@ -93,8 +83,7 @@ void kv_cache_free(struct kv_cache *kv)
     arena_free(&kv->arena);
 }
 
-/* Where a position of a head is in the arrays of its regions; NULL in those that have nothing of
- * it. */
+/* Where a position of a head is in the arrays; NULL in those that have nothing of it. */
 struct kv_at {
     unsigned char *array[KV_ARRAYS];
 };
@@ -104,18 +93,15 @@ static struct kv_at locate_position(const struct kv_cache *kv, struct kv_slot sl
     assert(slot.sequence >= 0 && slot.sequence < kv->shape.n_sequences);
     assert(slot.layer >= 0 && slot.layer < kv->config.n_layers);
     assert(slot.kv_head >= 0 && slot.kv_head < config_kv_heads(&kv->config, slot.layer));
-    const struct kv_regions *r = slot.sequence == 0 ? &kv->whole : &kv->others;
-    const size_t sequence = slot.sequence > 0 ? slot.sequence - 1 : 0, i = position - r->first;
-    assert(position >= r->first);
     struct kv_at at = {{NULL}};
     for (enum kv_array array = 0; array < KV_ARRAYS; array++) {
         const size_t n = numbers_of(&kv->config, kv->shape.storage, array),
-                     before = sequence * kv->all[array] + kv->before[slot.layer][array] +
+                     before = slot.sequence * kv->all[array] + kv->before[slot.layer][array] +
                               slot.kv_head * n,
-                     lane = i % step_of(array); /* in its panel */
-        const size_t element = before * r->room[array] + (i - lane) * n + lane;
+                     lane = position % step_of(array); /* in its panel */
+        const size_t element = before * kv->room[array] + (position - lane) * n + lane;
         if (n > 0)
-            at.array[array] = r->array[array] + element * number_bytes(array, kv->shape.storage);
+            at.array[array] = kv->array[array] + element * number_bytes(array, kv->shape.storage);
     }
     return at;
 }
@@ -155,12 +141,29 @@ static void put_row(const struct kernels *kernels, enum storage storage, const f
 void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_slot slot,
                   int position, const float *k, const float *v)
 {
-    assert(position >= (slot.sequence == 0 ? 0 : kv->shape.n_shared) && position < kv->shape.cap);
+    assert(position >= 0 && position < kv->shape.cap);
     const struct kv_at at = locate_position(kv, slot, position);
     put_row(kernels, kv->shape.storage, k, kv->config.head_dim, at.array[KV_KEYS],
             (void *)at.array[KV_KEY_SCALES], KERNEL_LANES);
     put_row(kernels, kv->shape.storage, v, config_value_dim(&kv->config), at.array[KV_VALUES],
             (void *)at.array[KV_VALUE_SCALES], 1);
+}
+
+void kv_cache_copy(struct kv_cache *kv, int from, int to, int n)
+{
+    assert(from != to && n >= 0 && n <= kv->shape.cap);
+    for (int l = 0; l < kv->config.n_layers; l++)
+        for (int head = 0; head < config_kv_heads(&kv->config, l); head++) {
+            const struct kv_at source = locate_position(kv, (struct kv_slot){from, l, head}, 0);
+            const struct kv_at target = locate_position(kv, (struct kv_slot){to, l, head}, 0);
+            for (enum kv_array array = 0; array < KV_ARRAYS; array++) {
+                const size_t positions = step_of(array) > 1 ? kernel_padded(n) : n;
+                const size_t numbers = numbers_of(&kv->config, kv->shape.storage, array);
+                if (numbers > 0)
+                    memcpy(target.array[array], source.array[array],
+                           positions * numbers * number_bytes(array, kv->shape.storage));
+            }
+        }
 }
 
 /* --- what could not be stored ----------------------------------------------------------------- */
@@ -208,8 +211,7 @@ bool kv_cache_overflow(const struct kv_cache *kv, int sequence, int n, struct kv
     for (int l = 0; l < kv->config.n_layers; l++) {
         for (int head = 0; head < config_kv_heads(&kv->config, l); head++) {
             for (int t = 0; t < n; t++) {
-                const int holder = t < kv->shape.n_shared ? 0 : sequence;
-                const struct kv_slot slot = {holder, l, head};
+                const struct kv_slot slot = {sequence, l, head};
                 const unsigned key = not_finite_at(kv, slot, t, false);
                 const unsigned half = key ? key : not_finite_at(kv, slot, t, true);
                 if (half == 0)
@@ -222,30 +224,16 @@ bool kv_cache_overflow(const struct kv_cache *kv, int sequence, int n, struct kv
     return false;
 }
 
-/* The keys and values of a slot from the panel of this position on. */
-static struct kv_segment segment_from(const struct kv_cache *kv, struct kv_slot slot, int position)
-{
-    const struct kv_at at = locate_position(kv, slot, position / KERNEL_LANES * KERNEL_LANES);
-    return (struct kv_segment){.k = at.array[KV_KEYS],
-                               .v = at.array[KV_VALUES],
-                               .k_scales = (void *)at.array[KV_KEY_SCALES],
-                               .v_scales = (void *)at.array[KV_VALUE_SCALES]};
-}
-
 struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_slot slot, int first, int n)
 {
     assert(first % KERNEL_CHUNK == 0 && n >= 1 && n <= KERNEL_CHUNK && first + n <= kv->shape.cap);
-    const struct kv_slot holder = {0, slot.layer, slot.kv_head};
-    int split = (slot.sequence == 0 ? kv->shape.cap : kv->shape.n_shared) - first;
-    split = MAX(0, MIN(split, n));
-    struct kv_chunk chunk = {.split = split,
+    const struct kv_at at = locate_position(kv, slot, first);
+    return (struct kv_chunk){.k = at.array[KV_KEYS],
+                             .v = at.array[KV_VALUES],
+                             .k_scales = (void *)at.array[KV_KEY_SCALES],
+                             .v_scales = (void *)at.array[KV_VALUE_SCALES],
                              .n_positions = n,
                              .key_dim = kv->config.head_dim,
                              .value_dim = config_value_dim(&kv->config),
                              .storage = kv->shape.storage};
-    if (split > 0)
-        chunk.segment[0] = segment_from(kv, holder, first);
-    if (split < n)
-        chunk.segment[1] = segment_from(kv, slot, first + split);
-    return chunk;
 }

@@ -1,15 +1,11 @@
 /*
  * kv_cache - keys and values of every position so far of some sequences, preallocated.
  *
- * Sequences are the outermost dimension, then layers, then K/V heads: each of these has two
- * regions, contiguous along the positions: K in panels of KERNEL_LANES positions, dimension-major,
- * so that scores come out vectorised; V row by row. A group's query heads read each of them once.
- * Q8_0 keeps its scales in regions of their own (see struct kv_segment). Which positions are filled
- * is the owner's to know.
- *
- * All sequences may have a prefix in common, the same positions in each: sequence 0 holds it, the
- * others read it there, and their regions start at the panel that has the first position of their
- * own. It is copied by none.
+ * Sequences are the outermost dimension, then layers, then K/V heads: each of these has a region of
+ * keys and one of values, contiguous along the positions: K in panels of KERNEL_LANES positions,
+ * dimension-major, so that scores come out vectorised; V row by row. A group's query heads read
+ * each of them once. Q8_0 keeps its scales in regions of their own (see struct kv_chunk). Which
+ * positions are filled is the owner's to know.
  */
 #pragma once
 
@@ -20,19 +16,12 @@
 struct kv_shape {
     int n_sequences; /* at least 1 */
     int cap;         /* positions of a sequence, at least 1 */
-    int n_shared;    /* of them those that all have in common, from the first on: 0..cap */
     enum storage storage;
+    bool one_layer; /* there is room for one layer, whichever has the most: only one is used */
 };
 
 /* What a cache keeps, each in arrays of its own; scales of Q8_0 only. */
 enum kv_array { KV_KEYS, KV_VALUES, KV_KEY_SCALES, KV_VALUE_SCALES, KV_ARRAYS };
-
-/* The regions of some sequences' heads. */
-struct kv_regions {
-    int first;              /* the position where each starts, a multiple of KERNEL_LANES */
-    size_t room[KV_ARRAYS]; /* positions of each; of keys and their scales in whole panels */
-    unsigned char *array[KV_ARRAYS];
-};
 
 struct kv_cache {
     struct config config; /* of the model: layers, K/V heads, their sizes */
@@ -40,8 +29,8 @@ struct kv_cache {
     size_t all[KV_ARRAYS]; /* numbers of a sequence's position, over all layers: elements of
                              keys, of values in whole lanes, scales */
     size_t before[CONFIG_MAX_LAYERS][KV_ARRAYS]; /* of them what stands before each layer */
-    struct kv_regions whole;                     /* sequence 0's */
-    struct kv_regions others;                    /* the others': what follows the prefix */
+    size_t room[KV_ARRAYS]; /* positions of a region; of keys and their scales in whole panels */
+    unsigned char *array[KV_ARRAYS];
     struct arena arena;
 };
 
@@ -66,11 +55,14 @@ struct kv_slot {
     int sequence, layer, kv_head;
 };
 
-/* Stores the key [head_dim] and value [value_dim] of one position that the sequence holds itself
- * (asserted), of one head. Different positions, and different slots, may be written at once while
- * nobody reads the panels that they are in. */
+/* Stores the key [head_dim] and value [value_dim] of one position of one head. Different positions,
+ * and different slots, may be written at once while nobody reads the panels that they are in. */
 void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_slot slot,
                   int position, const float *k, const float *v);
+
+/* Copies the first n <= cap positions of a sequence, of all layers and heads, over those of another
+ * one. */
+void kv_cache_copy(struct kv_cache *kv, int from, int to, int n);
 
 /* A number that the cache's type could not hold: it is infinite where it is stored. */
 struct kv_overflow {
@@ -92,6 +84,6 @@ static inline int kv_cache_chunks(int n_positions)
     return (n_positions + KERNEL_CHUNK - 1) / KERNEL_CHUNK;
 }
 
-/* The view of positions [first, first + n) of one head, shared ones included; first is a multiple
- * of KERNEL_CHUNK, n at most one (asserted). */
+/* The view of positions [first, first + n) of one head; first is a multiple of KERNEL_CHUNK, n at
+ * most one (asserted). */
 struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_slot slot, int first, int n);

@@ -7,7 +7,6 @@
 #include <math.h>
 
 #include "base/figures.h"
-#include "formats/gguf_parts.h"
 #include "formats/gguf_values.h"
 #include "model/config_keys.h"
 #include "model/pack.h"
@@ -43,7 +42,7 @@ static const struct gguf_tensor *find_tensor(struct loader *ld, const struct ten
 static void release(const struct loader *ld, const struct gguf_tensor *t)
 {
     if (ld->source)
-        file_map_release(gguf_file_of(ld->g, t, ld->source), t->data, t->n_bytes);
+        file_map_release(ld->source, t->data, t->n_bytes);
 }
 
 /* A tensor of floats in file order, as F32; NULL where the file has none. */
@@ -382,8 +381,6 @@ enum status checkpoint_take(struct file_map *file, const char *path, unsigned pa
     *c = (struct checkpoint){.file = *file};
     *file = (struct file_map){0};
     enum status s = gguf_parse_file(&c->file, &c->gguf, e);
-    if (s == STATUS_OK)
-        s = gguf_join_parts(c->gguf, path, e);
     /* First of all whether it is a model, and one that runs here, whose tokenizer then matters. */
     if (s == STATUS_OK)
         s = config_check_kind(c->gguf, e);

@@ -132,7 +132,8 @@ static const char common_rules[] =
  * of a heat map are at equal steps of lightness in OKLab, so that they keep their order in print.
  */
 static const char light_rules[] =
-    ".paper{fill:#ffffff}.marker{stroke:#ffffff}.ground{fill:#f1f3f6}\n"
+    ".paper{fill:#ffffff}.marker{stroke:#ffffff}.doubt{fill:#ffffff;stroke:currentColor}.ground{"
+    "fill:#f1f3f6}\n"
     "text{fill:#1f2328}.muted{fill:#59636e}.note{color:#59636e}\n"
     ".grid{stroke:#e4e7eb}.axis,.frame{stroke:#8c959f}\n"
     ".c0{color:#2846c6}.c1{color:#f25b0c}.c2{color:#04a496}.c3{color:#5d2d63}\n"
@@ -140,7 +141,8 @@ static const char light_rules[] =
     ".h1{color:#d6e4f5}.h2{color:#adc9ec}.h3{color:#83afe1}.h4{color:#5a94d6}.h5{color:#4073d0}\n"
     ".h6{color:#2c50c8}.h7{color:#2037a0}.h8{color:#162571}.h9{color:#0c1445}\n";
 static const char dark_rules[] =
-    ".paper{fill:#14171c}.marker{stroke:#14171c}.ground{fill:#1b1f26}\n"
+    ".paper{fill:#14171c}.marker{stroke:#14171c}.doubt{fill:#14171c;stroke:currentColor}.ground{"
+    "fill:#1b1f26}\n"
     "text{fill:#e6e9ed}.muted{fill:#a3acb7}.note{color:#a3acb7}\n"
     ".grid{stroke:#2b3038}.axis,.frame{stroke:#6b747f}\n"
     ".c0{color:#3382fc}.c1{color:#de550c}.c2{color:#1ed67e}.c3{color:#ab6e9c}\n"

@@ -32,8 +32,8 @@ enum status canvas_write(canvas_draw *draw, const void *what, const char *path, 
 /*
  * Opens the root element and puts what all pictures have: style sheet, paper, and title and
  * subtitle as headings. A legend may follow. Classes of the style sheet: muted; in a plot grid,
- * axis, note, line, bar, predicted, marker and c0 to c7, which set `color`; in a heat map ground,
- * which level 0 lies on, h1 to h9, which set `color`, cell, filled with it, map and frame.
+ * axis, note, line, bar, predicted, marker, doubt and c0 to c7, which set `color`; in a heat map
+ * ground, which level 0 lies on, h1 to h9, which set `color`, cell, filled with it, map and frame.
  */
 void canvas_begin(struct canvas *c, double width, const char *title, const char *subtitle);
 

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/output.h"
+#include "formats/json_write.h"
 #include "show/canvas.h"
 #include "show/explore_page.h"
 #include "show/plot.h"
@@ -15,33 +16,120 @@ uint64_t explore_weights(uint64_t n_maps, uint64_t n_tokens)
     return u64_product(n_maps, u64_product(n_tokens, n_tokens + 1) / 2);
 }
 
-/* Puts three bytes that are held in base64 (RFC 4648) when one more makes them so many. Returns
- * what is held then; before its bytes is a 1. */
-static uint32_t put_byte(struct output *out, uint32_t held, uint32_t byte)
+/* Bytes on their way into base64 (RFC 4648). */
+struct base64 {
+    struct output *out;
+    uint32_t held; /* up to two bytes, and a 1 before them */
+};
+
+/* Puts what is held when one more makes it three bytes. */
+static void put_byte(struct base64 *b, uint32_t byte)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     char four[4];
-    held = held << 8 | byte;
-    if (held >> 24 == 0)
-        return held;
+    b->held = b->held << 8 | byte;
+    if (b->held >> 24 == 0)
+        return;
     for (int i = 0; i < 4; i++)
-        four[i] = digits[held >> (18 - 6 * i) & 63];
-    output_put(out, text_span(four, 4));
-    return 1;
+        four[i] = digits[b->held >> (18 - 6 * i) & 63];
+    output_put(b->out, text_span(four, 4));
+    b->held = 1;
 }
 
-/* Zeros fill up the last three: the page reads no further than its weights. */
+/* Zeros fill up the last three: the page reads no further than it knows of. */
+static void end_bytes(struct base64 *b)
+{
+    while (b->held > 1)
+        put_byte(b, 0);
+}
+
 static void put_weights(struct output *out, const struct heatmap_picture *p)
 {
-    uint32_t held = 1;
+    struct base64 b = {out, 1};
     for (int m = 0; m < p->n_rows * p->n_columns; m++)
         for (int i = 0; i < p->map_rows; i++)
             for (int j = 0; j <= i; j++) {
                 const double w = (double)p->maps[m].cells[(size_t)i * p->map_columns + j];
-                held = put_byte(out, held, sqrt(fmin(fmax(w, 0), 1)) * 255 + 0.5);
+                put_byte(&b, sqrt(fmin(fmax(w, 0), 1)) * 255 + 0.5);
             }
-    while (held > 1)
-        held = put_byte(out, held, 0);
+    end_bytes(&b);
+}
+
+/* --- the paths -------------------------------------------------------------------------------- */
+
+/* Little-endian float32, as the page reads them. */
+static void put_floats(struct base64 *b, const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        for (int shift = 0; shift < 32; shift += 8)
+            put_byte(b, bits >> shift & 255);
+    }
+}
+
+/* What the script has to know to find its way in the numbers, as an attribute. */
+static void put_shape(struct output *out, const struct explore_paths *p)
+{
+    struct json j;
+    json_init(&j, out, JSON_COMPACT);
+    json_begin_object(&j, NULL);
+    json_int(&j, "d", p->d);
+    json_int(&j, "key", p->key);
+    json_int(&j, "value", p->value);
+    json_int(&j, "largest", p->n_largest);
+    json_double(&j, "scale", p->scale);
+    json_string(&j, "x", p->x);
+    json_string(&j, "rotated", p->rotated);
+    json_string(&j, "scaled", p->scaled);
+    json_begin_array(&j, "layers");
+    for (const struct explore_layer *l = p->layers; l < p->layers + p->n_layers; l++) {
+        json_begin_object(&j, NULL);
+        json_int(&j, "layer", l->layer);
+        json_int(&j, "heads", l->n_heads);
+        json_int(&j, "shared", l->n_shared);
+        if (l->additive)
+            json_int(&j, "additive", 1);
+        if (l->bias) {
+            json_begin_array(&j, "bias");
+            for (int h = 0; h < l->n_heads; h++) {
+                json_begin_array(&j, NULL);
+                for (int i = 0; i < 3; i++)
+                    json_double(&j, NULL, (double)l->bias[3 * h + i]);
+                json_end(&j);
+            }
+            json_end(&j);
+        }
+        json_end(&j);
+    }
+    json_end(&j);
+    json_end(&j);
+}
+
+static void put_paths(struct output *out, const struct explore_page *page)
+{
+    const struct explore_paths *p = page->paths;
+    const size_t n = page->maps->map_rows;
+    if (!p) {
+        output_puts(out, "<p id=\"why\" hidden data-text=\"");
+        canvas_put_text(out, page->why ? page->why : "", HUGE_VAL);
+        output_puts(out, "\"></p>");
+        return;
+    }
+    output_puts(out, "<script type=\"text/plain\" id=\"paths\" data-shape='");
+    put_shape(out, p);
+    output_puts(out, "'>");
+    struct base64 b = {out, 1};
+    for (const struct explore_layer *l = p->layers; l < p->layers + p->n_layers; l++) {
+        put_floats(&b, l->x, n * p->d);
+        put_floats(&b, l->q, n * l->n_heads * p->key);
+        put_floats(&b, l->keys, n * l->n_shared * p->key);
+        put_floats(&b, l->values, n * l->n_shared * p->value);
+        put_floats(&b, l->additive, l->additive ? (size_t)l->n_heads * p->key : 0);
+        put_floats(&b, l->written, n * l->n_heads * (1 + 2 * p->n_largest));
+    }
+    end_bytes(&b);
+    output_puts(out, "</script>");
 }
 
 /* --- the page --------------------------------------------------------------------------------- */
@@ -71,9 +159,21 @@ static void put_maps(struct output *out, const struct heatmap_picture *p)
     }
 }
 
-/* What the page has at a place of explore.html. */
-static void put_place(struct output *out, struct text name, const struct heatmap_picture *p)
+static void put_next(struct output *out, const struct explore_page *page)
 {
+    for (int i = 0; i < page->maps->map_rows * page->n_next; i++) {
+        const struct explore_next *next = &page->next[i];
+        output_printf(out, "<li data-p=\"%.*f%%\">", next->probability < 0.1,
+                      100 * next->probability);
+        canvas_put_text(out, next->token.text, HUGE_VAL);
+        output_puts(out, "</li>");
+    }
+}
+
+/* What the page has at a place of explore.html. */
+static void put_place(struct output *out, struct text name, const struct explore_page *page)
+{
+    const struct heatmap_picture *p = page->maps;
     if (text_is(name, "STYLE"))
         output_puts(out, explore_css);
     else if (text_is(name, "SCRIPT"))
@@ -86,6 +186,10 @@ static void put_place(struct output *out, struct text name, const struct heatmap
         put_maps(out, p);
     else if (text_is(name, "WEIGHTS"))
         put_weights(out, p);
+    else if (text_is(name, "PATHS"))
+        put_paths(out, page);
+    else if (text_is(name, "NEXT"))
+        put_next(out, page);
     else if (text_is(name, "TOKENS"))
         for (int i = 0; i < p->map_columns; i++)
             canvas_put_element(out, "li", p->column_names[i].text);
@@ -93,8 +197,9 @@ static void put_place(struct output *out, struct text name, const struct heatmap
         assert(!"a place of explore.html that nothing is put at");
 }
 
-enum status explore_write(const struct heatmap_picture *p, const char *path, struct err *e)
+enum status explore_write(const struct explore_page *page, const char *path, struct err *e)
 {
+    const struct heatmap_picture *p = page->maps;
     struct file_output file;
     assert(explore_weights((uint64_t)p->n_rows * p->n_columns, p->map_rows) <= EXPLORE_MOST);
     file_output_init(&file);
@@ -105,7 +210,7 @@ enum status explore_write(const struct heatmap_picture *p, const char *path, str
         if (rest.len == 0)
             break;
         text_cut(&rest, 1);
-        put_place(&file.out, text_cut(&rest, strcspn(rest.data, "@")), p);
+        put_place(&file.out, text_cut(&rest, strcspn(rest.data, "@")), page);
         text_cut(&rest, 1);
     }
     return file_output_commit(&file, e);

@@ -11,6 +11,34 @@
 /* The weights of so many maps over so many tokens; the largest u64 if they are more. */
 uint64_t explore_weights(uint64_t n_maps, uint64_t n_tokens);
 
+/* A token that may come next. */
+struct explore_next {
+    struct text_label token;
+    double probability;
+};
+
+/* A layer's numbers, as measure/paths.h has them; the number of floats behind each. */
+struct explore_layer {
+    int layer, n_heads, n_shared; /* n_shared: heads of keys and values */
+    const float *x;               /* [n, d] */
+    const float *q;               /* [n, n_heads, key] */
+    const float *keys;            /* [n, n_shared, key] */
+    const float *values;          /* [n, n_shared, value] */
+    const float *additive;        /* [n_heads, key] w of scores w.tanh(q + k); NULL: they are q.k */
+    const float *written;         /* [n, n_heads, 1 + 2 n_largest] */
+    const float *bias;            /* [n_heads, 3] centre, linear, square: each score
+                                     gets linear x + square x^2, x = distance - centre; NULL: 0 */
+};
+
+/* What the page follows a token's path with, through every head of its maps. */
+struct explore_paths {
+    int d, key, value, n_largest;
+    double scale;                       /* of scores */
+    const char *x, *rotated, *scaled;   /* what x, a rotation and a scaled score are called */
+    const struct explore_layer *layers; /* [n_layers] */
+    int n_layers;
+};
+
 /*
  * Replaces the file at `path` by one HTML page: pick maps, point at a token. Maps are triangles
  * over n tokens of any number, which column_names name, of weights from 0 to 1, each in the page as
@@ -21,4 +49,11 @@ uint64_t explore_weights(uint64_t n_maps, uint64_t n_tokens);
  * from file://, without a network. It follows the reader's light or dark scheme; all of it can be
  * reached with the keyboard, and says to screen readers what it shows. Texts may hold any bytes.
  */
-enum status explore_write(const struct heatmap_picture *p, const char *path, struct err *e);
+struct explore_page {
+    const struct heatmap_picture *maps;
+    const struct explore_next *next; /* [n tokens, n_next] */
+    int n_next;                      /* 0: nothing is known of what comes next */
+    const struct explore_paths *paths;
+    const char *why; /* where there are none: why, and the command, but for head and token */
+};
+enum status explore_write(const struct explore_page *page, const char *path, struct err *e);

@@ -1,16 +1,21 @@
 'use strict';
 const $ = id => document.getElementById(id);
 const texts = [...$('tokens').children].map(e => e.textContent), n = texts.length;
+const next = [...$('next').children].map(e => `'${e.textContent}' ${e.dataset.p}`);
 const heads = [...document.querySelectorAll('#heads button')];
 const columns = document.querySelectorAll('.row:first-child button').length;
-const HEIGHT = 20, WIDTH = 150; // of a token, of the lines between
+const HEIGHT = 20; // of a token
 const SMALL = 38; // pixels of a small map
 const LABELS = 56, ROOM = 6; // pixels beside the large map with labels, and without
+const CELLS = 56; // pixels of a strip in a table
 const MOST = 3; // heads at once, and colours
-const bytes = Uint8Array.from(atob($('weights').textContent), c => c.charCodeAt(0));
-const at = {side: 'queries', token: -1, small: false, first: false};
+const decode = id => Uint8Array.from(atob($(id).textContent), c => c.charCodeAt(0));
+const bytes = decode('weights');
+// What is looked at: a token that looks or, on the other side, is looked at, -1 for all of them; of
+// a cell or a line also its key. What is kept stays when the pointer moves on.
+const at = {side: 'queries', token: -1, key: -1, kept: false, small: false, first: false};
 const items = {};
-// The heads that are shown, each with its colour; the large map is of the last.
+// The heads that are shown, each with its colour; the large map and the path are of the last.
 let picked = [{head: 0, colour: 0}];
 
 // Weights come as bytes b, each (b / 255)^2; those of a map's rows follow each other, row i with
@@ -22,8 +27,11 @@ function weight(head, i, j) {
 function shade(w, j) {
   return at.first && j == 0 ? 0 : at.small ? Math.sqrt(w) : w;
 }
+const percent = w => `${(100 * w).toFixed(w < .1 ? 1 : 0)}%`;
+const named = t => `'${texts[t]}' (${t})`;
 const style = name => getComputedStyle(document.documentElement).getPropertyValue(name);
 const ink = (colour, strength) => `rgba(var(--c${colour}),${strength})`;
+const last = () => picked[picked.length - 1];
 
 // --- maps ---
 
@@ -47,17 +55,18 @@ function draw(pen, head, colour, left, top, size) {
 
 const mapSize = () => $('map').clientWidth - LABELS - ROOM;
 
-// What draws on a canvas of so many pixels of the page a side.
-function penOf(canvas, size) {
+// What draws on a canvas of so many pixels of the page.
+function penOf(canvas, width, height) {
   const pen = canvas.getContext('2d'), dots = devicePixelRatio || 1;
-  canvas.width = canvas.height = size * dots;
+  canvas.width = width * dots;
+  canvas.height = height * dots;
   pen.scale(dots, dots);
   return pen;
 }
 
 function drawLarge() {
-  const {head, colour} = picked[picked.length - 1], t = at.token;
-  const pen = penOf($('map'), $('map').clientWidth), size = mapSize(), token = size / n;
+  const {head, colour} = last(), t = at.token, map = $('map');
+  const pen = penOf(map, map.clientWidth, map.clientWidth), size = mapSize(), token = size / n;
   pen.fillStyle = style('--ground');
   pen.fillRect(LABELS, ROOM, size, size);
   draw(pen, head, colour, LABELS, ROOM, size);
@@ -83,20 +92,23 @@ function drawLarge() {
     }
   }
   if (t < 0) return;
-  const thick = Math.max(token, 3), from = (t + .5) * token - thick / 2;
+  const thick = Math.max(token, 3), from = place => (place + .5) * token - thick / 2;
   pen.strokeStyle = style('--text');
-  if (at.side == 'queries') pen.strokeRect(LABELS, ROOM + from, (t + 1) * token, thick);
-  else pen.strokeRect(LABELS + from, ROOM + t * token, thick, size - t * token);
+  if (at.side == 'queries') pen.strokeRect(LABELS, ROOM + from(t), (t + 1) * token, thick);
+  else pen.strokeRect(LABELS + from(t), ROOM + t * token, thick, size - t * token);
+  if (at.key >= 0) pen.strokeRect(LABELS + from(at.key), ROOM + from(t), thick, thick);
 }
 
 // --- the text ---
 
 function line(i, j, w, colour, aside) {
   const y = i * HEIGHT + HEIGHT / 2 + aside, z = j * HEIGHT + HEIGHT / 2 + aside;
+  const width = $('lines').clientWidth, bend = .4 * width;
   const path = document.createElementNS('http://www.w3.org/2000/svg', 'path');
-  path.setAttribute('d', `M0 ${y}C60 ${y} ${WIDTH - 60} ${z} ${WIDTH} ${z}`);
+  path.setAttribute('d', `M0 ${y}C${bend} ${y} ${width - bend} ${z} ${width} ${z}`);
   path.setAttribute('opacity', (.1 + .9 * w).toFixed(3));
   path.style.stroke = ink(colour, 1);
+  path.cell = {side: 'queries', token: i, key: j};
   $('lines').append(path);
 }
 
@@ -120,53 +132,190 @@ function showHead({head, colour}, k) {
       if (s >= .01 && (w >= .1 || !all)) line(i, j, s, colour, 3 * (k - (picked.length - 1) / 2));
       if (all) continue;
       // Of several heads each has its stripe.
-      const e = items[looks ? 'keys' : 'queries'][partner], more = ink(colour, .7 * s);
+      const e = items[looks ? 'keys' : 'queries'][partner];
+      const more = ink(colour, `calc(var(--most)*${s.toFixed(3)})`);
       e.stripes = `${k ? e.stripes + ',' : ''}${more} ${100 * from}% ${100 * to}%`;
       e.style.background = `linear-gradient(90deg,${e.stripes})`;
       if (w > 0) best.push([w, partner]);
     }
+  if (at.key >= 0) return `${percent(weight(head, t, at.key))} of the weight is on ${named(at.key)}`;
   best.sort((a, b) => b[0] - a[0]);
-  const said = best.slice(0, picked.length > 1 ? 3 : 6).map(([w, p]) =>
-    `'${texts[p]}' (${p}) ${(100 * w).toFixed(w < .1 ? 1 : 0)}%`);
-  return said.join(', ') || 'nothing';
+  const most = best.slice(0, picked.length > 1 ? 3 : 6);
+  return most.map(([w, p]) => `${named(p)} ${percent(w)}`).join(', ') || 'nothing';
 }
 
-function show() {
-  const t = at.token, all = t < 0, looks = at.side == 'queries';
-  const last = picked[picked.length - 1], said = [];
-  heads.forEach((b, h) => {
-    const p = picked.find(p => p.head == h);
-    b.setAttribute('aria-pressed', !!p);
-    b.style.setProperty('--own', p ? ink(p.colour, 1) : '');
-    b.tabIndex = h == last.head ? 0 : -1;
+function showAnswers() {
+  const t = at.token, all = t < 0, looks = at.side == 'queries', said = [];
+  picked.forEach((p, k) => {
+    const name = heads[p.head].dataset.name, what = showHead(p, k);
+    if (!all) said.push(element('p', picked.length > 1 ? `${name}: ${what}` : what, p.colour));
   });
-  for (const side in items)
-    items[side].forEach((e, i) => {
-      const on = side == at.side && i == t;
-      e.setAttribute('aria-selected', on);
-      e.tabIndex = on || (all && i == 0) ? 0 : -1;
-      e.style.background = '';
-    });
-  $('lines').replaceChildren();
+  const what = all ? 'All tokens: lines are weights of 0.1 and more.' :
+    `${named(t)} ${looks ? 'looks at' : 'is looked at by'}`;
+  if (!all && next.length)
+    said.push(element('p', `After ${named(t)} comes: ${next.slice(5 * t, 5 * t + 5).join(', ')}`));
+  $('said').replaceChildren(element(all ? 'p' : 'h2', what), ...said);
   $('cards').replaceChildren(...picked.map(p => {
     const card = document.createElement('div'), b = heads[p.head];
     card.append(element('h2', 'Head ' + b.dataset.name, p.colour), element('p', b.title));
     card.lastChild.className = 'muted';
     return card;
   }));
-  picked.forEach((p, k) => {
-    const of = heads[p.head].dataset.name, what = showHead(p, k);
-    if (!all) said.push(element('p', picked.length > 1 ? `${of}: ${what}` : what, p.colour));
+}
+
+// --- the path of a token ---
+
+// The numbers of every layer, in this order: x [n, d], q [n, heads, key], k [n, shared, key], v [n,
+// shared, value]; w [heads, key] of additive scores; of each token and head the length of what it
+// adds to the stream, and the largest numbers of that, each behind its place.
+const paths = $('paths') && JSON.parse($('paths').dataset.shape);
+if (paths) {
+  const raw = decode('paths').buffer; // zeros may follow
+  const numbers = new Float32Array(raw, 0, Math.floor(raw.byteLength / 4));
+  let from = 0;
+  const take = count => numbers.subarray(from, from += count);
+  for (const l of paths.layers) {
+    l.x = take(n * paths.d);
+    l.q = take(n * l.heads * paths.key);
+    l.k = take(n * l.shared * paths.key);
+    l.v = take(n * l.shared * paths.value);
+    l.w = take(l.additive ? l.heads * paths.key : 0);
+    l.written = take(n * l.heads * (1 + 2 * paths.largest));
+  }
+}
+
+// What one head makes of query i: its numbers before softmax and after, and the sum of the values.
+// (The formulas are those of attend --trace.)
+function pathOf(layer, head, i) {
+  const {key, value, scale} = paths, shared = Math.floor(head / (layer.heads / layer.shared));
+  const row = (all, t, of, h, size) => all.subarray((t * of + h) * size, (t * of + h + 1) * size);
+  const q = row(layer.q, i, layer.heads, head, key), w = row(layer.w, 0, layer.heads, head, key);
+  const [centre, linear, square] = layer.bias ? layer.bias[head] : [0, 0, 0];
+  const rows = texts.map((_, j) => {
+    const k = row(layer.k, j, layer.shared, shared, key), v = row(layer.v, j, layer.shared, shared, value);
+    const products = q.map((x, c) => layer.additive ? w[c] * Math.tanh(x + k[c]) : x * k[c]);
+    let product = 0;
+    for (let c = 0; c < key; c++) product += layer.additive ? w[c] * Math.tanh(q[c] + k[c]) : q[c] * k[c];
+    const x = i - j - centre, score = product * (layer.additive ? 1 : scale) + linear * x + square * x * x;
+    return {k, v, products, product, score, weight: 0};
   });
-  const what = all ? 'All tokens: lines are weights of 0.1 and more.' :
-    `'${texts[t]}' (${t}) ${looks ? 'looks at' : 'is looked at by'}`;
-  $('said').replaceChildren(element(all ? 'p' : 'h2', what), ...said);
+  const seen = rows.slice(0, i + 1), most = Math.max(...seen.map(r => r.score));
+  const sum = seen.reduce((s, r) => s + Math.exp(r.score - most), 0), result = new Float32Array(value);
+  for (const r of seen) {
+    r.weight = Math.exp(r.score - most) / sum;
+    r.v.forEach((x, c) => { result[c] += r.weight * x; });
+  }
+  const size = 1 + 2 * paths.largest, written = row(layer.written, i, layer.heads, head, size);
+  return {x: layer.x.subarray(i * paths.d, (i + 1) * paths.d), q, rows, result, written};
+}
+
+// Numbers as a strip of cells, the positive ones in one colour, the negative ones in another.
+function strip(name, numbers, width) {
+  const canvas = document.createElement('canvas'), pen = penOf(canvas, width, 12);
+  const cell = width / numbers.length, most = Math.max(1e-30, ...numbers.map(Math.abs));
+  canvas.style.width = width + 'px';
+  numbers.forEach((x, c) => {
+    pen.fillStyle = `rgba(${style(x < 0 ? '--c1' : '--c0')},${Math.abs(x) / most})`;
+    pen.fillRect(c * cell, 0, Math.max(cell, 1), 12);
+  });
+  canvas.onpointermove = canvas.onclick = event => {
+    const c = Math.min(Math.max(Math.floor(event.offsetX / cell), 0), numbers.length - 1);
+    $('number').textContent = `${name}[${c}] = ${numbers[c].toFixed(4)}`;
+  };
+  return canvas;
+}
+
+function step(name, ...parts) {
+  const e = document.createElement('div');
+  e.className = 'step';
+  e.append(element('b', name), ...parts);
+  return e;
+}
+
+const largest = numbers => element('span', 'largest ' + [...numbers.keys()]
+  .sort((a, b) => Math.abs(numbers[b]) - Math.abs(numbers[a])).slice(0, 3)
+  .map(c => `[${c}] ${numbers[c].toFixed(3)}`).join(', '));
+
+function tableOf(path, layer) {
+  const table = document.createElement('table'), i = at.token;
+  const rows = path.rows.map((r, j) => {
+    const tr = document.createElement('tr'), masked = j > i;
+    const cells = [texts[j], strip(`k of ${named(j)}`, r.k, CELLS),
+      strip(`q k of ${named(j)}`, r.products, CELLS), r.product.toFixed(3), r.score.toFixed(3),
+      masked ? '−∞' : '', r.weight.toFixed(4), strip(`v of ${named(j)}`, r.v, CELLS)];
+    tr.className = masked ? 'masked' : r.weight >= .1 ? 'large' : '';
+    if (j == at.key) tr.classList.add('chosen');
+    tr.append(...cells.map(c => {
+      const td = document.createElement('td');
+      td.append(c);
+      return td;
+    }));
+    if (!masked) tr.cells[6].style.background =
+      `linear-gradient(90deg,${ink(last().colour, `calc(var(--most)*.8)`)} ${100 * r.weight}%,transparent 0)`;
+    return tr;
+  });
+  const head = document.createElement('tr');
+  const product = layer.additive ? 'w·tanh(q+k)' : 'q·k';
+  head.append(...['token', 'k', layer.additive ? 'w tanh(q+k)' : 'q k', product, paths.scaled,
+                  'mask', 'weight', 'v'].map(h => element('th', h)));
+  table.append(head, ...rows);
+  return table;
+}
+
+function showPath() {
+  const [l, h] = heads[last().head].dataset.name.split('.').map(Number), t = at.token;
+  if (!at.kept || t < 0 || at.side == 'keys') return $('path').replaceChildren();
+  if (!paths) {
+    const why = $('why').dataset;
+    return $('path').replaceChildren(element('p', `${why.text} --trace ${l}.${h} --query ${t}`));
+  }
+  const layer = paths.layers.find(x => x.layer == l), path = pathOf(layer, h, t);
+  const w = path.written, places = Array.from({length: paths.largest}, (_, k) => 1 + 2 * k);
+  const wide = Math.max(120, Math.min(320, $('answers').clientWidth - 150));
+  const number = document.createElement('div');
+  number.id = 'number';
+  number.textContent = 'Point at a strip for its numbers.';
+  $('path').replaceChildren(
+    element('h2', `The path of ${named(t)} through head ${l}.${h}`, last().colour), number,
+    step(paths.x, strip('x', path.x, wide), largest(path.x)),
+    step('q = x·Wq' + paths.rotated, strip('q', path.q, wide), largest(path.q)),
+    tableOf(path, layer),
+    step('sum of weight·v', strip('sum', path.result, wide), largest(path.result)),
+    step('times Wo, into the stream', element('span', `length ${w[0].toFixed(3)}, largest ` +
+      places.filter(k => w[k] >= 0).map(k => `[${w[k]}] ${w[k + 1].toFixed(3)}`).join(', '))));
+}
+
+// --- the page ---
+
+function show() {
+  const t = at.token, all = t < 0;
+  heads.forEach((b, h) => {
+    const p = picked.find(p => p.head == h);
+    b.setAttribute('aria-pressed', !!p);
+    b.style.setProperty('--own', p ? ink(p.colour, 1) : '');
+    b.tabIndex = h == last().head ? 0 : -1;
+  });
+  for (const side in items)
+    items[side].forEach((e, i) => {
+      const on = side == at.side && i == t;
+      e.setAttribute('aria-selected', on);
+      e.classList.toggle('partner', side == 'keys' && i == at.key);
+      e.tabIndex = on || (all && i == 0) ? 0 : -1;
+      e.style.background = '';
+    });
+  $('lines').replaceChildren();
+  showAnswers();
+  showPath();
   $('legend').replaceChildren('Weight', ...[0, .25, .5, .75, 1].map(s => {
-    const e = element('span', (at.small ? s * s : s).toFixed(2), last.colour);
-    e.firstChild.style.background = ink(last.colour, s);
+    const e = element('span', (at.small ? s * s : s).toFixed(2), last().colour);
+    e.firstChild.style.background = ink(last().colour, s);
     return e;
   }));
   drawLarge();
+  const of = picked.map(p => heads[p.head].dataset.name).join();
+  const key = at.key >= 0 ? ':' + at.key : '', side = at.side == 'keys' ? 'k' : '';
+  const token = all ? '' : `@${t}${key}${side}${at.kept ? '!' : ''}`;
+  history.replaceState(null, '', `#${of}${token}${at.small ? '&small' : ''}${at.first ? '&first' : ''}`);
 }
 
 // Shows a head alone; with `also` beside the others, or the others without it.
@@ -182,20 +331,28 @@ function pick(head, also) {
   show();
 }
 
+const ALL = {side: 'queries', token: -1, key: -1, kept: false};
 function go(change) {
-  if (change.side == at.side && change.token == at.token) return;
-  Object.assign(at, change);
+  const to = {key: -1, ...change};
+  if (Object.keys(to).every(k => to[k] === at[k])) return;
+  Object.assign(at, to);
   show();
+}
+// A click keeps what it meets; what is kept already, it lets go.
+function keep(cell) {
+  const {side, token, key} = {key: -1, ...cell};
+  const same = at.kept && at.side == side && at.token == token && at.key == key;
+  go({side, token, key, kept: !same});
 }
 function redraw() {
   at.small = $('small').checked;
   at.first = $('first').checked;
-  heads.forEach((b, h) => draw(penOf(b.firstElementChild, SMALL), h, 0, 0, 0, SMALL));
+  heads.forEach((b, h) => draw(penOf(b.firstElementChild, SMALL, SMALL), h, 0, 0, 0, SMALL));
   show();
 }
 // Scrolls the text so that a token is within it.
 function reveal(t, middle) {
-  const text = $('text'), room = text.clientHeight - 2 * HEIGHT, top = t * HEIGHT;
+  const text = $('lists'), room = text.clientHeight - 2 * HEIGHT, top = t * HEIGHT;
   if (middle) text.scrollTop = top - room / 2;
   else text.scrollTop = Math.max(top - room, Math.min(top - HEIGHT, text.scrollTop));
 }
@@ -215,14 +372,14 @@ for (const side of ['queries', 'keys']) {
     e.textContent = text;
     e.setAttribute('role', 'option');
     e.setAttribute('aria-label', `token ${t}, ${text}`);
-    e.token = {side, token: t};
-    e.onclick = e.onfocus = () => go(e.token);
+    e.cell = {side, token: t};
     return e;
   });
   $(side).append(...items[side]);
   $(side).onkeydown = event => {
     const aside = {ArrowLeft: 'queries', ArrowRight: 'keys'}[event.key];
     const to = aside ? at.token : target(event.key, at.token, n, 1);
+    if (event.key == 'Enter') return keep(event.target.cell);
     if (to < 0 || at.token < 0) return;
     event.preventDefault();
     items[aside || side][to].focus({preventScroll: true});
@@ -230,27 +387,43 @@ for (const side of ['queries', 'keys']) {
     reveal(to);
     items[aside || side][to].scrollIntoView({block: 'nearest'});
   };
+  $(side).addEventListener('focusin', event => {
+    if (event.target.matches(':focus-visible')) go(event.target.cell);
+  });
 }
 
-// Browsers send mouse events also when the page scrolls below a pointer that rests. It must not take
-// back what keys have picked: it counts when it has another place in the window than before.
+// The token, or the cell of the large map, that an event of the pointer meets.
+function cellAt(event) {
+  if (event.target.cell) return event.target.cell;
+  if (event.target != $('map')) return null;
+  const place = x => Math.floor(x / mapSize() * n);
+  const token = place(event.offsetY - ROOM), key = place(event.offsetX - LABELS);
+  if (token < 0 || token >= n || key < 0) return null;
+  return key <= token ? {side: 'queries', token, key} : {side: 'queries', token};
+}
+
+// Browsers send events of the pointer also when the page scrolls below one that rests. It must not
+// take back what keys have picked: it counts when it has another place in the window than before. A
+// finger has no place before it touches, and what it touches is a click.
 let place;
-document.addEventListener('mousemove', event => {
+document.addEventListener('pointermove', event => {
   const before = place;
+  if (event.pointerType == 'touch') return;
   place = event.clientX + ',' + event.clientY;
-  if (before === undefined || before == place) return;
-  const item = event.target.closest('#text li');
-  if (item) return go(item.token);
-  if (event.target != $('map')) return;
-  const t = Math.floor((event.offsetY - ROOM) / mapSize() * n);
-  if (event.offsetX < LABELS || t < 0 || t >= n) return;
-  go({side: 'queries', token: t});
-  reveal(t);
+  if (before === undefined || before == place || at.kept) return;
+  const cell = cellAt(event);
+  if (!cell) return;
+  go(cell);
+  if (event.target == $('map')) reveal(cell.token);
+});
+document.addEventListener('click', event => {
+  const cell = cellAt(event);
+  if (cell) keep(cell);
 });
 
 $('heads').onkeydown = event => {
   const focus = heads.indexOf(document.activeElement);
-  const from = focus < 0 ? picked[picked.length - 1].head : focus;
+  const from = focus < 0 ? last().head : focus;
   const to = target(event.key, from, heads.length, columns);
   if (to < 0) return;
   event.preventDefault();
@@ -258,21 +431,41 @@ $('heads').onkeydown = event => {
   if (!event.shiftKey) pick(to);
 };
 // Of clicks that are a key's (Space, Enter) detail is 0.
-heads.forEach((b, h) => { b.onclick = event => pick(h, event.shiftKey || event.detail == 0); });
-document.addEventListener('keydown', event => {
-  if (event.key == 'Escape') go({side: 'queries', token: -1});
+const adds = () => $('add').getAttribute('aria-pressed') == 'true';
+heads.forEach((b, h) => {
+  b.onclick = event => pick(h, event.shiftKey || event.detail == 0 || adds());
 });
+$('add').onclick = () => $('add').setAttribute('aria-pressed', !adds());
+$('all').onclick = () => go(ALL);
+document.addEventListener('keydown', event => {
+  if (event.key == 'Escape') go(ALL);
+});
+
+// FILE.html#1.3,0.5@12! begins with heads 1.3 and 0.5 and the query at position 12, kept; "@12:4" is
+// a cell of the map, "@12k" a token that is looked at.
+function begin() {
+  const hash = decodeURIComponent(location.hash.slice(1));
+  const [, names, token, key, side, kept] = hash.match(/^([\d.,]*)(?:@(\d+)(?::(\d+))?(k)?(!)?)?/);
+  const wanted = names.split(',').map(name => heads.findIndex(b => b.dataset.name == name));
+  picked = [...new Set(wanted)].filter(h => h >= 0).slice(0, MOST)
+    .map((head, colour) => ({head, colour}));
+  if (!picked.length) picked = [{head: 0, colour: 0}];
+  Object.assign(at, ALL);
+  if (token !== undefined && +token < n) {
+    at.token = +token;
+    at.side = side ? 'keys' : 'queries';
+    at.key = key !== undefined && +key <= at.token && !side ? +key : -1;
+    at.kept = !!kept;
+  }
+  $('small').checked = hash.includes('&small');
+  $('first').checked = hash.includes('&first');
+  redraw();
+  if (at.token >= 0) reveal(at.token, true);
+}
 
 $('lines').setAttribute('height', n * HEIGHT);
 $('small').onchange = $('first').onchange = redraw;
 matchMedia('(prefers-color-scheme: dark)').onchange = redraw;
-addEventListener('resize', drawLarge);
-// FILE.html#1.3,0.5@12 begins with heads 1.3 and 0.5 and the query at position 12.
-const [names, token] = location.hash.slice(1).split('@');
-const wanted = names.split(',').map(name => heads.findIndex(b => b.dataset.name == name));
-picked = [...new Set(wanted)].filter(h => h >= 0).slice(0, MOST)
-  .map((head, colour) => ({head, colour}));
-if (!picked.length) picked = [{head: 0, colour: 0}];
-at.token = +token >= 0 && +token < n ? Math.floor(+token) : -1;
-redraw();
-if (at.token >= 0) reveal(at.token, true);
+addEventListener('resize', show);
+addEventListener('hashchange', begin);
+begin();

@@ -190,7 +190,9 @@ static const unsigned char on_dark[HEATMAP_LEVELS] = {17, 18, 19, 25, 31, 38, 80
 /* Text on levels from here on is as the background is, light or dark. */
 #define HIGH_LEVEL 5
 
-void heatmap_put_shade(struct output *out, enum heatmap_ink ink, int level)
+/* What is put after it stands on the shade of a level, in black or white, until level 0 ends it;
+ * nothing of plain ink. */
+static void put_shade(struct output *out, enum heatmap_ink ink, int level)
 {
     const unsigned char *colours = ink == HEATMAP_DARK ? on_dark : on_light;
     const bool white = (level < HIGH_LEVEL) == (ink == HEATMAP_DARK);
@@ -209,12 +211,12 @@ void heatmap_put_cells(struct output *out, enum heatmap_ink ink, const unsigned 
     for (int c = 0, end; c < n; c = end) {
         end = level_end(row, c, n);
         if (row[c] != level)
-            heatmap_put_shade(out, ink, row[c]);
+            put_shade(out, ink, row[c]);
         level = row[c];
         output_repeat(out, ink == HEATMAP_PLAIN ? shades[level] : ' ', (end - c) * width);
     }
     if (level > 0)
-        heatmap_put_shade(out, ink, 0);
+        put_shade(out, ink, 0);
 }
 
 void heatmap_put_legend(struct output *out, enum heatmap_ink ink, const struct heatmap_scale *s,

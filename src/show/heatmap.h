@@ -63,10 +63,6 @@ enum status heatmap_write(const struct heatmap_picture *p, const char *path, str
 /* Levels as the characters " .:-=+*#%@", or as colours of 256, on a dark or light background. */
 enum heatmap_ink { HEATMAP_PLAIN, HEATMAP_DARK, HEATMAP_LIGHT };
 
-/* What is put after it stands on the shade of a level, in black or white, until level 0 ends it;
- * nothing of plain ink. */
-void heatmap_put_shade(struct output *out, enum heatmap_ink ink, int level);
-
 /* The levels of n cells side by side, each `width` columns wide. */
 void heatmap_put_cells(struct output *out, enum heatmap_ink ink, const unsigned char *row, int n,
                        int width);

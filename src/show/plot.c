@@ -15,10 +15,12 @@
 #define INNER_MARGIN   14    /* keeps markers off the data area's left and right */
 #define X_TICKS        9     /* at most */
 #define ONE_X_SPACING  130.0 /* between series that share one x, at most */
-#define CAP            4     /* half the width of an error bar's ends */
-#define PREDICTED_HALF 18    /* of a prediction that has no neighbour */
-#define VALUE_SPACING  80    /* between series, that values fit beside their markers */
-#define SAMPLE         30    /* width of a legend's line */
+#define MARK_ABOVE     6     /* of a point's mark over its middle, and beside it */
+#define MARK_BESIDE    9
+#define CAP            4  /* half the width of an error bar's ends */
+#define PREDICTED_HALF 18 /* of a prediction that has no neighbour */
+#define VALUE_SPACING  80 /* between series, that values fit beside their markers */
+#define SAMPLE         30 /* width of a legend's line */
 #define SAMPLE_GAP     7
 #define SPOKEN         620 /* pixels of a name where only one of many figures is told */
 
@@ -36,7 +38,7 @@ struct chart {
     int n_lines;
     double x_lo, x_hi, y_lo, y_hi; /* the axes' ends; y includes 0 */
     bool one_x;                    /* all points share x: lines stand side by side */
-    bool has_lines, has_bars, has_predicted;
+    bool has_lines, has_bars, has_predicted, has_doubts;
     struct scale_ticks y_ticks;
     struct x_tick {
         double at;
@@ -176,9 +178,14 @@ static const char *const shapes[] = {
 };
 #define N_LOOKS 8 /* shapes, and colours, too */
 
-static void put_marker(struct canvas *v, int marker, double x, double y)
+static void put_marker(struct canvas *v, const char *class, int marker, double x, double y)
 {
-    output_printf(v->out, "<path class=\"marker\" d=\"M%g %g%s\"/>", x, y, shapes[marker]);
+    output_printf(v->out, "<path class=\"%s\" d=\"M%g %g%s\"/>", class, x, y, shapes[marker]);
+}
+
+static bool is_doubtful(const struct plot_point *p)
+{
+    return p->doubt && p->doubt[0];
 }
 
 /* Through the points' middles, or predictions; or at each a dash of so many pixels to both sides.
@@ -237,12 +244,19 @@ static void draw_line(const struct chart *c, struct canvas *v, int i)
                           scale_value(p->high).text);
         if (!isnan(p->predicted))
             output_printf(v->out, ", predicted %s", scale_value(p->predicted).text);
+        if (is_doubtful(p)) {
+            output_puts(v->out, ": ");
+            canvas_put_text(v->out, p->doubt, HUGE_VAL);
+        }
         output_puts(v->out, "</title>");
         if (!isnan(p->low))
             output_printf(v->out, "<path class=\"bar\" d=\"M%g %gh%dm%d 0V%gm%d 0h%d\"/>", x - CAP,
                           y_of(c, p->high), 2 * CAP, -CAP, y_of(c, p->low), -CAP, 2 * CAP);
-        put_marker(v, line->marker, x, y);
+        put_marker(v, is_doubtful(p) ? "marker doubt" : "marker", line->marker, x, y);
         output_puts(v->out, "</g>");
+        if (p->mark && p->mark[0])
+            canvas_label(v, "text-anchor=\"middle\"", x + MARK_BESIDE, y - MARK_ABOVE, p->mark,
+                         WIDTH);
         if (c->one_x && line->n_mid == 1 && c->spacing >= VALUE_SPACING)
             canvas_label(v, "", x + 25, y + 4, scale_value(p->mid).text, WIDTH);
     }
@@ -262,7 +276,7 @@ static void draw_names(const struct chart *c, struct canvas *v)
         output_printf(v->out, "<g class=\"c%d\">", line->colour);
         if (c->has_lines)
             output_printf(v->out, "<path class=\"line\" d=\"M%g %gh%d\"/>", x, v->y, SAMPLE);
-        put_marker(v, line->marker, x + SAMPLE / 2.0, v->y);
+        put_marker(v, "marker", line->marker, x + SAMPLE / 2.0, v->y);
         output_puts(v->out, "</g>\n");
     }
     canvas_row(v);
@@ -274,6 +288,7 @@ static void draw_names(const struct chart *c, struct canvas *v)
          "<circle class=\"marker\" cx=\"15\" r=\"4.3\"/>"},
         {c->has_bars, p->band_label, "<path class=\"bar\" d=\"M11 -7h8m-4 0v14m-4 0h8\"/>", ""},
         {c->has_predicted, p->predicted_label, "<path class=\"predicted\" d=\"M0 0H30\"/>", ""},
+        {c->has_doubts, p->doubt_label, "", "<circle class=\"marker doubt\" cx=\"15\" r=\"4.3\"/>"},
     };
     for (int i = 0; i < LENGTH(notes); i++) {
         if (!notes[i].drawn || !notes[i].label)
@@ -336,8 +351,10 @@ enum status plot_write(const struct plot *p, const char *path, struct err *e)
                             .marker = (i + i / N_LOOKS) % N_LOOKS};
         for (int k = 0; k < s->n_points; k++) {
             const struct plot_point *from = &s->points[k];
-            struct plot_point q = {drawable(from->x), drawable(from->low), drawable(from->mid),
-                                   drawable(from->high), drawable(from->predicted)};
+            struct plot_point q = {
+                drawable(from->x),    drawable(from->low),       drawable(from->mid),
+                drawable(from->high), drawable(from->predicted), from->mark,
+                from->doubt};
             if (isnan(q.low) || isnan(q.mid) || isnan(q.high))
                 q.low = q.high = NO_FIGURE;
             if (isnan(q.x) || (p->x_doubles && q.x <= 0) || (isnan(q.mid) && isnan(q.predicted)))
@@ -346,6 +363,7 @@ enum status plot_write(const struct plot *p, const char *path, struct err *e)
             line.n_mid += !isnan(q.mid);
             line.n_predicted += !isnan(q.predicted);
             c.has_bars |= !isnan(q.low);
+            c.has_doubts |= is_doubtful(&q) && !isnan(q.mid);
             /* fmin and fmax pass over what is left out. */
             c.x_lo = fmin(c.x_lo, q.x);
             c.x_hi = fmax(c.x_hi, q.x);

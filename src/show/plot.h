@@ -17,6 +17,9 @@ struct plot_point {
     double x;
     double low, mid, high; /* low <= mid <= high; NaN for no bar */
     double predicted;      /* NaN for none */
+    const char *mark;      /* a few letters above it; NULL: none */
+    const char *doubt;     /* why it is not to be trusted, so that its marker is hollow; NULL and
+                              "": it is */
 };
 
 struct plot_series {
@@ -31,8 +34,9 @@ struct plot {
     const char *x_label, *y_label; /* with units */
     bool x_doubles; /* the x axis is logarithmic, its ticks powers of two; points whose x is not
                        positive are left out */
-    /* What the legend calls a line, its bars and its dashed line; NULL for no such entry. */
-    const char *mid_label, *band_label, *predicted_label;
+    /* What the legend calls a line, its bars, its dashed line and hollow markers; NULL for no such
+     * entry. */
+    const char *mid_label, *band_label, *predicted_label, *doubt_label;
     const struct plot_series *series;
     int n_series;
 };

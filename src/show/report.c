@@ -1,7 +1,6 @@
 #include "show/report.h"
 
 #include <inttypes.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -15,27 +14,35 @@ const char *report_name(enum table_format format, const struct report_field *f)
     return table_is_for_people(format) ? f->heading : f->key;
 }
 
+static bool is_wanted(const struct report_field *f, unsigned shown)
+{
+    return f->when == 0 || (f->when & shown);
+}
+
+/* Whether the report has the field as a column; JSON has none. */
+static bool is_shown(const struct report *r, const struct report_field *f)
+{
+    return report_name(r->format, f) && is_wanted(f, r->shown);
+}
+
+static bool is_text(enum report_type type)
+{
+    return type == REPORT_TEXT || type == REPORT_STRING || type == REPORT_CHARS;
+}
+
 /* --- tables for people ----------------------------------------------------------------------- */
 
 /* Spaces between two columns. */
 #define GAP 2
-/* The least width of a last column that is broken into lines. */
+/* The least width of a last column whose texts are broken into lines. */
 #define NARROWEST 24
-
-/* A terminal's codes for the accents, see enum report_accent. */
-static const char *const accents[] = {
-    [ACCENT_NONE] = "", [ACCENT_ROW] = "\033[1m", [ACCENT_CELL] = "\033[33m"};
-#define PLAIN "\033[m"
 
 /* A column of the table. */
 struct column {
     const struct report_field *field;
     size_t width;
-    bool left;     /* aligned */
-    bool breaks;   /* what is too wide goes on in further lines, if it is the last one */
+    bool left;     /* aligned, as texts are */
     bool left_out; /* of the table, as it is too wide */
-    bool filled;   /* it has a cell that is not empty, below its heading */
-    bool differs;  /* it has two that are not the same */
 };
 
 /* A table of texts, which is written once the widths of its columns are known. */
@@ -48,113 +55,66 @@ struct text_table {
     size_t pad;             /* spaces owed in a line: at its end they are not paid */
 };
 
-static struct text cell_of(const struct text_table *t, int row, int column)
-{
-    return text_of(t->cells[row * t->n + column]);
-}
-
 static size_t width_before_last(const struct text_table *t)
 {
     size_t width = 0;
-    for (int i = 0; i < t->last; i++) {
-        const struct column *c = &t->columns[i];
-        width += c->left_out ? 0 : c->width + GAP;
-    }
+    for (int i = 0; i < t->last; i++)
+        width += t->columns[i].left_out ? 0 : t->columns[i].width + GAP;
     return width;
 }
 
+/* With the texts of the last column broken into lines as short as may be. */
 static bool table_fits(const struct text_table *t)
 {
     const struct column *c = &t->columns[t->last];
-    const size_t least = c->breaks && c->width > NARROWEST ? NARROWEST : c->width;
+    const size_t least = c->left && c->width > NARROWEST ? NARROWEST : c->width;
     return width_before_last(t) + least <= (size_t)t->out->columns;
 }
 
-/* The width that a line has left for a text that is broken, after `before` columns. */
-static size_t width_behind(const struct text_table *t, size_t before)
-{
-    const size_t all = t->out->columns;
-    return all > before + NARROWEST ? all - before : NARROWEST;
-}
-
-/* The rank by which columns are left out, the largest first: those that are the same in all rows,
- * then by the field's rank. 0 is never left out. */
-static int rank_of(const struct column *c)
-{
-    const int rank = c->field->rank;
-    return rank > 0 && !c->differs ? INT_MAX : rank;
-}
-
-/* Leaves out columns until the others fit: empty ones first, but for a table that is only headings;
- * then those of the highest rank, of several the last. */
+/* Leaves out details, the last one first, until the others fit; without success where what is left
+ * is wider than the terminal. */
 static void fit_columns(struct text_table *t)
 {
-    if (t->n_rows > 1 && !table_fits(t))
-        for (int i = 0; i < t->n; i++)
-            t->columns[i].left_out = !t->columns[i].filled;
-    for (;;) {
-        struct column *least = NULL;
+    for (int i = t->n - 1; i >= 0 && !table_fits(t); i--) {
+        t->columns[i].left_out = t->columns[i].field->detail;
         while (t->last > 0 && t->columns[t->last].left_out)
             t->last--;
-        for (int i = 0; i < t->n; i++) {
-            struct column *c = &t->columns[i];
-            if (!c->left_out && rank_of(c) >= (least ? rank_of(least) : 1))
-                least = c;
-        }
-        if (!least || table_fits(t))
-            break;
-        least->left_out = true;
     }
     struct column *last = &t->columns[t->last];
-    const size_t width = width_behind(t, width_before_last(t));
-    if (last->breaks && last->width > width)
-        last->width = width;
+    const size_t all = t->out->columns, before = width_before_last(t);
+    if (last->left && before + last->width > all)
+        last->width = all > before + NARROWEST ? all - before : NARROWEST;
 }
 
-static void put_padded(struct text_table *t, const char *accent, struct text s)
+static void put_padded(struct text_table *t, struct text s)
 {
     if (s.len == 0)
         return;
     output_repeat(t->out, ' ', t->pad);
-    output_puts(t->out, accent);
     output_put(t->out, s);
-    output_puts(t->out, *accent ? PLAIN : "");
     t->pad = 0;
-}
-
-/* A cell, and what is wider than its column in further lines, behind `indent` spaces each. */
-static void put_lines(struct text_table *t, const struct column *c, struct text cell,
-                      const char *accent, size_t indent)
-{
-    put_padded(t, accent, paragraph_line(&cell, c->width, c->field->list));
-    while (cell.len > 0) {
-        output_puts(t->out, "\n");
-        output_repeat(t->out, ' ', indent);
-        output_put(t->out, paragraph_line(&cell, c->width, c->field->list));
-    }
 }
 
 static void print_row(struct text_table *t, int row, bool md)
 {
-    const bool plain = row == 0 || !t->out->colours || md;
-    enum report_accent of_row = ACCENT_NONE;
-    for (int i = 0; i < t->n; i++)
-        if (!plain && t->columns[i].field->accent == ACCENT_ROW && cell_of(t, row, i).len > 0)
-            of_row = ACCENT_ROW;
     t->pad = 0;
     for (int i = 0; i <= t->last; i++) {
         const struct column *c = &t->columns[i];
-        const struct text cell = cell_of(t, row, i);
+        struct text cell = text_of(t->cells[row * t->n + i]);
         const size_t width = text_columns(cell), blank = width < c->width ? c->width - width : 0;
-        const bool own = !plain && c->field->accent == ACCENT_CELL;
         if (c->left_out)
             continue;
-        put_padded(t, "", text_of(md ? "| " : ""));
+        put_padded(t, text_of(md ? "| " : ""));
         t->pad += c->left ? 0 : blank;
-        put_lines(t, c, cell, accents[own ? ACCENT_CELL : of_row], width_before_last(t));
+        put_padded(t, paragraph_line(&cell, c->width, c->field->list));
+        while (cell.len > 0) { /* only of the last column */
+            output_puts(t->out, "\n");
+            output_repeat(t->out, ' ', width_before_last(t));
+            output_put(t->out, paragraph_line(&cell, c->width, c->field->list));
+        }
         t->pad += (c->left ? blank : 0) + (md ? 1 : GAP);
     }
-    put_padded(t, "", text_of(md ? "|" : ""));
+    put_padded(t, text_of(md ? "|" : ""));
     output_puts(t->out, "\n");
     for (int i = 0; i < t->n && md && row == 0; i++) { /* the rule below the headings */
         const struct column *c = &t->columns[i];
@@ -165,64 +125,35 @@ static void print_row(struct text_table *t, int row, bool md)
     output_puts(t->out, md && row == 0 ? "|\n" : "");
 }
 
-/* Prints a single row that does not fit: nothing is left out, each column is a line. */
-static void print_downwards(struct text_table *t)
-{
-    size_t indent = 0;
-    for (int i = 0; i < t->n; i++) {
-        const size_t width = text_columns(cell_of(t, 0, i)) + GAP;
-        indent = t->columns[i].filled && width > indent ? width : indent;
-    }
-    for (int i = 0; i < t->n; i++) {
-        struct column *c = &t->columns[i];
-        const struct text heading = cell_of(t, 0, i);
-        if (!c->filled)
-            continue;
-        c->width = width_behind(t, indent);
-        put_padded(t, "", heading);
-        t->pad = indent - text_columns(heading);
-        put_lines(t, c, cell_of(t, 1, i), "", indent);
-        output_puts(t->out, "\n");
-    }
-}
-
-/* What is stored: of an aligned table those columns that fit, and which ones do not. */
+/* What is stored: of an aligned table on a terminal those columns that fit, and which ones do not.
+ */
 static void print_table(const struct report *r, struct text_table *t)
 {
-    const bool md = r->format == TABLE_MD, fitted = !md && t->out->columns > 0;
+    const bool md = r->format == TABLE_MD;
     for (int i = 0; i < r->n_fields; i++) {
         const struct report_field *f = &r->fields[i];
-        const bool left = f->type >= REPORT_TEXT && !f->right;
-        if (f->heading)
-            t->columns[t->n++] =
-                (struct column){.field = f, .left = left, .breaks = left && f->rank == 0};
+        if (is_shown(r, f))
+            t->columns[t->n++] = (struct column){.field = f, .left = is_text(f->type) && !f->right};
     }
     t->last = t->n - 1;
     t->n_rows = (int)r->n_cells / t->n;
     const char *at = r->cells.data;
     for (int i = 0; i < (int)r->n_cells; i++, at += strlen(at) + 1) {
         struct column *c = &t->columns[i % t->n];
-        const size_t width = text_columns(text_of(at));
         t->cells[i] = at;
-        c->width = MAX(width, c->width);
-        c->filled |= i >= t->n && width > 0;
-        c->differs |= i >= 2 * t->n && !str_is(at, t->cells[i - t->n]);
+        c->width = MAX(text_columns(text_of(at)), c->width);
     }
-    if (fitted && t->n_rows == 2 && !table_fits(t))
-        return print_downwards(t);
-    if (fitted)
+    if (!md && t->out->columns > 0)
         fit_columns(t);
     for (int row = 0; row < t->n_rows; row++)
         print_row(t, row, md);
     struct paragraph p = paragraph_begin(t->out, 2);
     const char *before = "Too wide, left out:";
-    for (int i = 0; i < t->n; i++) {
-        const struct column *c = &t->columns[i];
-        if (c->left_out && c->filled) {
-            paragraph_printf(&p, "%s %s", before, c->field->heading);
+    for (int i = 0; i < t->n; i++)
+        if (t->columns[i].left_out) {
+            paragraph_printf(&p, "%s %s", before, t->columns[i].field->heading);
             before = ",";
         }
-    }
     paragraph_puts(&p, *before == ',' ? "; -v shows all." : "");
     paragraph_end(&p);
 }
@@ -273,12 +204,12 @@ static void value_of(const struct report_field *f, const void *row, bool people,
     case REPORT_CHARS:
         v->text = text_of(member);
         break;
-    case REPORT_LIST: /* has items for values */
-        break;
+    case REPORT_LIST:
+        assert(false); /* it has items for values */
     }
     if (v->none)
         v->text = text_of(people && f->none ? f->none : "");
-    if (v->none || f->type >= REPORT_BOOL)
+    if (v->none || f->type == REPORT_BOOL || is_text(f->type))
         return;
     if (figure)
         chars_printf(v->digits, "%s", figure(is_double ? number : integer).text);
@@ -368,14 +299,14 @@ void report_cell(struct report *r, const struct report_field *f, const void *row
     report_text(r, v.text);
 }
 
-void report_lines(struct report *r, const struct report_field *fields, int n_fields,
+void report_lines(struct report *r, const struct report_field *fields, int n_fields, unsigned shown,
                   const void *row)
 {
     struct value v;
     for (int i = 0; i < n_fields; i++) {
         const struct report_field *f = &fields[i];
         value_of(f, row, true, &v);
-        if (!f->heading || v.text.len == 0)
+        if (!f->heading || !is_wanted(f, shown) || v.text.len == 0)
             continue;
         report_string(r, f->heading);
         report_text(r, v.text);
@@ -391,14 +322,14 @@ void report_member(struct json *j, const char *key, const struct report_field *f
         const struct report_list *list = list_of(f, row);
         json_begin_array(j, key);
         for (int i = 0; i < list->n; i++)
-            report_object(j, NULL, f->items, f->n_items, list_item(f, list, i));
+            report_object(j, NULL, f->items, f->n_items, 0, list_item(f, list, i));
         json_end(j);
         return;
     }
     value_of(f, row, false, &v);
     if (v.none)
         json_null(j, key);
-    else if (f->type >= REPORT_TEXT)
+    else if (is_text(f->type))
         json_text(j, key, v.text);
     else
         json_literal(j, key, v.text);
@@ -410,60 +341,60 @@ void report_member(struct json *j, const char *key, const struct report_field *f
     json_end(j);
 }
 
-void report_members(struct json *j, const struct report_field *fields, int n_fields,
+void report_members(struct json *j, const struct report_field *fields, int n_fields, unsigned shown,
                     const void *row)
 {
     for (int i = 0; i < n_fields; i++) {
         const struct report_field *f = &fields[i];
-        if (f->key)
+        if (f->key && is_wanted(f, shown))
             report_member(j, f->key, f, row);
     }
 }
 
 void report_object(struct json *j, const char *key, const struct report_field *fields, int n_fields,
-                   const void *row)
+                   unsigned shown, const void *row)
 {
     json_begin_object(j, key);
-    report_members(j, fields, n_fields, row);
+    report_members(j, fields, n_fields, shown, row);
     json_end(j);
 }
 
 /* --- reports --------------------------------------------------------------------------------- */
 
 void report_begin(struct report *r, enum table_format format, const struct report_field *fields,
-                  int n_fields, struct output *out)
+                  int n_fields, unsigned shown, struct output *out)
 {
-    *r = (struct report){.fields = fields, .n_fields = n_fields, .format = format, .out = out};
+    *r = (struct report){
+        .fields = fields, .n_fields = n_fields, .shown = shown, .format = format, .out = out};
     json_init(&r->json, out, format == TABLE_JSON ? 1 : 0);
     if (format == TABLE_JSON)
         json_begin_array(&r->json, NULL);
     if (table_is_json(format))
         return;
-    r->n_columns = INT_MAX; /* until it is known */
     for (int i = 0; i < n_fields; i++) {
         const struct report_field *f = &fields[i];
-        if (report_name(format, f) && f->type == REPORT_LIST)
+        if (is_shown(r, f))
+            r->n_columns += f->type == REPORT_LIST ? f->most * f->n_items : 1;
+    }
+    for (int i = 0; i < n_fields; i++) {
+        const struct report_field *f = &fields[i];
+        if (is_shown(r, f) && f->type == REPORT_LIST)
             put_list(r, f, NULL);
-        else if (report_name(format, f))
+        else if (is_shown(r, f))
             report_string(r, report_name(format, f));
     }
-    output_puts(out, format == TABLE_CSV ? "\n" : "");
-    r->n_columns = r->at;
-    r->at = 0;
 }
 
 void report_row(struct report *r, const void *row)
 {
     if (table_is_json(r->format)) {
-        report_object(&r->json, NULL, r->fields, r->n_fields, row);
+        report_object(&r->json, NULL, r->fields, r->n_fields, r->shown, row);
         output_puts(r->out, r->format == TABLE_JSONL ? "\n" : "");
         return;
     }
-    for (int i = 0; i < r->n_fields; i++) {
-        const struct report_field *f = &r->fields[i];
-        if (report_name(r->format, f))
-            report_cell(r, f, row);
-    }
+    for (int i = 0; i < r->n_fields; i++)
+        if (is_shown(r, &r->fields[i]))
+            report_cell(r, &r->fields[i], row);
 }
 
 enum status report_end(struct report *r, struct err *e)

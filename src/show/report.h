@@ -3,7 +3,7 @@
  *
  * A column is a field: a member of the row's struct, what programs call it, and how people read it.
  * Programs get numbers exactly and row by row; a table for people is stored until report_end. One
- * that is wider than its terminal is printed without its least important columns, and says which.
+ * that is wider than its terminal is printed without columns of details, and says which.
  */
 #pragma once
 
@@ -50,10 +50,6 @@ struct report_list {
     int n;
 };
 
-/* What is set off on a terminal of colours where the column's cell is not empty: its whole row (the
- * best), or the cell (a warning). */
-enum report_accent { ACCENT_NONE, ACCENT_ROW, ACCENT_CELL };
-
 struct report_field {
     const char *key;     /* JSON key and CSV heading; NULL: not for programs */
     const char *heading; /* NULL: not for people */
@@ -66,8 +62,9 @@ struct report_field {
     bool right;       /* a text that is aligned right, as numbers are */
     bool list;        /* a text that is broken into lines behind its commas only */
     bool bytes;       /* a text that JSON has the "bytes" of, too, if it is not UTF-8 */
-    int rank;         /* where a table is too wide the highest is left out first; 0: never */
-    enum report_accent accent;
+    unsigned when;    /* bits of the caller's: it is there only in reports that show one of them;
+                         0: in all */
+    bool detail;      /* left out, the last one first, where a table is wider than its terminal */
     /* Of a REPORT_LIST. */
     const struct report_field *items; /* [n_items] an item's */
     int n_items, most;
@@ -91,6 +88,7 @@ struct report_field {
 struct report {
     const struct report_field *fields; /* borrowed */
     int n_fields;
+    unsigned shown; /* see report_field's `when` */
     enum table_format format;
     struct output *out;
     int n_columns, at;  /* cells of a row, and of them the next one; JSON has none */
@@ -100,9 +98,9 @@ struct report {
     size_t n_cells;
 };
 
-/* `fields` is borrowed until report_end; the form shows at least one. */
+/* `fields` is borrowed until report_end; the form shows at least one of them. */
 void report_begin(struct report *r, enum table_format format, const struct report_field *fields,
-                  int n_fields, struct output *out);
+                  int n_fields, unsigned shown, struct output *out);
 void report_row(struct report *r, const void *row);
 
 /* One cell each of any form but JSON, left to right; the row ends with the last column. */
@@ -112,7 +110,7 @@ void report_string(struct report *r, const char *s);
 void report_cell(struct report *r, const struct report_field *f, const void *row);
 
 /* For people, in a table of two columns: heading and value of each field that has one. */
-void report_lines(struct report *r, const struct report_field *fields, int n_fields,
+void report_lines(struct report *r, const struct report_field *fields, int n_fields, unsigned shown,
                   const void *row);
 
 /* Prints what is left and frees everything, after whole rows. STATUS_NO_MEMORY. */
@@ -122,10 +120,10 @@ enum status report_end(struct report *r, struct err *e);
 const char *report_name(enum table_format format, const struct report_field *f);
 
 /* The fields with keys, as members of the innermost object. */
-void report_members(struct json *j, const struct report_field *fields, int n_fields,
+void report_members(struct json *j, const struct report_field *fields, int n_fields, unsigned shown,
                     const void *row);
 /* The same in an object of their own. */
 void report_object(struct json *j, const char *key, const struct report_field *fields, int n_fields,
-                   const void *row);
+                   unsigned shown, const void *row);
 /* One field as a member of any name. */
 void report_member(struct json *j, const char *key, const struct report_field *f, const void *row);

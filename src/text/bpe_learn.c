@@ -1,7 +1,5 @@
 #include "text/bpe_learn.h"
 
-#include <inttypes.h>
-
 #include "base/mem.h"
 #include "base/siphash.h"
 #include "formats/gguf_write.h"
@@ -11,377 +9,263 @@
 
 #define N_BYTES 256
 
-/* How often progress is told: bytes read, and places merged. */
-#define READ_STEP  (1 << 20)
-#define PLACE_STEP (1 << 16)
+/* Whether to stop is asked each time that so many bytes were read. */
+#define READ_STEP (1 << 20)
 
-/*
- * The distinct words lie one after another in `nodes`, a node a byte, from 1 on. A token that
- * starts at node i and covers k bytes has its id in nodes[i].token, and -k in nodes[i + 1] and
- * nodes[i + k - 1] if k > 1, so that both neighbours are found at once. Words next to each other
- * differ in their number, so that a word's ends need no marks.
- *
- * Every node where a token with a right neighbour starts is in the list of its pair: a merge
- * visits the places of its pair and nothing else, however long the words are.
- */
-struct node {
-    int32_t token;
-    uint32_t word;       /* 0: before the first, after the last */
-    uint32_t pair;       /* 0: none */
-    uint32_t next, prev; /* in the pair's list; 0: none */
-};
+/* Of the distinct words: each has two bytes at least, and each merge of two of their tokens makes
+ * at most two pairs, so that the numbers of words and of pairs have 32 bits. */
+#define MOST_BYTES (1 << 30)
 
-struct pair {
-    int32_t left, right;
-    uint32_t head; /* a node, 0: none */
-    uint64_t count;
-};
+/* Of an open hash table of numbers from 0 on. */
+#define FIRST_SLOTS 1024
+#define EMPTY       UINT32_MAX
 
-/* A pair's count when it came here: once its first merge has been done, it can only fall. */
-struct queued {
-    uint64_t count;
-    uint32_t pair;
-};
-
-struct counted_word {
+struct word {
     struct text text; /* its first occurrence */
     uint64_t count;
+    int32_t *tokens; /* [n_tokens] in the learner's */
+    size_t n_tokens;
+};
+
+/* Two tokens that were neighbours at some time, and how often they are now. */
+struct pair {
+    int32_t left, right;
+    uint64_t count;
+};
+
+/* Where words and pairs are found by what they are, by a keyed hash: texts cannot be written so
+ * that their words collide. The key is an address; nothing that can be seen depends on it. */
+struct slots {
+    uint32_t *numbers; /* [n] EMPTY or a word's or pair's number. At most half of them are taken */
+    size_t n;          /* a power of two, or 0 */
 };
 
 struct learner {
     const struct bpe_learn_spec *spec;
-
-    /* The distinct words of the texts, by a keyed hash: texts cannot be written so that their words
-     * collide. The key is an address; nothing that can be seen depends on it. */
-    struct counted_word *words; /* [n_words] by first occurrence */
-    size_t n_words, words_cap;
-    uint64_t bytes;  /* of all of them */
-    uint32_t *slots; /* [n_slots] a word's number + 1; 0: empty. At most half of them are taken */
-    size_t n_slots;  /* a power of two, or 0 */
     uint64_t key[2];
 
-    struct arena arena; /* of the three below */
-    struct node *nodes; /* [bytes + 2] */
-    uint64_t *weight;   /* [n_words + 1] occurrences of word 1, 2, ... */
-    uint32_t *fresh;    /* [2 * tokens] of the present merge: the pair (i, new token) in 2i, the
-                           pair (new token, i) in 2i + 1, 0 where there is none */
+    struct word *words; /* [n_words] by first occurrence */
+    size_t n_words, words_cap;
+    struct slots by_text;
+    uint64_t bytes;  /* of all of them */
+    int32_t *tokens; /* [bytes] a word's stand where its bytes stood */
+
+    struct pair *pairs; /* [n_pairs] */
+    size_t n_pairs, pairs_cap;
+    struct slots by_tokens;
+
     struct bpe_merge *merges; /* [max_merges] */
     int max_merges, n_merges;
-    uint64_t places; /* merged so far */
-
-    struct pair *pairs; /* from 1 on */
-    size_t n_pairs, pairs_cap;
-
-    struct queued *queue; /* a heap, the most frequent pair first */
-    size_t n_queued, queue_cap;
 };
 
-static enum status report_progress(const struct bpe_learn_spec *spec, enum bpe_learn_phase phase,
-                                   uint64_t done, uint64_t all, struct err *e)
+static enum status ask_to_stop(const struct bpe_learn_spec *spec, struct err *e)
 {
-    if (spec->progress)
-        spec->progress(spec->arg, phase, done, all);
-    if (spec->stop && spec->stop(spec->arg))
+    if (callbacks_stop(&spec->callbacks))
         return err_set(e, STATUS_INTERRUPTED, "interrupted while learning the vocabulary");
+    return STATUS_OK;
+}
+
+/* Twice as many slots, all empty. */
+static enum status grow_slots(struct slots *s, struct err *e)
+{
+    const size_t n = s->n ? s->n * 2 : FIRST_SLOTS;
+    uint32_t *numbers = malloc(n * sizeof *numbers);
+    if (!numbers)
+        return err_no_memory(e, "learning a vocabulary", n * sizeof *numbers);
+    memset(numbers, 0xff, n * sizeof *numbers);
+    free(s->numbers);
+    *s = (struct slots){numbers, n};
     return STATUS_OK;
 }
 
 /* --- reading the texts ----------------------------------------------------------------------- */
 
-#define FIRST_SLOTS 1024
-
 /* The word's slot, or the empty one where it belongs. */
-static uint32_t *find_slot(const struct learner *l, struct text word)
+static uint32_t *find_word(const struct learner *l, struct text word)
 {
-    const size_t mask = l->n_slots - 1;
-    size_t i = siphash(l->key, word) & mask;
-    while (l->slots[i] != 0 && !text_equal(l->words[l->slots[i] - 1].text, word))
-        i = (i + 1) & mask;
-    return &l->slots[i];
+    const struct slots *s = &l->by_text;
+    size_t i = siphash(l->key, word) & (s->n - 1);
+    while (s->numbers[i] != EMPTY && !text_equal(l->words[s->numbers[i]].text, word))
+        i = (i + 1) & (s->n - 1);
+    return &s->numbers[i];
 }
 
 static enum status count_word(struct learner *l, struct text word, struct err *e)
 {
-    if (2 * (l->n_words + 1) > l->n_slots) {
-        const size_t n_slots = l->n_slots ? l->n_slots * 2 : FIRST_SLOTS;
-        uint32_t *slots;
-        TRY_ZEROED(slots, n_slots, "counting words", e);
-        free(l->slots);
-        l->slots = slots;
-        l->n_slots = n_slots;
-        if (l->n_words == 0) {
-            l->key[0] = (uintptr_t)slots;
-            l->key[1] = (uintptr_t)&slots; /* of the stack */
-        }
+    if (2 * (l->n_words + 1) > l->by_text.n) {
+        TRY(grow_slots(&l->by_text, e));
         for (size_t i = 0; i < l->n_words; i++)
-            *find_slot(l, l->words[i].text) = (uint32_t)i + 1;
+            *find_word(l, l->words[i].text) = (uint32_t)i;
     }
-    uint32_t *slot = find_slot(l, word);
-    if (*slot == 0) {
-        if (l->n_words == INT32_MAX)
-            return err_no_memory(e, "counting words", l->n_words * sizeof *l->words);
+    uint32_t *slot = find_word(l, word);
+    if (*slot == EMPTY) {
+        if (l->bytes > MOST_BYTES)
+            return err_set(e, STATUS_NO_MEMORY,
+                           "learning a vocabulary: the different words have more than the %d bytes "
+                           "that fit",
+                           MOST_BYTES);
         TRY_ROOM(l->words, l->n_words, l->words_cap, "counting words", e);
-        l->words[l->n_words++] = (struct counted_word){.text = word};
         *slot = (uint32_t)l->n_words;
+        l->words[l->n_words++] = (struct word){.text = word};
         l->bytes += word.len;
     }
-    l->words[*slot - 1].count++;
+    l->words[*slot].count++;
     return STATUS_OK;
 }
 
-static enum status count_texts(struct learner *l, const struct text *texts, size_t n, struct err *e)
+static enum status count_words(struct learner *l, const struct text *texts, size_t n, struct err *e)
 {
-    uint64_t done = 0, all = 0, next = READ_STEP;
-    for (size_t i = 0; i < n; i++)
-        all += texts[i].len;
-    TRY(report_progress(l->spec, BPE_LEARN_READING, 0, all, e));
+    uint64_t done = 0, next = 0;
     for (size_t i = 0; i < n; i++)
         for (struct text rest = texts[i]; rest.len > 0;) {
             const struct text word = text_cut(&rest, pretokenize_next(PRETOKENIZE_GPT2, rest));
             if (word.len > 1) /* a single byte has no pair */
                 TRY(count_word(l, word, e));
-            done += word.len;
             if (done >= next) {
-                TRY(report_progress(l->spec, BPE_LEARN_READING, done, all, e));
+                TRY(ask_to_stop(l->spec, e));
                 next = done + READ_STEP;
             }
+            done += word.len;
         }
-    if (l->bytes > INT32_MAX - 2)
-        return err_set(e, STATUS_NO_MEMORY,
-                       "learning a vocabulary: the different words have %" PRIu64
-                       " bytes, at most %d fit",
-                       l->bytes, INT32_MAX - 2);
-    if ((uint64_t)l->max_merges > l->bytes) /* each merge makes some word shorter by a token */
-        l->max_merges = l->bytes;
     return STATUS_OK;
 }
 
-/* --- the queue ------------------------------------------------------------------------------- */
+/* --- counting pairs -------------------------------------------------------------------------- */
 
-static bool comes_before(const struct learner *l, struct queued a, struct queued b)
+/* The pair's slot, or the empty one where it belongs. */
+static uint32_t *find_pair(const struct learner *l, int32_t left, int32_t right)
 {
-    if (a.count != b.count)
-        return a.count > b.count;
-    const struct pair *p = &l->pairs[a.pair], *q = &l->pairs[b.pair];
-    return p->left != q->left ? p->left < q->left : p->right < q->right;
-}
-
-/* Queues a pair whose count will not rise any more, if it is to be merged ever. */
-static void queue_push(struct learner *l, uint32_t pair)
-{
-    const struct queued new = {l->pairs[pair].count, pair};
-    if (new.count < 2)
-        return;
-    size_t i = l->n_queued++;
-    for (; i > 0 && comes_before(l, new, l->queue[(i - 1) / 2]); i = (i - 1) / 2)
-        l->queue[i] = l->queue[(i - 1) / 2];
-    l->queue[i] = new;
-}
-
-/* Puts an entry in the place of the first one. */
-static void queue_replace(struct learner *l, struct queued entry)
-{
-    size_t i = 0;
-    for (size_t child; (child = 2 * i + 1) < l->n_queued; i = child) {
-        if (child + 1 < l->n_queued && comes_before(l, l->queue[child + 1], l->queue[child]))
-            child++;
-        if (!comes_before(l, l->queue[child], entry))
+    const struct slots *s = &l->by_tokens;
+    const int32_t tokens[] = {left, right};
+    size_t i = siphash(l->key, text_span((const char *)tokens, sizeof tokens)) & (s->n - 1);
+    for (; s->numbers[i] != EMPTY; i = (i + 1) & (s->n - 1)) {
+        const struct pair *p = &l->pairs[s->numbers[i]];
+        if (p->left == left && p->right == right)
             break;
-        l->queue[i] = l->queue[child];
     }
-    l->queue[i] = entry;
+    return &s->numbers[i];
 }
 
-/* Takes the most frequent pair out; 0 if none occurs twice. */
-static uint32_t queue_pop(struct learner *l)
+/* So many more of a pair. */
+static enum status count_pair(struct learner *l, int32_t left, int32_t right, uint64_t more,
+                              struct err *e)
 {
-    while (l->n_queued > 0) {
-        const struct queued top = l->queue[0];
-        const uint64_t count = l->pairs[top.pair].count;
-        if (count > 1 && count < top.count) { /* those below may be more frequent */
-            queue_replace(l, (struct queued){count, top.pair});
-            continue;
-        }
-        if (--l->n_queued > 0)
-            queue_replace(l, l->queue[l->n_queued]);
-        if (count > 1)
-            return top.pair;
+    if (2 * (l->n_pairs + 1) > l->by_tokens.n) {
+        TRY(grow_slots(&l->by_tokens, e));
+        for (size_t i = 0; i < l->n_pairs; i++)
+            *find_pair(l, l->pairs[i].left, l->pairs[i].right) = (uint32_t)i;
     }
-    return 0;
-}
-
-/* --- pairs and their places ------------------------------------------------------------------ */
-
-/* Room for n new pairs, all of which may be queued, so that merging cannot fail half-way. */
-static enum status reserve_pairs(struct learner *l, size_t n, struct err *e)
-{
-    void *pairs = array_grow(l->pairs, l->n_pairs + n, &l->pairs_cap, sizeof *l->pairs);
-    l->pairs = pairs ? pairs : l->pairs;
-    void *queue = array_grow(l->queue, l->n_queued + n, &l->queue_cap, sizeof *l->queue);
-    l->queue = queue ? queue : l->queue;
-    return pairs && queue
-               ? STATUS_OK
-               : err_no_memory(e, "learning a vocabulary", (l->n_pairs + n) * sizeof *l->pairs);
-}
-
-static void link_node(struct learner *l, uint32_t i, uint32_t pair)
-{
-    struct pair *p = &l->pairs[pair];
-    struct node *n = &l->nodes[i];
-    assert(pair > 0 && pair < l->n_pairs && n->pair == 0 && n->word > 0);
-    n->pair = pair;
-    n->prev = 0;
-    n->next = p->head;
-    if (p->head)
-        l->nodes[p->head].prev = i;
-    p->head = i;
-    p->count += l->weight[n->word];
-}
-
-static void unlink_node(struct learner *l, uint32_t i)
-{
-    struct node *n = &l->nodes[i];
-    struct pair *p = &l->pairs[n->pair];
-    assert(n->pair > 0 && p->count >= l->weight[n->word]);
-    if (n->prev)
-        l->nodes[n->prev].next = n->next;
-    else
-        p->head = n->next;
-    if (n->next)
-        l->nodes[n->next].prev = n->prev;
-    p->count -= l->weight[n->word];
-    n->pair = 0;
-}
-
-/* The pair of a token with the new one of the present merge. */
-static uint32_t fresh_pair(struct learner *l, int32_t left, int32_t right)
-{
-    const bool is_right = right == N_BYTES + l->n_merges;
-    uint32_t *slot = &l->fresh[is_right ? 2 * left : 2 * right + 1];
-    if (*slot == 0) {
-        *slot = (uint32_t)l->n_pairs++;
-        l->pairs[*slot] = (struct pair){.left = left, .right = right};
+    uint32_t *slot = find_pair(l, left, right);
+    if (*slot == EMPTY) {
+        TRY_ROOM(l->pairs, l->n_pairs, l->pairs_cap, "counting pairs", e);
+        *slot = (uint32_t)l->n_pairs;
+        l->pairs[l->n_pairs++] = (struct pair){.left = left, .right = right};
     }
-    return *slot;
+    l->pairs[*slot].count += more;
+    return STATUS_OK;
 }
 
-/* The words as bytes, and the pairs of bytes. */
-static enum status start_merging(struct learner *l, struct err *e)
+/* So many fewer of a pair that was counted. */
+static void discount_pair(struct learner *l, int32_t left, int32_t right, uint64_t fewer)
 {
-    const uint32_t n_pairs = N_BYTES * N_BYTES;
-    TRY(reserve_pairs(l, 1 + n_pairs, e));
-    l->n_pairs = 1 + n_pairs;
-    for (uint32_t i = 0; i < n_pairs; i++)
-        l->pairs[1 + i] =
-            (struct pair){.left = (int32_t)i / N_BYTES, .right = (int32_t)i % N_BYTES};
+    struct pair *p = &l->pairs[*find_pair(l, left, right)];
+    assert(p->count >= fewer);
+    p->count -= fewer;
+}
 
-    /* From the last to the first, so that lists start as they lie in memory. */
-    uint32_t at = l->bytes + 1;
-    for (size_t w = l->n_words; w > 0; w--) {
-        const struct counted_word *word = &l->words[w - 1];
-        l->weight[w] = word->count;
-        for (size_t i = word->text.len; i > 0; i--) {
-            const int32_t byte = (unsigned char)word->text.data[i - 1];
-            l->nodes[--at] = (struct node){.token = byte, .word = w};
-            if (i < word->text.len)
-                link_node(l, at, 1 + byte * N_BYTES + l->nodes[at + 1].token);
-        }
+/* The words become their bytes' tokens, whose pairs are counted. */
+static enum status split_words(struct learner *l, struct err *e)
+{
+    TRY_ZEROED(l->tokens, l->bytes + 1, "learning a vocabulary", e);
+    int32_t *at = l->tokens;
+    for (size_t w = 0; w < l->n_words; w++) {
+        struct word *word = &l->words[w];
+        word->tokens = at;
+        word->n_tokens = word->text.len;
+        for (size_t i = 0; i < word->n_tokens; i++)
+            *at++ = (unsigned char)word->text.data[i];
+        for (size_t i = 1; i < word->n_tokens; i++)
+            TRY(count_pair(l, word->tokens[i - 1], word->tokens[i], word->count, e));
     }
-    free(l->words);
-    free(l->slots);
-    l->words = NULL;
-    l->slots = NULL;
-    for (uint32_t i = 0; i < n_pairs; i++)
-        queue_push(l, 1 + i);
     return STATUS_OK;
 }
 
 /* --- merging --------------------------------------------------------------------------------- */
 
-/* Where the token that starts at node i ends. */
-static uint32_t token_end(const struct learner *l, uint32_t i)
+/* The most frequent pair, of equals that of the lowest tokens; NULL if none occurs twice. */
+static const struct pair *find_best(const struct learner *l)
 {
-    const struct node *next = &l->nodes[i + 1]; /* another word starts with an id */
-    return next->token < 0 ? i - next->token : i + 1;
-}
-
-/* Where the token before the one at node i starts; 0 if that is the word's first. */
-static uint32_t token_before(const struct learner *l, uint32_t i)
-{
-    const struct node *last = &l->nodes[i - 1];
-    if (last->word != l->nodes[i].word)
-        return 0;
-    return last->token < 0 ? i + last->token : i - 1;
-}
-
-/* Makes the pair at node i the new token. */
-static void merge_node(struct learner *l, uint32_t i)
-{
-    const int32_t new = N_BYTES + l->n_merges;
-    const uint32_t right = token_end(l, i), end = token_end(l, right), before = token_before(l, i);
-    const bool has_next = l->nodes[right].pair != 0;
-    l->places++;
-    unlink_node(l, i);
-    if (has_next)
-        unlink_node(l, right);
-    if (before)
-        unlink_node(l, before);
-
-    l->nodes[i].token = new;
-    l->nodes[i + 1].token = l->nodes[end - 1].token = -(end - i);
-    if (has_next)
-        link_node(l, i, fresh_pair(l, new, l->nodes[end].token));
-    if (before)
-        link_node(l, before, fresh_pair(l, l->nodes[before].token, new));
-}
-
-static void merge_pair(struct learner *l, uint32_t pair)
-{
-    const struct bpe_merge m = {l->pairs[pair].left, l->pairs[pair].right};
-    const size_t first_fresh = l->n_pairs;
-    for (uint32_t i; (i = l->pairs[pair].head) != 0;) {
-        /* Of a run of equal tokens all are merged, from the left. */
-        for (uint32_t before;
-             m.left == m.right && (before = token_before(l, i)) && l->nodes[before].pair == pair;)
-            i = before;
-        for (; l->nodes[i].pair == pair; i = token_end(l, i)) {
-            merge_node(l, i);
-            if (m.left != m.right)
-                break;
+    const struct pair *best = NULL;
+    uint64_t count = 2;
+    for (const struct pair *p = l->pairs; p < l->pairs + l->n_pairs; p++) {
+        if (p->count < count)
+            continue;
+        const bool is_lower =
+            !best || p->left < best->left || (p->left == best->left && p->right < best->right);
+        if (p->count > count || is_lower) {
+            best = p;
+            count = p->count;
         }
     }
-    for (size_t i = first_fresh; i < l->n_pairs; i++) {
-        l->fresh[2 * l->pairs[i].left] = 0;
-        l->fresh[2 * l->pairs[i].right + 1] = 0;
-        queue_push(l, i);
-    }
-    l->merges[l->n_merges++] = m;
+    return best;
 }
 
-static void learner_take(struct learner *l)
+/* Merges the pair from left to right in a word that has it from token `i` on, as its first. The
+ * counts are at each place those of the word that is merged up to there. */
+static enum status merge_word(struct learner *l, struct word *word, size_t i, struct bpe_merge m,
+                              int32_t merged, struct err *e)
 {
-    l->nodes = arena_take(&l->arena, l->bytes + 2, sizeof *l->nodes);
-    l->weight = arena_take(&l->arena, l->n_words + (uint64_t)1, sizeof *l->weight);
-    l->fresh = arena_take(&l->arena, 2 * (N_BYTES + (uint64_t)l->max_merges), sizeof *l->fresh);
+    int32_t *t = word->tokens;
+    const size_t n = word->n_tokens;
+    size_t to = i;
+    while (i < n) {
+        if (i + 1 == n || t[i] != m.left || t[i + 1] != m.right) {
+            t[to++] = t[i++];
+            continue;
+        }
+        discount_pair(l, m.left, m.right, word->count);
+        if (to > 0) {
+            discount_pair(l, t[to - 1], m.left, word->count);
+            TRY(count_pair(l, t[to - 1], merged, word->count, e));
+        }
+        if (i + 2 < n) {
+            discount_pair(l, m.right, t[i + 2], word->count);
+            TRY(count_pair(l, merged, t[i + 2], word->count, e));
+        }
+        t[to++] = merged;
+        i += 2;
+    }
+    word->n_tokens = to;
+    return STATUS_OK;
+}
+
+static enum status merge_words(struct learner *l, struct bpe_merge m, int32_t merged, struct err *e)
+{
+    for (size_t w = 0; w < l->n_words; w++) {
+        struct word *word = &l->words[w];
+        const int32_t *t = word->tokens;
+        size_t i = 1;
+        while (i < word->n_tokens && (t[i - 1] != m.left || t[i] != m.right))
+            i++;
+        if (i < word->n_tokens)
+            TRY(merge_word(l, word, i - 1, m, merged, e));
+    }
+    return STATUS_OK;
 }
 
 static enum status merge_all(struct learner *l, struct err *e)
 {
-    uint64_t next = 0;
-    learner_take(l);
-    TRY(arena_allocate(&l->arena, "learning a vocabulary", e));
-    learner_take(l);
-    TRY(start_merging(l, e));
-    while (l->n_merges < l->max_merges) {
-        if (l->places >= next) {
-            TRY(report_progress(l->spec, BPE_LEARN_MERGING, l->n_merges, l->max_merges, e));
-            next = l->places + PLACE_STEP;
-        }
-        TRY(reserve_pairs(l, 2 * ((size_t)l->n_merges + N_BYTES + 1), e));
-        const uint32_t pair = queue_pop(l);
-        if (!pair)
+    const struct bpe_learn_spec *spec = l->spec;
+    TRY(split_words(l, e));
+    for (; l->n_merges < l->max_merges; l->n_merges++) {
+        callbacks_progress(&spec->callbacks, l->n_merges, l->max_merges);
+        TRY(ask_to_stop(spec, e));
+        const struct pair *best = find_best(l);
+        if (!best)
             break;
-        merge_pair(l, pair);
+        const struct bpe_merge m = l->merges[l->n_merges] =
+            (struct bpe_merge){best->left, best->right};
+        TRY(merge_words(l, m, N_BYTES + l->n_merges, e));
     }
     return STATUS_OK;
 }
@@ -415,6 +299,16 @@ static enum status spell_tokens(struct bpe_learned *out, struct err *e)
     return STATUS_OK;
 }
 
+/* Counts the words and merges their tokens. */
+static enum status learn_merges(struct learner *l, const struct text *texts, size_t n,
+                                struct err *e)
+{
+    l->key[0] = (uintptr_t)l->merges;
+    l->key[1] = (uintptr_t)&n; /* of the stack */
+    TRY(count_words(l, texts, n, e));
+    return merge_all(l, e);
+}
+
 enum status bpe_learn(const struct bpe_learn_spec *spec, const struct text *texts, size_t n,
                       struct bpe_learned *out, struct err *e)
 {
@@ -424,20 +318,17 @@ enum status bpe_learn(const struct bpe_learn_spec *spec, const struct text *text
         return err_usage(e, "a vocabulary needs at least %d tokens, one for every byte; found %d",
                          N_BYTES, spec->n_tokens);
     struct learner l = {.spec = spec, .max_merges = spec->n_tokens - N_BYTES};
+    TRY_ZEROED(l.merges, (size_t)l.max_merges + 1, "the learned vocabulary", e);
     enum status s = STATUS_OK;
     if (l.max_merges > 0) /* without any the texts are not read */
-        s = count_texts(&l, texts, n, e);
-    l.merges = out->merges = s ? NULL : calloc((size_t)l.max_merges + 1, sizeof *l.merges);
-    if (!s && !l.merges)
-        s = err_no_memory(e, "the learned vocabulary", l.max_merges * sizeof *l.merges);
-    if (!s && l.max_merges > 0)
-        s = merge_all(&l, e);
+        s = learn_merges(&l, texts, n, e);
+    out->merges = l.merges;
     out->n_merges = l.n_merges;
     free(l.words);
-    free(l.slots);
-    arena_free(&l.arena);
+    free(l.by_text.numbers);
+    free(l.tokens);
     free(l.pairs);
-    free(l.queue);
+    free(l.by_tokens.numbers);
     if (s == STATUS_OK)
         s = spell_tokens(out, e);
     if (s)

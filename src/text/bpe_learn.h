@@ -21,23 +21,16 @@
  */
 #pragma once
 
+#include "base/callbacks.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "formats/gguf.h"
 #include "formats/gguf_write.h"
 
-enum bpe_learn_phase {
-    BPE_LEARN_READING, /* done and all are bytes of text */
-    BPE_LEARN_MERGING, /* done and all are merges; texts may have fewer than all */
-};
-
 /* What is to be learned. */
 struct bpe_learn_spec {
-    int n_tokens; /* wanted, one for every byte among them: at least 256 */
-    /* Called now and then from the calling thread; `arg` goes to both. May be NULL. */
-    bool (*stop)(void *arg); /* true: give up */
-    void (*progress)(void *arg, enum bpe_learn_phase phase, uint64_t done, uint64_t all);
-    void *arg;
+    int n_tokens;               /* wanted, one for every byte among them: at least 256 */
+    struct callbacks callbacks; /* of merges; texts may have fewer than all */
 };
 
 struct bpe_merge {
@@ -57,13 +50,13 @@ struct bpe_learned {
  * Learns from n texts, which need not be UTF-8; pieces do not go across texts. With 256 tokens
  * the texts are not read. *out is for bpe_learned_free; zeroed on failure.
  *
- * Time is linear in the texts' length, and n log n in that of their distinct words, also where one
- * word is all of a text. Memory beyond the result, in bytes: while reading, some 35 to 100 a
- * distinct word; then 20 a byte of distinct words, 4 a token and 24 a word, and up to 60 a pair of
- * tokens that ever stood somewhere. One thread; calls are independent.
+ * A merge is a pass over the counts of all pairs and over all distinct words: for a text of n bytes
+ * whose distinct words have m and n_tokens tokens that is n + n_tokens * m. Memory beyond the
+ * result, in bytes: some 50 to 150 a distinct word, 4 a byte of them, and 24 to 48 a pair of tokens
+ * that ever stood somewhere. One thread; calls are independent.
  *
  * Fails with STATUS_USAGE (n_tokens too low), STATUS_INTERRUPTED (stop), or STATUS_NO_MEMORY,
- * also if the distinct words have 2 GiB.
+ * also if the distinct words have more than 1 GiB.
  */
 enum status bpe_learn(const struct bpe_learn_spec *spec, const struct text *texts, size_t n,
                       struct bpe_learned *out, struct err *e);

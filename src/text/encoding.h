@@ -14,5 +14,6 @@ struct encoding {
     struct text text;
     struct id_list list; /* of what has been encoded */
     struct merge_scratch merge;
-    struct bytes marked; /* the part with its spaces marked: up to 3 bytes a byte of text */
+    struct bytes
+        marked; /* a block of the part with its spaces marked: up to 3 bytes a byte of it */
 };

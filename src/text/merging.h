@@ -33,6 +33,10 @@ enum status merging_init(struct merging *m, struct symbol_pair *pairs, size_t n,
                          struct err *e);
 void merging_free(struct merging *m); /* legal on a zeroed struct and twice */
 
+/* Longer runs, of a text of some megabytes without a cut, are merged in parts of so many symbols,
+ * so that the memory for one does not depend on the text. (llama.cpp merges them whole.) */
+#define MERGE_MOST ((size_t)1 << 22)
+
 /* Working memory, which grows to 12 to 24 bytes a symbol of the longest run; zeroed at first. One
  * run at a time may use it. */
 struct merge_scratch {

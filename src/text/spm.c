@@ -18,7 +18,11 @@
 
 #define TOKENS_KEY "tokenizer.ggml.tokens"
 #define SCORES_KEY "tokenizer.ggml.scores"
+#define EXTRA_KEY  "tokenizer.ggml.remove_extra_whitespaces"
 #define SPACE_LEN  (sizeof VOCAB_SPACE - 1)
+
+/* Bytes of a text that is longer are marked at once, at least. */
+#define BLOCK_LEAST ((size_t)64 << 10)
 
 /* --- characters ------------------------------------------------------------------------------ */
 
@@ -69,12 +73,12 @@ static int32_t symbol_of(const struct spm *s, struct text c)
 }
 
 /* Cuts off a text, its spaces marked, what merges by itself: all, or with `cuts` up to a space
- * behind another character. *n are its characters. */
+ * behind another character; at most MERGE_MOST characters. *n are its characters. */
 static struct text next_run(bool cuts, struct text *rest, size_t *n)
 {
     struct text run = *rest;
     bool after_space = true;
-    for (*n = 0; rest->len > 0; ++*n) {
+    for (*n = 0; rest->len > 0 && *n < MERGE_MOST; ++*n) {
         const bool space = text_is(char_at(*rest), VOCAB_SPACE);
         if (cuts && space && !after_space)
             break;
@@ -243,7 +247,10 @@ enum status spm_init(struct spm *s, const struct vocab *v, const struct gguf *g,
     *s = (struct spm){.n_tokens = v->n, .cuts = true};
     for (int byte = 0; byte < 256; byte++)
         s->one_byte[byte] = -1;
-    enum status status = read_scores(&b, g, e);
+    bool found;
+    enum status status = gguf_get_bool(g, EXTRA_KEY, &s->drops_spaces, &found, e);
+    if (status == STATUS_OK)
+        status = read_scores(&b, g, e);
     if (status == STATUS_OK)
         status = read_spellings(&b, g, e);
     if (status == STATUS_OK)
@@ -267,16 +274,41 @@ void spm_free(struct spm *s)
 
 /* --- encoding -------------------------------------------------------------------------------- */
 
-/* Says that there is no token for the character of the part that byte `at` of the marked text is
- * of. */
-static enum status lacks_char(const struct encoding *c, struct text part, bool adds_space,
-                              size_t at, struct err *e)
+/* How many bytes of the marked text byte `at` of a block becomes. Where extra spaces are dropped,
+ * the text begins with none, and a later block with the only one of its place. */
+static size_t marked_len(const struct spm *s, struct text text, size_t at)
 {
-    size_t marked = adds_space ? SPACE_LEN : 0, offset = part.data - c->text.data;
+    if (text.data[at] != ' ')
+        return 1;
+    return s->drops_spaces && at > 0 && text.data[at - 1] == ' ' ? 0 : SPACE_LEN;
+}
+
+/* Without the spaces at both ends, and the marks at the last one, as SentencePiece cuts them off.
+ */
+static struct text trimmed(struct text text)
+{
+    while (text_starts_with(text, " "))
+        (void)text_cut(&text, 1);
+    for (;;) {
+        if (text_ends_with(text, " "))
+            text.len--;
+        else if (text_ends_with(text, VOCAB_SPACE))
+            text.len -= SPACE_LEN;
+        else
+            return text;
+    }
+}
+
+/* Says that there is no token for the character of the block that byte `at` of the marked text is
+ * of. */
+static enum status lacks_char(const struct spm *s, const struct encoding *c, struct text block,
+                              bool adds_space, size_t at, struct err *e)
+{
+    size_t marked = adds_space ? SPACE_LEN : 0, offset = block.data - c->text.data;
     if (at < marked)
         return err_usage(e, "the vocabulary has no token for the space that "
                             "tokenizer.ggml.add_space_prefix puts before every text");
-    while ((marked += c->text.data[offset] == ' ' ? SPACE_LEN : 1) <= at)
+    while ((marked += marked_len(s, c->text, offset)) <= at)
         offset++;
     for (size_t back = 1; back < CHAR_MAX_LEN && back <= offset; back++) {
         uint32_t code;
@@ -287,18 +319,42 @@ static enum status lacks_char(const struct encoding *c, struct text part, bool a
     return lacks_token(c->text, offset, e);
 }
 
-enum status spm_encode(const struct spm *s, struct encoding *c, struct text part, bool adds_space,
-                       struct err *e)
+/* Cuts a block off a text, so that no more of it has to be marked at once: where runs are cut at
+ * spaces at the first one, behind some kilobytes, that is one whatever the bytes before it are,
+ * which is behind as many bytes of ASCII as a character has, the last no space. */
+static struct text next_block(bool cuts, struct text *rest)
 {
-    assert(part.len > 0);
+    size_t n = MIN(rest->len, BLOCK_LEAST), plain = 0;
+    if (!cuts)
+        return text_cut(rest, rest->len);
+    for (; n < rest->len; n++) {
+        const unsigned char byte = rest->data[n];
+        if (byte == ' ' && plain >= CHAR_MAX_LEN && rest->data[n - 1] != ' ')
+            break;
+        plain = byte < 0x80 ? plain + 1 : 0;
+    }
+    return text_cut(rest, n);
+}
+
+/* c->marked becomes the block with its spaces marked, behind one more with `adds_space`. */
+static enum status mark_spaces(const struct spm *s, struct encoding *c, struct text block,
+                               bool adds_space, struct err *e)
+{
     c->marked.len = 0;
-    if (!bytes_reserve(&c->marked, SPACE_LEN * (part.len + 1)))
-        return err_no_memory(e, "tokenizing", SPACE_LEN * (part.len + 1));
+    if (!bytes_reserve(&c->marked, SPACE_LEN * (block.len + 1)))
+        return err_no_memory(e, "tokenizing", SPACE_LEN * (block.len + 1));
     if (adds_space)
         bytes_put(&c->marked, text_of(VOCAB_SPACE));
-    for (size_t i = 0; i < part.len; i++)
-        bytes_put(&c->marked,
-                  part.data[i] == ' ' ? text_of(VOCAB_SPACE) : text_span(part.data + i, 1));
+    for (size_t i = 0; i < block.len; i++)
+        bytes_put(&c->marked, block.data[i] == ' ' ? text_span(VOCAB_SPACE, marked_len(s, block, i))
+                                                   : text_span(block.data + i, 1));
+    return STATUS_OK;
+}
+
+static enum status encode_block(const struct spm *s, struct encoding *c, struct text block,
+                                bool adds_space, struct err *e)
+{
+    TRY(mark_spaces(s, c, block, adds_space, e));
     struct text rest = bytes_text(&c->marked);
     while (rest.len > 0) {
         size_t n;
@@ -320,10 +376,20 @@ enum status spm_encode(const struct spm *s, struct encoding *c, struct text part
             for (const char *byte = one.data; byte < one.data + one.len; byte++) {
                 const int32_t id = s->byte_id[(unsigned char)*byte];
                 if (id < 0)
-                    return lacks_char(c, part, adds_space, byte - c->marked.data, e);
+                    return lacks_char(s, c, block, adds_space, byte - c->marked.data, e);
                 TRY(id_list_add(&c->list, id, e));
             }
         }
     }
+    return STATUS_OK;
+}
+
+enum status spm_encode(const struct spm *s, struct encoding *c, struct text part, bool adds_space,
+                       struct err *e)
+{
+    assert(part.len > 0);
+    for (struct text rest = s->drops_spaces ? trimmed(part) : part; rest.len > 0;
+         adds_space = false)
+        TRY(encode_block(s, c, next_block(s->cuts, &rest), adds_space, e));
     return STATUS_OK;
 }

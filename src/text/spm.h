@@ -26,11 +26,13 @@ struct spm {
     struct spm_char *chars; /* [n_chars] the longer ones, by their bytes */
     size_t n_chars;
     struct merging merging;
-    bool cuts; /* no token has a space behind another character: no merge crosses there */
+    bool cuts;         /* no token has a space behind another character: no merge crosses there */
+    bool drops_spaces; /* those at both ends of a text, and behind another one */
 };
 
 /*
- * From VOCAB_SPACES' tokens and tokenizer.ggml.scores (absent: all are equal). Merging makes
+ * From VOCAB_SPACES' tokens, tokenizer.ggml.scores (absent: all are equal) and
+ * remove_extra_whitespaces. Merging makes
  * normal, undefined, user-defined and unused tokens, not those whose names are no text. Fails with
  * STATUS_BAD_FILE: scores of wrong type or length, one that is not finite, two tokens alike that
  * merging could make. Or STATUS_NO_MEMORY, also for 2^31 ways to make a token of two others. s may
@@ -42,8 +44,8 @@ void spm_free(struct spm *s); /* legal on a zeroed struct and twice */
 
 /*
  * Appends the tokens of `part` of c's text, which is not empty (asserted), after a space if
- * `adds_space`. Time O(n log n). STATUS_USAGE names a character that is no token and whose bytes
- * are none; STATUS_NO_MEMORY.
+ * `adds_space`; none of a text of spaces that are dropped. Time O(n log n). STATUS_USAGE names a
+ * character that is no token and whose bytes are none; STATUS_NO_MEMORY.
  */
 enum status spm_encode(const struct spm *s, struct encoding *c, struct text part, bool adds_space,
                        struct err *e);

@@ -1,5 +1,7 @@
 #include "text/tokenizer.h"
 
+#include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -30,7 +32,29 @@ struct tokenizer_kind {
  * waits for a tool. */
 static const char *const end_keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                        "tokenizer.ggml.eom_token_id"};
-#define N_ENDS LENGTH(end_keys)
+#define N_END_KEYS LENGTH(end_keys)
+
+/* Control tokens of these names end a text, too: a chat model is often converted with no other key
+ * than its base model's. The list is llama.cpp's. */
+static const char *const end_names[] = {
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|flush|>",
+    "<|calls|>",
+    "<|end_of_text|>",
+    "<end_of_utterance>",
+    "<EOT>",
+    "_<EOT>",
+    "<\xef\xbd\x9c"
+    "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+};
+#define N_ENDS (N_END_KEYS + LENGTH(end_names))
 
 struct tokenizer {
     const struct tokenizer_kind *kind;
@@ -44,8 +68,9 @@ struct tokenizer {
     char pre_name[40]; /* as the file has it, or the one that is assumed; "" of spm */
     bool assumes_pre;
     int bos;          /* -1: none */
-    int ends[N_ENDS]; /* likewise, by end_keys */
+    int ends[N_ENDS]; /* likewise, by end_keys, then by end_names */
     bool adds_bos;
+    struct err odd;    /* what of the vocabulary is read in spite of what it is; "" */
     struct err unread; /* why no text can be encoded; "" */
 };
 
@@ -103,7 +128,12 @@ static enum status encode_bpe(const struct tokenizer *t, struct encoding *c, str
         const struct text piece = text_cut(&part, pretokenize_next(t->pre->rule, part));
         int twin;
         const int whole = t->pre->whole_pieces ? vocab_find(&t->vocab, piece, &twin) : -1;
-        TRY(whole >= 0 ? id_list_add(&c->list, whole, e) : bpe_encode(&t->bpe, c, piece, e));
+        if (whole >= 0) {
+            TRY(id_list_add(&c->list, whole, e));
+            continue;
+        }
+        for (struct text rest = piece; rest.len > 0;)
+            TRY(bpe_encode(&t->bpe, c, text_cut(&rest, MIN(rest.len, MERGE_MOST)), e));
     }
     return STATUS_OK;
 }
@@ -134,18 +164,45 @@ static const struct tokenizer_kind kinds[] = {
 };
 static const struct tokenizer_kind unknown_kind = {NULL, VOCAB_RAW, -1, -1, false, NULL, NULL};
 
-static enum status read_id(const struct tokenizer *t, const struct gguf *g, const char *key,
+/* What a file has that others read as well, and that is most likely a mistake. */
+static void note_oddity(struct tokenizer *t, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void note_oddity(struct tokenizer *t, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (t->odd.text[0])
+        chars_append(t->odd.text, "; ");
+    const size_t used = strlen(t->odd.text);
+    vsnprintf(t->odd.text + used, sizeof t->odd.text - used, format, args);
+    va_end(args);
+}
+
+/* An id beyond the vocabulary is none, as in llama.cpp. */
+static enum status read_id(struct tokenizer *t, const struct gguf *g, const char *key,
                            int otherwise, int *id, struct err *e)
 {
-    uint64_t value;
+    uint64_t value = VOCAB_NO_ID;
     bool found;
     const int n = t->vocab.n;
-    TRY(gguf_get_u64(g, key, 0, VOCAB_NO_ID, &value, &found, e));
+    TRY(gguf_get_u64(g, key, 0, UINT64_MAX, &value, &found, e));
     *id = found ? -1 : otherwise < n ? otherwise : -1;
-    if (!found || value == VOCAB_NO_ID || n == 0)
-        return STATUS_OK;
-    *id = (int)value;
-    return gguf_get_u64(g, key, 0, (uint64_t)n - 1, &value, &found, e);
+    if (value < (uint64_t)n)
+        *id = (int)value;
+    else if (value != VOCAB_NO_ID && n > 0)
+        note_oddity(t, "%s: expected an id below %d, found %" PRIu64 ", which is taken for none",
+                    key, n, value);
+    return STATUS_OK;
+}
+
+/* The control tokens that have one of the names by which llama.cpp knows ends. */
+static void find_end_names(struct tokenizer *t)
+{
+    for (int i = 0; i < LENGTH(end_names); i++) {
+        const struct indexed *found = name_index_find(&t->specials, text_of(end_names[i]));
+        const bool ends = found && t->vocab.type[found->id] == TOKEN_CONTROL;
+        t->ends[N_END_KEYS + i] = ends ? found->id : -1;
+    }
 }
 
 static enum status read_all(struct tokenizer *t, const struct gguf *g, struct err *e)
@@ -171,7 +228,7 @@ static enum status read_all(struct tokenizer *t, const struct gguf *g, struct er
             const enum token_type type = t->vocab.type[id];
             const struct text bytes = vocab_bytes(&t->vocab, id);
             if ((type != TOKEN_CONTROL && type != TOKEN_USER_DEFINED && type != TOKEN_UNKNOWN) ||
-                bytes.len > LONGEST_SPECIAL)
+                bytes.len == 0 || bytes.len > LONGEST_SPECIAL)
                 continue;
             TRY(name_index_add(&t->specials, bytes, id, 0, e));
             t->starts_special[(unsigned char)bytes.data[0]] = true;
@@ -179,8 +236,12 @@ static enum status read_all(struct tokenizer *t, const struct gguf *g, struct er
     name_index_sort(&t->specials);
     name_index_link(&t->specials);
     TRY(read_id(t, g, "tokenizer.ggml.bos_token_id", t->kind->bos, &t->bos, e));
-    for (int i = 0; i < N_ENDS; i++)
+    find_end_names(t);
+    for (int i = 0; i < N_END_KEYS; i++)
         TRY(read_id(t, g, end_keys[i], i == 0 ? t->kind->eos : -1, &t->ends[i], e));
+    if (t->vocab.first_empty >= 0)
+        note_oddity(t, "tokenizer.ggml.tokens: token %d is empty, which no text becomes",
+                    t->vocab.first_empty);
     if (t->pre)
         find_lost_merges(t);
     bool found;
@@ -233,14 +294,20 @@ int tokenizer_eos(const struct tokenizer *t)
     return t->ends[0];
 }
 
-int tokenizer_eot(const struct tokenizer *t)
+int tokenizer_end(const struct tokenizer *t, int *i, const char **why)
 {
-    return t->ends[1];
-}
-
-int tokenizer_eom(const struct tokenizer *t)
-{
-    return t->ends[2];
+    for (; *i < N_ENDS; ++*i) {
+        const int id = t->ends[*i];
+        bool known = false; /* for an earlier reason */
+        for (int k = 0; k < *i; k++)
+            known = known || t->ends[k] == id;
+        if (id < 0 || known)
+            continue;
+        *why = *i < N_END_KEYS ? strrchr(end_keys[*i], '.') + 1 : end_names[*i - N_END_KEYS];
+        ++*i;
+        return id;
+    }
+    return -1;
 }
 
 bool tokenizer_ends(const struct tokenizer *t, int id)
@@ -273,6 +340,11 @@ bool tokenizer_is_special(const struct tokenizer *t, int id)
            (t->vocab.type[id] == TOKEN_CONTROL || t->vocab.type[id] == TOKEN_UNKNOWN);
 }
 
+const char *tokenizer_oddity(const struct tokenizer *t)
+{
+    return t->odd.text[0] ? t->odd.text : NULL;
+}
+
 enum status tokenizer_reads_text(const struct tokenizer *t, struct err *e)
 {
     return t->unread.text[0] ? err_bad_file(e, "%s", t->unread.text) : STATUS_OK;
@@ -281,7 +353,8 @@ enum status tokenizer_reads_text(const struct tokenizer *t, struct err *e)
 struct text tokenizer_bytes(const struct tokenizer *t, int id)
 {
     assert(id >= 0);
-    return id < t->vocab.n ? vocab_bytes(&t->vocab, id) : text_of("");
+    const bool is_text = id < t->vocab.n && t->vocab.type[id] != TOKEN_UNUSED;
+    return is_text ? vocab_bytes(&t->vocab, id) : text_of("");
 }
 
 size_t tokenizer_added(const struct tokenizer *t, struct text text)

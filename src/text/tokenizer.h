@@ -8,7 +8,8 @@
  * by rank (see bpe.h).
  * - "llama": SentencePiece's BPE by scores (see bpe.h), with a space before the text and after each
  *   of those tokens unless tokenizer.ggml.add_space_prefix is false. A literal U+2581 comes back as
- *   a space.
+ *   a space. With remove_extra_whitespaces, spaces at both ends of the text between those tokens,
+ *   and behind another space, become no token: such texts do not come back.
  *
  * Vocabularies of other kinds show their tokens, but no text can be encoded. A tokenizer is
  * immutable: any threads may use one at once.
@@ -26,31 +27,34 @@ struct tokenizer;
 
 /*
  * Builds a tokenizer from tokenizer.ggml.{model,pre,tokens,token_type,merges,scores,bos_token_id,
- * eos_token_id,eot_token_id,eom_token_id,add_bos_token,add_space_prefix}; copies what it needs, so
+ * eos_token_id,eot_token_id,eom_token_id,add_bos_token,add_space_prefix,
+ * remove_extra_whitespaces}; copies what it needs, so
  * g may be freed after. The messages name the key. STATUS_BAD_FILE:
  *
- * - no model; arrays of the wrong type or length, a token type above 6, an empty token that is not
- *   unused, a score that is not finite;
+ * - no model; arrays of the wrong type or length, a token type above 6, a score that is not finite;
  * - a merge that is not two parts in the byte alphabet with a space between, or is listed twice;
  * - two tokens of one string, if text could become either: other duplicates are padding, which real
  *   models have;
- * - special ids outside the vocabulary, add_bos_token true without bos_token_id.
+ * - add_bos_token true without bos_token_id.
  *
  * Or STATUS_NO_MEMORY. No vocabulary needs a token for every byte. A model or pre that is not known
  * is no failure, nor are lost merges: see tokenizer_reads_text. An id of 4294967295 is none, as the
- * llama2.c converter of llama.cpp writes it; of "llama", ids that are absent are 1 and 2.
+ * llama2.c converter of llama.cpp writes it; of "llama", ids that are absent are 1 and 2. An id
+ * beyond the vocabulary and an empty token, which no text becomes, are told by tokenizer_oddity.
  */
 enum status tokenizer_create(const struct gguf *g, struct tokenizer **out, struct err *e);
 void tokenizer_free(struct tokenizer *t); /* NULL is legal */
 
 int tokenizer_n_tokens(const struct tokenizer *t); /* 0: the file names none */
 int tokenizer_bos(const struct tokenizer *t);      /* -1: none */
-/* The tokens that end a text: of the whole text, of a turn, of a message; -1: none. And whether it
- * is one of them; id >= 0. */
-int tokenizer_eos(const struct tokenizer *t);
-int tokenizer_eot(const struct tokenizer *t);
-int tokenizer_eom(const struct tokenizer *t);
+int tokenizer_eos(const struct tokenizer *t);      /* likewise */
+/* Whether it ends a text; id >= 0. Those of eos_token_id, eot_token_id (of a turn) and eom_token_id
+ * (of a message) do, and control tokens of the names that llama.cpp knows: "<|im_end|>". */
 bool tokenizer_ends(const struct tokenizer *t, int id);
+/* The next of them from *i on, 0 at first, and why: "eos_token_id", or its name. -1 behind the
+ * last.
+ */
+int tokenizer_end(const struct tokenizer *t, int *i, const char **why);
 /* add_bos_token; when absent, true for "llama" and the pre-tokenizers of Llama 3. Never without
  * BOS. (add_eos_token is not read: a text that ends with EOS cannot be continued.) */
 bool tokenizer_adds_bos(const struct tokenizer *t);
@@ -63,6 +67,10 @@ bool tokenizer_is_special(const struct tokenizer *t, int id);
 const char *tokenizer_pre(const struct tokenizer *t);
 bool tokenizer_assumes_pre(const struct tokenizer *t);
 
+/* What is read though it is most likely a mistake of who wrote the file; NULL: nothing. Borrowed.
+ */
+const char *tokenizer_oddity(const struct tokenizer *t);
+
 /* STATUS_BAD_FILE, with why, if tokenizer_encode refuses every text: tokenizer.ggml.model or pre is
  * none that is known here, or "gpt2" has tokens of several bytes and no merges that make them. */
 enum status tokenizer_reads_text(const struct tokenizer *t, struct err *e);
@@ -71,8 +79,9 @@ enum status tokenizer_reads_text(const struct tokenizer *t, struct err *e);
  * The ids of `text`, without BOS or EOS. *ids is malloc'd (the caller frees it, also when *n is
  * 0); NULL on failure. Control, user-defined and unknown tokens written out in the text become
  * their ids: at each place the longest, from left to right, of equal ones the lowest id; those of
- * more than 1,024 bytes are not looked for. Time O(n log n); memory up to 6 bytes a token, and 24
- * bytes a byte of the longest piece between cuts, for "llama" up to 3 bytes a byte of text more.
+ * more than 1,024 bytes are not looked for. Time O(n log n); memory up to 6 bytes a token, and
+ * 24 bytes a symbol that is merged at once, at most MERGE_MOST; for "llama" up to 3 bytes a byte
+ * between places where a text can be cut.
  *
  * Fails with STATUS_NO_MEMORY; as tokenizer_reads_text, unless the text is empty; and with
  * STATUS_USAGE, naming character and offset, where the vocabulary has no tokens for a character.
@@ -81,7 +90,7 @@ enum status tokenizer_encode(const struct tokenizer *t, struct text text, int32_
                              struct err *e);
 
 /* The bytes that a token stands for; of one that is no text its name in the file. Borrowed from t.
- * id >= 0 (asserted); empty beyond the vocabulary. */
+ * id >= 0 (asserted); empty beyond the vocabulary, and of a token that is unused. */
 struct text tokenizer_bytes(const struct tokenizer *t, int id);
 
 /* How many of a text's first bytes, made from its tokens, were not in the text that was encoded: 1

@@ -67,7 +67,7 @@ static enum find_rank read_token(enum vocab_notation notation, struct text name,
 enum status vocab_init(struct vocab *v, enum vocab_notation notation, const struct gguf *g,
                        struct err *e)
 {
-    *v = (struct vocab){0};
+    *v = (struct vocab){.first_empty = -1};
     const struct gguf_value *names, *types;
     bool has_types;
     if (notation == VOCAB_RAW && !gguf_find(g, TOKENS_KEY))
@@ -92,15 +92,14 @@ enum status vocab_init(struct vocab *v, enum vocab_notation notation, const stru
         if (type < TOKEN_UNDEFINED || type > TOKEN_BYTE)
             return err_bad_file(e, "%s of token %d: expected 0 to %d, found %lld", TYPES_KEY, id,
                                 TOKEN_BYTE, (long long)type);
-        if (name.len == 0 && type != TOKEN_UNUSED && notation != VOCAB_RAW)
-            return err_bad_file(e, "%s: expected no empty token, found token %d empty", TOKENS_KEY,
-                                id);
+        if (name.len == 0 && type != TOKEN_UNUSED && v->first_empty < 0)
+            v->first_empty = id;
         struct text bytes = {v->bytes + v->start[id], 0};
         const enum find_rank rank =
             read_token(notation, name, type, v->bytes + v->start[id], &bytes.len);
         v->type[id] = type;
         v->start[id + 1] = v->start[id] + bytes.len;
-        if (rank != FIND_NEVER)
+        if (rank != FIND_NEVER && bytes.len > 0)
             TRY(name_index_add(&v->names, bytes, id, rank, e));
     }
     name_index_sort(&v->names);

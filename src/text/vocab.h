@@ -43,6 +43,7 @@ struct vocab {
     char *bytes;             /* of all tokens, one after another */
     size_t *start;           /* [n + 1] token id is bytes[start[id]] up to bytes[start[id + 1]] */
     unsigned char *type;     /* [n] enum token_type */
+    int first_empty;         /* token without a name that is not unused; -1: none */
     struct name_index names; /* of vocab_find */
 };
 
@@ -56,9 +57,8 @@ struct vocab {
  *   undefined or byte one "<0x41>" is one byte;
  * - all others are raw.
  *
- * Fails with STATUS_BAD_FILE (missing, of wrong type or length, an unknown token type, an empty
- * token that is not unused) or STATUS_NO_MEMORY; v may be freed then too. VOCAB_RAW may lack tokens
- * or have empty ones: n is 0 then.
+ * Fails with STATUS_BAD_FILE (missing, of wrong type or length, an unknown token type) or
+ * STATUS_NO_MEMORY; v may be freed then too. VOCAB_RAW may lack tokens: n is 0 then.
  */
 enum status vocab_init(struct vocab *v, enum vocab_notation notation, const struct gguf *g,
                        struct err *e);

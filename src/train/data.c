@@ -77,10 +77,9 @@ static bool stop_learning(void *arg)
     return train_stopped(arg);
 }
 
-static void report_learning(void *arg, enum bpe_learn_phase phase, uint64_t done, uint64_t all)
+static void report_learning(void *arg, uint64_t done, uint64_t all)
 {
-    (void)phase;
-    train_tell(arg, (struct train_event){.kind = TRAIN_LEARNING, .done = done, .all = all});
+    train_report(arg, (struct train_event){.kind = TRAIN_LEARNING, .done = done, .all = all});
 }
 
 /* The metadata of a new model: its vocabulary is learned from the parts of the texts that are not
@@ -90,9 +89,7 @@ static enum status make_new(struct trainer *t, struct err *e)
     struct train_spec *spec = &t->spec;
     const size_t n = spec->n_texts;
     const struct bpe_learn_spec learn = {.n_tokens = spec->shape.n_vocab,
-                                         .stop = stop_learning,
-                                         .progress = report_learning,
-                                         .arg = spec};
+                                         .callbacks = {stop_learning, report_learning, spec}};
     struct config *c = &t->config;
     struct bpe_learned vocabulary;
     struct gguf_writer *w = NULL;

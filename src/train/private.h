@@ -15,8 +15,8 @@ static inline bool train_stopped(const struct train_spec *spec)
     return spec->stop && spec->stop(spec->arg);
 }
 
-/* Tells the caller an event, if it wants to hear of any. */
-static inline void train_tell(const struct train_spec *spec, struct train_event ev)
+/* Reports an event to the caller, if it wants any. */
+static inline void train_report(const struct train_spec *spec, struct train_event ev)
 {
     if (spec->event)
         spec->event(spec->arg, &ev);
@@ -42,23 +42,23 @@ struct train_progress {
     struct rng rng;
     uint64_t n_floats;          /* in each of the arrays behind */
     uint64_t out_len, out_hash; /* of OUT as it was last written: bytes, hash_bytes */
-    double rate; /* the full learning rate; 0: not yet chosen or, after all steps, none */
 };
 
-/* The head of OUT.state; state.c says what each field of the identity is. */
-enum { STATE_SEED = 11, STATE_FIELDS = 26 };
+/* The head of OUT.state. */
 struct state_header {
     char magic[8];
     uint64_t version;
-    uint64_t identity[STATE_FIELDS]; /* tells runs apart */
+    uint64_t text_hash, shape_hash, teacher_hash; /* tell runs apart */
+    uint64_t options_len;                         /* bytes behind the header, a multiple of 8 */
     struct train_progress progress;
 };
-_Static_assert(sizeof(struct state_header) == (2 + STATE_FIELDS + 9) * sizeof(uint64_t), "no gaps");
+_Static_assert(sizeof(struct state_header) == 14 * sizeof(uint64_t), "no gaps");
 
-/* A state file, checked as far as its header goes. */
+/* A state file; its header, options and length are sound. */
 struct state_file {
     struct file_map file;
     struct state_header header;
+    struct text options; /* in the file */
 };
 
 /* Scratch memory of Muon, for the largest matrix, and the learning rate of the step. */
@@ -68,16 +68,9 @@ struct muon {
     double rate;
 };
 
-/* Windows of a text that are always the same. */
-struct windows {
-    const struct tokens *tokens;
-    size_t n;
-    size_t last; /* where the last begins, the others evenly before it; 0: one after the other */
-};
-
 /* One training run, from trainer_open to trainer_free. */
 struct trainer {
-    struct train_spec spec; /* with the seed, keep_last and, once chosen, the rate that count */
+    struct train_spec spec; /* keep_last also without held-out text; no texts */
     struct train_plan plan;
     const struct gguf *gguf; /* what OUT has besides tensors: `from`, or owned_gguf */
     struct gguf *owned_gguf; /* of a new model, else NULL */
@@ -89,7 +82,7 @@ struct trainer {
     struct config teacher_config;
     char *state_path;
     struct state_file state; /* open while there is one to resume */
-    uint64_t shape_hash, teacher_hash, identity[STATE_FIELDS];
+    uint64_t shape_hash, teacher_hash;
     struct train_progress progress;
 
     struct arena arena; /* all down to the batch */
@@ -100,12 +93,11 @@ struct trainer {
     int32_t *inputs, *targets; /* [batch, length] */
     struct backprop *engine, *teacher;
     const struct grad_kernels *grad;
-    struct adamw adamw;   /* the step that is made, of a tensor that decays */
-    struct windows aside; /* the probe's; no window of a step while it runs meets them */
+    struct adamw adamw; /* the step that is made, of a tensor that decays */
 
     double loss_sum; /* since the last evaluation */
     int loss_steps;
-    bool out_written; /* by this run, or it is the resumed state's best */
+    bool out_written; /* by this run, or by the one that it resumes */
     int64_t saved_step;
 };
 

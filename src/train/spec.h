@@ -7,9 +7,7 @@
 #include "model/config.h"
 
 enum train_event_kind {
-    TRAIN_LEARNING,  /* the vocabulary: done of all (0: unknown) */
-    TRAIN_TRIED,     /* the rate `lr` for `step` steps (0: none), with `loss` on `all` windows */
-    TRAIN_CHOSEN,    /* the rate `lr`; 0: the checkpoint stays as it is */
+    TRAIN_LEARNING,  /* the vocabulary: done of all merges */
     TRAIN_STEP,      /* a step was made */
     TRAIN_EVALUATED, /* the held-out loss was measured after `step` steps */
     TRAIN_SAVING,    /* OUT.state will be written */
@@ -20,7 +18,7 @@ enum train_event_kind {
 /* What a run tells; which members count the kind says. */
 struct train_event {
     enum train_event_kind kind;
-    uint64_t done, all;  /* of TRAIN_LEARNING; TRAIN_TRIED */
+    int done, all;       /* of TRAIN_LEARNING */
     int step;            /* steps made so far */
     double loss;         /* of this step's batch before it; of TRAIN_EVALUATED, mean of the steps
                             since the last evaluation */
@@ -62,8 +60,8 @@ struct train_spec {
 
     int n_steps, batch, length; /* windows a step, tokens a window */
     int warmup;                 /* steps */
-    double lr;     /* to TRAIN_MOST_RATE; 0, with `from`: a few are tried, see trainer_probe */
-    int optimizer; /* enum optimizer */
+    double lr;                  /* above 0, to TRAIN_MOST_RATE */
+    int optimizer;              /* enum optimizer */
     double beta2, weight_decay;
     double dropout, attn_dropout; /* 0 to below 1 */
     double label_smoothing;       /* 0 to below 1 */
@@ -72,9 +70,10 @@ struct train_spec {
     int eval_every;               /* -1: never, and then keep_last */
     int save_every;
     bool keep_last; /* OUT is the last state, not the best on the held-out part */
-    bool resume;
-    bool seed_given; /* else a resumed run has the state's seed */
+    bool resume; /* go on from OUT.state, which a run of this spec has left; n_steps may be more */
     uint64_t seed;
+    struct text options; /* the caller's, kept in OUT.state, see train_saved_options; a multiple of
+                            8 bytes (asserted), the last one 0 */
 
     const struct kernels *kernels;
     struct pool *pool;

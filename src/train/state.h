@@ -5,18 +5,19 @@
 
 #include "train/private.h"
 
-/* Reads the header of the file that s->file maps; `path` is for messages. STATUS_BAD_FILE if it is
- * none of this format or version. */
-enum status state_parse(struct state_file *s, const char *path, struct err *e);
+/* Maps the file at `path` and checks its header and length. STATUS_USAGE if there is none;
+ * STATUS_BAD_FILE if it is none of this format or version. file_map_close of s->file is due in
+ * every case. */
+enum status state_open(struct state_file *s, const char *path, struct err *e);
 
-/* Fills in t->identity from its options, model, text and teacher. */
+/* Fills in the hashes of model and teacher, by which a state is known. */
 void state_identify(struct trainer *t);
 
-/* STATUS_USAGE, naming the first option or input in which t->state's identity differs from
- * t->identity. */
+/* STATUS_USAGE, naming the first input in which t->state is of another run than t, or fewer steps
+ * than it has made. */
 enum status state_compare(const struct trainer *t, struct err *e);
 
-/* Reads weights and moments from t->state. STATUS_BAD_FILE for a wrong length or checksum. */
+/* Reads weights and moments from t->state. STATUS_BAD_FILE for a wrong number or checksum. */
 enum status state_read(struct trainer *t, struct err *e);
 
 /* Writes t->state_path, atomically. */

@@ -1,6 +1,6 @@
 /*
  * What a run is made of: the first weights, a step (a batch of windows, its gradient, clipping and
- * AdamW), the mean loss on windows, and the rate to step with where none is given.
+ * AdamW), and the mean loss on windows.
  */
 #include "train/steps.h"
 
@@ -19,6 +19,9 @@
  * of their own: this times the others'. (Of 3 seeds whose heads had to get from 0 and 1 to 1 and 4
  * all did; of 2 one got no further than 2 at the others' rate, as of 3 at ten times it.) */
 #define CENTRE_RATE 3
+
+/* An evaluation predicts at most about so many tokens, evenly spread over the held-out part. */
+#define VAL_TOKENS 131072
 
 void trainer_take(struct trainer *t)
 {
@@ -74,27 +77,21 @@ void trainer_initialise(struct trainer *t)
 
 /* --- windows --------------------------------------------------------------------------------- */
 
-struct windows trainer_windows(const struct tokens *tokens, size_t n, int length)
+size_t trainer_val_windows(const struct trainer *t)
 {
-    const size_t whole = length;
-    const bool cover = n < 2 || n * whole + whole >= tokens->n;
-    return (struct windows){tokens, n, cover ? 0 : tokens->n - 1 - whole};
+    const size_t length = t->spec.length, most = VAL_TOKENS / length + 1;
+    const size_t all = t->spec.val_fraction > 0 ? (t->data.val.n - 1) / length : 0;
+    return MIN(all, most);
 }
 
-static size_t window_start(const struct windows *w, size_t index, size_t length)
+/* Where window `index` of the n that an evaluation scores begins: one after the other if they cover
+ * the held-out part, else spread evenly. */
+static size_t val_window_start(const struct trainer *t, size_t index, size_t n)
 {
-    return w->last ? (size_t)((double)index / (w->n - 1) * w->last) : index * length;
-}
-
-/* Whether the window at `start` has a token, or a token's successor, of these. */
-static bool meets(const struct windows *w, size_t start, size_t length)
-{
-    for (size_t i = 0; i < w->n; i++) {
-        const size_t other = window_start(w, i, length);
-        if (start <= other + length && other <= start + length)
-            return true;
-    }
-    return false;
+    const size_t length = t->spec.length, tokens = t->data.val.n;
+    if (n < 2 || n * length + length >= tokens)
+        return index * length;
+    return (size_t)((double)index / (n - 1) * (tokens - 1 - length));
 }
 
 /* The window that starts at token `start` becomes row `row` of the batch. */
@@ -106,20 +103,20 @@ static void put_window(struct trainer *t, const struct tokens *tokens, size_t st
     memcpy(t->targets + row * n, tokens->ids + start + 1, n * sizeof *t->targets);
 }
 
-double trainer_loss(struct trainer *t, const struct windows *w)
+double trainer_val_loss(struct trainer *t)
 {
-    const size_t length = t->spec.length;
+    const size_t n = trainer_val_windows(t);
     double sum = 0;
-    for (size_t done = 0; done < w->n;) {
+    for (size_t done = 0; done < n;) {
         int rows = 0;
-        for (; rows < t->spec.batch && done + rows < w->n; rows++)
-            put_window(t, w->tokens, window_start(w, done + rows, length), rows);
+        for (; rows < t->spec.batch && done + rows < n; rows++)
+            put_window(t, &t->data.val, val_window_start(t, done + rows, n), rows);
         const struct backprop_batch batch = {
             .inputs = t->inputs, .targets = t->targets, .n_sequences = rows};
         sum += rows * backprop_run(t->engine, &t->weights, &batch, NULL);
         done += rows;
     }
-    return sum / w->n;
+    return sum / n;
 }
 
 /* --- a step ---------------------------------------------------------------------------------- */
@@ -177,16 +174,6 @@ static void update_share(void *arg, int thread)
     }
     if (t->spec.optimizer == OPTIMIZER_MUON)
         muon_step(t, thread);
-}
-
-void trainer_rewind(struct trainer *t)
-{
-    const size_t bytes = t->list.n_floats * sizeof(float);
-    param_list_read(&t->list, t->spec.from, t->weights.flat);
-    memset(t->m, 0, bytes);
-    memset(t->v, 0, bytes);
-    t->progress.step = 0;
-    rng_seed(&t->progress.rng, t->spec.seed, STREAM_WINDOWS);
 }
 
 enum status trainer_not_finite(const struct trainer *t, const char *what, double value,
@@ -263,10 +250,7 @@ enum status trainer_step(struct trainer *t, struct train_event *event, struct er
                                          .teacher_weights = &t->teacher_weights,
                                          .teacher_share = (float)spec->teacher_share};
     for (int row = 0; row < spec->batch; row++) {
-        size_t start;
-        do
-            start = rng_unit(&t->progress.rng) * n_starts;
-        while (meets(&t->aside, start, length));
+        const size_t start = rng_unit(&t->progress.rng) * n_starts;
         put_window(t, &t->data.train, start, row);
     }
     memset(t->gradient.flat, 0, t->list.n_floats * sizeof *t->gradient.flat);
@@ -274,101 +258,4 @@ enum status trainer_step(struct trainer *t, struct train_event *event, struct er
     const enum status s = isfinite(event->loss) ? trainer_update(t, event, e)
                                                 : trainer_not_finite(t, "loss", event->loss, e);
     return blame_teacher(t, &batch, s, e);
-}
-
-/* --- the rate -------------------------------------------------------------------------------- */
-
-/* Tried from the second and third on, towards where the loss falls, until it does not. */
-static const double rates[] = {1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3};
-#define N_RATES    LENGTH(rates)
-#define FIRST_RATE 1
-
-/* The rate for a text that has no window to spare for trials. */
-#define RATE_UNTRIED 3e-5
-
-/* Windows held out: at most so many, and this share of those that the training part has. */
-#define ASIDE_MOST  64
-#define ASIDE_SHARE 12
-
-/* Steps of a trial: this share of the run's, within bounds; all, if there are fewer. */
-#define TRIAL_SHARE 10
-#define TRIAL_LEAST 10
-#define TRIAL_MOST  20
-
-/* In a run as short as its trials the smallest rate that gains this share of the best is taken:
- * what a higher one gains on the training part it tends to lose on other text, and no steps are
- * left that it could pay in. */
-#define ENOUGH 0.8
-
-static void tell_tried(const struct trainer *t, int n_steps, double rate, double loss)
-{
-    train_tell(
-        &t->spec,
-        (struct train_event){
-            .kind = TRAIN_TRIED, .step = n_steps, .all = t->aside.n, .lr = rate, .loss = loss});
-}
-
-/* Tries a rate as a run of so many steps has it: its loss on the windows aside, infinite if a
- * number on the way is not finite. */
-static enum status try_rate(struct trainer *t, int n_steps, double rate, double *loss,
-                            struct err *e)
-{
-    const struct train_spec whole = t->spec;
-    struct train_event event;
-    enum status s = STATUS_OK;
-    trainer_rewind(t);
-    rng_seed(&t->progress.rng, whole.seed, STREAM_PROBE);
-    t->spec.lr = rate;
-    t->spec.n_steps = n_steps;
-    t->spec.warmup = (int64_t)whole.warmup * n_steps / whole.n_steps;
-    for (int i = 0; i < n_steps && s == STATUS_OK; i++)
-        s = train_stopped(&whole) ? STATUS_INTERRUPTED : trainer_step(t, &event, e);
-    t->spec = whole;
-    if (s != STATUS_OK && s != STATUS_FAILED)
-        return s;
-    *loss = s == STATUS_OK ? trainer_loss(t, &t->aside) : HUGE_VAL;
-    if (!isfinite(*loss))
-        *loss = HUGE_VAL;
-    tell_tried(t, n_steps, rate, *loss);
-    return STATUS_OK;
-}
-
-enum status trainer_probe(struct trainer *t, struct err *e)
-{
-    const struct train_spec *spec = &t->spec;
-    const size_t all = (t->data.train.n - 1) / spec->length, share = all / ASIDE_SHARE;
-    double losses[N_RATES], best = 0;
-    double *rate = &t->progress.rate;
-    int n_steps = spec->n_steps / TRIAL_SHARE;
-    n_steps = MIN(MAX(n_steps, TRIAL_LEAST), TRIAL_MOST);
-    n_steps = MIN(n_steps, spec->n_steps);
-    *rate = share > 0 ? 0 : RATE_UNTRIED;
-    if (share > 0) {
-        t->aside = trainer_windows(&t->data.train, MIN(share, ASIDE_MOST), spec->length);
-        const double start = trainer_loss(t, &t->aside); /* the checkpoint's own */
-        if (!isfinite(start))
-            return trainer_not_finite(t, "loss", start, e);
-        tell_tried(t, n_steps, 0, start);
-        for (int i = 0; i < N_RATES; i++)
-            losses[i] = HUGE_VAL;
-        for (int i = FIRST_RATE; i < FIRST_RATE + 2; i++)
-            TRY(try_rate(t, n_steps, rates[i], &losses[i], e));
-        const bool rising = losses[FIRST_RATE + 1] < losses[FIRST_RATE];
-        const int step = rising ? 1 : -1;
-        for (int i = rising ? FIRST_RATE + 2 : FIRST_RATE - 1; i >= 0 && i < N_RATES; i += step) {
-            TRY(try_rate(t, n_steps, rates[i], &losses[i], e));
-            if (!(losses[i] < losses[i - step]))
-                break;
-        }
-        for (int i = 0; i < N_RATES; i++)
-            best = fmax(best, start - losses[i]);
-        const double enough = (n_steps == spec->n_steps ? ENOUGH : 1) * best;
-        if (best > 0)
-            for (int i = N_RATES - 1; i >= 0; i--)
-                if (start - losses[i] >= enough)
-                    *rate = rates[i];
-        t->aside.n = 0;
-    }
-    train_tell(spec, (struct train_event){.kind = TRAIN_CHOSEN, .lr = *rate});
-    return STATUS_OK;
 }

@@ -11,8 +11,7 @@
 #include "train/state.h"
 #include "train/steps.h"
 
-/* An evaluation predicts at most about so many tokens, evenly spread over the held-out part. */
-#define VAL_TOKENS 131072
+const char *const train_optimizers[] = {"adamw", "muon", NULL};
 
 /* The status of reading the file at `path`, which the message names. */
 static enum status in_file(enum status s, const char *path, struct err *e)
@@ -24,14 +23,6 @@ static enum status in_file(enum status s, const char *path, struct err *e)
 
 /* --- the plan -------------------------------------------------------------------------------- */
 
-/* The held-out windows that an evaluation scores. */
-static struct windows val_windows(const struct trainer *t)
-{
-    const size_t length = t->spec.length, most = VAL_TOKENS / length + 1;
-    const size_t all = t->spec.val_fraction > 0 ? (t->data.val.n - 1) / length : 0;
-    return trainer_windows(&t->data.val, MIN(all, most), t->spec.length);
-}
-
 static enum status make_plan(struct trainer *t, struct err *e)
 {
     const struct tokens *train = &t->data.train, *val = &t->data.val;
@@ -42,7 +33,7 @@ static enum status make_plan(struct trainer *t, struct err *e)
                              .n_params = t->list.n_params,
                              .train_tokens = train->n,
                              .val_tokens = val->n,
-                             .val_scored = val_windows(t).n * t->spec.length,
+                             .val_scored = trainer_val_windows(t) * t->spec.length,
                              .bytes_per_token = n ? (double)(train->n_bytes + val->n_bytes) / n : 0,
                              .bits_per_nat =
                                  val->n_bytes ? (double)val->n / val->n_bytes / log(2) : 0,
@@ -73,66 +64,96 @@ static enum status make_plan(struct trainer *t, struct err *e)
     return STATUS_OK;
 }
 
-static enum status open_run(struct trainer *t, struct err *e)
+/* --- opening --------------------------------------------------------------------------------- */
+
+static enum status open_teacher(struct trainer *t, struct err *e)
 {
-    struct train_spec *spec = &t->spec;
-    const struct config *c = &t->config;
-    const struct train_progress *found = &t->state.header.progress, *p = &t->progress;
-    enum status s;
-    if (spec->resume && access(t->state_path, F_OK) != 0)
-        return err_usage(e, "--resume: there is no %s to go on with", t->state_path);
-    if (spec->resume) {
-        TRY(file_map_open(&t->state.file, t->state_path, e));
-        TRY(state_parse(&t->state, t->state_path, e));
-        if (!spec->seed_given)
-            spec->seed = t->state.header.identity[STATE_SEED];
-    }
-    TRY(in_file(train_template_make(t, e), spec->from_path, e));
-    if (spec->length > c->n_ctx)
+    const struct train_spec *spec = &t->spec;
+    if (!spec->teacher)
+        return STATUS_OK;
+    TRY(train_teacher_check(t, e));
+    return param_list_create(&t->teacher_list, &t->teacher_config, spec->teacher, e);
+}
+
+static enum status check_sizes(const struct trainer *t, struct err *e)
+{
+    const struct train_spec *spec = &t->spec;
+    if (spec->length > t->config.n_ctx)
         return err_usage(e, "--ctx %d: the checkpoint's context has %d tokens", spec->length,
-                         c->n_ctx);
+                         t->config.n_ctx);
     if (spec->warmup >= spec->n_steps)
         return err_usage(e, "--warmup %d: expected fewer than the %d steps of --steps",
                          spec->warmup, spec->n_steps);
-    TRY(in_file(param_list_create(&t->list, c, spec->from, e), spec->from_path, e));
-    if (spec->teacher) {
-        s = train_teacher_check(t, e);
-        if (s == STATUS_OK)
-            s = param_list_create(&t->teacher_list, &t->teacher_config, spec->teacher, e);
-        TRY(in_file(s, spec->teacher_path, e));
-    }
-    TRY(train_data_read(t, e));
-    state_identify(t);
-    if (!spec->resume)
-        return make_plan(t, e);
+    return STATUS_OK;
+}
 
+/* Goes on where the state is, if it is this run's. */
+static enum status resume_progress(struct trainer *t, struct err *e)
+{
+    const struct train_progress *p = &t->progress;
     TRY(state_compare(t, e));
-    t->progress = *found;
-    const bool unrated = spec->lr == 0 && p->rate == 0 && p->step > 0 && p->step < spec->n_steps;
-    if (p->step > spec->n_steps || unrated)
-        return err_bad_file(e, "%s: damaged: it claims %d steps of %d%s", t->state_path,
-                            (int)p->step, spec->n_steps, unrated ? " without a rate" : "");
-    t->out_written = !spec->keep_last && isfinite(p->best);
-    if (t->out_written && access(spec->out, F_OK) != 0)
+    t->progress = t->state.header.progress;
+    t->out_written = !t->spec.keep_last && isfinite(p->best);
+    if (t->out_written && access(t->spec.out, F_OK) != 0)
         return err_failed(e,
                           "%s is missing, which had the best checkpoint so far (of step %d); bring "
                           "it back, or begin anew without --resume",
-                          spec->out, (int)p->best_step);
+                          t->spec.out, (int)p->best_step);
+    return STATUS_OK;
+}
+
+static enum status open_run(struct trainer *t, struct err *e)
+{
+    const struct train_spec *spec = &t->spec;
+    if (spec->resume)
+        TRY(state_open(&t->state, t->state_path, e));
+    TRY(in_file(train_template_make(t, e), spec->from_path, e));
+    TRY(check_sizes(t, e));
+    TRY(in_file(param_list_create(&t->list, &t->config, spec->from, e), spec->from_path, e));
+    TRY(in_file(open_teacher(t, e), spec->teacher_path, e));
+    TRY(train_data_read(t, e));
+    state_identify(t);
+    if (spec->resume)
+        TRY(resume_progress(t, e));
     return make_plan(t, e);
+}
+
+static char *state_path_of(const char *out, struct err *e)
+{
+    const size_t size = strlen(out) + sizeof ".state";
+    char *path = malloc(size);
+    if (path)
+        snprintf(path, size, "%s.state", out);
+    else
+        err_no_memory(e, "a path", size);
+    return path;
+}
+
+enum status train_saved_options(const char *out, struct bytes *options, struct err *e)
+{
+    struct state_file state = {.options = {0}};
+    char *path = state_path_of(out, e);
+    *options = (struct bytes){0};
+    if (!path)
+        return STATUS_NO_MEMORY;
+    enum status s = state_open(&state, path, e);
+    if (s == STATUS_OK && !bytes_put(options, state.options))
+        s = err_no_memory(e, "the options of a run", state.options.len);
+    file_map_close(&state.file);
+    free(path);
+    return s;
 }
 
 enum status trainer_open(const struct train_spec *spec, struct trainer **out, struct err *e)
 {
+    struct trainer *t;
     *out = NULL;
-    struct trainer *t = calloc(1, sizeof *t);
-    const size_t path_size = strlen(spec->out) + sizeof ".state";
-    if (t)
-        t->state_path = malloc(path_size);
-    if (!t || !t->state_path) {
+    TRY_ZEROED(t, 1, "the trainer", e);
+    t->state_path = state_path_of(spec->out, e);
+    if (!t->state_path) {
         free(t);
-        return err_no_memory(e, "the trainer", sizeof *t + path_size);
+        return STATUS_NO_MEMORY;
     }
-    snprintf(t->state_path, path_size, "%s.state", spec->out);
     t->spec = *spec;
     t->grad = spec->kernels->grad;
     t->spec.keep_last = spec->keep_last || spec->val_fraction <= 0;
@@ -170,17 +191,26 @@ void trainer_free(struct trainer *t)
     free(t);
 }
 
-/* --- saving ---------------------------------------------------------------------------------- */
+/* --- OUT and OUT.state ----------------------------------------------------------------------- */
+
+/*
+ * Both are replaced atomically, OUT first; the state knows OUT's length and hash as they were then.
+ * With keep_last OUT has the weights of the state, written with it at every save; else those of the
+ * best evaluation, written when that is made. A run that is killed between the two files leaves an
+ * OUT that is newer than its state: resumed, it makes the same steps again and writes the same OUT
+ * once more. That is why OUT is compared with the state's hash at the end of a run and not at its
+ * beginning.
+ */
 
 static void report_event(const struct trainer *t, struct train_event ev)
 {
     ev.step = t->progress.step;
-    train_tell(&t->spec, ev);
+    train_report(&t->spec, ev);
 }
 
 /* Whether OUT has the length and hash that t->progress says, so that this run has written it. They
  * are then set to those that it has. */
-static enum status look_at_out(struct trainer *t, bool *is_ours, struct err *e)
+static enum status hash_out(struct trainer *t, bool *is_ours, struct err *e)
 {
     struct train_progress *p = &t->progress;
     struct file_map f;
@@ -200,7 +230,7 @@ static enum status write_out(struct trainer *t, struct err *e)
 {
     bool is_ours;
     TRY(train_model_write(t, e));
-    TRY(look_at_out(t, &is_ours, e));
+    TRY(hash_out(t, &is_ours, e));
     t->out_written = true;
     return STATUS_OK;
 }
@@ -219,6 +249,34 @@ static enum status save(struct trainer *t, struct err *e)
     return STATUS_OK;
 }
 
+/* A run that was done makes no step when it is resumed: where OUT is the last state, and not there
+ * as it was written, it is written again. */
+static enum status restore_out(struct trainer *t, struct err *e)
+{
+    bool is_ours;
+    if (t->progress.step < t->spec.n_steps || t->out_written)
+        return STATUS_OK;
+    hash_out(t, &is_ours, NULL);
+    t->saved_step = is_ours ? t->saved_step : -1;
+    return save(t, e);
+}
+
+/* Whether OUT, of a run that is done, is the best checkpoint. */
+static enum status check_out(struct trainer *t, struct err *e)
+{
+    const struct train_progress *p = &t->progress;
+    bool is_ours;
+    if (t->spec.keep_last || !isfinite(p->best))
+        return STATUS_OK;
+    TRY(hash_out(t, &is_ours, e));
+    if (is_ours)
+        return STATUS_OK;
+    return err_failed(e,
+                      "%s is not the best checkpoint of this run (of step %d), but another file; "
+                      "bring it back, or begin anew without --resume",
+                      t->spec.out, (int)p->best_step);
+}
+
 /* --- running --------------------------------------------------------------------------------- */
 
 /* Takes the memory and sets weights, moments and random generator as the first step is to find
@@ -233,10 +291,11 @@ static enum status start_run(struct trainer *t, struct err *e)
         t->saved_step = t->progress.step;
         TRY(state_read(t, e));
         file_map_close(&t->state.file);
-    } else if (spec->from) {
-        trainer_rewind(t);
     } else {
-        trainer_initialise(t);
+        if (spec->from)
+            param_list_read(&t->list, spec->from, t->weights.flat);
+        else
+            trainer_initialise(t);
         rng_seed(&t->progress.rng, spec->seed, STREAM_WINDOWS);
     }
     TRY(backprop_start(t->engine, t->weights.w[ROLE_ROPE_FREQS].weight, e));
@@ -251,113 +310,96 @@ static bool step_is_due(const struct trainer *t, int every)
     return t->progress.step == t->spec.n_steps || t->progress.step % every == 0;
 }
 
-/* Evaluates and saves where it is time to. The best so far becomes OUT; where that cannot be
- * written, the old best stays to be beaten. In the middle of a run a failure to save is no reason
- * to lose what is in memory: it is told, and tried again at the next save. */
-static enum status after_step(struct trainer *t, struct err *e)
+/* Measures the held-out loss, *loss; *best: it is the lowest so far. */
+static enum status evaluate(struct trainer *t, double *loss, bool *best, struct err *e)
 {
-    const struct train_spec *spec = &t->spec;
-    struct train_progress *p = &t->progress;
-    struct err failure = {""};
-    enum status saved = STATUS_OK;
-    if (spec->val_fraction > 0 && spec->eval_every > 0 && step_is_due(t, spec->eval_every)) {
-        const uint64_t before = clock_ns();
-        const struct windows held_out = val_windows(t);
-        const double loss = trainer_loss(t, &held_out);
-        if (!isfinite(loss))
-            return trainer_not_finite(t, "held-out loss", loss, e);
-        const bool best = loss < p->best;
-        report_event(t, (struct train_event){.kind = TRAIN_EVALUATED,
-                                             .loss = t->loss_steps ? t->loss_sum / t->loss_steps
-                                                                   : (double)NAN,
-                                             .val_loss = loss,
-                                             .val_bits = loss * t->plan.bits_per_nat,
-                                             .best = best,
-                                             .ns = clock_ns() - before});
-        t->loss_sum = 0;
-        t->loss_steps = 0;
-        if (best) {
-            t->plan.best_loss = loss;
-            t->plan.best_step = p->step;
-        }
-        if (best && !spec->keep_last)
-            saved = write_out(t, &failure);
-        if (best && saved == STATUS_OK) {
-            p->best = loss;
-            p->best_step = p->step;
-        }
-    }
-    if (saved == STATUS_OK && p->step > 0 && step_is_due(t, spec->save_every))
-        saved = save(t, &failure);
-    if (saved == STATUS_OK)
-        return STATUS_OK;
-    if (p->step == spec->n_steps) {
-        *e = failure;
-        return saved;
-    }
-    report_event(t, (struct train_event){.kind = TRAIN_NOT_SAVED, .message = failure.text});
+    const uint64_t before = clock_ns();
+    *loss = trainer_val_loss(t);
+    if (!isfinite(*loss))
+        return trainer_not_finite(t, "held-out loss", *loss, e);
+    *best = *loss < t->progress.best;
+    report_event(
+        t, (struct train_event){.kind = TRAIN_EVALUATED,
+                                .loss = t->loss_steps ? t->loss_sum / t->loss_steps : (double)NAN,
+                                .val_loss = *loss,
+                                .val_bits = *loss * t->plan.bits_per_nat,
+                                .best = *best,
+                                .ns = clock_ns() - before});
+    t->loss_sum = 0;
+    t->loss_steps = 0;
     return STATUS_OK;
 }
 
-static enum status run_to_the_end(struct trainer *t, struct err *e)
+/* The best so far becomes OUT; where that cannot be written, the old best stays to be beaten. */
+static enum status write_best(struct trainer *t, double loss, struct err *e)
 {
-    struct train_spec *spec = &t->spec;
     struct train_progress *p = &t->progress;
-    bool is_ours;
-    TRY(start_run(t, e));
-    /* A run that is done and resumed makes no step: where OUT is the last state, and not there as
-     * it was written, it is written again. */
-    if (spec->resume && p->step == spec->n_steps && !t->out_written) {
-        look_at_out(t, &is_ours, NULL);
-        t->saved_step = is_ours ? t->saved_step : -1;
-        TRY(save(t, e));
-    }
-    /* A checkpoint that is trained further is evaluated before its first step. */
-    if (spec->from && !spec->resume)
-        TRY(after_step(t, e));
-    /* Where no rate is given, it is the state's or is found by trials, after which everything is as
-     * before the first step. If no rate helps, the run ends here. */
-    if (spec->lr > 0) {
-        p->rate = spec->lr;
-    } else if (p->rate == 0 && p->step == 0) {
-        const enum status s = trainer_probe(t, e);
-        trainer_rewind(t);
-        TRY(s);
-        if (p->rate == 0) {
-            p->step = spec->n_steps;
-            TRY(after_step(t, e));
-        }
-    }
-    spec->lr = p->rate;
-    while (p->step < spec->n_steps) {
-        if (train_stopped(spec))
-            return STATUS_INTERRUPTED;
-        const uint64_t before = clock_ns();
-        struct train_event event = {.kind = TRAIN_STEP};
-        TRY(trainer_step(t, &event, e));
-        event.ns = clock_ns() - before;
-        t->loss_sum += event.loss;
-        t->loss_steps++;
-        report_event(t, event);
-        TRY(after_step(t, e));
-    }
-    /* Not before: a run that was killed between OUT and OUT.state has an OUT that is newer than
-     * its state, and writes it again on its way here. */
-    if (spec->keep_last || !isfinite(p->best))
+    if (!t->spec.keep_last)
+        TRY(write_out(t, e));
+    p->best = t->plan.best_loss = loss;
+    p->best_step = t->plan.best_step = p->step;
+    return STATUS_OK;
+}
+
+/* In the middle of a run a failure to save is no reason to lose what is in memory: it is reported,
+ * and tried again at the next save. */
+static enum status defer_failure(const struct trainer *t, enum status s, const struct err *failure,
+                                 struct err *e)
+{
+    if (s == STATUS_OK)
         return STATUS_OK;
-    TRY(look_at_out(t, &is_ours, e));
-    if (is_ours)
+    if (t->progress.step < t->spec.n_steps) {
+        report_event(t, (struct train_event){.kind = TRAIN_NOT_SAVED, .message = failure->text});
         return STATUS_OK;
-    return err_failed(e,
-                      "%s is not the best checkpoint of this run (of step %d), but another file; "
-                      "bring it back, or begin anew without --resume",
-                      spec->out, (int)p->best_step);
+    }
+    *e = *failure;
+    return s;
+}
+
+/* Evaluates and saves where it is time to. */
+static enum status after_step(struct trainer *t, struct err *e)
+{
+    const struct train_spec *spec = &t->spec;
+    struct err failure = {""};
+    enum status s = STATUS_OK;
+    double loss = 0;
+    bool best = false;
+    if (spec->val_fraction > 0 && spec->eval_every > 0 && step_is_due(t, spec->eval_every))
+        TRY(evaluate(t, &loss, &best, e));
+    if (best)
+        s = write_best(t, loss, &failure);
+    if (s == STATUS_OK && t->progress.step > 0 && step_is_due(t, spec->save_every))
+        s = save(t, &failure);
+    return defer_failure(t, s, &failure, e);
+}
+
+static enum status make_step(struct trainer *t, struct err *e)
+{
+    const uint64_t before = clock_ns();
+    struct train_event event = {.kind = TRAIN_STEP};
+    TRY(trainer_step(t, &event, e));
+    event.ns = clock_ns() - before;
+    t->loss_sum += event.loss;
+    t->loss_steps++;
+    report_event(t, event);
+    return STATUS_OK;
 }
 
 enum status trainer_run(struct trainer *t, struct err *e)
 {
-    const enum status s = run_to_the_end(t, e);
-    if (s == STATUS_INTERRUPTED)
-        TRY(save(t, e));
-    return s;
+    const struct train_spec *spec = &t->spec;
+    TRY(start_run(t, e));
+    if (spec->resume)
+        TRY(restore_out(t, e));
+    else if (spec->from) /* what is to be improved */
+        TRY(after_step(t, e));
+    while (t->progress.step < spec->n_steps) {
+        if (train_stopped(spec)) {
+            TRY(save(t, e));
+            return STATUS_INTERRUPTED;
+        }
+        TRY(make_step(t, e));
+        TRY(after_step(t, e));
+    }
+    return check_out(t, e);
 }

@@ -27,7 +27,7 @@ static uint64_t number(const struct gguf *g, const char *key, uint64_t max, uint
     return value;
 }
 
-/* Attention's and the feed-forward part's tensors may change, but for norms. */
+/* Attention's tensors may change, but for norms. */
 static void compare(const struct config *c, const struct gguf *old, const struct gguf *new)
 {
     require(new->n_tensors == old->n_tensors);
@@ -39,7 +39,7 @@ static void compare(const struct config *c, const struct gguf *old, const struct
         name[a->name.len] = 0;
         const struct gguf_tensor *b = gguf_find_tensor(new, name);
         const bool may_change = known && spec.form != FORM_NORM && spec.role >= ROLE_ATTN_QKV &&
-                                spec.role <= ROLE_FFN_DOWN;
+                                spec.role <= ROLE_ATTN_OUTPUT;
         require(b && b->type == a->type);
         if (!may_change)
             require(b->n_bytes == a->n_bytes && memcmp(a->data, b->data, a->n_bytes) == 0);
@@ -128,7 +128,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .n_kv_heads = (int)number(g, "fuzz.kv_heads", 70000, 1),
         .method = (enum convert_method)number(g, "fuzz.method", CONVERT_FIT, CONVERT_FIT),
         .cluster = number(g, "fuzz.cluster", 1, 0),
-        .refit = (enum convert_refit)number(g, "fuzz.refit", CONVERT_REFIT_BLOCK, 0),
+        .refit = (enum convert_refit)number(g, "fuzz.refit", CONVERT_REFIT_WO, 0),
         .seed = size,
         .tokens = tokens,
         .n_tokens = 8 * number(g, "fuzz.tokens", MAX_TOKENS / 8, 0),

@@ -1,0 +1,59 @@
+"""How byte-level tokenizers cut a text before they merge, and token ids compared with decode's."""
+import concurrent.futures
+import os
+import random
+
+from . import program
+from .process import bad, say
+
+
+def cuts():
+    """How byte-level tokenizers cut a text before they merge, by tokenizer.ggml.pre."""
+    from tokenizers import Regex, pre_tokenizers as pre
+    gpt2 = pre.ByteLevel(add_prefix_space=False)
+    starcoder = pre.Sequence([pre.Digits(individual_digits=True), gpt2])
+    llama3, qwen2 = (pre.Sequence([pre.Split(Regex(
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}" + digits
+        + r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"), "isolated"),
+        pre.ByteLevel(add_prefix_space=False, use_regex=False)]) for digits in ("{1,3}", ""))
+    return {"gpt-2": gpt2, "llama-bpe": llama3, "qwen2": qwen2, "starcoder": starcoder,
+            "default": gpt2, "dbrx": llama3, "smollm": starcoder}  # other names of these
+
+
+PIECES = """| |  |   |\n|\n\n|\r\n|\t| \n |a| a|A|The quick brown fox|I'm|I'M|don't|we'll've|'S|''|"q"|3.14|\
+12345| 1 22 333 4444|٣٤|½|Ⅷ|²|naïve café|cafe\u0301|Å|ﬁ|ß|ÄÖ|привет|日本語|한국어|नमस्ते|العربية|😀|👍🏽|🇺🇸|\u00a0|\
+\u2003|\u3000|\u200b|\u200d|…|—|▁|▁a|<0x41>|<s>|</s>|[INST]|a_b|x==y|/* */|foo.bar(1)|\\n|---""".split("|")
+SOME = 20  # names of added tokens that stand in the texts
+
+
+def odd_texts(names=()):
+    """A few hundred texts, always the same; `names`, of added tokens, stand in many of them."""
+    names, rng, texts = [name for name in names if name][:SOME], random.Random(1), list(PIECES)
+    for name in names:
+        texts += [name, "a" + name, name + "a", f"a {name} b", name + name, name + "\n", name[:-1]]
+    texts += ["".join(rng.choices(PIECES + names, k=rng.randint(2, 6))) for _ in range(200)]
+    return list(dict.fromkeys(text for text in texts if "\0" not in text))
+
+
+def compare(path, model, encode, texts, library):
+    """Says for how many texts decode's ids with `model` are not encode(text), those of the library; None there: it has
+    a character without a token. Fails if decode cannot read the vocabulary."""
+    if not program.find():
+        return say(f"{path}: ids are not compared: found no decode beside the scripts or on PATH; make it")
+
+    def ids(text):  # None where the vocabulary lacks a character
+        done = program.ask("tokenize", "-p", text, "--", model)
+        if done.returncode and "has no token" not in done.stderr:
+            bad(path, f"decode cannot read its vocabulary: {program.last_line(done)}")
+        return None if done.returncode else [int(i) for i in done.stdout.split()]
+
+    with concurrent.futures.ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as pool:
+        found = list(zip(texts, pool.map(ids, texts), map(encode, texts)))
+    lacking = sum(ours is None and theirs is not None for _, ours, theirs in found)
+    others = [row for row in found if row[1] is not None and row[1] != row[2]]
+    said = f"{path}: {len(texts) - lacking - len(others)} of {len(texts)} odd texts get the ids of {library}"
+    said += f"; {lacking} have characters without a token, which decode refuses" if lacking else ""
+    if others:
+        text, ours, theirs = min(others, key=lambda row: len(row[0]))
+        said += f"; {len(others)} get others, such as {text!r}: expected {theirs}, found {ours}"
+    say(said)

@@ -1,0 +1,244 @@
+"""The vocabulary of a model: tokens by id, their types and scores, GGUF's keys, and the ids that the library which it
+was made for has of a text."""
+import json
+import os
+import re
+import tempfile
+from dataclasses import dataclass, field
+from typing import Callable
+
+from . import ids, spm
+from .files import read_json, regular
+from .process import bad, say, shown
+from .shapes import MOST, SPACE, TOKEN
+from .torchfile import Plain
+
+WEIGHTS_ALONE = "--tokenizer none imports the weights alone"
+# What a tokenizer of transformers may be made of; nothing else of a folder is shown to it.
+BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+FILES = ("tokenizer.json", spm.NAME, "vocab.json", "merges.txt")
+NONE = 0xFFFFFFFF  # the id that GGUF has for none
+# What SentencePiece's BPE in tokenizer.json may do with a text before it merges, as decode does: spaces are marked,
+# and dropped at both ends and behind another one (as export.py writes it).
+SPACES_MARKED = ({"type": "Prepend", "prepend": SPACE},
+                 {"type": "Replace", "pattern": {"String": " "}, "content": SPACE})
+SPACES_DROPPED = tuple({"type": "Replace", "pattern": {"Regex": regex}, "content": content}
+                       for regex, content in spm.SPACES_DROPPED)
+
+
+@dataclass
+class Vocabulary:
+    """`keys` are those behind tokenizer.ggml. that do not follow from the tokens; `names` those of added tokens, which
+    are found in a text before all others."""
+    tokens: dict
+    types: dict
+    scores: dict | None
+    keys: dict
+    eos: int | None
+    library: str
+    encode: Callable[[str], list | None]
+    names: list = field(default_factory=list)
+    texts: Callable[[], list] | None = None
+
+    def odd_texts(self):
+        return self.texts() if self.texts else ids.odd_texts(self.names)
+
+
+def check_ids(path, table):
+    """Fails unless the ids of vocab.json, or of a tokenizer.json's vocabulary, are some that tokens have: the library
+    makes room for all below the highest."""
+    model = table.get("model") if "model" in table else table
+    vocab = model.get("vocab") if isinstance(model, dict) and "vocab" in model else model
+    for name, i in vocab.items() if isinstance(vocab, dict) else ():
+        if type(i) is int and not 0 <= i <= MOST:
+            bad(path, f"token {name!r}: expected an id of 0 to {MOST}, found {i}")
+
+
+def load_alone(path, files, tokenizer_class, **options):
+    """A tokenizer of transformers from these files of a folder, by the names it looks for: it sees no other, and no
+    code. Fails with what the library says."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, file in files.items():
+            os.symlink(os.path.abspath(regular(file)), os.path.join(folder, name))
+            if name in ("vocab.json", "tokenizer.json"):
+                check_ids(file, read_json(file))
+        try:
+            return tokenizer_class.from_pretrained(folder, trust_remote_code=False, **options)
+        except (MemoryError, ImportError):
+            raise
+        except Exception as error:
+            bad(path, f"expected a tokenizer that transformers reads, found one of which it says: {error}; "
+                      f"{WEIGHTS_ALONE}")
+
+
+def check_spaces(path, said):
+    """True if SentencePiece's BPE in tokenizer.json drops extra spaces, else None. Fails, by name, on what it does
+    with a text and decode does not."""
+    drops = False
+    for place in ("normalizer", "pre_tokenizer"):
+        step = said.get(place) or {}
+        for step in step.get("normalizers") or step.get("pretokenizers") or [step]:
+            is_marking = step in SPACES_MARKED or (step.get("type") == "Metaspace" and step.get("replacement") == SPACE)
+            drops |= step in SPACES_DROPPED
+            if step and not is_marking and step not in SPACES_DROPPED:
+                bad(path, f"{place} {step.get('type')}: expected spaces marked with U+2581 and nothing else, as decode "
+                          f"does, found {json.dumps(step):.200}; {WEIGHTS_ALONE}")
+    return drops or None
+
+
+def of_transformers(path, tok):
+    """From a tokenizer that transformers has loaded. Fails unless it is BPE of bytes with a cut that decode knows, or
+    of characters with spaces marked."""
+    backend = getattr(tok, "backend_tokenizer", None)
+    said = json.loads(backend.to_str()) if backend else {"model": {"type": type(tok).__name__}}
+    model, steps = said["model"], json.dumps([said.get("normalizer"), said.get("pre_tokenizer")])
+    unusual = [k for k in ("dropout", "continuing_subword_prefix", "end_of_word_suffix") if model.get(k)]
+    if model["type"] != "BPE" or unusual or not ("ByteLevel" in steps or r"\u2581" in steps):
+        bad(path, f"tokenizer: expected BPE of bytes, or with U+2581 for spaces, found {model['type']} "
+                  f"{' '.join(unusual)} {steps:.200}; {WEIGHTS_ALONE}")
+    tokens = {i: name for name, i in backend.get_vocab(with_added_tokens=True).items()}
+    types = dict.fromkeys(tokens, TOKEN.NORMAL)
+    special = {token["id"]: token["special"] for token in said["added_tokens"]}
+    merges = [m.split(" ") if isinstance(m, str) else m for m in model["merges"]]
+
+    def encode(text):
+        return tok(text, add_special_tokens=False)["input_ids"]
+
+    def pieces(cut):
+        return [[piece for piece, _ in cut.pre_tokenize_str(text)] for text in ids.odd_texts()]
+
+    if "ByteLevel" in steps:
+        theirs, scores = pieces(backend.pre_tokenizer), None
+        pre = next((name for name, cut in ids.cuts().items() if pieces(cut) == theirs), None)
+        if not pre:
+            bad(path, f"tokenizer: expected the cut {', '.join(ids.cuts())}, found {steps:.300}; {WEIGHTS_ALONE}")
+        if pre == "llama-bpe" and not model["ignore_merges"]:
+            pre = "dbrx"  # the same cut; llama-bpe takes a piece that is a token as that token
+        keys = {"model": "gpt2", "pre": pre, "merges": [" ".join(m) for m in merges]}
+    else:
+        drops = check_spaces(path, said)
+        made, unk = {}, backend.token_to_id(model["unk_token"] or "")
+        for left, right in merges:  # a token's score: minus the number of tokens that are made before it
+            made.setdefault(left + right, -float(len(made)))
+        scores = {i: made.get(name, -float(len(made))) for i, name in tokens.items()}
+        space = backend.encode("a", add_special_tokens=False).tokens[0].startswith(SPACE)
+        keys = {"model": "llama", "add_space_prefix": space, "unknown_token_id": unk,
+                "remove_extra_whitespaces": drops}
+        for i, name in tokens.items():
+            if re.fullmatch("<0x[0-9A-F]{2}>", name):
+                types[i] = TOKEN.BYTE
+            elif len(name) > 1 and name not in made and i in encode(name):
+                special.setdefault(i, False)  # one of SentencePiece's user-defined symbols
+    for i, is_special in special.items():
+        types[i] = TOKEN.CONTROL if is_special else TOKEN.USER_DEFINED
+        if i not in encode(tokens[i]):
+            types[i] = TOKEN.UNUSED
+            say(f"{path}: no text has token {i}, {tokens[i]!r}: others are found first; it is unused")
+    types |= {i: TOKEN.UNKNOWN for i in [keys.get("unknown_token_id")] if i is not None}
+    plain, whole = encode("a"), tok("a")["input_ids"]
+    before = next((i for i in (0, 1) if whole[i : i + len(plain)] == plain), None)
+    if before is None:
+        bad(path, f"tokenizer: expected one token or none before {plain}, found {whole}; {WEIGHTS_ALONE}")
+    if before + len(plain) < len(whole):
+        say(f"{path}: the tokens that the tokenizer puts behind every text are not put there")
+    keys |= {"add_bos_token": before == 1, "bos_token_id": whole[0] if before else tok.bos_token_id,
+             "padding_token_id": tok.pad_token_id}
+    return Vocabulary(tokens, types, scores, keys, tok.eos_token_id, "transformers", encode,
+                      [tokens[i] for i in special])
+
+
+def of_letters(path, table):
+    """nanoGPT's single characters, from a table of ids. Fails unless each has an id of its own."""
+    if not isinstance(table, dict) or not table:
+        bad(path, f"expected a table of characters and ids, found {shown(table)}")
+    for name, i in table.items():
+        if not isinstance(name, str) or type(i) is not int or not 0 <= i < 1 << 24:
+            bad(path, f"expected a table of characters and ids, found {shown(name)} with {shown(i)}")
+    tokens = {i: name.replace(" ", SPACE) for name, i in table.items()}
+    if len(tokens) != len(table):
+        bad(path, f"expected an id for each of {len(table)} characters, found {len(tokens)} ids")
+    return Vocabulary(
+        tokens, dict.fromkeys(tokens, TOKEN.NORMAL), dict.fromkeys(tokens, 0.0),
+        {"model": "llama", "add_space_prefix": False}, None, "the table",
+        lambda text: [table[c] for c in text] if set(text) <= table.keys() else None)
+
+
+def of_sentencepiece(path, others=None):
+    """From a tokenizer.model; `others` is a tokenizer.json whose tokens must be the same."""
+    m = spm.Model(path, others)
+    return Vocabulary(m.tokens, m.types, m.scores, m.keys, m.eos, "SentencePiece", m.encode, m.names, m.texts)
+
+
+def of_folder(path, kind):
+    """As transformers looks for it, but that SentencePiece's own file comes before what was made of it; None: the
+    folder has none. `kind` is for AutoTokenizer, where config.json is of no class."""
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+    there = {name: os.path.join(path, name) for name in (*FILES, *BESIDE) if os.path.lexists(os.path.join(path, name))}
+    if there.keys() <= set(BESIDE):
+        return None
+    if spm.NAME in there and spm.is_model(there[spm.NAME]):
+        return of_sentencepiece(there[spm.NAME], there.get("tokenizer.json"))
+    if "tokenizer.json" in there:
+        there = {name: file for name, file in there.items() if name in ("tokenizer.json", *BESIDE)}
+        return of_transformers(path, load_alone(path, there, PreTrainedTokenizerFast))
+    if spm.NAME in there:
+        bad(there[spm.NAME], f"expected SentencePiece's model, found another file; {WEIGHTS_ALONE}")
+    if "merges.txt" not in there:
+        return of_letters(there["vocab.json"], read_json(there["vocab.json"]))
+    config = os.path.join(path, "config.json")
+    there |= {"config.json": config} if not kind and os.path.exists(config) else {}
+    return of_transformers(path, load_alone(path, there, AutoTokenizer, tokenizer_type=kind))
+
+
+def of_file(path):
+    """By its first bytes: tokenizer.json, SentencePiece's, nanoGPT's meta.pkl, or a table of letters. What stands
+    beside it in a folder of transformers counts as it does there."""
+    from transformers import PreTrainedTokenizerFast
+    with open(regular(path), "rb") as file:
+        first = file.read(1)
+    if first == b"\x80":
+        with open(path, "rb") as file:
+            found = Plain.loaded(path, file.read())
+        return of_letters(path, found.get("stoi") if isinstance(found, dict) else found)
+    if first == b"{":
+        found = read_json(path)
+        if "model" not in found:
+            return of_letters(path, found)
+        beside = os.path.dirname(path) if os.path.basename(path) == "tokenizer.json" else None
+        files = {name: os.path.join(beside, name) for name in BESIDE if beside is not None}
+        files = {name: file for name, file in files.items() if os.path.lexists(file)} | {"tokenizer.json": path}
+        return of_transformers(path, load_alone(path, files, PreTrainedTokenizerFast))
+    if not spm.is_model(path):
+        bad(path, "expected tokenizer.json, tokenizer.model, nanoGPT's meta.pkl or a vocab.json of letters, "
+                  "found none of these; a tokenizer.bin was made from one of them")
+    return of_sentencepiece(path)
+
+
+def read(path, kind):
+    """Of a folder, None where it has none, or of a file."""
+    return of_folder(path, kind) if os.path.isdir(path) else of_file(path)
+
+
+def keys_of(path, v, n, ends):
+    """The keys tokenizer.ggml.* of n tokens. `ends` end a text by the model's configuration, and so does the
+    tokenizer's own EOS, which comes first if it is one of them."""
+    ends = [i for i in ends if type(i) is int]
+    ends = dict.fromkeys([v.eos] * (v.eos in ends) + ends + [v.eos])
+    ends = [i for i in ends if isinstance(i, int) and 0 <= i < n]
+    if len(ends) > 3:
+        say(f"{path}: expected at most 3 ids that end a text, as GGUF has, found {ends}: the rest is out")
+    if beyond := [name for i, name in v.tokens.items() if i >= n]:
+        say(f"{path}: {len(beyond)} tokens, such as {beyond[0]!r}, are beyond the model's {n}: left out")
+    if empty := [i for i, name in v.tokens.items() if not name and i < n]:
+        say(f"{path}: warning: expected no empty token, found token {empty[0]} empty, {len(empty)} in all: no text has "
+            "it, it is unused")
+    types = v.types | dict.fromkeys(empty, TOKEN.UNUSED)
+    # Where a vocabulary with scores has no BOS or EOS, readers take 1 and 2 unless a key says none.
+    keys = {f"{name}_token_id": NONE for name in ("bos", "eos") if v.scores} | {
+        key: x for key, x in v.keys.items() if x is not None and (not key.endswith("_id") or x < n)}
+    keys |= {f"{name}_token_id": i for name, i in zip(("eos", "eot", "eom"), ends)} | {
+        "tokens": [v.tokens.get(i, f"[PAD{i}]") for i in range(n)],
+        "token_type": [types.get(i, TOKEN.UNUSED) for i in range(n)]}
+    if v.scores:
+        keys["scores"] = [v.scores.get(i, 0.0) for i in range(n)]
+    return {f"tokenizer.ggml.{key}": value for key, value in keys.items()}

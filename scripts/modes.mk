@@ -1,0 +1,157 @@
+# What each MODE is compiled with beyond a release build, and the targets that run what a mode is for.
+# The Makefile includes this after its lists of files.
+
+# --- compilers and flags ---------------------------------------------------------------------
+
+# Where nobody chose a compiler: clang's AddressSanitizer runs a third faster than gcc's, and its
+# ThreadSanitizer twice as fast.
+ifneq ($(filter asan-default tsan-default,$(MODE)-$(origin CC)),)
+CC := $(shell echo 'int main(void) { return 0; }' | \
+        clang -fsanitize=address,undefined -x c - -o /dev/null 2>/dev/null && echo clang || echo cc)
+endif
+
+# Without variables' places, which gcc needs minutes to follow through instrumented kernels.
+SAN_COMMON := -fno-omit-frame-pointer -fno-var-tracking
+# (What object-size looks at, AddressSanitizer does.)
+SAN_ASAN   := -fsanitize=address,undefined -fno-sanitize=object-size -fno-sanitize-recover=all \
+              $(SAN_COMMON)
+SAN_TSAN   := -fsanitize=thread $(SAN_COMMON)
+
+# Builds that look for mistakes check contracts at any cost, see base/mem.h.
+COSTLY := -DDECODE_COSTLY_ASSERTS
+
+MODE_release := -O3
+MODE_debug   := -O0 $(COSTLY)
+# 32 bits on an x86-64 machine; the last folder has asm/, which only gcc-multilib links to.
+MODE_32      := -O2 -m32 -idirafter /usr/include/x86_64-linux-gnu
+MODE_asan    := -O1 $(SAN_ASAN) $(COSTLY)
+MODE_tsan    := -O1 $(SAN_TSAN) $(COSTLY)
+MODE_fuzz    := -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all \
+                $(COSTLY)
+# SANITIZED in tests/support.h: under valgrind suites leave out what they do under sanitizers.
+MODE_valgrind := -O2 -DUNDER_VALGRIND $(COSTLY)
+MODE_cov     := -O0 --coverage -fprofile-update=atomic $(COSTLY)
+
+ifeq ($(MODE_$(MODE)),)
+$(error MODE=$(MODE) is none of release, debug, 32, asan, tsan, valgrind, fuzz, cov)
+endif
+
+# --- objects that a mode compiles otherwise --------------------------------------------------
+
+# The kernels' unrolled tiles take a compiler minutes to instrument in place, and instrumented by
+# calls they run ten times as long. So sanitizers leave them out, but for AddressSanitizer in the
+# suites that are about kernels, which are linked with objects of their own. (UBSan has the scalar
+# kernels.)
+IS_CLANG := $(findstring clang,$(shell $(CC) --version))
+ifneq ($(filter asan,$(MODE))$(IS_CLANG),)
+$(VECTOR_OBJ): OBJ_FLAGS := -fno-sanitize=all
+endif
+ifeq ($(MODE),asan)
+CHECKED_OBJ  := $(VECTOR_SRC:%.c=$(BUILD)/checked/%.o)
+CHECKED_TEST := $(patsubst %,$(BUILD)/tests/compute/test_%,kernels grad_kernels)
+$(CHECKED_OBJ): OBJ_FLAGS := -O0 -fno-sanitize=undefined $(if $(IS_CLANG),-mllvm -,--param \
+                              )asan-instrumentation-with-call-threshold=0
+$(CHECKED_OBJ): $(BUILD)/checked/%.o: %.c Makefile scripts/modes.mk
+	$(compile)
+$(CHECKED_TEST): $(CHECKED_OBJ)
+endif
+
+# Loops over numbers: tracing their comparisons tells the fuzzer nothing and takes most of its time,
+# as do, of a run that counts what ran, counters that threads take in turn. (Without turns a count may
+# miss some; it never becomes none.)
+LOOPS_OBJ := $(patsubst %,$(BUILD)/src/compute/%.o,linalg linalg_eigen kernels_scalar grad_scalar)
+ifeq ($(MODE),fuzz)
+$(LOOPS_OBJ): OBJ_FLAGS := -fno-sanitize-coverage=trace-cmp
+endif
+ifeq ($(MODE),cov)
+$(LOOPS_OBJ) $(VECTOR_OBJ): OBJ_FLAGS := -O2 -fprofile-update=single
+endif
+
+# Instrumented, what does not compute costs four times as long to optimise as it then saves.
+ifneq ($(filter asan tsan,$(MODE)),)
+$(BUILD)/tests/%.o: OBJ_FLAGS := -O0
+$(foreach dir,args cli formats measure model show,$(BUILD)/src/$(dir)/%.o): OBJ_FLAGS := -O0
+endif
+
+# --- targets ---------------------------------------------------------------------------------
+
+.PHONY: asan cov cov-run valgrind valgrind-run valgrind-quick tsan tsan-run tsan-binaries \
+        fuzz fuzz-binaries fuzz-run fuzz-replay fuzz-replay-run replay-binaries test-everywhere
+
+asan: ## the suites under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer
+	$(MAKE) MODE=asan test
+
+cov: ## line and branch coverage of src by the suites (gcov), by file and layer
+	$(MAKE) MODE=cov cov-run
+
+cov-run: test-binaries
+	@find $(BUILD) -name '*.gcda' -delete
+	@GCOV_ERROR_FILE=/dev/null scripts/run_tests.sh $(call suites,$(BUILD)) >$(BUILD)/tests.log || \
+	    echo "cov: a suite failed, perhaps because the profile is a file, too: $(BUILD)/tests.log"
+	@scripts/coverage.sh $(BUILD)
+
+valgrind: ## the Check suites and a run of every command under valgrind (long)
+	$(MAKE) MODE=valgrind valgrind-run
+
+valgrind-run: $(BIN) $(TEST_BIN)
+	@CK_TIMEOUT_MULTIPLIER=100 scripts/run_tests.sh 'scripts/valgrind.sh $(BIN)' \
+	    $(TEST_BIN:%='scripts/memcheck.sh %')
+
+valgrind-quick: $(BIN) ## only the run of every command
+	@scripts/valgrind.sh $(BIN)
+
+# Only what starts threads, with the scalar kernels, of which ThreadSanitizer sees all that they read
+# and write. $(1): build/MODE
+THREADED := compute/test_pool cli/test_many convert/test_convert convert/test_quantize \
+            convert/test_refit measure/test_bench measure/test_eval \
+            $(patsubst %,engine/test_%,sampler session batch schedule) \
+            $(patsubst %,train/test_%,backprop train train_arch)
+threaded = $(THREADED:%='env DECODE_ISA=scalar $(1)/tests/%')
+tsan: ## the suites that use threads under ThreadSanitizer
+	$(MAKE) MODE=tsan tsan-run
+
+tsan-binaries: $(THREADED:%=$(BUILD)/tests/%)
+tsan-run: tsan-binaries
+	@scripts/run_tests.sh $(call threaded,$(BUILD))
+
+fuzz: ## build the libFuzzer targets (clang): build/fuzz/fuzz_*
+	$(MAKE) MODE=fuzz CC=clang fuzz-binaries
+
+FUZZERS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+fuzz-binaries: $(FUZZERS:%=build/fuzz/%)
+
+# These read GGUF files, and share a mutator and a corpus.
+$(patsubst %,build/fuzz/fuzz_%,gguf model convert): build/fuzz/tests/fuzz/mutate_gguf.o
+CORPUS_fuzz_gguf    := tests/fuzz/corpus/gguf
+CORPUS_fuzz_model   := tests/fuzz/corpus/gguf
+CORPUS_fuzz_convert := tests/fuzz/corpus/gguf
+
+build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o $(CLI_LIB) $(LIB)
+	$(call say,LINK)
+	$(Q)$(LINK) -fsanitize=fuzzer -o $@ $(filter %.o,$^) $(CLI_LIB) $(LIB) $(LDLIBS)
+
+# Long: targets / JOBS * FUZZ_SECONDS.
+FUZZ_SECONDS ?= 1800
+JOBS         ?= 2
+fuzz-run: fuzz ## run every fuzz target for FUZZ_SECONDS (1800), JOBS (2) at a time
+	@scripts/fuzz_run.sh $(FUZZ_SECONDS) $(JOBS) $(foreach f,$(FUZZERS),$(f)=$(CORPUS_$(f)))
+
+fuzz-replay: ## replay the fuzz corpora under ASan and UBSan
+	$(MAKE) MODE=asan fuzz-replay-run
+
+# $(1): build/MODE
+replays = $(foreach f,$(FUZZERS),'$(1)/replay_$(f) $(CORPUS_$(f))')
+replay-binaries: $(FUZZERS:%=$(BUILD)/replay_%)
+fuzz-replay-run: replay-binaries
+	@scripts/run_tests.sh $(call replays,$(BUILD))
+
+$(BUILD)/replay_fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(CLI_LIB) $(LIB)
+	$(call say,LINK)
+	$(Q)$(LINK) -o $@ $^ $(LDLIBS)
+
+# All that runs suites, in one queue: no processor waits for the last of one kind before the next.
+test-everywhere: test-binaries ## test, asan, tsan, valgrind-quick and fuzz-replay side by side
+	$(MAKE) MODE=asan test-binaries replay-binaries
+	$(MAKE) MODE=tsan tsan-binaries
+	@scripts/run_tests.sh $(call suites,build/asan) $(call threaded,build/tsan) \
+	    'scripts/valgrind.sh $(BIN)' $(call suites,$(BUILD)) $(call replays,build/asan)

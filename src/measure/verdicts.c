@@ -1,0 +1,177 @@
+#include "measure/verdicts.h"
+
+#include <math.h>
+
+#include "base/figures.h"
+#include "base/times.h"
+
+/* --- a row's samples ------------------------------------------------------------------------- */
+
+static void sort_copy(uint64_t *out, const uint64_t *times, int n)
+{
+    memcpy(out, times, n * sizeof *out);
+    stats_sort(out, n);
+}
+
+/* `sorted` [samples] is scratch. */
+static void summarise_row(struct bench_row *row, int n, uint64_t *sorted)
+{
+    const int samples = row->samples;
+    double sum = 0;
+    row->p50_low_us = row->p50_high_us = NO_FIGURE; /* which fmin and fmax leave out */
+    for (int r = 0; r < row->repeats; r++) {
+        sort_copy(sorted, row->times_ns + r * n, n);
+        row->medians_us[r] = stats_percentile(sorted, n, 0.5) / 1e3;
+        row->p50_low_us = fmin(row->p50_low_us, row->medians_us[r]);
+        row->p50_high_us = fmax(row->p50_high_us, row->medians_us[r]);
+    }
+    row->spread = row->repeats > 1 ? (row->p50_high_us - row->p50_low_us) / row->p50_low_us : 0;
+    sort_copy(sorted, row->times_ns, samples);
+    for (int i = 0; i < samples; i++)
+        sum += sorted[i];
+    static const double shares[] = {0.1, 0.5, 0.9, 0.99, 1};
+    double *const us[] = {&row->p10_us, &row->p50_us, &row->p90_us, &row->p99_us, &row->max_us};
+    for (int i = 0; i < 5; i++)
+        *us[i] = (double)stats_percentile(sorted, (size_t)samples, shares[i]) / 1e3;
+    row->mean_us = sum / samples / 1e3;
+    row->us_per_token = row->p50_us / row->plan.batch;
+    row->tokens_per_s = row->plan.batch * 1e6 / row->mean_us;
+    row->gb_per_s = row->plan.step_bytes / row->p50_us / 1e3;
+}
+
+void bench_summarise(struct bench *b)
+{
+    b->cpu_share = 0;
+    for (int i = 0; i < b->n_rows; i++) {
+        summarise_row(&b->rows[i], b->spec->n, b->sorted);
+        b->cpu_share += b->rows[i].cpu_share / b->n_rows;
+    }
+}
+
+/* --- limits ---------------------------------------------------------------------------------- */
+
+/* What a row reached is no more than the limits. */
+static void raise_limits(struct machine *m, const struct bench_row *row)
+{
+    const uint64_t bytes = row->plan.step_bytes;
+    const struct cost_flops *f = &row->plan.each;
+    const double steps_per_s = 1e6 / row->p50_us, rows_per_s = row->plan.batch * steps_per_s;
+    machine_raise(m, bytes,
+                  &(struct roofline){bytes * steps_per_s,
+                                     (f->floats + f->attention + f->weights) * rows_per_s,
+                                     f->quants * rows_per_s});
+    /* Products and attention may still take longer, one after the other. */
+    const struct roofline l = machine_limits(m, bytes);
+    struct cost_plan plan = row->plan;
+    cost_predict(&plan, &l);
+    const double over = plan.predicted.us / row->p50_us;
+    if (over > 1)
+        machine_raise(m, bytes,
+                      &(struct roofline){l.bytes_per_s * over, l.fma_flops_per_s * over,
+                                         l.dot_flops_per_s * over});
+}
+
+void bench_predict(struct bench *b)
+{
+    for (int i = 0; i < b->n_rows; i++)
+        raise_limits(&b->machines[b->rows[i].at[BENCH_THREADS]], &b->rows[i]);
+    for (int i = 0; i < b->n_pools; i++)
+        machine_settle(&b->machines[i]);
+    for (int i = 0; i < b->n_rows; i++) {
+        struct bench_row *row = &b->rows[i];
+        const struct machine *m = &b->machines[row->at[BENCH_THREADS]];
+        const struct roofline limits = machine_limits(m, row->plan.step_bytes);
+        cost_predict(&row->plan, &limits);
+        row->share_of_limit = row->plan.predicted.us / row->p50_us;
+        row->limits_cpu_share = m->cpu_share;
+    }
+}
+
+/* --- rows beside each other ------------------------------------------------------------------ */
+
+/* By so much a row's median may differ from itself in another run, which has its memory in other
+ * places. */
+#define OTHER_RUN 1.02
+/* Of a row whose mean is so many times its median most of the time is not in the median. */
+#define MEAN_OVER_MEDIAN 2
+
+/* See the head of verdicts.h; never of rows that have one repeat. */
+static bool told_apart(const struct bench_row *faster, const struct bench_row *slower)
+{
+    const int repeats = MIN(faster->repeats, slower->repeats);
+    bool apart = repeats > 1 && faster->mean_us < MEAN_OVER_MEDIAN * faster->p50_us &&
+                 slower->mean_us < MEAN_OVER_MEDIAN * slower->p50_us;
+    for (int r = 0; r < repeats; r++)
+        apart &= slower->medians_us[r] * slower->cpu_share > faster->medians_us[r] * OTHER_RUN;
+    return apart;
+}
+
+/* The row of the base at the same setting; NULL: there is none. */
+static const struct bench_row *base_of(const struct bench *b, const struct bench_row *row)
+{
+    for (int i = 0; i < b->n_rows; i++) {
+        const struct bench_row *base = &b->rows[i];
+        bool same = base->at[BENCH_SUBJECTS] == 0 &&
+                    base->plan.n_kv_heads == b->spec->subjects[0].config.n_kv_heads;
+        for (int a = 0; a < BENCH_AXES; a++)
+            same &= a == BENCH_VARIANTS || a == BENCH_SUBJECTS || base->at[a] == row->at[a];
+        if (same)
+            return base;
+    }
+    return NULL;
+}
+
+void bench_compare(struct bench *b)
+{
+    for (int i = 0; i < b->n_rows; i++) {
+        struct bench_row *row = &b->rows[i];
+        const struct bench_row *base = base_of(b, row);
+        row->speedup = row->predicted_speedup = NO_FIGURE;
+        row->speedup_low = row->speedup_high = NO_FIGURE;
+        row->like_base = false;
+        if (!base)
+            continue;
+        const int repeats = MIN(row->repeats, base->repeats);
+        /* Of one sequence bytes are the limit, and need no measurement. */
+        row->predicted_speedup = row->plan.batch == 1
+                                     ? base->plan.step_bytes / (double)row->plan.step_bytes
+                                     : base->plan.predicted.us / row->plan.predicted.us;
+        row->speedup = base->p50_us / row->p50_us;
+        row->like_base =
+            row != base && repeats > 1 && !told_apart(row, base) && !told_apart(base, row);
+        for (int r = 0; r < repeats && repeats > 1; r++) {
+            const double of_repeat = base->medians_us[r] / row->medians_us[r];
+            row->speedup_low = fmin(fmin(row->speedup_low, row->speedup), of_repeat);
+            row->speedup_high = fmax(fmax(row->speedup_high, row->speedup), of_repeat);
+        }
+    }
+}
+
+static bool same_place(const struct bench_row *a, const struct bench_row *b)
+{
+    return a->plan.depth == b->plan.depth && a->plan.batch == b->plan.batch;
+}
+
+void bench_judge(struct bench *b)
+{
+    for (int i = 0; i < b->n_rows; i++) {
+        struct bench_row *row = &b->rows[i];
+        const struct bench_row *fastest = row;
+        int rivals = 0; /* rows that are not told apart from the fastest one */
+        for (int k = 0; k < b->n_rows; k++) {
+            const struct bench_row *other = &b->rows[k];
+            if (same_place(row, other) && other->p50_us < fastest->p50_us)
+                fastest = other;
+        }
+        for (int k = 0; k < b->n_rows; k++) {
+            const struct bench_row *other = &b->rows[k];
+            rivals += other != fastest && same_place(row, other) && !told_apart(fastest, other);
+        }
+        if (row->repeats < 2 || fastest->repeats < 2 || b->cpu_share < VERDICT_HALF)
+            row->verdict = BENCH_UNJUDGED;
+        else if (row == fastest)
+            row->verdict = rivals > 0 ? BENCH_TOSS_UP : BENCH_FASTEST;
+        else
+            row->verdict = told_apart(fastest, row) ? BENCH_SLOWER : BENCH_TOSS_UP;
+    }
+}

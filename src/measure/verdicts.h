@@ -1,0 +1,36 @@
+/*
+ * verdicts - what the samples of a benchmark say: percentiles, limits, speed-ups, and which rows
+ * can be told apart.
+ *
+ * Two rows are told apart where one is faster in every repeat, by more than a row differs from
+ * itself in another run, after all the time that other work took from the slower one is given back
+ * to it; and where neither of them has a mean that says that its median is not what a step takes.
+ */
+#pragma once
+
+#include "measure/bench.h"
+
+/* A row, or limits, whose threads had a smaller share of their time than this on the processors
+ * was disturbed by other work. */
+#define VERDICT_LEAST_SHARE 0.65
+/* A run of less says nothing of which row is the fastest. */
+#define VERDICT_HALF 0.5
+
+/* Repeats whose medians differ by more than this. */
+#define VERDICT_NOISY 0.15
+/* A mean further from the median than this share of it says that some steps took much longer. */
+#define VERDICT_UNEVEN 0.1
+
+/* Fills in what follows from each row's own samples, spec.n a repeat, and b.cpu_share. */
+void bench_summarise(struct bench *b);
+
+/* From the limits as measured, and the rows' medians, to those of all rows, and to each row's
+ * prediction. */
+void bench_predict(struct bench *b);
+
+/* Fills in the speed-ups of all rows, which have their predictions, over the base: the first
+ * subject with its own number of K/V heads. */
+void bench_compare(struct bench *b);
+
+/* Fills in the verdicts of all rows. */
+void bench_judge(struct bench *b);

@@ -1,0 +1,127 @@
+#!/bin/sh
+# many.sh DECODE - generate with many prompts and many samples, end to end: the forms of prompts, what a
+# line of an answer says, lines that cannot be run; nothing made is lost. (That every text is what it is
+# alone: test_schedule.c.) Run from the repository's top; the last line counts what passed and failed.
+. tests/checks.sh
+
+sampler="--temp 1.2 --repeat-penalty 1.3 --stop the --stop er"
+tokens=20 many_lines=1200
+is_sanitized && many_lines=400
+
+# field NAME LINE FILE: a number's or literal's text in a line of JSON.
+field() { sed -n "$2s/.*\"$1\": \([^,}]*\).*/\1/p" "$3"; }
+
+# json_text: the bytes of standard input as the inside of a JSON string.
+json_text() { sed 's/\\/\\\\/g; s/"/\\"/g' | awk 'NR > 1 { printf "\\n" } { printf "%s", $0 }'; }
+
+# --- forms of prompts, whatever shares their steps ------------------------------------------------
+
+words="the king is come and what shall be his will to day my lords if not the crown of all \
+that France did hold and every man in it then let him speak or be for ever still"
+i=0
+while [ $i -lt 40 ]; do
+    printf '%s\n' "$words $words" | cut -c "$((i + 1))-$((i + 1 + (i * 37) % 150))"
+    i=$((i + 1))
+done >"$dir/prompts"
+prompts="generate $model --prompts $dir/prompts --seed 5 -q"
+checks <<'EOF'
+0 $prompts -n $tokens --batch 1 -t 1 $sampler | > first | 40 lines
+0 $prompts -n $tokens --batch 7 -t 2 $sampler | == first
+0 $prompts -n $tokens $sampler | == first
+# The log-probability is the sum of the tokens' in score's rows.
+$ [ "$(field seed 1 "$dir/first")" = 5 ]
+$ has "$dir/first" '"finish": "stop"'
+$ prompt=$("$decode" tokenize $model -p "$(sed -n 9p "$dir/prompts")" | tr ' ' ,)
+$ made=$(sed -n '9s/.*"tokens": \[\([^]]*\)\].*/\1/p' "$dir/first" | tr -d ' ')
+0 score $model --tokens "$prompt,$made" --format jsonl
+$ n=$(field n 9 "$dir/first")
+$ sum=$(tail -n $n "$out" | sed 's/.*"logprob": \([^,}]*\).*/\1/' | awk '{ s += $1 } END { printf "%.6f", s }')
+$ [ "$sum" = "$(printf '%.6f' "$(field logprob 9 "$dir/first")")" ]
+# Each is the text of its prompt alone with its seed, which the first one's is the run's.
+0 generate $model -p "$(sed -n 9p "$dir/prompts")" -n $tokens -q $sampler --no-echo
+    --seed "$(field seed 9 "$dir/first")"
+$ text=$(json_text <"$out")
+$ sed -n 9p "$dir/first" | grep -qF "\"text\": \"$text\""
+
+# Ways to give them.
+0 $prompts -n 9 --greedy | > nine
+0 generate $model --prompts - --seed 5 -q -n 9 --greedy <"$dir/prompts" | == nine
+# As text, with the prompts; empty lines are no prompts.
+$ sed G "$dir/prompts" >"$dir/spaced"
+0 generate $model --prompts "$dir/spaced" --seed 5 -q -n 9 --greedy | == nine
+0 generate $model --prompts "$dir/prompts" --seed 5 -q -n 9 --greedy --format text
+$ [ "$(grep -cx -e --- "$out")" -eq 39 ]
+0 generate $model -p "$(head -1 "$dir/prompts")" --seed 5 -q -n 9 --greedy | > first_text
+$ head -n "$(wc -l <"$dir/first_text")" "$out" | cmp -s - "$dir/first_text"
+0 generate $model --prompts /dev/null | 0 bytes
+$ printf 'ab' >"$dir/one"
+0 generate $model --prompts "$dir/one" -n 3 -v | 2> prompts      1 done, 0 errors; 2 tokens
+    | 2> first token | 2> decoded      3 tokens | 2> seed   | 2> peak memory
+0 generate $model --prompts "$dir/prompts" -n 3 -v | 2> batch: 16 sequences; --batch N changes it
+    | 2> KV cache 12.0 MiB (16 sequences of 256 tokens | 2> --batch N, -c N and --kv-type f16 lower
+    | 2> batch        16 sequences | 2> per step
+EOF
+
+# --- lines that cannot be run ---------------------------------------------------------------------
+
+printf 'good\nab\377c\n%s\n\nlast' "$(repeat a 300)" >"$dir/bad"
+checks <<'EOF'
+0 generate $model --prompts "$dir/one" --seed 1 -q -n 0
+    | {"index": 0, "prompt": "ab", "text": "", "tokens": [], "n": 0, "finish": "length", "seed": 1, "logprob": 0}
+0 generate $model --prompts "$dir/one" --seed 1 -q -n 300 | "n": 255, "finish": "context", "seed": 1
+1+ generate $model --prompts "$dir/bad" --seed 5 -n 3 --greedy | 4 lines | > bad.out
+    | 2> 2 of 4 prompts could not be run; their lines say why | 2> prompts      2 done, 2 errors
+    | {"index": 1, "error": "line 2: byte 2: expected UTF-8, found 0xff"}
+    | aaa", "error": "line 3: the prompt has 300 tokens, the context only 256: shorten the prompt or --truncate it"}
+    | {"index": 3, "prompt": "last", "text": "
+1+ generate $model --prompts "$dir/bad" --seed 5 -n 3 --greedy --batch $batch | == bad.out
+    | for batch in 1 3
+1+ generate $model --prompts "$dir/bad" -n 3 -c 100 | only 100: shorten the prompt, raise -c
+1+ generate $model --prompts "$dir/bad" --seed 5 -n 3 --greedy --format text -q
+    | 2> line 2: byte 2: expected UTF-8 | good | last
+3 generate $model --prompts "$dir/missing" -n 3 | $dir/missing: cannot open
+3 generate $model --prompts "$dir" -n 3 | $dir
+3 generate $model --prompts - -n 3 <&- | standard input
+
+2 generate $model --prompts "$dir/one" $other | ${other%% *} and --prompts are both given
+    | for other in "--prompt x" "--file y" "--samples 2"
+2 generate $model -p x --batch 2 | --batch is for --prompts, which is not given
+2 generate $model --samples 2 --batch $n | --batch: expected auto or an integer from 1 to | for n in 0 x
+EOF
+
+# --- samples --------------------------------------------------------------------------------------
+
+# All replay, whatever the batch.
+checks <<'EOF'
+0 generate $model -p "What is" --seed 3 --samples 9 -n 30 --stop the --no-echo --batch 1 -q | > samples
+0 generate $model -p "What is" --seed 3 --samples 9 -n 30 --stop the --no-echo -t 2 -q | == samples
+0 generate $model -p "What is" --seed 3 --samples 9 -n 12 --format json --batch 1 -q | > samples
+0 generate $model -p "What is" --seed 3 --samples 9 -n 12 --format json -t 2 -q | == samples
+0 generate $model -p "What is" --samples 20 -n 30 | 2> prompt       7 tokens
+EOF
+
+# --- interrupts, closed pipes --------------------------------------------------------------------
+
+awk -v n=$many_lines 'BEGIN { for (i = 0; i < n; i++) print "line " i " of many" }' >"$dir/lines"
+check "0 generate $model --prompts $dir/lines --seed 5 -n 20 --batch 16 -q | > all | $many_lines lines"
+start generate $model --prompts "$dir/lines" --seed 5 -n 20 --batch 7
+await [ -s "$out" ]
+end_by INT $pid
+checks <<'EOF'
+130+ | 2> interrupted after
+$ [ -z "$(grep -vxF -f "$dir/all" "$out")" ]
+$ [ -z "$(sed 's/.*"index": \([0-9]*\),.*/\1/' "$out" | sort -n -c 2>&1)" ]
+EOF
+# A line that never ends: the one before it comes out, and a signal is obeyed.
+: >"$out"
+{ echo one && exec tr '\0' a </dev/zero; } |
+    "$decode" generate "$model" --prompts - --seed 5 -n 20 >"$out" 2>"$err" &
+pid=$!
+await [ -s "$out" ]
+kill -INT $pid
+await eval '! kill -0 $pid 2>/dev/null'
+end_by KILL $pid 2>/dev/null
+check "130+ | 2> interrupted after 1 prompt | 1 lines"
+{ "$decode" generate "$model" --prompts "$dir/lines" -n 5 2>"$err"; echo $? >"$dir/code"; } | head -c 1 >"$out"
+note "closed pipe: ended by SIGPIPE" [ "$(cat "$dir/code")" = 141 ]
+finish

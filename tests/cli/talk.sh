@@ -1,0 +1,104 @@
+#!/bin/sh
+# talk.sh DECODE - generate's sessions: -i over pipes, and with signals. Run from the repository's top;
+# the last line counts what passed and failed.
+. tests/checks.sh
+
+# say LINES ARGS...: a session that reads these lines, as printf has them.
+say() {
+    h_lines=$1
+    shift
+    printf "$h_lines" | "$decode" generate "$model" -i "$@" >"$out" 2>"$err"
+    code=$?
+}
+g="generate $model"
+
+# --- sessions over pipes --------------------------------------------------------------------------
+
+{
+    echo 'one\'
+    repeat a 17000000
+    printf '\nx\n'
+} >"$dir/long"
+for how in "" "--kv-type q8_0" "--kv-heads 2" "--repeat-penalty 1.2 -t 2"; do
+    checks <<'EOF'
+0 $g -p "What is" -n 24 --seed 7 -q --no-echo $how
+$ tr -d '\n' <"$out" >"$dir/alone"
+$ say 'What is\n\n' -n 12 --seed 7 -q $how
+$ [ "$(tr -d '\n' <"$out" | cksum)" = "$(cksum <"$dir/alone")" ]
+EOF
+done
+two_lines='one
+two'
+checks <<'EOF'
+0 $g -p "What is" -n 12 --seed 7 -q --no-echo | > alone
+$ say 'What is\n' -n 12 --seed 7 -q
+0 | == alone
+0 $g -p "$two_lines" -n 12 --seed 7 -q --no-echo | > alone
+$ say 'one\\\ntwo\n' -n 12 --seed 7 -q
+0 | == alone
+0 $g -i -n 12 --seed 7 -q <"$dir/long" | > talked | 2> a line has more than 16777216 bytes
+0 $g -p x -n 12 --seed 7 -q --no-echo | == talked
+0 $g -p /x -n 12 --seed 7 -q --no-echo | > alone
+$ say '//x\n' -n 12 --seed 7 -q
+0 | == alone
+$ say "$(repeat a 300)\n" -n 3 -q
+0 | 2> the text has 0 tokens, the context 256: no room for 300 more
+
+# A text anew, of the same seed; answers of other lengths.
+$ say 'What is\n/reset\nWhat is\n/n 5\n/reset\n/seed 9\nWhat is\n' -n 12 --seed 7 --no-echo
+0 | 2> the next line begins a text | 2> answers of at most 5 tokens | > talked
+0 $g -p "What is" -n 12 --seed 7 -q --no-echo | > alone
+0 $g -p "What is" -n 5 --seed 9 -q --no-echo | > short
+$ cat "$dir/alone" "$dir/alone" "$dir/short" | cmp -s - "$dir/talked"
+$ say '/temp 0\n/seed 3\n'
+0 | 2> temperature 0 | 2> seed 3
+$ bad='/bogus\n/n\n/n x\n/reset x\n/temp\n/temp x\n/temp -1\n/seed 1.5\n/help x\n'
+$ say "$bad/quit\nno\n" -n 3
+0 | 0 lines | 2> unknown command '/bogus'; /help | 2> /temp: expected a number from 0 on, found '' | 2> found 'x'
+    | 2> /seed: expected an integer
+    | 2> /n: expected an integer from 0 on, found '' | 2> /n: expected an integer from 0 on, found 'x'
+    | 2> /reset: expected nothing behind it | 2> /help: expected nothing behind it
+$ say '/help\n/quit\n' -n 3
+0 | 0 lines | 2> /temp     X | 2> decoded      0 tokens
+$ say 'a\n\n' -n 100 -c 64 --seed 1
+0 | 2> shifts       
+$ say "a\n$(repeat b 250)\n$(repeat c 240)\n" -n 9 --seed 1 -q
+0 | 2> no room for 250 more; shorten what is added | 2! 240
+$ say 'a\nb\nc\n' -n 100 -c 64 --seed 1 -q
+0 | > talked
+$ say 'a\nb\nc\n' -n 100 -c 64 --seed 1 --shift -q
+0 | quiet | == talked
+$ say 'b\n' -n 5 -p a --seed 1 -q
+$ [ "$(head -c 1 "$out")" = a ]
+# Typing is not the model's time.
+$ { sleep 1; echo a; } | "$decode" $g -i -n 2 >"$out" 2>"$err"; code=$?
+0 | 2> ms after start, without the time for typing
+2 $g -i --prompts "$dir/more" | --prompts and --interactive are both given
+2 $g -i --samples 3 | --samples and --interactive are both given
+
+# The model's own end: with a line feed as the end-of-text token.
+$ cp "$model" "$dir/m.gguf"
+$ at=$(grep -abo tokenizer.ggml.eos_token_id $model | cut -d : -f 1)
+$ printf '\012' | dd of="$dir/m.gguf" bs=1 seek=$((at + 31)) conv=notrunc 2>/dev/null
+0 generate "$dir/m.gguf" -p "ROMEO: I" -n 200 --seed 3 | 2> end of text
+$ printf 'ROMEO: I\n to\n' | "$decode" generate "$dir/m.gguf" -i -n 200 --seed 3 >"$out" 2>"$err"; code=$?
+0 | 2 lines | 2> end of text
+EOF
+
+# --- Ctrl-C ---------------------------------------------------------------------------------------
+
+mkfifo "$dir/lines"
+: >"$out" # what stands there is not this one's
+"$decode" $g -i -n 100M --shift --seed 1 <"$dir/lines" >"$out" 2>"$err" &
+pid=$!
+exec 3>"$dir/lines"
+echo a >&3
+await [ -s "$out" ]
+kill -INT $pid
+await has "$err" "interrupted after"
+echo /bogus >&3
+await has "$err" "/bogus"
+end_by INT $pid
+exec 3>&-
+check "130+ | 2> interrupted after | 2> unknown command '/bogus' | 2> peak memory"
+finish

@@ -1,0 +1,138 @@
+/*
+ * What becomes of a SentencePiece vocabulary's spaces when text is generated: a prompt comes back
+ * as it was, and a text made from nothing begins without one.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hostile.h"
+
+#define MARK "\xe2\x96\x81"
+
+/* The good checkpoint with 260 tokens "<mark>w0" and so on, but for BOS and what prompts need. */
+static void write_words(bool space)
+{
+    struct gguf_bytes b = {0};
+    for (int id = 0; id < 260; id++) {
+        char name[32];
+        snprintf(name, sizeof name, MARK "w%d", id);
+        gb_put_text(&b, text_of(id == 1 ? "<s>" : id == 2 ? MARK : id == 3 ? "a" : name));
+    }
+    hostile_set_array(TOKENS, GGUF_STRING, 260, b.data, b.len);
+    free(b.data);
+    bend("tokenizer.ggml.token_type=i32[]:1,3,1*258");
+    hostile_set_text("tokenizer.ggml.model", text_of("llama"));
+    hostile_set_u32("tokenizer.ggml.bos_token_id", 1);
+    hostile_set_u32("tokenizer.ggml.eos_token_id", UINT32_MAX);
+    hostile_set("tokenizer.ggml.add_space_prefix", GGUF_BOOL, space ? "\1" : "\0", 1);
+    hostile_write();
+}
+
+/* With the space or not; what is printed begins so. %T is a prompt. */
+TEST(test_first_space, .before = bent_set_up, .after = hostile_tear_down)
+{
+    static const struct {
+        bool space;
+        const char *line, *start;
+    } cases[] = {
+        {true, "generate %B -n 3 --seed 3 -t 1 -q", "w"},
+        {true, "generate %B -n 3 --seed 3 -t 1 -q --stop w999", "w"},
+        {true, "generate %B -p a -n 3 --seed 3 -t 1 -q", "a w"},
+        {true, "generate %B -p a -n 3 --seed 3 -t 1 -q --no-echo", " w"},
+        {true, "tokenize %B --decode 4,5", "w4 w5"},
+        {true, "tokenize %B --decode 1,5", "<s> w5"},
+        {true, "tokenize %B -p a", "2 3\n"},
+        {false, "generate %B -n 3 --seed 3 -t 1 -q", " w"},
+        {false, "tokenize %B --decode 4,5", " w4 w5"},
+    };
+    struct ran r;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        if (i == 0 || cases[i].space != cases[i - 1].space)
+            write_words(cases[i].space);
+        run_on_bad(&r, cases[i].line);
+        expect_success(&r);
+        ck_assert_msg(strncmp(r.out, cases[i].start, strlen(cases[i].start)) == 0,
+                      "%s: '%s' does not begin with '%s'", cases[i].line, r.out, cases[i].start);
+    }
+    write_words(true);
+    write_file(text_path, "a\n", 2);
+    expect_line_done("generate --prompts %T %B -n 3 --seed 3 -t 1 -q",
+                     "\"prompt\": \"a\", \"text\": \" w");
+    expect_line_done("generate %B -n 3 --seed 3 -t 1 -q --format json",
+                     "\"prompt\": \"\", \"text\": \"w");
+    run_on_bad(&r, "generate %B -n 3 --seed 3 -t 1 -q --samples 5 --batch 2");
+    expect_success(&r);
+    int n = 0;
+    char *rest;
+    for (const char *line = strtok_r(r.out, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+        if (strcmp(line, "---") != 0) {
+            ck_assert_msg(line[0] == 'w', "'%s'", line);
+            n++;
+        }
+    ck_assert_int_eq(n, 5);
+}
+
+/* Each of the three keys names a token that ends a text: here the first that a text gets. */
+TEST(test_end_tokens, .before = bent_set_up, .after = hostile_tear_down)
+{
+    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    static const char line[] = "generate -p a --format json %B -n 3 --greedy -q";
+    char bends[80];
+    struct ran r;
+    bend("-tokenizer.ggml.eos_token_id");
+    hostile_write();
+    run_on_bad(&r, line);
+    const char *tokens = strstr(r.out, "\"tokens\": [");
+    ck_assert_ptr_nonnull(tokens);
+    const int first = atoi(tokens + strlen("\"tokens\": ["));
+    for (size_t i = 0; i < COUNT(keys); i++) {
+        reset();
+        snprintf(bends, sizeof bends, "-tokenizer.ggml.eos_token_id; %s=u32:%d", keys[i], first);
+        bend(bends);
+        hostile_write();
+        expect_line_done(line, "\"tokens\": []|\"finish\": \"eos\"");
+        snprintf(bends, sizeof bends, "\"ends\": \"%d (%s)\"", first,
+                 keys[i] + strlen("tokenizer.ggml."));
+        expect_line_done("info %B --format json", bends);
+    }
+}
+
+/* A text that begins with BOS itself, behind the one that the checkpoint asks for: said once, and
+ * neither scored nor counted by eval. */
+TEST(test_two_bos, .before = bent_set_up, .after = hostile_tear_down)
+{
+    static const char with[] = "<s>a a a a", *const texts[] = {with + 3, with};
+    static const char *const lines[] = {"score %B -p <s>a -t 1", "attend %B -p <s>a -t 1",
+                                        "generate %B -p <s>a -n 1 --seed 1 -t 1"};
+    struct ran r;
+    char figures[2][64]; /* tokens, bytes, nats a token */
+    write_words(true);
+    for (size_t i = 0; i < COUNT(lines); i++) {
+        run_on_bad(&r, lines[i]);
+        expect_success(&r);
+        const char *note = strstr(r.err, "note: the text begins with the begin-of-text token, 1,");
+        ck_assert_msg(note && !strstr(note + 1, "note:"), "%s: %s", lines[i], r.err);
+    }
+    for (int i = 0; i < 2; i++) {
+        write_file(text_path, texts[i], strlen(texts[i]));
+        run_on_bad(&r, "eval %B %T -t 1 --format jsonl");
+        expect_success(&r);
+        ck_assert((strstr(r.err, "note:") != NULL) == i);
+        const char *tokens = strstr(r.out, "\"tokens\""), *end = strstr(r.out, ", \"nll_stderr\"");
+        ck_assert(tokens && end && end - tokens < (int)sizeof *figures);
+        snprintf(figures[i], sizeof *figures, "%.*s", (int)(end - tokens), tokens);
+    }
+    ck_assert_str_eq(figures[0], figures[1]);
+}
+
+/* A row of the vocabulary that no tokenizer has. */
+TEST(test_unused_tokens_print_nothing, .before = bent_set_up, .after = hostile_tear_down)
+{
+    write_words(true);
+    bend("tokenizer.ggml.token_type=i32[]:1,3,1,1,5*2,1*254");
+    hostile_write();
+    expect_line_done("tokenize %B --decode 6,4,5,7", "w6 w7");
+    expect_line_done("score %B --tokens 6,4,7 -t 1 --format csv", "1,4,,|2,7,\" w7\",|!w4");
+}

@@ -1,0 +1,143 @@
+/*
+ * A signal at the n-th call into the system, for n advancing until the command ends untouched:
+ * exit 130, or 0 with the work done, no temporary file left, the old files or the new ones whole,
+ * and a training that can go on.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "scenarios.h"
+#include "support.h"
+
+/* --- a signal at every call ------------------------------------------------------------------ */
+
+static void judge(const struct ran *r, const struct fault_plan *plan)
+{
+    const char *where = scenario_where(plan);
+    ck_assert_msg(r->signal == 0, "%s: ended by %s", where, strsignal(r->signal));
+    ck_assert_msg(r->code == 0 || r->code == STATUS_INTERRUPTED, "%s: exit %d: %s", where, r->code,
+                  r->err);
+    ck_assert_msg(!r->err[0], "%s: it says %s", where, r->err);
+    if (r->code == 0)
+        scenario_expect_done(r, plan);
+    if (scenario_is(TRAINS) && scenario_changed(0)) /* its state is saved, too */
+        ck_assert_msg(access(scenario_output(1), F_OK) == 0, "%s: no state", where);
+    scenario_expect_kept(r, plan, faults_report()->returned);
+}
+
+/* Raises it before call first, first + step, ..., but for those that faults_next leaves out. */
+static void interrupt_each(int number, long first, long step, long few)
+{
+    const long calls = scenario_all_calls() / step;
+    for (long n = faults_next(-1, calls, few);; n = faults_next(n, calls, few)) {
+        const struct fault_plan plan = {.at = first + n * step, .signal = number};
+        struct ran r;
+        scenario_run(&r, &plan);
+        if (!faults_report()->met) {
+            scenario_expect_done(&r, &plan);
+            return;
+        }
+        judge(&r, &plan);
+    }
+}
+
+/* The three have one handler: SIGINT comes at every call, the others at every seventh. */
+TEST(at_every_call, .loops = faults_drawn(n_scenarios), .seconds = 300)
+{
+    signal(SIGHUP, SIG_DFL); /* the suite may run under nohup */
+    scenario_begin(faults_scenario(_i, n_scenarios));
+    interrupt_each(SIGINT, 0, 1, 10);
+    interrupt_each(SIGTERM, 0, 7, 3);
+    interrupt_each(SIGHUP, 3, 7, 3);
+    scenario_end();
+}
+
+/* --- while a text is waited for -------------------------------------------------------------- */
+
+/* Standard input that never comes, and a SIGINT while it is waited for. */
+static void wait_and_interrupt(void *context)
+{
+    (void)context;
+    int ends[2];
+    timer_t timer;
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGINT};
+    const struct itimerspec soon = {.it_value = {.tv_nsec = 150000000}};
+    if (pipe(ends) != 0 || dup2(ends[0], STDIN_FILENO) != 0 ||
+        timer_create(CLOCK_MONOTONIC, &event, &timer) != 0 ||
+        timer_settime(timer, 0, &soon, NULL) != 0)
+        _exit(77);
+}
+
+/* --calib - was read after signals were deferred, and Ctrl-C did nothing while it waited. */
+TEST(while_standard_input_is_waited_for, .seconds = 300)
+{
+    static const char *const lines[] = {
+        "generate model.gguf -f -",
+        "generate model.gguf --prompts -",
+        "generate model.gguf --prompts - --batch 2 -t 2",
+        "score model.gguf -f -",
+        "eval model.gguf -",
+        "convert model.gguf -o out.gguf --force --kv-heads 1 --calib -",
+        "convert model.gguf -o out.gguf --force --kv-heads 1 --calib none --eval -",
+        "tokenize model.gguf -f -",
+    };
+    scenario_begin(6); /* convert; for its files */
+    for (size_t i = 0; i < COUNT(lines); i++) {
+        struct ran r;
+        const struct fault_plan none = {.at = 0};
+        run_program(&r, lines[i], wait_and_interrupt, NULL);
+        ck_assert_msg(r.code == STATUS_INTERRUPTED, "%s: exit %d, signal %d: %s", lines[i], r.code,
+                      r.signal, r.err);
+        scenario_expect_kept(&r, &none, false);
+    }
+    scenario_end();
+}
+
+/* --- in a session ---------------------------------------------------------------------------- */
+
+static void talk_from_a_file(void *plan)
+{
+    const int fd = open("lines.txt", O_RDONLY);
+    if (fd < 0 || dup2(fd, STDIN_FILENO) != STDIN_FILENO)
+        _exit(77);
+    close(fd);
+    faults_arm(plan);
+}
+
+static void run_session(struct ran *r, const struct fault_plan *plan)
+{
+    struct fault_plan copy = *plan;
+    run_program(r, "generate model.gguf -i -p abc -t 2 -n 3 --shift --seed 1 -q", talk_from_a_file,
+                &copy);
+    ck_assert_msg(r->signal == 0, "%s: ended by %s: %s", scenario_where(plan), strsignal(r->signal),
+                  r->err);
+    ck_assert_msg(r->code == 0 || r->code == STATUS_INTERRUPTED, "%s: exit %d: %s",
+                  scenario_where(plan), r->code, r->err);
+    scenario_expect_kept(r, plan, faults_report()->returned);
+}
+
+/* A Ctrl-C before the first token of the first answer left a session that went on with no text. */
+TEST(in_a_session, .seconds = 300)
+{
+    scenario_begin(0); /* generate; for its files */
+    FILE *f = fopen("lines.txt", "w");
+    ck_assert_ptr_nonnull(f);
+    fputs("to be\n\n/seed 2\nor\n/reset\nnot\n/temp 0\n\n", f);
+    ck_assert_int_eq(fclose(f), 0);
+    struct ran r;
+    struct fault_plan plan = {.at = 0};
+    run_session(&r, &plan);
+    ck_assert_int_eq(r.code, 0);
+    plan.signal = SIGINT;
+    const long calls = faults_report()->all;
+    for (long n = faults_next(-1, calls, 20); n < calls; n = faults_next(n, calls, 20)) {
+        plan.at = n;
+        run_session(&r, &plan);
+    }
+    scenario_end();
+}

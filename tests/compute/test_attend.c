@@ -1,0 +1,204 @@
+/* Attention to a chunk of the cache, and the joining of chunks: every vector table against the
+ * scalar definition, bit for bit, and the definition against double precision. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "kernel_data.h"
+#include "support.h"
+
+struct shape {
+    int n_heads, key_dim, value_dim, n;
+    enum storage storage;
+    bool biased, additive;
+};
+
+struct attention {
+    struct attend args;
+    struct shape shape;
+    size_t n_out; /* floats of each of max, sum, out */
+    float *k_values, *v_values;
+    struct attend_bias *bias;
+};
+
+static uint16_t *random_scales(size_t n)
+{
+    uint16_t *scales = allocated(n * sizeof *scales);
+    for (size_t i = 0; i < n; i++)
+        scales[i] = f16_round(fabsf(random_float()) * 0.01f);
+    return scales;
+}
+
+/* ALiBi's and quadratic ones in turn. */
+static struct attend_bias *random_biases(int n_heads)
+{
+    struct attend_bias *bias = allocated((size_t)n_heads * sizeof *bias);
+    for (int h = 0; h < n_heads; h++)
+        bias[h] = h % 2
+                      ? (struct attend_bias){random_float() * 20, 0, -fabsf(random_float()) * 0.1f}
+                      : (struct attend_bias){0, -1.0f / (float)(h + 2), 0};
+    return bias;
+}
+
+/* What lies beyond the positions and the dimensions must not matter, whatever it holds: NaN. */
+static struct attention make_attention(struct shape s)
+{
+    const size_t n_panels = (size_t)matrix_panels(s.n), key_dim = (size_t)s.key_dim;
+    const size_t n_k = n_panels * key_dim * KERNEL_LANES, n = (size_t)s.n;
+    const size_t v_stride = (size_t)kernel_padded(s.value_dim), n_v = n * v_stride;
+    const size_t stride = (size_t)s.value_dim + 3; /* the gaps stay as they are */
+    const size_t n_heads = (size_t)s.n_heads, n_out = n_heads * stride;
+    struct attention at = {.shape = s,
+                           .n_out = n_out,
+                           .k_values = random_floats(n_k),
+                           .v_values = random_floats(n_v),
+                           .bias = random_biases(s.n_heads)};
+    for (size_t t = n; t < n_panels * KERNEL_LANES; t++)
+        for (size_t i = 0; i < key_dim; i++)
+            at.k_values[(t / 16 * key_dim + i) * 16 + t % 16] = NAN;
+    for (size_t i = 0; i < n_v; i++)
+        if (i % v_stride >= (size_t)s.value_dim)
+            at.v_values[i] = NAN;
+    const size_t k_blocks = n_panels * (size_t)quant_blocks(s.key_dim) * KERNEL_LANES;
+    at.args =
+        (struct attend){.kv = {.k = as_storage(at.k_values, n_k, s.storage),
+                               .v = as_storage(at.v_values, n_v, s.storage),
+                               .k_scales = random_scales(k_blocks),
+                               .v_scales = random_scales(n * (size_t)quant_blocks(s.value_dim)),
+                               .n_positions = s.n,
+                               .key_dim = s.key_dim,
+                               .value_dim = s.value_dim,
+                               .storage = s.storage},
+                        .n_heads = s.n_heads,
+                        .q = random_floats(n_heads * key_dim),
+                        .additive = s.additive ? random_floats(n_heads * key_dim) : NULL,
+                        .scores = random_floats(n_heads * KERNEL_CHUNK),
+                        .max = random_floats(n_out),
+                        .sum = random_floats(n_out),
+                        .out = random_floats(n_out),
+                        .stride = stride,
+                        .bias = s.biased ? at.bias : NULL,
+                        .distance = s.n - 1 + s.n_heads % 2 * 40};
+    return at;
+}
+
+/* --- the same bits --------------------------------------------------------------------------- */
+
+/* A table against the definition. */
+static void compare_attend(const struct kernels *k, struct shape s)
+{
+    const struct attention at = make_attention(s);
+    const struct attend *found = &at.args;
+    struct attend expected = *found;
+    char what[128];
+    expected.out = copy_floats(found->out, at.n_out);
+    expected.max = copy_floats(found->max, at.n_out);
+    expected.sum = copy_floats(found->sum, at.n_out);
+    kernels_scalar.attend(&expected);
+    snprintf(what, sizeof what, "%s attend, %d heads of %d and %d, %d positions, %s%s%s", k->name,
+             s.n_heads, s.key_dim, s.value_dim, s.n, storage_name(s.storage),
+             s.biased ? ", biased" : "", s.additive ? ", additive" : "");
+    k->attend(found);
+    assert_same_bits(expected.max, found->max, at.n_out, what);
+    assert_same_bits(expected.sum, found->sum, at.n_out, what);
+    assert_same_bits(expected.out, found->out, at.n_out, what);
+    release_all();
+}
+
+static const enum storage storages[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
+
+/* Plainly, and with values of any other size. */
+TEST(attend_equals_scalar, .first = SANITIZED ? 4 : 0, .loops = SANITIZED ? 5 : 7,
+     .before = seed_numbers)
+{
+    static const int heads[] = {1, 2, 3, 4, 7, 12, 22};
+    static const int dims[] = {1, 8, 16, 20, 24, 48, 64, 80};
+    static const int positions[] = {1, 15, 16, 17, 63, 64, 100, 256};
+    for (const struct kernels *k = NULL; (k = next_vector(k));)
+        for (int i = 0; i < 8 * 8 * 3; i++) {
+            const int d = i / 24, p = i / 3 % 8, dim = dims[d], n = positions[p];
+            const int other = dims[(d + _i + 1) % 8];
+            const enum storage storage = storages[i % 3];
+            compare_attend(k, (struct shape){heads[_i], dim, dim, n, storage, false, false});
+            compare_attend(k, (struct shape){heads[_i], dim, other, n, storage, true, false});
+            if (i % 7 == _i) /* they take as long as many others */
+                compare_attend(k, (struct shape){heads[_i], dim, other, n, storage, i % 2, true});
+        }
+}
+
+/* --- what it means --------------------------------------------------------------------------- */
+
+/* Number `index` of the keys or values, as stored. */
+static double stored(enum storage storage, const void *x, size_t index, uint16_t scale)
+{
+    return storage == STORAGE_F16    ? (double)f16_widen(((const uint16_t *)x)[index])
+           : storage == STORAGE_Q8_0 ? ((const int8_t *)x)[index] * (double)f16_widen(scale)
+                                     : (double)((const float *)x)[index];
+}
+
+/* The chunk's keys or values at position t, dimension i. */
+static double key_at(const struct attention *at, int t, int i)
+{
+    const struct kv_chunk *kv = &at->args.kv;
+    const int block = (t / 16 * ((kv->key_dim + 31) / 32) + i / 32) * 16 + t % 16;
+    return stored(kv->storage, kv->k, (size_t)((t / 16 * kv->key_dim + i) * 16 + t % 16),
+                  kv->k_scales[block]);
+}
+
+static double value_at(const struct attention *at, int t, int i)
+{
+    const struct kv_chunk *kv = &at->args.kv;
+    const int block = t * ((kv->value_dim + 31) / 32) + i / 32;
+    return stored(kv->storage, kv->v, (size_t)(t * ((kv->value_dim + 15) / 16 * 16) + i),
+                  kv->v_scales[block]);
+}
+
+/* Head h's score of position t. */
+static double score_at(const struct attention *at, int h, int t)
+{
+    const struct attend *a = &at->args;
+    double s = 0;
+    for (int i = 0; i < a->kv.key_dim; i++)
+        s += a->additive ? (double)a->additive[h * a->kv.key_dim + i] *
+                               tanh((double)a->q[h * a->kv.key_dim + i] + key_at(at, t, i))
+                         : (double)a->q[h * a->kv.key_dim + i] * key_at(at, t, i);
+    if (a->bias) {
+        const double x = a->distance - t - (double)a->bias[h].centre;
+        s += (double)a->bias[h].linear * x + (double)a->bias[h].square * x * x;
+    }
+    return s;
+}
+
+/* Adds head h's softmax over the chunk: numerator [value_dim] and denominator. */
+static void add_softmax(const struct attention *at, int h, double *numerator, double *denominator)
+{
+    for (int t = 0; t < at->args.kv.n_positions; t++) {
+        const double e = exp(score_at(at, h, t));
+        *denominator += e;
+        for (int i = 0; i < at->args.kv.value_dim; i++)
+            numerator[i] += e * value_at(at, t, i);
+    }
+}
+
+/* Any number of heads, every storage, with biases and without, products and additive scores. */
+TEST(attend_is_softmax, .loops = SANITIZED ? 3 : 12, .before = seed_numbers)
+{
+    for (int n_heads = 1; n_heads <= 22; n_heads++) {
+        const int values = n_heads % 3 ? 70 : 12;
+        const struct attention at = make_attention((struct shape){
+            n_heads, 33, values, 100 + n_heads, storages[_i % 3], _i / 3 % 2, _i / 6});
+        kernels_scalar.attend(&at.args);
+        for (int h = 0; h < n_heads; h++) {
+            double numerator[80] = {0}, denominator = 0;
+            add_softmax(&at, h, numerator, &denominator);
+            const size_t first = (size_t)h * at.args.stride;
+            for (int i = 0; i < values; i++)
+                ck_assert_double_eq_tol(
+                    (double)(at.args.out[first + (size_t)i] / at.args.sum[first]),
+                    numerator[i] / denominator, 1e-5);
+        }
+        release_all();
+    }
+}

@@ -1,0 +1,315 @@
+/* Whole checkpoints in other types: the bytes llama-quantize gives, metadata kept, refusals. */
+#include "convert/convert.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "checkpoints.h"
+#include "convert/quantize.h"
+#include "formats/gguf_values.h"
+#include "support.h"
+
+static const uint32_t types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0, TENSOR_Q4_0};
+#define N_TYPES (int)(COUNT(types))
+
+static void close_file(void *file)
+{
+    free_gguf(file);
+    free(file);
+}
+
+static void close_quantize(void *q)
+{
+    quantize_free(q);
+    free(q);
+}
+
+/* Files and what was made of them are freed when the test ends. */
+static struct gguf_file kept(struct gguf_file m)
+{
+    released_by(close_file, memcpy(malloc(sizeof m), &m, sizeof m));
+    return m;
+}
+
+static struct gguf_file golden(const char *name)
+{
+    char path[128];
+    snprintf(path, sizeof path, "tests/data/golden/%s.gguf", name);
+    return kept(read_gguf(path));
+}
+
+static struct gguf_file written(const struct checkpoint_shape *shape)
+{
+    const char *path = scratch_path("made.gguf");
+    write_checkpoint(path, shape);
+    return kept(read_gguf(path));
+}
+
+/* A small checkpoint of several units, with matrices of `type`. */
+static struct gguf_file image_make(uint32_t type, int head_dim)
+{
+    struct checkpoint_shape shape = shape_of("layers=2 heads=4 kv=2 ff=96 ctx=8 vocab=600 seed=5");
+    shape.head_dim = head_dim;
+    shape.type = type;
+    return written(&shape);
+}
+
+/* The file's bytes are the test's own, so they may be changed. */
+static float *floats_of(struct gguf_file *m, const char *name)
+{
+    const struct gguf_tensor *t = gguf_find_tensor(m->g, name);
+    ck_assert(t && t->type->type == TENSOR_F32);
+    return (float *)(void *)(m->bytes + (t->data - m->bytes));
+}
+
+static struct gguf_file convert(const struct quantize_params *p, struct quantize *q)
+{
+    unsigned char *bytes;
+    size_t len;
+    expect_ok(quantize_plan(p, q, &err));
+    expect_ok(gguf_write_memory(q->writer, &bytes, &len, &err));
+    released_by(close_quantize, memcpy(malloc(sizeof *q), q, sizeof *q));
+    return kept(parsed_gguf(bytes, len));
+}
+
+static void expect_refusal(const struct quantize_params *p, enum status status, const char *parts)
+{
+    struct quantize q = {.tensors = NULL};
+    unsigned char *bytes = NULL;
+    size_t len = 0;
+    enum status s = quantize_plan(p, &q, &err);
+    if (s == STATUS_OK)
+        s = gguf_write_memory(q.writer, &bytes, &len, &err);
+    expect_status(s, status, parts);
+    ck_assert(!bytes && len == 0);
+    quantize_free(&q);
+    quantize_free(&q);
+}
+
+/* All tensors' bytes, in file order. */
+static uint64_t hash_tensors(const struct gguf *g)
+{
+    uint64_t hash = HASH_START;
+    for (size_t i = 0; i < g->n_tensors; i++)
+        hash = hash_bytes(hash, g->tensors[i].data, g->tensors[i].n_bytes);
+    return hash;
+}
+
+/* Hashes of what llama.cpp makes of these files, tensors in the source's order: `llama-quantize
+ * --pure` (c392e5094, x86-64) of llama, and its package gguf 0.19, which gives the same bytes for
+ * it, of the others; with Q4_0 the token embedding is Q8_0. */
+TEST(bytes_of_llama_quantize, .loops = 3)
+{
+    static const struct {
+        const char *name;
+        uint64_t hashes[5]; /* by type */
+    } cases[] = {
+        {"mha",
+         {0xfddefff686c62a70, 0x4708e6da73e2d912, 0xb552458399b162d4, 0x81b15b74387dc359,
+          0x62e47d85e545fb89}},
+        {"mqa-f16",
+         {0xd5a8ea0109951465, 0xbae39b8bec5893d6, 0x822715d0fc920c97, 0x800c20e0039d8544,
+          0x1abcdd190980e754}},
+        {"llama",
+         {0x747ac28fda358e76, 0x627787c983e1fe78, 0x4ee0a2aa875a6812, 0x945fa4be27f6e1a0,
+          0x3ad7c65d5263b5d8}},
+    };
+    struct gguf_file m = golden(cases[_i].name);
+    for (int t = 0; t < N_TYPES; t++) {
+        struct quantize q;
+        struct gguf_file out =
+            convert(&(struct quantize_params){.type = types[t], .gguf = m.g}, &q);
+        ck_assert_uint_eq(hash_tensors(out.g), cases[_i].hashes[t]);
+    }
+}
+
+/* Any weight but norms' and tables. */
+static bool is_matrix(struct text name)
+{
+    static const char *const others[] = {"norm.weight", "position_embd.weight", "rel.weight",
+                                         "freqs.weight"};
+    for (size_t i = 0; i < COUNT(others); i++)
+        if (text_ends_with(name, others[i]))
+            return false;
+    return text_ends_with(name, ".weight");
+}
+
+/* The error as its definition says, in one sum. */
+static void expect_loss(const struct quantize_tensor *t, const float *x, const float *y)
+{
+    double error = 0, size = 0, max = 0;
+    const uint64_t n = t->from->n_elements;
+    for (uint64_t i = 0; i < n; i++) {
+        const double difference = (double)x[i] - (double)y[i];
+        error += difference * difference;
+        size += (double)x[i] * (double)x[i];
+        max = fmax(max, fabs(difference));
+    }
+    ck_assert_double_eq_tol(t->error.rms, sqrt(error / (double)n), 1e-12);
+    ck_assert_double_eq_tol(t->error.relative, sqrt(error / size), 1e-12);
+    ck_assert_double_eq(t->error.max, max);
+}
+
+static void expect_tensor(const struct quantize_tensor *t, const struct gguf_tensor *out,
+                          uint32_t type)
+{
+    const struct gguf_tensor *from = t->from;
+    const uint64_t n = from->n_elements;
+    ck_assert(text_equal(from->name, out->name) && from->n_dims == out->n_dims);
+    ck_assert_mem_eq(from->dims, out->dims, sizeof from->dims);
+    ck_assert_uint_eq(t->bytes, out->n_bytes);
+    if (!is_matrix(from->name) || from->type->type == type) {
+        ck_assert_ptr_eq(out->type, from->type);
+        ck_assert_mem_eq(out->data, from->data, from->n_bytes);
+        ck_assert(t->error.rms <= 0 && t->error.max <= 0);
+        return;
+    }
+    ck_assert_uint_eq(out->type->type, type);
+    float *x = allocated(n * sizeof *x), *y = allocated(n * sizeof *y);
+    unsigned char *expected = allocated(out->n_bytes);
+    blocks_decode(from->type->type, x, from->data, n);
+    blocks_encode(type, expected, x, n);
+    ck_assert_mem_eq(out->data, expected, out->n_bytes);
+    blocks_decode(type, y, expected, n);
+    expect_loss(t, x, y);
+}
+
+static const char *const archs[] = {"llama",           "shared-block",    "transformer",
+                                    "alibi",           "quadratic",       "layerwise-kv",
+                                    "mixed-llama",     "mixed-alibi",     "mixed-none",
+                                    "mixed-quadratic", "mixed-sinusoidal"};
+
+/* From every type to every type; and of separate matrices, gates, tables that are not to be
+ * quantized, odd widths. The matrices change and nothing else, and the file is a model again. */
+TEST(tensors, .loops = N_TYPES + (int)COUNT(archs), .tags = ONE_THREAD)
+{
+    const bool typed = _i < N_TYPES;
+    struct quantize q;
+    struct gguf_file f32 = image_make(TENSOR_F32, 32);
+    const struct quantize_params first = {.type = types[_i % N_TYPES], .gguf = f32.g};
+    struct gguf_file m = typed ? convert(&first, &q) : golden(archs[_i - N_TYPES]);
+    for (int i = 0; i < N_TYPES; i++) {
+        const struct quantize_params p = {.type = types[i], .requantize = true, .gguf = m.g};
+        struct gguf_file out = convert(&p, &q);
+        uint64_t before = 0, after = 0;
+        ck_assert_uint_eq(out.g->n_tensors, m.g->n_tensors);
+        for (size_t k = 0; k < m.g->n_tensors; k++) {
+            const struct gguf_tensor *from = &m.g->tensors[k], *to = &out.g->tensors[k];
+            const bool embeds = text_is(from->name, "token_embd.weight");
+            const bool as_q8 = embeds && types[i] == TENSOR_Q4_0;
+            const uint32_t type = as_q8 ? TENSOR_Q8_0 : types[i];
+            const bool fits = from->dims[0] % tensor_type_find(type)->block_elements == 0;
+            ck_assert_ptr_eq(q.tensors[k].from, from);
+            ck_assert(q.tensors[k].fallback == (is_matrix(from->name) && !fits));
+            if (fits || !is_matrix(from->name))
+                expect_tensor(&q.tensors[k], to, type);
+            else
+                ck_assert_uint_eq(to->type->type,
+                                  from->type->type == TENSOR_F32 ? TENSOR_F16 : from->type->type);
+            before += from->n_bytes;
+            after += to->n_bytes;
+        }
+        ck_assert(q.bytes_before == before && q.bytes_after == after);
+        ck_assert(!typed || (i == _i ? q.error.rms <= 0 : i == 0 || q.error.rms > 0));
+        expect_ok(model_check(out.g, &err));
+    }
+}
+
+/* The numbers that llama.cpp's enum llama_ftype gives; all other keys stay. */
+TEST(metadata, .loops = 2 * N_TYPES)
+{
+    static const char *const keys[] = {"general.file_type", "general.quantization_version"};
+    static const uint64_t file_types[] = {0, 1, 32, 7, 2};
+    struct gguf_file m = golden(_i % 2 ? "mha" : "mqa-f16");
+    struct quantize q;
+    struct gguf_file out =
+        convert(&(struct quantize_params){.type = types[_i / 2], .gguf = m.g}, &q);
+    size_t added = 2;
+    for (int i = 0; i < 2; i++) {
+        uint64_t value;
+        expect_ok(gguf_get_u64(out.g, keys[i], 0, UINT64_MAX, &value, NULL, &err));
+        ck_assert_uint_eq(value, i ? 2 : file_types[_i / 2]);
+        added -= gguf_find(m.g, keys[i]) != NULL;
+    }
+    for (size_t i = 0; i < m.g->n_pairs; i++) {
+        const struct gguf_pair *pair = &m.g->pairs[i];
+        char key[128];
+        snprintf(key, sizeof key, "%.*s", text_width(pair->key), pair->key.data);
+        const struct gguf_value *found = gguf_find(out.g, key);
+        const bool set = strcmp(key, keys[0]) == 0 || strcmp(key, keys[1]) == 0;
+        ck_assert(found && (set || (found->kind == pair->value.kind &&
+                                    found->element_kind == pair->value.element_kind &&
+                                    text_equal(found->bytes, pair->value.bytes))));
+    }
+    ck_assert_uint_eq(out.g->n_pairs, m.g->n_pairs + added);
+}
+
+/* A tensor of more elements than go through at once, the last unit a short one. */
+TEST(threads_change_nothing, .loops = N_TYPES)
+{
+    static const int counts[] = {2, 3, 8};
+    const struct checkpoint_shape shape =
+        shape_of("layers=1 heads=2 kv=1 dim=80 ff=32 ctx=4 vocab=6601 tied=1 no_tokenizer=1");
+    struct gguf_file m = written(&shape);
+    struct quantize_params p = {.type = types[_i], .gguf = m.g};
+    struct quantize serial, q;
+    struct gguf_file expected = convert(&p, &serial);
+    for (size_t c = SANITIZED ? 1 : 0; c < COUNT(counts); c += SANITIZED ? 2 : 1) {
+        expect_ok(pool_create(counts[c], &p.pool, &err));
+        struct gguf_file found = convert(&p, &q);
+        ck_assert_uint_eq(found.len, expected.len);
+        ck_assert_mem_eq(found.bytes, expected.bytes, found.len);
+        ck_assert_mem_eq(&q.error, &serial.error, sizeof q.error);
+        for (size_t i = 0; i < m.g->n_tensors; i++)
+            ck_assert_mem_eq(&q.tensors[i].error, &serial.tensors[i].error, sizeof q.error);
+        pool_free(p.pool);
+    }
+}
+
+TEST(types_that_do_not_run, .loops = 2)
+{
+    static const char *const names[] = {"blk.1.ffn_up.weight", "blk.1.ffn_up.bias"};
+    struct gguf_file m = image_make(TENSOR_F32, 32);
+    for (size_t i = 0; i < m.g->n_tensors; i++)
+        if (text_is(m.g->tensors[i].name, names[_i]))
+            m.g->tensors[i].type = tensor_type_named(text_of(_i ? "F64" : "MXFP4"));
+    expect_refusal(&(struct quantize_params){.type = TENSOR_F16, .gguf = m.g}, STATUS_BAD_FILE,
+                   _i ? "blk.1.ffn_up.bias|found F64" : "blk.1.ffn_up.weight|found MXFP4");
+}
+
+/* In a matrix, and in what is only copied. */
+TEST(values_not_finite, .loops = N_TYPES, .tags = ONE_THREAD)
+{
+    struct gguf_file m = image_make(TENSOR_F32, 32);
+    struct quantize_params p = {.type = types[_i], .gguf = m.g};
+    float *matrix = floats_of(&m, "token_embd.weight"), *bias = floats_of(&m, "blk.0.ffn_up.bias");
+    const float was = matrix[70001];
+    matrix[70001] = NAN;
+    matrix[70002] = INFINITY;
+    expect_refusal(&p, STATUS_BAD_FILE, "token_embd.weight: element 70001|nan");
+    matrix[70001] = was;
+    expect_refusal(&p, STATUS_BAD_FILE, "token_embd.weight: element 70002|inf");
+    matrix[70002] = 0;
+    bias[3] = -INFINITY;
+    expect_refusal(&p, STATUS_BAD_FILE, "blk.0.ffn_up.bias: element 3|-inf");
+}
+
+/* F16 ends at 65504, and so does the scale of a block; BF16 a little before F32. */
+TEST(values_too_large, .loops = N_TYPES, .tags = ONE_THREAD)
+{
+    static const float least[] = {0, 65520, 0x1.ffp127f, 127 * 65520.0f, 8 * 65520.0f};
+    struct gguf_file m = image_make(TENSOR_F32, 32);
+    const struct quantize_params p = {.type = types[_i], .gguf = m.g};
+    float *x = floats_of(&m, "blk.1.ffn_down.weight");
+    if (least[_i] > 0) {
+        x[40] = least[_i];
+        expect_refusal(&p, STATUS_FAILED, "blk.1.ffn_down.weight: element|too large for");
+    }
+    x[40] = least[_i] > 0 ? nextafterf(least[_i], 0) : 3e38f;
+    struct quantize q;
+    convert(&p, &q);
+    ck_assert(isfinite(q.error.rms) && isfinite(q.error.max));
+}

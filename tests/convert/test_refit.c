@@ -1,0 +1,264 @@
+/* What is fitted to text beyond the shared heads, and K/V heads by layer: exact where nothing has
+ * to be lost, never worse than without, the same bits for any threads and instruction set. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compute/linalg.h"
+#include "conversions.h"
+#include "engine/session.h"
+#include "formats/gguf_values.h"
+
+#define MAX_LAYERS 8
+
+/* What a refit is judged by: on n tokens of calib the distances after attention, row by row, of the
+ * first layer, or, where layers share a block, of all of them. */
+static double distance_after_attention(const struct opened *a, const struct opened *b, int n)
+{
+    const struct config *c = &a->model->config;
+    const size_t d = (size_t)c->d_model, size = (size_t)n * d;
+    float *x = allocated(4 * size * sizeof *x), *of_a = x + size, *of_b = of_a + size,
+          *behind = of_b + size;
+    struct probe *probe[2];
+    double sum = 0;
+    ck_assert_int_eq(
+        probe_create(c, a->model->w[ROLE_ROPE_FREQS].table, n, NULL, NULL, &probe[0], &err),
+        STATUS_OK);
+    ck_assert_int_eq(probe_create(&b->model->config, b->model->w[ROLE_ROPE_FREQS].table, n, NULL,
+                                  NULL, &probe[1], &err),
+                     STATUS_OK);
+    for (int t = 0; t < n; t++)
+        model_embed(a->model, probe_positions(probe[0]), calib[t], t, x + (size_t)t * d);
+    for (int l = 0; l < (c->shared ? c->n_layers : 1); l++) {
+        const struct block_taps taps = {.at = {[TAP_MIDDLE] = of_a, [TAP_OUT] = behind}};
+        probe_run(probe[0], &a->model->blocks[l], l, x, n, &taps);
+        probe_run(probe[1], &b->model->blocks[l], l, x, n,
+                  &(struct block_taps){.at = {[TAP_MIDDLE] = of_b}});
+        for (size_t at = 0; at < size; at += d) {
+            double squares = 0;
+            for (size_t i = at; i < at + d; i++)
+                squares += pow((double)of_a[i] - (double)of_b[i], 2);
+            sum += sqrt(squares);
+        }
+        memcpy(x, behind, size * sizeof *x);
+    }
+    probe_free(probe[0]);
+    probe_free(probe[1]);
+    return sum;
+}
+
+/* On windows held out, which here are the same as the others. */
+CONVERSION_TEST(a_refit_is_not_worse, .first = SANITIZED, .loops = SANITIZED ? 2 : N_KINDS)
+{
+    struct opened a = open_golden_kind(golden_kinds[_i]);
+    double last = HUGE_VAL;
+    for (int refit = CONVERT_REFIT_NONE; refit <= CONVERT_REFIT_WO; refit++) {
+        const struct convert_spec spec = fit_to(&a, 1, (enum convert_refit)refit);
+        const int window = convert_window_size(a.model->config.n_ctx, spec.n_tokens);
+        for (int i = window; i < N_CALIB; i++)
+            calib[i] = calib[i - window];
+        struct opened b = convert_to(&spec, NULL);
+        ck_assert_uint_eq(b.gguf->n_tensors, a.gguf->n_tensors);
+        const double distance = distance_after_attention(&a, &b, window);
+        ck_assert_double_le(distance, last * (1 + 1e-9));
+        last = distance;
+    }
+}
+
+CONVERSION_TEST(kv_heads_layer_by_layer)
+{
+    static const int heads[] = {2, 8}, bad[][2] = {{2, 3}, {4, 16}, {0, 2}};
+    struct opened a = open_mha(8, 0);
+    struct convert_spec spec = fit_to(&a, 8, CONVERT_REFIT_WO);
+    spec.layer_kv_heads = heads;
+    spec.cluster = true;
+    struct convert_layer lost[MAX_LAYERS];
+    struct opened b = convert_to(&spec, lost);
+    ck_assert_int_eq(config_kv_heads(&b.model->config, 0), 2);
+    ck_assert_int_eq(config_kv_heads(&b.model->config, 1), 8);
+    ck_assert_double_gt(lost[0].score, 1e-3);
+    ck_assert_double_eq(lost[1].score, 0);
+    struct convert c;
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        spec.layer_kv_heads = bad[i];
+        ck_assert_int_eq(convert_run(&spec, &c, &err), STATUS_USAGE);
+    }
+}
+
+/* Heads that are narrower together than the residual stream, and values that are each wider. */
+CONVERSION_TEST(heads_of_other_widths, .loops = 2)
+{
+    const char *path = scratch_path("model.gguf");
+    struct config c =
+        config_sized(/* so few tokens that what is aside is much like the rest */
+                     "decode", _i ? "layers=2 heads=2 dim=4 width=16 ff=32 ctx=64 vocab=20"
+                                  : "layers=2 heads=2 dim=4 width=64 ff=32 ctx=64 vocab=20");
+    c.value_dim = _i ? 48 : 4;
+    write_config_checkpoint(path, &c);
+    struct opened a = open_path(path);
+    struct convert_spec spec = fit_to(&a, 1, CONVERT_REFIT_NONE);
+    struct convert_layer lost[CONVERT_REFIT_WO + 1][MAX_LAYERS];
+    for (int refit = CONVERT_REFIT_NONE; refit <= CONVERT_REFIT_WO; refit++) {
+        spec.refit = (enum convert_refit)refit;
+        convert_to(&spec, lost[refit]);
+    }
+    ck_assert_double_lt(lost[CONVERT_REFIT_WO][0].output, lost[CONVERT_REFIT_NONE][0].output);
+}
+
+/* Values that are all the same, so that rounding alone makes the moments of heads' results, and
+ * their trace may come out negative. */
+CONVERSION_TEST(values_that_are_constant)
+{
+    struct opened a = open_mha(2, 0);
+    const size_t d = (size_t)a.model->config.d_model;
+    for (int l = 0; l < a.model->config.n_layers; l++) {
+        float *parts[2];
+        for (int bias = 0; bias < 2; bias++) {
+            const struct tensor_name name = arch_tensor_name(ROLE_ATTN_QKV, l, bias);
+            const struct gguf_tensor *t = gguf_find_tensor(a.gguf, name.text);
+            parts[bias] = (float *)(void *)(a.bytes + (t->data - a.bytes));
+        }
+        float *values = parts[0] + 2 * d * d, *means = parts[1] + 2 * d;
+        memset(values, 0, d * d * sizeof *values);
+        for (size_t i = 0; i < d; i++)
+            means[i] = 0.1f + 0.01f * (float)i;
+    }
+    for (int n = 640; n >= CONVERT_MIN_TOKENS; n -= SANITIZED ? 70 : 35) {
+        struct convert_spec spec = with_text(spec_of(&a, 1, CONVERT_MEAN), n);
+        spec.refit = CONVERT_REFIT_WO;
+        convert_to(&spec, NULL);
+    }
+}
+
+/* A llama in whose residual stream one channel is far larger than the others, as in real ones. */
+static struct opened open_outliers(void)
+{
+    const char *path = scratch_path("outliers.gguf");
+    struct config c =
+        config_sized("llama", "layers=3 heads=6 kv=3 dim=8 width=48 ff=64 ctx=64 vocab=20");
+    write_config_checkpoint(path, &c);
+    struct opened a = open_path(path);
+    const struct gguf_tensor *t =
+        gguf_find_tensor(a.gguf, arch_tensor_name(ROLE_FFN_DOWN, 0, false).text);
+    float *row = (float *)(void *)(a.bytes + (t->data - a.bytes)) + 5 * c.d_ff;
+    for (int i = 0; i < c.d_ff; i++)
+        row[i] *= 2000;
+    return a;
+}
+
+/* Few rows have almost all of the squares, and with few tokens features outnumber what is known of
+ * them: fits stay nearer to the checkpoint than means. */
+CONVERSION_TEST(outliers_break_no_fit, .loops = 2)
+{
+    struct opened a = open_outliers();
+    const int n = _i ? N_CALIB : 2 * CONVERT_MIN_TOKENS;
+    struct convert_spec spec = with_text(spec_of(&a, 1, CONVERT_MEAN), n);
+    struct convert out;
+    expect_ok(convert_run(&spec, &out, &err));
+    const double mean = out.divergence;
+    convert_free(&out);
+    ck_assert_double_gt(mean, 1e-4);
+    spec.method = CONVERT_FIT;
+    for (int refit = CONVERT_REFIT_NONE; refit <= CONVERT_REFIT_WO; refit++) {
+        spec.refit = (enum convert_refit)refit;
+        expect_ok(convert_run(&spec, &out, &err));
+        ck_assert(out.divergence < mean);
+        for (int l = 0; l < out.n_layers; l++)
+            ck_assert(isfinite(out.layers[l].score) && isfinite(out.layers[l].output));
+        convert_free(&out);
+    }
+}
+
+struct shown {
+    uint64_t done, all;
+};
+
+static void show(void *arg, uint64_t done, uint64_t all)
+{
+    struct shown *shown = arg;
+    ck_assert_uint_le(done, all);
+    *shown = (struct shown){done, all};
+}
+
+/* Progress once went beyond its end where windows were few. */
+CONVERSION_TEST(progress_ends_at_its_end, .first = SANITIZED ? 2 : 0, .loops = 4)
+{
+    struct opened a = _i / 2 ? open_golden_kind("shared-block") : open_mha(8, 0);
+    const int n = _i % 2 ? N_CALIB : CONVERT_MIN_TOKENS;
+    for (int refit = CONVERT_REFIT_NONE; refit <= CONVERT_REFIT_WO; refit++) {
+        struct shown shown = {0, 1};
+        struct convert_spec spec = with_text(spec_of(&a, 1, CONVERT_FIT), n);
+        spec.refit = (enum convert_refit)refit;
+        spec.callbacks.progress = show;
+        spec.callbacks.arg = &shown;
+        convert_to(&spec, NULL);
+        ck_assert_uint_eq(shown.done, shown.all);
+    }
+}
+
+/* A key of 8 and a value, which the cache has in 16 lanes. */
+#define HEAD_BYTES ((8 + 16) * sizeof(float))
+
+/* Where a layer's heads are copies of one, the K/V heads go to the others. */
+CONVERSION_TEST(cache_bytes_choose_kv_heads)
+{
+    struct opened a = open_mha(8, 0);
+    struct planting p = {.kv_heads = {8, 8}, .base = {8, 1}, .gauge = true};
+    struct opened b = plant(&a, &p);
+    struct convert_spec spec = fit_to(&b, 0, CONVERT_REFIT_WO);
+    struct convert out;
+    size_t bytes;
+    spec.cache_bytes = HEAD_BYTES * 5 + 63;
+    expect_ok(convert_plan(&spec, &bytes, &err));
+    expect_ok(convert_run(&spec, &out, &err));
+    ck_assert_int_eq(config_kv_heads(&out.config, 0), 4);
+    ck_assert_int_eq(config_kv_heads(&out.config, 1), 1);
+    ck_assert_int_eq(out.config.n_kv_heads, 4);
+    convert_free(&out);
+    for (int i = 0; i < 2; i++) { /* none in each layer; all that there are */
+        spec.cache_bytes = i ? HEAD_BYTES * 16 : HEAD_BYTES * 2 - 1;
+        ck_assert_int_eq(convert_run(&spec, &out, &err), STATUS_USAGE);
+        ck_assert_int_eq(convert_plan(&spec, &bytes, &err), STATUS_USAGE);
+    }
+    spec.cache_bytes = HEAD_BYTES * 5;
+    spec.n_tokens = 0;
+    spec.refit = CONVERT_REFIT_NONE;
+    expect_status(convert_plan(&spec, &bytes, &err), STATUS_USAGE, "calibration text");
+    expect_status(convert_run(&spec, &out, &err), STATUS_USAGE, "calibration text");
+}
+
+/* Of 7 and 8 query heads, divisors of each: 10 K/V heads at most. */
+CONVERSION_TEST(cache_bytes_choose_kv_heads_by_the_query_heads_of_layers)
+{
+    const char *path = scratch_path("model.gguf");
+    struct config of =
+        config_sized("decode", "layers=2 heads=8 dim=8 width=64 ff=64 ctx=64 vocab=20");
+    of.layer_heads[0] = of.layer_kv_heads[0] = 7;
+    of.layer_heads[1] = of.layer_kv_heads[1] = 8;
+    write_config_checkpoint(path, &of);
+    struct opened b = open_path(path);
+    struct convert_spec spec = fit_to(&b, 0, CONVERT_REFIT_NONE);
+    struct convert out;
+    size_t bytes;
+    spec.cache_bytes = HEAD_BYTES * 10;
+    expect_ok(convert_plan(&spec, &bytes, &err));
+    expect_ok(convert_run(&spec, &out, &err));
+    const int first = config_kv_heads(&out.config, 0), second = config_kv_heads(&out.config, 1);
+    ck_assert(first == 1 || first == 7);
+    ck_assert_int_eq(8 % second, 0);
+    ck_assert_int_ge(first + second, 5);
+    ck_assert_int_le(first + second, 10);
+    struct opened c = open_writer(out.writer);
+    ck_assert_int_eq(config_kv_heads(&c.model->config, 1), second);
+    convert_free(&out);
+}
+
+/* With few tokens; and of what is wide enough for threads to meet in. */
+TEST(the_same_bytes_everywhere, .loops = SANITIZED ? 1 : 2, .seconds = 300)
+{
+    struct opened a = _i ? open_path("tests/data/shakespeare-bytes.gguf") : open_mha(8, 0);
+    struct convert_spec spec = fit_to(&a, 2, CONVERT_REFIT_WO);
+    spec.n_tokens = N_CALIB / 5;
+    expect_same_bytes(spec);
+}

@@ -1,0 +1,345 @@
+/* Rows of many sequences in one step against each sequence alone: the same bits, whatever the
+ * schedule, the threads, the cache's type and the number of rows that go through at once. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "checkpoints.h"
+#include "engine/own_text.h"
+#include "engine/schedule.h"
+#include "golden.h"
+#include "measure/bench.h"
+#include "opened.h"
+#include "support.h"
+
+#define MAX_SEQUENCES 17
+
+static const enum storage caches[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
+
+/* What is asked of a session, and what each sequence gives alone. */
+struct cut {
+    const struct model *m;
+    struct session *session;
+    struct session_params params;   /* n_sequences, kv_storage, block */
+    int n_prefix;                   /* tokens that all sequences begin with */
+    int lengths[MAX_SEQUENCES];     /* to reach */
+    float *expected[MAX_SEQUENCES]; /* logits after every token, until the test ends */
+    struct rng rng;
+};
+
+static int below(struct rng *r, int n)
+{
+    return (int)(rng_u32(r) % (uint32_t)n);
+}
+
+/* Another text for each sequence, but the first n_prefix tokens, which are those of sequence 0. */
+static int32_t token_of(const struct cut *c, int sequence, int position)
+{
+    const int text = position < c->n_prefix ? 0 : sequence;
+    return (int32_t)((text * 31 + position * 7 + position * position) % c->m->config.n_vocab);
+}
+
+/* A sequence to be made of so many tokens: alone, stepped. */
+static void add_sequence(struct cut *c, int sequence, int n)
+{
+    const struct session_params p = {.kv_storage = c->params.kv_storage, .block = 1};
+    struct session *s = new_session(c->m, &p, NULL);
+    float *out = allocated((size_t)n * (size_t)c->m->config.n_vocab * sizeof *out);
+    for (int t = 0; t < n; t++) {
+        const int32_t token = token_of(c, sequence, t);
+        expect_ok(
+            session_feed(s, 0, &token, 1, out + (size_t)t * (size_t)c->m->config.n_vocab, &err));
+    }
+    session_free(s);
+    c->lengths[sequence] = n;
+    c->expected[sequence] = out;
+}
+
+/* Some rows of some sequences, in any order of the sequences; gives their number, 0 also when
+ * *done. */
+static int next_rows(struct cut *c, struct batch_row *rows, int max, bool *done)
+{
+    const int n_sequences = c->params.n_sequences;
+    int order[MAX_SEQUENCES], n = 0;
+    *done = true;
+    for (int i = 0; i < n_sequences; i++) { /* shuffled inside out */
+        const int j = below(&c->rng, i + 1);
+        order[i] = order[j];
+        order[j] = i;
+    }
+    for (int i = 0; i < n_sequences; i++) {
+        const int sequence = order[i], len = session_len(c->session, sequence);
+        const int left = c->lengths[sequence] - len;
+        const int count = below(&c->rng, 3) ? 1 : below(&c->rng, 12);
+        *done = *done && left == 0;
+        for (int r = 0; r < count && r < left && n < max; r++)
+            rows[n++] = (struct batch_row){.token = token_of(c, sequence, len + r),
+                                           .sequence = sequence,
+                                           .position = len + r,
+                                           .wants_logits = below(&c->rng, 4) != 0};
+    }
+    return n;
+}
+
+/* One sequence forgets the end of its text, which it then gets again. */
+static void forget_some(struct cut *c)
+{
+    const int sequence = below(&c->rng, c->params.n_sequences);
+    const int to = below(&c->rng, session_len(c->session, sequence) + 1);
+    session_rewind(c->session, sequence, to);
+    ck_assert_int_eq(session_len(c->session, sequence), to);
+}
+
+static void run_schedule(struct cut *c)
+{
+    enum { MAX_ROWS = 40 };
+    struct batch_row rows[MAX_ROWS];
+    const size_t n_vocab = (size_t)c->m->config.n_vocab;
+    float *logits = malloc(MAX_ROWS * n_vocab * sizeof *logits);
+    int n_forgotten = 0;
+    for (bool done = false; !done;) {
+        if (n_forgotten < 5 && below(&c->rng, 8) == 0) {
+            forget_some(c);
+            n_forgotten++;
+        }
+        const int n = next_rows(c, rows, MAX_ROWS, &done);
+        if (n == 0)
+            continue;
+        expect_ok(session_step(c->session, rows, n, logits, &err));
+        const float *found = logits;
+        for (const struct batch_row *row = rows; row < rows + n; row++) {
+            if (!row->wants_logits)
+                continue;
+            const float *expected = c->expected[row->sequence] + (size_t)row->position * n_vocab;
+            ck_assert_msg(memcmp(found, expected, n_vocab * sizeof *found) == 0,
+                          "sequence %d of %d, position %d: other bits than alone", row->sequence,
+                          c->params.n_sequences, row->position);
+            found += n_vocab;
+        }
+    }
+    free(logits);
+}
+
+static struct checkpoint made(const char *sizes)
+{
+    const struct checkpoint_shape shape = shape_of(sizes);
+    const char *path = scratch_path("made.gguf");
+    write_checkpoint(path, &shape);
+    return opened_checkpoint(path, CHECKPOINT_MODEL);
+}
+
+/* Checkpoints whose context is several chunks of the cache. */
+_Static_assert(KERNEL_CHUNK == 256, "ctx below is two chunks and some more");
+static const char *const long_ones[] = {
+    "layers=2 heads=4 kv=2 dim=8 ff=32 vocab=256 seed=3 ctx=552",
+    "layers=2 heads=4 kv=1 dim=8 ff=32 vocab=256 seed=3 ctx=552",
+    "layers=2 heads=4 kv=4 dim=8 ff=32 vocab=256 seed=3 ctx=552"};
+
+/* Sequence 0 reads the prefix, the others are given copies of it, and all go on. */
+static void run_copies(struct cut *c, int n_threads)
+{
+    struct pool *pool = new_pool(n_threads);
+    c->params.block = n_threads == 2 ? 7 : 0;
+    c->session = new_session(c->m, &c->params, pool);
+    int32_t prefix[KERNEL_CHUNK * 2];
+    for (int t = 0; t < c->n_prefix; t++)
+        prefix[t] = token_of(c, 0, t);
+    expect_ok(session_feed(c->session, 0, prefix, c->n_prefix, NULL, &err));
+    for (int i = 1; i < c->params.n_sequences; i++) {
+        const int from = below(&c->rng, i);
+        session_copy(c->session, from, i, c->n_prefix);
+        ck_assert_int_eq(session_len(c->session, i), c->n_prefix);
+    }
+    run_schedule(c);
+    session_free(c->session);
+    pool_free(pool);
+}
+
+TEST(a_copy_goes_on_as_its_sequence, .loops = SANITIZED ? 3 : 9)
+{
+    static const int prefixes[] = {1, 15, 16, 17, 255, 256, 300};
+    struct cut c = {.m = made(long_ones[_i % 3]).model,
+                    .params = {.n_sequences = 4, .kv_storage = caches[_i / 3]}};
+    rng_seed(&c.rng, 2, (uint64_t)_i);
+    for (size_t s = SANITIZED ? (size_t)_i % 3 : 0; s < COUNT(prefixes); s += SANITIZED ? 3 : 1) {
+        c.n_prefix = prefixes[s];
+        for (int i = 0; i < c.params.n_sequences; i++)
+            add_sequence(&c, i, prefixes[s] + 1 + below(&c.rng, 30));
+        for (int n_threads = SANITIZED ? 3 : 1; n_threads <= 3; n_threads++)
+            run_copies(&c, n_threads);
+    }
+}
+
+TEST(impossible_rows_are_refused)
+{
+    static const struct {
+        struct batch_row rows[3];
+        int n;
+    } cases[] = {
+        {{{.sequence = 2}}, 1},
+        {{{.sequence = -1}}, 1},
+        {{{.position = 1}}, 1},
+        {{{.position = 0}, {.position = 0}}, 2},
+        {{{.position = 0}, {.sequence = 1}, {.position = 1}}, 3},
+        {{{.token = -1}}, 1},
+        {{{.position = 0}, {.sequence = 1, .token = 1 << 24}}, 2},
+    };
+    struct golden g = open_golden("mha");
+    const struct session_params p = {.n_sequences = 2};
+    struct session *s = new_session(g.checkpoint.model, &p, NULL);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const struct batch_row *bad = &cases[i].rows[cases[i].n - 1];
+        char message[100];
+        snprintf(message, sizeof message,
+                 "row %d: token %d at position %d of sequence %d: ", cases[i].n - 1,
+                 (int)bad->token, bad->position, bad->sequence);
+        expect_status(session_step(s, cases[i].rows, cases[i].n, NULL, &err), STATUS_USAGE,
+                      message);
+        ck_assert(session_len(s, 0) == 0 && session_len(s, 1) == 0);
+    }
+    session_free(s);
+}
+
+/* One row of each sequence passes the weights at once, however many they are. */
+TEST(blocks_hold_a_row_of_each)
+{
+    static const int cases[][3] = {{1, 0, 96}, {97, 0, 97}, {300, 0, 300}, {300, 7, 7}};
+    struct golden g = open_golden("mha");
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const struct session_params p = {.n_sequences = cases[i][0], .block = cases[i][1]};
+        struct session *s = new_session(g.checkpoint.model, &p, NULL);
+        const int most = cases[i][0] * session_cap(s), expected = cases[i][2];
+        ck_assert_int_eq(session_block(s), expected < most ? expected : most);
+        session_free(s);
+    }
+}
+
+/* What each thread's calls of attention read: threads take places as they come. */
+static struct {
+    int positions, calls;
+} readers[8];
+static atomic_int n_readers;
+static _Thread_local int reader; /* from 1 on */
+
+static void count_attend(const struct attend *a)
+{
+    if (reader == 0)
+        reader = ++n_readers;
+    readers[reader - 1].positions += a->kv.n_positions;
+    readers[reader - 1].calls++;
+}
+
+/* One long sequence beside short ones does not make the others wait, whatever the heads. */
+TEST(work_is_dealt_by_cost, .loops = 12)
+{
+    enum { LONG = 15 * KERNEL_CHUNK, SHORT = 10, N = 16 };
+    static const int threads[] = {1, 2, 3, 7}, kv_heads[] = {1, 2, 4};
+    const int n_kv_heads = kv_heads[_i % 3], n_threads = threads[_i / 3];
+    const int all = n_kv_heads * (LONG + (N - 1) * SHORT);
+    struct batch_row rows[N];
+    char sizes[100];
+    snprintf(sizes, sizeof sizes, "layers=1 heads=4 kv=%d dim=8 ff=8 ctx=%d vocab=257 seed=1",
+             n_kv_heads, LONG);
+    struct kernels counting = kernels_scalar;
+    counting.attend = count_attend;
+    const struct session_params p = {.n_sequences = N, .kernels = &counting};
+    struct pool *pool = new_pool(n_threads);
+    const struct model *model = made(sizes).model;
+    struct session *s = new_session(model, &p, pool);
+    float head[16];
+    for (int i = 0; i < N; i++) {
+        rows[i] = (struct batch_row){.sequence = i, .position = (i == 9 ? LONG : SHORT) - 1};
+        bench_fill(s, &model->config, &counting, i, rows[i].position, 1, head);
+    }
+    memset(readers, 0, sizeof readers);
+    n_readers = reader = 0;
+    expect_ok(session_step(s, rows, N, NULL, &err));
+    int sum = 0, calls = 0;
+    for (int i = 0; i < 8; i++) {
+        sum += readers[i].positions;
+        calls += readers[i].calls;
+        /* An item more than its share, and what the short ones' calls cost. */
+        ck_assert_int_le(readers[i].positions, all / n_threads + 3 * KERNEL_CHUNK);
+    }
+    ck_assert_int_eq(sum, all);
+    ck_assert_int_eq(calls, n_kv_heads * (LONG / KERNEL_CHUNK + N - 1));
+    session_free(s);
+    pool_free(pool);
+}
+
+/* Block after block on their own are the model. */
+TEST(probes_run_what_sessions_run, .loops = N_GOLDEN)
+{
+    struct golden g = open_golden(golden_names[_i]);
+    const struct model *m = g.checkpoint.model;
+    const int n = g.n_tokens;
+    const size_t d = (size_t)m->config.d_model;
+    struct probe *p = NULL;
+    float *x = allocated((size_t)n * d * sizeof *x), *out = x + (size_t)(n - 1) * d;
+    expect_ok(probe_create(&m->config, m->w[ROLE_ROPE_FREQS].table, n, NULL, NULL, &p, &err));
+    for (int t = 0; t < n; t++)
+        model_embed(m, probe_positions(p), g.tokens[t], t, x + (size_t)t * d);
+    for (int l = 0; l < m->config.n_layers; l++) {
+        const struct block_taps taps = {.at = {[TAP_OUT] = x}};
+        probe_run(p, &m->blocks[l], l, x, n, &taps);
+    }
+    probe_free(p);
+    const struct kernels *k;
+    expect_ok(kernels_choose(NULL, &k, &err));
+    const struct norm *norm = &m->w[ROLE_OUTPUT_NORM].norm;
+    float *normed = allocated(d * sizeof *normed);
+    if (m->config.placement == PLACEMENT_BEFORE)
+        k->norm[m->config.norm](normed, out, norm->gain, norm->bias, m->config.d_model,
+                                m->config.norm_eps);
+    else
+        memcpy(normed, out, d * sizeof *out);
+    const struct matrix *w = &m->w[ROLE_OUTPUT].matrix;
+    if (storage_is_quantised(w->storage))
+        return;
+    struct session *s = new_session(m, &(struct session_params){.n_ctx = 0}, NULL);
+    expect_ok(session_feed(s, 0, g.tokens, n, NULL, &err));
+    float *logits = allocated((size_t)w->n_out * sizeof *logits);
+    const struct matmul product = {.w = w,
+                                   .x = normed,
+                                   .x_stride = d,
+                                   .n_tokens = 1,
+                                   .y = logits,
+                                   .y_stride = (size_t)w->n_out};
+    k->matmul(&product, 0, matrix_panels(w->n_out));
+    ck_assert_mem_eq(logits, session_logits(s), (size_t)w->n_out * sizeof *logits);
+    session_free(s);
+}
+
+/* What a model writes by itself is the same for any number of threads, and other for another seed;
+ * each text begins with a newline where there is no BOS. */
+TEST(own_text)
+{
+    enum { LENGTH = 24, N = 19 };
+    struct checkpoint file = opened_checkpoint("tests/data/shakespeare-bytes.gguf",
+                                               CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER);
+    int32_t first[N * LENGTH], again[N * LENGTH];
+    int32_t *newline;
+    size_t n;
+    expect_ok(tokenizer_encode(file.tokenizer, text_of("\n"), &newline, &n, &err));
+    for (int i = 0; i < 4; i++) {
+        struct pool *pool;
+        expect_ok(pool_create(i % 3 + 1, &pool, &err));
+        const struct own_text t = {.model = file.model,
+                                   .tokenizer = file.tokenizer,
+                                   .pool = pool,
+                                   .seed = i < 3 ? 5 : 6,
+                                   .length = LENGTH,
+                                   .n = N};
+        expect_ok(own_text_write(&t, i == 0 ? first : again, &err));
+        pool_free(pool);
+        for (int k = 0; k < N && i == 0; k++) {
+            ck_assert_int_eq(first[k * LENGTH], newline[0]);
+            ck_assert(k == 0 || memcmp(first, first + k * LENGTH, LENGTH * sizeof *first) != 0);
+        }
+        if (i > 0)
+            ck_assert_int_eq(memcmp(first, again, sizeof first) == 0, i < 3);
+    }
+    free(newline);
+}

@@ -1,0 +1,110 @@
+/*
+ * A model that its author trained and explained, number by number: three letters, sorted (llm-viz,
+ * MIT; tests/data/real, made by tests/engine/make_nano_sort.py). The activations are his, from
+ * PyTorch.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoints.h"
+#include "opened.h"
+
+#define TOLERANCE 2e-4
+
+/* Of the model. */
+#define N_TEXTS  3
+#define N_TOKENS 11
+#define N_VOCAB  3
+#define D_MODEL  48
+
+/* A row of the file: the token, then what became of it. */
+enum column { IDX, X, LN1, QKV, Y, ATTN_RESID, BLOCK, LOGITS = BLOCK + 3, COLUMNS };
+static const struct {
+    const char *name;
+    int at, n;
+} columns[COLUMNS] = {
+    [IDX] = {"idx", 0, 1},
+    [X] = {"x", 1, D_MODEL},
+    [LN1] = {"ln1", 49, D_MODEL},
+    [QKV] = {"qkv", 97, 3 * D_MODEL},
+    [Y] = {"y", 241, D_MODEL},
+    [ATTN_RESID] = {"attnResid", 289, D_MODEL},
+    [BLOCK] = {"block0", 337, D_MODEL},
+    [BLOCK + 1] = {"block1", 385, D_MODEL},
+    [BLOCK + 2] = {"block2", 433, D_MODEL},
+    [LOGITS] = {"lm_head", 481, N_VOCAB},
+};
+#define ROW 484
+
+static struct model *m;
+static float truth[N_TEXTS * N_TOKENS][ROW];
+
+static void open_nano(void)
+{
+    size_t len;
+    m = opened_checkpoint("tests/data/real/nano-sort.gguf", CHECKPOINT_MODEL).model;
+    const char *npy = file_text("tests/data/real/nano-sort.npy", &len);
+    ck_assert_uint_gt(len, sizeof truth);
+    memcpy(truth, npy + len - sizeof truth, sizeof truth);
+}
+
+/* All positions of a text, found [N_TOKENS, columns[c].n]. */
+static void assert_column(int text, enum column c, const float *found, const char *isa)
+{
+    for (int t = 0; t < N_TOKENS; t++) {
+        const float *expected = truth[text * N_TOKENS + t] + columns[c].at;
+        for (int i = 0; i < columns[c].n; i++, found++)
+            ck_assert_msg(fabsf(*found - expected[i]) <= (float)TOLERANCE,
+                          "%s: %s[%d, %d, %d] is %.7g, not %.7g", isa, columns[c].name, text, t, i,
+                          (double)*found, (double)expected[i]);
+    }
+}
+
+/* The inside of block 0, what each block gives on, and what is made of the last. */
+static void check_text(int text, const struct kernels *k)
+{
+    float x[N_TOKENS * D_MODEL], normed[N_TOKENS * D_MODEL], heads[N_TOKENS * D_MODEL];
+    float middle[N_TOKENS * D_MODEL], qkv[N_TOKENS * 3 * D_MODEL], logits[N_TOKENS * N_VOCAB];
+    int32_t tokens[N_TOKENS];
+    struct probe *p = NULL;
+    expect_ok(probe_create(&m->config, NULL, N_TOKENS, k, NULL, &p, &err));
+    for (int t = 0; t < N_TOKENS; t++) {
+        tokens[t] = (int32_t)truth[text * N_TOKENS + t][columns[IDX].at];
+        model_embed(m, probe_positions(p), tokens[t], t, x + (size_t)t * D_MODEL);
+    }
+    assert_column(text, X, x, k->name);
+    for (int l = 0; l < m->config.n_layers; l++) {
+        const struct block_taps taps = {
+            .at = {
+                [TAP_NORMED] = normed, [TAP_HEADS] = heads, [TAP_MIDDLE] = middle, [TAP_OUT] = x}};
+        probe_run(p, &m->blocks[l], l, x, N_TOKENS, &taps);
+        assert_column(text, BLOCK + (enum column)l, x, k->name);
+        if (l > 0)
+            continue;
+        const struct matrix *w = &m->blocks[l].w[ROLE_ATTN_QKV].matrix;
+        const struct matmul product = {.w = w,
+                                       .x = normed,
+                                       .x_stride = D_MODEL,
+                                       .n_tokens = N_TOKENS,
+                                       .y = qkv,
+                                       .y_stride = (size_t)w->n_out};
+        k->matmul(&product, 0, matrix_panels(w->n_out));
+        assert_column(text, LN1, normed, k->name);
+        assert_column(text, QKV, qkv, k->name);
+        assert_column(text, Y, heads, k->name);
+        assert_column(text, ATTN_RESID, middle, k->name);
+    }
+    probe_free(p);
+    struct session *s = new_session(m, &(struct session_params){.kernels = k}, NULL);
+    expect_ok(session_feed(s, 0, tokens, N_TOKENS, logits, &err));
+    assert_column(text, LOGITS, logits, k->name);
+    session_free(s);
+}
+
+TEST(activations_are_the_authors, .loops = N_TEXTS, .before = open_nano)
+{
+    for (int i = 0; kernels_at(i); i++)
+        if (kernels_supported(kernels_at(i)))
+            check_text(_i, kernels_at(i));
+}

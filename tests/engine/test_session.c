@@ -1,0 +1,300 @@
+/* The engine against logits that another implementation computed in double precision, and
+ * against itself: any threads, blocks, instruction sets and rewinds give the same bits. Contexts of
+ * several chunks of the cache are in test_batch.c. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoints.h"
+#include "engine/sampler.h"
+#include "golden.h"
+#include "model/kv_cache.h"
+#include "opened.h"
+#include "support.h"
+
+#define GOLDEN_TOLERANCE 2e-4
+
+struct setting {
+    int n_threads, block; /* 0: one; all */
+    int feed;             /* tokens at a time; 0: all */
+    enum storage kv;
+    const struct kernels *kernels;
+};
+
+/* Logits after every token, [n, n_vocab], until the test ends. */
+static float *logits_of(const struct model *m, const int32_t *tokens, int n, struct setting set)
+{
+    const size_t n_vocab = (size_t)m->config.n_vocab;
+    const struct session_params p = {
+        .block = set.block, .kv_storage = set.kv, .kernels = set.kernels};
+    const int feed = set.feed ? set.feed : n;
+    struct pool *pool = set.n_threads > 1 ? new_pool(set.n_threads) : NULL;
+    struct session *session = new_session(m, &p, pool);
+    float *out = allocated((size_t)n * n_vocab * sizeof *out);
+    for (int t = 0; t < n; t += feed)
+        expect_ok(session_feed(session, 0, tokens + t, n - t < feed ? n - t : feed,
+                               out + (size_t)t * n_vocab, &err));
+    ck_assert_int_eq(session_len(session, 0), n);
+    session_free(session);
+    pool_free(pool);
+    return out;
+}
+
+static float *golden_run(const struct golden *g, struct setting set)
+{
+    return logits_of(g->checkpoint.model, g->tokens, g->n_tokens, set);
+}
+
+/* Of n tokens 0, 37, 74, ... */
+static float *run_of(const struct model *m, int n_threads, int block, int n)
+{
+    int32_t *tokens = allocated((size_t)n * sizeof *tokens);
+    for (int t = 0; t < n; t++)
+        tokens[t] = t * 37 % m->config.n_vocab;
+    return logits_of(m, tokens, n, (struct setting){.n_threads = n_threads, .block = block});
+}
+
+static void expect_same(const struct model *m, const float *a, const float *b, int n,
+                        const char *what)
+{
+    const size_t count = (size_t)n * (size_t)m->config.n_vocab;
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(a[i]) || memcmp(&a[i], &b[i], sizeof *a) != 0)
+            ck_abort_msg("%s: logit %zu is %.9g, not %.9g", what, i, (double)b[i], (double)a[i]);
+}
+
+TEST(golden_logits, .loops = N_GOLDEN, .seconds = 300)
+{
+    struct golden g = open_golden(golden_names[_i]);
+    const int n_vocab = g.checkpoint.model->config.n_vocab;
+    for (int k = 0; kernels_at(k); k++) {
+        if (!kernels_supported(kernels_at(k)))
+            continue;
+        const float *found = golden_run(&g, (struct setting){.kernels = kernels_at(k)});
+        const float *expected = g.logits;
+        for (int t = 0; t < g.n_tokens; t++, found += n_vocab, expected += n_vocab) {
+            for (int i = 0; i < n_vocab; i++)
+                ck_assert_msg(fabsf(found[i] - expected[i]) <= (float)GOLDEN_TOLERANCE,
+                              "%s, %s: logit %d after token %d is %.7g, not %.7g", golden_names[_i],
+                              kernels_at(k)->name, i, t, (double)found[i], (double)expected[i]);
+            ck_assert_int_eq(logits_argmax(found, n_vocab), logits_argmax(expected, n_vocab));
+        }
+    }
+}
+
+/* Threads, prefill blocks, stepping and instruction sets: one answer. */
+TEST(same_bits_however_computed, .loops = N_GOLDEN, .seconds = 300)
+{
+    struct golden g = open_golden(golden_names[_i]);
+    static const int threads[] = {1, 2, 3, 5, 8}, blocks[] = {0, 1, 2, 5, 13};
+    static const enum storage caches[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
+    enum { N_CACHES = COUNT(caches) };
+    for (int i = SANITIZED ? _i % N_CACHES : 0; i < N_CACHES; i += SANITIZED ? N_CACHES : 1) {
+        const float *reference =
+            golden_run(&g, (struct setting){1, 1, 1, caches[i], &kernels_scalar});
+        for (size_t t = SANITIZED ? 2 : 0; t < COUNT(threads); t += SANITIZED ? 2 : 1) {
+            for (size_t b = 0; b < COUNT(blocks); b += SANITIZED ? 2 : 1) {
+                const struct setting set = {threads[t], blocks[b], b == 0 ? 7 : 0, caches[i], NULL};
+                char what[96];
+                snprintf(what, sizeof what, "%s, %d threads, blocks of %d, %s cache",
+                         golden_names[_i], threads[t], blocks[b], storage_name(caches[i]));
+                expect_same(g.checkpoint.model, reference, golden_run(&g, set), g.n_tokens, what);
+            }
+        }
+    }
+}
+
+/* Mean KL divergence of q from p, both logits [n, n_vocab]. */
+static double mean_kl(const float *p, const float *q, int n, int n_vocab)
+{
+    double sum = 0, p_log_sum, q_log_sum;
+    for (int t = 0; t < n; t++, p += n_vocab, q += n_vocab) {
+        expect_ok(logits_log_sum(p, n_vocab, &p_log_sum, &err));
+        expect_ok(logits_log_sum(q, n_vocab, &q_log_sum, &err));
+        sum += logits_divergence(p, p_log_sum, q, q_log_sum, n_vocab);
+    }
+    return sum / n;
+}
+
+static struct checkpoint made(const struct checkpoint_shape *shape)
+{
+    static int n;
+    char name[20];
+    snprintf(name, sizeof name, "%d.gguf", n++);
+    const char *path = scratch_path(name);
+    write_checkpoint(path, shape);
+    return opened_checkpoint(path, CHECKPOINT_MODEL);
+}
+
+static void free_model(void *m)
+{
+    model_free(m);
+}
+
+/* The same weights in another type, until the test ends. */
+static struct model *converted(const struct checkpoint *c, enum storage storage)
+{
+    const struct model_options o = {.convert = true, .storage = storage};
+    struct model *m = NULL;
+    expect_ok(model_create(c->gguf, &o, NULL, &m, &err));
+    return released_by(free_model, m);
+}
+
+/* Logits after each of n tokens, stepped: the same on any threads and in any blocks. */
+static float *same_steps(const struct model *m, int n)
+{
+    static const int settings[][2] = {{2, 96}, {3, 1}, {8, 50}, {5, 7}, {2, 1}, {1, 96}};
+    float *steps = run_of(m, 1, 1, n);
+    for (size_t i = 0; i < COUNT(settings); i++)
+        expect_same(m, steps, run_of(m, settings[i][0], settings[i][1], n), n, "blocks");
+    return steps;
+}
+
+/* Weights that a narrower type holds exactly give the same bits in every type. */
+TEST(types_hold_the_same_numbers, .loops = 2, .seconds = 300)
+{
+    enum { N = 30 };
+    struct checkpoint_shape shape =
+        shape_of("layers=2 heads=4 kv=2 dim=12 ff=40 ctx=32 vocab=260 seed=3");
+    shape.type = _i ? TENSOR_F16 : TENSOR_BF16;
+    const struct checkpoint narrow = made(&shape);
+    const struct model *wide = converted(&narrow, STORAGE_F32);
+    ck_assert_int_eq(wide->w[ROLE_OUTPUT].matrix.storage, STORAGE_F32);
+    ck_assert_int_eq(narrow.model->w[ROLE_OUTPUT].matrix.storage, _i ? STORAGE_F16 : STORAGE_BF16);
+    expect_same(wide, run_of(narrow.model, 2, 0, N), run_of(wide, 1, 1, N), N, "types");
+}
+
+/* Quantised weights: the same bits from the file as from converting at load. */
+TEST(quantised_weights, .loops = 2, .seconds = 300)
+{
+    enum { N = 70 };
+    struct checkpoint_shape shape =
+        shape_of("layers=2 heads=4 kv=2 dim=24 ff=160 ctx=80 vocab=260 seed=9");
+    const struct checkpoint wide = made(&shape);
+    const struct model *loaded = converted(&wide, _i ? STORAGE_Q8_0 : STORAGE_Q4_0);
+    shape.type = _i ? TENSOR_Q8_0 : TENSOR_Q4_0;
+    shape.embedding_type = TENSOR_Q8_0;
+    const struct checkpoint narrow = made(&shape);
+    ck_assert_int_eq(narrow.model->blocks[0].w[ROLE_FFN_UP].matrix.storage,
+                     _i ? STORAGE_Q8_0 : STORAGE_Q4_0);
+    expect_same(loaded, same_steps(loaded, N), run_of(narrow.model, 2, 0, N), N, "file");
+}
+
+/* On a trained checkpoint and real text, quantised weights and caches stay near F32. */
+TEST(quantisation_costs_little, .seconds = 300, .left_out = THREAD_SANITIZED)
+{
+    static const char text[] = "GLOUCESTER:\nNow is the winter of our discontent\nMade glorious "
+                               "summer by this sun of York;\nAnd all the clouds that lour'd upon "
+                               "our house\nIn the deep bosom of the ocean buried.\n";
+    static const struct {
+        enum storage weights, cache;
+        double limit;
+    } cases[] = {{STORAGE_F32, STORAGE_F16, 1e-4},
+                 {STORAGE_F32, STORAGE_Q8_0, 1e-3},
+                 {STORAGE_Q8_0, STORAGE_F32, 1e-3},
+                 {STORAGE_Q4_0, STORAGE_F32, 5e-2}};
+    struct checkpoint c = opened_checkpoint("models/shakespeare-mha.gguf", CHECKPOINT_MODEL);
+    int32_t *tokens;
+    size_t n;
+    expect_ok(tokenizer_encode(c.tokenizer, text_of(text), &tokens, &n, &err));
+    const float *exact = logits_of(c.model, tokens, (int)n, (struct setting){.block = 0});
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const float *found = logits_of(converted(&c, cases[i].weights), tokens, (int)n,
+                                       (struct setting){.kv = cases[i].cache});
+        const double kl = mean_kl(exact, found, (int)n, c.model->config.n_vocab);
+        ck_assert_msg(kl > 0 && kl < cases[i].limit,
+                      "weights %s, cache %s: a divergence of %g, expected less than %g",
+                      storage_name(cases[i].weights), storage_name(cases[i].cache), kl,
+                      cases[i].limit);
+    }
+    free(tokens);
+}
+
+/* starcoder is the same block under another name; without biases; tied. */
+TEST(optional_parts, .seconds = 300)
+{
+    enum { N = 20 };
+    struct checkpoint_shape shape =
+        shape_of("layers=1 heads=2 kv=1 dim=8 ff=24 ctx=32 vocab=256 seed=9");
+    const struct model *gpt2 = made(&shape).model;
+    shape.architecture = "starcoder";
+    expect_same(gpt2, run_of(gpt2, 1, 0, N), run_of(made(&shape).model, 1, 0, N), N, "starcoder");
+    ck_assert_int_eq(gpt2->tied, 0);
+
+    shape.no_biases = shape.tied = shape.no_tokenizer = 1;
+    shape.type = TENSOR_F16;
+    const struct checkpoint bare = made(&shape);
+    ck_assert(bare.model->tied == 1 && !bare.model->blocks[0].w[ROLE_ATTN_QKV].matrix.bias);
+    ck_assert(!bare.model->w[ROLE_OUTPUT_NORM].norm.bias && !bare.tokenizer);
+    expect_same(bare.model, run_of(bare.model, 1, 1, N), run_of(bare.model, 3, 0, N), N, "bare");
+}
+
+TEST(refusals_change_nothing, .seconds = 300)
+{
+    struct golden g = open_golden("mqa-f16");
+    const struct model *m = g.checkpoint.model;
+    struct session *s = NULL;
+    const struct session_params too_long = {.n_ctx = m->config.n_ctx + 1}, p = {.n_ctx = 12};
+    expect_status(session_create(m, &too_long, NULL, &s, &err), STATUS_USAGE, "65");
+    ck_assert_ptr_null(s);
+    s = new_session(m, &p, NULL);
+    ck_assert_int_eq(session_cap(s), 12);
+    const int32_t bad[] = {1, m->config.n_vocab, 2, -1};
+    expect_status(session_feed(s, 0, g.tokens, 13, NULL, &err), STATUS_USAGE, "12");
+    expect_status(session_feed(s, 0, g.tokens, 0, NULL, &err), STATUS_USAGE, "");
+    expect_status(session_feed(s, 0, bad, 3, NULL, &err), STATUS_USAGE, "row 1: token ");
+    expect_status(session_feed(s, 0, bad + 3, 1, NULL, &err), STATUS_USAGE, "row 0: token -1");
+    ck_assert_int_eq(session_len(s, 0), 0);
+    expect_ok(session_feed(s, 0, g.tokens, 12, NULL, &err));
+    expect_status(session_feed(s, 0, g.tokens, 1, NULL, &err), STATUS_USAGE, "12");
+    session_free(s);
+}
+
+/* 3 layers, 3 K/V heads of 8 (V rows padded to 16), 48 positions. */
+TEST(plan_is_what_is_taken, .seconds = 300)
+{
+    enum { HEADS = 3 * 3, ROW = 8 + 16 };
+    static const struct {
+        enum storage kv;
+        int n_sequences;
+        size_t bytes;
+    } cases[] = {
+        {STORAGE_F32, 1, HEADS * 48 * ROW * 4},
+        {STORAGE_F16, 1, HEADS * 48 * ROW * 2},
+        {STORAGE_Q8_0, 1, HEADS * 48 * ROW + 2 * 896}, /* 864, whole lines */
+        {STORAGE_F32, 5, 5 * HEADS * 48 * ROW * 4},
+    };
+    struct golden g = open_golden("gqa");
+    const struct model *m = g.checkpoint.model;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const struct session_params p = {.kv_storage = cases[i].kv,
+                                         .n_sequences = cases[i].n_sequences};
+        struct session_memory memory;
+        expect_ok(session_plan(m, &p, 1, &memory, &err));
+        ck_assert_uint_eq(memory.kv_bytes, cases[i].bytes);
+    }
+    ck_assert_uint_eq(kv_cache_bytes_per_token(&m->config, 3, STORAGE_F32), HEADS * ROW * 4);
+    ck_assert_uint_eq(kv_cache_bytes_per_token(&m->config, 6, STORAGE_F16), 2 * HEADS * ROW * 2);
+}
+
+/* Whatever the size of a head, positions times the bytes of one are what is planned and taken. */
+TEST(bytes_of_a_position_are_those_taken, .loops = 12, .seconds = 300)
+{
+    static const char *const sizes[] = {"layers=3 heads=6 kv=2 ctx=256 vocab=9 ff=8 width=24",
+                                        "layers=3 heads=6 kv=2 ctx=256 vocab=9 ff=8 width=48",
+                                        "layers=3 heads=6 kv=2 ctx=256 vocab=9 ff=8 width=120",
+                                        "layers=3 heads=6 kv=2 ctx=256 vocab=9 ff=8 width=288"};
+    static const enum storage types[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
+    const struct kv_shape shape = {.n_sequences = 1, .cap = 256, .storage = types[_i % 3]};
+    struct config c = config_sized("gpt2", sizes[_i / 3]);
+    struct kv_cache kv;
+    size_t planned;
+    config_complete(&c);
+    const size_t all = 256 * kv_cache_bytes_per_token(&c, 2, shape.storage);
+    ck_assert(kv_cache_bytes(&c, &shape, &planned));
+    ck_assert_uint_eq(planned, all);
+    expect_ok(kv_cache_create(&kv, &c, &shape, NULL));
+    ck_assert_uint_eq(kv.arena.cap, all);
+    kv_cache_free(&kv);
+}

@@ -1,0 +1,527 @@
+/*
+ * Attention's weights against NumPy's and against those that a model's author has; figures and maps
+ * against their definitions, worked out from the whole weights.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/rng.h"
+#include "formats/gguf_values.h"
+#include "golden.h"
+#include "measure/attend.h"
+#include "measure/eval.h"
+#include "model/pack.h"
+#include "opened.h"
+#include "program.h"
+
+#define NOTHING ((double)NAN)
+
+/* The values of an .npy file: n floats, until the test ends. */
+static const float *read_npy(const char *path, size_t n)
+{
+    size_t len;
+    const char *bytes = file_text(path, &len);
+    ck_assert_uint_gt(len, n * sizeof(float));
+    return memcpy(allocated(n * sizeof(float)), bytes + len - n * sizeof(float), n * sizeof(float));
+}
+
+/* A run of all heads of a model, with a map of each. */
+struct all_heads {
+    struct attend_head *heads; /* [n] */
+    struct attend_map *maps;   /* [n] */
+    struct attend_found *found;
+    int n;
+};
+
+static void free_found(void *found)
+{
+    attend_free(found);
+    attend_free(found);
+}
+
+static struct attend_spec spec_of(const struct model *m, struct all_heads *all,
+                                  const int32_t *tokens, int n_tokens, int cells)
+{
+    const struct config *c = &m->config;
+    all->n = c->n_layers * c->n_heads;
+    all->heads = allocated_zeros((size_t)all->n * sizeof *all->heads);
+    all->maps = allocated_zeros((size_t)all->n * sizeof *all->maps);
+    all->found = released_by(free_found, allocated_zeros(sizeof *all->found));
+    for (int i = 0; i < all->n; i++) {
+        const int layer = i / c->n_heads, head = i % c->n_heads;
+        all->heads[i] = (struct attend_head){.layer = layer, .head = head, .entropy = 77};
+        all->maps[i] = (struct attend_map){.layer = layer, .head = head, .cells = cells};
+    }
+    return (struct attend_spec){.model = m,
+                                .tokens = tokens,
+                                .n_tokens = n_tokens,
+                                .heads = all->heads,
+                                .n_heads = all->n,
+                                .maps = all->maps,
+                                .n_maps = all->n,
+                                .query = -1};
+}
+
+static void run(const struct attend_spec *spec, struct all_heads *all)
+{
+    expect_ok(attend_run(spec, all->found, &err));
+}
+
+/* The same at once, of a text in which tokens come again, for any vocabulary. */
+static int32_t tokens[40];
+static bool separators[COUNT(tokens)];
+
+static struct all_heads found_in(const struct model *m, int n, int cells)
+{
+    struct all_heads all;
+    struct attend_spec spec = spec_of(m, &all, tokens, n, cells);
+    spec.separators = separators;
+    run(&spec, &all);
+    return all;
+}
+
+static void make_tokens(void)
+{
+    struct rng r;
+    rng_seed(&r, 11, 0);
+    for (size_t i = 0; i < COUNT(tokens); i++)
+        tokens[i] = (int32_t)(rng_u32(&r) % 17);
+    for (size_t i = 0; i < COUNT(tokens); i++)
+        separators[i] = tokens[i] < 3;
+}
+
+TEST(roles)
+{
+    static const struct {
+        struct attend_head h;
+        const char *role;
+        double share;
+    } cases[] = {
+        {{.first = 0.4, .previous = 0.5, .content = 0.9}, "previous", 0.5},
+        {{.first = 0.3, .previous = 0.2, .content = 0.6, .separator = 0.33}, "content", 0.6},
+        {{.first = NOTHING, .previous = NOTHING, .self = 1, .content = NOTHING}, "self", 1},
+        {{.induction = 0.35, .content = 0.5}, "induction", 0.35},
+        {{.separator = 0.6, .first = 0.6}, "separator", 0.6},
+        {{.content = 0.95, .at_offset = 0.92, .offset = 3}, "offset", 0.92},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        double share;
+        ck_assert_str_eq(attend_role(&cases[i].h, &share), cases[i].role);
+        ck_assert_double_eq(share, cases[i].share);
+    }
+}
+
+#define CLOSE 1e-5 /* to what others compute */
+#define SUM   1e-6
+
+static void assert_causal(const struct attend_map *m, const char *name)
+{
+    for (int i = 0; i < m->cells; i++) {
+        const float *row = m->cell + (size_t)i * (size_t)m->cells;
+        double sum = 0;
+        for (int j = 0; j < m->cells; j++) {
+            ck_assert_msg(j <= i ? row[j] >= 0 : row[j] == 0, "%s: [%d, %d]", name, i, j);
+            sum += (double)row[j];
+        }
+        ck_assert_msg(fabs(sum - 1) <= SUM, "%s: row %d of %d.%d adds up to %.9f", name, i,
+                      m->layer, m->head, sum);
+    }
+}
+
+/* Queries at a quarter, a half, three quarters and the end of the text. */
+#define QUERIES 4
+
+static void compare_with_numpy(const char *name, const char *what)
+{
+    struct golden g = open_golden(name);
+    struct all_heads all;
+    const int n = g.n_tokens;
+    struct attend_spec spec = spec_of(g.checkpoint.model, &all, g.tokens, n, n);
+    if (strcmp(what, "scaled") == 0)
+        g.checkpoint.model->config.score_scale = 0.5f;
+    run(&spec, &all);
+    char path[128];
+    snprintf(path, sizeof path, "tests/data/golden/%s.%s.npy", name, what);
+    const float *truth = read_npy(path, (size_t)(all.n * QUERIES * n));
+    for (int i = 0; i < all.n; i++) {
+        assert_causal(&all.maps[i], name);
+        for (int q = 0; q < QUERIES; q++) {
+            const float *expected = truth + (size_t)(i * QUERIES + q) * (size_t)n;
+            const int query = (n - 1) * (q + 1) / QUERIES;
+            const float *found = all.maps[i].cell + (size_t)query * (size_t)n;
+            for (int j = 0; j < n; j++)
+                ck_assert_msg(fabs((double)found[j] - (double)expected[j]) <= CLOSE,
+                              "%s: head %d, [%d, %d] is %.9g, not %.9g", name, i, query, j,
+                              (double)found[j], (double)expected[j]);
+        }
+    }
+}
+
+TEST(golden_weights, .loops = N_GOLDEN)
+{
+    compare_with_numpy(golden_names[_i], "attention");
+}
+
+/* The scores times 0.5: by tests/model/reference_model.py --attention --score-scale 0.5. */
+static const char *const other_names[] = {"gqa", "llama", "shared-block"};
+
+TEST(golden_weights_of_other_scores, .loops = COUNT(other_names))
+{
+    compare_with_numpy(other_names[_i], "scaled");
+}
+
+static double at(const struct attend_map *m, int i, int j)
+{
+    return (double)m->cell[i * m->cells + j];
+}
+
+/* As attend.h defines them. */
+static struct attend_head figures_of(const struct attend_map *m)
+{
+    const int n = m->cells;
+    struct attend_head h = {.query = -1, .key = -1, .strongest = NOTHING};
+    int repeated = 0;
+    for (int i = 0; i < n; i++) {
+        bool again = false;
+        double most = 0, mean = 0, variance = 0;
+        h.gradient += 1.0 / n;
+        for (int j = 0; j <= i; j++) {
+            bool follows = false;
+            for (int p = 0; p < i; p++)
+                follows |= p + 1 == j && tokens[p] == tokens[i];
+            h.separator += j < i && separators[j] ? at(m, i, j) / (n - 1) : 0;
+            if (j > 0 && j < i - 1 && !separators[j] && !follows)
+                h.content += at(m, i, j) / (n - 1);
+            most = fmax(most, at(m, i, j));
+            mean += log(at(m, i, j)) / (i + 1);
+        }
+        for (int j = 0; j <= i; j++)
+            variance += pow(log(at(m, i, j)) - mean, 2) / (i + 1);
+        for (int j = 0; j <= i; j++)
+            h.gradient -= pow(at(m, i, j), 2) / n;
+        h.max_weight += most / n;
+        h.score_sd += sqrt(variance) / n;
+        for (int j = 0; j <= i; j++) {
+            h.entropy -= at(m, i, j) > 0 ? at(m, i, j) * log(at(m, i, j)) / n : 0;
+            h.distance += at(m, i, j) * (i - j) / n;
+            if (j > 0 && j < i && !(at(m, i, j) <= h.strongest)) {
+                h.query = i;
+                h.key = j;
+                h.strongest = at(m, i, j);
+            }
+            if (j < i && tokens[j] == tokens[i]) {
+                again = true;
+                h.induction += at(m, i, j + 1);
+            }
+        }
+        repeated += again;
+        h.self += at(m, i, i) / n;
+        h.first += i > 0 ? at(m, i, 0) / (n - 1) : 0;
+        h.previous += i > 0 ? at(m, i, i - 1) / (n - 1) : 0;
+    }
+    h.at_offset = NOTHING;
+    for (int d = n / 2; d >= 2; d--) {
+        double sum = 0;
+        for (int i = d; i < n; i++)
+            sum += at(m, i, i - d);
+        if (!(sum / (n - d) < h.at_offset)) {
+            h.at_offset = sum / (n - d);
+            h.offset = d;
+        }
+    }
+    h.first = n > 1 ? h.first : NOTHING;
+    h.separator = n > 1 ? h.separator : NOTHING;
+    h.content = n > 1 ? h.content : NOTHING;
+    h.previous = n > 1 ? h.previous : NOTHING;
+    h.induction = repeated ? h.induction / repeated : NOTHING;
+    return h;
+}
+
+static void assert_figures(const struct attend_head *found, const struct attend_head *x)
+{
+    const double pairs[][2] = {{found->entropy, x->entropy},     {found->distance, x->distance},
+                               {found->first, x->first},         {found->previous, x->previous},
+                               {found->self, x->self},           {found->induction, x->induction},
+                               {found->strongest, x->strongest}, {found->separator, x->separator},
+                               {found->content, x->content},     {found->max_weight, x->max_weight},
+                               {found->score_sd, x->score_sd},   {found->gradient, x->gradient},
+                               {found->at_offset, x->at_offset}};
+    for (size_t i = 0; i < COUNT(pairs); i++)
+        ck_assert_msg(isnan(pairs[i][1]) ? isnan(pairs[i][0])
+                                         : fabs(pairs[i][0] - pairs[i][1]) <= 1e-9,
+                      "figure %zu is %.12g, not %.12g", i, pairs[i][0], pairs[i][1]);
+    ck_assert(found->query == x->query && found->key == x->key && found->offset == x->offset);
+}
+
+TEST(figures_are_those_of_the_weights, .loops = 5, .before = make_tokens)
+{
+    static const int lengths[] = {1, 2, 3, 5, 40};
+    const int n = lengths[_i];
+    struct golden g = open_golden("gqa");
+    const struct all_heads all = found_in(g.checkpoint.model, n, n);
+    for (int i = 0; i < all.n; i++) {
+        const struct attend_head expected = figures_of(&all.maps[i]);
+        assert_figures(&all.heads[i], &expected);
+    }
+}
+
+TEST(no_block_thread_or_instruction_set_changes_a_bit, .before = make_tokens)
+{
+    enum { N = 33 };
+    struct golden g = open_golden("layerwise-kv");
+    const struct all_heads first = found_in(g.checkpoint.model, N, 9);
+    struct all_heads other;
+    struct pool *pool = new_pool(3);
+    for (int k = 0; kernels_at(k); k++) {
+        if (!kernels_supported(kernels_at(k)))
+            continue;
+        struct attend_spec spec = spec_of(g.checkpoint.model, &other, tokens, N, 9);
+        spec.params.kernels = kernels_at(k);
+        spec.params.block = 1 + 6 * (k % 2);
+        spec.pool = k % 3 ? pool : NULL;
+        spec.separators = separators;
+        run(&spec, &other);
+        ck_assert_mem_eq(first.heads, other.heads, (size_t)first.n * sizeof *first.heads);
+        for (int i = 0; i < first.n; i++)
+            ck_assert_mem_eq(first.maps[i].cell, other.maps[i].cell, 81 * sizeof(float));
+    }
+    pool_free(pool);
+}
+
+TEST(cells_are_the_largest_weights, .loops = 5, .before = make_tokens)
+{
+    enum { N = 37 };
+    static const int sides[] = {1, 2, 7, 36, 37};
+    const int cells = sides[_i];
+    struct golden g = open_golden("mha");
+    const struct all_heads whole = found_in(g.checkpoint.model, N, N);
+    struct all_heads small;
+    const struct attend_spec spec = spec_of(g.checkpoint.model, &small, tokens, N, cells);
+    run(&spec, &small);
+    for (int m = 0; m < whole.n; m++) {
+        float expected[N * N] = {0};
+        for (int i = 0; i < N; i++)
+            for (int j = 0; j <= i; j++) {
+                float *cell = &expected[i * cells / N * cells + j * cells / N];
+                *cell = fmaxf(*cell, whole.maps[m].cell[i * N + j]);
+            }
+        ck_assert_mem_eq(small.maps[m].cell, expected, (size_t)(cells * cells) * sizeof *expected);
+    }
+}
+
+/* Quadratic positions are a convolution: tests/measure/make_convolution.py has one instead of a
+ * softmax.
+ */
+TEST(heads_that_are_a_convolution)
+{
+    static const char *const expected[] = {"self",   "previous", "offset",
+                                           "offset", "offset",   "content"};
+    static const int offsets[] = {0, 0, 2, 5, 2};
+    struct golden g = open_golden("convolution");
+    const struct model *m = g.checkpoint.model;
+    const size_t n_logits = (size_t)g.n_tokens * (size_t)m->config.n_vocab;
+    float *logits = allocated(n_logits * sizeof *logits);
+    struct session *s;
+    struct all_heads all;
+    expect_ok(session_create(m, &(struct session_params){0}, NULL, &s, &err));
+    expect_ok(session_feed(s, 0, g.tokens, g.n_tokens, logits, &err));
+    session_free(s);
+    for (size_t i = 0; i < n_logits; i++)
+        ck_assert_double_eq_tol((double)logits[i], (double)g.logits[i], 5e-6);
+    const struct attend_spec spec = spec_of(m, &all, g.tokens, g.n_tokens, 1);
+    run(&spec, &all);
+    for (size_t h = 0; h < COUNT(expected); h++) {
+        double share;
+        ck_assert_str_eq(attend_role(&all.heads[h], &share), expected[h]);
+        ck_assert(h >= COUNT(offsets) || offsets[h] == 0 || offsets[h] == all.heads[h].offset);
+    }
+}
+
+/* The paths of all heads, of which this is the last token's through one: its numbers, and what the
+ * head adds to the stream, worked out from its result `z` and all of the output matrix. */
+static void expect_path(const struct attend_paths *p, const struct model *m,
+                        const struct attend_trace *t, const float *z)
+{
+    const struct config *c = &m->config;
+    const struct path_layer *l = &p->layers[0];
+    const int heads = config_heads(c, t->layer), kv_heads = config_kv_heads(c, t->layer);
+    const int dim = config_value_dim(c), d = c->d_model, shared = t->head * kv_heads / heads;
+    const size_t of_head = (size_t)t->query * heads + t->head;
+    ck_assert_mem_eq(l->x, t->x, (t->query + 1) * (size_t)d * sizeof *l->x);
+    ck_assert_mem_eq(l->q + of_head * c->head_dim, t->q, c->head_dim * sizeof *t->q);
+    for (int j = 0; j <= t->query; j++)
+        ck_assert_mem_eq(l->keys + ((size_t)j * kv_heads + shared) * c->head_dim,
+                         t->keys + (size_t)j * c->head_dim, c->head_dim * sizeof *t->keys);
+    const struct path_written *w = &l->written[of_head];
+    float row[512], part[512];
+    double squares = 0;
+    ck_assert_int_le(config_heads_dim(c, t->layer), COUNT(row));
+    ck_assert_int_le(d, COUNT(part));
+    for (int o = 0; o < d; o++) {
+        double sum = 0;
+        pack_read_row(&m->blocks[t->layer].w[ROLE_ATTN_OUTPUT].matrix, o, row);
+        for (int i = 0; i < dim; i++)
+            sum += (double)row[t->head * dim + i] * (double)z[i];
+        part[o] = (float)sum;
+        squares += sum * sum;
+    }
+    ck_assert_double_eq_tol((double)w->length, sqrt(squares), 1e-5 * fmax(1, sqrt(squares)));
+    for (int k = 0; k < PATHS_LARGEST; k++) {
+        const int place = (int)w->largest[k].place;
+        if (k >= d) {
+            ck_assert_int_eq(place, -1);
+            continue;
+        }
+        ck_assert_double_eq_tol((double)w->largest[k].number, (double)part[place], 1e-5);
+        int larger = 0;
+        for (int o = 0; o < d; o++)
+            larger += fabsf(part[o]) > fabsf(part[place]) + 1e-5f;
+        ck_assert_int_le(larger, k);
+    }
+}
+
+/* One token's way through a head: by tests/model/reference_model.py --trace. */
+static const struct {
+    const char *name;
+    int layer, head;
+} traces[] = {{"hello", 0, 0},           {"gqa", 1, 2},
+              {"mixed-llama", 1, 4},     {"mixed-alibi", 1, 5},
+              {"mixed-quadratic", 2, 3}, {"additive", 1, 3}};
+
+TEST(golden_traces, .loops = COUNT(traces))
+{
+    const int layer = traces[_i].layer, head = traces[_i].head;
+    const bool is_hello = _i == 0;
+    struct golden g = {.tokens = {0, 1, 2, 3}, .n_tokens = 4};
+    if (is_hello)
+        g.checkpoint = opened_checkpoint("models/hello.gguf", CHECKPOINT_MODEL);
+    else
+        g = open_golden(traces[_i].name);
+    const struct config *c = &g.checkpoint.model->config;
+    const int n = g.n_tokens, dim = config_value_dim(c), width = config_heads_dim(c, layer);
+    struct attend_trace t = {.layer = layer, .head = head, .query = n - 1};
+    struct all_heads all;
+    struct attend_spec spec = spec_of(g.checkpoint.model, &all, g.tokens, n, 1);
+    struct path_layer of_layer = {.layer = layer};
+    struct attend_paths paths = {.n_tokens = n, .n_layers = 1, .layers = &of_layer};
+    spec.trace = &t;
+    spec.paths = &paths;
+    spec.pool = new_pool(3);
+    run(&spec, &all);
+    const struct {
+        const float *x;
+        int n;
+    } parts[] = {{t.q, c->head_dim}, {t.keys, n * c->head_dim},   {t.scores, n},
+                 {t.weights, n},     {t.heads + head * dim, dim}, {t.heads, width},
+                 {t.out, c->d_model}};
+    size_t all_n = 0;
+    for (size_t p = 0; p < COUNT(parts); p++)
+        all_n += (size_t)parts[p].n;
+    char path[128];
+    snprintf(path, sizeof path, "tests/data/golden/%s.trace.npy", traces[_i].name);
+    const float *truth = read_npy(path, all_n);
+    for (size_t p = 0; p < COUNT(parts); truth += parts[p++].n)
+        for (int i = 0; i < parts[p].n; i++)
+            ck_assert_msg(fabsf(parts[p].x[i] - truth[i]) <= 2e-5f * fmaxf(1, fabsf(truth[i])),
+                          "%s, part %zu: element %d is %.9g, not %.9g", traces[_i].name, p, i,
+                          (double)parts[p].x[i], (double)truth[i]);
+    expect_path(&paths, g.checkpoint.model, &t, t.heads + head * dim);
+    pool_free(spec.pool);
+}
+
+/* The tokens that may come next are those of the logits that a session gives. */
+TEST(what_comes_next)
+{
+    enum { N = 20, NEXT = 5 };
+    struct golden g = open_golden("mha");
+    struct all_heads all;
+    struct attend_spec spec = spec_of(g.checkpoint.model, &all, g.tokens, N, 1);
+    spec.n_next = NEXT;
+    run(&spec, &all);
+    const int n_vocab = g.checkpoint.model->config.n_vocab;
+    for (int i = 0; i < N; i++) {
+        const float *logits = g.logits + (size_t)i * n_vocab;
+        double sum = 0;
+        for (int t = 0; t < n_vocab; t++)
+            sum += exp((double)logits[t]);
+        for (int k = 0; k < NEXT; k++) {
+            const struct token_score *next = &all.found->next[i * NEXT + k];
+            ck_assert_double_eq_tol(next->logprob, (double)logits[next->id] - log(sum), 1e-3);
+            if (k > 0)
+                ck_assert_double_le(next->logprob, next[-1].logprob);
+        }
+    }
+}
+
+/* A bilinear score y W h ("general" of Luong et al. 2015, section 3.1) is a product q.k with W_k
+ * the identity: the engine's scores are y W h, worked out from what enters the layer. */
+TEST(bilinear_scores)
+{
+    enum { D = 12, N = 9 };
+    const char *path = scratch_path("bilinear.gguf");
+    struct config c =
+        config_sized("decode", "layers=1 heads=1 kv=1 dim=12 width=12 ff=8 ctx=16 vocab=260");
+    c.split_qkv = c.no_biases = true;
+    c.score_scale = 1;
+    write_config_checkpoint(path, &c);
+    struct gguf_file file = read_gguf(path);
+    const float *w =
+        (const float *)(const void *)gguf_find_tensor(file.g, "blk.0.attn_q.weight")->data;
+    float *wk = (float *)(uintptr_t)gguf_find_tensor(file.g, "blk.0.attn_k.weight")->data;
+    for (int i = 0; i < D * D; i++)
+        wk[i] = i % (D + 1) == 0;
+    struct model *m;
+    expect_ok(model_create(file.g, NULL, NULL, &m, &err));
+    static const int32_t text[N] = {7, 3, 250, 3, 90, 91, 7, 0, 33};
+    struct attend_trace t = {.query = N - 1};
+    struct all_heads all;
+    struct attend_spec spec = spec_of(m, &all, text, N, 1);
+    spec.trace = &t;
+    run(&spec, &all);
+    for (int j = 0; j < N; j++) {
+        double score = 0;
+        for (int a = 0; a < D; a++)
+            for (int b = 0; b < D; b++)
+                score +=
+                    (double)t.x[(N - 1) * D + b] * (double)w[a * D + b] * (double)t.x[j * D + a];
+        ck_assert_double_eq_tol((double)t.scores[j], score, 1e-5);
+    }
+    model_free(m);
+    free_gguf(&file);
+}
+
+TEST(sizes)
+{
+    struct golden g = open_golden("mha");
+    struct all_heads all;
+    uint64_t few, more;
+    struct attend_spec spec = spec_of(g.checkpoint.model, &all, tokens, 20, 4);
+    expect_ok(attend_plan(&spec, &few, &err));
+    all.maps[0].cells = 1 << 12;
+    expect_ok(attend_plan(&spec, &more, &err));
+    ck_assert_uint_ge(more - few, (sizeof(float) << 24) - 4096);
+    ck_assert_uint_le(more - few, (sizeof(float) << 24) + 4096);
+    for (int i = 0; i < all.n; i++)
+        all.maps[i].cells = INT32_MAX;
+    ck_assert_int_eq(attend_run(&spec, all.found, &err), STATUS_NO_MEMORY);
+    spec.n_tokens = g.checkpoint.model->config.n_ctx + 1;
+    ck_assert_int_eq(attend_plan(&spec, &more, &err), STATUS_USAGE);
+}
+
+TEST(weights_that_are_not_finite, .before = make_tokens)
+{
+    struct gguf_file f = read_gguf("tests/data/golden/mha.gguf");
+    const struct gguf_tensor *t = gguf_find_tensor(f.g, "blk.1.attn_norm.weight");
+    struct model *m;
+    struct all_heads all;
+    const float bad = NAN;
+    memcpy(f.bytes + (t->data - f.bytes), &bad, sizeof bad);
+    expect_ok(model_create(f.g, NULL, NULL, &m, &err));
+    const struct attend_spec spec = spec_of(m, &all, tokens, 4, 2);
+    expect_status(attend_run(&spec, all.found, &err), STATUS_FAILED,
+                  "token 0 in head 0 of layer 1");
+    model_free(m);
+    free_gguf(&f);
+}

@@ -1,0 +1,312 @@
+/* Figures against the golden logits and a NumPy implementation, windows against stepping through
+ * them one by one, the same bits for any threads and blocks; the likeliest tokens. */
+#include "measure/eval.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "engine/sampler.h"
+#include "formats/gguf_values.h"
+#include "golden.h"
+#include "opened.h"
+
+static struct eval_spec windows_of(const struct model *m, const int32_t *tokens, int n, int ctx,
+                                   int stride)
+{
+    return (struct eval_spec){
+        .model = m, .tokens = tokens, .n_tokens = (size_t)n, .ctx = ctx, .stride = stride};
+}
+
+static struct eval_result evaluate(const struct eval_spec *spec)
+{
+    struct eval_result r;
+    expect_ok(eval_run(spec, &r, &err));
+    return r;
+}
+
+static struct eval_plan planned(const struct eval_spec *spec)
+{
+    struct eval_plan plan;
+    expect_ok(eval_make_plan(spec, &plan, &err));
+    return plan;
+}
+
+/* The nll of the golden logits themselves, by a long double softmax. */
+TEST(nll_is_that_of_the_golden_logits, .loops = N_GOLDEN)
+{
+    struct golden g = open_golden(golden_names[_i]);
+    const int n_vocab = g.checkpoint.model->config.n_vocab;
+    long double nll = 0;
+    for (int t = 0; t + 1 < g.n_tokens; t++) {
+        const float *logits = g.logits + (size_t)t * (size_t)n_vocab;
+        long double sum = 0;
+        for (int i = 0; i < n_vocab; i++)
+            sum += expl((long double)logits[i]);
+        nll += (logl(sum) - (long double)logits[g.tokens[t + 1]]) / (g.n_tokens - 1);
+    }
+    const struct eval_spec spec = windows_of(g.checkpoint.model, g.tokens, g.n_tokens, 0, 0);
+    const struct eval_result r = evaluate(&spec);
+    ck_assert_uint_eq(r.tokens, (uint64_t)g.n_tokens - 1);
+    ck_assert_double_eq_tol(r.nll, (double)nll, 1e-5);
+    ck_assert_double_eq_tol(r.perplexity, exp((double)nll), 1e-5 * r.perplexity);
+    ck_assert_uint_eq(r.bytes, 0); /* without a tokenizer */
+    ck_assert(isnan(r.bits_per_byte) && isnan(r.kl_mean) && isnan(r.kl_p99));
+    ck_assert(isnan(r.top1_agreement) && isnan(r.bits_per_byte_other));
+}
+
+/* golden/gqa with its three K/V heads averaged to one, against golden/gqa as it is, on its tokens:
+ * computed with NumPy in float64, forward pass, windows and statistics. */
+static const struct {
+    int ctx, stride;
+    double nll, nll_stderr, kl_mean, kl_p99;
+    int same;
+    double other_nll;
+} numpy[] = {
+    {48, 48, 6.043989531767, 0.163722606582, 0.438780582076, 0.773803540606, 3, 6.004407615869},
+    {16, 16, 5.874158955424, 0.125084141392, 0.563682453076, 0.845203527548, 1, 5.896219994706},
+    {16, 5, 5.931742993009, 0.149429919156, 0.479426695367, 0.773803540606, 1, 5.925032729664},
+    {7, 1, 5.942539620450, 0.108030190338, 0.525574686980, 0.773803540606, 1, 5.945857929281},
+};
+
+TEST(figures_are_those_of_numpy, .loops = COUNT(numpy))
+{
+    struct golden g = open_golden("gqa");
+    const struct model_options pooled = {.n_kv_heads = 1};
+    struct model *model;
+    expect_ok(model_create(g.checkpoint.gguf, &pooled, NULL, &model, &err));
+    struct eval_spec spec =
+        windows_of(model, g.tokens, g.n_tokens, numpy[_i].ctx, numpy[_i].stride);
+    spec.other = g.checkpoint.model;
+    spec.tokenizer = g.checkpoint.tokenizer;
+    const struct eval_result r = evaluate(&spec);
+    const double tolerance = 1e-5, bits = 47 / log(2) / (double)r.bytes;
+    ck_assert_double_eq_tol(r.nll, numpy[_i].nll, tolerance);
+    ck_assert_double_eq_tol(r.nll_stderr, numpy[_i].nll_stderr, tolerance);
+    ck_assert_double_eq_tol(r.kl_mean, numpy[_i].kl_mean, tolerance);
+    ck_assert_double_eq_tol(r.kl_p99, numpy[_i].kl_p99, tolerance);
+    ck_assert_double_eq(r.top1_agreement, numpy[_i].same / 47.0);
+    ck_assert_double_eq_tol(r.bits_per_byte, numpy[_i].nll * bits, tolerance);
+    ck_assert_double_eq_tol(r.bits_per_byte_other, numpy[_i].other_nll * bits, tolerance);
+    model_free(model);
+}
+
+static const struct checkpoint_shape shape = {SIZES(2, 2, 1, 8, 32, 24, 300), .seed = 7};
+static struct checkpoint small;
+
+static void open_small(void)
+{
+    const char *path = scratch_path("small.gguf");
+    write_checkpoint(path, &shape);
+    small = opened_checkpoint(path, CHECKPOINT_MODEL);
+}
+
+static void random_tokens(int32_t *tokens, int n)
+{
+    struct rng r;
+    rng_seed(&r, 11, 0);
+    for (int i = 0; i < n; i++)
+        tokens[i] = (int32_t)(rng_u32(&r) % (uint32_t)shape.n_vocab);
+}
+
+/* -log p(tokens[at] | tokens[from .. at)), fed from an empty cache. */
+static double step_nll(struct session *s, const int32_t *tokens, int from, int at)
+{
+    double log_sum;
+    session_rewind(s, 0, 0);
+    expect_ok(session_feed(s, 0, tokens + from, at - from, NULL, &err));
+    const float *logits = session_logits(s);
+    expect_ok(logits_log_sum(logits, shape.n_vocab, &log_sum, &err));
+    return log_sum - (double)logits[tokens[at]];
+}
+
+/* Every token but the first once, in the first window that predicts it. */
+static void check_windows(struct session *s, const struct eval_spec *spec)
+{
+    double sum = 0;
+    int window = 0;
+    for (int at = 1; at < (int)spec->n_tokens; at++) {
+        window += at > window * spec->stride + spec->ctx;
+        ck_assert_int_le(at, window * spec->stride + spec->ctx);
+        sum += step_nll(s, spec->tokens, window * spec->stride, at);
+    }
+    ck_assert_uint_eq(planned(spec).n_windows, (uint64_t)window + 1);
+    const struct eval_result r = evaluate(spec);
+    ck_assert_uint_eq(r.tokens, spec->n_tokens - 1);
+    ck_assert_double_eq(r.nll, sum / (double)(spec->n_tokens - 1));
+}
+
+TEST(windows_score_each_token_once, .before = open_small)
+{
+    enum { MAX = 14 };
+    int32_t tokens[MAX];
+    random_tokens(tokens, MAX);
+    struct session *s = new_session(small.model, &(struct session_params){.n_ctx = MAX}, NULL);
+    for (int n = 2; n <= MAX; n++)
+        for (int ctx = 1; ctx <= 6; ctx++)
+            for (int stride = 1; stride <= ctx; stride++) {
+                const struct eval_spec spec = windows_of(small.model, tokens, n, ctx, stride);
+                check_windows(s, &spec);
+            }
+    session_free(s);
+}
+
+#define N_TOKENS 700
+
+static bool same_figures(struct eval_result a, struct eval_result b)
+{
+    a.tokens_per_s = b.tokens_per_s = 0;
+    return memcmp(&a, &b, sizeof a) == 0;
+}
+
+/* Windows that go through the model together, and such as are longer than a block. */
+TEST(threads_and_blocks_change_nothing, .loops = SANITIZED ? 2 : 8, .before = open_small)
+{
+    static const struct {
+        int n_tokens, ctx, stride;
+    } settings[] = {{N_TOKENS, 7, 7}, {N_TOKENS, 24, 3}, {N_TOKENS, 8, 8}, {N_TOKENS, 5, 2},
+                    {N_TOKENS, 1, 1}, {60, 20, 20},      {101, 24, 11},    {2, 24, 24}};
+    static const int n_threads[] = {1, 2, 3, 5, 8}, blocks[] = {0, 1, 5, 4096};
+    int32_t tokens[N_TOKENS];
+    struct model *other;
+    random_tokens(tokens, N_TOKENS);
+    const struct model_options rounded = {.convert = true, .storage = STORAGE_BF16};
+    expect_ok(model_create(small.gguf, &rounded, NULL, &other, &err));
+    struct eval_spec spec = windows_of(small.model, tokens, settings[_i].n_tokens, settings[_i].ctx,
+                                       settings[_i].stride);
+    spec.other = other;
+    spec.tokenizer = small.tokenizer;
+    const struct eval_result expected = evaluate(&spec);
+    ck_assert_double_gt(expected.kl_mean, 0);
+    for (size_t t = SANITIZED ? 2 : 0; t < COUNT(n_threads); t++) {
+        spec.pool = new_pool(n_threads[t]);
+        for (size_t b = SANITIZED ? 1 : 0; b < COUNT(blocks); b += SANITIZED ? 2 : 1) {
+            spec.params.block = blocks[b];
+            ck_assert_msg(same_figures(expected, evaluate(&spec)), "%d threads, block %d",
+                          n_threads[t], blocks[b]);
+        }
+        pool_free(spec.pool);
+    }
+    model_free(other);
+}
+
+/* Against itself; tokens 0 to 255 are a byte each, 256 on "<x256>". The first one's bytes do not
+ * count. */
+TEST(bytes_are_those_of_the_scored_tokens, .before = open_small)
+{
+    const int32_t tokens[] = {299, 65, 256, 0, 299, 10};
+    struct eval_spec spec = windows_of(small.model, tokens, 6, 0, 0);
+    spec.other = small.model;
+    spec.tokenizer = small.tokenizer;
+    const struct eval_result r = evaluate(&spec);
+    ck_assert_uint_eq(r.tokens, 5);
+    ck_assert_uint_eq(r.bytes, 3 + 2 * strlen("<x256>"));
+    ck_assert_double_eq_tol(r.bits_per_byte, r.nll * 5 / log(2) / (double)r.bytes, 1e-13);
+    ck_assert_double_eq_tol(r.perplexity, exp(r.nll), 1e-12 * r.perplexity);
+    ck_assert(r.kl_mean == 0 && r.kl_p99 == 0 && r.top1_agreement == 1);
+    ck_assert_double_eq(r.bits_per_byte_other, r.bits_per_byte);
+}
+
+/* The small model with NaN as the embedding of its last token. */
+static struct gguf_file broken_file(void)
+{
+    struct gguf_file f = read_gguf(scratch_path("small.gguf"));
+    const struct gguf_tensor *t = gguf_find_tensor(f.g, "token_embd.weight");
+    const float nan = NAN;
+    memcpy(f.bytes + (t->data - f.bytes) + t->n_bytes - sizeof nan, &nan, sizeof nan);
+    return f;
+}
+
+/* Token 333 is the first after which logits are not finite, wherever in a window or a turn it is
+ * and whoever comes to it, or to one behind it, first; of either model. */
+TEST(the_first_of_all_windows_is_named, .before = open_small)
+{
+    enum { FIRST = 333 };
+    static const int windows[][2] = {{1, 1}, {7, 7}, {16, 16}, {16, 5}, {24, 24}, {24, 1}};
+    static const int blocks[] = {0, 1, 10, 4096};
+    struct gguf_file file = broken_file();
+    struct model *broken;
+    int32_t tokens[N_TOKENS];
+    expect_ok(model_create(file.g, NULL, NULL, &broken, &err));
+    broken->name = "broken.gguf";
+    random_tokens(tokens, N_TOKENS);
+    for (int i = 0; i < N_TOKENS; i++)
+        if (i == FIRST || i > FIRST + 40)
+            tokens[i] = shape.n_vocab - 1;
+        else if (tokens[i] == shape.n_vocab - 1)
+            tokens[i] = 0;
+    for (int n_threads = SANITIZED ? 3 : 1; n_threads <= 3; n_threads++) {
+        struct pool *pool = new_pool(n_threads);
+        for (size_t i = 0; i < 4 * COUNT(windows); i++) {
+            const bool others = i % 5 == 4;
+            struct eval_spec spec = windows_of(others ? small.model : broken, tokens, N_TOKENS,
+                                               windows[i / 4][0], windows[i / 4][1]);
+            spec.other = others ? broken : NULL;
+            spec.pool = pool;
+            spec.params.block = blocks[i % 4];
+            struct eval_result r;
+            ck_assert_int_eq(eval_run(&spec, &r, &err), STATUS_FAILED);
+            ck_assert_ptr_eq(strstr(err.text, "broken.gguf: after token 333: the logit"), err.text);
+        }
+        pool_free(pool);
+    }
+    model_free(broken);
+    free_gguf(&file);
+}
+
+static void expect_refused(struct eval_spec spec, const char *words)
+{
+    struct eval_plan plan;
+    struct eval_result r;
+    expect_status(eval_make_plan(&spec, &plan, &err), STATUS_USAGE, words);
+    expect_status(eval_run(&spec, &r, &err), STATUS_USAGE, words);
+}
+
+/* The windows must fit the other model's context as well. */
+TEST(the_smaller_context_counts, .before = open_small)
+{
+    struct checkpoint_shape longer = shape;
+    longer.n_ctx = 40;
+    const int32_t tokens[4] = {1, 2, 3, 4};
+    const char *path = scratch_path("longer.gguf");
+    write_checkpoint(path, &longer);
+    const struct checkpoint c = opened_checkpoint(path, CHECKPOINT_MODEL);
+    struct eval_spec spec = windows_of(c.model, tokens, 4, 0, 0);
+    spec.other = small.model;
+    const struct eval_plan plan = planned(&spec);
+    ck_assert(plan.ctx == 24 && plan.stride == 24 && plan.n_scored == 3);
+    spec.ctx = 25;
+    expect_refused(spec, "expected 1 to 24, the context of the other checkpoint");
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct token_score *x = a, *y = b;
+    if (x->logprob > y->logprob || x->logprob < y->logprob)
+        return x->logprob > y->logprob ? -1 : 1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+#define N_SORTED 300
+
+/* Few distinct values, so that there are many ties. */
+TEST(top_is_that_of_a_full_sort, .loops = 2)
+{
+    float logits[N_SORTED];
+    struct token_score sorted[N_SORTED], top[N_SORTED];
+    struct rng r;
+    rng_seed(&r, 5, (uint64_t)_i);
+    for (int i = 0; i < N_SORTED; i++) {
+        logits[i] = (float)(rng_u32(&r) % (_i ? 7 : 100000));
+        sorted[i] = (struct token_score){i, (double)logits[i] - 2};
+    }
+    qsort(sorted, N_SORTED, sizeof sorted[0], by_rank);
+    for (int k = 0; k <= N_SORTED; k += k < 10 ? 1 : 29) {
+        score_top(logits, N_SORTED, 2, k, top);
+        for (int i = 0; i < k; i++) {
+            ck_assert_int_eq(top[i].id, sorted[i].id);
+            ck_assert_double_eq(top[i].logprob, sorted[i].logprob);
+        }
+    }
+}

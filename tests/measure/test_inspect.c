@@ -1,0 +1,173 @@
+/* Parts, cache sizes and the search for values that are not finite. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoints.h"
+#include "measure/inspect.h"
+#include "support.h"
+
+TEST(names_of_parts)
+{
+    static const struct {
+        const char *name;
+        enum inspect_part part;
+    } cases[] = {{"token_embd.weight", INSPECT_EMBEDDING},
+                 {"position_embd.weight", INSPECT_POSITION},
+                 {"blk.11.attn_qkv.bias", INSPECT_ATTENTION},
+                 {"blk.3.attn_output.weight", INSPECT_ATTENTION},
+                 {"blk.0.attn_norm.weight", INSPECT_NORMS},
+                 {"blk.0.attn_q_norm.weight", INSPECT_NORMS},
+                 {"blk.0.ffn_up.weight", INSPECT_FFN},
+                 {"output_norm.weight", INSPECT_NORMS},
+                 {"output.weight", INSPECT_OUTPUT},
+                 {"token_embd_norm.weight", INSPECT_NORMS},
+                 {"blk.", INSPECT_OTHER},
+                 {"blk.0.", INSPECT_OTHER},
+                 {"rope_freqs.weight", INSPECT_OTHER},
+                 {"", INSPECT_OTHER}};
+    for (size_t i = 0; i < COUNT(cases); i++)
+        ck_assert_msg(inspect_part_of(text_of(cases[i].name)) == cases[i].part, "%s",
+                      cases[i].name);
+}
+
+TEST(variants)
+{
+    const struct config c = {SIZES(3, 12, 12, 10, 7, 100, 9), .d_model = 120, .no_biases = true,
+                             .no_norm_biases = true};
+    const struct cost_shape shape = {.config = &c, .n_kv_heads = 12, .tied = true};
+    static const int heads[] = {12, 6, 4, 3, 2, 1};
+    static const char *const names[] = {"MHA", "GQA-6", "GQA-4", "GQA-3", "GQA-2", "MQA"};
+    struct inspect_variants list;
+    ck_assert_int_eq(inspect_list_variants(&shape, &list, NULL), STATUS_OK);
+    ck_assert_int_eq(list.n, 6);
+    for (int i = 0; i < 6; i++) {
+        const struct inspect_variant *v = &list.items[i];
+        ck_assert_int_eq(v->shape.n_kv_heads, heads[i]);
+        ck_assert_str_eq(v->name, names[i]);
+        /* Values of 10 take the room of 16. */
+        const uint64_t elements = 3 * (10 + 16) * (uint64_t)heads[i];
+        ck_assert_uint_eq(v->token_bytes[0], 4 * elements);
+        ck_assert_uint_eq(v->token_bytes[1], 2 * elements);
+        ck_assert_uint_eq(v->full_bytes[0], 400 * elements);
+        ck_assert_uint_eq(v->full_bytes[1], 200 * elements);
+        /* Two K/V rows of 120 less for each dimension of a head that is dropped. */
+        const uint64_t dropped = 3 * 2 * 10 * (12 - (uint64_t)heads[i]) * 120;
+        ck_assert_uint_eq(v->weights.parameters, 3 * (4 * 120 * 120 + 2 * 7 * 120 + 240) + 120 +
+                                                     9 * 120 + 100 * 120 - dropped);
+        /* Two sequences of 50 tokens, which have room for 51. */
+        const struct cost_plan s = cost_plan(&v->shape, &v->weights, STORAGE_F32, 50, 2);
+        const uint64_t weights = v->weights.memory_bytes;
+        ck_assert_uint_eq(s.weight_bytes, v->weights.step_bytes);
+        ck_assert_uint_eq(s.cache_bytes, 2 * 50 * v->token_bytes[0]);
+        ck_assert_uint_eq(s.step_bytes,
+                          s.weight_bytes + 2 * 50 * 3 * (uint64_t)heads[i] * (10 + 16) * 4);
+        ck_assert_uint_ge(s.memory_bytes, weights + 2 * 51 * v->token_bytes[0]);
+        ck_assert_uint_le(s.memory_bytes, weights + 4 * 51 * v->token_bytes[0] + 4096);
+    }
+    free(list.items);
+}
+
+/* What a shard holds, by hand: of 12 query heads of 10 over G K/V heads, and of 7 and 100. */
+TEST(shards)
+{
+    const struct config c = {SIZES(3, 12, 12, 10, 7, 100, 9), .d_model = 120, .no_biases = true,
+                             .no_norm_biases = true};
+    const struct cost_shape shape = {.config = &c, .n_kv_heads = 12, .tied = true};
+    static const struct {
+        int g, n, held;
+        double copies;
+    } cases[] = {{12, 1, 12, 1}, {12, 3, 4, 1}, {4, 4, 1, 1},           {1, 4, 1, 4},
+                 {2, 4, 1, 2},   {4, 6, 2, 3},  {6, 4, 2, 4 * 2 / 6.0}, {1, 12, 1, 12}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const int n = cases[i].n;
+        struct inspect_variant v;
+        inspect_variant(&shape, cases[i].g, &v);
+        const struct cost_plan step = cost_plan(&v.shape, &v.weights, STORAGE_F16, 50, 2);
+        const struct inspect_shard s = inspect_shard(&v, &step, STORAGE_F16, n);
+        ck_assert_int_eq(s.n_kv_heads, cases[i].held);
+        ck_assert_double_eq_tol(s.copies, (double)cases[i].held * n / cases[i].g, 1e-12);
+        ck_assert_double_eq_tol(s.copies, cases[i].copies, 1e-12);
+        /* Values of 10 take the room of 16. */
+        ck_assert_uint_eq(s.cache_bytes, 50 * 2 * 3 * (10 + 16) * 2 * (uint64_t)cases[i].held);
+        /* Rows of Q, K and V of 120, of the output of as many as there are heads of 10, of the
+         * feed-forward layer of a part of 7, of the embedding of a part of 9; in panels of 16. */
+        const uint64_t own = 12 / (uint64_t)n * 10, ff = (7 + (uint64_t)n - 1) / (uint64_t)n;
+        const uint64_t qkv = own + 2 * 10 * (uint64_t)cases[i].held;
+        const uint64_t panels = (qkv + 15) / 16 * 16 * 120 + 128 * own + 16 * 120 + 128 * ff;
+        ck_assert_uint_eq(s.weight_bytes,
+                          4 * (3 * (panels + 2 * 120) + 120 + 16 * 120 + 100 * 120));
+    }
+}
+
+/* GPT-2 by parts: parameters and biases, worked out by hand: a layer's attention is 4 x 768^2 and 3
+ * x 768 + 768 biases. */
+TEST(parts_of_a_shape)
+{
+    static const uint64_t expected[][2] = {{50257 * 768, 0},
+                                           {1024 * 768, 0},
+                                           {12 * (4 * 768 * 768 + 4 * 768), 12 * 4 * 768},
+                                           {12 * (2 * 768 * 3072 + 3072 + 768), 12 * (3072 + 768)},
+                                           {25 * 2 * 768, 25 * 768},
+                                           {0, 0}};
+    struct config c =
+        config_sized("gpt2", "layers=12 width=768 heads=12 ff=3072 vocab=50257 ctx=1024");
+    struct inspect_sum parts[INSPECT_PARTS + 1], sum = {0};
+    config_complete(&c);
+    struct cost_shape shape = {
+        .config = &c, .n_kv_heads = 12, .storage = STORAGE_F32, .tied = true};
+    inspect_parts(&shape, parts);
+    for (int i = 0; i <= INSPECT_PARTS; i++) { /* of the last but one, "other", there are none */
+        const bool all = i == INSPECT_PARTS, named = i < INSPECT_OTHER;
+        ck_assert_uint_eq(parts[i].parameters, all ? sum.parameters : named ? expected[i][0] : 0);
+        ck_assert_uint_eq(parts[i].biases, all ? sum.biases : named ? expected[i][1] : 0);
+        ck_assert_uint_eq(parts[i].bytes, 4 * parts[i].parameters);
+        sum.parameters += parts[i].parameters;
+        sum.biases += parts[i].biases;
+    }
+    /* Q8_0 is 34 bytes for 32 numbers; norms, biases and positions stay F32. */
+    shape.storage = STORAGE_Q8_0;
+    inspect_parts(&shape, parts);
+    ck_assert_uint_eq(parts[INSPECT_EMBEDDING].bytes, 50257 * 768 / 32 * 34);
+    ck_assert_uint_eq(parts[INSPECT_POSITION].bytes, 1024 * 768 * 4);
+    ck_assert_uint_eq(parts[INSPECT_ATTENTION].bytes, 12 * (4 * 768 * 768 / 32 * 34 + 4 * 768 * 4));
+    ck_assert_uint_eq(parts[INSPECT_NORMS].bytes, 25 * 2 * 768 * 4);
+}
+
+#define BYTES(literal) literal, sizeof literal - 1
+#define ZEROS_4        "\0\0\0\0"
+#define ZEROS_16       ZEROS_4 ZEROS_4 ZEROS_4 ZEROS_4
+#define ZEROS_32       ZEROS_16 ZEROS_16
+
+TEST(values_and_scales)
+{
+    static const struct {
+        uint32_t type;
+        const char *data;
+        size_t len;
+        int64_t nan, inf;
+        uint64_t first;
+    } cases[] = {
+        /* 1, the largest; the same, minus infinity, two NaNs, a denormal. */
+        {TENSOR_F32, BYTES("\0\0\x80\x3f\xff\xff\x7f\x7f"), 0, 0, 0},
+        {TENSOR_F32,
+         BYTES("\0\0\x80\x3f\xff\xff\x7f\x7f\0\0\x80\xff\1\0\x80\x7f\0\0\xc0\xff\1\0\0\0"), 2, 1,
+         2},
+        /* The largest, infinity, a NaN; the largest, a NaN, infinity. */
+        {TENSOR_F16, BYTES("\xff\x7b\0\x7c\1\xfc"), 1, 1, 1},
+        {TENSOR_BF16, BYTES("\x7f\x7f\x81\x7f\x80\xff"), 1, 1, 1},
+        /* The second block's scale is infinite, quants may have any bits; the third's is a NaN. */
+        {TENSOR_Q8_0, BYTES("\0\0\0\0\xff\xff" ZEROS_4 ZEROS_4 ZEROS_4 ZEROS_16 "\0\x7c" ZEROS_32),
+         0, 1, 32},
+        {TENSOR_Q4_0, BYTES("\0\0" ZEROS_16 "\0\0" ZEROS_16 "\1\x7c" ZEROS_16), 1, 0, 64},
+        {12, BYTES(""), -1, -1, 0}, /* Q4_K */
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const struct tensor_type_info *info = tensor_type_find(cases[i].type);
+        const struct gguf_tensor t = {
+            .type = info, .n_bytes = cases[i].len, .data = (const unsigned char *)cases[i].data};
+        const struct inspect_check c = inspect_check_tensor(&t);
+        ck_assert_msg(c.nan == cases[i].nan && c.inf == cases[i].inf && c.first == cases[i].first,
+                      "case %zu: %d, %d, %d", i, (int)c.nan, (int)c.inf, (int)c.first);
+        ck_assert(c.nan < 0 || c.scales_only == (info->block_elements > 1));
+    }
+}

@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""reference_model.py MODEL.gguf TOKENS [-o OUT.npy] [--against LOGITS.npy]
+       [--attention OUT.npy] [--score-scale X] [--trace L.H OUT.npy] - logits and attention
+       weights in float64.
+
+A second implementation of every architecture that the program runs, from the papers' formulas and
+independent of its sources: plain NumPy, one token after the other in a matrix, no cache, no tables.
+TOKENS are ids, comma-separated, or a file of them. -o writes the logits after each, float32
+[tokens, n_vocab]; --against prints the largest distance to those of a file.
+--attention writes the weights of every head for four queries spread over the text, at a quarter, a
+half, three quarters and the end of it, float32 [layers, heads, 4, tokens]. --score-scale multiplies
+scores by X, whatever the file says. --trace writes the way of the last token through a head, float32,
+one after the other: its query, all keys, its scores, weights and result, the results of all heads and
+their product with the output matrix.
+
+Needs NumPy and gguf (both from PyPI), the latter to read files and dequantize tensors.
+"""
+
+import argparse
+import math
+import pathlib
+import sys
+
+import numpy as np
+from gguf import GGUFReader
+from gguf.quants import dequantize
+
+# What a file of each architecture does not say itself.
+FIXED = {
+    "gpt2": ("layer", "before", "learned", "gelu"),
+    "starcoder": ("layer", "before", "learned", "gelu"),
+    "llama": ("rms", "before", "rope", "swiglu"),
+}
+KIND_KEYS = ("norm.type", "norm.placement", "position.type", "feed_forward.type")
+EPSILON_KEYS = {"gpt2": "attention.layer_norm_epsilon", "starcoder": "attention.layer_norm_epsilon",
+                "llama": "attention.layer_norm_rms_epsilon", "decode": "norm.epsilon"}
+
+
+class Checkpoint:
+    """Keys and tensors of a file; tensors are float64, a matrix [rows, columns]."""
+
+    def __init__(self, path):
+        reader = GGUFReader(path)
+        self.arch = reader.fields["general.architecture"].contents()
+        self.keys = {name[len(self.arch) + 1:]: field.contents()
+                     for name, field in reader.fields.items() if name.startswith(self.arch + ".")}
+        self.tensors = {}
+        for t in reader.tensors:
+            shape = [int(n) for n in reversed(t.shape)]
+            self.tensors[t.name] = dequantize(t.data, t.tensor_type).astype(np.float64).reshape(shape)
+
+    def get(self, name):
+        return self.tensors.get(name)
+
+
+class Model:
+    def __init__(self, path):
+        self.file = f = Checkpoint(path)
+        key = f.keys.get
+        kinds = FIXED.get(f.arch) or tuple(key(k) for k in KIND_KEYS)
+        self.norm_kind, self.placement, self.position, self.ffn_kind = kinds
+        self.eps = key(EPSILON_KEYS[f.arch])
+        self.n_layers, self.d = key("block_count"), key("embedding_length")
+        self.heads = key("attention.head_count")
+        kv = key("attention.head_count_kv", self.heads)
+        self.kv_heads = kv if isinstance(kv, list) else [kv] * self.n_layers
+        self.key_dim = key("attention.key_length", self.d // self.heads)
+        self.value_dim = key("attention.value_length", self.key_dim)
+        self.shared = key("block.shared", False)
+        self.scale = key("embedding_scale", 1.0) if f.arch == "decode" else 1.0
+        self.score_scale = key("attention.scale", 0) or 1 / math.sqrt(self.key_dim)
+        self.score_kind = key("attention.score", "dot")
+        self.weights = []  # [heads, n, n] of each layer of the last text
+        self.traced, self.trace = None, []  # layer and head, and what they compute
+
+    # --- parts -----------------------------------------------------------------------------------
+
+    def affine(self, x, name):
+        y = x @ self.file.get(name + ".weight").T
+        bias = self.file.get(name + ".bias")
+        return y if bias is None else y + bias
+
+    def norm(self, x, name):
+        if self.norm_kind == "layer":
+            x = x - x.mean(-1, keepdims=True)
+        y = x / np.sqrt((x * x).mean(-1, keepdims=True) + self.eps) * self.file.get(name + ".weight")
+        bias = self.file.get(name + ".bias")
+        return y if bias is None else y + bias
+
+    def rotate(self, x):
+        """x [tokens, key_dim]: pair i of the first n turned by its angle, as a complex number."""
+        key = self.file.keys.get
+        n = key("rope.dimension_count", self.key_dim)
+        rate = key("rope.freq_base", 10000.0) ** (-np.arange(0, n, 2) / n)
+        factors = self.file.get("rope_freqs.weight")
+        if factors is not None:
+            rate = rate / factors
+        if key("rope.scaling.type", "none") == "linear":
+            rate = rate / key("rope.scaling.factor", 1.0)
+        turned = (x[:, 0:n:2] + 1j * x[:, 1:n:2]) * np.exp(1j * np.outer(np.arange(len(x)), rate))
+        out = x.copy()
+        out[:, 0:n:2], out[:, 1:n:2] = turned.real, turned.imag
+        return out
+
+    def score_bias(self, block, head, n):
+        """[n, n] what is added to the scores of a head, -inf where the future is."""
+        distance = np.arange(n)[:, None] - np.arange(n)[None, :]
+        bias = np.where(distance < 0, -np.inf, 0.0)
+        if self.position == "alibi":
+            bias = bias - alibi_slopes(self.heads)[head] * distance
+        if self.position == "quadratic":
+            alpha, centre = self.file.get(block + "attn_rel.weight")[head]
+            bias = bias - alpha * (distance - centre) ** 2
+        return bias
+
+    def qkv(self, x, block, kv_heads):
+        sizes = (self.heads * self.key_dim, kv_heads * self.key_dim, kv_heads * self.value_dim)
+        if self.file.get(block + "attn_qkv.weight") is not None:
+            q, k, v = np.split(self.affine(x, block + "attn_qkv"), np.cumsum(sizes)[:2], axis=1)
+        else:
+            q, k, v = (self.affine(x, block + "attn_" + part) for part in "qkv")
+        assert (q.shape[1], k.shape[1], v.shape[1]) == sizes
+        heads = (self.heads, kv_heads, kv_heads)
+        return [np.split(rows, n, axis=1) for rows, n in zip((q, k, v), heads)]
+
+    def scores(self, q, k, block, head):
+        w = self.file.get(block + "attn_score.weight")
+        if self.score_kind == "additive":
+            return np.tanh(q[:, None, :] + k[None, :, :]) @ w[head]
+        return q @ k.T * self.score_scale
+
+    def attention(self, x, block, layer):
+        kv_heads = self.kv_heads[layer]
+        q, k, v = self.qkv(x, block, kv_heads)
+        if self.position == "rope":
+            q, k = [self.rotate(h) for h in q], [self.rotate(h) for h in k]
+        out, self.weights = [], self.weights + [[]]
+        for h in range(self.heads):
+            g = h // (self.heads // kv_heads)
+            scores = self.scores(q[h], k[g], block, h) + self.score_bias(block, h, len(x))
+            weights = np.exp(scores - scores.max(-1, keepdims=True))
+            weights /= weights.sum(-1, keepdims=True)
+            out.append(weights @ v[g])
+            if (layer, h) == self.traced:
+                self.trace = [q[h][-1], k[g].ravel(), scores[-1], weights[-1], out[-1][-1]]
+            self.weights[-1].append(weights)
+        heads = np.concatenate(out, axis=1)
+        written = self.affine(heads, block + "attn_output")
+        if self.traced and layer == self.traced[0]:
+            self.trace += [heads[-1], written[-1]]
+        return written
+
+    def feed_forward(self, x, block):
+        up = self.affine(x, block + "ffn_up")
+        if self.ffn_kind == "swiglu":
+            gate = self.affine(x, block + "ffn_gate")
+            hidden = gate / (1 + np.exp(-gate)) * up
+        elif self.ffn_kind == "relu":
+            hidden = np.maximum(up, 0)
+        elif self.ffn_kind == "gelu_erf":
+            hidden = up / 2 * (1 + np.vectorize(math.erf)(up / math.sqrt(2)))
+        else:
+            hidden = up / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (up + 0.044715 * up**3)))
+        return self.affine(hidden, block + "ffn_down")
+
+    # --- the whole -------------------------------------------------------------------------------
+
+    def embed(self, tokens):
+        x = self.file.get("token_embd.weight")[tokens] * self.scale
+        if self.position == "learned":
+            x = x + self.file.get("position_embd.weight")[:len(tokens)]
+        if self.position == "sinusoidal":
+            angle = np.outer(np.arange(len(tokens)), 10000.0 ** (-np.arange(0, self.d, 2) / self.d))
+            x = x.copy()
+            x[:, 0::2] += np.sin(angle)
+            x[:, 1::2] += np.cos(angle)[:, :self.d // 2]
+        return x
+
+    def logits(self, tokens):
+        x = self.embed(tokens)
+        self.weights = []
+        for layer in range(self.n_layers):
+            block = f"blk.{0 if self.shared else layer}."
+            if self.placement == "before":
+                x = x + self.attention(self.norm(x, block + "attn_norm"), block, layer)
+                x = x + self.feed_forward(self.norm(x, block + "ffn_norm"), block)
+            else:
+                x = self.norm(x + self.attention(x, block, layer), block + "attn_output_norm")
+                x = self.norm(x + self.feed_forward(x, block), block + "layer_output_norm")
+        if self.placement == "before":
+            x = self.norm(x, "output_norm")
+        tied = self.file.get("output.weight") is None
+        return x @ self.file.get("token_embd.weight" if tied else "output.weight").T
+
+
+def alibi_slopes(n):
+    """A geometric sequence that ends at 2^-8; of other numbers of heads than powers of two that of
+    the next one below, then every other slope of twice as many."""
+    if n & (n - 1) == 0:
+        return [2 ** (-8 * (i + 1) / n) for i in range(n)]
+    below = 1 << (n.bit_length() - 1)
+    return alibi_slopes(below) + alibi_slopes(2 * below)[0::2][:n - below]
+
+
+def read_tokens(text):
+    path = pathlib.Path(text)
+    return [int(t) for t in (path.read_text() if path.exists() else text).split(",")]
+
+
+def attention_rows(model, n):
+    """[layers, heads, 4, n] of the last text of n tokens."""
+    return np.array(model.weights)[:, :, [(n - 1) * k // 4 for k in (1, 2, 3, 4)]]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("model")
+    parser.add_argument("tokens", type=read_tokens)
+    parser.add_argument("-o", metavar="OUT.npy")
+    parser.add_argument("--against", metavar="LOGITS.npy")
+    parser.add_argument("--attention", metavar="OUT.npy")
+    parser.add_argument("--score-scale", type=float)
+    parser.add_argument("--trace", nargs=2, metavar=("L.H", "OUT.npy"))
+    args = parser.parse_args()
+    model = Model(args.model)
+    model.score_scale = args.score_scale or model.score_scale
+    if args.trace:
+        model.traced = tuple(map(int, args.trace[0].split(".")))
+    logits = model.logits(args.tokens)
+    if args.trace:
+        np.save(args.trace[1], np.concatenate(model.trace).astype(np.float32))
+    if args.attention:
+        np.save(args.attention, attention_rows(model, len(args.tokens)).astype(np.float32))
+    if args.o:
+        np.save(args.o, logits.astype(np.float32))
+    if args.against:
+        other = np.load(args.against)
+        same = (logits.argmax(-1) == other.argmax(-1)).mean()
+        print(f"{args.model}: {np.abs(logits - other).max():.3g} at most, "
+              f"{same:.1%} of the largest logits the same")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

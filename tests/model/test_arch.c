@@ -1,0 +1,286 @@
+/*
+ * Architectures as values: every mixture of kinds survives a file, and one answer comes from
+ * prefill and steps; matrices in several types are the same model. (That the answer is right is for
+ * the golden files to say.)
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/gguf_values.h"
+#include "formats/gguf_write.h"
+#include "golden.h"
+#include "model/config_keys.h"
+#include "model/pack.h"
+#include "opened.h"
+
+#define N_TOKENS 21
+
+/* Logits after each of some tokens. Freed by the caller. */
+static float *feed(const struct model *m, int n_threads, int block)
+{
+    int32_t tokens[N_TOKENS];
+    for (int t = 0; t < N_TOKENS; t++)
+        tokens[t] = t * 37 % m->config.n_vocab;
+    return logits_after(m, tokens, N_TOKENS, n_threads, &(struct session_params){.block = block});
+}
+
+/* The largest distance between the logits of two models. */
+static double distance(const struct model *a, const struct model *b)
+{
+    const size_t n = N_TOKENS * (size_t)a->config.n_vocab;
+    float *x = feed(a, 2, 0), *y = feed(b, 1, 1);
+    double most = 0;
+    for (size_t i = 0; i < n; i++) {
+        ck_assert(isfinite(x[i]) && isfinite(y[i]));
+        most = fmax(most, fabs((double)x[i] - (double)y[i]));
+    }
+    free(x);
+    free(y);
+    return most;
+}
+
+/* Any threads, prefill or steps: the same bits. */
+static void expect_one_answer(const struct model *m, const char *what)
+{
+    static const int settings[][2] = {{2, 0}, {3, 5}, {1, 13}};
+    const size_t n = N_TOKENS * (size_t)m->config.n_vocab;
+    float *steps = feed(m, 1, 1);
+    for (size_t i = 0; i < n; i++)
+        ck_assert_msg(isfinite(steps[i]), "%s: logit %zu", what, i);
+    for (size_t i = 0; i < 3; i++) {
+        float *found = feed(m, settings[i][0], settings[i][1]);
+        ck_assert_msg(memcmp(steps, found, n * sizeof *found) == 0, "%s: other bits", what);
+        free(found);
+    }
+    free(steps);
+}
+
+static struct checkpoint made(const struct config *config)
+{
+    const char *path = scratch_path("made.gguf");
+    write_config_checkpoint(path, config);
+    return opened_checkpoint(path, CHECKPOINT_MODEL);
+}
+
+/* Of kinds, and of what else a bit can say. */
+#define N_MIXTURES (NORM_KINDS * PLACEMENTS * POSITION_KINDS * FFN_KINDS)
+
+static struct config mixture(int i)
+{
+    struct config c =
+        config_sized("decode", "layers=3 heads=4 kv=2 width=24 ff=24 ctx=24 vocab=256");
+    c.embedding_scale = i % 3 ? 1.0f : 1.75f;
+    c.score_scale = i % 4 ? 0 : 0.75f;
+    c.no_biases = i % 2;
+    c.split_qkv = i / 2 % 2;
+    c.shared = i % 5 == 0;
+    c.norm = (unsigned)i % NORM_KINDS;
+    c.no_norm_biases = c.norm == NORM_RMS || i / 4 % 2;
+    c.placement = (unsigned)(i / NORM_KINDS) % PLACEMENTS;
+    c.position = (unsigned)(i / (NORM_KINDS * PLACEMENTS)) % POSITION_KINDS;
+    c.ffn = (unsigned)(i / (NORM_KINDS * PLACEMENTS * POSITION_KINDS));
+    if (i % 3 == 1) { /* odd heads, and of each layer its own number */
+        c.head_dim = c.position == POSITION_ROPE ? 6 : 7;
+        c.value_dim = 3;
+        c.rope = (struct config_rope){.n_dims = 4, .base = 5e5, .scale = 0.25};
+        for (int l = 0; l < 3 && !c.shared; l++)
+            c.layer_kv_heads[l] = 1 << (l + i) % 3;
+        c.n_kv_heads = c.shared ? 2 : 4;
+    }
+    return c;
+}
+
+#define SAME(member) ck_assert_msg(a->member == b->member, "mixture %d: %s", i, #member)
+
+static void assert_same_config(const struct config *a, const struct config *b, int i)
+{
+    SAME(arch), SAME(n_layers), SAME(n_heads), SAME(n_kv_heads), SAME(head_dim), SAME(value_dim);
+    SAME(d_model), SAME(d_ff), SAME(n_ctx), SAME(n_vocab), SAME(norm_eps), SAME(embedding_scale),
+        SAME(score_scale);
+    SAME(norm), SAME(placement), SAME(position), SAME(ffn), SAME(no_biases), SAME(split_qkv);
+    SAME(no_norm_biases), SAME(shared), SAME(rope.n_dims), SAME(rope.base), SAME(rope.scale);
+    for (int l = 0; l < a->n_layers; l++)
+        ck_assert_int_eq(config_kv_heads(a, l), config_kv_heads(b, l));
+}
+
+TEST(mixtures_survive_a_file_and_run, .loops = N_MIXTURES)
+{
+    struct config c = mixture(_i);
+    struct checkpoint file = made(&c);
+    char what[32];
+    config_complete(&c);
+    if (c.position != POSITION_ROPE) /* no key says these */
+        c.rope = (struct config_rope){0};
+    assert_same_config(&c, &file.model->config, _i);
+    snprintf(what, sizeof what, "mixture %d", _i);
+    expect_one_answer(file.model, what);
+}
+
+TEST(tensors_are_found_by_their_names)
+{
+    for (int i = 0; i < N_MIXTURES; i++) {
+        struct config c = mixture(i);
+        struct tensor_spec found;
+        config_complete(&c);
+        for (int64_t t = 0; t < layout_count(&c); t++) {
+            const struct tensor_spec spec = layout_at(&c, t);
+            ck_assert(layout_has(&c, spec.role));
+            ck_assert(layout_named(&c, text_of(spec.name.text), &found));
+            ck_assert_str_eq(found.name.text, spec.name.text);
+            ck_assert(found.role == spec.role && found.layer == spec.layer &&
+                      found.is_bias == spec.is_bias && found.rows == spec.rows &&
+                      found.cols == spec.cols && found.flags == spec.flags);
+        }
+        ck_assert(!layout_named(&c, text_of("blk.3.ffn_up.weight"), &found));
+        ck_assert(!layout_named(&c, text_of("blk..ffn_up.weight"), &found));
+        ck_assert(!layout_named(&c, text_of("blk.0.attn_norm"), &found));
+        ck_assert(layout_named(&c, text_of("blk.1.ffn_up.weight"), &found) == !c.shared);
+    }
+}
+
+static struct config wide_llama(void)
+{
+    return config_sized("llama", "layers=2 heads=4 kv=2 dim=16 width=64 ff=96 ctx=32 vocab=256");
+}
+
+/* The two products of a gated network may want the same rows differently. */
+TEST(gates_of_another_type, .loops = 6)
+{
+    static const uint32_t types[][2] = {{TENSOR_Q8_0, TENSOR_F32}, {TENSOR_F32, TENSOR_Q8_0},
+                                        {TENSOR_F16, TENSOR_Q4_0}, {TENSOR_Q4_0, TENSOR_Q8_0},
+                                        {TENSOR_BF16, TENSOR_F32}, {TENSOR_Q8_0, TENSOR_Q8_0}};
+    struct config c = wide_llama();
+    struct checkpoint file = made(&c);
+    struct gguf_writer *w;
+    expect_ok(gguf_writer_create(&w, &err));
+    for (size_t i = 0; i < file.gguf->n_pairs; i++)
+        gguf_add_value(w, file.gguf->pairs[i].key, &file.gguf->pairs[i].value);
+    for (size_t i = 0; i < file.gguf->n_tensors; i++) {
+        const struct gguf_tensor *t = &file.gguf->tensors[i];
+        const bool gate = text_ends_with(t->name, "ffn_gate.weight");
+        const bool up = text_ends_with(t->name, "ffn_up.weight");
+        const uint32_t type = gate || up ? types[_i][up] : TENSOR_F32;
+        unsigned char *data = allocated(t->n_bytes); /* F32, the widest */
+        blocks_encode(type, data, (const float *)(const void *)t->data, t->n_elements);
+        gguf_add_tensor(w, t->name, type, t->n_dims, t->dims, data);
+    }
+    struct gguf_file mixed = written_gguf(w);
+    struct model *m;
+    expect_ok(model_create(mixed.g, NULL, NULL, &m, &err));
+    enum storage gate, up;
+    pack_storage(tensor_type_find(types[_i][0]), &gate);
+    pack_storage(tensor_type_find(types[_i][1]), &up);
+    ck_assert_int_eq(m->blocks[1].w[ROLE_FFN_GATE].matrix.storage, gate);
+    ck_assert_int_eq(m->blocks[1].w[ROLE_FFN_UP].matrix.storage, up);
+    expect_one_answer(m, "gates");
+    ck_assert_double_lt(distance(file.model, m), 0.5); /* logits of a spread of 5 */
+    model_free(m);
+    free_gguf(&mixed);
+}
+
+/* A checkpoint whose matrices are golden blocks again and again, as they are or widened already. */
+static struct gguf_file made_of_blocks(const struct checkpoint *file, const char *name,
+                                       uint32_t type, bool widened)
+{
+    char path[64];
+    size_t n_bytes;
+    snprintf(path, sizeof path, "tests/data/blocks/x.%s", name);
+    const char *blocks = file_text(path, &n_bytes);
+    float x[768];
+    unsigned char again[768 * sizeof(float)];
+    const uint32_t in_memory = blocks_in_memory(type);
+    blocks_decode(type, x, blocks, 768);
+    blocks_encode(in_memory, again, x, 768);
+    struct gguf_writer *w;
+    expect_ok(gguf_writer_create(&w, &err));
+    for (size_t i = 0; i < file->gguf->n_pairs; i++)
+        gguf_add_value(w, file->gguf->pairs[i].key, &file->gguf->pairs[i].value);
+    for (size_t i = 0; i < file->gguf->n_tensors; i++) {
+        const struct gguf_tensor *t = &file->gguf->tensors[i];
+        if (t->n_dims < 2) {
+            gguf_add_tensor(w, t->name, TENSOR_F32, t->n_dims, t->dims, t->data);
+            continue;
+        }
+        const uint32_t of = widened ? in_memory : type;
+        const uint64_t piece = tensor_type_bytes(tensor_type_find(of), 768);
+        const uint64_t n = tensor_type_bytes(tensor_type_find(of), t->n_elements);
+        unsigned char *data = allocated(n);
+        for (uint64_t at = 0; at < n; at += piece)
+            memcpy(data + at, widened ? (const char *)again : blocks,
+                   n - at < piece ? n - at : piece);
+        gguf_add_tensor(w, t->name, of, t->n_dims, t->dims, data);
+    }
+    return written_gguf(w);
+}
+
+/* Types that are only read: the model is the one whose file has them widened, to the bit. */
+TEST(widened_types, .loops = 9)
+{
+    static const struct {
+        const char *name;
+        uint32_t type;
+    } read_only[] = {{"q4_1", TENSOR_Q4_1}, {"q5_0", TENSOR_Q5_0},     {"q5_1", TENSOR_Q5_1},
+                     {"q2_k", TENSOR_Q2_K}, {"q3_k", TENSOR_Q3_K},     {"q4_k", TENSOR_Q4_K},
+                     {"q5_k", TENSOR_Q5_K}, {"iq4_nl", TENSOR_IQ4_NL}, {"q6_k", TENSOR_Q6_K}};
+    struct config c =
+        config_sized("llama", "layers=1 heads=4 kv=2 dim=64 width=256 ff=256 ctx=32 vocab=256");
+    struct checkpoint file = made(&c);
+    struct gguf_file as_is = made_of_blocks(&file, read_only[_i].name, read_only[_i].type, false);
+    struct gguf_file widened = made_of_blocks(&file, read_only[_i].name, read_only[_i].type, true);
+    struct model *a, *b;
+    expect_ok(model_create(as_is.g, NULL, NULL, &a, &err));
+    expect_ok(model_create(widened.g, NULL, NULL, &b, &err));
+    ck_assert_int_eq(a->blocks[0].w[ROLE_ATTN_QKV].matrix.storage,
+                     read_only[_i].type == TENSOR_Q6_K ? STORAGE_F16 : STORAGE_Q8_0);
+    ck_assert_double_eq(distance(a, b), 0);
+    model_free(a);
+    model_free(b);
+    for (size_t i = 0; i < as_is.g->n_tensors;
+         i++) /* no vector is in blocks, whatever they become */
+        if (text_is(as_is.g->tensors[i].name, "blk.0.attn_norm.weight"))
+            as_is.g->tensors[i].type = tensor_type_find(read_only[_i].type);
+    expect_status(model_create(as_is.g, NULL, NULL, &a, &err), STATUS_BAD_FILE,
+                  "blk.0.attn_norm.weight: expected type F32, F16 or BF16, found");
+    free_gguf(&as_is);
+    free_gguf(&widened);
+}
+
+/* Queries, keys and values of several types in one matrix. */
+TEST(common_storage)
+{
+    static const struct {
+        uint32_t types[3];
+        enum storage common;
+    } mixes[] = {{{TENSOR_Q4_K, TENSOR_Q4_K, TENSOR_Q6_K}, STORAGE_F16},
+                 {{TENSOR_Q4_K, TENSOR_Q8_0, TENSOR_Q5_0}, STORAGE_Q8_0},
+                 {{TENSOR_Q6_K, TENSOR_F16, TENSOR_F16}, STORAGE_F16},
+                 {{TENSOR_F32, TENSOR_Q4_K, TENSOR_Q4_K}, STORAGE_F32},
+                 {{TENSOR_Q4_K, TENSOR_BF16, TENSOR_F16}, STORAGE_F32},
+                 {{TENSOR_Q8_0, TENSOR_F16, TENSOR_Q4_K}, STORAGE_F32}};
+    for (size_t i = 0; i < COUNT(mixes); i++) {
+        struct gguf_tensor t[3];
+        for (int k = 0; k < 3; k++)
+            t[k].type = tensor_type_find(mixes[i].types[k]);
+        const struct gguf_tensor *of[] = {&t[0], &t[1], &t[2]};
+        ck_assert_int_eq(pack_common_storage(of, 3), mixes[i].common);
+    }
+}
+
+/* All matrices in each type, of a llama and of the original Transformer. */
+TEST(every_type, .loops = 2 * STORAGE_COUNT)
+{
+    struct config c = wide_llama();
+    if (_i % 2) {
+        c.split_qkv = c.no_biases = false;
+        config_set_arch(&c, arch_preset(text_of("transformer")));
+    }
+    struct checkpoint file = made(&c);
+    struct model *m = NULL;
+    const struct model_options o = {.convert = true, .storage = (enum storage)(_i / 2)};
+    expect_ok(model_create(file.gguf, &o, NULL, &m, &err));
+    ck_assert_int_eq(m->blocks[0].w[ROLE_ATTN_QKV].matrix.storage, o.storage);
+    expect_one_answer(m, storage_name(o.storage));
+    model_free(m);
+}

@@ -1,0 +1,168 @@
+#!/bin/sh
+# study.sh DECODE - scripts/study.sh with the smallest models that there are: its cells, its commands
+# as --print has them, its figures, what it takes up and what it refuses. Run from the repository's
+# top; the last line counts what passed and failed.
+. tests/checks.sh
+
+export DECODE="$decode"
+text=$dir/text small="--embd 8 --layers 1 --ff 8 --ctx 8 --batch 1 --steps 40 -t 1"
+awk 'BEGIN { for (i = 0; i < 300; i++) print "line", i * 7919 % 1000, "of a text" }' >"$text"
+cells="--heads 4 --kv-heads 2,1 --method mean,fit,scratch --alpha 0.1,5"
+
+# study CODE ARGS...: the script, with its output in $out and $err, ends with that code.
+study() {
+    h_code=$1
+    shift
+    scripts/study.sh "$@" >"$out" 2>"$err"
+    [ $? -eq "$h_code" ]
+}
+# refuses CODE WORDS ARGS...: it says nothing but a line with these words.
+refuses() {
+    h_code=$1 h_words=$2
+    shift 2
+    study "$h_code" "$@" && is_empty "$out" && has_lines "$err" 1 && has "$err" "study.sh: " && has "$err" "$h_words"
+}
+# The cells of a folder, whose evaluations also have a rate; its table without times.
+cells_of() { (cd "$1" && cksum ./*-seed*.gguf && sed 's/"tokens_per_s.*//' ./*-seed*.json); }
+table_of() { sed 's/[^|]*|$//' "$1/study.md"; }
+json() { sed -n "s/.*\"$1\": \([^,}]*\).*/\1/p" "$2" | head -n 1; } # KEY FILE
+
+# --- a whole one --------------------------------------------------------------------------------
+
+# For each seed MHA and four conversions, each of them also trained for two percents; two from scratch.
+checks <<'EOF'
+$ study 0 "$text" "$dir/whole" $small $cells
+$ cmp -s "$out" "$dir/whole/study.md"
+$ has_lines "$out" 19
+$ [ "$(ls "$dir"/whole/*-seed?.gguf | wc -l)" -eq 34 -a "$(ls "$dir"/whole/*-seed?.json | wc -l)" -eq 34 ]
+$ [ -z "$(find "$dir/whole" -name '*.part*')" ]
+$ has "$err" "job 17 of 17: "
+0 info "$dir/whole/mqa-fit-alpha5-seed2.gguf" | MQA
+0 info "$dir/whole/gqa2-scratch-alpha5-seed1.gguf" | GQA-2
+
+# The two parts of the text, cut by other means.
+$ cut=$(($(size_of "$text") * 9 / 10))
+$ head -c $cut "$text" | cmp -s - "$dir/whole/study-calib.txt"
+$ tail -c +$((cut + 1)) "$text" >"$dir/held-out"
+0 eval "$dir/whole/gqa2-mean-seed1.gguf" "$dir/held-out" --format jsonl | > judged
+$ [ "$(json bits_per_byte "$dir/judged")" = "$(json bits_per_byte "$dir/whole/gqa2-mean-seed1.json")" ]
+
+# Again: no cell is made or changed.
+$ cells_of "$dir/whole" >"$dir/cells"
+$ touch -r "$text" "$dir"/whole/*-seed* "$dir"/whole/bench*
+$ study 0 "$text" "$dir/whole" $small $cells
+$ [ -z "$(find "$dir/whole" -newer "$text" -name '*-seed*' -o -newer "$text" -name 'bench*')" ]
+$ cells_of "$dir/whole" | cmp -s - "$dir/cells"
+EOF
+
+# Means, deviations and differences of two seeds, from the evaluations: each as it is rounded.
+awk -F ' *[|] *' '
+    function near(found, x) { return found != "" && found - x < 0.0000501 && x - found < 0.0000501 }
+    function distance(a, b) { return (a > b ? a - b : b - a) / sqrt(2) }
+    FILENAME ~ /json$/ {
+        name = FILENAME
+        gsub(/.*\/|\.json/, "", name)
+        match($0, /"bits_per_byte": [0-9.]+/)
+        bits[name] = substr($0, RSTART + 17, RLENGTH - 17)
+        next
+    }
+    FNR > 2 {
+        name = $2 == "MHA" ? "mha" : ($2 == "MQA" ? "mqa" : "gqa2") "-" $3
+        end = $4 == 0 ? "-seed" : "-alpha" $4 "-seed"
+        a = bits[name end 1]; b = bits[name end 2]
+        c = a - bits["mha" end 1]; d = b - bits["mha" end 2]
+        right += $5 == 2 && near($6, (a + b) / 2) && near($7, distance(a, b)) && $10 > 0 && \
+            ($2 == "MHA" ? $8 $9 == "" : near($8, (c + d) / 2) && near($9, distance(c, d)))
+    }
+    END { print right }' "$dir"/whole/*-seed*.json "$dir/whole/study.md" >"$dir/right"
+note "each row is that of its evaluations" is_line "$dir/right" 17
+
+# --- its commands -------------------------------------------------------------------------------
+
+# Those of a group side by side; a text and a folder that a shell would take apart. Half a percent of
+# 40 steps is one, and from scratch 5% more are 42.
+checks <<'EOF'
+$ cp "$text" "$dir/it's \$1"
+$ study 0 "$dir/it's \$1" "$dir/a new" $small $cells --print
+$ cp "$out" "$dir/plan"
+$ [ "$(grep -c '^$' "$dir/plan")" -eq 2 -a "$(grep -c -- '--steps 42 ' "$dir/plan")" -eq 4 ]
+$ [ "$(grep -c -- '--from .* --steps 1 .*--from .* --steps 2 ' "$dir/plan")" -eq 10 ]
+$ for group in 1 2 3; do awk -v RS= "NR == $group" "$dir/plan" | xargs -d '\n' -n 1 -P 3 bash -c; done >"$out" 2>"$err"
+$ [ -e "$dir/a new/bench-4,2,1.jsonl" ]
+$ study 0 "$dir/it's \$1" "$dir/a new" $small $cells
+$ [ "$(table_of "$dir/a new")" = "$(table_of "$dir/whole")" ]
+EOF
+
+# --- interrupted --------------------------------------------------------------------------------
+
+# A program that a signal ends when it converts.
+printf '#!/bin/sh\n[ "$1" != convert ] || exit 130\nexec "%s" "$@"\n' "$decode" >"$dir/stopped"
+chmod +x "$dir/stopped"
+checks <<'EOF'
+$ DECODE=$dir/stopped study 130 "$text" "$dir/half" $small $cells
+$ has "$err" "study.sh: stopped; the same command goes on"
+$ [ "$(ls "$dir"/half/*.gguf | wc -l)" -eq 8 ]
+
+# What it left of a cell is not taken for one; a training's state is.
+$ rm "$dir/half/mha-seed1.gguf" "$dir/half/mha-seed1.json" "$dir/half/mha-seed2.gguf" "$dir/half/mha-seed2.json"
+$ echo torn | tee "$dir/half/mqa-mean-seed2.part" >"$dir/half/mha-seed1.part"
+0 train "$text" -o "$dir/half/mha-seed2.part" $small --heads 4 --seed 2 --eval-every -1 --save-every 7 -q
+$ study 0 "$text" "$dir/half" $small $cells
+$ cells_of "$dir/half" | cmp -s - "$dir/cells"
+$ [ "$(table_of "$dir/half")" = "$(table_of "$dir/whole")" ]
+EOF
+
+# --- several numbers of heads -------------------------------------------------------------------
+
+# With heads of one size fewer of them leave room for a wider feed-forward layer, whose every element is
+# 8 + 8 weights and a bias: a head has 4 x 8 weights of each of Q, K, V and output, and 12 biases, 140
+# in all; and takes 2 x 128 operations, and 2 x 8 for each of 5 positions, where an element takes 32.
+apart="--embd 8 --layers 1 --ctx 8 --batch 1 --steps 5 --seeds 1 -t 1"
+ff_of() { "$decode" info "$1" --format json | sed -n 's/.*"d_ff": \([0-9]*\).*/\1/p'; }
+checks <<'EOF'
+$ study 0 "$text" "$dir/params" $apart --ff 32 --head-dim 4 --heads 2,1,3 --match params
+$ has "$out" "over heads-2"
+$ has_lines "$out" 5
+$ [ "$(for h in 2 1 3; do ff_of "$dir/params/heads-$h-mha-seed1.gguf"; done | xargs)" = "32 40 24" ]
+# Of other sizes, and over fewer K/V heads: one key and value less are 8 weights of each of the 8 numbers, and
+# the biases.
+$ study 0 "$text" "$dir/sized" $apart --ff 32 --heads 2x4,2x4/1,4x2,1x4 --match params
+$ has "$out" "| heads-2x4/1 | mha | 0 | 1 |"
+$ [ "$(for h in 2x4 2x4-kv1 4x2 1x4; do ff_of "$dir/sized/heads-$h-mha-seed1.gguf"; done | xargs)" = "32 36 32 40" ]
+$ study 0 "$text" "$dir/flops" $apart --ff 32 --head-dim 4 --heads 2,1,3 --match flops
+$ [ "$(for h in 2 1 3; do ff_of "$dir/flops/heads-$h-mha-seed1.gguf"; done | xargs)" = "32 43 21" ]
+# MQA of four heads of 2 is without three keys and values of 2 x 8 weights and 2 biases.
+$ study 0 "$text" "$dir/mqa" $apart --ff=32 --heads=4 --kv-heads 1 --method mean,scratch --alpha 0 --match params
+$ [ "$(ff_of "$dir/mqa/mqa-scratch-seed1.gguf") $(ff_of "$dir/mqa/mqa-mean-seed1.gguf")" = "38 32" ]
+EOF
+# --- what is refused ----------------------------------------------------------------------------
+
+checks <<'EOF'
+$ refuses 2 "another study's; expected its text and options, or a new folder; there --batch 1; here --batch 2"
+    "$text" "$dir/whole" $small $cells --batch 2
+$ refuses 2 "another study's" "$dir/held-out" "$dir/whole" $small $cells
+$ refuses 2 "another study's" "$text" "$dir/params" $apart --ff 32 --head-dim 4 --heads 2,1,3 --match flops
+$ refuses 2 "expected TEXT DIR" "$text"
+$ refuses 3 "$dir/missing: expected a file" "$dir/missing" "$dir/x"
+$ refuses 3 "$dir: expected a file" "$dir" "$dir/x"
+$ refuses 2 "--alpha: expected percents of the steps, found '1e3'" "$text" "$dir/x" --alpha 1,1e3
+$ refuses 2 "--kv-heads: expected 2|1, found '3'" "$text" "$dir/x" --heads 4 --kv-heads 3
+$ refuses 2 "--method: expected mean|" "$text" "$dir/x" --method latent
+$ refuses 2 "--heads: expected numbers of query heads, found '0'" "$text" "$dir/x" --heads 0
+$ refuses 2 "several --heads are not converted" "$text" "$dir/x" --heads 4,2 --alpha 1
+$ refuses 2 "--match: expected params|flops, found 'size'" "$text" "$dir/x" --match size
+$ refuses 2 "--match: 3 heads, 3 K/V heads would need" "$text" "$dir/x" --embd 8 --ff 8 --head-dim 4
+    --heads 2,3 --match params
+$ refuses 2 "--seed is chosen for each cell" "$text" "$dir/x" --seed 4
+$ refuses 2 "--steps: expected a value" "$text" "$dir/x" --steps
+$ refuses 2 "expected an option of the study or of train, found 'b'" "$text" "$dir/x" --steps 4 b
+$ DECODE=$dir/missing refuses 1 "there is no such program" "$text" "$dir/x" $small
+$ [ ! -e "$dir/x" ]
+# What train refuses, with its words and its exit code; the folder may be another study's then.
+$ study 2 "$text" "$dir/x" --embd 7
+$ has "$err" "decode: train: "
+$ study 0 "$text" "$dir/x" $small --heads 2 --kv-heads '' --seeds 1 --alpha 0
+$ study 0 --help
+$ has "$out" "--match params|flops"
+EOF
+finish

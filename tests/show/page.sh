@@ -1,0 +1,95 @@
+#!/bin/sh
+# page.sh DECODE - the page of attend --html in a browser, headless Chromium: what its script makes of
+# it, as the document is after loading from file://, without a network. Without a Chromium it says so
+# and checks nothing.
+. tests/checks.sh
+
+for browser in chromium chromium-browser google-chrome; do
+    command -v $browser >"$out" && break
+    browser=
+done
+if [ -z "$browser" ]; then
+    finish "; skipped: no chromium is installed, which would load the page of attend --html"
+fi
+
+# load PAGE: $out is the document after loading; what the script complains of is in $err.
+load() {
+    timeout 120 "$browser" --headless --no-sandbox --disable-gpu --window-size=1280,800 \
+        --user-data-dir="$dir/profile" --enable-logging=stderr --virtual-time-budget=10000 \
+        --dump-dom "file://$dir/$1" >"$out" 2>"$dir/log"
+    grep CONSOLE "$dir/log" >"$err"
+}
+
+# Words that would be markup, a script's end, and a byte that is no text.
+line="the cat </script><b id=\"bad\">&amp;' and the cat $(printf '\303')"
+"$decode" attend $golden/layerwise-kv.gguf --tokens 3,5,3,7,5,3 --html "$dir/ids.html" -q >"$out"
+"$decode" attend models/shakespeare-gqa2.gguf -p "$line" --html "$dir/page.html" -q >>"$out" 2>&1
+note "with -q a file comes without a table" is_empty "$out"
+note "pages are written" [ -s "$dir/page.html" ]
+note "a page names nothing outside" lacks "$dir/page.html" "src="
+
+load page.html
+note "no complaint of the script" is_empty "$err"
+note "a thumbnail is drawn for each head" [ "$(grep -o '<canvas width="[1-9][0-9]*" height="[1-9]' "$out" | wc -l)" -eq 32 ]
+note "heads that share are framed" [ "$(grep -o 'class="group shared"' "$out" | wc -l)" -eq 8 ]
+note "the first head is picked" has "$out" 'tabindex="0" aria-label="head 0.0"'
+note "one head is picked" [ "$(grep -o 'aria-pressed="true"' "$out" | wc -l)" -eq 1 ]
+note "text is no markup" lacks "$out" 'id="bad"'
+note "text is there" has "$out" '>&lt;</li>'
+note "both sides have all tokens" \
+    [ "$(grep -o 'role="option"' "$out" | wc -l)" -eq "$((2 * $(grep -o '<li>' "$dir/page.html" | wc -l)))" ]
+note "lines are drawn" has "$out" '<path d="M0 '
+note "nothing is picked" has "$out" 'All tokens: lines are'
+
+# The strongest key that the page says is that of --query.
+"$decode" attend models/shakespeare-gqa2.gguf -p "$line" --query 9 --layer 2 --head 4 \
+    --format csv >"$dir/top"
+place=$(tail -1 "$dir/top" | cut -d, -f5)
+load 'page.html#2.4@9'
+note "no complaint with a head and a token" is_empty "$err"
+note "the head of the address is picked" has "$out" '</i>Head 2.4</h2>'
+note "its token looks at the key of --query 9" \
+    [ "$(sed -n "s/.*(9) looks at<[^']*'[^(]*(\([0-9]*\)).*/\1/p" "$out")" = "$place" ]
+
+# A path: its numbers are those of --trace.
+"$decode" attend models/shakespeare-gqa2.gguf -p "$line" --trace 2.4 --query 9 --json "$dir/trace.json" -q >"$dir/trace"
+load 'page.html#2.4@9!'
+note "no complaint with a path" is_empty "$err"
+note "the path of the token is there" has "$out" 'through head 2.4</h2>'
+note "what comes next is there" has "$out" ' (9) comes: '
+note "later tokens are masked" [ "$(grep -o '−∞' "$out" | wc -l)" -ge 3 ]
+python3 - "$out" "$dir/trace.json" >"$dir/compared" 2>&1 <<'PYTHON'
+import json, re, sys
+page = open(sys.argv[1], errors="replace").read()
+rows = re.findall(r'<tr class="[^"]*">(.*?)</tr>', page)
+cells = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in rows]
+steps = json.load(open(sys.argv[2]))["trace"]
+for name, column, digits in (("scores", 4, 3), ("weights", 6, 4)):
+    numbers = next(s["rows"][0] for s in steps if s["step"].startswith(name))
+    for x, row in zip(numbers, cells):
+        assert abs(float(row[column]) - x) <= 1.1 * 10**-digits, (name, x, row[column])
+PYTHON
+note "scores and weights are those of --trace" is_empty "$dir/compared"
+
+# Keys and pointer: page.js does what a reader would, and finds what must be seen then.
+"$decode" attend models/shakespeare-mha.gguf --tokens "$(seq -s, 1 100)" --html "$dir/long.html" -q >"$out"
+{
+    sed '/<\/body>/,$d' "$dir/long.html"
+    echo "<script>"
+    cat tests/show/page.js
+    echo "</script></body></html>"
+} >"$dir/driven.html"
+load driven.html
+note "no complaint of page.js" is_empty "$err"
+grep -E '^(ok|FAILED) ' "$out" >"$dir/results"
+note "page.js comes to its end" [ -s "$dir/results" ]
+while IFS= read -r result; do
+    note "$result" [ "${result%% *}" = ok ]
+done <"$dir/results"
+
+load 'long.html#0.1@12!'
+note "a long text has no paths, but the command" has "$out" '64 tokens and 16 MiB of numbers; this text has 100 tokens. On a terminal: decode attend MODEL ... --trace 0.1 --query 12'
+
+load ids.html
+note "tokens without a vocabulary are ids" is_empty "$err"
+finish

@@ -1,0 +1,106 @@
+/* The page to explore: its parts, its weights by hand, and texts that would break out of it. What
+ * its script makes of it is tests/show/page.sh's. */
+#include "show/plot.h"
+
+#include "base/mem.h"
+#include "show/explore.h"
+#include "show/heatmap.h"
+#include "xml.h"
+
+static const float weights[2][9] = {{1, 0, 0, 0.25f, 0.75f, 0, 0, 0.04f, 0.96f},
+                                    {1, 0, 0, 1, 0, 0, 0, 0, 1}};
+static const struct text_label tokens[3] = {{"</script><b>"}, {"\"'&\xff\x01"}, {"\xe6\x97\xa5"}};
+static const struct text_label rows[2] = {{"layer 0"}, {"layer <1>"}};
+
+static char *write_page(const struct heatmap_picture *p)
+{
+    const char *path = scratch_path("page.html");
+    const struct explore_page page = {.maps = p, .why = "no <paths>"};
+    expect_ok(explore_write(&page, path, &err));
+    return file_text(path, NULL);
+}
+
+static struct heatmap_picture page_of(const struct heatmap_map *maps, int n_rows, int n_columns)
+{
+    return (struct heatmap_picture){.title = "t </title>",
+                                    .subtitle = "s & s",
+                                    .column_names = tokens,
+                                    .map_rows = 3,
+                                    .map_columns = 3,
+                                    .maps = maps,
+                                    .n_rows = n_rows,
+                                    .n_columns = n_columns,
+                                    .row_names = rows};
+}
+
+/* ff 80 dd 00 33 fa is /4DdADP6 in base64, ff ff 00 00 00 ff is //8AAAD/. */
+TEST(weights_are_bytes)
+{
+    const struct heatmap_map maps[] = {{.cells = weights[0], .group = -1, .name = "0.0"},
+                                       {.cells = weights[1], .group = -1, .name = "0.1"}};
+    struct heatmap_picture p = page_of(maps, 1, 2);
+    expect_counts(write_page(&p), "1 id=\"weights\">/4DdADP6//8AAAD/</script>",
+                  "2 <button tabindex", "0 group shared", "2 class=\"group\"");
+    p.map_rows = p.map_columns = p.n_columns = 1; /* a byte, and zeros behind it */
+    expect_counts(write_page(&p), "1 id=\"weights\">/wAA</script>", "1 <button tabindex");
+}
+
+TEST(texts_stay_texts)
+{
+    const struct heatmap_map map = {
+        .cells = weights[0], .group = -1, .name = "<i>", .note = "\" onclick=\"x"};
+    const struct heatmap_picture p = page_of(&map, 1, 1);
+    expect_counts(write_page(&p), "1 <title>t &lt;/title&gt;</title>", "1 s &amp; s",
+                  "1 <li>&lt;/script&gt;&lt;b&gt;</li>", "1 <li>&quot;&#39;&amp;\xef\xbf\xbd</li>",
+                  "1 <li>\xe6\x97\xa5</li>", "0 <b>", "0 <i>", "1 title=\"&quot; onclick=&quot;x\"",
+                  "2 <script", "2 </script>", "0 http://www.w3.org/1999",
+                  "0 src=", "0 href=", "0 url(", "0 fetch(", "1 default-src 'none'");
+}
+
+/* 1.0f is 00 00 80 3f: AACAPw; the shape is what the script finds its way with. */
+TEST(paths_are_floats)
+{
+    enum { N = 3 };
+    const struct heatmap_map map = {.cells = weights[0], .group = -1, .name = "0.0"};
+    const struct heatmap_picture p = page_of(&map, 1, 1);
+    static const float ones[N * 3] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
+    const struct explore_layer layer = {4, 1, 1, ones, ones, ones, ones, NULL, ones, ones};
+    const struct explore_paths paths = {1, 1, 1, 1, 0.5, "x", "", "/2", &layer, 1};
+    const struct explore_next next[N] = {{{"<a>"}, 0.25}, {{"b"}, 0.0625}, {{"c"}, 1}};
+    const struct explore_page page = {&p, next, 1, &paths, NULL};
+    const char *path = scratch_path("page.html");
+    expect_ok(explore_write(&page, path, &err));
+    expect_counts(file_text(path, NULL),
+                  "1 data-shape='{\"d\":1,\"key\":1,\"value\":1,\"largest\":1,\"scale\":0.5,"
+                  "\"x\":\"x\",\"rotated\":\"\",\"scaled\":\"/2\",\"layers\":[{\"layer\":4,"
+                  "\"heads\":1,\"shared\":1,\"bias\":[[1,1,1]]}]}'>AACAPwAAgD8AAIA/",
+                  "1 <li data-p=\"25%\">&lt;a&gt;</li>", "1 <li data-p=\"6.2%\">b</li>",
+                  "0 id=\"why\"");
+}
+
+TEST(heads_that_share_are_framed)
+{
+    struct heatmap_map maps[8];
+    for (int i = 0; i < 8; i++)
+        maps[i] = (struct heatmap_map){.cells = weights[i % 2], .group = i < 4 ? i / 2 : -1};
+    const struct heatmap_picture p = page_of(maps, 2, 4);
+    expect_counts(write_page(&p), "2 class=\"group shared\"", "4 class=\"group\"",
+                  "2 class=\"row\"", "8 <button tabindex", "1 layer &lt;1&gt;");
+}
+
+TEST(how_much_there_is_room_for)
+{
+    const uint64_t most = UINT64_MAX;
+    ck_assert_uint_eq(explore_weights(32, 256), 32 * 256 * 257 / 2);
+    ck_assert_uint_eq(explore_weights(1, 1), 1);
+    ck_assert_uint_eq(explore_weights(most, 4), most);
+    ck_assert_uint_gt(explore_weights(144, 4096), EXPLORE_MOST);
+}
+
+TEST(where_it_cannot_be_written)
+{
+    const struct heatmap_map map = {.cells = weights[0], .group = -1};
+    const struct heatmap_picture p = page_of(&map, 1, 1);
+    const struct explore_page page = {.maps = &p};
+    ck_assert_int_eq(explore_write(&page, "/nonexistent/page.html", &err), STATUS_FAILED);
+}

@@ -1,0 +1,280 @@
+/* Line charts: ticks, figures and texts, and the SVG file as a reader of XML sees it. */
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "show/canvas.h"
+#include "show/plot.h"
+#include "xml.h"
+
+#define WIDTH   860
+#define NOTHING ((double)NAN)
+
+/* --- ticks and figures ---------------------------------------------------------------------- */
+
+TEST(ticks_hold_at_any_scale)
+{
+    for (int i = 0; i < 200 * 10; i++) {
+        const double hi = (1 + i % 10) * pow(10, i / 10 - 100) * 1.000001;
+        const struct scale_ticks around = scale_ticks(0, hi, 8, true);
+        ck_assert(around.n >= 3 && around.n <= 9 && scale_tick(&around, 0) == 0);
+        ck_assert(scale_tick(&around, around.n - 1) >= hi * (1 - 1e-8));
+        ck_assert(scale_tick(&around, around.n - 2) < hi);
+        const struct scale_ticks inside = scale_ticks(hi / 3, hi, 8, false);
+        ck_assert(inside.n >= 2 && inside.n <= 9);
+        ck_assert(scale_tick(&inside, 0) >= hi / 3 * (1 - 1e-8));
+        ck_assert(scale_tick(&inside, inside.n - 1) <= hi * (1 + 1e-8));
+    }
+}
+
+/* --- reading what was drawn ----------------------------------------------------------------- */
+
+/* Nothing refers outside, nothing runs, no number is missing, no text leaves the picture. */
+static void check_chart(const char *text)
+{
+    double height, x, y;
+    check_xml(text);
+    expect_counts(text, "0 <script", "0 href", "0 url(", "0 \"nan", "0  nan", "0 inf\"");
+    ck_assert_int_eq(sscanf(strstr(text, "viewBox"), "viewBox=\"0 0 860 %lf\"", &height), 1);
+    for (const char *at = text; (at = strstr(at, "<text ")); at++) {
+        char shown[4000] = "";
+        const char *begin = strchr(at, '>') + 1;
+        const size_t len = strcspn(begin, "<");
+        ck_assert_int_eq(sscanf(at, "<text x=\"%lf\" y=\"%lf\"", &x, &y), 2);
+        ck_assert_uint_lt(len, sizeof shown);
+        strncat(shown, begin, len);
+        const double size = strstr(at, "class=\"title\"") == strchr(at, 'c') ? 1.5 : 1;
+        /* Escaped characters are counted as they are written: such texts are passed over. */
+        const double width = strchr(shown, '&') ? 0 : canvas_text_width(shown) * size;
+        const bool end = strncmp(begin - 6, "\"end\"", 5) == 0;
+        const bool middle = strncmp(begin - 9, "\"middle\"", 8) == 0;
+        const double left = end ? x - width : middle ? x - width / 2 : x;
+        ck_assert_msg(left >= -1 && left + width <= WIDTH, "%.80s", at);
+        ck_assert_msg(y > 10 && y < height - 4, "%.80s", at);
+    }
+}
+
+/* The picture's text, checked. */
+static char *draw(const struct plot *p)
+{
+    const char *path = scratch_path("chart.svg");
+    expect_ok(plot_write(p, path, &err));
+    char *text = file_text(path, NULL);
+    check_chart(text);
+    return text;
+}
+
+/* The place of a tick's label; a line's lies 4 below it. */
+static double tick_at(const char *text, const char *label, bool vertical)
+{
+    char ending[64];
+    const int len = snprintf(ending, sizeof ending, "text-anchor=\"%s\">%s</text>",
+                             vertical ? "end" : "middle", label);
+    for (const char *at = text; (at = strstr(at, "<text ")); at++) {
+        double x, y;
+        const char *end = strchr(at, '\n');
+        if (end - at > len && strncmp(end - len, ending, (size_t)len) == 0) {
+            ck_assert_int_eq(sscanf(at, "<text x=\"%lf\" y=\"%lf\"", &x, &y), 2);
+            return vertical ? y - 4 : x;
+        }
+    }
+    ck_abort_msg("no tick %s", label);
+}
+
+/* The next round marker that stands for a point. */
+static const char *next_marker(const char *at, double *x, double *y)
+{
+    at = strstr(at + 1, "<path class=\"marker\"");
+    ck_assert_int_eq(sscanf(at, "<path class=\"marker\" d=\"M%lf %lfm-4.3", x, y), 2);
+    return at;
+}
+
+static void expect_near(double found, double expected)
+{
+    ck_assert_double_eq_tol(found, expected, 0.02);
+}
+
+static struct plot plot_of(const struct plot_series *series, int n)
+{
+    return (struct plot){.title = "title",
+                         .subtitle = "subtitle",
+                         .x_label = "depth (tokens)",
+                         .y_label = "latency (µs)",
+                         .mid_label = "median",
+                         .band_label = "p10 to p90",
+                         .predicted_label = "predicted",
+                         .series = series,
+                         .n_series = n};
+}
+
+static char *draw_lines(const struct plot_series *series, int n)
+{
+    const struct plot p = plot_of(series, n);
+    return draw(&p);
+}
+
+/* --- charts --------------------------------------------------------------------------------- */
+
+static const struct plot_point simple_points[] = {{0, 0, 0, 10, 0, NULL, NULL},
+                                                  {50, 40, 60, 80, 40, NULL, NULL},
+                                                  {100, 90, 100, 120, 80, NULL, NULL}};
+
+TEST(points_stand_where_the_ticks_say)
+{
+    static const double lows[] = {0, 40, 90}, highs[] = {10, 80, 120};
+    const struct plot_series series = {.name = "MHA", .points = simple_points, .n_points = 3};
+    const char *text = draw_lines(&series, 1), *marker = strstr(text, "<g><title>"), *bar = marker;
+    const double x0 = tick_at(text, "0", false), y0 = tick_at(text, "0", true);
+    const double step_x = (tick_at(text, "100", false) - x0) / 100;
+    const double step_y = (tick_at(text, "100", true) - y0) / 100;
+    ck_assert(step_x > 4 && step_y < -2);
+    expect_near(tick_at(text, "60", true), y0 + step_y * 60);
+    expect_near(tick_at(text, "40", false), x0 + step_x * 40);
+    for (int i = 0; i < 3; i++) {
+        double x, y, left, high, low; /* of bars, which go from the highest to the lowest */
+        marker = next_marker(marker, &x, &y);
+        bar = strstr(bar + 1, "<path class=\"bar\"");
+        ck_assert_int_eq(
+            sscanf(bar, "<path class=\"bar\" d=\"M%lf %lfh8m-4 0V%lfm", &left, &high, &low), 3);
+        expect_near(x, x0 + step_x * simple_points[i].x);
+        expect_near(left, x - 4);
+        expect_near(y, y0 + step_y * simple_points[i].mid);
+        expect_near(low, y0 + step_y * lows[i]);
+        expect_near(high, y0 + step_y * highs[i]);
+    }
+    /* The order in which they are given does not matter. */
+    const struct plot_point shuffled[] = {simple_points[2], simple_points[0], simple_points[1]};
+    const struct plot_series other = {.name = "MHA", .points = shuffled, .n_points = 3};
+    ck_assert_str_eq(text, draw_lines(&other, 1));
+}
+
+/* With equal ratios as equal steps, what is not positive left out. */
+TEST(doublings)
+{
+    static const double places[] = {1, 4, 12, 16, 0, -2};
+    struct plot_point points[6];
+    for (int i = 0; i < 6; i++)
+        points[i] = (struct plot_point){places[i], NOTHING, 10 + i, NOTHING, NOTHING, NULL, NULL};
+    const struct plot_series series = {.name = "MHA", .points = points, .n_points = 6};
+    struct plot p = plot_of(&series, 1);
+    p.x_doubles = true;
+    const char *text = draw(&p), *marker = strstr(text, "<g><title>");
+    expect_counts(text, "5 <path class=\"marker\"" /* one is the name's */);
+    const double x1 = tick_at(text, "1", false), step = (tick_at(text, "16", false) - x1) / 4;
+    expect_near(tick_at(text, "2", false), x1 + step);
+    expect_near(tick_at(text, "8", false), x1 + 3 * step);
+    for (int i = 0; i < 4; i++) {
+        double x, y;
+        marker = next_marker(marker, &x, &y);
+        expect_near(x, x1 + step * log2(places[i]));
+    }
+}
+
+TEST(the_reader_is_told_what_is_what)
+{
+    const struct plot_series series[] = {{.name = "MHA", .points = simple_points, .n_points = 3},
+                                         {.name = "MQA", .points = simple_points, .n_points = 2}};
+    const char *text = draw_lines(series, 2);
+    expect_counts(text, "1 role=\"img\"", "1 <title>title</title>",
+                  "1 <desc>latency (µs) against depth (tokens).\n", "1 MHA: 0 at 0 to 100 at 100.",
+                  "1 >MQA</text>", "1 >median</text>", "1 >p10 to p90</text>",
+                  "1 >predicted</text>", "1 prefers-color-scheme:dark", "1 >depth (tokens)</text>",
+                  "1 <title>MHA: 60 at 50 (40 to 80), predicted 40</title>");
+    /* Renderers that know no media queries take the light colours. */
+    const char *dark = strstr(text, "@media");
+    ck_assert_ptr_eq(strstr(dark + 1, "@media"), NULL);
+    ck_assert(strstr(text, ".c0{color:") < dark && strstr(dark, ".c0{color:"));
+    /* What is not drawn is not in the legend. */
+    const struct plot_point bare[] = {{0, NOTHING, 1, NOTHING, NOTHING, NULL, NULL},
+                                      {1, NOTHING, 2, NOTHING, NOTHING, NULL, NULL}};
+    const struct plot_series plain = {.name = "x", .points = bare, .n_points = 2};
+    expect_counts(draw_lines(&plain, 1), "0 p10 to p90", "0 >predicted</text>",
+                  "0 class=\"predicted\"", "0 class=\"bar\"");
+}
+
+/* Alone they stand side by side; bars and lines have one more in the legend. */
+TEST(one_point)
+{
+    const struct plot_point point = {1024, 300, 310, 350, 250, NULL, NULL};
+    const struct plot_series series[] = {{.name = "MHA", .points = &point, .n_points = 1},
+                                         {.name = "MQA", .points = &point, .n_points = 1}};
+    const struct plot_series lines[] = {
+        {.name = "MHA", .points = simple_points, .n_points = 3},
+        {.name = "MQA", .points = simple_points + 1, .n_points = 1}};
+    const char *text = draw_lines(series, 2);
+    double first, second, y;
+    expect_counts(text, "3 <path class=\"bar\"", "3 <path class=\"predicted\"",
+                  "0 <path class=\"line\"", "2 >310</text>");
+    tick_at(text, "1,024", false);
+    next_marker(strstr(text, "<title>MHA: "), &first, &y);
+    next_marker(strstr(text, "<title>MQA: "), &second, &y);
+    ck_assert(second > first + 20);
+    expect_counts(draw_lines(lines, 2), "5 <path class=\"bar\"", "4 <path class=\"line\"");
+}
+
+TEST(hostile_texts)
+{
+    static const char hostile[] = "</text><script>alert('1')</script>\x01\x7f\xff&amp;\"]]>\xef\xbf"
+                                  "\xbf\xc2\x9b\nend";
+    char *huge = allocated_zeros(100001);
+    memset(huge, '<', 100000);
+    const struct plot_series series[] = {{.name = hostile, .points = simple_points, .n_points = 3},
+                                         {.name = huge, .points = simple_points, .n_points = 3},
+                                         {.name = "", .points = simple_points, .n_points = 3}};
+    struct plot p = plot_of(series, 3);
+    p.title = p.x_label = p.y_label = p.band_label = huge;
+    p.subtitle = p.mid_label = p.predicted_label = hostile;
+    expect_counts(draw(&p),
+                  "+ &lt;/text&gt;&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;"
+                  "\xef\xbf\xbd&amp;amp;&quot;]]&gt; end",
+                  "+ &lt;\xe2\x80\xa6</text>");
+}
+
+TEST(values_that_cannot_be_drawn)
+{
+    const double infinite = (double)INFINITY;
+    const struct plot_point points[] = {
+        {0, 10, 20, 30, NOTHING, NULL, NULL},        {1, infinite, 20, 30, 15, NULL, NULL},
+        {2, 10, NOTHING, 30, 16, NULL, NULL},        {NOTHING, 10, 20, 30, 15, NULL, NULL},
+        {3, 10, -infinite, 30, NOTHING, NULL, NULL}, {4, 10, 20, 30, infinite, NULL, NULL},
+        {5, 10, 1e101, 30, 15, NULL, NULL},          {6, 10, 20, NOTHING, 15, NULL, NULL},
+        {-infinite, 10, 20, 30, 15, NULL, NULL},     {7, 10, 21, 30, DBL_MAX, NULL, NULL}};
+    const struct plot_point none[] = {{NOTHING, 1, 1, 1, 1, NULL, NULL},
+                                      {1, 1, NOTHING, 1, NOTHING, NULL, NULL}};
+    const struct plot_series series[] = {{.name = "none", .points = none, .n_points = 2},
+                                         {.name = "empty", .points = NULL, .n_points = 0},
+                                         {.name = "some", .points = points, .n_points = 10}};
+    expect_counts(draw_lines(series, 3), "0 none<", "0 none:", "5 <g><title>some: ",
+                  "+ <g class=\"c2\">" /* the colour of the third given */,
+                  "+ <title>some: 20 at 1, predicted 15</title>",
+                  "+ <title>some: 20 at 0 (10 to 30)</title>");
+    static const double pairs[][2] = {{0, 0},         {1e100, -1e100},     {1e-320, 0},
+                                      {1e-99, 1e-98}, {1e15, 1e15 + 0.25}, {-5, -4}};
+    for (size_t i = 0; i < COUNT(pairs); i++) {
+        const double a = pairs[i][0], b = pairs[i][1];
+        const struct plot_point two[] = {{a, a, a, a, b, NULL, NULL}, {b, b, b, b, a, NULL, NULL}};
+        const struct plot_series extreme[] = {{.name = "x", .points = two, .n_points = 2},
+                                              {.name = "y", .points = two, .n_points = 1}};
+        draw_lines(extreme, 2);
+    }
+}
+
+/* --- files ---------------------------------------------------------------------------------- */
+
+TEST(files_that_are_not_written)
+{
+    const struct plot_point none = {1, 1, NOTHING, 1, 1, NULL, NULL};
+    const struct plot_series empty = {.name = "x", .points = &none, .n_points = 1},
+                             series = {.name = "x", .points = simple_points, .n_points = 3};
+    const char *path = scratch_path("chart.svg");
+    write_file(path, "old", 3);
+    for (int n = 0; n <= 1; n++) {
+        const struct plot p = plot_of(&empty, n);
+        expect_status(plot_write(&p, path, &err), STATUS_USAGE, "chart.svg: nothing to plot");
+    }
+    expect_bytes(path, "old", 3);
+    const struct plot p = plot_of(&series, 1);
+    expect_status(plot_write(&p, scratch_path("no/such/folder.svg"), &err), STATUS_FAILED,
+                  "folder.svg");
+}

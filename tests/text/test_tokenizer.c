@@ -1,0 +1,128 @@
+#include "vocabularies.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- merging --------------------------------------------------------------------------------- */
+
+/* What GPT-2's algorithm makes of a vocabulary of 400 merges, written down plainly in Python. */
+TEST(test_reference_cases, .after = drop_tokenizer)
+{
+    check_cases("tests/data/bpe-small.gguf", "tests/data/bpe-small.txt", 201, NULL);
+}
+
+/* What Hugging Face's tokenizers make of a vocabulary with Llama 3's pattern. */
+TEST(test_cases_of_llama3, .after = drop_tokenizer)
+{
+    check_cases("tests/data/bpe-llama3.gguf", "tests/data/bpe-llama3.txt", 201, NULL);
+}
+
+/* An empty list of merges, of any kind, or none. */
+static void add_no_merges(struct gguf_writer *w, int i)
+{
+    static const enum gguf_kind kinds[] = {GGUF_STRING, GGUF_I32, GGUF_U8};
+    if (i < 3)
+        gguf_add_value(w, text_of("tokenizer.ggml.merges"),
+                       &(struct gguf_value){GGUF_ARRAY, kinds[i], 0, {"", 0}});
+}
+
+TEST(test_bytes_without_merges, .after = drop_tokenizer)
+{
+    char all[256];
+    int expected[256];
+    for (int byte = 0; byte < 256; byte++)
+        all[byte] = (char)(expected[byte] = byte);
+    plain_bytes_vocabulary();
+    for (int i = 0; i < 4; i++) {
+        use_vocabulary_with(add_no_merges, i);
+        ck_assert_int_eq(tokenizer_n_tokens(t), 256);
+        check_encoding((struct text){all, 256}, expected, 256, __FILE__, __LINE__);
+        check_decoding((struct text){all, 256}, __FILE__, __LINE__);
+        check_encoding((struct text){NULL, 0}, NULL, 0, __FILE__, __LINE__);
+    }
+    tokenizer_free(NULL);
+}
+
+/* A word of four million letters: looking at all pairs for every merge would take days. */
+TEST(test_long_word, .after = drop_tokenizer)
+{
+    plain_bytes_vocabulary();
+    ADD_TOKENS("aa", "aaaa");
+    ADD_MERGES("a a", "aa aa");
+    use_vocabulary();
+    size_t n;
+    int32_t *ids = encode_letters((4 << 20) + 3, &n);
+    ck_assert_uint_eq(n, (1 << 20) + 2);
+    ck_assert(ids[0] == 257 && ids[n - 3] == 257 && ids[n - 2] == 256 && ids[n - 1] == 'a');
+    free(ids);
+}
+
+/* --- special tokens -------------------------------------------------------------------------- */
+
+TEST(test_special_tokens_in_text, .after = drop_tokenizer)
+{
+    plain_bytes_vocabulary();
+    add_token("<|end|>", 3);   /* 256 */
+    add_token("<|end|>>", 4);  /* 257 */
+    add_token("d|>x", 4);      /* 258: overlaps the end of 256 */
+    add_token("<unk>", 2);     /* 259 */
+    add_token("[PAD]", 5);     /* 260 */
+    add_token("<|end|>", 4);   /* 261: as 256 */
+    add_token("\u00e9 \n", 4); /* 262: raw UTF-8, not the alphabet */
+    add_token("<|x28|>", 1);   /* 263: only looks special */
+    ADD_TOKENS("yz");          /* merges make this one */
+    ADD_MERGES("y z");
+    use_vocabulary();
+    CHECK_IDS("<|end|>", 256);
+    CHECK_IDS("<|end|>>", 257);
+    CHECK_IDS("<|end|>x", 256, 'x'); /* the leftmost, not the other */
+    CHECK_IDS("nd|>x", 'n', 258);
+    CHECK_IDS("<|en<|end|> ", '<', '|', 'e', 'n', 256, ' ');
+    CHECK_IDS("<unk>", 259);
+    CHECK_IDS("[PAD]", '[', 'P', 'A', 'D', ']');
+    CHECK_IDS("\u00e9 \n\u00e9", 262, 0xc3, 0xa9);
+    CHECK_IDS("<|end|>\0<|end|>>>", 256, 0, 257, '>');
+    CHECK_IDS("<|x28|>", '<', '|', 'x', '2', '8', '|', '>');
+
+    ck_assert(tokenizer_is_special(t, 256) && !tokenizer_is_special(t, 257));
+    ck_assert(tokenizer_is_special(t, 259) && !tokenizer_is_special(t, 260));
+    ck_assert(!tokenizer_is_special(t, 'a') && text_is(tokenizer_bytes(t, 259), "<unk>"));
+    ck_assert(text_is(tokenizer_bytes(t, 262), "\u00e9 \n"));
+    ck_assert(text_is(tokenizer_bytes(t, 263), "<|x28|>"));
+}
+
+/* The text is cut at a special token as at its end: no look past it. */
+TEST(test_pieces_end_at_special_tokens, .after = drop_tokenizer)
+{
+    plain_bytes_vocabulary();
+    add_token("\u0120\u0120", 1); /* two spaces */
+    add_token("\u0120x", 1);
+    add_token("<s>", 3);
+    ADD_MERGES("\u0120 \u0120", "\u0120 x");
+    use_vocabulary();
+    CHECK_IDS("  x", ' ', 257);
+    CHECK_IDS("  <s>x", 256, 258, 'x');
+}
+
+/* Every place of the text may start the longest token that is looked for; a longer one is not. */
+TEST(test_hostile_special_tokens_take_linear_time, .after = drop_tokenizer)
+{
+    static char letters[1025 + 2];
+    memset(letters, 'a', 1025);
+    letters[1025] = 'b';
+    plain_bytes_vocabulary();
+    add_token(letters + 1, 4); /* 256: 1,024 letters a, then b */
+    add_token(letters + 2, 4); /* 257: one letter fewer */
+    add_token("aa", 4);        /* 258 */
+    use_vocabulary();
+    CHECK_IDS("aaab", 258, 'a', 'b');
+    check_encoding(text_of(letters), (const int[]){258, 257}, 2, __FILE__, __LINE__);
+    check_encoding(text_of(letters + 2), (const int[]){257}, 1, __FILE__, __LINE__);
+
+    const size_t len = 8 << 20;
+    size_t n;
+    int32_t *ids = encode_letters(len, &n);
+    ck_assert_uint_eq(n, len / 2);
+    ck_assert(ids[0] == 258 && ids[n - 1] == 258);
+    free(ids);
+}

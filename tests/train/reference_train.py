@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""Losses, gradients and steps of the golden checkpoints, by PyTorch in float64, for
+tests/train/test_backprop.c.
+
+Writes tests/data/train/NAME.txt: the batch, its loss, for every tensor the norm of the loss's
+gradient and its dot products with two fixed vectors, and the losses before each of some steps of
+AdamW with label smoothing. Needs torch, numpy and gguf.
+
+usage: tests/train/reference_train.py   (from the repository's top)
+"""
+
+import math
+import os
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from gguf import GGUFReader
+
+NAMES = ["mha", "gqa", "mqa-f16", "llama", "transformer", "alibi", "quadratic",
+         "shared-block", "layerwise-kv", "additive"]
+WINDOWS, LENGTH = 3, 37
+# Of the steps; as in tests/train/test_backprop.c.
+STEPS, WARMUP, RATE, BETA2, DECAY, CLIP, SMOOTHING = 5, 2, 0.004, 0.99, 0.1, 1.0, 0.1
+FFN = {"gelu": lambda x: F.gelu(x, approximate="tanh"), "gelu_erf": F.gelu, "relu": F.relu,
+       "swiglu": F.silu}
+
+
+def read(name):
+    reader = GGUFReader(f"tests/data/golden/{name}.gguf")
+    arch = reader.fields["general.architecture"].contents()
+    llama = arch == "llama"
+
+    def key(suffix, otherwise=None):
+        field = reader.fields.get(f"{arch}.{suffix}")
+        return otherwise if field is None else field.contents()
+
+    eps = ["norm.epsilon", "attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon"]
+    c = {
+        "layers": key("block_count"),
+        "heads": key("attention.head_count"),
+        "eps": next(key(e) for e in eps if key(e)),
+        "norm": key("norm.type", "rms" if llama else "layer"),
+        "after": key("norm.placement") == "after",
+        "position": key("position.type", "rope" if llama else "learned"),
+        "ffn": key("feed_forward.type", "swiglu" if llama else "gelu"),
+        "shared": key("block.shared", False),
+        "scale": key("embedding_scale", 1.0),
+        "base": key("rope.freq_base", 10000.0),
+    }
+    kv = key("attention.head_count_kv", c["heads"])
+    c["kv"] = kv if isinstance(kv, list) else [kv] * c["layers"]
+    tensors = {t.name: np.asarray(t.data, dtype=np.float64) for t in reader.tensors}
+    # Written twice, but one matrix.
+    if np.array_equal(tensors.get("output.weight"), tensors["token_embd.weight"]):
+        del tensors["output.weight"]
+    return c, {n: torch.tensor(t, requires_grad=True) for n, t in tensors.items()}
+
+
+def alibi_slopes(n):
+    """Press et al. 2022; for other numbers than powers of two as in the authors' program."""
+    if math.log2(n).is_integer():
+        return [2 ** (-8 * (i + 1) / n) for i in range(n)]
+    closest = 2 ** math.floor(math.log2(n))
+    return alibi_slopes(closest) + alibi_slopes(2 * closest)[0::2][: n - closest]
+
+
+class Model:
+    def __init__(self, config, tensors):
+        self.c, self.w = config, tensors
+
+    def affine(self, x, name):
+        return F.linear(x, self.w[name + ".weight"], self.w.get(name + ".bias"))
+
+    def norm(self, x, name):
+        gain, eps = self.w[name + ".weight"], self.c["eps"]
+        if self.c["norm"] == "rms":
+            return F.rms_norm(x, gain.shape, gain, eps)
+        return F.layer_norm(x, gain.shape, gain, self.w.get(name + ".bias"), eps)
+
+    def embed(self, inputs):
+        x = F.embedding(inputs, self.w["token_embd.weight"]) * self.c["scale"]
+        t = torch.arange(inputs.shape[1], dtype=torch.float64)[:, None]
+        if self.c["position"] == "learned":
+            return x + self.w["position_embd.weight"][: inputs.shape[1]]
+        if self.c["position"] == "sinusoidal":
+            d = x.shape[-1]
+            angle = t / 10000 ** (torch.arange(0, d, 2, dtype=torch.float64) / d)
+            return x + torch.stack([angle.sin(), angle.cos()], -1).flatten(-2)
+        return x
+
+    def turn(self, x):
+        """Neighbouring pairs as complex numbers; x is [batch, heads, positions, dim]."""
+        if self.c["position"] != "rope":
+            return x
+        dim = x.shape[-1]
+        t = torch.arange(x.shape[-2], dtype=torch.float64)[:, None]
+        angle = t / self.c["base"] ** (torch.arange(0, dim, 2, dtype=torch.float64) / dim)
+        pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
+        turned = pairs * torch.polar(torch.ones_like(angle), angle)
+        return torch.view_as_real(turned).flatten(-2)
+
+    def score_bias(self, n, block):
+        """[heads, n, n], minus infinity for what comes later."""
+        distance = torch.arange(n)[:, None] - torch.arange(n)[None, :]
+        bias = torch.zeros(self.c["heads"], n, n, dtype=torch.float64)
+        if self.c["position"] == "alibi":
+            slopes = torch.tensor(alibi_slopes(self.c["heads"]), dtype=torch.float64)
+            bias = -slopes[:, None, None] * distance
+        elif self.c["position"] == "quadratic":
+            alpha, centre = self.w[block + "attn_rel.weight"].T[..., None, None]
+            bias = -alpha * (distance - centre) ** 2
+        return bias.masked_fill(distance < 0, -math.inf)
+
+    def attention(self, x, block, kv):
+        heads = self.c["heads"]
+        w = self.w.get(block + "attn_score.weight")  # of additive scores [heads, dim]
+        if block + "attn_q.weight" in self.w:
+            q, k, v = (self.affine(x, f"{block}attn_{part}") for part in "qkv")
+        else:
+            dim = self.w[block + "attn_output.weight"].shape[1] // heads
+            sizes = [heads * dim, kv * dim, kv * dim]
+            q, k, v = self.affine(x, block + "attn_qkv").split(sizes, -1)
+        q, k, v = (
+            y.unflatten(-1, (n, -1)).transpose(1, 2) for y, n in [(q, heads), (k, kv), (v, kv)]
+        )
+        bias = self.score_bias(x.shape[1], block)
+        if w is not None:
+            k, v = (y.repeat_interleave(heads // kv, 1) for y in (k, v))
+            scores = (torch.tanh(q[..., :, None, :] + k[..., None, :, :]) * w[:, None, None]).sum(-1)
+            out = (scores + bias).softmax(-1) @ v
+            return self.affine(out.transpose(1, 2).flatten(-2), block + "attn_output")
+        out = F.scaled_dot_product_attention(
+            self.turn(q), self.turn(k), v, attn_mask=bias, enable_gqa=True
+        )
+        return self.affine(out.transpose(1, 2).flatten(-2), block + "attn_output")
+
+    def feed_forward(self, x, block):
+        activation, up = FFN[self.c["ffn"]], self.affine(x, block + "ffn_up")
+        gated = self.c["ffn"] == "swiglu"
+        hidden = activation(self.affine(x, block + "ffn_gate")) * up if gated else activation(up)
+        return self.affine(hidden, block + "ffn_down")
+
+    def block(self, x, layer):
+        name, kv = f"blk.{0 if self.c['shared'] else layer}.", self.c["kv"][layer]
+        if self.c["after"]:
+            x = self.norm(x + self.attention(x, name, kv), name + "attn_output_norm")
+            return self.norm(x + self.feed_forward(x, name), name + "layer_output_norm")
+        x = x + self.attention(self.norm(x, name + "attn_norm"), name, kv)
+        return x + self.feed_forward(self.norm(x, name + "ffn_norm"), name)
+
+    def logits(self, inputs):
+        x = self.embed(inputs)
+        for layer in range(self.c["layers"]):
+            x = self.block(x, layer)
+        if not self.c["after"]:
+            x = self.norm(x, "output_norm")
+        return F.linear(x, self.w.get("output.weight", self.w["token_embd.weight"]))
+
+    def loss(self, inputs, targets, smoothing=0.0):
+        logits = self.logits(inputs).flatten(0, 1)
+        return F.cross_entropy(logits, targets.flatten(), label_smoothing=smoothing)
+
+
+def rate(step):
+    if step < WARMUP:
+        return RATE * (step + 1) / WARMUP
+    done = (step + 1 - WARMUP) / (STEPS - WARMUP)
+    return RATE * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * done)))
+
+
+def train(model, inputs, targets):
+    """The losses before each step; matrices decay, gains, biases, attn_rel and attn_score do not."""
+    tables = [n for n in model.w if "attn_rel" in n or "attn_score" in n]
+    decays = [t for n, t in model.w.items() if t.ndim > 1 and n not in tables]
+    others = [t for n, t in model.w.items() if t.ndim == 1 or n in tables]
+    groups = [{"params": decays, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW([g for g in groups if g["params"]], betas=(0.9, BETA2), eps=1e-8)
+    losses = []
+    for step in range(STEPS):
+        losses.append(model.loss(inputs, targets).item())
+        optimizer.zero_grad()
+        model.loss(inputs, targets, SMOOTHING).backward()
+        norm = math.sqrt(sum((t.grad**2).sum().item() for t in model.w.values()))
+        for t in model.w.values():
+            t.grad *= min(1.0, CLIP / norm)
+        for group in optimizer.param_groups:
+            group["lr"] = rate(step)
+        before = {n: t.detach().clone() for n, t in model.w.items() if "attn_rel" in n}
+        optimizer.step()
+        with torch.no_grad():  # centres of quadratic positions go three times as far
+            for n, old in before.items():
+                model.w[n][:, 1] += 2 * (model.w[n][:, 1] - old[:, 1])
+    return losses
+
+
+def main():
+    os.makedirs("tests/data/train", exist_ok=True)
+    for name in NAMES:
+        config, tensors = read(name)
+        rng = np.random.default_rng(11)
+        batch = rng.integers(0, len(tensors["token_embd.weight"]), (WINDOWS, LENGTH + 1))
+        inputs, targets = torch.tensor(batch[:, :-1]), torch.tensor(batch[:, 1:])
+        model = Model(config, tensors)
+        loss = model.loss(inputs, targets)
+        loss.backward()
+        with open(f"tests/data/train/{name}.txt", "w", encoding="utf-8") as f:
+            f.write(f"{WINDOWS} {LENGTH}\n")
+            for row in batch:
+                f.write(" ".join(map(str, row)) + "\n")
+            f.write(f"{loss.item():.9f}\n{len(tensors)}\n")
+            for tensor, weight in tensors.items():
+                g = weight.grad.numpy().ravel()
+                i = np.arange(len(g))
+                dots = np.cos(i) @ g, np.cos(0.3 * i + 1) @ g
+                f.write(f"{tensor} {np.linalg.norm(g):.7e} {dots[0]:.7e} {dots[1]:.7e}\n")
+            losses = train(model, inputs, targets)
+            f.write(" ".join(f"{x:.9f}" for x in losses) + "\n")
+
+
+main()

@@ -1,0 +1,502 @@
+/*
+ * Gradients: every parameter's against central differences of a loss in double (plain_model), for
+ * every kind alone and for mixtures; against PyTorch's, and some steps of training with them; bits
+ * across threads and instruction sets.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "checkpoints.h"
+#include "model/config_keys.h"
+#include "opened.h"
+#include "plain_model.h"
+#include "train/layers.h"
+#include "train/steps.h"
+
+/* A model and a batch. */
+struct fixture {
+    struct gguf_file file;
+    struct config config;
+    struct param_list list;
+    struct arena arena;
+    struct param_view weights, gradient;
+    int n_sequences, length;
+    int32_t *inputs, *targets;
+    double dropout, attn_dropout, smoothing;
+};
+
+/* The model of a file, its weights widened to F32. */
+static void open_model(struct fixture *f, const char *path)
+{
+    f->file = read_gguf(path);
+    expect_ok(config_read(f->file.g, &f->config, &err));
+    expect_ok(param_list_create(&f->list, &f->config, f->file.g, &err));
+    for (int pass = 0; pass < 2; pass++) {
+        f->weights = param_view_take(&f->arena, &f->list, &f->config);
+        f->gradient = param_view_take(&f->arena, &f->list, &f->config);
+        if (pass == 0)
+            expect_ok(arena_allocate(&f->arena, "test", &err));
+    }
+    param_list_read(&f->list, f->file.g, f->weights.flat);
+}
+
+/* A shape and its kinds. Those of `decode`, NULL, are as they stand here, others the preset's. */
+struct model_case {
+    const char *preset;
+    struct config c;
+    unsigned as; /* see write_config_checkpoint_as */
+};
+
+static struct config config_of(const struct model_case *m)
+{
+    struct config c = m->c;
+    const struct arch *arch = arch_preset(text_of(m->preset ? m->preset : "decode"));
+    if (m->preset)
+        config_set_arch(&c, arch);
+    c.arch = arch;
+    if (!(c.norm_eps > 0))
+        c.norm_eps = 1e-5f;
+    config_complete(&c);
+    for (int l = 0; l < c.n_layers; l++)
+        c.n_kv_heads = c.layer_kv_heads[l] > c.n_kv_heads ? c.layer_kv_heads[l] : c.n_kv_heads;
+    return c;
+}
+
+static void make_windows(struct fixture *f)
+{
+    const size_t n = (size_t)(f->n_sequences * f->length);
+    f->inputs = allocated(n * sizeof *f->inputs);
+    f->targets = allocated(n * sizeof *f->targets);
+}
+
+static void open_fixture(struct fixture *f, const struct model_case *m, int n_sequences, int length)
+{
+    const char *path = scratch_path("model.gguf");
+    struct config c = config_of(m);
+    c.n_ctx = length + 2;
+    write_config_checkpoint_as(path, &c, m->as | CONFIG_NO_TOKENIZER);
+    open_model(f, path);
+    f->n_sequences = n_sequences;
+    f->length = length;
+    make_windows(f);
+    struct rng r;
+    rng_seed(&r, 7, 0);
+    for (int i = 0; i < n_sequences * length; i++) {
+        f->inputs[i] = (int32_t)(rng_u32(&r) % (uint32_t)f->config.n_vocab);
+        f->targets[i] = (int32_t)(rng_u32(&r) % (uint32_t)f->config.n_vocab);
+    }
+}
+
+static void close_fixture(struct fixture *f)
+{
+    arena_free(&f->arena);
+    param_list_free(&f->list);
+    free_gguf(&f->file);
+}
+
+static struct backprop_batch batch_of(const struct fixture *f)
+{
+    return (struct backprop_batch){.inputs = f->inputs,
+                                   .targets = f->targets,
+                                   .n_sequences = f->n_sequences,
+                                   .dropout = {.share = f->dropout, .key = 77},
+                                   .attn_dropout = f->attn_dropout,
+                                   .label_smoothing = (float)f->smoothing};
+}
+
+static double gradient_by(struct fixture *f, const struct kernels *k, int n_threads)
+{
+    struct pool *pool = new_pool(n_threads);
+    const struct backprop_spec params = {.config = &f->config,
+                                         .n_sequences = f->n_sequences,
+                                         .length = f->length,
+                                         .dropping = f->dropout > 0,
+                                         .kernels = k,
+                                         .pool = pool};
+    struct backprop *b;
+    expect_ok(backprop_create(&params, &b, &err));
+    expect_ok(backprop_start(b, f->weights.w[ROLE_ROPE_FREQS].weight, &err));
+    const struct backprop_batch batch = batch_of(f);
+    const double forward = backprop_run(b, &f->weights, &batch, NULL);
+    memset(f->gradient.flat, 0, f->list.n_floats * sizeof *f->gradient.flat);
+    const double loss = backprop_run(b, &f->weights, &batch, &f->gradient);
+    ck_assert((forward == loss) == (f->dropout <= 0 && f->attn_dropout <= 0));
+    backprop_free(b);
+    pool_free(pool);
+    return loss;
+}
+
+static struct plain_model plain_model_of(const struct fixture *f, const double *w)
+{
+    return (struct plain_model){.config = &f->config,
+                                .list = &f->list,
+                                .flat = w,
+                                .length = f->length,
+                                .dropout = {.share = f->dropout, .key = 77},
+                                .attn_dropout = {.share = f->attn_dropout, .key = 77}};
+}
+
+/* (1 - share) * smoothed cross-entropy + share * KL(teacher || model), whose constant part is left
+ * out. taught: log-probabilities [n_sequences, length, n_vocab], or NULL. */
+static double plain_loss(const struct fixture *f, const double *w, const double *taught,
+                         double share)
+{
+    const struct plain_model m = plain_model_of(f, w);
+    const int n_vocab = f->config.n_vocab, n = f->n_sequences * f->length;
+    static double logs[PLAIN_LENGTH * PLAIN_WIDTH];
+    double loss = 0;
+    for (int row = 0; row < n; row++) {
+        const int s = row / f->length, t = row % f->length;
+        const double *at = logs + t * n_vocab;
+        double mean = 0;
+        if (t == 0)
+            plain_log_probabilities(&m, s, f->inputs + row, logs);
+        for (int i = 0; i < n_vocab; i++)
+            mean += at[i] / n_vocab;
+        loss -= (1 - share) * ((1 - f->smoothing) * at[f->targets[row]] + f->smoothing * mean) / n;
+        for (int i = 0; i < n_vocab && taught; i++)
+            loss -= share * exp(taught[row * n_vocab + i]) * at[i] / n;
+    }
+    return loss;
+}
+
+static double *widen(const struct fixture *f, const float *flat)
+{
+    double *w = allocated(f->list.n_floats * sizeof *w);
+    for (size_t i = 0; i < f->list.n_floats; i++)
+        w[i] = (double)flat[i];
+    return w;
+}
+
+/* Compares every step-th element of every tensor's gradient with central differences; what is not
+ * trained has none. */
+static void compare(struct fixture *f, const double *taught, double share, int step)
+{
+    double *w = widen(f, f->weights.flat);
+    for (int p = 0; p < f->list.n; p++) {
+        const struct param *param = &f->list.items[p];
+        const int n = param->spec.rows * param->spec.cols;
+        double largest = 1e-3;
+        for (int i = 0; i < n; i++)
+            largest = fmax(largest, fabs((double)f->gradient.flat[param->offset + (size_t)i]));
+        for (int i = p % step; i < n; i += step) {
+            double *at = w + param->offset + i;
+            const bool fixed = param->spec.flags & SPEC_FIXED;
+            const double kept = *at, h = fixed ? 0 : 1e-7; /* ReLU's bend is seldom so near */
+            *at = kept + h;
+            const double up = plain_loss(f, w, taught, share);
+            *at = kept - h;
+            const double down = plain_loss(f, w, taught, share);
+            *at = kept;
+            const double expected = fixed ? 0 : (up - down) / (2 * h);
+            const double found = (double)f->gradient.flat[param->offset + (size_t)i];
+            ck_assert_msg(fabs(found - expected) < 2e-5 * largest + 1e-7,
+                          "%s[%d]: gradient %.9g, by differences %.9g", param->spec.name.text, i,
+                          found, expected);
+        }
+    }
+}
+
+/* Sizes of one layer that leave part of a vector: 3 heads of 5, 4 of 4 over 2 K/V heads. */
+#define ODD  SIZES(1, 3, 0, 5, 19, 0, 11), .d_model = 15
+#define EVEN SIZES(2, 4, 2, 4, 21, 0, 18), .d_model = 16
+
+static const struct model_case cases[] = {
+    /* gpt2: MHA, GQA and MQA; parts of a vector, and whole vectors. */
+    {"gpt2", {ODD}, 0},
+    {"gpt2", {EVEN}, CONFIG_TIED},
+    {"gpt2", {SIZES(1, 4, 1, 0, 32, 0, 16), .d_model = 16}, 0},
+    /* Only the query, key and value dimensions of a vector and more. */
+    {"gpt2", {SIZES(1, 2, 1, 0, 16, 0, 12), .d_model = 34}, CONFIG_TIED},
+    /* All heads together wider, and narrower, than the residual stream. */
+    {"gpt2", {SIZES(2, 4, 2, 9, 18, 0, 14), .d_model = 13}, 0},
+    {"gpt2", {SIZES(2, 3, 1, 4, 17, 0, 14), .d_model = 35}, CONFIG_TIED},
+    /* Each kind alone. */
+    {NULL, {ODD, .norm = NORM_RMS}, CONFIG_TIED},
+    {NULL, {ODD, .placement = PLACEMENT_AFTER}, CONFIG_TIED},
+    {NULL, {ODD, .position = POSITION_SINUSOIDAL}, CONFIG_TIED},
+    {NULL, {EVEN, .position = POSITION_ROPE}, CONFIG_TIED},
+    {NULL, {ODD, .position = POSITION_ALIBI}, CONFIG_TIED},
+    {NULL, {ODD, .position = POSITION_QUADRATIC}, CONFIG_TIED},
+    {NULL, {ODD, .position = POSITION_NONE}, CONFIG_TIED},
+    {NULL, {ODD, .ffn = FFN_GELU_ERF}, CONFIG_TIED},
+    {NULL, {ODD, .ffn = FFN_RELU}, CONFIG_TIED},
+    {NULL, {ODD, .ffn = FFN_SWIGLU}, CONFIG_TIED},
+    {NULL, {EVEN, .split_qkv = true}, CONFIG_TIED},
+    {NULL, {EVEN, .no_biases = true}, CONFIG_TIED},
+    {NULL, {ODD, .no_norm_biases = true}, CONFIG_TIED},
+    {NULL, {EVEN, .placement = PLACEMENT_AFTER, .no_biases = true, .no_norm_biases = true}, 0},
+    {NULL, {EVEN, .shared = true}, CONFIG_TIED},
+    {NULL, {EVEN, .value_dim = 7}, CONFIG_TIED},
+    {NULL, {EVEN, .layer_kv_heads = {4, 1}}, CONFIG_TIED},
+    /* Heads by layer: the most keys and values where queries are few, and the other way round. */
+    {NULL,
+     {EVEN, .layer_heads = {4, 3}, .layer_kv_heads = {1, 3}, .position = POSITION_QUADRATIC},
+     CONFIG_TIED},
+    {NULL, {EVEN, .layer_heads = {2, 4}, .layer_kv_heads = {2, 1}, .split_qkv = true}, CONFIG_TIED},
+    {NULL, {ODD, .embedding_scale = 3.5f}, 0},
+    {NULL, {ODD, .score_scale = 1.25f}, CONFIG_TIED},
+    {NULL, {ODD, .score = SCORE_ADDITIVE}, CONFIG_TIED},
+    {NULL,
+     {SIZES(2, 4, 2, 18, 9, 0, 14), .value_dim = 5, .d_model = 13, .score = SCORE_ADDITIVE,
+      .position = POSITION_ALIBI, .shared = true, .split_qkv = true},
+     CONFIG_TIED},
+    /* Heads of another size than d_model / n_heads, and values apart. */
+    {NULL, {SIZES(1, 3, 1, 6, 19, 0, 11), .value_dim = 4, .d_model = 14}, CONFIG_TIED},
+    {"llama", {SIZES(2, 4, 2, 6, 21, 0, 18), .d_model = 16}, 0},
+    {NULL,
+     {SIZES(2, 3, 0, 2, 17, 0, 12), .value_dim = 18, .d_model = 10, .norm = NORM_RMS,
+      .position = POSITION_ROPE, .ffn = FFN_SWIGLU, .split_qkv = true, .norm_eps = 0.1f},
+     CONFIG_TIED},
+    /* Mixtures. */
+    {"llama", {EVEN}, CONFIG_TIED | CONFIG_ROPE_FACTORS},
+    {"llama", {EVEN, .rope = {.n_dims = 2, .base = 70, .scale = 0.3}}, 0},
+    {"transformer", {EVEN}, CONFIG_TIED},
+    {NULL,
+     {SIZES(3, 2, 0, 17, 16, 0, 12), .value_dim = 3, .d_model = 10, .norm = NORM_RMS,
+      .placement = PLACEMENT_AFTER, .position = POSITION_QUADRATIC, .ffn = FFN_SWIGLU,
+      .shared = true, .split_qkv = true},
+     CONFIG_TIED},
+    {NULL,
+     {SIZES(2, 6, 0, 3, 9, 0, 20), .layer_kv_heads = {2, 3}, .value_dim = 5, .d_model = 14,
+      .placement = PLACEMENT_AFTER, .position = POSITION_ALIBI, .ffn = FFN_GELU_ERF,
+      .no_biases = true, .split_qkv = true, .embedding_scale = 2},
+     0},
+    {NULL,
+     {SIZES(3, 2, 1, 18, 15, 0, 13), .d_model = 12, .norm = NORM_RMS, .position = POSITION_ROPE,
+      .ffn = FFN_SWIGLU, .shared = true, .no_biases = true},
+     CONFIG_ROPE_FACTORS},
+};
+#define N_CASES     ((int)COUNT(cases))
+#define FIRST_MIXED (N_CASES - 6)
+
+/* How a case's gradient is compared; `first` of the cases, and first under sanitizers. */
+static const struct {
+    int first, first_sanitized, length, n_threads, step;
+    double dropout, attn_dropout, smoothing;
+} settings[] = {
+    {0, N_CASES, 6, 1, 23, 0, 0, 0},
+    {0, N_CASES, 7, 2, 29, 0.3, 0.2, 0},
+    {FIRST_MIXED, N_CASES, 6, 1, 13, 0, 0, 0.3},
+    /* Windows, and masks, longer than a block of queries. */
+    {0, N_CASES - 3, 43, 1, 97, 0, 0, 0},
+    {FIRST_MIXED, N_CASES - 2, 37, 2, 97, 0, 0.4, 0},
+};
+
+TEST(gradient_is_that_of_differences, .loops = N_CASES * (int)COUNT(settings), .seconds = 400)
+{
+    const int i = _i % N_CASES, s = _i / N_CASES;
+    struct fixture f = {.dropout = settings[s].dropout,
+                        .attn_dropout = settings[s].attn_dropout,
+                        .smoothing = settings[s].smoothing};
+    if (THREAD_SANITIZED || i < (SANITIZED ? settings[s].first_sanitized : settings[s].first))
+        return;
+    open_fixture(&f, &cases[i], 2, settings[s].length);
+    const double loss = gradient_by(&f, &kernels_scalar, settings[s].n_threads);
+    if (f.dropout <= 0 && f.attn_dropout <= 0 && f.smoothing <= 0)
+        ck_assert_double_eq_tol(loss, plain_loss(&f, widen(&f, f.weights.flat), NULL, 0), 1e-5);
+    /* Sanitizers look for other mistakes than a derivative's. */
+    compare(&f, NULL, 0, SANITIZED ? 3 * settings[s].step : settings[s].step);
+    close_fixture(&f);
+}
+
+TEST(dropout_keeps_its_share, .tags = ONE_THREAD)
+{
+    const struct dropout dropout = {.share = 0.25, .key = 1};
+    double sum = 0;
+    int kept = 0;
+    for (int row = 0; row < 100; row++)
+        for (int i = 0; i < 101; i++) {
+            const float factor = dropout_factor(&dropout, row % 5, (uint64_t)(row * 101 + i));
+            kept += factor > 0;
+            sum += (double)factor;
+        }
+    /* Four standard deviations of 10100 draws. */
+    ck_assert_int_lt(abs(kept - 7575), 175);
+    ck_assert_double_eq_tol(sum, kept / 0.75, 1e-2);
+}
+
+TEST(teacher_gradient, .tags = ONE_THREAD)
+{
+    struct fixture f = {.smoothing = 0.1};
+    open_fixture(&f, &cases[0], 2, 7);
+    /* The teacher is another model of the same vocabulary: the same one, its norms changed. */
+    struct arena arena = {0};
+    param_view_take(&arena, &f.list, &f.config);
+    expect_ok(arena_allocate(&arena, "test", &err));
+    struct param_view other = param_view_take(&arena, &f.list, &f.config);
+    for (size_t i = 0; i < f.list.n_floats; i++)
+        other.flat[i] = 1.5f * f.weights.flat[i];
+
+    struct backprop_spec params = {.config = &f.config,
+                                   .n_sequences = 2,
+                                   .length = 7,
+                                   .taught = true,
+                                   .kernels = &kernels_scalar};
+    struct backprop *both[2];
+    for (int i = 0; i < 2; i++) {
+        params.forward_only = i == 1;
+        expect_ok(backprop_create(&params, &both[i], &err));
+        expect_ok(backprop_start(both[i], NULL, &err));
+    }
+    struct backprop_batch batch = batch_of(&f);
+    batch.teacher = both[1];
+    batch.teacher_weights = &other;
+    batch.teacher_share = 0.75f;
+    backprop_run(both[0], &f.weights, &batch, &f.gradient);
+
+    double *w = widen(&f, other.flat);
+    const int n_vocab = f.config.n_vocab;
+    double *taught = allocated((size_t)(2 * 7 * n_vocab) * sizeof *taught);
+    const struct plain_model m = plain_model_of(&f, w);
+    for (int s = 0; s < 2; s++)
+        plain_log_probabilities(&m, s, f.inputs + s * 7, taught + s * 7 * n_vocab);
+    compare(&f, taught, 0.75, 3);
+    backprop_free(both[0]), backprop_free(both[1]);
+    arena_free(&arena);
+    close_fixture(&f);
+}
+
+static const char *const golden_names[] = {"mha",          "gqa",     "mqa-f16",   "llama",
+                                           "transformer",  "alibi",   "quadratic", "shared-block",
+                                           "layerwise-kv", "additive"};
+#define N_GOLDEN ((int)COUNT(golden_names))
+
+/* As in tests/train/reference_train.py. */
+static const struct train_spec golden_steps = {.n_steps = 5,
+                                               .warmup = 2,
+                                               .lr = 0.004,
+                                               .beta2 = 0.99,
+                                               .weight_decay = 0.1,
+                                               .clip = 1,
+                                               .label_smoothing = 0.1};
+
+static double next_number(FILE *in)
+{
+    double x;
+    ck_assert_int_eq(fscanf(in, "%lf", &x), 1);
+    return x;
+}
+
+static void expect_near(double found, double expected, double tolerance, const char *what)
+{
+    ck_assert_msg(fabs(found - expected) < tolerance, "%s: %g, expected %g", what, found, expected);
+}
+
+/* The norm of one tensor's gradient and its dot products with two fixed vectors. */
+static void compare_tensor(const struct fixture *f, FILE *in, const char *name)
+{
+    const struct param *p = f->list.items;
+    while (strcmp(p->spec.name.text, name) != 0)
+        ck_assert_msg(++p < f->list.items + f->list.n, "%s", name);
+    double squares = 0, dots[2] = {0, 0};
+    for (int i = 0; i < p->spec.rows * p->spec.cols; i++) {
+        const double g = (double)f->gradient.flat[p->offset + (size_t)i];
+        squares += g * g;
+        dots[0] += cos(i) * g;
+        dots[1] += cos(0.3 * i + 1) * g;
+    }
+    const double norm = next_number(in);
+    expect_near(sqrt(squares), norm, 1e-5 * norm, name);
+    expect_near(dots[0], next_number(in), 3e-5 * norm, name);
+    expect_near(dots[1], next_number(in), 3e-5 * norm, name);
+}
+
+/* The losses before each step, from the fixture's weights on. */
+static void compare_steps(struct fixture *f, const struct kernels *k, FILE *in)
+{
+    struct trainer t = {
+        .spec = golden_steps, .config = f->config, .list = f->list, .grad = k->grad};
+    struct train_event made;
+    trainer_take(&t);
+    expect_ok(arena_allocate(&t.arena, "test", &err));
+    trainer_take(&t);
+    memcpy(t.weights.flat, f->weights.flat, f->list.n_floats * sizeof(float));
+    const struct param_view weights = f->weights, gradient = f->gradient;
+    f->weights = t.weights;
+    f->gradient = t.gradient;
+    f->smoothing = golden_steps.label_smoothing;
+    for (int step = 0; step < golden_steps.n_steps; step++) {
+        const double loss = gradient_by(f, k, 1);
+        expect_near(loss, next_number(in), 2e-5, "a step's loss");
+        expect_ok(trainer_update(&t, &made, &err));
+    }
+    f->weights = weights;
+    f->gradient = gradient;
+    arena_free(&t.arena);
+}
+
+TEST(gradient_and_steps_are_those_of_pytorch, .loops = N_GOLDEN, .seconds = 400)
+{
+    char path[128], name[64];
+    snprintf(path, sizeof path, "tests/data/golden/%s.gguf", golden_names[_i]);
+    struct fixture f = {.length = 0};
+    open_model(&f, path);
+    snprintf(path, sizeof path, "tests/data/train/%s.txt", golden_names[_i]);
+    FILE *in = fopen(path, "r");
+    ck_assert_ptr_nonnull(in);
+    f.n_sequences = (int)next_number(in);
+    f.length = (int)next_number(in);
+    make_windows(&f);
+    for (int s = 0; s < f.n_sequences; s++)
+        for (int t = 0, token = (int)next_number(in); t < f.length; t++) {
+            f.inputs[s * f.length + t] = token;
+            token = (int)next_number(in);
+            f.targets[s * f.length + t] = token;
+        }
+    const struct kernels *fastest;
+    expect_ok(kernels_choose(NULL, &fastest, &err));
+    const double loss = gradient_by(&f, fastest, 2);
+    ck_assert_double_eq_tol(loss, next_number(in), 1e-5);
+    const int n = (int)next_number(in);
+    ck_assert_int_eq(n, f.list.n);
+    for (int i = 0; i < n; i++) {
+        ck_assert_int_eq(fscanf(in, "%63s", name), 1);
+        compare_tensor(&f, in, name);
+    }
+    compare_steps(&f, fastest, in);
+    fclose(in);
+    close_fixture(&f);
+}
+
+static const struct model_case same_bits[] = {
+    {"gpt2", {SIZES(2, 4, 2, 0, 100, 0, 75), .d_model = 36}, CONFIG_TIED},
+    {"llama", {SIZES(2, 4, 2, 0, 70, 0, 75), .d_model = 40}, CONFIG_TIED | CONFIG_ROPE_FACTORS},
+    {"transformer", {SIZES(2, 4, 4, 0, 70, 0, 75), .d_model = 36}, CONFIG_TIED},
+    {NULL,
+     {SIZES(3, 3, 0, 0, 50, 0, 40), .d_model = 33, .value_dim = 19, .placement = PLACEMENT_AFTER,
+      .position = POSITION_QUADRATIC, .ffn = FFN_GELU_ERF, .shared = true},
+     CONFIG_TIED},
+    {NULL,
+     {SIZES(2, 6, 0, 0, 50, 0, 40), .layer_kv_heads = {3, 1}, .d_model = 36, .norm = NORM_RMS,
+      .position = POSITION_ALIBI, .ffn = FFN_SWIGLU},
+     CONFIG_TIED},
+    {NULL,
+     {SIZES(2, 4, 2, 19, 40, 0, 40), .value_dim = 7, .d_model = 36, .score = SCORE_ADDITIVE},
+     CONFIG_TIED},
+};
+
+TEST(same_bits_everywhere, .first = SANITIZED ? 4 : 0, .loops = SANITIZED ? 5 : COUNT(same_bits),
+     .seconds = 400)
+{
+    struct fixture f = {.attn_dropout = _i % 2 ? 0.2 : 0, .smoothing = _i % 2 ? 0.1 : 0};
+    open_fixture(&f, &same_bits[_i], 5, 67);
+    const double loss = gradient_by(&f, &kernels_scalar, 1);
+    const size_t bytes = f.list.n_floats * sizeof(float);
+    float *kept = allocated(bytes);
+    memcpy(kept, f.gradient.flat, bytes);
+    for (int i = 0; kernels_at(i); i++) {
+        if (!kernels_supported(kernels_at(i)))
+            continue;
+        static const int threads[] = {1, 2, 3};
+        for (int t = SANITIZED ? 2 : 0; t < 3; t++) {
+            ck_assert(gradient_by(&f, kernels_at(i), threads[t]) == loss);
+            ck_assert_msg(memcmp(kept, f.gradient.flat, bytes) == 0, "%s, %d threads",
+                          kernels_at(i)->name, threads[t]);
+        }
+    }
+    close_fixture(&f);
+}

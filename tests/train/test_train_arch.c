@@ -1,0 +1,223 @@
+/* Training of every architecture: what it writes runs, resumes exactly, and is trained further. */
+#include "formats/gguf_values.h"
+#include "opened.h"
+#include "train_run.h"
+
+/* The presets, and mixtures that have each kind. */
+static const struct {
+    const char *preset;
+    struct config kinds; /* of `decode` only */
+} archs[] = {
+    {"gpt2", {.arch = NULL}},
+    {"llama", {.arch = NULL}},
+    {"transformer", {.arch = NULL}},
+    {"decode", {.norm = NORM_RMS, .position = POSITION_ALIBI, .no_biases = true}},
+    {"decode", {.placement = PLACEMENT_AFTER, .position = POSITION_QUADRATIC, .ffn = FFN_GELU_ERF}},
+    {"decode", {.position = POSITION_NONE, .ffn = FFN_RELU, .layer_kv_heads = {2, 1}}},
+    {"decode", {.position = POSITION_ROPE, .ffn = FFN_SWIGLU, .shared = true}},
+    {"decode",
+     {.norm = NORM_RMS, .placement = PLACEMENT_AFTER, .position = POSITION_ALIBI, .shared = true}},
+    {"decode", {.score = SCORE_ADDITIVE}},
+};
+#define N_TRAINED (SANITIZED ? 3 : (int)COUNT(archs))
+
+static struct config config_of(int i)
+{
+    struct config c = archs[i].kinds, sizes = make_run("out.gguf").spec.shape;
+    const struct arch *arch = arch_preset(text_of(archs[i].preset));
+    c.n_layers = sizes.n_layers;
+    c.n_heads = sizes.n_heads;
+    c.n_kv_heads = c.layer_kv_heads[0] ? 2 : 1;
+    c.d_model = sizes.d_model;
+    c.d_ff = sizes.d_ff;
+    c.n_ctx = sizes.n_ctx;
+    c.n_vocab = sizes.n_vocab;
+    c.norm_eps = sizes.norm_eps;
+    c.arch = arch;
+    if (i < 3)
+        config_set_arch(&c, arch);
+    config_complete(&c);
+    return c;
+}
+
+static struct run run_of(int i, const char *out)
+{
+    struct run r = make_run(out);
+    r.spec.shape = config_of(i);
+    r.spec.attn_dropout = 0.1;
+    r.spec.label_smoothing = 0.1;
+    return r;
+}
+
+static void assert_kinds(const struct config *found, const struct config *c)
+{
+    ck_assert_str_eq(found->arch->name, c->arch->name);
+    ck_assert(found->norm == c->norm && found->placement == c->placement);
+    ck_assert(found->position == c->position && found->ffn == c->ffn);
+    ck_assert(found->score == c->score);
+    ck_assert(found->shared == c->shared && found->no_biases == c->no_biases);
+    ck_assert(found->no_norm_biases == c->no_norm_biases || c->norm == NORM_RMS);
+    ck_assert(found->head_dim == c->head_dim && config_value_dim(found) == config_value_dim(c));
+    for (int l = 0; l < c->n_layers; l++)
+        ck_assert_int_eq(config_kv_heads(found, l), config_kv_heads(c, l));
+}
+
+/* Each token of the text makes the engine say the next. */
+static void assert_knows_by_heart(const struct checkpoint *c, struct text t)
+{
+    const int n = (int)t.len - 1, n_vocab = c->model->config.n_vocab;
+    int32_t tokens[64];
+    ck_assert_int_lt(n, 64);
+    for (int i = 0; i < n; i++)
+        tokens[i] = (unsigned char)t.data[i]; /* plain bytes are their own ids */
+    float *logits = logits_after(c->model, tokens, n, 1, &(struct session_params){.block = 0});
+    for (int i = 0; i < n; i++) {
+        const float *row = logits + (size_t)i * (size_t)n_vocab;
+        int best = 0;
+        for (int v = 1; v < n_vocab; v++)
+            best = row[v] > row[best] ? v : best;
+        ck_assert_msg(best == (unsigned char)t.data[i + 1], "after %d tokens: %d", i + 1, best);
+    }
+    free(logits);
+}
+
+/* One window, without anything that keeps the model from learning it by heart. */
+TEST(one_window_is_learned_and_the_engine_says_it, .loops = N_TRAINED, .tags = TAKES_LONG)
+{
+    const struct text one = {"the quick brown fox jumps", 25};
+    struct run r = run_of(_i, "out.gguf");
+    r.spec.texts = &one;
+    r.spec.val_fraction = r.spec.weight_decay = 0;
+    r.spec.dropout = r.spec.attn_dropout = r.spec.label_smoothing = 0;
+    r.spec.n_steps = 150;
+    r.spec.lr = 0.02;
+    r.spec.batch = 1;
+    run_well(&r);
+    ck_assert_msg(r.first_loss > 5 && r.last_loss < 0.03, "%f", r.last_loss);
+    struct checkpoint c = opened_checkpoint(r.out, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL);
+    assert_kinds(&c.model->config, &r.spec.shape);
+    assert_knows_by_heart(&c, one);
+}
+
+TEST(resumed_with_other_threads_is_uninterrupted, .loops = N_TRAINED)
+{
+    struct run whole = run_of(_i, "whole.gguf"), parts = run_of(_i, "parts.gguf");
+    run_well(&whole);
+    run_until(&parts, 7);
+    expect_ok(pool_create(2 + _i % 7, &parts.spec.pool, &err));
+    expect_ok(resume(&parts, &err));
+    pool_free(parts.spec.pool);
+    assert_same_run(&whole, &parts);
+}
+
+/* What makes another run of one: a member of its spec. */
+#define CHANGED(type, member, value, message)                                                      \
+    {                                                                                              \
+        offsetof(struct train_spec, member), sizeof(type), &(type){value}, message                 \
+    }
+static const struct text shorter_text = {words, TEXT_LEN - 1};
+static const struct {
+    size_t at, size;
+    const void *value;
+    const char *message;
+} changes[] = {
+    CHANGED(const struct text *, texts, &shorter_text, "the text was not"),
+    CHANGED(int, shape.d_ff, 48, "the model's shape was not the same"),
+    CHANGED(int, shape.norm, NORM_RMS, "the model's shape was not the same"),
+    CHANGED(int, shape.placement, PLACEMENT_AFTER, "the model's shape was not the same"),
+    CHANGED(int, shape.position, POSITION_NONE, "the model's shape was not the same"),
+    CHANGED(int, shape.ffn, FFN_SWIGLU, "the model's shape was not the same"),
+    CHANGED(bool, shape.no_biases, true, "the model's shape was not the same"),
+    CHANGED(bool, shape.no_norm_biases, true, "the model's shape was not the same"),
+    CHANGED(int, shape.value_dim, 3, "the model's shape was not the same"),
+    CHANGED(float, shape.norm_eps, 1e-3f, "the model's shape was not the same"),
+    CHANGED(bool, shape.shared, true, "the model's shape was not the same"),
+    CHANGED(float, shape.embedding_scale, 2, "the model's shape was not the same"),
+    CHANGED(float, shape.score_scale, 2, "the model's shape was not the same"),
+    CHANGED(int, shape.layer_kv_heads[1], 1, "the model's shape was not the same"),
+};
+TEST(state_of_another_run_is_refused, .loops = COUNT(changes), .tags = ONE_THREAD)
+{
+    struct run r = run_of(2, "out.gguf");
+    r.spec.shape.placement = PLACEMENT_BEFORE;
+    struct run other = r;
+    run_until(&r, 2);
+    other.spec.resume = true;
+    memcpy((char *)&other.spec + changes[_i].at, changes[_i].value, changes[_i].size);
+    if (other.spec.shape.layer_kv_heads[1])
+        other.spec.shape.n_kv_heads = 2;
+    refused(&other, STATUS_USAGE, changes[_i].message);
+}
+
+/* From any architecture, with its own output and, if it has pairs, factors of their frequencies,
+ * which no step changes; the teacher is of another architecture. */
+TEST(any_checkpoint_is_trained_further, .loops = N_TRAINED)
+{
+    struct run r = make_run("out.gguf");
+    const struct config c = config_of(_i), other = config_of((_i + 1) % N_TRAINED);
+    const char *source = scratch_path("source.gguf"), *teacher = scratch_path("teacher.gguf");
+    write_config_checkpoint_as(source, &c, CONFIG_ROPE_FACTORS);
+    write_config_checkpoint(teacher, &other);
+    struct checkpoint from = opened_checkpoint(source, CHECKPOINT_TOKENIZER);
+    struct checkpoint taught = opened_checkpoint(teacher, CHECKPOINT_TOKENIZER);
+    r.spec.from = from.gguf;
+    r.spec.teacher = taught.gguf;
+    r.spec.teacher_share = 0.2;
+    run_well(&r);
+    ck_assert_msg(r.last_loss < r.first_loss, "%f, then %f", r.first_loss, r.last_loss);
+    struct checkpoint out = opened_checkpoint(r.out, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL);
+    assert_kinds(&out.model->config, &c);
+    if (c.position == POSITION_ROPE) {
+        const struct gguf_tensor *x = gguf_find_tensor(from.gguf, "rope_freqs.weight"),
+                                 *y = gguf_find_tensor(out.gguf, "rope_freqs.weight");
+        ck_assert(x && y && x->n_bytes == y->n_bytes);
+        ck_assert_mem_eq(x->data, y->data, x->n_bytes);
+    }
+}
+
+/* The square root of the mean square of a role's first weights; *first is the first of them. */
+static double deviation_of(const struct config *c, enum tensor_role role, float *first)
+{
+    struct trainer t = {.spec = {.seed = 1}, .config = *c};
+    expect_ok(param_list_create(&t.list, c, NULL, &err));
+    trainer_take(&t);
+    expect_ok(arena_allocate(&t.arena, "test", &err));
+    trainer_take(&t);
+    trainer_initialise(&t);
+    const struct tensor_spec spec = layout_weight(c, role, 0);
+    const float *w = (role_in_block(role) ? t.weights.blocks[0].w : t.weights.w)[role].weight;
+    double sum = 0;
+    for (size_t i = 0; i < spec_elements(&spec); i++)
+        sum += (double)w[i] * (double)w[i];
+    memcpy(first, w, 4 * sizeof *first);
+    arena_free(&t.arena);
+    param_list_free(&t.list);
+    return sqrt(sum / (double)spec_elements(&spec));
+}
+
+TEST(first_weights_are_as_their_models_began)
+{
+    const struct {
+        int arch;
+        enum tensor_role role;
+        double deviation, tolerance;
+    } rows[] = {
+        /* GPT-2's deviation; before a residual over the root of two a layer. */
+        {1, ROLE_TOKEN_EMBD, 0.02, 0.001},
+        {1, ROLE_FFN_DOWN, 0.01, 0.001},
+        {1, ROLE_FFN_GATE, 0.02, 0.002},
+        /* The original's, of width 16 and 32. */
+        {2, ROLE_TOKEN_EMBD, 0.25, 0.01},
+        {2, ROLE_FFN_DOWN, sqrt(2.0 / 48), 0.02},
+        {4, ROLE_FFN_UP, sqrt(2.0 / 48), 0.02},
+    };
+    float first[4];
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const struct config c = config_of(rows[i].arch);
+        ck_assert_double_eq_tol(deviation_of(&c, rows[i].role, first), rows[i].deviation,
+                                rows[i].tolerance);
+    }
+    const struct config quadratic = config_of(4);
+    deviation_of(&quadratic, ROLE_ATTN_REL, first);
+    ck_assert(first[0] == 0.5f && first[1] == 0 && first[2] == 0.125f && first[3] == 1);
+}
