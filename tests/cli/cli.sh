@@ -320,9 +320,18 @@ $ ! cmp -s usual unscaled
     | for more in "--format csv" "--query 0"
 0 attend models/hello.gguf -p "hello how are you" --trace 0.0 | scores = q·k / √3: 1 x 4 x 4
     |  0.0872   0.1545   0.2736   0.4846 |  0.7467   0.8467   0.9467
-0 attend models/hello.gguf -p "hello how are you" --trace 0.0 --query how | token 1: how | ! are
+0 attend models/hello.gguf -p "hello how are you" --trace 0.0 --query how | token 1: how
 0 attend $model -p "$line" --kv-heads 2 --trace 1.7 --json t.json | head 1.7 (GQA-2), token 26: t
-    | ... of 64 | Wo + b, added to the stream: 27 x 64
+    | shown are 8 of the 27 tokens so far, with 0. | ... of 64 | Wo + b: the parts' sum and b: 27 x 64
+# Of a row those that weigh most, wherever they are, under their names; the mask, and what follows A Wo.
+0 attend models/shakespeare-mha.gguf -p "To be, or not to be, that is the question. It is" --trace 0.5
+    | shown are 8 of the 21 tokens so far, with 0.9188 of the weight |    I        t       is
+    |   is           0.0222   0.0623   0.0233   0.0227   0.0265   0.1958   0.3937   0.1723 |   head 7 
+    | the stream with that added: 21 x 256 | norm of that, which the feed-forward layer reads: 21 x 256
+0 attend models/hello.gguf -p "hello how are you" --trace 0.0 --query how --json how.json
+    |   how          0.0000   0.0000     -inf     -inf |   how          0.4354   0.5646   0.0000   0.0000
+$ has how.json '"rows": [[0, 0, null, null]]'
+0 attend models/hello-2-heads.gguf -p "hello how are you" --trace 0.1 | each head's part of A Wo: 2 x 4 x 4
 $ has t.json '{"step": "A = all heads side by side", "shape": [27, 64], "rows": [['
 2 attend $model -p x --trace 0.8 | --trace: expected L.H, a layer from 0 to 3 and a head from 0 to 7
 2 attend $model -p x --trace 0.0 --format csv | --trace prints steps in place of the table
