@@ -214,7 +214,7 @@ static enum status check_outputs(const struct training *t, struct err *e)
     const char *const written[] = {spec->out, state};
     TRY(path_new(spec->out, true, e));
     chars_printf(state, "%s.state", spec->out);
-    TRY(path_spares(&command_train.spec, t, "--output", state, e));
+    TRY(err_in(e, path_spares(&command_train.spec, t, state, e), "--output"));
     if (t->log_path && path_same(t->log_path, state))
         return err_usage(e, "--log: '%.200s' is OUT.state; expected a file of its own",
                          t->log_path);

@@ -1,8 +1,10 @@
 #include "cli/job.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
-#include "cli/help.h"
+#include "base/rng.h"
+#include "cli/cmd_help.h"
 #include "cli/paths.h"
 #include "cli/signals.h"
 
@@ -115,6 +117,19 @@ enum status job_run(const struct command *c, char **argv, struct output *out, ui
     options_free(&c->spec, values);
     free(values);
     return s;
+}
+
+enum status job_seed(struct job *j, struct err *e)
+{
+    if (j->common->seed.given) {
+        j->seed = j->common->seed.value;
+    } else if (!j->has_seed) {
+        if (getentropy(&j->seed, sizeof j->seed) != 0)
+            return err_failed(e, "the system gives no random seed; give one with --seed");
+        j->seed %= RNG_EXACT_SEEDS;
+    }
+    j->has_seed = true;
+    return STATUS_OK;
 }
 
 struct progress *job_progress(struct job *j, const char *unit)

@@ -13,16 +13,9 @@ enum status job_choose_threads(struct job *j, struct err *e)
     const int usable = cpus_usable();
     int wanted = MIN(usable, POOL_MAX_THREADS);
     j->threads_are_auto = !text || str_is(text, "auto");
-    if (!j->threads_are_auto && !parse_int(text, 1, POOL_MAX_THREADS, &wanted)) {
-        /* In some programs -t is the temperature. */
-        double number;
-        const bool is_share = flag && strchr(text, '.') && parse_double(text, &number);
-        return err_usage(e, "%s: expected auto or an integer from 1 to %d, found '%.60s'%s", source,
-                         POOL_MAX_THREADS, text,
-                         is_share && options_have(&j->command->spec, "temp")
-                             ? "; -t is the number of threads, --temp the temperature"
-                             : "");
-    }
+    if (!j->threads_are_auto && !parse_int(text, 1, POOL_MAX_THREADS, &wanted))
+        return err_usage(e, "%s: expected auto or an integer from 1 to %d, found '%.60s'", source,
+                         POOL_MAX_THREADS, text);
     j->n_threads = MIN(wanted, usable);
     if (j->n_threads < wanted)
         say_verbose(j->common, "threads: %d, not %d (%s): this process has %d processors", usable,
