@@ -195,7 +195,7 @@ static enum status plan_threads(struct bench_run *r, struct err *e)
     if (!r->job->threads_are_auto || *threads == 1 ||
         !cost_prefers_one_thread(&b->rows[0].plan, r->subjects[0].config.n_layers))
         return STATUS_OK;
-    say_verbose(&r->o->common, "threads: 1, as %d would be slower for a model so small", *threads);
+    log_verbose(&r->o->common, "threads: 1, as %d would be slower for a model so small", *threads);
     *threads = 1;
     bench_free(b);
     return bench_plan(&r->spec, b, e);
@@ -215,8 +215,8 @@ static enum status plan_rows(struct bench_run *r, struct err *e)
                        "out of memory: %d rows need %s together, and %s are free; %s", b->n_rows,
                        figure_bytes(b->bytes).text, figure_bytes(left).text, advice);
     if (r->o->common.verbose || b->bytes > LARGE_MEMORY)
-        say(&r->o->common, "memory: %d rows take %s together; %s", b->n_rows,
-            figure_bytes(b->bytes).text, advice);
+        log_info(&r->o->common, "memory: %d rows take %s together; %s", b->n_rows,
+                 figure_bytes(b->bytes).text, advice);
     return STATUS_OK;
 }
 

@@ -35,7 +35,7 @@ static bool is_typed(int wait_ms)
     return poll(&input, 1, wait_ms) > 0;
 }
 
-/* Looks ten times a second whether a signal came. */
+/* Checks ten times a second whether a signal came. */
 static int next_byte(void)
 {
     unsigned char c;
@@ -86,7 +86,7 @@ static bool goes_on(const struct editor *ed, size_t at)
     return (rest.data[0] & 0xc0) == 0x80 || text_columns(utf8_next(&rest, &code)) == 0;
 }
 
-/* Where a key takes the cursor, or up to where it deletes. */
+/* Where a key moves the cursor, or up to where it deletes. */
 static size_t place_of(const struct editor *ed, int key)
 {
     size_t at = ed->cursor;
@@ -136,7 +136,7 @@ static bool recall(struct editor *ed, bool previous)
 }
 
 /* What a key does to the line. False without memory. */
-static bool take_key(struct editor *ed, int key)
+static bool apply_key(struct editor *ed, int key)
 {
     const size_t at = ed->cursor, place = place_of(ed, key);
     const size_t from = MIN(at, place), to = MAX(at, place);
@@ -204,7 +204,7 @@ static enum editor_end edit(struct editor *ed, bool *room)
             return EDITOR_CANCELLED;
         if (key == '\n' && !ed->pastes)
             return EDITOR_LINE;
-        *room = take_key(ed, key);
+        *room = apply_key(ed, key);
     }
     return EDITOR_END_OF_INPUT;
 }
