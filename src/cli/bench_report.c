@@ -10,17 +10,13 @@
 
 /* --- a row as it is shown -------------------------------------------------------------------- */
 
-/* What is the same in all rows. */
-struct circumstances {
-    const char *model, *shape; /* NULL: not one */
-    const char *isa, *architecture, *version, *compiler, *cpu, *date;
-    const char *warning; /* NULL: none */
+struct shown_row {
+    /* What is the same in all rows; NULL: none. */
+    const char *isa, *version, *compiler, *cpu, *date, *warning;
     int n, warmup;
     uint64_t peak_rss_bytes;
-};
-
-struct shown_row {
-    struct circumstances run;
+    /* The row's own. */
+    const char *model, *shape, *architecture; /* one of the first two is NULL */
     struct bench_row of;
     struct bench_advice advice; /* only with a text */
     const char *checkpoint;     /* its file's name */
@@ -56,9 +52,9 @@ static const struct report_field bench_fields[] = {
     {"threads", "threads", MEMBER(shown_row, of.threads), .when = VARIES(BENCH_THREADS) | VERBOSE},
     {"depth", "depth", MEMBER(shown_row, of.plan.depth)},
     {"batch", "batch", MEMBER(shown_row, of.plan.batch), .when = VARIES(BENCH_BATCHES) | VERBOSE},
-    {"n", NULL, MEMBER(shown_row, run.n)},
+    {"n", NULL, MEMBER(shown_row, n)},
     {"repeats", NULL, MEMBER(shown_row, of.repeats)},
-    {"warmup", NULL, MEMBER(shown_row, run.warmup)},
+    {"warmup", NULL, MEMBER(shown_row, warmup)},
     {"p10_us", NULL, MEMBER(shown_row, of.p10_us)},
     {"p50_us", "p50 µs", MEMBER(shown_row, of.p50_us), "%.1f"},
     {"p90_us", NULL, MEMBER(shown_row, of.p90_us)},
@@ -94,20 +90,20 @@ static const struct report_field bench_fields[] = {
     {"load_ms", NULL, MEMBER(shown_row, load_ms)},
     {"memory_bytes", "memory", MEMBER(shown_row, of.plan.memory_bytes), .figure = figure_bytes,
      .when = VERBOSE},
-    {"peak_rss_bytes", NULL, MEMBER(shown_row, run.peak_rss_bytes)},
+    {"peak_rss_bytes", NULL, MEMBER(shown_row, peak_rss_bytes)},
     {"logits_hash", NULL, MEMBER(shown_row, hash)},
-    {"isa", NULL, MEMBER(shown_row, run.isa)},
+    {"isa", NULL, MEMBER(shown_row, isa)},
     {"cpu_share", NULL, MEMBER(shown_row, of.cpu_share)},
     {"bandwidth_gb_per_s", NULL, MEMBER(shown_row, of.plan.bandwidth_gb_per_s)},
     {"flops_per_s", NULL, MEMBER(shown_row, of.plan.limits.fma_flops_per_s)},
-    {"model", NULL, MEMBER(shown_row, run.model)},
-    {"shape", NULL, MEMBER(shown_row, run.shape)},
-    {"architecture", NULL, MEMBER(shown_row, run.architecture)},
-    {"cpu", NULL, MEMBER(shown_row, run.cpu)},
-    {"version", NULL, MEMBER(shown_row, run.version)},
-    {"compiler", NULL, MEMBER(shown_row, run.compiler)},
-    {"date", NULL, MEMBER(shown_row, run.date)},
-    {"warning", NULL, MEMBER(shown_row, run.warning)},
+    {"model", NULL, MEMBER(shown_row, model)},
+    {"shape", NULL, MEMBER(shown_row, shape)},
+    {"architecture", NULL, MEMBER(shown_row, architecture)},
+    {"cpu", NULL, MEMBER(shown_row, cpu)},
+    {"version", NULL, MEMBER(shown_row, version)},
+    {"compiler", NULL, MEMBER(shown_row, compiler)},
+    {"date", NULL, MEMBER(shown_row, date)},
+    {"warning", NULL, MEMBER(shown_row, warning)},
     {"verdict", NULL, MEMBER(shown_row, verdict)},
     {"cache_bytes", "cache", MEMBER(shown_row, of.plan.allocated_bytes), .figure = figure_bytes,
      .when = TEXT},
@@ -139,34 +135,31 @@ static void write_note(struct shown_row *s, int repeats)
         memmove(s->note, s->note + 2, strlen(s->note + 2) + 1);
 }
 
-static const char *mark_of(const struct bench_row *row, const struct bench_advice *advice)
-{
-    static const char *const marks[] = {
-        [BENCH_UNJUDGED] = "", [BENCH_SLOWER] = "", [BENCH_TOSS_UP] = "~", [BENCH_FASTEST] = "*"};
-    return !advice ? marks[row->verdict] : advice->chosen ? "*" : "";
-}
-
-static struct shown_row show_row(const struct circumstances *run, const struct bench_row *row,
+/* A row as it is shown, of a run that says what is the same in all of them. */
+static struct shown_row show_row(const struct shown_row *run, const struct bench_row *row,
                                  const struct bench_advice *advice, int repeats)
 {
-    static const char *const verdicts[] = {[BENCH_UNJUDGED] = NULL,
-                                           [BENCH_SLOWER] = "slower",
-                                           [BENCH_TOSS_UP] = "toss-up",
-                                           [BENCH_FASTEST] = "fastest"};
+    static const struct {
+        const char *mark, *verdict;
+    } judged[] = {[BENCH_UNJUDGED] = {"", NULL},
+                  [BENCH_SLOWER] = {"", "slower"},
+                  [BENCH_TOSS_UP] = {"~", "toss-up"},
+                  [BENCH_FASTEST] = {"*", "fastest"}};
     const struct bench_subject *subject = row->model->subject;
-    struct shown_row s = {.run = *run,
-                          .of = *row,
-                          .checkpoint = path_name(subject->name),
-                          .mark = mark_of(row, advice),
-                          .verdict = verdicts[row->verdict],
-                          .variant = row->model->variant.name,
-                          .type = storage_name(row->type),
-                          .load_ms = row->model->load_ms};
-    if (advice)
+    struct shown_row s = *run;
+    s.of = *row;
+    s.checkpoint = path_name(subject->name);
+    *(subject->gguf ? &s.model : &s.shape) = subject->name;
+    s.architecture = subject->config.arch->name;
+    s.mark = judged[row->verdict].mark;
+    s.verdict = judged[row->verdict].verdict;
+    s.variant = row->model->variant.name;
+    s.type = storage_name(row->type);
+    s.load_ms = row->model->load_ms;
+    if (advice) {
         s.advice = *advice;
-    s.run.model = subject->gguf ? subject->name : NULL;
-    s.run.shape = subject->gguf ? NULL : subject->name;
-    s.run.architecture = subject->config.arch->name;
+        s.mark = advice->chosen ? "*" : "";
+    }
     chars_printf(s.hash, "%016" PRIx64, row->logits_hash);
     write_note(&s, repeats);
     /* What is not told apart is not shown as faster or slower. */
@@ -195,22 +188,17 @@ static unsigned fields_shown(const struct bench_run *r)
 /* The indent of lines above and below the table that go on in a second line. */
 #define INDENT 2
 
-static void print_header(const struct bench_run *r, const struct circumstances *run,
+static void print_header(const struct bench_run *r, const struct shown_row *run,
                          const char *machine)
 {
     struct paragraph p = paragraph_begin(r->job->out, INDENT);
     if (run->warning)
         paragraph_printf(&p, "WARNING: %s\n\n", run->warning);
     for (int i = 0; i <= r->o->others.n; i++) {
-        const struct config *c = &r->subjects[i].config;
         char name[512]; /* a path may have control characters */
         chars_printf(name, "%s", r->subjects[i].name);
         utf8_strip(name);
-        paragraph_printf(&p,
-                         "%s: layers %d, d_model %d, heads %d of size %d, d_ff %d, vocabulary %d, "
-                         "context %d\n",
-                         name, c->n_layers, c->d_model, c->n_heads, c->head_dim, c->d_ff,
-                         c->n_vocab, c->n_ctx);
+        paragraph_printf(&p, "%s\n", name);
     }
     paragraph_printf(&p,
                      "%s\n%d repeats, each of %d steps of every row at exactly its depth, after %d "
@@ -280,50 +268,28 @@ static void name_line(const struct bench_run *r, const struct bench_row *row, ch
              part[BENCH_TYPES], part[BENCH_KV_TYPES], part[BENCH_THREADS], part[BENCH_BATCHES]);
 }
 
-/* Rows as points of one line; how many. */
-static int take_line(const struct bench_run *r, int line, const struct shown_row *rows,
-                     struct plot_point *points)
-{
-    const bool over_batch = bench_x_axis(&r->spec) == BENCH_BATCHES;
-    int n = 0;
-    for (int i = 0; i < r->bench.n_rows; i++) {
-        const struct bench_row *row = &r->bench.rows[i];
-        const double batch = row->plan.batch;
-        if (bench_line(&r->spec, row) == line)
-            points[n++] = (struct plot_point){.x = over_batch ? batch : row->plan.depth,
-                                              .low = row->p10_us / batch,
-                                              .mid = row->us_per_token,
-                                              .high = row->p90_us / batch,
-                                              .predicted = row->plan.predicted.us / batch,
-                                              .mark = rows[i].mark,
-                                              .doubt = rows[i].note};
-    }
-    return n;
-}
-
 /* Median microseconds a token, a step's divided by its tokens, against depth or batch
- * (bench_x_axis). A series is a line of which something was measured: it is drawn when its first
- * row comes. */
-static enum status write_plot(const struct bench_run *r, const struct circumstances *run,
+ * (bench_x_axis). */
+static enum status write_plot(const struct bench_run *r, const struct shown_row *run,
                               const char *machine, const struct shown_row *rows, struct err *e)
 {
     const struct bench *b = &r->bench;
     const bool over_batch = bench_x_axis(b->spec) == BENCH_BATCHES;
     const size_t n_rows = b->n_rows;
     char label[64] = "depth (tokens in the KV cache)", subtitle[1024];
-    struct plot_point *points = calloc(n_rows, sizeof *points), *next = points;
-    struct plot_series *series = calloc(n_rows, sizeof *series);
+    struct plot_point *points = calloc(n_rows, sizeof *points);
     char(*names)[256] = calloc(n_rows, sizeof *names);
-    struct plot plot = {.title = r->subjects[0].name,
-                        .subtitle = subtitle,
-                        .x_label = label,
-                        .x_doubles = over_batch,
-                        .y_label = "latency (µs per token)",
-                        .mid_label = "median (* fastest, ~ toss-up)",
-                        .band_label = "p10 to p90",
-                        .predicted_label = "limit by measured bandwidth and arithmetic",
-                        .doubt_label = "not to be trusted (its note in the table)",
-                        .series = series};
+    const struct plot plot = {.title = r->subjects[0].name,
+                              .subtitle = subtitle,
+                              .x_label = label,
+                              .x_doubles = over_batch,
+                              .y_label = "latency (µs per token)",
+                              .mid_label = "median (* fastest, ~ toss-up)",
+                              .band_label = "p10 to p90",
+                              .predicted_label = "limit by measured bandwidth and arithmetic",
+                              .doubt_label = "not to be trusted (its note in the table)",
+                              .points = points,
+                              .n_points = n_rows};
     enum status s = STATUS_OK;
     if (run->warning)
         chars_printf(subtitle, "%s; %s", machine, run->warning);
@@ -333,25 +299,25 @@ static enum status write_plot(const struct bench_run *r, const struct circumstan
     if (over_batch)
         chars_printf(label, "batch (sequences in a step, each at depth %d)",
                      b->spec->axes[BENCH_DEPTHS].items[0]);
-    if (!points || !series || !names)
+    if (!points || !names)
         s = err_no_memory(e, "the plot", n_rows * sizeof *names);
     for (size_t i = 0; i < n_rows && s == STATUS_OK; i++) {
-        const int line = bench_line(b->spec, &b->rows[i]);
-        size_t first = 0;
-        while (bench_line(b->spec, &b->rows[first]) != line)
-            first++;
-        if (first < i)
-            continue;
-        char *name = names[plot.n_series];
-        name_line(r, &b->rows[i], name, sizeof names[0]);
-        const int n = take_line(r, line, rows, next);
-        series[plot.n_series++] = (struct plot_series){name, next, n};
-        next += n;
+        const struct bench_row *row = &b->rows[i];
+        const double batch = row->plan.batch;
+        name_line(r, row, names[i], sizeof names[i]);
+        points[i] = (struct plot_point){.line = bench_line(b->spec, row),
+                                        .name = names[i],
+                                        .x = over_batch ? batch : row->plan.depth,
+                                        .low = row->p10_us / batch,
+                                        .mid = row->us_per_token,
+                                        .high = row->p90_us / batch,
+                                        .predicted = row->plan.predicted.us / batch,
+                                        .mark = rows[i].mark,
+                                        .doubt = rows[i].note};
     }
     if (s == STATUS_OK)
         s = plot_write(&plot, r->o->svg, e);
     free(points);
-    free(series);
     free(names);
     return s;
 }
@@ -376,7 +342,7 @@ static void read_cpu(char *out, size_t size)
 
 /* Lines about the machine above the table, and what its columns mean below it, are for people; the
  * other forms hold the documented keys and nothing else. */
-static enum status show(const struct bench_run *r, const struct circumstances *run,
+static enum status show(const struct bench_run *r, const struct shown_row *run,
                         struct shown_row *rows, struct err *e)
 {
     const bool people = table_is_for_people(r->o->common.format);
@@ -415,15 +381,15 @@ enum status bench_report(struct bench_run *r, struct err *e)
                  "this run got %.0f%% of its processors, other work the rest: no row is called "
                  "the fastest",
                  r->bench.cpu_share * 100);
-    const struct circumstances run = {.isa = r->spec.kernels->name,
-                                      .version = DECODE_VERSION,
-                                      .compiler = COMPILER_NAME,
-                                      .cpu = cpu,
-                                      .date = date,
-                                      .warning = r->bench.cpu_share < VERDICT_HALF ? warning : NULL,
-                                      .n = r->spec.n,
-                                      .warmup = r->spec.warmup,
-                                      .peak_rss_bytes = r->bench.peak_rss_bytes};
+    const struct shown_row run = {.isa = r->spec.kernels->name,
+                                  .version = DECODE_VERSION,
+                                  .compiler = COMPILER_NAME,
+                                  .cpu = cpu,
+                                  .date = date,
+                                  .warning = r->bench.cpu_share < VERDICT_HALF ? warning : NULL,
+                                  .n = r->spec.n,
+                                  .warmup = r->spec.warmup,
+                                  .peak_rss_bytes = r->bench.peak_rss_bytes};
     TRY_ZEROED(rows, r->bench.n_rows, "the table", e);
     const enum status s = show(r, &run, rows, e);
     free(rows);

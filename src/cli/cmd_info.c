@@ -416,12 +416,6 @@ static const struct report_field cache_fields[] = {
      .grouped = true, .detail = true},
     {"bytes_per_token_q8_0", "bytes/token q8_0", MEMBER(inspect_variant, token_bytes[2]),
      .grouped = true, .detail = true},
-    {"bytes_full_context_f32", "context f32", MEMBER(inspect_variant, full_bytes[0]),
-     .figure = figure_bytes, .detail = true},
-    {"bytes_full_context_f16", "context f16", MEMBER(inspect_variant, full_bytes[1]),
-     .figure = figure_bytes, .detail = true},
-    {"bytes_full_context_q8_0", "context q8_0", MEMBER(inspect_variant, full_bytes[2]),
-     .figure = figure_bytes, .detail = true},
 };
 
 /* When a step's fields are shown. */

@@ -306,20 +306,6 @@ void report_cell(struct report *r, const struct report_field *f, const void *row
     report_text(r, v.text);
 }
 
-void report_lines(struct report *r, const struct report_field *fields, int n_fields, unsigned shown,
-                  const void *row)
-{
-    struct value v;
-    for (int i = 0; i < n_fields; i++) {
-        const struct report_field *f = &fields[i];
-        value_of(f, row, true, &v);
-        if (!f->heading || !is_wanted(f, shown) || v.text.len == 0)
-            continue;
-        report_string(r, f->heading);
-        report_text(r, v.text);
-    }
-}
-
 /* --- JSON ------------------------------------------------------------------------------------ */
 
 void report_member(struct json *j, const char *key, const struct report_field *f, const void *row)
