@@ -121,10 +121,9 @@ FUZZERS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 fuzz-binaries: $(FUZZERS:%=build/fuzz/%)
 
 # These read GGUF files, and share a mutator and a corpus.
-$(patsubst %,build/fuzz/fuzz_%,gguf model convert): build/fuzz/tests/fuzz/mutate_gguf.o
-CORPUS_fuzz_gguf    := tests/fuzz/corpus/gguf
-CORPUS_fuzz_model   := tests/fuzz/corpus/gguf
-CORPUS_fuzz_convert := tests/fuzz/corpus/gguf
+$(patsubst %,build/fuzz/fuzz_%,gguf model): build/fuzz/tests/fuzz/mutate_gguf.o
+CORPUS_fuzz_gguf  := tests/fuzz/corpus/gguf
+CORPUS_fuzz_model := tests/fuzz/corpus/gguf
 
 build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o $(CLI_LIB) $(LIB)
 	$(call say,LINK)
