@@ -103,7 +103,7 @@ valgrind-quick: $(BIN) ## only the run of every command
 # Only what starts threads, with the scalar kernels, of which ThreadSanitizer sees all that they read
 # and write. $(1): build/MODE
 THREADED := compute/test_pool convert/test_convert convert/test_quantize \
-            convert/test_refit measure/test_bench measure/test_eval \
+            measure/test_bench measure/test_eval \
             $(patsubst %,engine/test_%,sampler session batch schedule) \
             $(patsubst %,train/test_%,backprop train train_arch)
 threaded = $(THREADED:%='env DECODE_ISA=scalar $(1)/tests/%')
