@@ -58,7 +58,7 @@ bench() {
 # tables NAME ARGS... - and prints it.
 tables() {
     bench "$@"
-    columns "variant,type,KV,depth,p50 µs,p99 µs,tokens/s,speed-up,by bytes,weights read,KV read,GB/s,of limit" \
+    columns "variant,type,KV,depth,p50 µs,p99 µs,tokens/s,speed-up,predicted,weights read,KV read,GB/s,of limit" \
         "$out/$1.md"
     echo
 }

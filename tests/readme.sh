@@ -143,6 +143,13 @@ else
         >"$dir/shakespeare.txt"
 fi
 
+# is_there FILE[#HEADING]: the file, and of a page the heading, as GitHub names it.
+is_there() {
+    [ -e "${1%%#*}" ] || return 1
+    case $1 in *'#'*) ;; *) return 0 ;; esac
+    sed -n 's/^##* //p' "${1%%#*}" | tr '[:upper:] ' '[:lower:]-' | tr -cd 'a-z0-9_\n-' | grep -qxe "${1#*#}"
+}
+
 for page in $pages; do
     commands "$page"
     rm -rf "$dir/work"
@@ -166,7 +173,7 @@ for page in $pages; do
     done
     grep -oE '\]\([^)]*\)' "$page" | grep -v :// | tr -d '])(' >"$dir/links"
     while IFS= read -r link; do
-        note "$page: $link is there" [ -e "$(dirname "$page")/$link" ]
+        note "$page: $link is there" is_there "$(dirname "$page")/$link"
     done <"$dir/links"
 done
 

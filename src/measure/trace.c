@@ -84,7 +84,8 @@ static void finish(struct attend_trace *t, const struct model *m, const struct a
             t->parts[(size_t)h * c->d_model + o] =
                 (float)product(t->row + h * dim, t->heads + h * dim, dim);
     }
-    const enum tensor_role role = c->placement == PLACEMENT_BEFORE ? ROLE_FFN_NORM : ROLE_ATTN_OUTPUT_NORM;
+    const enum tensor_role role =
+        c->placement == PLACEMENT_BEFORE ? ROLE_FFN_NORM : ROLE_ATTN_OUTPUT_NORM;
     const struct norm *norm = &b->w[role].norm;
     w->kernels->norm[c->norm](t->normed, t->sum, norm->gain, norm->bias, c->d_model, c->norm_eps);
 }
