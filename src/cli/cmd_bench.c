@@ -372,7 +372,7 @@ static enum status measure_rows(struct bench_run *r, struct err *e)
     const struct int_list *types = &r->spec.axes[BENCH_TYPES];
     const int n_ctx = r->subjects[0].config.n_ctx;
     if (r->fills_context)
-        say(&r->o->common, "--depth %d fills the context: measured at %d", n_ctx, n_ctx - 1);
+        log_info(&r->o->common, "--depth %d fills the context: measured at %d", n_ctx, n_ctx - 1);
     for (int i = 0; i < types->n; i++)
         if (types->items[i] != BENCH_AS_IS)
             job_say_fallback(&r->o->common, &r->subjects[0].config, types->items[i]);
