@@ -123,7 +123,7 @@ static enum status write_picture(const struct job *j, const struct heads_options
     const enum status s = heatmap_write(&picture, o->svg, e);
     free(cells);
     if (s == STATUS_OK)
-        say(j->common, "%s is written", o->svg);
+        log_info(j->common, "%s is written", o->svg);
     return s;
 }
 
@@ -139,8 +139,8 @@ static enum status print_heads(struct job *j, const struct heads_result *r, stru
     const enum status s = job_print(j, &table, e);
     free(rows);
     if (s == STATUS_OK)
-        say(j->common, "%.4f nats a token and %.4f bits per byte with all heads", r->whole.nll,
-            r->whole.bits_per_byte);
+        log_info(j->common, "%.4f nats a token and %.4f bits per byte with all heads", r->whole.nll,
+                 r->whole.bits_per_byte);
     return s;
 }
 

@@ -18,10 +18,10 @@ enum status job_choose_threads(struct job *j, struct err *e)
                          POOL_MAX_THREADS, text);
     j->n_threads = MIN(wanted, usable);
     if (j->n_threads < wanted)
-        say_verbose(j->common, "threads: %d, not %d (%s): this process has %d processors", usable,
+        log_verbose(j->common, "threads: %d, not %d (%s): this process has %d processors", usable,
                     wanted, source, usable);
     else
-        say_verbose(j->common, "threads: %d (%s)", wanted, j->threads_are_auto ? "auto" : source);
+        log_verbose(j->common, "threads: %d (%s)", wanted, j->threads_are_auto ? "auto" : source);
     return STATUS_OK;
 }
 
@@ -30,7 +30,7 @@ enum status job_choose_kernels(const struct common_options *c, const struct kern
 {
     const char *name = environment("DECODE_ISA");
     TRY(err_in(e, kernels_choose(name, out, e), "DECODE_ISA"));
-    say_verbose(c, "instruction set: %s (%s)", (*out)->name,
+    log_verbose(c, "instruction set: %s (%s)", (*out)->name,
                 name ? "DECODE_ISA" : "the fastest here");
     return STATUS_OK;
 }
@@ -41,8 +41,9 @@ enum status job_start_threads(struct job *j, struct err *e)
         return STATUS_OK;
     TRY(pool_create(j->n_threads, &j->pool, e));
     if (pool_n_threads(j->pool) < j->n_threads)
-        say(j->common, "only %d of %d threads could be started; results are the same, but later",
-            pool_n_threads(j->pool), j->n_threads);
+        log_info(j->common,
+                 "only %d of %d threads could be started; results are the same, but later",
+                 pool_n_threads(j->pool), j->n_threads);
     j->n_threads = pool_n_threads(j->pool);
     return STATUS_OK;
 }
