@@ -318,7 +318,7 @@ static enum status change_type(struct conversion *c, struct err *e)
     p.callbacks = job_callbacks(j, NULL);
     if (c->fewer) {
         TRY(gguf_write_map(c->converted.writer, &c->file, e));
-        TRY(gguf_parse_file(&c->file, &c->gguf, e));
+        TRY(gguf_parse(c->file.data, c->file.len, &c->gguf, e));
         p.gguf = c->gguf;
         p.source = &c->file;
     }

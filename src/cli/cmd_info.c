@@ -282,7 +282,7 @@ static void list_ends(struct info *info, const struct tokenizer *t)
 
 static enum status read_file(struct info *info, struct err *e)
 {
-    TRY(gguf_parse_file(&info->file, &info->gguf, e));
+    TRY(gguf_parse(info->file.data, info->file.len, &info->gguf, e));
     const struct gguf *g = info->gguf;
     TRY(read_config(info, e));
     info->architecture = text_at(g, "general.architecture");

@@ -6,12 +6,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "args/record.h"
 #include "cli/help_texts.h"
 #include "cli/job.h"
 #include "cli/paths.h"
 #include "cli/shape.h"
 #include "cli/train_options.h"
-#include "cli/train_record.h"
 #include "train/train.h"
 
 #define PIPE_MAX  ((size_t)1 << 30) /* more text is not taken from a pipe */
@@ -127,21 +127,15 @@ static void on_event(void *arg, const struct train_event *ev)
         break;
     case TRAIN_EVALUATED:
         t->val_loss = ev->val_loss;
-        if (t->log) {
+        if (t->log)
             fprintf(t->log, "%d,,%.6f,%.6f,,,,%.3f\n", ev->step, ev->val_loss, ev->val_bits,
                     ns * 1e-9);
-            fflush(t->log); /* so that the curve is there whatever becomes of the run */
-        }
         if (isfinite(ev->loss))
             chars_printf(loss, "loss %.4f, ", ev->loss);
         if (t->step_ns)
             chars_printf(rate, ", %s tokens/s", speed(t).text);
         say(o, "step %d of %d: %sheld out %.4f nats a token, %.4f bits a byte%s%s%s", t->step,
             spec->n_steps, loss, ev->val_loss, ev->val_bits, ev->best ? " (best)" : "", rate, left);
-        break;
-    case TRAIN_SAVING: /* no state is newer than its log */
-        if (t->log && fflush(t->log) == 0)
-            fdatasync(fileno(t->log));
         break;
     case TRAIN_SAVED:
         say_verbose(o, "saved after step %d", ev->step);
@@ -157,28 +151,14 @@ static void announce(const struct training *t, const struct train_plan *p)
     const struct common_options *o = &t->common;
     const struct train_spec *spec = &t->spec;
     const struct config *c = &p->config;
-    char variant[16], what[128] = "", sizes[48] = "";
+    char variant[16];
     config_variant_name(c, c->n_kv_heads, variant);
-    if (c->arch->has_keys)
-        chars_printf(what, "%s (norm %s %s, position %s, ffn %s%s%s%s), ", c->arch->name,
-                     arch_norm_names[c->norm], arch_placement_names[c->placement],
-                     arch_position_names[c->position], arch_ffn_names[c->ffn],
-                     !c->no_biases                              ? ""
-                     : c->no_norm_biases || c->norm == NORM_RMS ? ", no biases"
-                                                                : ", no biases but the norms'",
-                     c->score == SCORE_ADDITIVE ? ", additive scores" : "",
-                     c->shared ? ", one block for all layers" : "");
-    else if (!str_is(c->arch->name, arch_names[0])) /* not gpt2 */
-        chars_printf(what, "%s, ", c->arch->name);
-    if (c->n_heads * c->head_dim != c->d_model || config_value_dim(c) != c->head_dim)
-        chars_printf(sizes, " of %d and %d", c->head_dim, config_value_dim(c));
     say(o,
-        "%s: %s%d layer%s, d_model %d, %d head%s%s (%s), d_ff %d, context %d, vocabulary %d: "
-        "%" PRIu64 " "
-        "parameters",
-        spec->from_path ? spec->from_path : "new model", what, c->n_layers, plural(c->n_layers),
-        c->d_model, c->n_heads, plural(c->n_heads), sizes, variant, c->d_ff, c->n_ctx, c->n_vocab,
-        p->n_params);
+        "%s: %s, %d layer%s, d_model %d, %d head%s (%s), d_ff %d, context %d, vocabulary %d: "
+        "%" PRIu64 " parameters",
+        spec->from_path ? spec->from_path : "new model", c->arch->name, c->n_layers,
+        plural(c->n_layers), c->d_model, c->n_heads, plural(c->n_heads), variant, c->d_ff, c->n_ctx,
+        c->n_vocab, p->n_params);
     say(o,
         "text: %zu tokens to train on, %zu held out (%zu scored), %.2f bytes a token; %d steps of "
         "%d windows of %d tokens read it %.1f times; seed %" PRIu64,
@@ -264,13 +244,17 @@ static void free_texts(struct training *t)
 static enum status recall_options(struct training *t, struct job *j, struct err *e)
 {
     const struct option_spec *spec = &command_train.spec;
-    struct training resumed = {.step = 0};
+    struct training begun = {.step = 0}, resumed = {.step = 0};
     TRY(train_saved_options(t->spec.out, &t->recalled, e));
-    const enum status s =
-        record_parse(spec, &t->recalled, j->words, "steps", &resumed, sizeof resumed, e);
+    enum status s = err_in(e, record_parse(spec, &t->recalled, &begun, e), "%s.state", t->spec.out);
+    if (s == STATUS_OK)
+        s = record_resume(spec, &t->recalled, j->words, &resumed, e);
+    if (s == STATUS_OK && resumed.spec.n_steps >= begun.spec.n_steps)
+        begun.spec.n_steps = resumed.spec.n_steps;
+    if (s == STATUS_OK)
+        s = record_compare(spec, &begun, &resumed, e);
     resumed.recalled = t->recalled; /* from which it borrows */
-    if (s == STATUS_BAD_FILE)
-        err_in(e, s, "%s.state", t->spec.out);
+    options_free(spec, &begun);
     options_free(spec, t);
     *t = resumed;
     return s;
@@ -318,6 +302,7 @@ static enum status open_log(struct training *t, struct err *e)
     }
     if (lost)
         return file_failure(e, STATUS_FAILED, t->log_path, "write --log", errno);
+    setvbuf(t->log, NULL, _IOLBF, 0); /* no state is newer than its log */
     if (end == 0)
         fputs("step,loss,val_loss,val_bits_per_byte,lr,grad_norm,tokens_per_s,seconds\n", t->log);
     return STATUS_OK;

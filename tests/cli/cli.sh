@@ -810,7 +810,7 @@ $ [ ! -e long.html ]
 0 info scaled4.gguf | score_scale   1
 2 train lines -o scaled.gguf --force $small --score-scale 0 | --score-scale: expected a number
 # Additive scores: trained, run and shown, not converted, in a file without what dot products need.
-0 train lines -o additive.gguf $small --kv-heads 1 --score additive --steps 5 --batch 2 | 2> additive scores
+0 train lines -o additive.gguf $small --kv-heads 1 --score additive --steps 5 --batch 2
 0 info additive.gguf | architecture  decode | score         additive | variant       MQA
 0 generate additive.gguf -p "line 1" -n 10 --greedy --kv-type q8_0
 0 attend additive.gguf -p "line 1" --trace 0.1 | scores = w·tanh(q + k): 2 x 6 x 6
@@ -874,10 +874,12 @@ $ cmp -s dear.gguf same.gguf
 EOF
 
 # Every architecture, and kinds that only `decode` has: what is written runs everywhere.
-while IFS='|' read -r options plan; do
+while IFS='|' read -r options arch norm placement position ffn; do
     checks <<'END'
-0 train lines -o arch.gguf --force $toy --layers 2 --steps 6 $options | 2> new model: $plan
+0 train lines -o arch.gguf --force $toy --layers 2 --steps 6 $options | 2> new model: $arch, 2 layers, d_model 16
 0 info arch.gguf --check
+0 info arch.gguf | norm          $norm | placement     $placement | position      $position
+    | ffn           $ffn
 0 generate arch.gguf -p "line 1" -n 4 --greedy -q | line 1
 0 score arch.gguf -p "line 1"
 0 eval arch.gguf lines --range 0.9:1
@@ -885,15 +887,15 @@ while IFS='|' read -r options plan; do
 $ rm x.gguf x.gguf.state
 END
 done <<EOF
---arch llama --kv-heads 1|llama, 2 layers, d_model 16, 2 heads (MQA), d_ff 64,
---arch transformer --label-smoothing 0.1|decode (norm layer after, position sinusoidal, ffn relu), 2 layers
---arch decode --norm rms --position alibi --no-bias|decode (norm rms before, position alibi, ffn gelu, no biases), 2
---no-bias|decode (norm layer before, position learned, ffn gelu, no biases but the norms'), 2
---head-dim 6 --heads 3|decode (norm layer before, position learned, ffn gelu), 2 layers, d_model 16, 3 heads of 6 and 6 (MHA)
---arch llama --head-dim 12 --kv-heads 1|llama, 2
---placement after --position quadratic --ffn swiglu --attn-dropout 0.2|decode (norm layer after, position quadratic, ffn swiglu), 2
---position rope --ffn gelu_erf --share-layers|decode (norm layer before, position rope, ffn gelu_erf, one block for all layers), 2
---kv-heads 2,1 --position none|decode (norm layer before, position none, ffn gelu), 2
+--arch llama --kv-heads 1|llama|rms|before|rope|swiglu
+--arch transformer --label-smoothing 0.1|decode|layer|after|sinusoidal|relu
+--arch decode --norm rms --position alibi --no-bias|decode|rms|before|alibi|gelu
+--no-bias|decode|layer|before|learned|gelu
+--head-dim 6 --heads 3|decode|layer|before|learned|gelu
+--arch llama --head-dim 12 --kv-heads 1|llama|rms|before|rope|swiglu
+--placement after --position quadratic --ffn swiglu --attn-dropout 0.2|decode|layer|after|quadratic|swiglu
+--position rope --ffn gelu_erf --share-layers|decode|layer|before|rope|gelu_erf
+--kv-heads 2,1 --position none|decode|layer|before|none|gelu
 EOF
 cp lines tt.state
 cp toy.gguf source.state
@@ -936,7 +938,7 @@ checks <<'EOF'
 $ cmp -s lines tt.state && cmp -s toy.gguf source.state && [ ! -e x.gguf ]
 
 # OUT is the finished run's own, and a finished run is no unfinished one.
-1+ train lines -o more.gguf $toy --resume | 2> not the best checkpoint of this run
+1+ train lines -o more.gguf $toy --resume | 2> not the checkpoint that this run wrote last
 0 train lines -o more.gguf $toy --steps 50 --force | 2! unfinished
 EOF
 
