@@ -30,12 +30,10 @@ const char *file_input_name(const char *path);
 
 /* --- reading -------------------------------------------------------------------------------- */
 
-/* A whole file, mapped read-only, or as much memory instead of one. Immutable: any threads may read
- * it. */
+/* A whole file, mapped read-only. Immutable: any threads may read it. */
 struct file_map {
     const unsigned char *data; /* NULL for an empty file */
     size_t len;                /* bytes */
-    bool own;                  /* malloc'd memory: there is no file to read it from again */
 };
 
 /*
@@ -48,7 +46,7 @@ enum status file_map_open(struct file_map *f, const char *path, struct err *e);
 void file_map_close(struct file_map *f); /* legal on a zeroed struct and twice */
 
 /* Tells the system that [data, data + len) of the mapping will not be read for a while: whole pages
- * inside it leave the process's resident memory, unless they are own memory. A hint. */
+ * inside it leave the process's resident memory. A hint. */
 void file_map_release(const struct file_map *f, const void *data, size_t len);
 
 /*

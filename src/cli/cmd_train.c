@@ -14,8 +14,9 @@
 #include "cli/train_options.h"
 #include "train/train.h"
 
-#define PIPE_MAX  ((size_t)1 << 30) /* more text is not taken from a pipe */
-#define SMOOTHING 0.05              /* weight of a step in the smoothed loss */
+#define TEXT_MAX                                                                                   \
+    ((size_t)1 << 34)  /* of a text; more is refused, of a pipe that does not end, too */
+#define SMOOTHING 0.05 /* weight of a step in the smoothed loss */
 
 /* What the options say, and the run that they ask for. */
 struct training {
@@ -56,7 +57,7 @@ static const struct option output_options[] = {
     OPT_END,
 };
 
-static const struct option further_options[] = {
+static const struct option origin_options[] = {
     OPT_STRING("from", spec.from_path, "MODEL",
                "train this checkpoint further, with its shape and tokenizer",
                .reads = "the checkpoint"),
@@ -64,20 +65,8 @@ static const struct option further_options[] = {
         "teacher", spec.teacher_path, "MODEL",
         "learn this checkpoint's predictions too (distillation), half of the loss; same vocabulary",
         .reads = "the checkpoint"),
-    OPT_END,
-};
-
-static const struct option seed_options[] = {
     OPT_U64("seed", common.seed, "S", "of the first weights and of the windows",
             .otherwise = "random"),
-    OPT_END,
-};
-
-static const struct option eval_options[] = {
-    OPT_INT("eval-every", spec.eval_every, "N", -1, INT_MAX,
-            "steps between evaluations on the held-out text; 0: a twentieth of --steps, from 25 to "
-            "250; -1: none, and OUT is the last step's checkpoint",
-            .fallback = "0"),
     OPT_END,
 };
 
@@ -165,16 +154,10 @@ static void announce(const struct training *t, const struct train_plan *p)
         p->train_tokens, p->val_tokens, p->val_scored, p->bytes_per_token, spec->n_steps,
         spec->batch, spec->length,
         (double)spec->n_steps * spec->batch * spec->length / p->train_tokens, p->seed);
-    if (c->n_vocab < t->shape.n_vocab)
-        say(o, "the text has pairs that occur twice for only %d of --vocab %d tokens", c->n_vocab,
-            t->shape.n_vocab);
     if (p->widened)
         say(o, "%s is not all F32: it is trained, and written, in F32", spec->from_path);
     if (p->resumed_step > 0)
         say(o, "going on after step %d", p->resumed_step);
-    if (spec->label_smoothing > 0 || spec->teacher_path)
-        say(o, "the loss that is shown is the text's cross-entropy, without what %s adds",
-            spec->teacher_path ? "the teacher" : "label smoothing");
     if (o->verbose || p->parameter_bytes + p->activation_bytes + p->teacher_bytes > (size_t)1 << 30)
         say(o,
             "memory: parameters, gradient and moments %s, activations %s, teacher's %s, tokens %s; "
@@ -214,16 +197,13 @@ static enum status check_outputs(const struct training *t, struct err *e)
 static enum status read_texts(struct training *t, struct err *e)
 {
     struct train_spec *spec = &t->spec;
-    struct stat st;
     if (t->texts.n == 0)
         return err_usage(e, "no text is named; expected TEXT, one or several files");
     TRY_ZEROED(t->read, t->texts.n, "the list of texts", e);
     for (; spec->n_texts < t->texts.n; spec->n_texts++) {
-        const char *path = t->texts.items[spec->n_texts];
         struct text *text = &t->read[spec->n_texts];
-        const bool is_file = !str_is(path, "-") && stat(path, &st) == 0 && S_ISREG(st.st_mode);
         char *bytes = NULL;
-        TRY(input_await(path, is_file ? SIZE_MAX : PIPE_MAX, &bytes, &text->len, e));
+        TRY(input_await(t->texts.items[spec->n_texts], TEXT_MAX, &bytes, &text->len, e));
         text->data = bytes;
     }
     spec->texts = t->read;
@@ -308,7 +288,16 @@ static enum status open_log(struct training *t, struct err *e)
     return STATUS_OK;
 }
 
-static enum status train(struct training *t, struct trainer *trainer, struct err *e)
+/* From the texts to the trainer, which has read all that it needs. */
+static enum status open_trainer(struct training *t, struct job *j, struct trainer **trainer,
+                                struct err *e)
+{
+    TRY(read_texts(t, e));
+    TRY(complete_spec(t, j, e));
+    return trainer_open(&t->spec, trainer, e);
+}
+
+static enum status run_to_the_end(struct training *t, struct trainer *trainer, struct err *e)
 {
     const struct train_plan *p = trainer_plan(trainer);
     const char *out = t->spec.out;
@@ -332,7 +321,7 @@ static enum status train(struct training *t, struct trainer *trainer, struct err
     else
         say(&t->common, "%s: %s%d steps in %s, %s tokens/s", out, best, t->step - t->first_step,
             figure_duration(t->step_ns).text, speed(t).text);
-    if (t->log && (fflush(t->log) != 0 || ferror(t->log))) /* some time ago, for whatever */
+    if (t->log && ferror(t->log)) /* some time ago, for whatever */
         return file_failure(e, STATUS_FAILED, t->log_path, "write --log", EIO);
     return s;
 }
@@ -341,19 +330,14 @@ static enum status run_train(struct job *j, void *values, struct err *e)
 {
     struct training *t = values;
     struct trainer *trainer = NULL;
-    enum status s = check_outputs(t, e);
-    if (s == STATUS_OK && t->spec.resume)
-        s = recall_options(t, j, e);
+    TRY(check_outputs(t, e));
+    enum status s = t->spec.resume ? recall_options(t, j, e) : STATUS_OK;
     t->terminal = isatty(STDERR_FILENO) && !t->common.quiet;
     if (s == STATUS_OK)
-        s = read_texts(t, e);
-    if (s == STATUS_OK)
-        s = complete_spec(t, j, e);
-    if (s == STATUS_OK)
-        s = trainer_open(&t->spec, &trainer, e);
+        s = open_trainer(t, j, &trainer, e);
     free_texts(t); /* training takes their tokens */
     if (s == STATUS_OK)
-        s = train(t, trainer, e);
+        s = run_to_the_end(t, trainer, e);
     if (t->log)
         fclose(t->log);
     trainer_free(trainer);
@@ -371,13 +355,10 @@ const struct command command_train = {
     .notes = help_of_train,
     .spec = {.groups = {{"Output", output_options, 0},
                         {"A new model", train_size_options, offsetof(VALUES, shape)},
-                        {"Its heads", train_head_options, offsetof(VALUES, shape)},
                         {"What it is made of", train_kind_options, offsetof(VALUES, shape)},
-                        {"Training further", further_options, 0},
+                        {"What it starts from", origin_options, 0},
                         {"Steps", train_step_options, offsetof(VALUES, spec)},
                         {"Held-out text", train_held_out_options, offsetof(VALUES, spec)},
-                        {"Evaluation", eval_options, 0},
-                        {"Random numbers", seed_options, 0},
                         {"Run", run_options, 0},
                         {"", general_options + 1, 0}},
              .everyday = "output layers embd heads kv-heads vocab from steps lr resume",
