@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "cli/paths.h"
-#include "cli/seeds.h"
 #include "cli/threads.h"
 #include "model/config_keys.h"
 #include "model/pack.h"

@@ -219,34 +219,55 @@ static void free_texts(struct training *t)
     t->read = NULL;
 }
 
-/* The options of the run that is resumed, with those of this command line: what differs is refused,
- * but a larger --steps. */
-static enum status recall_options(struct training *t, struct job *j, struct err *e)
+/* Takes the options of a record, and then those of this command line, and makes the record of all;
+ * where a run is resumed what differs is refused, but a larger --steps. */
+static enum status take_options(struct training *t, struct job *j, struct err *e)
 {
     const struct option_spec *spec = &command_train.spec;
-    struct training begun = {.step = 0}, resumed = {.step = 0};
-    TRY(train_saved_options(t->spec.out, &t->recalled, e));
-    enum status s = err_in(e, record_parse(spec, &t->recalled, &begun, e), "%s.state", t->spec.out);
+    const bool resumes = t->spec.resume;
+    char *none[] = {NULL};
+    struct training begun = {.step = 0}, all = {.step = 0};
+    struct option_rows before, now;
+    struct bytes again = {0};
+    enum status s = record_parse(spec, &t->recalled, none, &begun, &before, e);
     if (s == STATUS_OK)
-        s = record_resume(spec, &t->recalled, j->words, &resumed, e);
-    if (s == STATUS_OK && resumed.spec.n_steps >= begun.spec.n_steps)
-        begun.spec.n_steps = resumed.spec.n_steps;
+        s = record_make(&before, &again, e);
+    if (s == STATUS_USAGE ||
+        (s == STATUS_OK && resumes && !text_equal(bytes_text(&again), bytes_text(&t->recalled))))
+        s = err_bad_file(e, "%s.state: damaged: its options are none of this program", t->spec.out);
     if (s == STATUS_OK)
-        s = record_compare(spec, &begun, &resumed, e);
-    resumed.recalled = t->recalled; /* from which it borrows */
+        s = record_parse(spec, &t->recalled, j->words, &all, &now, e);
+    if (s == STATUS_OK && resumes)
+        s = record_compare(&before, &now, all.spec.n_steps > begun.spec.n_steps ? "steps" : "", e);
+    if (s == STATUS_OK)
+        s = record_make(&now, &t->record, e);
+    all.recalled = t->recalled; /* from which it borrows */
+    all.record = t->record;
+    bytes_free(&again);
     options_free(spec, &begun);
     options_free(spec, t);
-    *t = resumed;
+    *t = all;
     return s;
+}
+
+/* The record to begin with: a resumed run's, from OUT.state, or a new one's, which has the seed. */
+static enum status recall(struct training *t, struct job *j, struct err *e)
+{
+    char seed[40];
+    if (t->spec.resume)
+        return train_saved_options(t->spec.out, &t->recalled, e);
+    TRY(job_seed(j, e));
+    chars_printf(seed, "--seed=%" PRIu64, j->seed);
+    return bytes_put(&t->recalled, text_span(seed, strlen(seed) + 1))
+               ? STATUS_OK
+               : err_no_memory(e, "the options", sizeof seed);
 }
 
 /* What the options ask for, all of it: the seed, the model, the teacher, threads. */
 static enum status complete_spec(struct training *t, struct job *j, struct err *e)
 {
     struct train_spec *spec = &t->spec;
-    TRY(job_seed(j, e));
-    t->common.seed = (struct option_u64){j->seed, true};
-    spec->seed = j->seed;
+    spec->seed = t->common.seed.value;
     spec->keep_last = spec->eval_every < 0;
     spec->stop = progress_stop;
     spec->event = on_event;
@@ -254,7 +275,6 @@ static enum status complete_spec(struct training *t, struct job *j, struct err *
     TRY(train_spec_complete(spec, &t->shape, &j->checkpoint, &j->other, e));
     if (spec->from_path)
         job_warn_vocabulary(&t->common, spec->from_path, j->checkpoint.tokenizer);
-    TRY(record_make(&command_train.spec, t, &t->record, e));
     spec->options = bytes_text(&t->record);
     TRY(job_start_threads(j, e));
     spec->kernels = j->kernels;
@@ -331,7 +351,9 @@ static enum status run_train(struct job *j, void *values, struct err *e)
     struct training *t = values;
     struct trainer *trainer = NULL;
     TRY(check_outputs(t, e));
-    enum status s = t->spec.resume ? recall_options(t, j, e) : STATUS_OK;
+    enum status s = recall(t, j, e);
+    if (s == STATUS_OK)
+        s = take_options(t, j, e);
     t->terminal = isatty(STDERR_FILENO) && !t->common.quiet;
     if (s == STATUS_OK)
         s = open_trainer(t, j, &trainer, e);

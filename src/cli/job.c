@@ -1,7 +1,9 @@
 #include "cli/job.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/rng.h"
 #include "cli/help.h"
 #include "cli/paths.h"
 #include "cli/signals.h"
@@ -25,6 +27,19 @@ static enum status name_inputs(struct job *j, struct err *e)
     if (o->positional_text)
         o->file = o->positional_text;
     j->path = o->positional ? o->positional : o->model;
+    return STATUS_OK;
+}
+
+enum status job_seed(struct job *j, struct err *e)
+{
+    if (j->common->seed.given) {
+        j->seed = j->common->seed.value;
+    } else if (!j->has_seed) {
+        if (getentropy(&j->seed, sizeof j->seed) != 0)
+            return err_failed(e, "the system gives no random seed; give one with --seed");
+        j->seed %= RNG_EXACT_SEEDS;
+    }
+    j->has_seed = true;
     return STATUS_OK;
 }
 
@@ -83,12 +98,13 @@ enum status job_run(const struct command *c, char **argv, struct output *out, ui
                     struct err *e)
 {
     struct job j = {.command = c, .words = argv, .out = out, .start_ns = start_ns};
+    struct option_rows rows;
     bool help;
     void *values = array_zeroed(1, c->values_size, "the options", e);
     if (!values)
         return STATUS_NO_MEMORY;
     const struct common_options *o = j.common = values;
-    enum status s = options_parse(&c->spec, argv, values, &help, e);
+    enum status s = options_parse(&c->spec, argv, values, &rows, &help, e);
     if (s == STATUS_OK && help) {
         bool all = false;
         for (char **word = argv; *word; word++)

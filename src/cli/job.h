@@ -7,7 +7,6 @@
 #include "cli/checkpoints.h"
 #include "cli/input.h"
 #include "cli/memory.h"
-#include "cli/seeds.h"
 #include "cli/threads.h"
 #include "model/selection.h"
 #include "show/report.h"
@@ -18,6 +17,9 @@ enum status job_run(const struct command *c, char **argv, struct output *out, ui
                     struct err *e);
 
 /* --- stages that job_run calls as enum job_needs says, or a command's run itself -------------- */
+
+/* job.seed: that of --seed, or a random one, the same at every call. STATUS_FAILED. */
+enum status job_seed(struct job *j, struct err *e);
 
 /* That a checkpoint is named. STATUS_USAGE. */
 enum status job_need_path(const struct job *j, struct err *e);

@@ -2,10 +2,9 @@
 
 #include "model/shape.h"
 
-#define TRAIN_CTX   256      /* tokens of a window, and of the context of a new model, by default */
-#define TRAIN_STEPS 2000     /* by default */
-#define FURTHER     0.1      /* of a new model's rate, for a checkpoint that is trained further */
-#define FREE_ARCH   "decode" /* the preset that has whatever kinds are asked for */
+#define TRAIN_CTX 256      /* tokens of a window, and of the context of a new model, by default */
+#define FURTHER   0.1      /* of a new model's rate, for a checkpoint that is trained further */
+#define FREE_ARCH "decode" /* the preset that has whatever kinds are asked for */
 
 /* Marks options that say what the checkpoint of --from says already. */
 #define NEW_ONLY .excludes = "from"
@@ -65,7 +64,7 @@ const struct option train_kind_options[] = {
 #define VALUES struct train_spec
 
 const struct option train_step_options[] = {
-    OPT_INT("steps", n_steps, "N", 1, 100000000, "steps", .otherwise = "2000"),
+    OPT_INT("steps", n_steps, "N", 1, 100000000, "steps", .fallback = "2000"),
     OPT_INT("batch", batch, "B", 1, 65536, "windows a step", .fallback = "8"),
     OPT_CHOICE("optimizer", optimizer, "NAME", train_optimizers,
                "muon makes the momentum of the blocks' matrices orthogonal and leaves the rest to "
@@ -188,8 +187,6 @@ enum status train_spec_complete(struct train_spec *spec, struct train_shape *sha
                                 struct checkpoint *from, struct checkpoint *teacher, struct err *e)
 {
     const bool further = spec->from_path;
-    if (spec->n_steps == 0)
-        spec->n_steps = TRAIN_STEPS;
     spec->beta2 = 0.99;
     const int interval = between(spec->n_steps / 20, 25, 250);
     /* Further training starts with AdamW's moments empty beside weights that have something to
