@@ -5,13 +5,11 @@
 #   gpt2-124m    the shape of GPT-2 small (124M) at depths up to 3840
 #   batches      that shape, batch x K/V heads: Q8_0 and Q4_0 weights, F16 cache, depths 1024 and
 #                3840, batches 1, 4, 16, 64; a plot over the batch for each type and depth
-#   study        how much uptraining a conversion needs: study.sh of $TEXT, which it needs; the table
-#                of study.md, and where gnuplot is installed its plot. Only when it is named
 # Writes NAME.md (every column), NAME.svg and NAME.csv to FOLDER (build/bench) and prints the tables
 # with the columns that page shows. The machine should have nothing else to do. The first two take
 # about two minutes and 6 GiB, the batches some twenty minutes and 18 GiB: MHA's caches of 64
 # sequences at depth 3840 are 9 GB. Where the memory that is available is less, the largest batches
-# are left out, which is said. The study takes some twenty minutes; interrupted, it goes on.
+# are left out, which is said.
 set -eu
 
 out=build/bench
@@ -22,9 +20,9 @@ fi
 [ $# -gt 0 ] || set -- shakespeare gpt2-124m batches
 for table; do
     case $table in
-    shakespeare | gpt2-124m | batches | study) ;;
+    shakespeare | gpt2-124m | batches) ;;
     *)
-        echo "bench_tables.sh: '$table' is none of shakespeare, gpt2-124m, batches, study" >&2
+        echo "bench_tables.sh: '$table' is none of shakespeare, gpt2-124m, batches" >&2
         exit 2
         ;;
     esac
@@ -60,7 +58,7 @@ bench() {
 # tables NAME ARGS... - and prints it.
 tables() {
     bench "$@"
-    columns "variant,type,KV,depth,p50 µs,p99 µs,tokens/s,speed-up,by bytes,weights read,KV read,GB/s,of limit" \
+    columns "variant,type,KV,depth,p50 µs,p99 µs,tokens/s,speed-up,predicted,weights read,KV read,GB/s,of limit" \
         "$out/$1.md"
     echo
 }
@@ -143,36 +141,6 @@ batch_tables() {
     (cd "$out" && across_variants $done_tables)
 }
 
-# A row for K/V heads and method, two columns for each percent.
-study_table() {
-    scripts/study.sh "${TEXT:?is the text of the study}" "$out/study" --layers 4 --embd 128 \
-        --heads 8 --vocab 512 --steps 1000 --batch 4 --seeds 2 --kv-heads 2,1 --alpha 0,1,5 \
-        --method mean,first,random,procrustes,fit,scratch >"$out/study.md"
-    [ ! -e "$out/study/study.svg" ] || cp "$out/study/study.svg" "$out"
-    awk -F ' *[|] *' 'NR > 2 {
-            row = "| " $2 " | " $3 " |"
-            if (!(row in known)) order[++rows] = row
-            if (!($4 in known)) percents[++columns] = $4
-            known[row] = known[$4] = 1
-            cells[row, $4] = sprintf("%.3f ±%.3f", $6, $7)
-            if ($8 != "") over[row, $4] = sprintf("%+.3f ±%.3f", $8, $9)
-        }
-        END {
-            head = "| variant | method |"; rule = "|:--|:--|"
-            for (c = 1; c <= columns; c++) {
-                head = head " " percents[c] "% | over MHA |"
-                rule = rule "--:|--:|"
-            }
-            print head; print rule
-            for (r = 1; r <= rows; r++) {
-                line = order[r]
-                for (c = 1; c <= columns; c++)
-                    line = line " " cells[order[r], percents[c]] " | " over[order[r], percents[c]] " |"
-                print line
-            }
-        }' "$out/study.md"
-}
-
 for table; do
     case $table in
     shakespeare)
@@ -184,6 +152,5 @@ for table; do
             --type f32,f16 -n 24 --repeat 9
         ;;
     batches) batch_tables ;;
-    study) study_table ;;
     esac
 done

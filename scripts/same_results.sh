@@ -160,7 +160,6 @@ tokenize $model --decode 1,2 -p abc
 tokenize $model --decode 99999
 info
 info $model --tensors --check
-info $model --bandwidth 0
 LINES
 }
 
@@ -189,7 +188,6 @@ infos() {
         same info "$model" -v
         for format in md csv json jsonl; do
             same info "$model" --format $format
-            same info "$model" --format $format --bandwidth 50
             same info "$model" --format $format --tensors
             same info "$model" --format $format --check
         done

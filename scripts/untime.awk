@@ -2,10 +2,10 @@
 # members of these names in JSON, columns and rows of these names in tables, Markdown and CSV.
 
 BEGIN {
-    split("tokens_per_s p10_us p50_us p50_low_us p50_high_us p90_us p99_us max_us mean_us " \
+    split("tokens_per_s p10_us p50_us p90_us p99_us max_us mean_us " \
           "us_per_token gb_per_s speedup speedup_low speedup_high predicted_speedup predicted_us " \
           "prefill_tokens_per_s load_ms peak_rss_bytes limit_tokens_per_s share_of_limit " \
-          "limited_by bandwidth_gb_per_s flops_per_s dot_flops_per_s cpu_share noisy date note verdict " \
+          "limited_by bandwidth_gb_per_s flops_per_s cpu_share date note verdict " \
           "memory_available_bytes seconds", names, " ")
     split("p50 µs|p99 µs|µs/token|tokens/s|speed-up|interval|predicted|GB/s|of limit|limited by|" \
           "prefill tok/s|peak RSS|note", shown, "|")
@@ -21,7 +21,7 @@ BEGIN {
 # Ids of a text, which have no time in them.
 length($0) > 10000 { print; next }
 
-/^peak memory/ || /^roofline/ { next }
+/^peak memory/ { next }
 
 # What a plan takes, where it may be another.
 memory == "own" && /^decode: memory: / { $0 = "decode: memory" }

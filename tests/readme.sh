@@ -4,9 +4,6 @@
 # that they name: with it nothing is shortened, which takes minutes; without it another text stands for
 # it. Run from the repository's top; the last line counts what passed and failed.
 #
-# Each row of README's table of questions names commands of a page, and the figures of its answer are
-# in what the page shows of these: which is what they print.
-#
 # The commands of a page run one after the other in a folder of its own, which stands for the top.
 #
 # What is printed must be what README shows, if it shows anything, both streams together; a line "..."
@@ -22,7 +19,7 @@
 . tests/checks.sh
 shakespeare=${2:-}
 
-pages="README.md src/*/README.md models/README.md scripts/*.md tests/README.md"
+pages="README.md src/*/README.md models/README.md scripts/*.md scripts/questions/README.md tests/README.md"
 
 # --- what a page has ----------------------------------------------------------------------------
 
@@ -139,22 +136,19 @@ run_shown() {
     matches "$dir/found" "$dir/shown" || diff "$dir/shown" "$dir/found" | head -20
 }
 
-# keep COMMAND: what is shown of it, for the rows; where that is nothing, or not all, the rest of its
-# section. And the name of the file for a command line.
-keep() {
-    h_kept=$dir/rows/$(row_name <"$1.sh")
-    cat "$1.shown" >>"$h_kept" 2>/dev/null && ! grep -qx '[.][.][.]' "$1.shown" && return
-    sed -n "$(sed 's/.*://' "$1.line"),\$p" "$page" | sed '/^#/q' >>"$h_kept"
-}
-row_name() { tr -s ' \\\n' ' ' | sed 's/ $//; s|^[.]/decode ||' | cksum | tr ' ' .; }
-mkdir "$dir/rows"
-
 if [ -n "$shakespeare" ]; then
     cp "$shakespeare" "$dir/shakespeare.txt"
 else
     "$decode" generate models/shakespeare-mha.gguf -n 250 --seed 1 --samples 16 -q </dev/null \
         >"$dir/shakespeare.txt"
 fi
+
+# is_there FILE[#HEADING]: the file, and of a page the heading, as GitHub names it.
+is_there() {
+    [ -e "${1%%#*}" ] || return 1
+    case $1 in *'#'*) ;; *) return 0 ;; esac
+    sed -n 's/^##* //p' "${1%%#*}" | tr '[:upper:] ' '[:lower:]-' | tr -cd 'a-z0-9_\n-' | grep -qxe "${1#*#}"
+}
 
 for page in $pages; do
     commands "$page"
@@ -168,7 +162,6 @@ for page in $pages; do
     for line in "$dir"/commands/*.line; do
         [ -e "$line" ] || continue # a page without commands
         command=${line%.line}
-        [ -e "$command.sh" ] && keep "$command"
         why=$(why_not "$command")
         if [ -n "$why" ]; then
             echo "not run: $(cat "$line"): $why"
@@ -180,59 +173,9 @@ for page in $pages; do
     done
     grep -oE '\]\([^)]*\)' "$page" | grep -v :// | tr -d '])(' >"$dir/links"
     while IFS= read -r link; do
-        note "$page: $link is there" [ -e "$(dirname "$page")/$link" ]
+        note "$page: $link is there" is_there "$(dirname "$page")/$link"
     done <"$dir/links"
 done
-
-# --- the questions ------------------------------------------------------------------------------
-
-# figures_in ANSWER: its numbers of two characters and more, a line each.
-figures_in() { echo "$1" | sed 's/([^)]*[.]md)//g' | grep -oE '[0-9][0-9,.]*[0-9]'; }
-
-# lacking FILE: of the figures on standard input those that no number in the file is, or is rounded to.
-lacking() {
-    awk '
-    function is(number, figure) {
-        gsub(/,/, "", number)
-        gsub(/,/, "", figure)
-        return sprintf("%." length(substr(figure, index(figure ".", ".") + 1)) "f", number) == figure
-    }
-    !text { figures[++n] = $0; next }
-    {
-        while (match($0, /[0-9][0-9,.]*/)) {
-            parts = split(substr($0, RSTART, RLENGTH), part, ",") # thousands, or columns of CSV
-            part[0] = substr($0, RSTART, RLENGTH)
-            $0 = substr($0, RSTART + RLENGTH)
-            for (i = 1; i <= n; i++)
-                for (p = 0; p <= parts; p++)
-                    found[i] = found[i] || is(part[p], figures[i])
-        }
-    }
-    END {
-        for (i = 1; i <= n; i++)
-            if (!found[i])
-                print figures[i]
-    }' - text=1 "$1"
-}
-
-: >"$dir/asked"
-commands=
-sed -n '/^## Questions/,/^## [^Q]/s/^| \(.*\) |$/\1/p' README.md | sed '1,2d; s/\\|/\t/g' |
-    while IFS='|' read -r question named _ answer _; do
-        case $named in *'`'*) commands=$named ;; esac # else "the same"
-        printf '%s\n' "$commands" | grep -oE '`[^`]*`' | tr -d '`' | tr '\t' '|' >"$dir/named"
-        while IFS= read -r command; do
-            row=$dir/rows/$(printf '%s\n' "$command" | row_name)
-            [ -e "$row" ] && cat "$row" || echo "$question: no page has: $command" >>"$dir/asked"
-        done <"$dir/named" >"$dir/shown"
-        figures_in "$answer" | lacking "$dir/shown" | while IFS= read -r figure; do
-            echo "$question: no output has $figure"
-        done
-        echo asked
-    done >>"$dir/asked"
-note "questions are asked" [ "$(grep -cx asked "$dir/asked")" -gt 8 ]
-note "rows name commands of pages, whose outputs have their figures: $(grep -vx asked "$dir/asked")" \
-    [ -z "$(grep -vx asked "$dir/asked")" ]
 
 # --- options that they name ---------------------------------------------------------------------
 

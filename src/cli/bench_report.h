@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/shape.h"
+#include "cli/variant.h"
 #include "measure/bench.h"
 
 /* The values of the options. */
@@ -23,13 +24,11 @@ struct bench_options {
 
 /* A row's variant on the text of --text, converted by fit on its first nine tenths. */
 struct bench_advice {
-    const struct bench_row *row;
     double bits_per_byte, lost; /* on the last tenth; and more than the checkpoint's, */
     double lost_error;          /* with its standard error */
     char beyond[24];            /* the limits that it exceeds: "loss, time"; "": none */
-    /* At its depth and batch: the smallest cache within the limits, if there are any; and whether
-     * no other row is as good in loss, time and cache and better in one. */
-    bool chosen, undominated;
+    bool
+        chosen; /* the smallest cache within the limits, if there are any, at its depth and batch */
 };
 
 struct bench_run {
@@ -38,12 +37,10 @@ struct bench_run {
     struct checkpoint *others;      /* [o->others.n], malloc'd */
     struct bench_subject *subjects; /* [1 + o->others.n], malloc'd */
     struct bench_spec spec;
-    bool fills_context;     /* a depth is the context, and one less is measured */
-    int most_threads_asked; /* which may be more than there are */
     struct bench bench;
-    size_t max_cache_bytes;      /* of --max-cache */
-    struct text calibration;     /* the job's text but for its last tenth */
-    struct bench_advice *advice; /* malloc'd [rows] in the order to print them; NULL: no text */
+    size_t max_cache_bytes;         /* of --max-cache */
+    struct calibration calibration; /* of a text, but for its last tenth; its tokens malloc'd */
+    struct bench_advice *advice;    /* malloc'd [rows]; NULL: no text */
 };
 
 /* Whether the options limit what a variant may lose, take or hold: else none is chosen. */

@@ -2,15 +2,18 @@
  * cmd_bench - decode bench: per-token latency across attention variants.
  */
 #include "base/limits.h"
-#include "cli/bench_advice.h"
 #include "cli/bench_report.h"
 #include "cli/checkpoints.h"
 #include "cli/help_texts.h"
 #include "cli/job.h"
 #include "cli/terminal.h"
 #include "cli/threads.h"
+#include "measure/eval.h"
+#include "measure/verdicts.h"
 #include "model/selection.h"
 
+/* The share of the text that is for calibration; the rest is measured. */
+#define CALIBRATED       0.9
 #define DEFAULT_PROMPT   128
 #define ROOFLINE_SECONDS 1.0
 /* Memory beyond this is announced even without -v. */
@@ -109,8 +112,7 @@ static enum status open_subjects(struct bench_run *r, struct err *e)
     return STATUS_OK;
 }
 
-/* A row says what ran: more threads than processors are never started, so such a row would be one
- * of fewer. */
+/* More threads than processors are never started: such a row is one of as many as there are. */
 static enum status read_threads(struct bench_run *r, struct err *e)
 {
     const char *flag = r->o->common.threads, *source = flag ? "-t" : "DECODE_THREADS";
@@ -124,11 +126,10 @@ static enum status read_threads(struct bench_run *r, struct err *e)
         return list_add(source, most, threads, e);
     TRY(list_ints(source, text, 1, POOL_MAX_THREADS, &asked, e));
     for (int i = 0; i < asked.n; i++) {
-        const int n = asked.items[i];
-        r->most_threads_asked = MAX(n, r->most_threads_asked);
+        const int n = MIN(asked.items[i], most);
         if (n < most || !has_most)
-            TRY(list_add(source, MIN(n, most), threads, e));
-        has_most |= n >= most;
+            TRY(list_add(source, n, threads, e));
+        has_most |= n == most;
     }
     return STATUS_OK;
 }
@@ -146,20 +147,6 @@ static enum status read_variants(struct bench_run *r, struct err *e)
         if (c->n_kv_heads % g == 0 && config_has_variant(c, g) &&
             (r->o->shape.shape || c->score == SCORE_DOT || g == c->n_kv_heads))
             TRY(list_add("--kv-heads", g, variants, e));
-    return STATUS_OK;
-}
-
-/* The context is what people ask for who want to know what it costs full. */
-static enum status read_depths(struct bench_run *r, struct err *e)
-{
-    const int n_ctx = r->subjects[0].config.n_ctx;
-    struct int_list depths = {.n = 0};
-    TRY(list_ints("--depth", r->o->depths, 0, INT_MAX, &depths, e));
-    for (int i = 0; i < depths.n; i++) {
-        const bool full = depths.items[i] == n_ctx;
-        r->fills_context |= full;
-        TRY(list_add("--depth", depths.items[i] - full, &r->spec.axes[BENCH_DEPTHS], e));
-    }
     return STATUS_OK;
 }
 
@@ -185,7 +172,7 @@ static enum status read_settings(struct bench_run *r, struct err *e)
     const struct bench_options *o = r->o;
     struct bench_spec *spec = &r->spec;
     TRY(read_variants(r, e));
-    TRY(read_depths(r, e));
+    TRY(list_ints("--depth", o->depths, 0, INT_MAX, &spec->axes[BENCH_DEPTHS], e));
     TRY(list_ints("--batch", o->batches, 1, INT_MAX, &spec->axes[BENCH_BATCHES], e));
     TRY(read_types(r, e));
     TRY(read_threads(r, e));
@@ -197,6 +184,132 @@ static enum status read_settings(struct bench_run *r, struct err *e)
     for (int i = 0; i <= o->others.n && o->prompt < 0; i++)
         spec->prompt = MIN(i == 0 ? DEFAULT_PROMPT : spec->prompt, r->subjects[i].config.n_ctx);
     spec->roofline_seconds = ROOFLINE_SECONDS;
+    return STATUS_OK;
+}
+
+/* --- what variants lose on a text ------------------------------------------------------------- */
+
+/* Leaves of the job's text its last tenth, with its tokens, as what is measured. STATUS_USAGE for a
+ * text too short and a --max-cache that is no number; the failures of job_tokenize. */
+static enum status prepare_text(struct bench_run *r, struct err *e)
+{
+    struct job *j = r->job;
+    const struct bench_options *o = r->o;
+    const size_t len = j->text.len * CALIBRATED;
+    if (o->max_cache && !parse_bytes(o->max_cache, &r->max_cache_bytes))
+        return err_usage(e, "--max-cache: expected a number of bytes, as 8192 or 8MiB, found '%s'",
+                         o->max_cache);
+    job_warn_vocabulary(&o->common, j->path, j->checkpoint.tokenizer);
+    TRY(err_in(e,
+               calibration_of_text(&o->common, j->checkpoint.tokenizer, &r->subjects[0].config,
+                                   text_span(j->text.data, len), o->common.file,
+                                   o->calib_tokens ? o->calib_tokens : CALIBRATION_TOKENS,
+                                   &r->calibration, e),
+               "--text, its first nine tenths"));
+    j->text = text_span(j->text.data + len, j->text.len - len);
+    TRY(err_in(e, job_tokenize(j, e), "--text"));
+    return err_in(e, eval_check_length(j->n_tokens, e), "--text, its last tenth");
+}
+
+/* A variant of the checkpoint, whose model is closed again, and what each token costs it: nll. */
+static enum status measure_variant(struct bench_run *r, int n_kv_heads, double *nll,
+                                   struct eval_result *out, struct err *e)
+{
+    struct job *j = r->job;
+    char number[16];
+    chars_printf(number, "%d", n_kv_heads);
+    enum status s = variant_load(j, number, &r->calibration, &j->checkpoint.model, e);
+    if (s == STATUS_OK) {
+        struct eval_spec spec = job_eval_spec(j, &j->checkpoint);
+        spec.nll = nll;
+        spec.callbacks = job_callbacks(j, "tokens");
+        s = eval_run(&spec, out, e);
+    }
+    model_free(j->checkpoint.model);
+    j->checkpoint.model = NULL;
+    return s;
+}
+
+/* What the variants lose, [variants], with its standard error: that of neighbours' differences. */
+static enum status measure_losses(struct bench_run *r, double *nll, struct bench_advice *losses,
+                                  struct err *e)
+{
+    const struct int_list *variants = &r->spec.axes[BENCH_VARIANTS];
+    const int own_kv_heads = r->subjects[0].config.n_kv_heads;
+    const size_t n_scored = r->job->n_tokens - 1;
+    double *whole = nll, *own = nll + n_scored;
+    struct eval_result before, after;
+    TRY(measure_variant(r, own_kv_heads, whole, &before, e));
+    for (int i = 0; i < variants->n; i++) {
+        losses[i] = (struct bench_advice){.bits_per_byte = before.bits_per_byte};
+        if (variants->items[i] == own_kv_heads)
+            continue;
+        TRY(measure_variant(r, variants->items[i], own, &after, e));
+        for (size_t t = 0; t < n_scored; t++)
+            own[t] -= whole[t];
+        losses[i].bits_per_byte = after.bits_per_byte;
+        losses[i].lost = after.bits_per_byte - before.bits_per_byte;
+        losses[i].lost_error = eval_mean_error(own, n_scored, after.nll - before.nll) *
+                               after.tokens / log(2) / after.bytes;
+    }
+    return STATUS_OK;
+}
+
+/* The limits that the row exceeds. */
+static void compare_with_limits(const struct bench_run *r, const struct bench_row *row,
+                                struct bench_advice *a)
+{
+    const struct bench_options *o = r->o;
+    const struct {
+        bool exceeded;
+        const char *name;
+    } limits[] = {
+        {o->max_loss > 0 && !(a->lost <= o->max_loss), "loss"},
+        {o->max_us > 0 && row->p50_us > o->max_us, "time"},
+        {o->max_cache && row->plan.allocated_bytes > r->max_cache_bytes, "cache"},
+    };
+    for (int i = 0; i < LENGTH(limits); i++)
+        if (limits[i].exceeded)
+            chars_append(a->beyond, "%s%s", a->beyond[0] ? ", " : "", limits[i].name);
+}
+
+/* Whether x is at y's depth and batch and the better choice: its cache is smaller, or as small and
+ * its steps are shorter. */
+static bool is_better(const struct bench_row *x, const struct bench_row *y)
+{
+    const uint64_t x_bytes = x->plan.allocated_bytes, y_bytes = y->plan.allocated_bytes;
+    return x->plan.depth == y->plan.depth && x->plan.batch == y->plan.batch &&
+           (x_bytes < y_bytes || (x_bytes == y_bytes && x->p50_us < y->p50_us));
+}
+
+/* Once rows are measured each variant is converted and evaluated, one after the other, on the first
+ * number of threads. */
+static enum status measure_advice(struct bench_run *r, struct err *e)
+{
+    struct job *j = r->job;
+    const struct bench_row *rows = r->bench.rows;
+    const int n_rows = r->bench.n_rows;
+    struct bench_advice losses[LIST_MAX];
+    double *nll;
+    TRY_ZEROED(nll, 2 * j->n_tokens, "what each token costs", e);
+    j->kernels = r->spec.kernels;
+    j->n_threads = r->spec.axes[BENCH_THREADS].items[0];
+    enum status s = job_start_threads(j, e);
+    if (s == STATUS_OK)
+        s = measure_losses(r, nll, losses, e);
+    free(nll);
+    TRY(s);
+    TRY_ZEROED(r->advice, n_rows, "the advice", e);
+    for (int i = 0; i < n_rows; i++) {
+        r->advice[i] = losses[rows[i].at[BENCH_VARIANTS]];
+        compare_with_limits(r, &rows[i], &r->advice[i]);
+    }
+    for (int i = 0; i < n_rows; i++) {
+        struct bench_advice *a = &r->advice[i];
+        a->chosen = advice_is_limited(r->o) && !a->beyond[0];
+        for (int k = 0; k < n_rows; k++)
+            a->chosen &= r->advice[k].beyond[0] || !is_better(&rows[k], &rows[i]);
+    }
     return STATUS_OK;
 }
 
@@ -236,31 +349,18 @@ static enum status plan_rows(struct bench_run *r, struct err *e)
     return STATUS_OK;
 }
 
-/* Where rows are others than those that were asked for. */
-static void say_changes(const struct bench_run *r)
-{
-    const struct common_options *o = &r->o->common;
-    const struct config *c = &r->subjects[0].config;
-    const struct int_list *types = &r->spec.axes[BENCH_TYPES];
-    const int most = MIN(cpus_usable(), POOL_MAX_THREADS);
-    for (int i = 0; i < types->n; i++)
-        if (types->items[i] != BENCH_AS_IS)
-            job_say_fallback(o, c, types->items[i]);
-    if (r->fills_context)
-        say(o, "--depth %d fills the context: measured at %d, with the last token's place left",
-            c->n_ctx, c->n_ctx - 1);
-    if (r->most_threads_asked > most)
-        say(o, "%s %d: this process has %d processors, measured with as many",
-            o->threads ? "-t" : "DECODE_THREADS", r->most_threads_asked, most);
-}
-
 /* STATUS_INTERRUPTED also with rows that are measured. */
 static enum status measure_rows(struct bench_run *r, struct err *e)
 {
-    say_changes(r);
+    const struct int_list *types = &r->spec.axes[BENCH_TYPES];
+    for (int i = 0; i < types->n; i++)
+        if (types->items[i] != BENCH_AS_IS)
+            job_say_fallback(&r->o->common, &r->subjects[0].config, types->items[i]);
     r->spec.callbacks = job_callbacks(r->job, "repeats of rows");
     const enum status s = bench_run(&r->bench, e);
     progress_end(&r->job->progress);
+    if (s == STATUS_OK || s == STATUS_INTERRUPTED)
+        bench_conclude(&r->bench);
     return s;
 }
 
@@ -271,13 +371,13 @@ static enum status run_stages(struct bench_run *r, struct err *e)
     TRY(open_subjects(r, e));
     TRY(read_settings(r, e));
     if (has_text)
-        TRY(advice_prepare(r, e));
+        TRY(prepare_text(r, e));
     TRY(plan_rows(r, e));
     enum status s = measure_rows(r, e);
     if (s != STATUS_OK && (s != STATUS_INTERRUPTED || r->bench.n_rows == 0))
         return s;
     if (s == STATUS_OK && has_text)
-        s = advice_measure(r, e);
+        s = measure_advice(r, e);
     TRY(bench_report(r, e));
     return s;
 }
@@ -301,6 +401,7 @@ static enum status run_bench(struct job *j, void *values, struct err *e)
     free(r.others);
     free(r.subjects);
     free(r.advice);
+    free(r.calibration.tokens);
     return s;
 }
 

@@ -279,7 +279,7 @@ static enum status read_text(struct conversion *c, struct err *e)
     const enum status s = calibration_of_text(&o->common, k->tokenizer, &c->config, text, o->calib,
                                               wanted, &c->text, e);
     free(bytes);
-    return s;
+    return err_in(e, s, "--calib");
 }
 
 /* --- the stages ------------------------------------------------------------------------------- */

@@ -27,7 +27,6 @@ static const struct option text_options[] = {
     OPT_STRINGS("stop", stops, "TEXT",
                 "end where the continuation has this text, which is not printed; \\n is a "
                 "backslash and an n, as in -p"),
-    OPT_FLAG("ignore-eos", ignore_eos, "go on after an end-of-text token"),
     OPT_INT("samples", samples, "N", 1, 1000000,
             "continuations, separated by lines of ---; the prompt is taken once", .fallback = "1",
             .excludes = "interactive|prompts"),
@@ -186,7 +185,6 @@ static enum status open_generation(struct generation *g, struct err *e)
         job_progress(job, o->prompts ? "prompts" : "texts")->terminal &= !isatty(STDOUT_FILENO);
     s->tokenizer = t;
     s->n_vocab = c->n_vocab;
-    s->ignore_eos = o->ignore_eos;
     s->shifts = o->shift || o->talks;
     s->n_keep = s->shifts && tokenizer_adds_bos(t);
     TRY(start_schedule(g, &params, n_texts, e));

@@ -1,13 +1,71 @@
 /*
- * cmd_info - decode info: what a checkpoint holds; what it or a shape costs is in info_cost.
+ * cmd_info - decode info: what a checkpoint or a shape holds, and what its caches and steps cost.
  */
+#include "base/limits.h"
 #include "cli/help_texts.h"
-#include "cli/info.h"
-#include "cli/info_cost.h"
+#include "cli/job.h"
+#include "cli/shape.h"
 #include "formats/blocks.h"
 #include "formats/gguf_values.h"
 #include "formats/json_write.h"
+#include "measure/inspect.h"
 #include "model/config_keys.h"
+#include "model/pack.h"
+
+/* More than there are. */
+#define PROPERTIES_MOST 64
+
+struct info_options {
+    struct common_options common;
+    bool tensors, check;
+    struct option_strings shapes;
+    struct shape_options shape; /* its arch */
+    int type;                   /* the index into storage_names and 1 more; 0: not given */
+    const char *depths, *batches;
+    int shards; /* 0: not given */
+};
+
+/* What decode info knows of one checkpoint or shape, or of the steps of several shapes. */
+struct info {
+    const struct info_options *o;
+    struct job *job;
+    struct file_map file; /* of job.path; none of a shape */
+    struct gguf *gguf;
+    struct tokenizer *tokenizer;                       /* NULL: none, or it cannot be read */
+    struct err refusal, tokenizer_problem, not_finite; /* "": none */
+    struct config config; /* of an architecture that runs here, with tensors */
+    bool has_config;
+    bool runs; /* the weights are of a type that runs here: the type in `cost` means it */
+    struct cost_shape cost;
+    struct property {
+        const char *object; /* whose member it is in JSON; NULL: the whole's */
+        const char *key;
+        bool is_literal;   /* in JSON: a number, true or false */
+        struct text value; /* without data: none */
+    } properties[PROPERTIES_MOST];
+    char digits[PROPERTIES_MOST][24]; /* of properties that are numbers */
+    const char *object;               /* of the properties that are added next */
+    int n_properties;
+    char ends[400]; /* tokens that end a text: "2 (eos_token_id), 5 (<|im_end|>)" */
+    char heads_by_layer[CONFIG_MAX_LAYERS * 8], kv_heads_by_layer[CONFIG_MAX_LAYERS * 8];
+    struct inspect_sum parts[INSPECT_PARTS + 1]; /* the last one is the total */
+    struct inspect_variants variants;
+    struct info_step {
+        const char *shape; /* as it was given; NULL: of a checkpoint */
+        char variant[16];
+        struct cost_plan of;
+        struct inspect_shard shard; /* with --shards */
+        double cache_over_weights;
+        bool fits;
+    } * steps; /* [n_steps] malloc'd: variants change fastest, then batches */
+    struct info_tensor {
+        struct gguf_tensor of;
+        const char *type;
+        struct shape_text shape;
+        struct inspect_check check;
+    } * tensors; /* [n_listed] malloc'd */
+    int n_steps, n_listed;
+};
 
 #define VALUES struct info_options
 
@@ -33,217 +91,86 @@ static const struct option step_options[] = {
                .otherwise = "0 and the context; of several shapes the context"),
     OPT_STRING("batch", batches, "B,B,...", "sequences that a step serves", .otherwise = "1"),
     OPT_CHOICE("kv-type", common.kv_type, "TYPE", kv_type_names, "how keys and values are cached",
-               .fallback = "f32", .needs = "depth|batch|bandwidth|shards|shape"),
+               .fallback = "f32", .needs = "depth|batch|shards|shape"),
     OPT_INT("shards", shards, "N", 1, CONFIG_MAX_WIDTH,
             "what each of N partitions of the heads (tensor parallel) holds; a divisor of the "
             "query heads",
             .otherwise = "none"),
-    OPT_STRING("bandwidth", bandwidth, "GB/s|auto",
-               "predict a step's time on a machine that reads so fast; auto: this one, measured "
-               "with DECODE_THREADS threads",
-               .otherwise = "no prediction"),
-    OPT_DOUBLE("flops", gflops, "GFLOP/s", 0, MOST_GB_PER_S,
-               "and computes so fast, two operations a multiply-add", .above_min = true,
-               .otherwise = "arithmetic is not counted", .needs = "bandwidth"),
     OPT_END,
 };
 
 /* --- properties ------------------------------------------------------------------------------ */
 
-/* When properties are shown. */
-enum {
-    OF_FILE = 1 << 0,
-    OF_SHAPE = 1 << 1,
-    OF_CONFIG = 1 << 2,
-    OF_SHARED = 1 << 3, /* to people only where layers share a block */
-    REFUSED = 1 << 4,   /* there are no hyperparameters to say it beside */
-    READABLE = 1 << 5,  /* of a tokenizer */
-};
-
-static const struct report_field property_fields[] = {
-    {"file", "file", MEMBER(info, subject), .when = OF_FILE},
-    {"file_bytes", "file_bytes", MEMBER(info, file_bytes), .when = OF_FILE},
-    {"gguf_version", "gguf_version", MEMBER(info, gguf_version), .when = OF_FILE},
-    {"n_keys", "n_keys", MEMBER(info, n_keys), .when = OF_FILE},
-    {"n_tensors", "n_tensors", MEMBER(info, n_tensors), .when = OF_FILE},
-    {"architecture", "architecture", MEMBER(info, architecture), .when = OF_FILE},
-    {"name", "name", MEMBER(info, name), .when = OF_FILE},
-    {"shape", "shape", MEMBER(info, subject), .when = OF_SHAPE},
-    {"architecture", "architecture", MEMBER(info, architecture), .when = OF_SHAPE},
-    {"type", "type", MEMBER(info, type), .when = OF_SHAPE},
-    {"variant", "variant", MEMBER(info, variant), .when = OF_CONFIG},
-    {"n_layers", "n_layers", MEMBER(info, config.n_layers), .when = OF_CONFIG},
-    {"n_heads", "n_heads", MEMBER(info, config.n_heads), .when = OF_CONFIG},
-    {"n_kv_heads", "n_kv_heads", MEMBER(info, config.n_kv_heads), .when = OF_CONFIG},
-    {"head_dim", "head_dim", MEMBER(info, config.head_dim), .when = OF_CONFIG},
-    {"value_dim", "value_dim", MEMBER(info, value_dim), .when = OF_CONFIG},
-    {"d_model", "d_model", MEMBER(info, config.d_model), .when = OF_CONFIG},
-    {"d_ff", "d_ff", MEMBER(info, config.d_ff), .when = OF_CONFIG},
-    {"n_ctx", "n_ctx", MEMBER(info, config.n_ctx), .when = OF_CONFIG},
-    {"n_vocab", "n_vocab", MEMBER(info, config.n_vocab), .when = OF_CONFIG},
-    {"heads_by_layer", "heads_by_layer", MEMBER(info, heads_by_layer), .when = OF_CONFIG},
-    {"kv_heads_by_layer", "kv_heads_by_layer", MEMBER(info, kv_heads_by_layer), .when = OF_CONFIG},
-    {"norm", "norm", MEMBER(info, norm), .when = OF_CONFIG},
-    {"placement", "placement", MEMBER(info, placement), .when = OF_CONFIG},
-    {"position", "position", MEMBER(info, position), .when = OF_CONFIG},
-    {"ffn", "ffn", MEMBER(info, ffn), .when = OF_CONFIG},
-    {"score", "score", MEMBER(info, score), .when = OF_CONFIG},
-    {"norm_eps", "norm_eps", MEMBER(info, norm_eps), "%g", .when = OF_CONFIG},
-    {"score_scale", "score_scale", MEMBER(info, score_scale), "%g", .when = OF_CONFIG},
-    {"does_not_run", "does_not_run", MEMBER(info, does_not_run), .when = OF_CONFIG},
-    {"tied_output", "tied_output", MEMBER(info, cost.tied), .when = OF_CONFIG},
-    {"shared_block", "shared_block", MEMBER(info, config.shared), .when = OF_SHARED},
-    {"does_not_run", "does_not_run", MEMBER(info, does_not_run), .when = REFUSED},
-};
-static const struct report_field tokenizer_fields[] = {
-    {"model", "tokenizer", MEMBER(info, token_kind)},
-    {"problem", "problem", MEMBER(info, problem)},
-    {"pretokenizer", "pretokenizer", MEMBER(info, pretokenizer), .when = READABLE},
-    {"n_tokens", "n_tokens", MEMBER(info, n_tokens), .when = READABLE},
-    {"bos", "bos", MEMBER(info, bos), .when = READABLE},
-    {"eos", "eos", MEMBER(info, eos), .when = READABLE},
-    {"ends", "ends", MEMBER(info, ends), .when = READABLE},
-    {"adds_bos", "adds_bos", MEMBER(info, adds_bos), .when = READABLE},
-};
-static const struct report_field check_fields[] = {
-    {"tensors_checked", "tensors_checked", MEMBER(info, tensors_checked)},
-    {"tensors_not_checked", "tensors_not_checked", MEMBER(info, tensors_not_checked)},
-    {"nan", "nan", MEMBER(info, nan)},
-    {"inf", "inf", MEMBER(info, inf)},
-};
-/* For people the scalar keys that stand nowhere else: what a conversion says of itself, and of an
- * architecture that does not run here its own. */
-static void print_other_keys(struct report *r, const struct info *info)
+/* People see only what has a value. */
+static void add(struct info *info, const char *key, bool is_literal, struct text value)
 {
-    for (int64_t i = 0; i < info->n_keys; i++) {
-        const struct text key = info->gguf->pairs[i].key;
-        const struct gguf_value *v = &info->gguf->pairs[i].value;
-        const bool told = info->has_config ? !text_starts_with(key, "decode.convert.")
-                                           : text_starts_with(key, "tokenizer.") ||
-                                                 text_starts_with(key, "general.");
-        struct figure f = {""};
-        if (v->kind == GGUF_ARRAY || told)
-            continue;
-        report_text(r, key);
-        if (v->kind == GGUF_F32 || v->kind == GGUF_F64)
-            f = figure_exact(gguf_float_at(v, 0));
-        else if (v->kind != GGUF_STRING)
-            chars_printf(f.text, "%" PRId64, gguf_int_at(v, 0));
-        report_text(r, v->kind == GGUF_STRING ? text_span(v->bytes.data, text_width(v->bytes))
-                                              : text_of(f.text));
+    assert(info->n_properties < PROPERTIES_MOST);
+    if (value.len > 0 || !table_is_for_people(info->o->common.format))
+        info->properties[info->n_properties++] =
+            (struct property){info->object, key, is_literal, value};
+}
+
+static void add_text(struct info *info, const char *key, struct text value)
+{
+    add(info, key, false, value);
+}
+
+/* NULL: none. */
+static void add_string(struct info *info, const char *key, const char *value)
+{
+    add_text(info, key, value ? text_of(value) : (struct text){NULL, 0});
+}
+
+static void add_bool(struct info *info, const char *key, bool value)
+{
+    add(info, key, true, text_of(value ? "true" : "false"));
+}
+
+/* An integer, or to a float's digits; NaN and negative ones are none. */
+static void add_number(struct info *info, const char *key, double value)
+{
+    char *digits = info->digits[info->n_properties];
+    snprintf(digits, sizeof info->digits[0], value == trunc(value) ? "%.0f" : "%.7g", value);
+    add(info, key, true, value >= 0 ? text_of(digits) : (struct text){NULL, 0});
+}
+
+static void add_config(struct info *info)
+{
+    const struct config *c = &info->config;
+    char *variant = info->digits[info->n_properties];
+    config_variant_name(c, c->n_kv_heads, variant);
+    add_string(info, "variant", variant);
+    add_number(info, "n_layers", c->n_layers);
+    add_number(info, "n_heads", c->n_heads);
+    add_number(info, "n_kv_heads", c->n_kv_heads);
+    add_number(info, "head_dim", c->head_dim);
+    add_number(info, "value_dim", config_value_dim(c));
+    add_number(info, "d_model", c->d_model);
+    add_number(info, "d_ff", c->d_ff);
+    add_number(info, "n_ctx", c->n_ctx);
+    add_number(info, "n_vocab", c->n_vocab);
+    /* "6, 2, 1": heads or K/V heads by layer, where one number does not say it. */
+    for (int l = 0; l < c->n_layers; l++) {
+        const char *comma = l ? ", " : "";
+        if (!config_same_heads(c))
+            chars_append(info->heads_by_layer, "%s%d", comma, config_heads(c, l));
+        if (!config_same_kv_heads(c))
+            chars_append(info->kv_heads_by_layer, "%s%d", comma, config_kv_heads(c, l));
     }
+    add_string(info, "heads_by_layer", info->heads_by_layer);
+    add_string(info, "kv_heads_by_layer", info->kv_heads_by_layer);
+    add_string(info, "norm", arch_norm_names[c->norm]);
+    add_string(info, "placement", arch_placement_names[c->placement]);
+    add_string(info, "position", arch_position_names[c->position]);
+    add_string(info, "ffn", arch_ffn_names[c->ffn]);
+    add_string(info, "score", c->score == SCORE_DOT ? NULL : arch_score_names[c->score]);
+    add_number(info, "norm_eps", (double)c->norm_eps);
+    add_number(info, "score_scale", c->score_scale != 0 ? (double)c->score_scale : NO_FIGURE);
+    add_bool(info, "tied_output", info->cost.tied);
+    add_bool(info, "shared_block", c->shared);
 }
 
-/* Which properties there are. */
-static unsigned properties_shown(const struct info *info, bool people)
-{
-    const struct {
-        bool holds;
-        unsigned shown;
-    } of[] = {
-        {info->gguf, OF_FILE},
-        {!info->gguf, OF_SHAPE},
-        {info->has_config, OF_CONFIG},
-        {info->has_config && (!people || info->config.shared), OF_SHARED},
-        {info->gguf && !info->has_config, REFUSED},
-        {info->tokenizer, READABLE},
-    };
-    unsigned shown = 0;
-    for (int i = 0; i < LENGTH(of); i++)
-        shown |= of[i].holds ? of[i].shown : 0;
-    return shown;
-}
-
-/* A table "property, value" for people. */
-static enum status print_properties(const struct info *info, struct err *e)
-{
-    static const struct report_field columns[] = {{NULL, "property", .type = REPORT_TEXT},
-                                                  {NULL, "value", .type = REPORT_TEXT}};
-    const unsigned shown = properties_shown(info, true);
-    struct report r;
-    report_begin(&r, info->o->common.format, columns, 2, 0, info->job->out);
-    report_lines(&r, property_fields, LENGTH(property_fields), shown, info);
-    if (info->token_kind.len > 0)
-        report_lines(&r, tokenizer_fields, LENGTH(tokenizer_fields), shown, info);
-    report_lines(&r, info->types, info->n_types, 0, info);
-    if (info->o->check)
-        report_lines(&r, check_fields, LENGTH(check_fields), 0, info);
-    print_other_keys(&r, info);
-    return report_end(&r, e);
-}
-
-/* An object, or null if there is nothing to put into it. */
-static void put_object(struct json *j, const char *key, bool there,
-                       const struct report_field *fields, int n, unsigned shown,
-                       const struct info *info)
-{
-    if (there)
-        report_object(j, key, fields, n, shown, info);
-    else
-        json_null(j, key);
-}
-
-/* The same as members of an object. */
-static void put_properties(const struct info *info, struct json *j)
-{
-    const unsigned shown = properties_shown(info, false);
-    report_members(j, property_fields, LENGTH(property_fields), shown, info);
-    put_object(j, "tokenizer", info->token_kind.len > 0, tokenizer_fields, LENGTH(tokenizer_fields),
-               shown, info);
-    put_object(j, "types", info->n_types > 0, info->types, info->n_types, 0, info);
-    put_object(j, "check", info->o->check, check_fields, LENGTH(check_fields), 0, info);
-    if (info->n_steps > 0)
-        json_int(j, "memory_available_bytes", info->available);
-}
-
-/* --- what there is --------------------------------------------------------------------------- */
-
-/* Counts the tensors by type, checks them if that is wanted, and lists those that are shown: all of
- * them, or with --check alone those that are bad to people, all in CSV. */
-static enum status take_tensors(struct info *info, struct err *e)
-{
-    const struct gguf *g = info->gguf;
-    const struct info_options *o = info->o;
-    TRY_ZEROED(info->tensors, g->n_tensors + 1, "the list of tensors", e);
-    for (size_t i = 0; i < g->n_tensors; i++) {
-        const struct gguf_tensor *from = &g->tensors[i];
-        struct info_tensor *t = &info->tensors[info->n_listed];
-        *t = (struct info_tensor){.of = *from,
-                                  .type = from->type->name,
-                                  .shape = pack_shape_text(from->n_dims, from->dims)};
-        int at = 0;
-        while (at < info->n_types && info->types[at].key != t->type)
-            at++;
-        if (at == info->n_types) {
-            info->n_types++;
-            const uint32_t in_memory = blocks_in_memory(from->type->type);
-            const bool widened = in_memory != from->type->type;
-            chars_printf(info->type_headings[at], "%s tensors%s%s", t->type,
-                         widened ? ", run as " : "",
-                         widened ? tensor_type_find(in_memory)->name : "");
-            info->types[at] =
-                (struct report_field){t->type, info->type_headings[at], MEMBER(info, of_type[at])};
-        }
-        info->of_type[at]++;
-        if (o->check)
-            t->check = inspect_check_tensor(from);
-        const bool is_read = o->check && t->check.nan >= 0;
-        const int64_t n_bad = is_read ? t->check.nan + t->check.inf : 0;
-        info->n_listed += o->tensors || (o->check && o->common.format == TABLE_CSV) ||
-                          (n_bad > 0 && table_is_for_people(o->common.format));
-        info->tensors_checked += is_read;
-        info->tensors_not_checked += !is_read;
-        info->nan += is_read ? t->check.nan : 0;
-        info->inf += is_read ? t->check.inf : 0;
-        if (n_bad > 0 && !info->not_finite.text[0])
-            err_format(&info->not_finite,
-                       "%.200s: tensor '%.*s' has %" PRId64
-                       " values that are not finite, the first%s at element %" PRIu64,
-                       info->subject, text_width(from->name), from->name.data, n_bad,
-                       t->check.scales_only ? " (a block's scale)" : "", t->check.first);
-    }
-    return STATUS_OK;
-}
+/* --- a checkpoint's file --------------------------------------------------------------------- */
 
 /* The value of a key, if it is a text. */
 static struct text text_at(const struct gguf *g, const char *key)
@@ -257,65 +184,217 @@ static struct text text_at(const struct gguf *g, const char *key)
 static enum status read_config(struct info *info, struct err *e)
 {
     const struct gguf *g = info->gguf;
-    struct err *why = &info->refusal;
-    struct err parsing = {""};
     enum status s = STATUS_OK;
+    info->cost = (struct cost_shape){.tied = layout_output_tied(g), .gguf = g};
     if (g->n_tensors == 0)
         return STATUS_OK;
-    info->has_config = config_parse(g, &info->config, &parsing) == STATUS_OK;
-    if (info->has_config)
-        s = model_check(g, why);
-    else
-        *why = parsing;
-    if (info->has_config)
+    info->has_config = config_parse(g, &info->config, &info->refusal) == STATUS_OK;
+    if (info->has_config) {
+        s = model_check(g, &info->refusal);
         info->runs = cost_shape_of_file(g, &info->config, &info->cost) && s == STATUS_OK;
-    return s == STATUS_NO_MEMORY ? err_set(e, s, "%s", why->text) : STATUS_OK;
+    }
+    return s == STATUS_NO_MEMORY ? err_set(e, s, "%s", info->refusal.text) : STATUS_OK;
 }
 
-/* The tokens that end a text, each with the key or the name that says so. */
-static void list_ends(struct info *info, const struct tokenizer *t)
+static void add_file(struct info *info)
 {
+    const struct gguf *g = info->gguf;
+    add_string(info, "file", info->job->path);
+    add_number(info, "file_bytes", info->file.len);
+    add_number(info, "gguf_version", g->version);
+    add_number(info, "n_keys", g->n_pairs);
+    add_number(info, "n_tensors", g->n_tensors);
+    add_text(info, "architecture", text_at(g, "general.architecture"));
+    add_text(info, "name", text_at(g, "general.name"));
+    add_string(info, "does_not_run", info->refusal.text[0] ? info->refusal.text : NULL);
+}
+
+/* What is wrong with a tokenizer is one of its properties, and so are the tokens that end a text,
+ * each with the key or the name that says so. STATUS_NO_MEMORY. */
+static enum status add_tokenizer(struct info *info, struct err *e)
+{
+    const struct gguf *g = info->gguf;
+    const struct text architecture = text_at(g, "general.architecture"),
+                      model = text_at(g, "tokenizer.ggml.model");
+    struct err *problem = &info->tokenizer_problem;
     const char *why;
-    for (int i = 0, id; (id = tokenizer_end(t, &i, &why)) >= 0;)
-        chars_append(info->ends, "%s%d (%s)", info->ends[0] ? ", " : "", id, why);
+    if (model.len == 0)
+        return STATUS_OK;
+    if (architecture.data && arch_find(architecture)) {
+        const enum status s = tokenizer_create(g, &info->tokenizer, problem);
+        if (s == STATUS_NO_MEMORY)
+            return err_set(e, s, "%s", problem->text);
+    }
+    const struct tokenizer *t = info->tokenizer;
+    if (t)
+        (void)tokenizer_reads_text(t, problem);
+    info->object = "tokenizer";
+    add_text(info, table_is_for_people(info->o->common.format) ? "tokenizer" : "model", model);
+    add_string(info, "problem", problem->text[0] ? problem->text : NULL);
+    if (t) {
+        job_warn_vocabulary(info->job->common, info->job->path, t);
+        add_string(info, "pretokenizer", tokenizer_pre(t));
+        add_number(info, "n_tokens", tokenizer_n_tokens(t));
+        add_number(info, "bos", tokenizer_bos(t));
+        add_number(info, "eos", tokenizer_eos(t));
+        for (int i = 0, id; (id = tokenizer_end(t, &i, &why)) >= 0;)
+            chars_append(info->ends, "%s%d (%s)", info->ends[0] ? ", " : "", id, why);
+        add_string(info, "ends", info->ends);
+        add_bool(info, "adds_bos", tokenizer_adds_bos(t));
+    }
+    info->object = NULL;
+    return STATUS_OK;
+}
+
+/* Checks the tensors if that is wanted, and lists those that are shown: all of them, or with
+ * --check alone those that are bad. */
+static enum status list_tensors(struct info *info, struct err *e)
+{
+    const struct gguf *g = info->gguf;
+    const struct info_options *o = info->o;
+    int64_t n_checked = 0, nan = 0, inf = 0;
+    TRY_ZEROED(info->tensors, g->n_tensors + 1, "the list of tensors", e);
+    for (size_t i = 0; i < g->n_tensors; i++) {
+        const struct gguf_tensor *from = &g->tensors[i];
+        struct info_tensor *t = &info->tensors[info->n_listed];
+        *t = (struct info_tensor){.of = *from,
+                                  .type = from->type->name,
+                                  .shape = pack_shape_text(from->n_dims, from->dims)};
+        if (o->check)
+            t->check = inspect_check_tensor(from);
+        const bool is_read = t->check.nan >= 0;
+        const int64_t n_bad = is_read ? t->check.nan + t->check.inf : 0;
+        info->n_listed += o->tensors || n_bad > 0;
+        n_checked += is_read;
+        if (is_read) {
+            nan += t->check.nan;
+            inf += t->check.inf;
+        }
+        if (n_bad > 0 && !info->not_finite.text[0])
+            err_format(&info->not_finite,
+                       "%.200s: tensor '%.*s' has %" PRId64
+                       " values that are not finite, the first%s at element %" PRIu64,
+                       info->job->path, text_width(from->name), from->name.data, n_bad,
+                       t->check.scales_only ? " (a block's scale)" : "", t->check.first);
+    }
+    if (!o->check)
+        return STATUS_OK;
+    info->object = "check";
+    add_number(info, "tensors_checked", n_checked);
+    add_number(info, "tensors_not_checked", g->n_tensors - n_checked);
+    add_number(info, "nan", nan);
+    add_number(info, "inf", inf);
+    info->object = NULL;
+    return STATUS_OK;
 }
 
 static enum status read_file(struct info *info, struct err *e)
 {
     TRY(gguf_parse(info->file.data, info->file.len, &info->gguf, e));
-    const struct gguf *g = info->gguf;
     TRY(read_config(info, e));
-    info->architecture = text_at(g, "general.architecture");
-    info->name = text_at(g, "general.name");
-    info->token_kind = text_at(g, "tokenizer.ggml.model");
-    info->subject = info->job->path;
-    info->file_bytes = info->file.len;
-    info->gguf_version = g->version;
-    info->n_keys = g->n_pairs;
-    info->n_tensors = g->n_tensors;
-    if (!info->has_config)
-        info->cost = (struct cost_shape){.tied = layout_output_tied(g), .gguf = g};
-    /* What is wrong with a tokenizer is one of its properties. */
-    if (info->architecture.data && arch_find(info->architecture) && info->token_kind.len > 0) {
-        const enum status s = tokenizer_create(g, &info->tokenizer, &info->tokenizer_problem);
-        const struct tokenizer *t = info->tokenizer;
-        if (s == STATUS_NO_MEMORY)
-            return err_set(e, s, "%s", info->tokenizer_problem.text);
-        if (t) {
-            (void)tokenizer_reads_text(t, &info->tokenizer_problem);
-            job_warn_vocabulary(info->job->common, info->job->path, t);
-            info->n_tokens = tokenizer_n_tokens(t);
-            info->bos = tokenizer_bos(t);
-            info->pretokenizer = tokenizer_pre(t);
-            info->eos = tokenizer_eos(t);
-            list_ends(info, t);
-            info->adds_bos = tokenizer_adds_bos(t);
-        }
+    add_file(info);
+    if (info->runs)
+        add_string(info, "type", storage_name(info->cost.storage));
+    if (info->has_config)
+        add_config(info);
+    TRY(add_tokenizer(info, e));
+    return list_tensors(info, e);
+}
+
+/* --- a shape --------------------------------------------------------------------------------- */
+
+/* The i-th, if there are several. */
+static enum status read_shape(struct info *info, int i, struct err *e)
+{
+    const struct info_options *o = info->o;
+    struct config *c = &info->config;
+    const enum storage type = o->type ? o->type - 1 : STORAGE_F32;
+    const struct shape_options of = {.shape = o->shapes.items[i], .arch = o->shape.arch};
+    TRY(shape_of_options(&of, &o->common, c, e));
+    job_say_fallback(&o->common, c, type);
+    info->cost = (struct cost_shape){c, c->n_kv_heads, type, .tied = !c->arch->own_output};
+    info->has_config = info->runs = true;
+    info->n_properties = 0;
+    add_string(info, "shape", of.shape);
+    add_string(info, "architecture", c->arch->name);
+    add_string(info, "type", storage_name(type));
+    add_config(info);
+    return STATUS_OK;
+}
+
+/* Which have names. */
+static enum status list_shapes(struct job *j, struct err *e)
+{
+    static const struct report_field fields[] = {
+        {"shape", "shape", MEMBER(named_shape, name)},
+        {"architecture", "architecture", MEMBER(named_shape, arch)},
+        {"sizes", "sizes", MEMBER(named_shape, sizes)},
+        {"paper", "paper", MEMBER(named_shape, paper), .detail = true},
+    };
+    struct table t = TABLE_OF(fields, named_shapes, 0);
+    while (named_shapes[t.n_rows].name)
+        t.n_rows++;
+    return job_print(j, &t, e);
+}
+
+/* --- steps ----------------------------------------------------------------------------------- */
+
+/* The variants of what runs here; and, behind the steps there are, those that are asked for: every
+ * depth with every batch. Of a shape, which has nothing else to show, steps are always asked. */
+static enum status plan_steps(struct info *info, struct err *e)
+{
+    const struct info_options *o = info->o;
+    const bool steps_asked = o->depths || o->batches || o->shards;
+    const int n_ctx = info->config.n_ctx, n_heads = info->config.n_heads;
+    const enum storage kv_type = kv_type_storage[o->common.kv_type];
+    struct int_list depths = {.n = 0}, batches = {.n = 0};
+    char context[32];
+    if (!info->runs)
+        return steps_asked ? err_usage(e, "%s: expected a checkpoint that runs",
+                                       o->shards ? "--shards" : "--depth and --batch")
+                           : STATUS_OK;
+    if (o->shards && n_heads % o->shards != 0)
+        return err_usage(e, "--shards: expected a divisor of the %d query heads, found %d", n_heads,
+                         o->shards);
+    free(info->variants.items); /* another shape's */
+    TRY(inspect_list_variants(&info->cost, &info->variants, e));
+    if (!steps_asked && o->shapes.n == 0)
+        return STATUS_OK;
+    chars_printf(context, "%s%d", o->shapes.n > 1 ? "" : "0,", n_ctx);
+    TRY(list_ints("--depth", o->depths ? o->depths : context, 0, n_ctx, &depths, e));
+    TRY(list_ints("--batch", o->batches ? o->batches : "1", 1, INT_MAX, &batches, e));
+    const int n_variants = info->variants.n, n = n_variants * depths.n * batches.n;
+    const int64_t available = available_memory();
+    const size_t bytes = ((size_t)info->n_steps + n) * sizeof *info->steps;
+    struct info_step *const grown = realloc(info->steps, bytes), *step = grown + info->n_steps;
+    if (!grown)
+        return err_no_memory(e, "the list of steps", bytes);
+    info->steps = grown;
+    info->n_steps += n;
+    for (int i = 0; i < n; i++, step++) {
+        const int row = i / n_variants;
+        const struct inspect_variant *v = &info->variants.items[i % n_variants];
+        const struct cost_plan s =
+            cost_plan(&v->shape, &v->weights, kv_type, depths.items[row / batches.n],
+                      batches.items[row % batches.n]);
+        *step = (struct info_step){.shape = o->shapes.n > 0 ? info->properties[0].value.data : NULL,
+                                   .of = s,
+                                   .cache_over_weights = (double)s.cache_bytes / s.weights_memory,
+                                   .fits = s.memory_bytes <= (uint64_t)available};
+        chars_printf(step->variant, "%s", v->name);
+        if (o->shards)
+            step->shard = inspect_shard(v, &s, kv_type, o->shards);
     }
-    return take_tensors(info, e);
+    add_number(info, "memory_available_bytes", available);
+    return STATUS_OK;
 }
 
 /* --- tables ---------------------------------------------------------------------------------- */
+
+static const struct report_field property_fields[] = {
+    {NULL, "property", MEMBER(property, key)},
+    {NULL, "value", MEMBER(property, value)},
+};
 
 static const struct report_field part_fields[] = {
     {"part", "part", MEMBER(inspect_sum, part)},
@@ -324,6 +403,51 @@ static const struct report_field part_fields[] = {
     {"bytes", "bytes", MEMBER(inspect_sum, bytes), .grouped = true, .detail = true},
     {"weights", "weights", MEMBER(inspect_sum, weights), .grouped = true, .detail = true},
     {"biases", "biases", MEMBER(inspect_sum, biases), .grouped = true, .detail = true},
+};
+
+static const struct report_field cache_fields[] = {
+    {"variant", "KV cache of", MEMBER(inspect_variant, name)},
+    {"n_kv_heads", "K/V heads", MEMBER(inspect_variant, config.n_kv_heads), .detail = true},
+    {"parameters", "parameters", MEMBER(inspect_variant, weights.parameters), .grouped = true,
+     .detail = true},
+    {"bytes_per_token_f32", "bytes/token f32", MEMBER(inspect_variant, token_bytes[0]),
+     .grouped = true},
+    {"bytes_per_token_f16", "bytes/token f16", MEMBER(inspect_variant, token_bytes[1]),
+     .grouped = true, .detail = true},
+    {"bytes_per_token_q8_0", "bytes/token q8_0", MEMBER(inspect_variant, token_bytes[2]),
+     .grouped = true, .detail = true},
+};
+
+/* When a step's fields are shown. */
+enum {
+    SEVERAL = 1, /* there are several shapes */
+    SHARDS = 2,
+};
+static const struct report_field step_fields[] = {
+    {"shape", "shape", MEMBER(info_step, shape), .when = SEVERAL},
+    {"variant", "a step of", MEMBER(info_step, variant)},
+    {"n_kv_heads", NULL, MEMBER(info_step, of.n_kv_heads)},
+    {"depth", "depth", MEMBER(info_step, of.depth), .detail = true},
+    {"batch", "batch", MEMBER(info_step, of.batch), .detail = true},
+    {"kv_type", "KV", MEMBER(info_step, of.kv_type), .detail = true},
+    {"cache_bytes", "cache", MEMBER(info_step, of.cache_bytes), .figure = figure_bytes,
+     .detail = true},
+    {"memory_bytes", "with weights", MEMBER(info_step, of.memory_bytes), .figure = figure_bytes,
+     .detail = true},
+    {"fits", "fits", MEMBER(info_step, fits), .detail = true},
+    {"step_bytes", "read", MEMBER(info_step, of.step_bytes), .figure = figure_bytes,
+     .detail = true},
+    {"step_flops", "Mflop", MEMBER(info_step, of.flops), .figure = figure_millions, .detail = true},
+    {"weight_bytes", "weights", MEMBER(info_step, of.weights_memory), .figure = figure_bytes,
+     .detail = true, .when = SEVERAL},
+    {"cache_over_weights", "cache/weights", MEMBER(info_step, cache_over_weights), "%.3f",
+     .detail = true, .when = SEVERAL},
+    {"shard_weight_bytes", "a shard's weights", MEMBER(info_step, shard.weight_bytes),
+     .figure = figure_bytes, .when = SHARDS},
+    {"shard_cache_bytes", "its cache", MEMBER(info_step, shard.cache_bytes), .figure = figure_bytes,
+     .when = SHARDS},
+    {"shard_kv_heads", "its K/V heads", MEMBER(info_step, shard.n_kv_heads), .when = SHARDS},
+    {"kv_copies", "copies", MEMBER(info_step, shard.copies), "%.3g", .when = SHARDS},
 };
 
 /* When a tensor's fields are shown. */
@@ -342,7 +466,35 @@ static const struct report_field tensor_fields[] = {
 };
 
 /* In the order in which people read them; without rows where one is not wanted. */
-enum { TABLE_PARTS, TABLE_CACHES, TABLE_STEPS, TABLE_TENSORS, INFO_TABLES };
+enum { TABLE_PROPERTIES, TABLE_PARTS, TABLE_CACHES, TABLE_STEPS, TABLE_TENSORS, INFO_TABLES };
+
+static struct table step_table(const struct info *info)
+{
+    struct table t = TABLE_OF(step_fields, info->steps, info->n_steps);
+    t.shown = (info->o->shapes.n > 1 ? SEVERAL : 0) | (info->o->shards > 0 ? SHARDS : 0);
+    return t;
+}
+
+static void put_properties(struct json *j, const struct info *info)
+{
+    const char *object = NULL;
+    for (int i = 0; i < info->n_properties; i++) {
+        const struct property *p = &info->properties[i];
+        if (object && p->object != object)
+            json_end(j);
+        if (p->object && p->object != object)
+            json_begin_object(j, p->object);
+        object = p->object;
+        if (!p->value.data)
+            json_null(j, p->key);
+        else if (p->is_literal)
+            json_literal(j, p->key, p->value);
+        else
+            json_text(j, p->key, p->value);
+    }
+    if (object)
+        json_end(j);
+}
 
 /* The parts are an object for each figure, with a member for each part. */
 static void put_parts(struct json *j, const struct table *t)
@@ -382,11 +534,11 @@ static void put_rows(struct json *j, const char *key, const struct table *t)
 
 static void print_json(const struct info *info, const struct table tables[INFO_TABLES])
 {
-    static const char *const keys[INFO_TABLES] = {NULL, "kv_cache", "steps", "tensors"};
+    static const char *const keys[INFO_TABLES] = {NULL, NULL, "kv_cache", "steps", "tensors"};
     struct json j;
     json_init(&j, info->job->out, info->o->common.format == TABLE_JSONL ? 0 : 2);
     json_begin_object(&j, NULL);
-    put_properties(info, &j);
+    put_properties(&j, info);
     put_parts(&j, &tables[TABLE_PARTS]);
     for (int i = TABLE_CACHES; i < INFO_TABLES; i++)
         if (tables[i].n_rows > 0)
@@ -395,93 +547,52 @@ static void print_json(const struct info *info, const struct table tables[INFO_T
     output_puts(info->job->out, "\n");
 }
 
-static enum status print_tables(const struct info *info, const struct table tables[INFO_TABLES],
-                                struct err *e)
-{
-    struct output *out = info->job->out;
-    TRY(print_properties(info, e));
-    for (int i = 0; i < INFO_TABLES; i++) {
-        if (tables[i].n_rows == 0)
-            continue;
-        output_puts(out, "\n");
-        if (i == TABLE_CACHES)
-            info_explain_caches(&info->config, out);
-        if (i == TABLE_STEPS)
-            info_explain_steps(info, out);
-        TRY(table_print(&tables[i], info->o->common.format, out, e));
-    }
-    return STATUS_OK;
-}
-
 /* Properties and tables: several for people, one JSON object, or of CSV, which has one table, the
  * last, but for the caches. */
 static enum status print_info(struct info *info, struct err *e)
 {
     const enum table_format format = info->o->common.format;
-    struct table tables[INFO_TABLES] = {TABLE_OF(part_fields, info->parts, 0),
-                                        info_cache_table(info), info_step_table(info),
-                                        TABLE_OF(tensor_fields, info->tensors, info->n_listed)};
-    /* People are shown parts that there are. */
-    for (int i = 0; i <= INSPECT_PARTS; i++)
-        if (!table_is_for_people(format) || info->parts[i].parameters > 0)
-            info->parts[tables[TABLE_PARTS].n_rows++] = info->parts[i];
+    struct output *out = info->job->out;
+    struct table tables[INFO_TABLES] = {
+        TABLE_OF(property_fields, info->properties, info->n_properties),
+        TABLE_OF(part_fields, info->parts, INSPECT_PARTS + 1),
+        TABLE_OF(cache_fields, info->variants.items, info->variants.n),
+        step_table(info),
+        TABLE_OF(tensor_fields, info->tensors, info->n_listed),
+    };
     tables[TABLE_TENSORS].shown = IN_TABLE | (info->o->check ? CHECKED : 0);
-    int last = TABLE_TENSORS;
-    while (tables[last].n_rows == 0 || last == TABLE_CACHES)
-        last--;
-    if (format == TABLE_CSV)
+    if (table_is_json(format)) {
+        print_json(info, tables);
+        return STATUS_OK;
+    }
+    if (format == TABLE_CSV) {
+        int last = TABLE_TENSORS;
+        while (tables[last].n_rows == 0 || last == TABLE_CACHES)
+            last--;
         return job_print(info->job, &tables[last], e);
-    if (table_is_for_people(format))
-        return print_tables(info, tables, e);
-    print_json(info, tables);
+    }
+    for (int i = 0; i < INFO_TABLES; i++) {
+        if (tables[i].n_rows == 0)
+            continue;
+        output_puts(out, i > 0 ? "\n" : "");
+        TRY(table_print(&tables[i], format, out, e));
+    }
     return STATUS_OK;
 }
 
 /* --- the whole ------------------------------------------------------------------------------- */
 
-static enum status show_info(struct info *info, struct err *e)
+/* One checkpoint or shape. */
+static enum status describe(struct info *info, struct err *e)
 {
-    const struct config *c = &info->config;
-    const struct option_strings *shapes = &info->o->shapes;
-    const bool several = shapes->n > 1;
-    for (int i = 0; i < shapes->n; i++) {
-        TRY(info_read_shape(info, i, e));
-        if (several)
-            TRY(err_in(e, info_plan_steps(info, e), "%s", info->subject));
-    }
-    if (several) { /* one table of their steps, side by side */
-        const struct table t = info_step_table(info);
-        if (table_is_for_people(info->o->common.format))
-            info_explain_steps(info, info->job->out);
-        return job_print(info->job, &t, e);
-    }
-    if (shapes->n == 0) {
+    if (info->o->shapes.n > 0) {
+        TRY(read_shape(info, 0, e));
+    } else {
         TRY(job_map(info->job->path, &info->file, e));
         TRY(err_in(e, read_file(info, e), "%s", info->job->path));
     }
-    info->does_not_run = info->refusal.text[0] ? info->refusal.text : NULL;
-    info->problem = info->tokenizer_problem.text[0] ? info->tokenizer_problem.text : NULL;
-    if (info->has_config) {
-        config_variant_name(c, c->n_kv_heads, info->variant);
-        info->value_dim = config_value_dim(c);
-        /* "6, 2, 1": heads or K/V heads by layer, where one number does not say it. */
-        for (int l = 0; l < c->n_layers; l++) {
-            const char *comma = l ? ", " : "";
-            if (!config_same_heads(c))
-                chars_append(info->heads_by_layer, "%s%d", comma, config_heads(c, l));
-            if (!config_same_kv_heads(c))
-                chars_append(info->kv_heads_by_layer, "%s%d", comma, config_kv_heads(c, l));
-        }
-        info->norm = arch_norm_names[c->norm];
-        info->placement = arch_placement_names[c->placement];
-        info->position = arch_position_names[c->position];
-        info->ffn = arch_ffn_names[c->ffn];
-        info->score = c->score == SCORE_DOT ? NULL : arch_score_names[c->score];
-        info->norm_eps = (double)c->norm_eps;
-        info->score_scale = c->score_scale != 0 ? (double)c->score_scale : NO_FIGURE;
-    }
     inspect_parts(&info->cost, info->parts);
-    TRY(info_plan_steps(info, e));
+    TRY(plan_steps(info, e));
     TRY(print_info(info, e));
     if (!info->not_finite.text[0])
         return STATUS_OK;
@@ -489,38 +600,33 @@ static enum status show_info(struct info *info, struct err *e)
     return STATUS_BAD_FILE;
 }
 
-/* Instead of a shape: which have names. */
-static bool lists_shapes(const struct info_options *o)
+/* One table of the steps of several shapes, side by side. */
+static enum status compare_shapes(struct info *info, struct err *e)
 {
-    return o->shapes.n == 1 && str_is(o->shapes.items[0], "help");
+    const struct option_strings *shapes = &info->o->shapes;
+    for (int i = 0; i < shapes->n; i++) {
+        TRY(read_shape(info, i, e));
+        TRY(err_in(e, plan_steps(info, e), "%s", shapes->items[i]));
+    }
+    const struct table t = step_table(info);
+    return job_print(info->job, &t, e);
 }
 
 static enum status check_info(struct job *j, void *values, struct err *e)
 {
     const struct info_options *o = values;
-    if (lists_shapes(o) && (j->path || o->depths || o->batches || o->bandwidth || o->shards ||
-                            o->type || o->shape.arch))
-        return err_usage(e, "--shape help lists names; expected nothing else but --format");
     if (o->shapes.n > 0 && (o->tensors || o->check))
         return err_usage(e, "%s is for a checkpoint; --shape has no file",
                          o->tensors ? "--tensors" : "--check");
-    if (info_is_auto(o) && o->gflops > 0)
-        return err_usage(e, "--flops is for a --bandwidth in GB/s; auto measures arithmetic, too");
     return o->shapes.n > 0 ? STATUS_OK : job_need_path(j, e);
 }
 
 static enum status run_info(struct job *j, void *values, struct err *e)
 {
-    const struct info_options *o = values;
-    if (info_is_auto(o))
-        TRY(job_choose_workers(j, e));
-    if (o->bandwidth && !info_is_auto(o) && !(o->gflops > 0) &&
-        !table_is_for_people(o->common.format))
-        say(&o->common, "arithmetic is not counted (--flops GFLOP/s counts it)");
-    if (lists_shapes(o))
-        return info_list_shapes(j, e);
-    struct info info = {.o = o, .job = j};
-    const enum status s = show_info(&info, e);
+    struct info info = {.o = values, .job = j};
+    if (info.o->shapes.n == 1 && str_is(info.o->shapes.items[0], "help"))
+        return list_shapes(j, e);
+    const enum status s = info.o->shapes.n > 1 ? compare_shapes(&info, e) : describe(&info, e);
     free(info.steps);
     free(info.variants.items);
     free(info.tensors);
@@ -542,7 +648,7 @@ const struct command command_info = {
                         {"A shape instead of a checkpoint", shape_info_options, 0},
                         {"Steps", step_options, 0},
                         GENERAL_GROUP},
-             .everyday = "shape arch depth batch shards bandwidth tensors format",
+             .everyday = "shape arch depth batch shards tensors format",
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .check = check_info,

@@ -179,13 +179,7 @@ static void print_json(struct generation *g, const struct generated *t)
         json_end(&j);
         json_int(&j, "n", t->n_sampled);
         json_string(&j, "finish", end_names[t->end]);
-        if (t->seed < RNG_EXACT_SEEDS) {
-            json_u64(&j, "seed", t->seed);
-        } else {
-            char seed[24];
-            chars_printf(seed, "%" PRIu64, t->seed);
-            json_string(&j, "seed", seed);
-        }
+        json_u64(&j, "seed", t->seed);
         json_double(&j, "logprob", t->logprob);
     }
     json_end(&j);
@@ -196,7 +190,7 @@ static void print_json(struct generation *g, const struct generated *t)
 static void print_text(struct generation *g, struct generated *t)
 {
     if (t->refused) {
-        say(&(struct common_options){.quiet = false}, "%s", t->error.text); /* also with -q */
+        say_error("%s", t->error.text);
         return;
     }
     if (!t->printed) {
@@ -440,10 +434,9 @@ void generation_report(struct generation *g)
                      g->n_refused, plural(g->n_refused));
     notice_summary("%s%" PRIu64 " token%s, %s tokens/s", prompts, n, plural(n),
                    rate(t->n_prefilled, t->prefill_ns).text);
-    if (t->first_token_at)
-        notice_summary("first token  %s after start%s",
-                       figure_duration(t->first_token_at - g->job->start_ns - g->waited_ns).text,
-                       g->o->talks ? ", without the time for typing" : "");
+    if (t->first_token_at && !g->o->talks) /* which would have the time for typing in it */
+        notice_summary("first token  %s after start",
+                       figure_duration(t->first_token_at - g->job->start_ns).text);
     if (t->n_rounds > 0) {
         stats_sort(t->rounds, t->n_rounds);
         chars_printf(times, ", %s tokens/s; p50 %.0f µs, p99 %.0f µs per %s",

@@ -28,7 +28,7 @@ enum text_format { FORMAT_TEXT, FORMAT_JSON };
 struct generate_options {
     struct common_options common;
     int n, ctx;
-    bool shift, no_echo, ignore_eos;
+    bool shift, no_echo;
     struct option_strings stops;
     int samples;
     bool greedy;
@@ -82,7 +82,6 @@ struct generation {
     bool echo;               /* prompts are printed */
     int n;                   /* tokens wanted of each text */
     bool goes_on;            /* the prompt, which may be empty, follows the text of slot 0 */
-    uint64_t waited_ns;      /* of a session: for lines, before its first token */
     struct text *stops;      /* [o->stops.n] */
     struct generated *texts; /* [cap_texts] those under way, by number, modulo */
     int cap_texts;

@@ -30,14 +30,13 @@ static enum status add_prompt(struct generation *g, struct err *e)
         len, cap, job->n_tokens);
 }
 
-/* --- answers --------------------------------------------------------------------------------- */
+/* --- lines ----------------------------------------------------------------------------------- */
 
 struct talk {
     struct generation *g; /* without samples */
     struct lines lines;
     struct editor *editor; /* NULL: lines are read as they come */
-    struct bytes line;     /* of several that belong together */
-    bool over, joined;     /* joined: the next line belongs to this one */
+    bool over;
 };
 
 /* One text more; the next one goes on with it, without an echo. Ctrl-C ends the answer, all other
@@ -59,157 +58,91 @@ static enum status answer(struct talk *t, struct err *e)
     return signals_forgive() ? STATUS_OK : s;
 }
 
-/* --- commands -------------------------------------------------------------------------------- */
-
-enum { RESET, COUNT, SEED, TEMP, HELP, QUIT, N_COMMANDS };
-
-static const struct {
-    const char *name, *argument, *help;
-    const char *expected; /* of the argument */
-} commands[] = {
-    [RESET] = {"reset", "", "forget the text so far; the random numbers begin again",
-               "nothing behind it"},
-    [COUNT] = {"n", "N", "tokens of an answer from now on, at most", "an integer from 0 on"},
-    [SEED] = {"seed", "N", "begin the random numbers of this seed",
-              "an integer from 0 to 18446744073709551615"},
-    [TEMP] = {"temp", "X", "the temperature from now on; 0: always the likeliest",
-              "a number from 0 on"},
-    [HELP] = {"help", "", "this list", "nothing behind it"},
-    [QUIT] = {"quit", "", "the end, as is that of the input", "nothing behind it"},
-};
-
-/* A line behind its slash. */
-static enum status take_command(struct talk *t, const char *line, struct err *e)
+/* A line that begins with a slash. */
+static enum status run_command(struct talk *t, struct text line, struct err *e)
 {
     struct generation *g = t->g;
-    const size_t len = strcspn(line, " \t");
-    const char *argument = line + len + strspn(line + len, " \t");
-    uint64_t seed = 0;
-    double x = 0;
-    int n = 0, which = 0;
-    while (which < N_COMMANDS && !text_is(text_span(line, len), commands[which].name))
-        which++;
-    if (which == N_COMMANDS)
-        return err_usage(e, "unknown command '/%.60s'; /help lists them", line);
-    const struct common_options *o = &g->o->common;
-    bool right = !*commands[which].argument == !*argument;
-    if (which == COUNT)
-        right = parse_int(argument, 0, INT_MAX, &n);
-    else if (which == SEED)
-        right = parse_u64(argument, &seed);
-    else if (which == TEMP)
-        right = parse_double(argument, &x) && x >= 0;
-    if (!right)
-        return err_usage(e, "/%s: expected %s, found '%.60s'", commands[which].name,
-                         commands[which].expected, argument);
-    switch (which) {
-    case RESET:
+    if (text_is(line, "/reset")) {
         g->schedule.slots[0].len = 0;
         g->goes_on = false;
-        say(o, "the next line begins a text");
-        break;
-    case COUNT:
-        g->n = n;
-        say(o, "answers of at most %d token%s", n, plural(n));
-        break;
-    case SEED:
-        g->job->seed = seed;
-        sampler_seed(g->schedule.sampler, 0, seed, 0);
-        say(o, "seed %" PRIu64, seed);
-        break;
-    case TEMP:
-        sampler_set_temperature(g->schedule.sampler, x);
-        say(o, "temperature %g", x);
-        break;
-    case HELP:
-        for (int i = 0; i < N_COMMANDS; i++)
-            fprintf(stderr, "  /%-8s %-6s  %s\n", commands[i].name, commands[i].argument,
-                    commands[i].help);
-        fputs("  //text            a text that begins with one slash\n"
-              "  text\\             a text that goes on in the next line\n",
-              stderr);
-        break;
-    case QUIT:
+        say(&g->o->common, "the next line begins a text");
+    } else if (text_is(line, "/quit")) {
         t->over = true;
-        break;
+    } else if (text_is(line, "/help")) {
+        fputs("  /reset   forget the text so far; the random numbers begin again\n"
+              "  /quit    end the session\n"
+              "  //text   a text that begins with one slash\n",
+              stderr);
+    } else {
+        return err_usage(e, "unknown command '%.*s'; /help lists them", (int)MIN(line.len, 60),
+                         line.data);
     }
     return STATUS_OK;
 }
 
-/* A line of input; one that ends with a backslash has another behind it, which belongs to it. What
- * fails is told, and the session goes on. */
-static enum status take_line(struct talk *t, struct text read, bool too_long, struct err *e)
+/* Answers a line, or does what it says. What fails is reported, and the session goes on. */
+static enum status take_line(struct talk *t, struct text line, bool too_long, struct err *e)
 {
-    if (!t->joined)
-        t->line.len = 0;
-    t->joined = text_ends_with(read, "\\");
-    read.len -= t->joined;
-    /* With a zero, for commands. */
-    if (!bytes_put(&t->line, read) || !bytes_put(&t->line, text_span(t->joined ? "\n" : "", 1)))
-        return err_no_memory(e, "a line", t->line.len + read.len + 1);
-    struct text line = {t->line.data, t->line.len - !t->joined};
-    enum status s = STATUS_OK;
-    if (too_long || line.len > LINE_MAX_BYTES) {
+    const bool is_text = !text_starts_with(line, "/") || text_starts_with(line, "//");
+    enum status s;
+    if (too_long) {
         s = err_usage(e, "a line has more than %zu bytes", LINE_MAX_BYTES);
-        t->joined = false;
-    } else if (t->joined) {
-        return STATUS_OK;
-    } else if (text_starts_with(line, "/") && !text_starts_with(line, "//")) {
-        s = take_command(t, line.data + 1, e);
-    } else {
-        text_cut(&line, text_starts_with(line, "/")); /* of a text that begins with a slash */
+    } else if (is_text) {
+        text_cut(&line, text_starts_with(line, "/"));
         t->g->prompt = line;
         s = add_prompt(t->g, e);
         if (s == STATUS_OK)
             return answer(t, e);
+    } else {
+        s = run_command(t, line, e);
     }
     if (s == STATUS_OK || s == STATUS_NO_MEMORY)
         return s;
-    say(&(struct common_options){.quiet = false}, "%s", e->text); /* also with -q */
+    say_error("%s", e->text);
     return STATUS_OK;
 }
 
-/* A line that is typed. Ctrl-C forgets it, and those that it belongs to; where there is nothing to
- * forget it ends the session. */
-static enum status type_line(struct talk *t, const char *prompt, struct text *line,
-                             enum lines_state *state, struct err *e)
+/* A line that is typed. Ctrl-C clears it; where there is nothing to clear it ends the session. */
+static enum status type_line(struct editor *editor, struct text *line, enum lines_state *state,
+                             struct err *e)
 {
     enum editor_end end;
-    TRY(editor_read(t->editor, prompt, &end, line, e));
-    *state = end == EDITOR_LINE ? LINES_LINE : end == EDITOR_CANCELLED ? LINES_LATER : LINES_END;
-    if (end == EDITOR_CANCELLED && line->len == 0 && !t->joined)
-        return STATUS_INTERRUPTED;
-    if (end == EDITOR_CANCELLED)
-        t->joined = false;
+    do
+        TRY(editor_read(editor, "> ", &end, line, e));
+    while (end == EDITOR_CANCELLED && line->len > 0);
+    *state = end == EDITOR_LINE ? LINES_LINE : LINES_END;
+    return end == EDITOR_CANCELLED ? STATUS_INTERRUPTED : STATUS_OK;
+}
+
+/* Waits for the next line, LINES_LONG or the end. */
+static enum status next_line(struct talk *t, struct text *line, enum lines_state *state,
+                             struct err *e)
+{
+    if (t->editor)
+        return type_line(t->editor, line, state, e);
+    for (*state = LINES_LATER; *state == LINES_LATER;) {
+        if (signals_interrupted())
+            return STATUS_INTERRUPTED;
+        TRY(lines_next(&t->lines, WAIT_MS, state, line, e));
+    }
     return STATUS_OK;
 }
 
-/* Waits for the next line, behind a prompt if somebody types it; LINES_LATER: it was forgotten. */
-static enum status next_line(struct talk *t, bool prompts, struct text *line,
-                             enum lines_state *state, struct err *e)
+/* --- the session ----------------------------------------------------------------------------- */
+
+/* Whether somebody types lines, in a terminal in which they can be edited. */
+static bool is_typed(const struct generation *g)
 {
-    const char *prompt = t->joined ? ". " : "> ";
-    enum status s = STATUS_OK;
-    if (t->editor)
-        return type_line(t, prompt, line, state, e);
-    if (prompts)
-        fputs(prompt, stderr);
-    *state = LINES_LATER;
-    while (s == STATUS_OK && *state == LINES_LATER)
-        s = signals_interrupted() ? STATUS_INTERRUPTED
-                                  : lines_next(&t->lines, WAIT_MS, state, line, e);
-    if (prompts && (s != STATUS_OK || *state == LINES_END))
-        fputc('\n', stderr);
-    return s;
+    const char *term = environment("TERM");
+    return isatty(STDIN_FILENO) && isatty(STDERR_FILENO) && !g->o->common.quiet && term &&
+           !str_is(term, "dumb");
 }
 
 enum status talk_run(struct generation *g, bool begins, struct err *e)
 {
-    const bool prompts = isatty(STDIN_FILENO) && isatty(STDERR_FILENO) && !g->o->common.quiet;
-    const char *term = environment("TERM");
     struct editor editor = {.line.len = 0};
-    struct talk t = {.g = g, .editor = prompts && term && !str_is(term, "dumb") ? &editor : NULL};
-    if (prompts)
+    struct talk t = {.g = g, .editor = is_typed(g) ? &editor : NULL};
+    if (t.editor)
         fputs("A session: each line continues the text so far and is answered. /help lists\n"
               "commands; Ctrl-C stops an answer or clears the line, Ctrl-D ends the session.\n",
               stderr);
@@ -218,20 +151,16 @@ enum status talk_run(struct generation *g, bool begins, struct err *e)
         s = answer(&t, e);
     /* To the end of the input, /quit, or a signal at the prompt. */
     while (s == STATUS_OK && !t.over) {
-        enum lines_state state;
-        struct text line = text_of("");
-        const uint64_t before = clock_ns();
-        s = next_line(&t, prompts, &line, &state, e);
-        if (!g->schedule.times.first_token_at)
-            g->waited_ns += clock_ns() - before;
-        t.over = state == LINES_END && !t.joined;
+        enum lines_state state = LINES_END;
+        struct text line;
+        s = next_line(&t, &line, &state, e);
+        t.over = state == LINES_END;
         if (s == STATUS_INTERRUPTED)
             say(&g->o->common, "interrupted: the session ends");
-        else if (s == STATUS_OK && !t.over && state != LINES_LATER)
-            s = take_line(&t, state == LINES_LINE ? line : text_of(""), state == LINES_LONG, e);
+        else if (s == STATUS_OK && !t.over)
+            s = take_line(&t, line, state == LINES_LONG, e);
     }
     lines_close(&t.lines);
-    bytes_free(&t.line);
     editor_free(&editor);
     return s;
 }

@@ -1,6 +1,5 @@
 #include "cli/input.h"
 
-#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,18 +17,9 @@
 #define SAMPLE_LEAST ((size_t)16 << 20)
 #define SAMPLE_BYTES 64
 #define SAMPLE_PARTS 64
-/* At most so much of a text is looked at, and a text shorter than JUDGED_MIN is not judged. */
-#define JUDGED_MAX ((size_t)1 << 20)
-#define JUDGED_MIN 64
-/* Text in an eight-bit code of western Europe has a tenth of odd bytes, what is compressed or
- * compiled more than half. */
-#define ODD_SHARE 0.25
-/* A sender that is slower than this may be none. */
-#define PATIENCE_MS 1000
 
 void input_take_piped(struct common_options *o)
 {
-    struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
     struct stat st;
     if (o->prompt || o->file || o->ids || fstat(STDIN_FILENO, &st) != 0)
         return;
@@ -37,13 +27,11 @@ void input_take_piped(struct common_options *o)
     if (!S_ISFIFO(st.st_mode) && !S_ISSOCK(st.st_mode) &&
         !(S_ISREG(st.st_mode) && lseek(STDIN_FILENO, 0, SEEK_CUR) < st.st_size))
         return;
-    if (poll(&p, 1, PATIENCE_MS) == 0)
-        say(o, "waiting for the text on standard input; -p gives it on the command line");
     o->file = "-";
 }
 
-/* The file's bytes, if they are a text, without a byte-order mark before them, which belongs to no
- * text (see struct lines). */
+/* The file's bytes, which may be any but a checkpoint's, without a byte-order mark before them,
+ * which belongs to no text (see struct lines). */
 static enum status read_text(const char *path, size_t max, char **text, size_t *len, struct err *e)
 {
     static const char mark[] = "\xef\xbb\xbf"; /* of byte order, in UTF-8 */
@@ -53,25 +41,11 @@ static enum status read_text(const char *path, size_t max, char **text, size_t *
         *len -= mark_len;
         memmove(*text, *text + mark_len, *len + 1);
     }
-    struct text judged = {*text, *len};
-    if (judged.len > JUDGED_MAX) /* and whole characters only */
-        judged.len = JUDGED_MAX - utf8_cut_short(text_span(*text, JUDGED_MAX));
-    size_t odd = 0; /* bytes of control characters that lay no text out, and of what is no UTF-8 */
-    for (struct text rest = judged; rest.len > 0;) {
-        uint32_t code;
-        const struct text c = utf8_next(&rest, &code);
-        if (code == UNICODE_INVALID || (utf8_is_control(code) && (code < '\t' || code > '\r')))
-            odd += c.len;
-    }
-    const double share = (double)odd / judged.len;
-    if (str_is(path, "-") || judged.len < JUDGED_MIN || share <= ODD_SHARE)
+    if (!text_starts_with(text_span(*text, *len), "GGUF"))
         return STATUS_OK;
     free(*text);
     *text = NULL;
-    return err_usage(e,
-                     "%.200s: expected text, found %.0f%% of its first %zu bytes to be control "
-                     "characters or no UTF-8; from standard input (-) it is taken as it is",
-                     path, 100 * share, judged.len);
+    return err_usage(e, "%.200s: expected a text, found a checkpoint", path);
 }
 
 enum status input_parse_range(const char *range, struct input_range *out, struct err *e)

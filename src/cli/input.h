@@ -6,8 +6,7 @@
 #include "cli/command.h"
 
 /* Where no text is given, nor --tokens take its place: --file becomes "-" if standard input is a
- * pipe (which may end with nothing: an empty text), a socket or a file that has something. Says
- * that it waits if it has to wait for long. */
+ * pipe (which may end with nothing: an empty text), a socket or a file that has something. */
 void input_take_piped(struct common_options *o);
 
 /* Fractions of a text's bytes, 0 <= from < to <= 1. */
@@ -23,12 +22,12 @@ struct text input_range_of(struct input_range range, struct text text);
 /*
  * The text of -p or -f, empty if there is neither: its bytes are malloc'd memory of the caller;
  * *text is what --range takes of it. The failures of file_read_all; STATUS_USAGE for a bad range,
- * before a text is waited for, and for what is mostly no text, unless it is short or from "-".
+ * before a text is waited for, and for a checkpoint in place of a text.
  */
 enum status input_read(const struct common_options *o, char **bytes, struct text *text,
                        struct err *e);
 
-/* The whole of any file of at most `max` bytes, also judged, while signals are deferred: Ctrl-C
+/* The whole of any text of at most `max` bytes, while signals are deferred: Ctrl-C
  * still ends the wait for a pipe. STATUS_INTERRUPTED: it came before. */
 enum status input_await(const char *path, size_t max, char **text, size_t *len, struct err *e);
 

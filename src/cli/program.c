@@ -33,10 +33,10 @@ static void print_error(const struct command *command, enum status s, const stru
 {
     const char *name = command ? command->name : "";
     char line[sizeof e->text + 128];
-    chars_printf(line, "decode: %s%s%s", name, command ? ": " : "", e->text);
+    chars_printf(line, "%s%s%s", name, command ? ": " : "", e->text);
     if (s == STATUS_USAGE)
         chars_append(line, " (see 'decode help%s%s')", command ? " " : "", name);
-    notice_put(line, NOTICE_INDENT);
+    say_error("%s", line);
 }
 
 int program_run(int argc, char **argv)

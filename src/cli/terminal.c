@@ -37,22 +37,9 @@ void terminal_describe(struct output *out)
 
 enum heatmap_ink terminal_ink(void)
 {
-    /* In the name, or the name, of terminals that have 256 colours. */
-    static const char *const names[] = {"256color",  "direct", "kitty",
-                                        "alacritty", "foot",   "truecolor"};
     const char *term = environment("TERM");
-    bool coloured = environment("COLORTERM") != NULL;
-    if (term)
-        for (int i = 0; i < LENGTH(names); i++)
-            coloured |= strstr(term, names[i]) != NULL;
-    coloured &= term && !str_is(term, "dumb");
-    if (!coloured || !isatty(STDOUT_FILENO) || environment("NO_COLOR"))
-        return HEATMAP_PLAIN;
-    /* Of "foreground;background" or "foreground;other;background", 7 and 15 are white. */
-    const char *colours = environment("COLORFGBG");
-    const char *last = colours ? strrchr(colours, ';') : NULL;
-    const bool is_light = last && (str_is(last, ";7") || str_is(last, ";15"));
-    return is_light ? HEATMAP_LIGHT : HEATMAP_DARK;
+    const bool coloured = isatty(STDOUT_FILENO) && term && !str_is(term, "dumb");
+    return coloured && !environment("NO_COLOR") ? HEATMAP_COLOURS : HEATMAP_PLAIN;
 }
 
 /* --- descriptors ----------------------------------------------------------------------------- */
@@ -163,18 +150,30 @@ void notice(bool stays, const char *format, ...)
     is_shown = true;
 }
 
-void say(const struct common_options *c, const char *format, ...)
+__attribute__((format(printf, 1, 0))) static void say_args(const char *format, va_list args)
 {
     char line[SAY_MAX] = "decode: ";
     const size_t head = strlen(line);
-    va_list args;
-    if (c->quiet)
-        return;
-    va_start(args, format);
     vsnprintf(line + head, sizeof line - head, format, args);
-    va_end(args);
     utf8_strip(line);
     notice_put(line, NOTICE_INDENT);
+}
+
+void say(const struct common_options *c, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (!c->quiet)
+        say_args(format, args);
+    va_end(args);
+}
+
+void say_error(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say_args(format, args);
+    va_end(args);
 }
 
 /* --- progress -------------------------------------------------------------------------------- */

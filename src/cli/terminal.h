@@ -17,9 +17,8 @@ int terminal_width(int fd);
 /* Tells standard output its columns and colours, if it is a terminal. */
 void terminal_describe(struct output *out);
 
-/* Colours of 256, if standard output is a terminal whose TERM or COLORTERM says that it has them,
- * and NO_COLOR is unset; else plain. The background is dark unless COLORFGBG says that it is light.
- * Empty variables count as unset. */
+/* Colours, if standard output is a terminal, TERM is set and not "dumb", and NO_COLOR is not set;
+ * else plain. Empty variables count as unset. */
 enum heatmap_ink terminal_ink(void);
 
 /* NULL if it is unset or empty. */
@@ -47,7 +46,10 @@ enum status descriptor_close(struct descriptor *d, struct err *e);
 void say(const struct common_options *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The same, with -v only. */
+/* The same of what went wrong, also with -q. */
+void say_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The same as say, with -v only. */
 #define say_verbose(c, ...) ((c)->verbose ? say((c), __VA_ARGS__) : (void)0)
 
 /* A line that printf's format makes, below a heading of "prompt       ": the summary at a command's

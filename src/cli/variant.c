@@ -147,16 +147,16 @@ enum status calibration_of_text(const struct common_options *o, const struct tok
 {
     TRY(tokens_of_sample(t, text, wanted, &out->tokens, &out->n, e));
     if (out->n == 0)
-        return err_usage(e, "--calib: there is no text in '%.200s'", name);
+        return err_usage(e, "there is no text in '%.200s'", name);
     if (out->n < CONVERT_MIN_TOKENS)
-        return err_usage(e, "--calib: expected at least %d tokens in '%.200s', found %zu",
+        return err_usage(e, "expected at least %d tokens in '%.200s', found %zu",
                          CONVERT_MIN_TOKENS, name, out->n);
     if (out->n > wanted)
         spread_windows(out, wanted, c->n_ctx);
     if (out->n < (size_t)c->d_model)
         say(o,
-            "warning: --calib: %zu tokens are too few for a model of width %d, and may make it "
-            "worse; expected thousands",
+            "warning: %zu tokens to calibrate on are too few for a model of width %d, and may make "
+            "it worse; expected thousands",
             out->n, c->d_model);
     return STATUS_OK;
 }

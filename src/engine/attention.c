@@ -284,6 +284,7 @@ static void show_weights(const struct attention *a, const float *input)
                                         .stride = f->kv.shape.cap,
                                         .weights = f->work.weights,
                                         .input = input,
+                                        .stream = f->work.x,
                                         .qkv_stride = a->qkv_dim,
                                         .queries = f->work.qkv,
                                         .keys = keys,

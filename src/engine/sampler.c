@@ -182,13 +182,8 @@ void sampler_free(struct sampler *s)
 
 void sampler_reset(struct sampler *s, int sequence, uint64_t seed, uint64_t stream)
 {
-    sampler_seed(s, sequence, seed, stream);
-    s->histories[sequence].n = 0;
-}
-
-void sampler_seed(struct sampler *s, int sequence, uint64_t seed, uint64_t stream)
-{
     rng_seed(&s->histories[sequence].rng, seed, stream);
+    s->histories[sequence].n = 0;
 }
 
 static int *window_of(const struct sampler *s, int sequence)
@@ -201,11 +196,6 @@ void sampler_accept(struct sampler *s, int sequence, int token)
     assert(sequence < s->sizes.n_sequences && token >= 0 && token < s->sizes.n_vocab);
     if (s->window_cap > 0)
         window_of(s, sequence)[s->histories[sequence].n++ % s->window_cap] = token;
-}
-
-void sampler_set_temperature(struct sampler *s, double temperature)
-{
-    s->params.temperature = temperature;
 }
 
 /* --- sorting ---------------------------------------------------------------------------------- */

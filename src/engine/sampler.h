@@ -78,15 +78,9 @@ void sampler_free(struct sampler *s); /* NULL is legal */
  * Streams of one seed are independent. */
 void sampler_reset(struct sampler *s, int sequence, uint64_t seed, uint64_t stream);
 
-/* Starts the random stream alone: the recent tokens stay. */
-void sampler_seed(struct sampler *s, int sequence, uint64_t seed, uint64_t stream);
-
 /* Tells the sampler that `token` is in the sequence (prompt tokens and picked ones alike); it is
  * in [0, n_vocab) (asserted). */
 void sampler_accept(struct sampler *s, int sequence, int token);
-
-/* Sets the temperature of all sequences, from the next pick on. */
-void sampler_set_temperature(struct sampler *s, double temperature);
 
 /* Picks the sequence's next token from logits [n_vocab] with the memory of `thread`, whichever that
  * is. Of equal logits the lower id ranks higher. Fails as logits_check does; the sequence is then

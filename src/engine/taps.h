@@ -28,6 +28,7 @@ struct attention_weights {
     size_t n_heads, stride;
     float *weights;
     const float *input;
+    const float *stream; /* [n_rows, d_model] the residual stream before the layer's attention */
     size_t qkv_stride;
     const float *queries, *keys, *values;
     const struct positions *positions; /* and what rotates them, filled up to the rows' */

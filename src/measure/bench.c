@@ -7,7 +7,6 @@
 #include "base/hash.h"
 #include "base/rng.h"
 #include "base/times.h"
-#include "measure/verdicts.h"
 #include "model/kv_cache.h"
 
 /* The most samples of one run: 800 MB of times. */
@@ -492,9 +491,5 @@ enum status bench_run(struct bench *b, struct err *e)
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)
         return s;
     keep_measured(b);
-    bench_summarise(b);
-    bench_predict(b);
-    bench_compare(b);
-    bench_judge(b);
     return s;
 }

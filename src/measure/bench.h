@@ -89,13 +89,12 @@ struct bench_row {
     uint64_t logits_hash;        /* FNV-1a of sequence 0's: equal for any threads and any batch */
     /* What follows from that, see verdicts.h. */
     double p10_us, p50_us, p90_us, p99_us, max_us, mean_us;
-    double us_per_token;            /* median over batch */
-    double tokens_per_s;            /* of all sequences: batch / mean */
-    double gb_per_s;                /* bytes of a step over the median */
-    double share_of_limit;          /* plan.predicted.us over the median */
-    double limits_cpu_share;        /* machine.cpu_share of its limits */
-    double p50_low_us, p50_high_us; /* the least and the largest of medians_us */
-    double spread;                  /* (largest - least) / least of them */
+    double us_per_token;     /* median over batch */
+    double tokens_per_s;     /* of all sequences: batch / mean */
+    double gb_per_s;         /* bytes of a step over the median */
+    double share_of_limit;   /* plan.predicted.us over the median */
+    double limits_cpu_share; /* machine.cpu_share of its limits */
+    double spread;           /* (largest - least) / least of medians_us */
     enum bench_verdict verdict;
     double speedup, predicted_speedup; /* over the base at the same setting, by median and as
                                           predicted: at batch 1 by bytes, else by time. NaN: there
@@ -144,9 +143,9 @@ static inline enum bench_axis bench_x_axis(const struct bench_spec *spec)
  */
 int bench_line(const struct bench_spec *spec, const struct bench_row *row);
 
-/* Measures the planned rows and fills in what follows from the samples. STATUS_FAILED if a row's
- * threads cannot all be started, STATUS_NO_MEMORY, the failures of model_create. STATUS_INTERRUPTED
- * if `stop` ended it: only rows of which something was measured are left. */
+/* Measures the planned rows; what follows from the samples is bench_conclude's. STATUS_FAILED if a
+ * row's threads cannot all be started, STATUS_NO_MEMORY, the failures of model_create.
+ * STATUS_INTERRUPTED if `stop` ended it: only rows of which something was measured are left. */
 enum status bench_run(struct bench *b, struct err *e);
 
 void bench_free(struct bench *b); /* legal on a zeroed struct and twice */

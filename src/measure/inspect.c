@@ -76,10 +76,8 @@ void inspect_variant(const struct cost_shape *shape, int n_kv_heads, struct insp
     out->shape.config = c;
     out->shape.n_kv_heads = n_kv_heads;
     config_variant_name(c, n_kv_heads, out->name);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         out->token_bytes[i] = kv_cache_bytes_per_token(c, n_kv_heads, kinds[i]);
-        out->full_bytes[i] = u64_product(c->n_ctx, out->token_bytes[i]);
-    }
     out->weights = cost_weights(&out->shape);
 }
 

@@ -39,8 +39,7 @@ struct inspect_variant {
     struct config config;
     struct cost_shape shape; /* of this config: it points into the variant, which stays in place */
     char name[16];
-    uint64_t token_bytes[3]; /* that a token adds, as f32, f16 and q8_0; */
-    uint64_t full_bytes[3];  /* and n_ctx tokens */
+    uint64_t token_bytes[3]; /* that a token adds, as f32, f16 and q8_0 */
     struct cost_weights weights;
 };
 

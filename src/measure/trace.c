@@ -14,7 +14,10 @@ void trace_take(struct attend_trace *t, struct arena *a, const struct config *c)
     t->scores = arena_take(a, n, sizeof *t->scores);
     t->weights = arena_take(a, n, sizeof *t->weights);
     t->heads = arena_take(a, width, sizeof *t->heads);
+    t->parts = arena_take(a, config_heads(c, t->layer), c->d_model * sizeof *t->parts);
     t->out = arena_take(a, c->d_model, sizeof *t->out);
+    t->sum = arena_take(a, c->d_model, sizeof *t->sum);
+    t->normed = arena_take(a, c->d_model, sizeof *t->normed);
     t->row = arena_take(a, width, sizeof *t->row);
 }
 
@@ -76,7 +79,15 @@ static void finish(struct attend_trace *t, const struct model *m, const struct a
         pack_read_row(output, o, t->row);
         const double sum = product(t->row, t->heads, output->n_in);
         t->out[o] = (float)(sum + (output->bias ? (double)output->bias[o] : 0));
+        t->sum[o] = w->stream[(size_t)r * c->d_model + o] + t->out[o];
+        for (int h = 0; h < config_heads(c, t->layer); h++)
+            t->parts[(size_t)h * c->d_model + o] =
+                (float)product(t->row + h * dim, t->heads + h * dim, dim);
     }
+    const enum tensor_role role =
+        c->placement == PLACEMENT_BEFORE ? ROLE_FFN_NORM : ROLE_ATTN_OUTPUT_NORM;
+    const struct norm *norm = &b->w[role].norm;
+    w->kernels->norm[c->norm](t->normed, t->sum, norm->gain, norm->bias, c->d_model, c->norm_eps);
 }
 
 void trace_add(struct attend_trace *t, const struct model *m, const struct attention_weights *w)

@@ -1,8 +1,8 @@
 /*
  * trace - the way of one token through a layer's attention, with every number on it.
  *
- * All but scores, results and output are the engine's own numbers; these are computed from them in
- * double precision. (Vaswani et al. 2017, sections 3.2.1 and 3.2.2, for one row of Q.)
+ * X, queries, keys, values and weights are the engine's own numbers; the others are computed from
+ * them in double precision. (Vaswani et al. 2017, sections 3.2.1 and 3.2.2, for one row of Q.)
  */
 #pragma once
 
@@ -18,8 +18,11 @@ struct attend_trace {
     float *scores;  /* [n] scaled, with what the distance does to them */
     float *weights; /* [n] their softmax */
     float *heads;   /* [config_heads_dim] results of all heads, side by side */
-    float *out;     /* [d_model] the output matrix's product with them, and its bias */
-    float *row;     /* [config_heads_dim] of that matrix */
+    float *parts;  /* [config_heads, d_model] the output matrix's product with each head's result */
+    float *out;    /* [d_model] and with all of them, with its bias: the sum of the parts */
+    float *sum;    /* [d_model] the residual stream with that added */
+    float *normed; /* [d_model] its norm, which the feed-forward layer reads */
+    float *row;    /* [config_heads_dim] of that matrix */
 };
 
 /* Takes or counts (see base/mem.h) what is found. */

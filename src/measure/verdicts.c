@@ -17,15 +17,14 @@ static void sort_copy(uint64_t *out, const uint64_t *times, int n)
 static void summarise_row(struct bench_row *row, int n, uint64_t *sorted)
 {
     const int samples = row->samples;
-    double sum = 0;
-    row->p50_low_us = row->p50_high_us = NO_FIGURE; /* which fmin and fmax leave out */
+    double sum = 0, low = NO_FIGURE, high = NO_FIGURE; /* which fmin and fmax leave out */
     for (int r = 0; r < row->repeats; r++) {
         sort_copy(sorted, row->times_ns + r * n, n);
         row->medians_us[r] = stats_percentile(sorted, n, 0.5) / 1e3;
-        row->p50_low_us = fmin(row->p50_low_us, row->medians_us[r]);
-        row->p50_high_us = fmax(row->p50_high_us, row->medians_us[r]);
+        low = fmin(low, row->medians_us[r]);
+        high = fmax(high, row->medians_us[r]);
     }
-    row->spread = row->repeats > 1 ? (row->p50_high_us - row->p50_low_us) / row->p50_low_us : 0;
+    row->spread = row->repeats > 1 ? (high - low) / low : 0;
     sort_copy(sorted, row->times_ns, samples);
     for (int i = 0; i < samples; i++)
         sum += sorted[i];
@@ -174,4 +173,12 @@ void bench_judge(struct bench *b)
         else
             row->verdict = told_apart(fastest, row) ? BENCH_SLOWER : BENCH_TOSS_UP;
     }
+}
+
+void bench_conclude(struct bench *b)
+{
+    bench_summarise(b);
+    bench_predict(b);
+    bench_compare(b);
+    bench_judge(b);
 }

@@ -21,6 +21,10 @@
 /* A mean further from the median than this share of it says that some steps took much longer. */
 #define VERDICT_UNEVEN 0.1
 
+/* Fills in what follows from the samples of all rows, which bench_run has measured: the four below,
+ * one after the other. */
+void bench_conclude(struct bench *b);
+
 /* Fills in what follows from each row's own samples, spec.n a repeat, and b.cpu_share. */
 void bench_summarise(struct bench *b);
 

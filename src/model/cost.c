@@ -133,7 +133,6 @@ struct cost_plan cost_plan(const struct cost_shape *s, const struct cost_weights
                               .step_bytes = u64_sum(w->step_bytes, cache_bytes),
                               .each = each,
                               .flops = batch * (each.floats + each.quants + each.attention),
-                              .attention_flops = batch * each.attention,
                               .weights_memory = w->memory_bytes,
                               .cache_bytes = cache_bytes,
                               .allocated_bytes = allocated,

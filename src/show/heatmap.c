@@ -182,26 +182,22 @@ enum status heatmap_write(const struct heatmap_picture *p, const char *path, str
 
 static const char shades[] = " .:-=+*#%@";
 
-/* The nearest to the levels' colours in pictures that a palette of 256 has; black or white text has
- * a contrast of 4.5 to 1. */
-static const unsigned char on_light[HEATMAP_LEVELS] = {195, 153, 111, 69, 27, 25, 20, 18, 17};
-static const unsigned char on_dark[HEATMAP_LEVELS] = {17, 18, 19, 25, 31, 38, 80, 122, 230};
-
-/* Text on levels from here on is as the background is, light or dark. */
+/* From dark to light, of a palette of 256; white text, and black text from HIGH_LEVEL on, has a
+ * contrast of 4.5 to 1. */
+static const unsigned char colours[HEATMAP_LEVELS] = {17, 18, 19, 25, 31, 38, 80, 122, 230};
 #define HIGH_LEVEL 5
 
 /* What is put after it stands on the shade of a level, in black or white, until level 0 ends it;
  * nothing of plain ink. */
 static void put_shade(struct output *out, enum heatmap_ink ink, int level)
 {
-    const unsigned char *colours = ink == HEATMAP_DARK ? on_dark : on_light;
-    const bool white = (level < HIGH_LEVEL) == (ink == HEATMAP_DARK);
     if (ink == HEATMAP_PLAIN)
         return;
     if (level == 0)
         output_puts(out, "\x1b[0m");
     else
-        output_printf(out, "\x1b[38;5;%d;48;5;%dm", white ? 231 : 16, colours[level - 1]);
+        output_printf(out, "\x1b[38;5;%d;48;5;%dm", level < HIGH_LEVEL ? 231 : 16,
+                      colours[level - 1]);
 }
 
 void heatmap_put_cells(struct output *out, enum heatmap_ink ink, const unsigned char *row, int n,

@@ -60,8 +60,8 @@ enum status heatmap_write(const struct heatmap_picture *p, const char *path, str
 
 /* --- on terminals --------------------------------------------------------------------------- */
 
-/* Levels as the characters " .:-=+*#%@", or as colours of 256, on a dark or light background. */
-enum heatmap_ink { HEATMAP_PLAIN, HEATMAP_DARK, HEATMAP_LIGHT };
+/* Levels as the characters " .:-=+*#%@", or as colours of 256. */
+enum heatmap_ink { HEATMAP_PLAIN, HEATMAP_COLOURS };
 
 /* The levels of n cells side by side, each `width` columns wide. */
 void heatmap_put_cells(struct output *out, enum heatmap_ink ink, const unsigned char *row, int n,

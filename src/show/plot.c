@@ -14,31 +14,31 @@
 #define TICK_GAP       10    /* between a tick's label and the data area */
 #define INNER_MARGIN   14    /* keeps markers off the data area's left and right */
 #define X_TICKS        9     /* at most */
-#define ONE_X_SPACING  130.0 /* between series that share one x, at most */
+#define ONE_X_SPACING  130.0 /* between lines that share one x, at most */
 #define MARK_ABOVE     6     /* of a point's mark over its middle, and beside it */
 #define MARK_BESIDE    9
 #define CAP            4  /* half the width of an error bar's ends */
 #define PREDICTED_HALF 18 /* of a prediction that has no neighbour */
-#define VALUE_SPACING  80 /* between series, that values fit beside their markers */
+#define VALUE_SPACING  80 /* between lines, that values fit beside their markers */
 #define SAMPLE         30 /* width of a legend's line */
 #define SAMPLE_GAP     7
 #define SPOKEN         620 /* pixels of a name where only one of many figures is told */
 
-/* One series without what cannot be drawn. */
+/* Points of one line, without what cannot be drawn. */
 struct line {
-    const struct plot_series *of;
-    struct plot_point *points; /* by rising x; NaN for what is left out */
+    const char *name;
+    const struct plot_point *points; /* by rising x; NaN for what is left out */
     int n_points, n_mid, n_predicted;
     int colour, marker; /* below N_LOOKS */
 };
 
 struct chart {
     const struct plot *plot; /* texts as they were given */
-    struct line *lines;      /* at least one point each; behind them their points */
+    struct line *lines;      /* at least one point each */
     int n_lines;
     double x_lo, x_hi, y_lo, y_hi; /* the axes' ends; y includes 0 */
     bool one_x;                    /* all points share x: lines stand side by side */
-    bool has_lines, has_bars, has_predicted, has_doubts;
+    bool has_values, has_lines, has_bars, has_predicted, has_doubts;
     struct scale_ticks y_ticks;
     struct x_tick {
         double at;
@@ -59,6 +59,8 @@ static double drawable(double v)
 static int compare_points(const void *left, const void *right)
 {
     const struct plot_point *a = left, *b = right;
+    if (a->line != b->line)
+        return a->line > b->line ? 1 : -1;
     return (a->x > b->x) - (a->x < b->x);
 }
 
@@ -237,7 +239,7 @@ static void draw_line(const struct chart *c, struct canvas *v, int i)
             continue;
         /* "GQA-4: 31.26 at 1,024 (30.1 to 33), predicted 29.8", which a pointer brings up. */
         output_puts(v->out, "\n<g><title>");
-        canvas_put_text(v->out, line->of->name, SPOKEN);
+        canvas_put_text(v->out, line->name, SPOKEN);
         put_spoken(v->out, ": ", p);
         if (!isnan(p->low))
             output_printf(v->out, " (%s to %s)", scale_value(p->low).text,
@@ -272,7 +274,7 @@ static void draw_names(const struct chart *c, struct canvas *v)
     canvas_row(v);
     for (int i = 0; i < c->n_lines; i++) {
         const struct line *line = &c->lines[i];
-        const double x = canvas_entry(v, SAMPLE + SAMPLE_GAP, line->of->name);
+        const double x = canvas_entry(v, SAMPLE + SAMPLE_GAP, line->name);
         output_printf(v->out, "<g class=\"c%d\">", line->colour);
         if (c->has_lines)
             output_printf(v->out, "<path class=\"line\" d=\"M%g %gh%d\"/>", x, v->y, SAMPLE);
@@ -311,7 +313,7 @@ static double draw_chart(struct canvas *v, const void *what)
     for (int i = 0; i < c.n_lines; i++) {
         const struct line *line = &c.lines[i];
         output_puts(v->out, ".\n");
-        canvas_put_text(v->out, line->of->name, SPOKEN);
+        canvas_put_text(v->out, line->name, SPOKEN);
         for (int k = 0, n = 0; k < line->n_points; k++) {
             if (isnan(line->points[k].mid))
                 continue;
@@ -328,65 +330,74 @@ static double draw_chart(struct canvas *v, const void *what)
     return c.bottom + AXIS_HEIGHT;
 }
 
+/* What can be drawn of the plot's points, by line and x; how many. */
+static int sort_points(const struct plot *p, struct plot_point *points)
+{
+    int n = 0;
+    for (int i = 0; i < p->n_points; i++) {
+        struct plot_point q = p->points[i];
+        double *const values[] = {&q.x, &q.low, &q.mid, &q.high, &q.predicted};
+        for (int k = 0; k < LENGTH(values); k++)
+            *values[k] = drawable(*values[k]);
+        if (isnan(q.low) || isnan(q.mid) || isnan(q.high))
+            q.low = q.high = NO_FIGURE;
+        if (!isnan(q.x) && !(p->x_doubles && q.x <= 0) && !(isnan(q.mid) && isnan(q.predicted)))
+            points[n++] = q;
+    }
+    qsort(points, n, sizeof *points, compare_points);
+    return n;
+}
+
+/* The line of the first of n points, and how far it reaches. */
+static void add_line(struct chart *c, const struct plot_point *points, int n)
+{
+    /* The shapes move on by one when the colours begin again: no look comes back before the 65th.
+     */
+    const int i = c->n_lines;
+    struct line *line = &c->lines[c->n_lines++];
+    *line = (struct line){.name = points->name,
+                          .points = points,
+                          .colour = i % N_LOOKS,
+                          .marker = (i + i / N_LOOKS) % N_LOOKS};
+    for (; line->n_points < n && points[line->n_points].line == points->line; line->n_points++) {
+        const struct plot_point *q = &points[line->n_points];
+        line->n_mid += !isnan(q->mid);
+        line->n_predicted += !isnan(q->predicted);
+        c->has_bars |= !isnan(q->low);
+        c->has_doubts |= is_doubtful(q) && !isnan(q->mid);
+        /* fmin and fmax pass over what is left out. */
+        c->x_lo = fmin(c->x_lo, q->x);
+        c->x_hi = fmax(c->x_hi, q->x);
+        c->y_lo = fmin(fmin(c->y_lo, q->predicted), fmin(q->mid, q->low));
+        c->y_hi = fmax(fmax(c->y_hi, q->predicted), fmax(q->mid, q->high));
+    }
+    c->has_values |= line->n_mid > 0;
+    c->has_lines |= line->n_mid > 1;
+    c->has_predicted |= line->n_predicted > 0;
+}
+
 enum status plot_write(const struct plot *p, const char *path, struct err *e)
 {
     struct chart c = {.plot = p, .x_lo = NO_FIGURE, .x_hi = NO_FIGURE};
-    size_t bytes = p->n_series * sizeof *c.lines + 1; /* a request for nothing may give NULL */
-    int n_mid = 0;
-    for (int i = 0; i < p->n_series; i++)
-        bytes += p->series[i].n_points * sizeof(struct plot_point);
-    c.lines = calloc(bytes, 1);
-    if (!c.lines)
-        return err_no_memory(e, "the plot", bytes);
-
-    /* What can be drawn, and how far it reaches. */
-    struct plot_point *points = (void *)(c.lines + p->n_series);
-    for (int i = 0; i < p->n_series; i++) {
-        const struct plot_series *s = &p->series[i];
-        /* The shapes move on by one when the colours begin again: no look comes back before the
-         * 65th. */
-        struct line line = {.of = s,
-                            .points = points,
-                            .colour = i % N_LOOKS,
-                            .marker = (i + i / N_LOOKS) % N_LOOKS};
-        for (int k = 0; k < s->n_points; k++) {
-            const struct plot_point *from = &s->points[k];
-            struct plot_point q = {
-                drawable(from->x),    drawable(from->low),       drawable(from->mid),
-                drawable(from->high), drawable(from->predicted), from->mark,
-                from->doubt};
-            if (isnan(q.low) || isnan(q.mid) || isnan(q.high))
-                q.low = q.high = NO_FIGURE;
-            if (isnan(q.x) || (p->x_doubles && q.x <= 0) || (isnan(q.mid) && isnan(q.predicted)))
-                continue;
-            points[line.n_points++] = q;
-            line.n_mid += !isnan(q.mid);
-            line.n_predicted += !isnan(q.predicted);
-            c.has_bars |= !isnan(q.low);
-            c.has_doubts |= is_doubtful(&q) && !isnan(q.mid);
-            /* fmin and fmax pass over what is left out. */
-            c.x_lo = fmin(c.x_lo, q.x);
-            c.x_hi = fmax(c.x_hi, q.x);
-            c.y_lo = fmin(fmin(c.y_lo, q.predicted), fmin(q.mid, q.low));
-            c.y_hi = fmax(fmax(c.y_hi, q.predicted), fmax(q.mid, q.high));
+    struct plot_point *points =
+        calloc(p->n_points + 1, sizeof *points); /* of nothing is not NULL */
+    enum status s = STATUS_OK;
+    c.lines = calloc(p->n_points + 1, sizeof *c.lines);
+    if (points && c.lines) {
+        const int n = sort_points(p, points);
+        for (int i = 0; i < n; i += c.lines[c.n_lines - 1].n_points)
+            add_line(&c, points + i, n - i);
+        if (c.has_values) {
+            choose_ticks(&c);
+            s = canvas_write(draw_chart, &c, path, e);
+        } else {
+            s = err_usage(e, "%s: nothing to plot: none of the %d points has a value", path,
+                          p->n_points);
         }
-        if (line.n_points == 0)
-            continue;
-        qsort(points, line.n_points, sizeof *points, compare_points);
-        points += line.n_points;
-        n_mid += line.n_mid;
-        c.has_lines |= line.n_mid > 1;
-        c.has_predicted |= line.n_predicted > 0;
-        c.lines[c.n_lines++] = line;
-    }
-    enum status s;
-    if (n_mid > 0) {
-        choose_ticks(&c);
-        s = canvas_write(draw_chart, &c, path, e);
     } else {
-        s = err_usage(e, "%s: nothing to plot: none of the %d series has a value", path,
-                      p->n_series);
+        s = err_no_memory(e, "the plot", p->n_points * sizeof *c.lines);
     }
+    free(points);
     free(c.lines);
     return s;
 }

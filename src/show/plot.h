@@ -1,9 +1,9 @@
 /*
- * plot - a line chart of several series, as one standalone SVG file (see show/canvas.h).
+ * plot - a line chart, as one standalone SVG file (see show/canvas.h).
  *
- * Every series is a line through the points' `mid`, with a marker at each, error bars from `low` to
- * `high`, and `predicted` as a thin dashed line behind. A legend says which is which. Where all
- * points share one x, the series stand side by side.
+ * Points of one number are a line through the points' `mid`, with a marker at each, error bars from
+ * `low` to `high`, and `predicted` as a thin dashed line behind. A legend says which is which.
+ * Where all points share one x, the lines stand side by side.
  */
 #pragma once
 
@@ -20,12 +20,8 @@ struct plot_point {
     const char *mark;      /* a few letters above it; NULL: none */
     const char *doubt;     /* why it is not to be trusted, so that its marker is hollow; NULL and
                               "": it is */
-};
-
-struct plot_series {
-    const char *name;
-    const struct plot_point *points; /* in any order: drawn by rising x */
-    int n_points;
+    int line;              /* points of one number are joined; lines are drawn by rising number */
+    const char *name;      /* the line's, in each of its points */
 };
 
 /* Texts may hold any bytes; what is too long is wrapped or cut. */
@@ -37,8 +33,8 @@ struct plot {
     /* What the legend calls a line, its bars, its dashed line and hollow markers; NULL for no such
      * entry. */
     const char *mid_label, *band_label, *predicted_label, *doubt_label;
-    const struct plot_series *series;
-    int n_series;
+    const struct plot_point *points; /* [n_points], in any order */
+    int n_points;
 };
 
 /* Replaces the file at `path` atomically. STATUS_USAGE if nothing can be drawn; the failures of

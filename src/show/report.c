@@ -36,6 +36,8 @@ static bool is_text(enum report_type type)
 #define GAP 2
 /* The least width of a last column whose texts are broken into lines. */
 #define NARROWEST 24
+/* Spaces before texts below their rows. */
+#define BELOW 4
 
 /* A column of the table. */
 struct column {
@@ -52,7 +54,8 @@ struct text_table {
     int n_rows;
     struct column *columns; /* [n] */
     int n, last;            /* last: that is not left out */
-    size_t pad;             /* spaces owed in a line: at its end they are not paid */
+    bool below; /* the last column's texts stand in lines of their own, below their rows */
+    size_t pad; /* spaces owed in a line: at its end they are not paid */
 };
 
 static size_t width_before_last(const struct text_table *t)
@@ -71,8 +74,8 @@ static bool table_fits(const struct text_table *t)
     return width_before_last(t) + least <= (size_t)t->out->columns;
 }
 
-/* Leaves out details, the last one first, until the others fit; without success where what is left
- * is wider than the terminal. */
+/* Leaves out details, the last one first, until the others fit. Where what is left is wider than
+ * the terminal, texts of the last column go below. */
 static void fit_columns(struct text_table *t)
 {
     for (int i = t->n - 1; i >= 0 && !table_fits(t); i--) {
@@ -82,8 +85,10 @@ static void fit_columns(struct text_table *t)
     }
     struct column *last = &t->columns[t->last];
     const size_t all = t->out->columns, before = width_before_last(t);
-    if (last->left && before + last->width > all)
-        last->width = all > before + NARROWEST ? all - before : NARROWEST;
+    if (!last->left || before + last->width <= all)
+        return;
+    t->below = before + MIN(last->width, NARROWEST) > all;
+    last->width = t->below ? MAX(all, 2 * BELOW) - BELOW : all - before;
 }
 
 static void put_padded(struct text_table *t, struct text s)
@@ -97,6 +102,7 @@ static void put_padded(struct text_table *t, struct text s)
 
 static void print_row(struct text_table *t, int row, bool md)
 {
+    const size_t indent = t->below ? BELOW : width_before_last(t);
     t->pad = 0;
     for (int i = 0; i <= t->last; i++) {
         const struct column *c = &t->columns[i];
@@ -106,10 +112,11 @@ static void print_row(struct text_table *t, int row, bool md)
             continue;
         put_padded(t, text_of(md ? "| " : ""));
         t->pad += c->left ? 0 : blank;
-        put_padded(t, paragraph_line(&cell, c->width, c->field->list));
+        if (i < t->last || !t->below)
+            put_padded(t, paragraph_line(&cell, c->width, c->field->list));
         while (cell.len > 0) { /* only of the last column */
             output_puts(t->out, "\n");
-            output_repeat(t->out, ' ', width_before_last(t));
+            output_repeat(t->out, ' ', indent);
             output_put(t->out, paragraph_line(&cell, c->width, c->field->list));
         }
         t->pad += (c->left ? blank : 0) + (md ? 1 : GAP);
@@ -297,20 +304,6 @@ void report_cell(struct report *r, const struct report_field *f, const void *row
         return put_list(r, f, list_of(f, row));
     value_of(f, row, table_is_for_people(r->format), &v);
     report_text(r, v.text);
-}
-
-void report_lines(struct report *r, const struct report_field *fields, int n_fields, unsigned shown,
-                  const void *row)
-{
-    struct value v;
-    for (int i = 0; i < n_fields; i++) {
-        const struct report_field *f = &fields[i];
-        value_of(f, row, true, &v);
-        if (!f->heading || !is_wanted(f, shown) || v.text.len == 0)
-            continue;
-        report_string(r, f->heading);
-        report_text(r, v.text);
-    }
 }
 
 /* --- JSON ------------------------------------------------------------------------------------ */

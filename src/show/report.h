@@ -109,10 +109,6 @@ void report_string(struct report *r, const char *s);
 /* A member of a struct, whatever the column. */
 void report_cell(struct report *r, const struct report_field *f, const void *row);
 
-/* For people, in a table of two columns: heading and value of each field that has one. */
-void report_lines(struct report *r, const struct report_field *fields, int n_fields, unsigned shown,
-                  const void *row);
-
 /* Prints what is left and frees everything, after whole rows. STATUS_NO_MEMORY. */
 enum status report_end(struct report *r, struct err *e);
 

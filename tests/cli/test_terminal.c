@@ -84,7 +84,7 @@ static int longest_line(void)
 
 static const char *const table_commands[] = {
     "bench --shape 2x32x4,vocab=50,ctx=64 --depth 0,40 --batch 1,2 --kv-heads 4 -n 2 --repeat 2",
-    "info --shape 2x32x4,vocab=50,ctx=64 --bandwidth 10",
+    "info --shape 2x32x4,vocab=50,ctx=64 --depth 10 --batch 1,32",
     "info --shape 12x768x12",
     "help bench",
     "attend " MODEL " -p to_be --layer 0 --kv-heads 2",
@@ -221,12 +221,12 @@ static const struct {
                   {"peak memory", ""}},
                  STATUS_OK},
                 {{ASK,
-                  {"> ", "half a line\\\n"},
-                  {". ", "more" CTRL_C}, /* forgets both */
-                  {"^C\r\n", "/x" CTRL_C},
+                  {"> ", "/x" CTRL_C},
                   {"^C\r\n", "/ab\n"},
-                  {"'/ab'", PASTE "/c\nd" CTRL_W "\033[B" PASTED "e\n"},
-                  {"'/c?de'", UP CTRL_W "/f\n"},
+                  {"'/ab'", ""},
+                  {"> ", PASTE "/c\nd" CTRL_W "\033[B" PASTED "e\n"},
+                  {"'/c?de'", ""},
+                  {"> ", UP CTRL_W "/f\n"},
                   {"'/f'", CTRL_C},
                   {"interrupted: the session ends", ""},
                   {"peak memory", ""}},

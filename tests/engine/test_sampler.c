@@ -282,21 +282,6 @@ TEST(reset_replays_and_streams_differ)
 }
 
 /* A stream that begins anew leaves the recent tokens, which a penalty makes impossible here. */
-TEST(a_seed_keeps_what_is_recent)
-{
-    enum { V = 4 };
-    static const float logits[V] = {1, 1, 1, 1};
-    struct sampler *s = new_sampler((struct sampler_params){0.001, 0, 1, 0, 2, 2}, V);
-    int picked[2];
-    accept_all(s, (const int[]){0, 2}, 2);
-    for (int k = 0; k < 2; k++) {
-        sampler_seed(s, 0, 8, 9);
-        picked[k] = pick(s, logits);
-        ck_assert(picked[k] == 1 || picked[k] == 3);
-    }
-    ck_assert_int_eq(picked[0], picked[1]);
-}
-
 /* --- greedy, extremes, refusals --------------------------------------------------------------- */
 
 TEST(greedy_takes_the_first_maximum, .tags = ONE_THREAD)

@@ -386,21 +386,23 @@ static void expect_path(const struct attend_paths *p, const struct model *m,
 static const struct {
     const char *name;
     int layer, head;
-} traces[] = {{"hello", 0, 0},           {"gqa", 1, 2},
+} traces[] = {{"hello", 0, 0},           {"hello-2-heads", 0, 1},  {"gqa", 1, 2},
               {"mixed-llama", 1, 4},     {"mixed-alibi", 1, 5},
               {"mixed-quadratic", 2, 3}, {"additive", 1, 3}};
 
 TEST(golden_traces, .loops = COUNT(traces))
 {
     const int layer = traces[_i].layer, head = traces[_i].head;
-    const bool is_hello = _i == 0;
+    const bool is_hello = _i < 2;
     struct golden g = {.tokens = {0, 1, 2, 3}, .n_tokens = 4};
     if (is_hello)
-        g.checkpoint = opened_checkpoint("models/hello.gguf", CHECKPOINT_MODEL);
+        g.checkpoint = opened_checkpoint(
+            _i == 0 ? "models/hello.gguf" : "models/hello-2-heads.gguf", CHECKPOINT_MODEL);
     else
         g = open_golden(traces[_i].name);
     const struct config *c = &g.checkpoint.model->config;
     const int n = g.n_tokens, dim = config_value_dim(c), width = config_heads_dim(c, layer);
+    const int d = c->d_model;
     struct attend_trace t = {.layer = layer, .head = head, .query = n - 1};
     struct all_heads all;
     struct attend_spec spec = spec_of(g.checkpoint.model, &all, g.tokens, n, 1);
@@ -415,7 +417,8 @@ TEST(golden_traces, .loops = COUNT(traces))
         int n;
     } parts[] = {{t.q, c->head_dim}, {t.keys, n * c->head_dim},   {t.scores, n},
                  {t.weights, n},     {t.heads + head * dim, dim}, {t.heads, width},
-                 {t.out, c->d_model}};
+                 {t.parts, config_heads(c, layer) * d},
+                 {t.out, d},         {t.sum, d},                  {t.normed, d}};
     size_t all_n = 0;
     for (size_t p = 0; p < COUNT(parts); p++)
         all_n += (size_t)parts[p].n;

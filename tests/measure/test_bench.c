@@ -78,6 +78,7 @@ static struct bench run(const struct bench_spec *spec)
 {
     struct bench *b = planned(spec);
     expect_ok(bench_run(b, &err));
+    bench_conclude(b);
     return *b;
 }
 
@@ -209,7 +210,7 @@ BENCH_TEST(a_checkpoint_and_its_variants)
 /* Each as it is, beside the other; the first is the base of both. */
 BENCH_TEST(several_checkpoints)
 {
-    static const char *const names[] = {"mha", "mqa"};
+    static const char *const names[] = {"mha", "mqa-f16"};
     struct bench_subject subjects[2];
     struct bench_spec spec = spec_of(fastest());
     for (int i = 0; i < 2; i++) {
@@ -261,6 +262,7 @@ BENCH_TEST(stopping_keeps_what_was_measured)
         spec.callbacks.arg = &left;
         struct bench *b = planned(&spec);
         ck_assert_int_eq(bench_run(b, NULL), budget < 6 + 16 ? STATUS_INTERRUPTED : STATUS_OK);
+        bench_conclude(b);
         for (int i = 0; i < b->n_rows; i++) {
             samples += b->rows[i].samples;
             ck_assert(b->rows[i].p50_us > 0);
@@ -315,8 +317,7 @@ BENCH_TEST(summary_of_known_samples)
     same(rows[0].tokens_per_s, 1e6 / 3);
     same(rows[0].gb_per_s, 0.5);
     same(rows[0].spread, 1); /* medians 2 and 4 */
-    ck_assert(p.medians[0] == 2 && p.medians[1] == 4 && rows[0].p50_low_us == 2);
-    same(rows[0].p50_high_us, 4);
+    ck_assert(p.medians[0] == 2 && p.medians[1] == 4);
     same(p.b.cpu_share, 1);
 
     bench_compare(&p.b);

@@ -147,7 +147,9 @@ class Model:
         heads = np.concatenate(out, axis=1)
         written = self.affine(heads, block + "attn_output")
         if self.traced and layer == self.traced[0]:
-            self.trace += [heads[-1], written[-1]]
+            wo = self.file.get(block + "attn_output.weight")
+            parts = np.split(wo, self.heads, axis=1)  # a head's columns
+            self.trace += [heads[-1], *(part @ of[-1] for part, of in zip(parts, out)), written[-1]]
         return written
 
     def feed_forward(self, x, block):
@@ -181,12 +183,15 @@ class Model:
         self.weights = []
         for layer in range(self.n_layers):
             block = f"blk.{0 if self.shared else layer}."
-            if self.placement == "before":
-                x = x + self.attention(self.norm(x, block + "attn_norm"), block, layer)
-                x = x + self.feed_forward(self.norm(x, block + "ffn_norm"), block)
+            before = self.placement == "before"
+            x = x + self.attention(self.norm(x, block + "attn_norm") if before else x, block, layer)
+            normed = self.norm(x, block + ("ffn_norm" if before else "attn_output_norm"))
+            if self.traced and layer == self.traced[0]:
+                self.trace += [x[-1], normed[-1]]
+            if before:
+                x = x + self.feed_forward(normed, block)
             else:
-                x = self.norm(x + self.attention(x, block, layer), block + "attn_output_norm")
-                x = self.norm(x + self.feed_forward(x, block), block + "layer_output_norm")
+                x = self.norm(normed + self.feed_forward(normed, block), block + "layer_output_norm")
         if self.placement == "before":
             x = self.norm(x, "output_norm")
         tied = self.file.get("output.weight") is None

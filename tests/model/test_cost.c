@@ -92,7 +92,6 @@ TEST(a_step_of_a_batch)
     ck_assert_uint_eq(many.kv_bytes, one.kv_bytes);
     ck_assert_uint_eq(many.step_bytes, one.weight_bytes + 64 * one.kv_bytes);
     ck_assert_uint_eq(many.flops, 64 * one.flops);
-    ck_assert_uint_eq(many.attention_flops, 64 * one.each.attention);
     ck_assert_uint_eq(many.cache_bytes, 64 * one.kv_bytes);
     /* Room for ten keys is a panel of 16, for as many values ten rows. */
     ck_assert_uint_eq(many.allocated_bytes, 64 * 2 * 4 * (16 * 16 + 10 * 16) * 4);

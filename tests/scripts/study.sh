@@ -7,7 +7,7 @@
 export DECODE="$decode"
 text=$dir/text small="--embd 8 --layers 1 --ff 8 --ctx 8 --batch 1 --steps 40 -t 1"
 awk 'BEGIN { for (i = 0; i < 300; i++) print "line", i * 7919 % 1000, "of a text" }' >"$text"
-cells="--heads 4 --kv-heads 2,1 --method mean,fit,scratch --alpha 0.1,5"
+cells="--heads 4 --kv-heads 2,1 --method mean,fit,scratch --alpha 0.1,5 --seeds 2"
 
 # study CODE ARGS...: the script, with its output in $out and $err, ends with that code.
 study() {
@@ -22,9 +22,9 @@ refuses() {
     shift 2
     study "$h_code" "$@" && is_empty "$out" && has_lines "$err" 1 && has "$err" "study.sh: " && has "$err" "$h_words"
 }
-# The cells of a folder, whose evaluations also have a rate; its table without times.
-cells_of() { (cd "$1" && cksum ./*-seed*.gguf && sed 's/"tokens_per_s.*//' ./*-seed*.json); }
-table_of() { sed 's/[^|]*|$//' "$1/study.md"; }
+# The cells of a folder; evaluations also name the files, and have a rate.
+cells_of() { (cd "$1" && cksum ./*-seed*.gguf && sed 's/.*"tokens"/"tokens"/; s/"tokens_per_s.*//' ./*-seed*.json); }
+table_of() { cat "$1/study.md"; }
 json() { sed -n "s/.*\"$1\": \([^,}]*\).*/\1/p" "$2" | head -n 1; } # KEY FILE
 
 # --- a whole one --------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ $ cmp -s "$out" "$dir/whole/study.md"
 $ has_lines "$out" 19
 $ [ "$(ls "$dir"/whole/*-seed?.gguf | wc -l)" -eq 34 -a "$(ls "$dir"/whole/*-seed?.json | wc -l)" -eq 34 ]
 $ [ -z "$(find "$dir/whole" -name '*.part*')" ]
-$ has "$err" "job 17 of 17: "
+$ has "$err" "job 16 of 16: "
 0 info "$dir/whole/mqa-fit-alpha5-seed2.gguf" | MQA
 0 info "$dir/whole/gqa2-scratch-alpha5-seed1.gguf" | GQA-2
 
@@ -49,13 +49,14 @@ $ [ "$(json bits_per_byte "$dir/judged")" = "$(json bits_per_byte "$dir/whole/gq
 
 # Again: no cell is made or changed.
 $ cells_of "$dir/whole" >"$dir/cells"
-$ touch -r "$text" "$dir"/whole/*-seed* "$dir"/whole/bench*
+$ touch -r "$text" "$dir"/whole/*-seed*
 $ study 0 "$text" "$dir/whole" $small $cells
-$ [ -z "$(find "$dir/whole" -newer "$text" -name '*-seed*' -o -newer "$text" -name 'bench*')" ]
+$ [ -z "$(find "$dir/whole" -newer "$text" -name '*-seed*')" ]
 $ cells_of "$dir/whole" | cmp -s - "$dir/cells"
 EOF
 
-# Means, deviations and differences of two seeds, from the evaluations: each as it is rounded.
+# Means, deviations and paired differences of two seeds with their intervals (t is 12.706), from the evaluations: each as
+# it is rounded.
 awk -F ' *[|] *' '
     function near(found, x) { return found != "" && found - x < 0.0000501 && x - found < 0.0000501 }
     function distance(a, b) { return (a > b ? a - b : b - a) / sqrt(2) }
@@ -71,8 +72,8 @@ awk -F ' *[|] *' '
         end = $4 == 0 ? "-seed" : "-alpha" $4 "-seed"
         a = bits[name end 1]; b = bits[name end 2]
         c = a - bits["mha" end 1]; d = b - bits["mha" end 2]
-        right += $5 == 2 && near($6, (a + b) / 2) && near($7, distance(a, b)) && $10 > 0 && \
-            ($2 == "MHA" ? $8 $9 == "" : near($8, (c + d) / 2) && near($9, distance(c, d)))
+        right += $5 == "-" && $6 == 2 && near($7, (a + b) / 2) && near($8, distance(a, b)) && \
+            ($2 == "MHA" ? $9 $10 == "" : near($9, (c + d) / 2) && near($10, 12.706 * distance(c, d) / sqrt(2)))
     }
     END { print right }' "$dir"/whole/*-seed*.json "$dir/whole/study.md" >"$dir/right"
 note "each row is that of its evaluations" is_line "$dir/right" 17
@@ -85,11 +86,10 @@ checks <<'EOF'
 $ cp "$text" "$dir/it's \$1"
 $ study 0 "$dir/it's \$1" "$dir/a new" $small $cells --print
 $ cp "$out" "$dir/plan"
-$ [ "$(grep -c '^$' "$dir/plan")" -eq 2 -a "$(grep -c -- '--steps 42 ' "$dir/plan")" -eq 4 ]
+$ [ "$(grep -c '^$' "$dir/plan")" -eq 1 -a "$(grep -c -- '--steps 42 ' "$dir/plan")" -eq 4 ]
 $ [ "$(grep -c -- '--from .* --steps 1 .*--from .* --steps 2 ' "$dir/plan")" -eq 10 ]
-$ for group in 1 2 3; do awk -v RS= "NR == $group" "$dir/plan" | xargs -d '\n' -n 1 -P 3 bash -c; done >"$out" 2>"$err"
-$ [ -e "$dir/a new/bench-4,2,1.jsonl" ]
-$ study 0 "$dir/it's \$1" "$dir/a new" $small $cells
+$ for group in 1 2; do awk -v RS= "NR == $group" "$dir/plan" | xargs -d '\n' -n 1 -P 3 bash -c; done >"$out" 2>"$err"
+$ study 0 "$dir/it's \$1" "$dir/a new" $small $cells --jobs 3
 $ [ "$(table_of "$dir/a new")" = "$(table_of "$dir/whole")" ]
 EOF
 
@@ -123,18 +123,79 @@ checks <<'EOF'
 $ study 0 "$text" "$dir/params" $apart --ff 32 --head-dim 4 --heads 2,1,3 --match params
 $ has "$out" "over heads-2"
 $ has_lines "$out" 5
-$ [ "$(for h in 2 1 3; do ff_of "$dir/params/heads-$h-mha-seed1.gguf"; done | xargs)" = "32 40 24" ]
+$ [ "$(for h in 2 1 3; do ff_of "$dir/params/heads-$h-seed1.gguf"; done | xargs)" = "32 40 24" ]
 # Of other sizes, and over fewer K/V heads: one key and value less are 8 weights of each of the 8 numbers, and
 # the biases.
 $ study 0 "$text" "$dir/sized" $apart --ff 32 --heads 2x4,2x4/1,4x2,1x4 --match params
-$ has "$out" "| heads-2x4/1 | mha | 0 | 1 |"
-$ [ "$(for h in 2x4 2x4-kv1 4x2 1x4; do ff_of "$dir/sized/heads-$h-mha-seed1.gguf"; done | xargs)" = "32 36 32 40" ]
+$ has "$out" "| heads-2x4/1 | train | 0 | - | 1 |"
+$ [ "$(for h in 2x4 2x4-kv1 4x2 1x4; do ff_of "$dir/sized/heads-$h-seed1.gguf"; done | xargs)" = "32 36 32 40" ]
 $ study 0 "$text" "$dir/flops" $apart --ff 32 --head-dim 4 --heads 2,1,3 --match flops
-$ [ "$(for h in 2 1 3; do ff_of "$dir/flops/heads-$h-mha-seed1.gguf"; done | xargs)" = "32 43 21" ]
+$ [ "$(for h in 2 1 3; do ff_of "$dir/flops/heads-$h-seed1.gguf"; done | xargs)" = "32 43 21" ]
 # MQA of four heads of 2 is without three keys and values of 2 x 8 weights and 2 biases.
 $ study 0 "$text" "$dir/mqa" $apart --ff=32 --heads=4 --kv-heads 1 --method mean,scratch --alpha 0 --match params
 $ [ "$(ff_of "$dir/mqa/mqa-scratch-seed1.gguf") $(ff_of "$dir/mqa/mqa-mean-seed1.gguf")" = "38 32" ]
 EOF
+# --- arms and rates -------------------------------------------------------------------------------
+
+# Two arms at two rates: the better one of each is shown, and further training has rates likewise.
+short="--embd 8 --layers 1 --ff 8 --ctx 8 --batch 1 --steps 40 --seeds 2 -t 1"
+few="$short --rates 0.001,0.02 --arm two --heads 2 --arm plain --heads 2 --score-scale none"
+bits_of() { sed -n 's/.*"bits_per_byte": *\([0-9.]*\).*/\1/p' "$1"; }
+lower() { awk "BEGIN { exit !($1 < $2) }"; }
+checks <<'EOF'
+$ study 0 "$text" "$dir/arms" $few
+$ has "$out" "| two | train | 0 | 0.02 | 2 |"
+$ [ "$(wc -l <"$dir/arms/study.csv") $(grep -c yes "$dir/arms/study.csv")" = "9 4" ]
+$ cell=two-lr0.02-seed1
+$ grep -qx "two,train,0,0.02,1,$(bits_of "$dir/arms/$cell.json"),$cell,yes" "$dir/arms/study.csv"
+$ lower "$(bits_of "$dir/arms/two-lr0.02-seed1.json")" "$(bits_of "$dir/arms/two-lr0.001-seed1.json")"
+# An arm more is added, one that changed is refused.
+$ study 0 "$text" "$dir/arms" $few --arm four --heads 4
+$ has_lines "$out" 5
+$ refuses 2 "another study's" "$text" "$dir/arms" $few --clip 2
+$ study 0 "$text" "$dir/further" $short --heads 2 --kv-heads 1 --method mean --alpha 50 --rates 1e-6,0.01
+$ has "$out" "| MQA | mean | 50 | 0.01 | 2 |"
+EOF
+
+# --- signals ------------------------------------------------------------------------------------
+
+# ended SIGNAL STATUS: a study of long trainings, and all that it started, end by the signal.
+trainings() { ps -A -o args | grep -F -e "$decode train" | grep -cF -e "$1"; }
+ended() {
+    scripts/study.sh "$text" "$dir/long$1" $small --heads 2,1 --steps 9999999 --jobs 2 >"$out" 2>"$err" &
+    h_pid=$!
+    h_tries=0
+    until [ "$(trainings "$dir/long$1/")" -ge 2 ] || [ $((h_tries += 1)) -gt 300 ]; do sleep 0.1; done
+    kill -s "$1" $h_pid
+    wait $h_pid 2>/dev/null
+    [ $? -eq "$2" ] && [ "$(trainings "$dir/long$1/")" -eq 0 ]
+}
+note "SIGTERM ends the jobs and the script" ended TERM 143
+note "SIGHUP, too" ended HUP 129
+
+# --- names and values ---------------------------------------------------------------------------
+
+# Folders and texts of any name give the right table; no value is evaluated, or read as octal.
+strange="$dir/a|b
+c\\d, \$(touch made)"
+plain="$small --heads 4 --kv-heads 1 --method mean --alpha 0 --seeds 1"
+checks <<'EOF'
+$ mkdir "$strange"
+$ cp "$text" "$strange/te|xt"
+$ study 0 "$strange/te|xt" "$strange/x" $plain
+$ cp "$out" "$dir/strange"
+$ study 0 "$text" "$dir/plain" $plain
+$ cmp -s "$out" "$dir/strange"
+$ study 0 "$text" "$dir/suffix" --layers 1 --ctx 8 --batch 1 --steps 1k --seeds 1 -t 1 --embd 010 --heads 2,1
+    --match params --ff 1k
+$ [ "$(for h in 2 1; do ff_of "$dir/suffix/heads-$h-seed1.gguf"; done | xargs)" = "1000 1000" ]
+EOF
+for option in --ctx --embd --ff --head-dim --val-fraction --steps --seeds --jobs --rates --arm; do
+    note "$option is not evaluated" refuses 2 "$option: expected" "$text" "$dir/y" --match params --heads 2,1 \
+        "$option" 'heads[$(touch '"$dir"'/made)]'
+done
+note "nothing was evaluated" [ ! -e "$dir/made" -a ! -e made ]
+
 # --- what is refused ----------------------------------------------------------------------------
 
 checks <<'EOF'
@@ -162,6 +223,8 @@ $ [ ! -e "$dir/x" ]
 $ study 2 "$text" "$dir/x" --embd 7
 $ has "$err" "decode: train: "
 $ study 0 "$text" "$dir/x" $small --heads 2 --kv-heads '' --seeds 1 --alpha 0
+$ refuses 2 "--arm: there are two of 'a'" "$text" "$dir/x" --arm a --heads 1 --arm a
+$ refuses 2 "--match, --kv-heads, --method, --alpha: not of arms" "$text" "$dir/x" --match params --arm a
 $ study 0 --help
 $ has "$out" "--match params|flops"
 EOF

@@ -163,7 +163,7 @@ static const struct wide_row wide_rows[] = {
 
 /* A field is there when the report shows what it is of; of a table that is too wide details are
  * left out, the last one first, and never what is no detail. */
-TEST(columns_that_fit, .loops = 11)
+TEST(columns_that_fit, .loops = 12)
 {
     static const char all[] = "   name   first  second  third  note\n"
                               "*  one        1       2      3\n"
@@ -197,8 +197,16 @@ TEST(columns_that_fit, .loops = 11)
          "Too wide, left out: first, second,\n"
          "  third; -v shows all.\n",
          OF_C},
+        {TABLE_ALIGNED, 20, 3, 1,
+         "  name\n    note\n"
+         "  four\n"
+         "    some words that\n"
+         "    are more than a\n"
+         "    line can take\n"
+         "Too wide, left out:\n  first, second,\n  third; -v shows\n  all.\n",
+         OF_C},
         {TABLE_ALIGNED, 3, 0, 2,
-         "   name  note\n"
+         "   name\n    note\n"
          "*  one\n"
          "   two\n"
          "Too\n  wide,\n  left\n  out:\n  first,\n  second;\n  -v\n  shows\n  all.\n",

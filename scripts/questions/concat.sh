@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# concat.sh - Are the results of heads put side by side, or added? Of models/hello-2-heads.gguf, four words of four numbers
+# and two heads of two: A, both results side by side, times Wo, and each result times its own two rows of Wo. A moment.
+
+. "$(dirname "$0")/common.sh"
+"$decode" attend "$models/hello-2-heads.gguf" -p "hello how are you" --trace 0.0 -q >"$dir/trace"
+rows() { sed -n "/^$1/,/^[^ ]/p" "$dir/trace" | sed -n 's/^  //p' | sed 's/^head /head-/; s/  */ | /g'; }
+echo "| of the last word | 0 | 1 | 2 | 3 |"
+echo "|:--|--:|--:|--:|--:|"
+echo "| A = both heads side by side$(rows "A = " | sed 's/^you//') |"
+for head in 0 1; do echo "| head $head, times its rows of Wo$(rows "each head" | sed -n "s/^head-$head//p") |"; done
+rows "each head" | awk -F ' [|] ' '{ for (i = 2; i <= NF; i++) sum[i] += $i }
+    END { printf "| these two, added"; for (i = 2; i <= 5; i++) printf " | %.4f", sum[i]; print " |" }'
+echo "| A Wo$(rows "A Wo" | sed 's/^you//') |"
+{
+    echo "series,label,y"
+    rows "each head" | awk -F ' [|] ' '{ for (i = 2; i <= NF; i++) print "head " (NR - 1) "," i - 2 "," $i }'
+    rows "A Wo" | awk -F ' [|] ' '{ for (i = 2; i <= NF; i++) print "A Wo," i - 2 "," $i }'
+} >"$dir/bars.csv"
+picture --panel bars "$dir/bars.csv" --title "each head's part of A Wo, and A Wo" --x "number of the stream" --y "added"

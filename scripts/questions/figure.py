@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""figure.py OUT.svg --panel KIND FILE [--title T] [--x LABEL] [--y LABEL] [--log x|y|xy] [--level LABEL=Y]...
+              [--tokens TEXT] [...]
+
+Draws panels side by side from tables in CSV with a header; the pictures of all questions.
+
+    rates   study.csv of scripts/study.sh: bits per byte over learning rates, a line for each arm,
+            a band from the lowest to the highest seed, a dot where the arm is at its best
+    lines   series,x,y[,low,high]: a line for each series
+    bars    series,label,y[,low,high]: bars side by side for each label
+    maps    what `decode attend --npy` writes: a map of each head, queries downwards; --tokens TEXT names
+            the places by the bytes of a text
+
+--level draws a level, as that of a table of counts. Needs matplotlib; without it one line says so.
+"""
+
+import csv
+import sys
+
+
+def fail(message):
+    sys.exit(f"figure.py: {message}")
+
+
+def panels_of(words):
+    """The panels that the command line asks for, each a dictionary."""
+    panels, i = [], 0
+    while i < len(words):
+        if words[i] == "--panel" and i + 2 < len(words):
+            panels.append({"kind": words[i + 1], "file": words[i + 2], "levels": []})
+            i += 3
+        elif panels and words[i] in ("--title", "--x", "--y", "--log", "--level", "--tokens") and i + 1 < len(words):
+            if words[i] == "--level":
+                label, _, value = words[i + 1].rpartition("=")
+                panels[-1]["levels"].append((label, float(value)))
+            else:
+                panels[-1][words[i][2:]] = words[i + 1]
+            i += 2
+        else:
+            fail(f"expected --panel KIND FILE and its options, found '{words[i]}'")
+    return panels
+
+
+def grouped(rows, key):
+    groups = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups
+
+
+def draw_rates(ax, rows):
+    def arm(row):
+        parts = [row["variant"]]
+        parts += [row["method"]] if row["method"] not in ("train", "mha") else []
+        parts += [row["alpha"] + "%"] if row["alpha"] != "0" else []
+        return " ".join(parts)
+    rows = [row for row in rows if row["rate"] != "-"]
+    for label, cells in grouped(rows, arm).items():
+        by_rate = {float(rate): [float(c["bits_per_byte"]) for c in of] for rate, of in grouped(cells, lambda c: c["rate"]).items()}
+        rates = sorted(by_rate)
+        means = [sum(by_rate[r]) / len(by_rate[r]) for r in rates]
+        line, = ax.plot(rates, means, label=label, linewidth=1.3)
+        ax.fill_between(rates, [min(by_rate[r]) for r in rates], [max(by_rate[r]) for r in rates], alpha=0.15,
+                        color=line.get_color(), linewidth=0)
+        low = means.index(min(means))
+        ax.plot(rates[low], means[low], "o", color=line.get_color(), markersize=5)
+    ax.set_xscale("log")
+    ax.set_xticks(sorted({float(row["rate"]) for row in rows}), sorted({row["rate"] for row in rows}, key=float))
+    ax.minorticks_off()
+    ax.set_xlabel("learning rate")
+    ax.set_ylabel("bits per byte")
+
+
+def spread(of):
+    """How far low and high are from y, or None where there are none."""
+    if not of[0].get("low"):
+        return None
+    return [[float(r["y"]) - float(r["low"]) for r in of], [float(r["high"]) - float(r["y"]) for r in of]]
+
+
+def draw_lines(ax, rows):
+    for label, of in grouped(rows, lambda r: r["series"]).items():
+        ax.errorbar([float(r["x"]) for r in of], [float(r["y"]) for r in of], yerr=spread(of), label=label,
+                    marker="o", markersize=3.5, linewidth=1.3, capsize=2)
+
+
+def draw_bars(ax, rows):
+    labels = list(dict.fromkeys(r["label"] for r in rows))
+    series = grouped(rows, lambda r: r["series"])
+    width = 0.8 / len(series)
+    for i, (label, of) in enumerate(series.items()):
+        at = [labels.index(r["label"]) + (i - (len(series) - 1) / 2) * width for r in of]
+        ax.bar(at, [float(r["y"]) for r in of], width * 0.92, yerr=spread(of), label=label, capsize=2)
+    ax.set_xticks(range(len(labels)), labels)
+    if max(len(label) for label in labels) * len(labels) > 45:
+        ax.tick_params(axis="x", labelrotation=35)
+
+
+def draw_map(ax, weights, tokens):
+    ax.imshow(weights, cmap="Blues", vmin=0, vmax=1)
+    n = len(weights)
+    if tokens:
+        names = [c if c.isprintable() and c != " " else "·" for c in tokens[:n]]
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_ticks(range(n), names, fontsize=8 if n <= 32 else 4.5, family="monospace")
+        ax.tick_params(length=0)
+    ax.grid(False)
+    ax.set_xlabel("looked at")
+    ax.set_ylabel("token")
+
+
+def main():
+    words = sys.argv[1:]
+    if len(words) < 4 or words[0].startswith("-"):
+        fail("expected OUT.svg --panel KIND FILE ...; its first lines say more")
+    out, panels = words[0], panels_of(words[1:])
+    try:
+        import matplotlib
+    except ImportError:
+        print("figure.py: matplotlib is not installed, so no picture is drawn: pip install -r scripts/requirements.txt",
+              file=sys.stderr)
+        return
+    matplotlib.use("Agg")
+    matplotlib.rcParams.update({"svg.hashsalt": "decode", "svg.fonttype": "none", "font.size": 9, "axes.spines.top": False,
+                                "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25, "axes.titlesize": 10})
+    from matplotlib import pyplot
+
+    # A file of maps has a panel for each head.
+    drawn = []
+    for panel in panels:
+        try:
+            if panel["kind"] == "maps":
+                import numpy
+                weights = numpy.load(panel["file"])
+                drawn += [(dict(panel, title=f"{panel.get('title', '')} head {layer}.{head}".strip()), weights[layer, head])
+                          for layer in range(weights.shape[0]) for head in range(weights.shape[1])]
+                continue
+            with open(panel["file"], newline="", encoding="utf-8") as f:
+                rows = list(csv.DictReader(f))
+        except OSError as error:
+            fail(f"{panel['file']}: {error.strerror}")
+        if not rows:
+            fail(f"{panel['file']}: expected rows below the header, found none")
+        drawn.append((panel, rows))
+    figure, axes = pyplot.subplots(1, len(drawn), figsize=(max(5.2, 4.1 * len(drawn)), 3.6), squeeze=False)
+    draw = {"rates": draw_rates, "lines": draw_lines, "bars": draw_bars}
+    for ax, (panel, rows) in zip(axes[0], drawn):
+        ax.set_title(panel.get("title", ""))
+        if panel["kind"] == "maps":
+            draw_map(ax, rows, panel.get("tokens"))
+            continue
+        if panel["kind"] not in draw:
+            fail(f"expected a panel of {', '.join(draw)} or maps, found '{panel['kind']}'")
+        draw[panel["kind"]](ax, rows)
+        for label, value in panel["levels"]:
+            ax.axhline(value, linestyle="--", linewidth=1, color="0.4")
+            ax.annotate(label, (1, value), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8, color="0.3")
+        for axis in panel.get("log", ""):
+            getattr(ax, f"set_{axis}scale")("log")
+        if panel["kind"] == "lines" and "x" in panel.get("log", ""):
+            ticks = sorted({float(r["x"]) for r in rows})
+            ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
+            ax.minorticks_off()
+        for axis in "xy":
+            if axis in panel:
+                getattr(ax, f"set_{axis}label")(panel[axis])
+        if len(ax.get_legend_handles_labels()[0]) > 1:
+            ax.legend(fontsize=8, frameon=False)
+    figure.tight_layout()
+    figure.savefig(out, metadata={"Date": None} if out.endswith(".svg") else None, dpi=110)
+    print(f"figure.py: wrote {out}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

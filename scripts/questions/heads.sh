@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# heads.sh - Why several heads, and why not more? A text where each letter follows from two places at once, and models
+# of 1 to 16 heads of the same width: a llama of 1 layer of 64, 400 steps of 16 windows of 50 bytes, Muon. Beside
+# them what tables of counts know from one place and from two, and what the heads look at. Takes 3 minutes on two cores.
+
+. "$(dirname "$0")/common.sh"
+"$here/texts.sh" pairs $([ $short = no ] || echo 2000) >"$dir/pairs.txt"
+study pairs "$dir/pairs.txt" --arch llama --layers 1 --embd 64 --ctx 50 --batch 16 --steps "$(steps 400)" --optimizer muon \
+    --heads 1,2,4,8,16
+levels=()
+while IFS='|' read -r context label; do
+    floor "$dir/pairs.txt" "$context" "$label"
+    levels+=(--level "$label=$(counts "$dir/pairs.txt" "$context" | cut -d' ' -f2)")
+done <<'ROWS'
+1|bigrams: the letter before
+5|counts: five back alone
+2|counts: two back alone
+2+5|counts: both, without their order
+2,5|counts: both, in order
+ROWS
+
+# What the heads of one and of two look at, over the last 12 lines, in every seed and at two rates. The letters that
+# the next one follows from, 2 and 5 before it, are 1 and 4 before the last one that is seen.
+echo
+echo "| heads | rate | seed | bits/byte | head | on 1 back | on 4 back |"
+echo "|--:|--:|--:|--:|--:|--:|--:|"
+tail -n 2 "$dir/pairs.txt" | head -c 49 >"$dir/lines"
+for heads in 1 2; do
+    awk -F, -v arm=heads-$heads '$1 == arm && ($8 == "yes" || $4 == 0.02) { print $4, $5, $6, $7 }' "$dir/pairs/study.csv" |
+        while read -r rate seed bits cell; do
+            for ((i = 0; i < $([ $short = no ] && echo 6 || echo 1); i++)); do
+                tail -n $((2 * i + 2)) "$dir/pairs.txt" | head -c 49 >"$dir/two-lines"
+                "$decode" attend "$dir/pairs/$cell.gguf" -f "$dir/two-lines" --npy "$dir/weights.npy" --format csv -q >"$dir/attend.csv"
+                python3 "$here/weights.py" "$dir/weights.npy" back 1,4
+            done | awk -v row="| $heads | $rate | $seed | $(printf %.3f "$bits")" '
+                { n[$1]++; one[$1] += $2; four[$1] += $3 }
+                END { for (h = 0; ("0." h) in n; h++) printf "%s | %d | %.2f | %.2f |\n", row, h, one["0." h] / n["0." h], four["0." h] / n["0." h] }'
+        done
+    "$decode" attend "$(best pairs heads-$heads 1)" -f "$dir/lines" --npy "$dir/heads-$heads.npy" --format csv -q >"$dir/attend.csv"
+done
+picture --panel rates "$dir/pairs/study.csv" "${levels[@]:2}" \
+    --panel maps "$dir/heads-1.npy" --title "one:" --tokens "$(cat "$dir/lines")" \
+    --panel maps "$dir/heads-2.npy" --title "two:" --tokens "$(cat "$dir/lines")"

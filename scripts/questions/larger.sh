@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# larger.sh - Do larger models suffer less, and why is GQA worth more there? T5 large and T5 XXL at 512 tokens, 32
+# sequences, BF16: the cache over the weights, and what each of 8 machines holds when heads are cut among them. A moment.
+
+. "$(dirname "$0")/common.sh"
+"$decode" info --shape t5-large --shape t5-xxl --depth 512 --batch 32 --type bf16 --kv-type f16 --shards 8 --format csv >"$dir/info.csv"
+head -n 1 "$dir/info.csv" >"$dir/columns"
+python3 - "$dir/info.csv" "$dir/bars.csv" <<'PYTHON'
+import csv
+import sys
+rows = list(csv.DictReader(open(sys.argv[1], newline="")))
+with open(sys.argv[2], "w") as out:
+    print("series,label,y", file=out)
+    print("| shape | variant | cache, MiB | cache over weights | cache of each of 8 machines, bytes |")
+    print("|:--|:--|--:|--:|--:|")
+    for row in rows:
+        print(f"| {row['shape']} | {row['variant']} | {int(row['cache_bytes']) / 2**20:,.0f} | {float(row['cache_over_weights']):.3f} | "
+              f"{int(row['shard_cache_bytes']):,} |")
+        print(f"{row['shape']},{row['variant']},{row['cache_over_weights']}", file=out)
+PYTHON
+picture --panel bars "$dir/bars.csv" --title "the cache over the weights" --y "times"

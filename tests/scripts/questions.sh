@@ -1,0 +1,66 @@
+#!/bin/sh
+# questions.sh DECODE - the scripts of scripts/questions in their shortest forms, and its page: each script has its section,
+# whose table is of the same columns, or the same where nothing is trained or timed; the figures of an answer are in its
+# table. What needs NumPy or gguf is left out where they are not installed, which is said. Run from the repository's top.
+. tests/checks.sh
+if is_sanitized; then
+    echo "questions: left out under sanitizers, which run such commands in other scripts"
+    exit
+fi
+export DECODE="$decode" OUT="$dir/questions" SHORT=1
+page=scripts/questions/README.md
+"$decode" generate "$model" -n 250 --seed 1 --samples 90 -q </dev/null >"$dir/text"
+
+# section NAME: its lines; table NAME: those between its marks; prose NAME: those behind, without references in parentheses.
+section() { sed -n "/^## $1: /,/^## /p" "$page" | sed '$!b; /^## /d'; }
+table() { section "$1" | sed -n "/^<!-- $1.sh -->\$/,/^<!-- end -->\$/p" | sed '1d; $d' | sed '/./!d'; }
+prose() { section "$1" | sed '1,/^<!-- end -->$/d' | tr '\n' ' ' | sed 's/([^)]*[12][09][0-9][0-9][^)]*)//g; s/The paper: .*//'; }
+heads_of() { grep -B 1 '^|:*--' | grep '^| [^-]'; } # of a table's columns
+
+# figures: numbers of three characters and more on standard input, a line each; lacking FILE: of these, those that no
+# number of the file is, or is rounded to.
+figures() { grep -oE '[-+]?[0-9][0-9,.]*[0-9]' | grep -E '[0-9].*[0-9].*[0-9]|[.]'; }
+lacking() {
+    awk '
+    function plain(x) { gsub(/[,+]/, "", x); return x }
+    !text { figures[++n] = plain($0); next }
+    {
+        while (match($0, /-?[0-9][0-9,.]*/)) {
+            x = plain(substr($0, RSTART, RLENGTH))
+            $0 = substr($0, RSTART + RLENGTH)
+            for (i = 1; i <= n; i++) {
+                digits = index(figures[i], ".") ? length(figures[i]) - index(figures[i], ".") : 0
+                y = sprintf("%." digits "f", x)
+                found[i] = found[i] || y == figures[i] || y == "-" figures[i]
+            }
+        }
+    }
+    END { for (i = 1; i <= n; i++) if (!found[i]) print figures[i] }' - text=1 "$1"
+}
+
+have_numpy=yes
+python3 -c 'import numpy, gguf' 2>/dev/null || have_numpy=
+for script in scripts/questions/*.sh; do
+    name=$(basename "$script" .sh)
+    case $name in
+    all | common | texts) continue ;;
+    root | bilinear | heads | recall | padding)
+        [ "$have_numpy" ] || { echo "not run: $script: NumPy or gguf are not installed" && continue; } ;;
+    esac
+    note "$script is a section of the page" [ -n "$(section "$name")" ]
+    "$script" "$dir/text" >"$out" 2>"$err"
+    note "$script: exit 0" [ $? -eq 0 ]
+    note "$script prints a table" [ -n "$(heads_of <"$out")" ]
+    table "$name" >"$dir/table"
+    [ -s "$dir/table" ] || continue # it is not there yet
+    heads_of <"$out" | sed 's/over [^|]*//' >"$dir/found"
+    heads_of <"$dir/table" | sed 's/over [^|]*//' >"$dir/shown"
+    note "$script: the page has its columns" cmp -s "$dir/found" "$dir/shown"
+    case $name in small_heads | mask | padding | bilinear | larger | one_token | concat)
+        sed '/./!d' "$out" >"$dir/found"
+        note "$script: the page has its table" cmp -s "$dir/found" "$dir/table" ;;
+    esac
+    prose "$name" | figures | lacking "$dir/table" >"$dir/lacking"
+    note "$page: $name: no table has $(xargs <"$dir/lacking")" is_empty "$dir/lacking"
+done
+finish
