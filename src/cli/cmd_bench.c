@@ -218,7 +218,8 @@ static enum status measure_variant(struct bench_run *r, int n_kv_heads, double *
     struct job *j = r->job;
     char number[16];
     chars_printf(number, "%d", n_kv_heads);
-    enum status s = variant_load(j, number, &r->calibration, &j->checkpoint.model, e);
+    enum status s = variant_load(j, number, &r->calibration, job_callbacks(j, "windows"),
+                                 &j->checkpoint.model, e);
     if (s == STATUS_OK) {
         struct eval_spec spec = job_eval_spec(j, &j->checkpoint);
         spec.nll = nll;

@@ -234,7 +234,6 @@ static enum status write_text(struct conversion *c, struct err *e)
 {
     struct job *j = c->job;
     const struct checkpoint *k = &j->checkpoint;
-    const struct option_u64 seed = c->options->common.seed;
     TRY(input_needs_tokenizer(k->tokenizer, j->path, "--calib self", e));
     if (c->config.n_ctx < SELF_CTX)
         return err_usage(
@@ -250,17 +249,12 @@ static enum status write_text(struct conversion *c, struct err *e)
                                   .tokenizer = k->tokenizer,
                                   .kernels = j->kernels,
                                   .pool = j->pool,
-                                  .seed = seed.given ? seed.value : 0,
+                                  .seed = j->common->seed.value, /* 0 if none is given */
                                   .length = window,
                                   .n = c->text.n / window,
                                   .callbacks = job_callbacks(j, "tokens of its own")};
     const enum status s = own_text_write(&text, c->text.tokens, e);
     model_free(model);
-    if (s == STATUS_OK)
-        say(j->common,
-            "calibrated on %zu tokens that the model wrote itself, seed %" PRIu64
-            "; a text of its use is better: --calib TEXT",
-            c->text.n, text.seed);
     return s;
 }
 
@@ -294,7 +288,13 @@ static enum status convert_heads(struct conversion *c, struct err *e)
     c->spec.tokens = c->text.tokens;
     c->spec.n_tokens = c->text.n;
     c->spec.callbacks = job_callbacks(c->job, "windows");
-    return variant_convert(c->job, &c->spec, &c->converted, e);
+    TRY(variant_convert(c->job, &c->spec, &c->converted, e));
+    if (c->source == TEXT_SELF)
+        say(c->job->common,
+            "calibrated on %zu tokens that the model wrote itself, seed %" PRIu64
+            "; a text of its use is better: --calib TEXT",
+            c->text.n, c->job->common->seed.value);
+    return STATUS_OK;
 }
 
 /* Plans another weight type, if that is asked for, of what the stage before has made. */

@@ -1,7 +1,6 @@
 #include "cli/variant.h"
 
 #include "base/figures.h"
-#include "cli/job.h"
 #include "cli/paths.h"
 #include "cli/terminal.h"
 #include "formats/gguf_write.h"
@@ -17,8 +16,7 @@ struct convert_spec variant_spec(const struct job *j, const struct config *c)
                                  .method = CONVERT_FIT,
                                  .cluster = c->position != POSITION_ALIBI,
                                  .kernels = j->kernels,
-                                 .pool = j->pool,
-                                 .callbacks = {.stop = progress_stop}};
+                                 .pool = j->pool};
 }
 
 enum status variant_layers(const char *kv_heads, const struct config *c, int *layers, int *n,
@@ -99,8 +97,8 @@ static enum status load_converted(const struct convert *converted, struct model 
     return s;
 }
 
-enum status variant_load(struct job *j, const char *kv_heads, const struct calibration *text,
-                         struct model **out, struct err *e)
+enum status variant_load(const struct job *j, const char *kv_heads, const struct calibration *text,
+                         struct callbacks callbacks, struct model **out, struct err *e)
 {
     const struct checkpoint *k = &j->checkpoint;
     struct config config;
@@ -110,12 +108,12 @@ enum status variant_load(struct job *j, const char *kv_heads, const struct calib
     enum status s;
     TRY(err_in(e, config_read(k->gguf, &config, e), "%s", j->path));
     struct convert_spec spec = variant_spec(j, &config);
+    spec.callbacks = callbacks;
     TRY(variant_parse(kv_heads, &config, layers, &spec, &fewer, e));
     if (text) {
         spec.tokens = text->tokens;
         spec.n_tokens = text->n;
         spec.refit = CONVERT_REFIT_WO;
-        spec.callbacks = job_callbacks(j, "windows");
     }
     if (fewer) {
         TRY(variant_convert(j, &spec, &converted, e));

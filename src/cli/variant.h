@@ -42,7 +42,8 @@ enum status variant_convert(const struct job *j, const struct convert_spec *spec
                             struct convert *out, struct err *e);
 
 /* Makes the model of the job's checkpoint, which model_free releases, with so many K/V heads,
- * converted by fit in memory: from the weights alone if `text` is NULL, else on it and with refit.
+ * converted by fit in memory: from the weights alone if `text` is NULL, else on it and with refit,
+ * whose windows `callbacks` count.
  * Unchanged if it has as many. The failures of variant_parse, convert_run and model_create. */
-enum status variant_load(struct job *j, const char *kv_heads, const struct calibration *text,
-                         struct model **out, struct err *e);
+enum status variant_load(const struct job *j, const char *kv_heads, const struct calibration *text,
+                         struct callbacks callbacks, struct model **out, struct err *e);
