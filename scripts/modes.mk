@@ -102,8 +102,8 @@ valgrind-quick: $(BIN) ## only the run of every command
 
 # Only what starts threads, with the scalar kernels, of which ThreadSanitizer sees all that they read
 # and write. $(1): build/MODE
-THREADED := compute/test_pool cli/test_many convert/test_convert convert/test_quantize \
-            convert/test_refit measure/test_bench measure/test_eval \
+THREADED := compute/test_pool convert/test_convert convert/test_quantize \
+            measure/test_bench measure/test_eval \
             $(patsubst %,engine/test_%,sampler session batch schedule) \
             $(patsubst %,train/test_%,backprop train train_arch)
 threaded = $(THREADED:%='env DECODE_ISA=scalar $(1)/tests/%')
@@ -121,10 +121,9 @@ FUZZERS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 fuzz-binaries: $(FUZZERS:%=build/fuzz/%)
 
 # These read GGUF files, and share a mutator and a corpus.
-$(patsubst %,build/fuzz/fuzz_%,gguf model convert): build/fuzz/tests/fuzz/mutate_gguf.o
-CORPUS_fuzz_gguf    := tests/fuzz/corpus/gguf
-CORPUS_fuzz_model   := tests/fuzz/corpus/gguf
-CORPUS_fuzz_convert := tests/fuzz/corpus/gguf
+$(patsubst %,build/fuzz/fuzz_%,gguf model): build/fuzz/tests/fuzz/mutate_gguf.o
+CORPUS_fuzz_gguf  := tests/fuzz/corpus/gguf
+CORPUS_fuzz_model := tests/fuzz/corpus/gguf
 
 build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o $(CLI_LIB) $(LIB)
 	$(call say,LINK)

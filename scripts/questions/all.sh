@@ -7,7 +7,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$(dirname "$here")")
 text=${1:?is the text of the questions}
 shift
-[ $# -gt 0 ] || set -- one_token concat heads small_heads root additive bilinear mask parallel padding architectures convolution \
+[ $# -gt 0 ] || set -- one_token concat heads small_heads root root_trained additive bilinear mask parallel padding architectures convolution \
     recall context layers kinds robust pruning dropout convert uptraining one_kv choose larger prefill
 for name; do
     dir=${OUT:-$root/build/questions}/$name

@@ -9,7 +9,7 @@ Draws panels side by side from tables in CSV with a header; the pictures of all 
     lines   series,x,y[,low,high]: a line for each series
     bars    series,label,y[,low,high]: bars side by side for each label
     maps    what `decode attend --npy` writes: a map of each head, queries downwards; --tokens TEXT names
-            the places by the bytes of a text
+            the places by the bytes of a text, --title "A;B" each head
 
 --level draws a level, as that of a table of counts. Needs matplotlib; without it one line says so.
 """
@@ -132,8 +132,11 @@ def main():
             if panel["kind"] == "maps":
                 import numpy
                 weights = numpy.load(panel["file"])
-                drawn += [(dict(panel, title=f"{panel.get('title', '')} head {layer}.{head}".strip()), weights[layer, head])
-                          for layer in range(weights.shape[0]) for head in range(weights.shape[1])]
+                titles = panel.get("title", "").split(";")
+                at = list(numpy.ndindex(*weights.shape[:2]))
+                if len(titles) < len(at):
+                    titles = [f"{titles[0]} head {layer}.{head}".strip() for layer, head in at]
+                drawn += [(dict(panel, title=title), weights[i]) for title, i in zip(titles, at)]
                 continue
             with open(panel["file"], newline="", encoding="utf-8") as f:
                 rows = list(csv.DictReader(f))
@@ -165,7 +168,7 @@ def main():
             if axis in panel:
                 getattr(ax, f"set_{axis}label")(panel[axis])
         if len(ax.get_legend_handles_labels()[0]) > 1:
-            ax.legend(fontsize=8, frameon=False)
+            ax.legend(fontsize=8, edgecolor="none", framealpha=0.8)
     figure.tight_layout()
     figure.savefig(out, metadata={"Date": None} if out.endswith(".svg") else None, dpi=110)
     print(f"figure.py: wrote {out}", file=sys.stderr)

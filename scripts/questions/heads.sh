@@ -10,7 +10,7 @@ study pairs "$dir/pairs.txt" --arch llama --layers 1 --embd 64 --ctx 50 --batch 
 levels=()
 while IFS='|' read -r context label; do
     floor "$dir/pairs.txt" "$context" "$label"
-    levels+=(--level "$label=$(counts "$dir/pairs.txt" "$context" | cut -d' ' -f2)")
+    levels+=(--level "${label#counts: }=$(counts "$dir/pairs.txt" "$context" | cut -d' ' -f2)")
 done <<'ROWS'
 1|bigrams: the letter before
 5|counts: five back alone
@@ -38,6 +38,6 @@ for heads in 1 2; do
         done
     "$decode" attend "$(best pairs heads-$heads 1)" -f "$dir/lines" --npy "$dir/heads-$heads.npy" --format csv -q >"$dir/attend.csv"
 done
-picture --panel rates "$dir/pairs/study.csv" "${levels[@]:2}" \
+picture --panel rates "$dir/pairs/study.csv" "${levels[@]:4}" \
     --panel maps "$dir/heads-1.npy" --title "one:" --tokens "$(cat "$dir/lines")" \
     --panel maps "$dir/heads-2.npy" --title "two:" --tokens "$(cat "$dir/lines")"

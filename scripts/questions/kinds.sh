@@ -16,4 +16,4 @@ paste -d '|' "$dir"/{layer,head,role,role_share,entropy,delta_nll,delta_nll_stde
     awk -F '|' '{ printf "| %d.%d | %s | %.2f | %.2f | %.4f | %.4f |\n", $1, $2, $3, $4, $5, $6, $7 }'
 "$decode" attend "$model" -p "To be, or not to be, that is the question." --layer 0 --head 5 --npy "$dir/one.npy" --format csv -q >/dev/null
 "$decode" attend "$model" -p "To be, or not to be, that is the question." --layer 2 --head 0 --npy "$dir/other.npy" --format csv -q >/dev/null
-picture --panel maps "$dir/one.npy" --title "layer 0, head 5:" --panel maps "$dir/other.npy" --title "layer 2, head 0:"
+picture --panel maps "$dir/one.npy" --title "head 0.5: the token before" --panel maps "$dir/other.npy" --title "head 2.0: content"

@@ -16,6 +16,7 @@ with open(sys.argv[2], "w") as out:
     for row in rows:
         print(f"| {row['shape']} | {row['variant']} | {int(row['cache_bytes']) / 2**20:,.0f} | {float(row['cache_over_weights']):.3f} | "
               f"{int(row['shard_cache_bytes']):,} |")
+    for row in sorted(rows, key=lambda row: row["shape"], reverse=True): # the one with more variants names them
         print(f"{row['shape']},{row['variant']},{row['cache_over_weights']}", file=out)
 PYTHON
 picture --panel bars "$dir/bars.csv" --title "the cache over the weights" --y "times"

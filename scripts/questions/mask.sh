@@ -13,4 +13,4 @@ for prompt in "$first" "$whole"; do
     echo "| $prompt | $(column id "$dir/score.csv" | wc -l) | checksum $(tail -c +129 "$dir/logits.npy" | head -c 12288 | cksum | cut -d' ' -f1) |"
 done
 "$decode" attend "$models/shakespeare-mha.gguf" -p "$whole" --layer 0 --head 0,5 --npy "$dir/weights.npy" --format csv -q >/dev/null
-picture --panel maps "$dir/weights.npy" --title "layer 0,"
+picture --panel maps "$dir/weights.npy" --title "head 0.0;head 0.5"

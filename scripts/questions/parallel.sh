@@ -19,7 +19,7 @@ text = json.load(open(sys.argv[1]))
 print(text["logprob"], ",".join(map(str, text["tokens"])))' "$dir/text.json")
 prompt=$("$decode" tokenize "$model" -p "ROMEO:" | tr ' ' ,)
 in_one=$(time_of "$dir/score.csv" score "$prompt,$ids")
-echo "| $n tokens | log-probability of all | processor ms, without the program's start |"
+echo "| its tokens | log-probability of all | processor ms, without the program's start |"
 echo "|:--|--:|--:|"
 echo "| one after the other | $(printf %.6f "$logprob") | $(awk -v a="$by_token" -v b="$start" 'BEGIN { printf "%d", a - b }') |"
 echo "| in one pass | $(column logprob "$dir/score.csv" | tail -n "$n" | awk '{ s += $1 } END { printf "%.6f", s }') | $(

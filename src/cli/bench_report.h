@@ -37,6 +37,7 @@ struct bench_run {
     struct checkpoint *others;      /* [o->others.n], malloc'd */
     struct bench_subject *subjects; /* [1 + o->others.n], malloc'd */
     struct bench_spec spec;
+    bool fills_context; /* a depth is the context, and one less is measured */
     struct bench bench;
     size_t max_cache_bytes;         /* of --max-cache */
     struct calibration calibration; /* of a text, but for its last tenth; its tokens malloc'd */

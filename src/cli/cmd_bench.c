@@ -150,6 +150,20 @@ static enum status read_variants(struct bench_run *r, struct err *e)
     return STATUS_OK;
 }
 
+/* The context is what people ask for who want to know what it costs full. */
+static enum status read_depths(struct bench_run *r, struct err *e)
+{
+    const int n_ctx = r->subjects[0].config.n_ctx;
+    struct int_list depths = {.n = 0};
+    TRY(list_ints("--depth", r->o->depths, 0, INT_MAX, &depths, e));
+    for (int i = 0; i < depths.n; i++) {
+        const bool full = depths.items[i] == n_ctx;
+        r->fills_context |= full;
+        TRY(list_add("--depth", depths.items[i] - full, &r->spec.axes[BENCH_DEPTHS], e));
+    }
+    return STATUS_OK;
+}
+
 static enum status read_types(struct bench_run *r, struct err *e)
 {
     const struct bench_options *o = r->o;
@@ -172,7 +186,7 @@ static enum status read_settings(struct bench_run *r, struct err *e)
     const struct bench_options *o = r->o;
     struct bench_spec *spec = &r->spec;
     TRY(read_variants(r, e));
-    TRY(list_ints("--depth", o->depths, 0, INT_MAX, &spec->axes[BENCH_DEPTHS], e));
+    TRY(read_depths(r, e));
     TRY(list_ints("--batch", o->batches, 1, INT_MAX, &spec->axes[BENCH_BATCHES], e));
     TRY(read_types(r, e));
     TRY(read_threads(r, e));
@@ -325,7 +339,7 @@ static enum status plan_threads(struct bench_run *r, struct err *e)
     if (!r->job->threads_are_auto || *threads == 1 ||
         !cost_prefers_one_thread(&b->rows[0].plan, r->subjects[0].config.n_layers))
         return STATUS_OK;
-    say_verbose(&r->o->common, "threads: 1, as %d would be slower for a model so small", *threads);
+    log_verbose(&r->o->common, "threads: 1, as %d would be slower for a model so small", *threads);
     *threads = 1;
     bench_free(b);
     return bench_plan(&r->spec, b, e);
@@ -345,8 +359,8 @@ static enum status plan_rows(struct bench_run *r, struct err *e)
                        "out of memory: %d rows need %s together, and %s are free; %s", b->n_rows,
                        figure_bytes(b->bytes).text, figure_bytes(left).text, advice);
     if (r->o->common.verbose || b->bytes > LARGE_MEMORY)
-        say(&r->o->common, "memory: %d rows take %s together; %s", b->n_rows,
-            figure_bytes(b->bytes).text, advice);
+        log_info(&r->o->common, "memory: %d rows take %s together; %s", b->n_rows,
+                 figure_bytes(b->bytes).text, advice);
     return STATUS_OK;
 }
 
@@ -354,6 +368,9 @@ static enum status plan_rows(struct bench_run *r, struct err *e)
 static enum status measure_rows(struct bench_run *r, struct err *e)
 {
     const struct int_list *types = &r->spec.axes[BENCH_TYPES];
+    const int n_ctx = r->subjects[0].config.n_ctx;
+    if (r->fills_context)
+        log_info(&r->o->common, "--depth %d fills the context: measured at %d", n_ctx, n_ctx - 1);
     for (int i = 0; i < types->n; i++)
         if (types->items[i] != BENCH_AS_IS)
             job_say_fallback(&r->o->common, &r->subjects[0].config, types->items[i]);

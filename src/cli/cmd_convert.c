@@ -204,7 +204,7 @@ static enum status plan_heads(struct conversion *c, struct err *e)
         return STATUS_OK;
     TRY(job_seed(c->job, e));
     c->spec.seed = c->job->seed;
-    say(&o->common, "seed %" PRIu64, c->spec.seed);
+    log_info(&o->common, "seed %" PRIu64, c->spec.seed);
     return STATUS_OK;
 }
 
@@ -290,10 +290,10 @@ static enum status convert_heads(struct conversion *c, struct err *e)
     c->spec.callbacks = job_callbacks(c->job, "windows");
     TRY(variant_convert(c->job, &c->spec, &c->converted, e));
     if (c->source == TEXT_SELF)
-        say(c->job->common,
-            "calibrated on %zu tokens that the model wrote itself, seed %" PRIu64
-            "; a text of its use is better: --calib TEXT",
-            c->text.n, c->job->common->seed.value);
+        log_info(c->job->common,
+                 "calibrated on %zu tokens that the model wrote itself, seed %" PRIu64
+                 "; a text of its use is better: --calib TEXT",
+                 c->text.n, c->job->common->seed.value);
     return STATUS_OK;
 }
 
@@ -358,8 +358,8 @@ static enum status copy_checkpoint(const struct conversion *c, struct err *e)
     file_writer_put(w, file->data, file->len);
     TRY(file_writer_commit(w, e));
     config_variant_name(&c->config, c->config.n_kv_heads, variant);
-    say(j->common, "%.200s is a copy: the checkpoint has these K/V heads already (%s)",
-        j->common->out, variant);
+    log_info(j->common, "%.200s is a copy: the checkpoint has these K/V heads already (%s)",
+             j->common->out, variant);
     return STATUS_OK;
 }
 

@@ -107,12 +107,6 @@ static void manual_print(struct output *page)
         output_flush(&m.out);
         output_puts(page, ".fi\n");
     }
-    output_puts(page, ".SH EXAMPLES\n.nf\n");
-    for (int i = 0; (c = command_at(i)) != NULL; i++)
-        output_printf(&m.out, "%s:\n  %.*s\n", c->summary, (int)strcspn(c->examples, "\n"),
-                      c->examples);
-    output_flush(&m.out);
-    output_puts(page, ".fi\n");
 }
 
 /* --- the script that completes command lines in bash ------------------------------------------ */
@@ -171,7 +165,7 @@ static const char *const format_names[] = {"text", "man", "bash", NULL};
 
 #define VALUES struct help_options
 
-static const struct option own_options[] = {
+static const struct option result_options[] = {
     OPT_FLAG("all", all, "of COMMAND every option, and what figures mean"),
     OPT_CHOICE("format", format, "FORM", format_names,
                "man: the manual page, for man -l -; bash: a script that completes command lines",
@@ -207,7 +201,7 @@ const struct command command_help = {
     .usage = "[COMMAND] [options]",
     .examples = "./decode help generate\n"
                 "./decode help generate --all\n",
-    .spec = {.groups = {{"Result", own_options, 0}},
+    .spec = {.groups = {{"Result", result_options, 0}},
              .positionals = {OPT_STRING("COMMAND", command, NULL, NULL, .choices = command_names)}},
     .values_size = sizeof(VALUES),
     .run = run_help,

@@ -18,15 +18,15 @@ enum status job_run(const struct command *c, char **argv, struct output *out, ui
 
 /* --- stages that job_run calls as enum job_needs says, or a command's run itself -------------- */
 
-/* job.seed: that of --seed, or a random one, the same at every call. STATUS_FAILED. */
-enum status job_seed(struct job *j, struct err *e);
-
 /* That a checkpoint is named. STATUS_USAGE. */
 enum status job_need_path(const struct job *j, struct err *e);
 
 /* job.text: of -p, -f or the positional, or with JOB_PIPED of standard input. The failures of
  * input_read; STATUS_USAGE where none is given and the command cannot do without. */
 enum status job_read_text(struct job *j, struct err *e);
+
+/* job.seed: that of --seed, or a random one, the same at every call. STATUS_FAILED. */
+enum status job_seed(struct job *j, struct err *e);
 
 /* How many threads, and which kernels. STATUS_USAGE. */
 enum status job_choose_workers(struct job *j, struct err *e);

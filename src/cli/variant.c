@@ -1,6 +1,7 @@
 #include "cli/variant.h"
 
 #include "base/figures.h"
+#include "cli/input.h"
 #include "cli/paths.h"
 #include "cli/terminal.h"
 #include "formats/gguf_write.h"
@@ -70,7 +71,7 @@ enum status variant_convert(const struct job *j, const struct convert_spec *spec
     size_t bytes;
     enum status s = convert_plan(spec, &bytes, e);
     if (s == STATUS_OK) {
-        say_verbose(j->common,
+        log_verbose(j->common,
                     "memory: the conversion needs %s beside the model; fewer --calib-tokens need "
                     "less",
                     figure_bytes(bytes).text);
@@ -152,7 +153,8 @@ enum status calibration_of_text(const struct common_options *o, const struct tok
     if (out->n > wanted)
         spread_windows(out, wanted, c->n_ctx);
     if (out->n < (size_t)c->d_model)
-        say(o,
+        log_info(
+            o,
             "warning: %zu tokens to calibrate on are too few for a model of width %d, and may make "
             "it worse; expected thousands",
             out->n, c->d_model);

@@ -7,7 +7,7 @@ const columns = document.querySelectorAll('.row:first-child button').length;
 const HEIGHT = 20; // of a token
 const SMALL = 38; // pixels of a small map
 const LABELS = 56, ROOM = 6; // pixels beside the large map with labels, and without
-const CELLS = 56; // pixels of a strip in a table
+const CELLS = 44; // pixels of a strip in a table
 const MOST = 3; // heads at once, and colours
 const decode = id => Uint8Array.from(atob($(id).textContent), c => c.charCodeAt(0));
 const bytes = decode('weights');

@@ -242,7 +242,7 @@ static const void *list_item(const struct report_field *f, const struct report_l
 
 /* --- cells ----------------------------------------------------------------------------------- */
 
-void report_text(struct report *r, struct text bytes)
+static void put_cell(struct report *r, struct text bytes)
 {
     struct output *out = r->out;
     const bool begins = r->at == 0;
@@ -279,7 +279,7 @@ void report_text(struct report *r, struct text bytes)
 
 void report_string(struct report *r, const char *s)
 {
-    report_text(r, text_of(s));
+    put_cell(r, text_of(s));
 }
 
 /* Writes a list as columns of CSV, or their headings where there is no list. */
@@ -303,7 +303,7 @@ void report_cell(struct report *r, const struct report_field *f, const void *row
     if (f->type == REPORT_LIST)
         return put_list(r, f, list_of(f, row));
     value_of(f, row, table_is_for_people(r->format), &v);
-    report_text(r, v.text);
+    put_cell(r, v.text);
 }
 
 /* --- JSON ------------------------------------------------------------------------------------ */

@@ -104,7 +104,6 @@ void report_begin(struct report *r, enum table_format format, const struct repor
 void report_row(struct report *r, const void *row);
 
 /* One cell each of any form but JSON, left to right; the row ends with the last column. */
-void report_text(struct report *r, struct text bytes);
 void report_string(struct report *r, const char *s);
 /* A member of a struct, whatever the column. */
 void report_cell(struct report *r, const struct report_field *f, const void *row);

@@ -1,6 +1,6 @@
 #!/bin/sh
 # many.sh DECODE - generate with many prompts and many samples, end to end: the forms of prompts, what a
-# line of an answer says, lines that cannot be run; nothing made is lost. (That every text is what it is
+# line of an answer says, lines that cannot be run, memory; nothing made is lost. (That every text is what it is
 # alone: test_schedule.c.) Run from the repository's top; the last line counts what passed and failed.
 . tests/checks.sh
 
@@ -100,7 +100,52 @@ checks <<'EOF'
 0 generate $model -p "What is" --samples 20 -n 30 | 2> prompt       7 tokens
 EOF
 
-# --- interrupts, closed pipes --------------------------------------------------------------------
+# --- logits that are not finite -------------------------------------------------------------------
+
+# The embedding of token X is NaN: a prompt that has it is a line with an error, and the others are as
+# they were. Of samples none is whole, and of one text the line is ended.
+cp $golden/gqa.gguf "$dir/nan.gguf"
+at=$("$decode" info $golden/gqa.gguf --tensors --format csv | sed -n 's/^token_embd\.weight,.*,\([0-9]*\)$/\1/p')
+printf '\377\377\377\377' | dd of="$dir/nan.gguf" bs=1 seek=$((at + 88 * 4 * 48)) conv=notrunc 2>/dev/null
+printf 'ab\ncd\nX\nef\n' >"$dir/four"
+four="-n 3 --greedy --batch 3 --seed 1 -q"
+checks <<'EOF'
+0 generate $golden/gqa.gguf --prompts "$dir/four" $four
+$ sed '3s/.*/an error/' "$out" >"$dir/good"
+1+ generate "$dir/nan.gguf" --prompts "$dir/four" $four
+    | {"index": 2, "prompt": "X", "error": "line 3:  | nan.gguf: the logit of token 0 is
+$ sed '3s/.*/an error/' "$out" | cmp -s - "$dir/good"
+1 generate "$dir/nan.gguf" -p aX --samples 4 -q -n 3 --seed 1 | the logit of token 0 is
+1+ generate "$dir/nan.gguf" -p aX -q -n 3 --seed 1 | = aX
+EOF
+
+# --- memory ---------------------------------------------------------------------------------------
+
+# Lines that can be run and lines that cannot: so many take no more memory than three hundred.
+# peak_of N: in tenths of a MiB.
+peak_of() {
+    awk -v n=$1 'BEGIN { for (i = 0; i < n; i++) printf "%s%d\n", i % 5 ? "" : "\377", i % 10 }' >"$dir/mixed"
+    run generate $golden/gqa.gguf --prompts "$dir/mixed" -n 1 -t 1 --batch 16
+    sed -n 's/^peak memory *\([0-9]*\)\.\([0-9]\).*/\1\2/p' "$err"
+}
+is_sanitized || note "memory is bounded" [ "$(peak_of 100000)" -lt $(($(peak_of 300) + 20)) ]
+
+# --- prompts that come slowly, interrupts, closed pipes -------------------------------------------
+
+# Each answer comes although the next prompt does not.
+mkfifo "$dir/slow"
+"$decode" generate $model --prompts - -n 5 --seed 1 -q <"$dir/slow" >"$out" 2>"$err" &
+pid=$!
+exec 5>"$dir/slow"
+for lines in 1 2 3; do
+    printf 'abc\nde' >&5
+    await has_lines "$out" $lines
+    note "an answer does not wait for the next prompt" has_lines "$out" $lines
+done
+exec 5>&-
+wait $pid
+code=$?
+check '0 | 4 lines | "prompt": "deabc" | {"index": 3, "prompt": "de", '
 
 awk -v n=$many_lines 'BEGIN { for (i = 0; i < n; i++) print "line " i " of many" }' >"$dir/lines"
 check "0 generate $model --prompts $dir/lines --seed 5 -n 20 --batch 16 -q | > all | $many_lines lines"

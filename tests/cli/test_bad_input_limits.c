@@ -150,6 +150,23 @@ TEST(class_15_huge_requests, .before = hostile_set_up, .left_out = SANITIZED)
     try_lines(legal, COUNT(legal), limit_to, &l);
 }
 
+/* Auto takes as many sequences as fit, at least one; a sequence is 32 MiB. */
+TEST(class_15_batches, .before = hostile_set_up, .left_out = SANITIZED)
+{
+    static const struct line lines[] = {
+        {"generate %G -p a --samples 40 -n 2 -t 1 --batch 40", 4,
+         "40 sequences need 1.2|would fit; --batch N, -c N and --kv-type f16 lower", NULL},
+        {"generate %G -p a --samples 40 -n 2 -t 1 -v", 0,
+         "as memory has no room for more; --batch N changes it", NULL},
+        {"generate %G -p a --samples 40 -n 2 -t 1 --batch 2", 0, NULL, NULL},
+    };
+    const struct checkpoint_shape wide =
+        shape_of("layers=1 heads=16 kv=16 dim=32 ff=16 ctx=8192 vocab=257 seed=3");
+    struct limit l = {RLIMIT_AS, (rlim_t)300 << 20};
+    write_checkpoint(good_path, &wide);
+    try_lines(lines, COUNT(lines), limit_to, &l);
+}
+
 /* One word of 40 MiB, of which 300 tokens are asked for. */
 TEST(class_15_memory_of_a_long_text, .before = hostile_set_up, .left_out = SANITIZED)
 {

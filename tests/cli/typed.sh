@@ -24,9 +24,6 @@ checks <<'EOF'
     | for names in temperature:temp ctx-size:ctx n-predict:n top_k:top-k max_new_tokens:n
 2 train t --batch-size 5 | did you mean '--batch'?
 2 generate m -s 3 | did you mean '--seed'?
-2 generate $model -t $number | found '$number'; -t is the number of threads, --temp the temperature
-    | for number in 0.8 1.0
-2 $words | ' (see | for words in "generate $model -t 0" "score $model -p ab -t 0.8"
 2 generate $words | ; -i opens a session and takes no text: expected one with -p
     | for words in "$model -i hello" "-i hello $model"
 2 generate $model "Once upon" | unexpected argument 'Once upon'; expected a text with -p
@@ -40,7 +37,6 @@ $ least="-n 1 --repeat 1 --warmup 0 --prompt 0 --format csv"
 0 generate $model -p "To be" -n 5 --kv-heads 1 --seed 1 -q | > mqa
 0 generate $model -p "To be" -n 5 --kv-heads MQA --seed 1 -q | == mqa
 2 generate $model -p x --kv-heads few | MHA, GQA-G, MQA
-0 bench $model --kv-heads 1 --depth 256 $least | 2> measured at 255
 2 bench $model --depth 257 | depth 257: expected 0 to 255
 2 $words "$dir/x.PNG" | a name that ends in .svg | for words in "bench $model --svg"
     "attend $model -p x --svg" "heads $model README.md --svg"

@@ -465,10 +465,11 @@ CONVERSION_TEST(layers_with_few_heads_keep_them)
 }
 
 TEST(any_number_of_threads_gives_the_same_bytes, .first = SANITIZED ? N_KINDS - 1 : 0,
-     .loops = N_KINDS + 2, .seconds = 300)
+     .loops = N_KINDS + 3, .seconds = 300)
 {
-    struct opened a =
-        _i < N_KINDS ? open_golden_kind(golden_kinds[_i]) : open_mha(_i == N_KINDS ? 8 : 16, 0);
+    struct opened a = _i < N_KINDS       ? open_golden_kind(golden_kinds[_i])
+                      : _i < N_KINDS + 2 ? open_mha(_i == N_KINDS ? 8 : 16, 0)
+                                         : open_path("tests/data/shakespeare-bytes.gguf");
     struct convert_spec spec = with_text(spec_of(&a, _i < N_KINDS ? 1 : 2, CONVERT_FIT), 200);
     spec.cluster = a.model->config.position != POSITION_ALIBI;
     spec.refit = CONVERT_REFIT_WO;

@@ -1,5 +1,5 @@
-/* What is fitted to text beyond the shared heads, and K/V heads by layer: exact where nothing has
- * to be lost, never worse than without, the same bits for any threads and instruction set. */
+/* What is fitted to text beyond the shared heads, and a cache's bytes dealt out to layers: never
+ * worse than without. (The same bits for any threads and instruction set: test_convert.c.) */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,8 +9,6 @@
 #include "conversions.h"
 #include "engine/session.h"
 #include "formats/gguf_values.h"
-
-#define MAX_LAYERS 8
 
 /* What a refit is judged by: on n tokens of calib the distances after attention, row by row, of the
  * first layer, or, where layers share a block, of all of them. */
@@ -64,46 +62,6 @@ CONVERSION_TEST(a_refit_is_not_worse, .first = SANITIZED, .loops = SANITIZED ? 2
         ck_assert_double_le(distance, last * (1 + 1e-9));
         last = distance;
     }
-}
-
-CONVERSION_TEST(kv_heads_layer_by_layer)
-{
-    static const int heads[] = {2, 8}, bad[][2] = {{2, 3}, {4, 16}, {0, 2}};
-    struct opened a = open_mha(8, 0);
-    struct convert_spec spec = fit_to(&a, 8, CONVERT_REFIT_WO);
-    spec.layer_kv_heads = heads;
-    spec.cluster = true;
-    struct convert_layer lost[MAX_LAYERS];
-    struct opened b = convert_to(&spec, lost);
-    ck_assert_int_eq(config_kv_heads(&b.model->config, 0), 2);
-    ck_assert_int_eq(config_kv_heads(&b.model->config, 1), 8);
-    ck_assert_double_gt(lost[0].score, 1e-3);
-    ck_assert_double_eq(lost[1].score, 0);
-    struct convert c;
-    for (size_t i = 0; i < COUNT(bad); i++) {
-        spec.layer_kv_heads = bad[i];
-        ck_assert_int_eq(convert_run(&spec, &c, &err), STATUS_USAGE);
-    }
-}
-
-/* Heads that are narrower together than the residual stream, and values that are each wider. */
-CONVERSION_TEST(heads_of_other_widths, .loops = 2)
-{
-    const char *path = scratch_path("model.gguf");
-    struct config c =
-        config_sized(/* so few tokens that what is aside is much like the rest */
-                     "decode", _i ? "layers=2 heads=2 dim=4 width=16 ff=32 ctx=64 vocab=20"
-                                  : "layers=2 heads=2 dim=4 width=64 ff=32 ctx=64 vocab=20");
-    c.value_dim = _i ? 48 : 4;
-    write_config_checkpoint(path, &c);
-    struct opened a = open_path(path);
-    struct convert_spec spec = fit_to(&a, 1, CONVERT_REFIT_NONE);
-    struct convert_layer lost[CONVERT_REFIT_WO + 1][MAX_LAYERS];
-    for (int refit = CONVERT_REFIT_NONE; refit <= CONVERT_REFIT_WO; refit++) {
-        spec.refit = (enum convert_refit)refit;
-        convert_to(&spec, lost[refit]);
-    }
-    ck_assert_double_lt(lost[CONVERT_REFIT_WO][0].output, lost[CONVERT_REFIT_NONE][0].output);
 }
 
 /* Values that are all the same, so that rounding alone makes the moments of heads' results, and
@@ -252,13 +210,4 @@ CONVERSION_TEST(cache_bytes_choose_kv_heads_by_the_query_heads_of_layers)
     struct opened c = open_writer(out.writer);
     ck_assert_int_eq(config_kv_heads(&c.model->config, 1), second);
     convert_free(&out);
-}
-
-/* With few tokens; and of what is wide enough for threads to meet in. */
-TEST(the_same_bytes_everywhere, .loops = SANITIZED ? 1 : 2, .seconds = 300)
-{
-    struct opened a = _i ? open_path("tests/data/shakespeare-bytes.gguf") : open_mha(8, 0);
-    struct convert_spec spec = fit_to(&a, 2, CONVERT_REFIT_WO);
-    spec.n_tokens = N_CALIB / 5;
-    expect_same_bytes(spec);
 }

@@ -2,13 +2,16 @@
  * fuzz_model - loads the input as a checkpoint: tokenizer, model, and if that succeeds a few
  * tokens of inference. A file may be refused, with one clean line; what loads must run, as it is
  * and with fewer K/V heads or matrices of another type; and a prompt fed at once must give the
- * logits, bit for bit, of one fed token by token.
+ * logits, bit for bit, of one fed token by token. What is converted to fewer K/V heads must be
+ * written, read again and run, with the heads asked for and nothing else changed.
  */
 #include "base/hash.h"
+#include "convert/convert.h"
 #include "engine/sampler.h"
 #include "engine/session.h"
 #include "formats/gguf_values.h"
 #include "model/config_keys.h"
+#include "model/layout.h"
 #include "model/pack.h"
 #include "target.h"
 #include "text/tokenizer.h"
@@ -214,13 +217,110 @@ static void load_model(const struct gguf *g, uint64_t hash)
     model_free(m);
 }
 
+/* --- the conversion --------------------------------------------------------------------------- */
+
+#define MAX_CALIB 192
+
+/* Attention's tensors may change, but for norms. */
+static void compare(const struct config *c, const struct gguf *old, const struct gguf *new)
+{
+    require(new->n_tensors == old->n_tensors);
+    for (size_t i = 0; i < old->n_tensors; i++) {
+        struct tensor_spec spec;
+        const struct gguf_tensor *a = &old->tensors[i], *b = &new->tensors[i];
+        const bool known = layout_named(c, a->name, &spec);
+        const bool may_change = known && spec.form != FORM_NORM && spec.role >= ROLE_ATTN_QKV &&
+                                spec.role <= ROLE_ATTN_OUTPUT;
+        require(text_equal(a->name, b->name) && b->type == a->type);
+        if (!may_change)
+            require(b->n_bytes == a->n_bytes && memcmp(a->data, b->data, a->n_bytes) == 0);
+    }
+}
+
+/* Work grows with the cube of the width and with the sets of heads that are compared (of 12 heads
+ * 924, each for 4096 masks; of more than 12 only the pairs): what takes more than some milliseconds
+ * is left to the tests. The file's size bounds everything else. */
+static bool is_small(const struct config *c, bool cluster)
+{
+    return c->d_model <= 32 && c->n_layers <= 4 && !(cluster && c->n_heads > 8 && c->n_heads <= 12);
+}
+
+static void check_converted(const struct convert_spec *spec, const struct config *config,
+                            const struct convert *c, const struct way *w)
+{
+    unsigned char *bytes;
+    size_t len;
+    struct model *m;
+    struct err e = {{0}};
+    if (!writable(spec->gguf)) {
+        require_refused(gguf_write_memory(c->writer, &bytes, &len, &e), STATUS_USAGE, &e);
+        return;
+    }
+    struct gguf *out = require_written(c->writer, &bytes);
+    compare(config, spec->gguf, out);
+    require(model_create(out, NULL, NULL, &m, NULL) == STATUS_OK);
+    const uint64_t numbers = (uint64_t)(m->config.head_dim + config_value_dim(&m->config));
+    const uint64_t cached = (uint64_t)config_all_kv_heads(&m->config) * numbers * sizeof(float);
+    require(spec->cache_bytes ? cached <= spec->cache_bytes
+                              : m->config.n_kv_heads == spec->n_kv_heads);
+    run_model(m, w);
+    model_free(m);
+    gguf_free(out);
+    free(bytes);
+}
+
+/* To a number of heads, or of bytes a token, which may be impossible, as the hash has it. */
+static void convert(const struct gguf *g, const struct config *config, uint64_t hash)
+{
+    static const int heads[] = {1, 1, 1, 2, 2, 3, 4, 8};
+    const struct way w = choose_way(hash);
+    int32_t tokens[MAX_CALIB];
+    struct convert c;
+    struct err e = {{0}};
+    size_t bytes = 0;
+    const struct convert_spec spec = {
+        .gguf = g,
+        .source_name = "in.gguf",
+        .version = "0",
+        .n_kv_heads = heads[hash % 8],
+        .method = (enum convert_method)(hash >> 4 & 1 ? CONVERT_FIT : hash >> 5 & 3),
+        .cluster = hash >> 7 & 1,
+        .refit = hash >> 8 & 1 ? CONVERT_REFIT_WO : CONVERT_REFIT_NONE,
+        .seed = hash,
+        .tokens = tokens,
+        .n_tokens = hash >> 9 & 1 ? MAX_CALIB : 0,
+        .cache_bytes = hash >> 10 & 3 ? 0 : 1 + (hash >> 12 & 4095),
+    };
+    if (!is_small(config, spec.cluster))
+        return;
+    for (int i = 0; i < MAX_CALIB; i++)
+        tokens[i] = i * 7 % config->n_vocab;
+    const enum status planned = convert_plan(&spec, &bytes, &e);
+    if (planned != STATUS_OK)
+        require_refusal(planned, &e);
+    const enum status s = convert_run(&spec, &c, &e);
+    require(planned == STATUS_OK || s == planned);
+    if (s != STATUS_OK) {
+        require_refusal(s, &e);
+        return;
+    }
+    for (int l = 0; l < c.n_layers; l++)
+        require(c.layers[l].score >= 0 && c.layers[l].output >= 0);
+    check_converted(&spec, config, &c, &w);
+    convert_free(&c);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct gguf *g;
+    struct config config;
     if (gguf_parse(data, size, &g, NULL) != STATUS_OK)
         return 0;
+    const uint64_t hash = hash_bytes(HASH_START, data, size) >> 20;
     tokenizer_free(try_vocabulary(g));
-    load_model(g, hash_bytes(HASH_START, data, size) >> 20);
+    load_model(g, hash);
+    if (config_read(g, &config, NULL) == STATUS_OK)
+        convert(g, &config, hash >> 20);
     gguf_free(g);
     return 0;
 }

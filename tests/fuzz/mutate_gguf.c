@@ -141,7 +141,7 @@ static unsigned char *repeated(const void *from, uint64_t len, uint64_t n)
 
 /* --- changes of pairs ------------------------------------------------------------------------ */
 
-/* Behind the architecture's name if a point is in front; fuzz_convert reads those of "fuzz". */
+/* Behind the architecture's name if a point is in front. */
 static const char known_keys[] =
     ".context_length .embedding_length .block_count .attention.head_count "
     ".attention.head_count_kv .attention.key_length .attention.value_length "
@@ -152,8 +152,7 @@ static const char known_keys[] =
     "general.alignment tokenizer.ggml.model tokenizer.ggml.pre tokenizer.ggml.tokens "
     "tokenizer.ggml.token_type tokenizer.ggml.merges tokenizer.ggml.scores "
     "tokenizer.ggml.add_space_prefix tokenizer.ggml.bos_token_id tokenizer.ggml.eos_token_id "
-    "tokenizer.ggml.add_bos_token decode.convert.method fuzz.kv_heads fuzz.method fuzz.cluster "
-    "fuzz.refit fuzz.tokens fuzz.cache_bytes";
+    "tokenizer.ggml.add_bos_token decode.convert.method";
 
 /* The row that the file's keys are of, if they are of one. */
 static const struct arch *architecture(void)
