@@ -22,7 +22,7 @@ options_of() {
 }
 
 commands=$("$decode" help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
-note "help has commands" [ "$(echo "$commands" | wc -w)" -eq 12 ]
+note "help has commands" [ "$(echo "$commands" | wc -w)" -eq 11 ]
 for command in $commands; do
     options_of "$command" >"$dir/options.$command"
     note "help $command has options" [ -s "$dir/options.$command" ]
