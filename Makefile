@@ -200,7 +200,7 @@ $(addprefix $(BUILD)/tests/,base/test_file cli/test_faults cli/test_interrupts e
 
 # The longest first, so that nothing is waited for at the end. Those around the program, of pages,
 # scripts and what is installed, are not for sanitizers. $(1): build/MODE
-SHELL_SUITES  := cli/cli cli/world cli/many readme scripts/study scripts/questions cli/typed cli/talk cli/install show/page
+SHELL_SUITES  := cli/cli cli/world cli/many readme scripts/study scripts/questions cli/typed cli/session cli/install show/page
 SUITES_AROUND := readme scripts/study scripts/questions cli/install show/page
 suites = $(foreach suite,$(filter-out $(if $(filter %/asan,$(1)),$(SUITES_AROUND)),$(SHELL_SUITES)), \
              'sh tests/$(suite).sh $(1)/decode$(if $(filter readme,$(suite)), $(TEXT))') \

@@ -5,8 +5,8 @@
 #   gpt2-124m    the shape of GPT-2 small (124M) at depths up to 3840
 #   batches      that shape, batch x K/V heads: Q8_0 and Q4_0 weights, F16 cache, depths 1024 and
 #                3840, batches 1, 4, 16, 64; a plot over the batch for each type and depth
-# Writes NAME.md (every column), NAME.svg and NAME.csv to FOLDER (build/bench) and prints the tables
-# with the columns that page shows. The machine should have nothing else to do. The first two take
+# Writes NAME.md (every column), NAME.svg and NAME.csv to FOLDER (build/bench) and prints tables,
+# of whose columns and rows that page has some. The machine should have nothing else to do. The first two take
 # about two minutes and 6 GiB, the batches some twenty minutes and 18 GiB: MHA's caches of 64
 # sequences at depth 3840 are 9 GB. Where the memory that is available is less, the largest batches
 # are left out, which is said.

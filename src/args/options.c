@@ -245,13 +245,6 @@ static const char *place_of_text(struct option_rows *rows)
     return find_named(rows, "prompt", 6) ? "; expected a text with -p, or its file with -f" : "";
 }
 
-bool options_have(const struct option_spec *spec, const char *name)
-{
-    struct option_rows rows;
-    options_list(spec, &rows);
-    return find_named(&rows, name, strlen(name));
-}
-
 enum status options_parse(const struct option_spec *spec, char **argv, void *values, bool *help,
                           struct err *e)
 {

@@ -103,9 +103,6 @@ struct option_spec {
 enum status options_parse(const struct option_spec *spec, char **argv, void *values, bool *help,
                           struct err *e);
 
-/* Whether a command has the option of this name, without dashes. */
-bool options_have(const struct option_spec *spec, const char *name);
-
 /* Frees the arrays of OPTION_STRINGS. */
 void options_free(const struct option_spec *spec, void *values);
 

@@ -358,7 +358,7 @@ static enum status show(const struct bench_run *r, const struct shown_row *run,
     if (people)
         print_header(r, run, machine);
     else
-        say(&r->o->common, "%s: %s", r->subjects[0].name, machine);
+        log_info(&r->o->common, "%s: %s", r->subjects[0].name, machine);
     TRY(job_print(r->job, &table, e));
     if (people) {
         struct paragraph p = paragraph_begin(r->job->out, INDENT);

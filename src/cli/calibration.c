@@ -29,7 +29,8 @@ enum status calibration_of_text(const struct common_options *o, const struct tok
     if (out->n > wanted)
         spread_windows(out, wanted, c->n_ctx);
     if (out->n < (size_t)c->d_model)
-        say(o,
+        log_info(
+            o,
             "warning: %zu tokens to calibrate on are too few for a model of width %d, and may make "
             "it "
             "worse; expected thousands",

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "cli/paths.h"
-#include "cli/seeds.h"
 #include "cli/threads.h"
 #include "model/config_keys.h"
 #include "model/pack.h"
@@ -116,12 +115,12 @@ void job_warn_vocabulary(const struct common_options *o, const char *path,
                          const struct tokenizer *t)
 {
     if (t && tokenizer_assumes_pre(t))
-        say(o,
-            "warning: %s: tokenizer.ggml.pre is missing; text is cut as \"%s\" does it, which "
-            "gives other ids than the model's if its own pre-tokenizer is another",
-            path, tokenizer_pre(t));
+        log_info(o,
+                 "warning: %s: tokenizer.ggml.pre is missing; text is cut as \"%s\" does it, which "
+                 "gives other ids than the model's if its own pre-tokenizer is another",
+                 path, tokenizer_pre(t));
     if (t && tokenizer_oddity(t))
-        say(o, "warning: %s: %s", path, tokenizer_oddity(t));
+        log_info(o, "warning: %s: %s", path, tokenizer_oddity(t));
 }
 
 void job_say_fallback(const struct common_options *o, const struct config *c, enum storage type)
@@ -129,7 +128,8 @@ void job_say_fallback(const struct common_options *o, const struct config *c, en
     const char *name;
     const int n = layout_odd_row(c, pack_type(type), &name);
     if (n > 0)
-        say(o,
+        log_info(
+            o,
             "type %s: rows of %s = %d are no multiple of its blocks of %d; such matrices are f16",
             storage_name(type), name, n, QUANT_BLOCK);
 }

@@ -185,7 +185,7 @@ static enum status look(struct attend_view *v, struct err *e)
     bool written = false;
     for (int i = 0; i < LENGTH(files); i++)
         if (files[i]) {
-            say(j->common, "%s is written", files[i]);
+            log_info(j->common, "%s is written", files[i]);
             written = true;
         }
     if (o->show)

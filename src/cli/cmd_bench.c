@@ -341,7 +341,7 @@ static enum status plan_threads(struct bench_run *r, struct err *e)
     if (!r->job->threads_are_auto || *threads == 1 ||
         !cost_prefers_one_thread(&b->rows[0].plan, r->subjects[0].config.n_layers))
         return STATUS_OK;
-    say_verbose(&r->o->common, "threads: 1, as %d would be slower for a model so small", *threads);
+    log_verbose(&r->o->common, "threads: 1, as %d would be slower for a model so small", *threads);
     *threads = 1;
     bench_free(b);
     return bench_plan(&r->spec, b, e);
@@ -361,8 +361,8 @@ static enum status plan_rows(struct bench_run *r, struct err *e)
                        "out of memory: %d rows need %s together, and %s are free; %s", b->n_rows,
                        figure_bytes(b->bytes).text, figure_bytes(left).text, advice);
     if (r->o->common.verbose || b->bytes > LARGE_MEMORY)
-        say(&r->o->common, "memory: %d rows take %s together; %s", b->n_rows,
-            figure_bytes(b->bytes).text, advice);
+        log_info(&r->o->common, "memory: %d rows take %s together; %s", b->n_rows,
+                 figure_bytes(b->bytes).text, advice);
     return STATUS_OK;
 }
 
@@ -372,7 +372,7 @@ static enum status measure_rows(struct bench_run *r, struct err *e)
     const struct int_list *types = &r->spec.axes[BENCH_TYPES];
     const int n_ctx = r->subjects[0].config.n_ctx;
     if (r->fills_context)
-        say(&r->o->common, "--depth %d fills the context: measured at %d", n_ctx, n_ctx - 1);
+        log_info(&r->o->common, "--depth %d fills the context: measured at %d", n_ctx, n_ctx - 1);
     for (int i = 0; i < types->n; i++)
         if (types->items[i] != BENCH_AS_IS)
             job_say_fallback(&r->o->common, &r->subjects[0].config, types->items[i]);

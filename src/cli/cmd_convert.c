@@ -214,7 +214,7 @@ static enum status plan_heads(struct conversion *c, struct err *e)
         return STATUS_OK;
     TRY(job_seed(c->job, e));
     c->spec.seed = c->job->seed;
-    say(&o->common, "seed %" PRIu64, c->spec.seed);
+    log_info(&o->common, "seed %" PRIu64, c->spec.seed);
     return STATUS_OK;
 }
 
@@ -293,12 +293,13 @@ static enum status convert_heads(struct conversion *c, struct err *e)
     c->spec.callbacks = job_callbacks(c->job, "windows");
     TRY(variant_convert(&q, &c->options->common, &c->spec, &c->converted, e));
     if (c->source == TEXT_SELF)
-        say(&c->options->common,
-            "calibrated on %zu tokens that the model wrote itself, seed %" PRIu64
-            "; a text of its use is better: --calib TEXT",
-            c->text.n, seed_of_text(c->options));
+        log_info(&c->options->common,
+                 "calibrated on %zu tokens that the model wrote itself, seed %" PRIu64
+                 "; a text of its use is better: --calib TEXT",
+                 c->text.n, seed_of_text(c->options));
     if (c->converted.n_retyped > 0 && !c->options->type)
-        say(&c->options->common, "%d new tensors are of a type that is only read: %s becomes %s",
+        log_info(
+            &c->options->common, "%d new tensors are of a type that is only read: %s becomes %s",
             c->converted.n_retyped, c->converted.read_type->name, c->converted.written_type->name);
     return STATUS_OK;
 }
@@ -362,13 +363,13 @@ static void tell_types(const struct conversion *c)
             first = t;
     }
     if (first)
-        say(o,
-            "rows of %zu tensor%s are no multiple of 32 (%.*s: rows of %" PRIu64
-            "): %zu become F16, %zu stay as they are",
-            n_fallbacks, plural(n_fallbacks), text_width(first->from->name), first->from->name.data,
-            first->from->dims[0], n_become, n_fallbacks - n_become);
+        log_info(o,
+                 "rows of %zu tensor%s are no multiple of 32 (%.*s: rows of %" PRIu64
+                 "): %zu become F16, %zu stay as they are",
+                 n_fallbacks, plural(n_fallbacks), text_width(first->from->name),
+                 first->from->name.data, first->from->dims[0], n_become, n_fallbacks - n_become);
     if (n_changed == 0)
-        say(o, "no tensor changes its type%s", c->fewer ? "" : ": OUT is a copy");
+        log_info(o, "no tensor changes its type%s", c->fewer ? "" : ": OUT is a copy");
 }
 
 static void set_sizes(const struct config *c, struct convert_figures *f)
@@ -415,8 +416,8 @@ static enum status copy_checkpoint(const struct conversion *c, struct err *e)
     file_writer_put(w, file->data, file->len);
     TRY(file_writer_commit(w, e));
     config_variant_name(&c->config, c->config.n_kv_heads, variant);
-    say(j->common, "%.200s is a copy: the checkpoint has these K/V heads already (%s)",
-        j->common->out, variant);
+    log_info(j->common, "%.200s is a copy: the checkpoint has these K/V heads already (%s)",
+             j->common->out, variant);
     return STATUS_OK;
 }
 
@@ -527,7 +528,8 @@ static enum status print_conversion(const struct conversion *c, struct err *e)
     TRY(print_figures(c, e));
     const double rise = c->after.bits_per_byte - c->before.bits_per_byte;
     if (rise > NOTICEABLE_BITS)
-        say(c->job->common,
+        log_info(
+            c->job->common,
             "warning: bits per byte rise by %.3f; uptraining makes good for it: decode train TEXT "
             "--from %s",
             rise, c->job->common->out);
@@ -552,7 +554,7 @@ static enum status convert_and_print(struct conversion *c, struct err *e)
     const enum status s = measure_bits(j, j->common->out, &c->after.bits_per_byte, e);
     if (s == STATUS_INTERRUPTED) {
         j->out_is_written = true;
-        say(j->common, "interrupted; %s is written", j->common->out);
+        log_info(j->common, "interrupted; %s is written", j->common->out);
     }
     if (s == STATUS_OK || s == STATUS_INTERRUPTED)
         TRY(print_conversion(c, e));

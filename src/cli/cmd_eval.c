@@ -116,7 +116,7 @@ static enum status evaluate(struct job *j, const struct eval_options *o, const c
     spec.ctx = o->ctx;
     spec.stride = o->stride;
     TRY(eval_make_plan(&spec, &plan, e));
-    say_verbose(j->common,
+    log_verbose(j->common,
                 "windows: %" PRIu64 " of %d tokens, stride %d, to score %" PRIu64
                 " tokens; %d at once",
                 plan.n_windows, plan.ctx, plan.stride, plan.n_scored, plan.n_together);

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "cli/generate.h"
-#include "cli/generate_talk.h"
+#include "cli/generate_session.h"
 #include "cli/help_texts.h"
 #include "cli/signals.h"
 
@@ -68,7 +68,7 @@ static const struct option sampler_options[] = {
 };
 
 static const struct option session_options[] = {
-    OPT_FLAG("interactive", talks,
+    OPT_FLAG("interactive", interactive,
              "a session: each line that is typed continues the text so far and is answered; a full "
              "context goes on as with --shift; Ctrl-C stops an answer, /help lists commands",
              .letter = 'i'),
@@ -90,8 +90,8 @@ static enum status check_generate(struct job *j, void *values, struct err *e)
     o->format = o->format > 0 ? o->format - 1 : o->prompts ? FORMAT_JSON : FORMAT_TEXT;
     if (o->no_echo && o->format == FORMAT_JSON)
         return err_usage(e, "--no-echo: JSON has the prompt as a field; expected --format text");
-    if (!o->talks && !o->prompts)
-        input_take_piped(j->common);
+    if (!o->interactive && !o->prompts)
+        input_use_pipe(j->common);
     return job_seed(j, e); /* one for the text and for random heads, so that it replays both */
 }
 
@@ -121,7 +121,7 @@ static enum status start_schedule(struct generation *g, struct session_params *p
     if (w.n > 1) {
         TRY(job_fit_sequences(job, params, &w, e));
         if (!w.all)
-            say_verbose(&o->common, "batch: %d sequences%s; --batch N changes it",
+            log_verbose(&o->common, "batch: %d sequences%s; --batch N changes it",
                         params->n_sequences,
                         params->n_sequences < w.n ? ", as memory has no room for more" : "");
     }
@@ -131,7 +131,7 @@ static enum status start_schedule(struct generation *g, struct session_params *p
     s->n_slots = params->n_sequences;
     if (o->greedy)
         sampler.temperature = 0;
-    say_verbose(&o->common,
+    log_verbose(&o->common,
                 "sampler: repetition penalty %g over %d, temperature %g, top-k %d, top-p %g, min-p "
                 "%g, draw",
                 sampler.repeat_penalty, sampler.repeat_last_n, sampler.temperature, sampler.top_k,
@@ -143,8 +143,8 @@ static enum status start_schedule(struct generation *g, struct session_params *p
     return sampler_create(&sampler, &sizes, &s->sampler, e);
 }
 
-/* Opens --prompts, and counts its lines as far as can be told by now. Opening a pipe waits for its
- * other end, and Ctrl-C ends the wait. */
+/* Opens --prompts, and counts its lines as far as they are known by now. Opening a pipe waits for
+ * its other end, and Ctrl-C ends the wait. */
 static enum status open_prompts(struct generation *g, int *n_lines, struct err *e)
 {
     if (signals_end_at_once())
@@ -174,18 +174,18 @@ static enum status open_generation(struct generation *g, struct err *e)
     if (o->prompts) {
         TRY(open_prompts(g, &n_texts, e));
         n_texts = n_texts >= BATCH_AUTO ? BATCH_MAX : MAX(n_texts, 1);
-    } else if (!o->talks || has_prompt(o)) {
+    } else if (!o->interactive || has_prompt(o)) {
         TRY(generation_tokens(g, g->prompt, params.n_ctx, o->n, &job->tokens, &job->n_tokens, e));
     }
     g->format = o->format;
-    g->n_texts = o->prompts ? UINT64_MAX : o->talks ? 0 : (uint64_t)o->samples;
+    g->n_texts = o->prompts ? UINT64_MAX : o->interactive ? 0 : (uint64_t)o->samples;
     g->streams = g->format == FORMAT_TEXT && !o->prompts && o->samples == 1;
-    g->echo = !o->no_echo && (!o->talks || has_prompt(o));
+    g->echo = !o->no_echo && (!o->interactive || has_prompt(o));
     if (!g->streams) /* lines that come by show it, too */
         job_progress(job, o->prompts ? "prompts" : "texts")->terminal &= !isatty(STDOUT_FILENO);
     s->tokenizer = t;
     s->n_vocab = c->n_vocab;
-    s->shifts = o->shift || o->talks;
+    s->shifts = o->shift || o->interactive;
     s->n_keep = s->shifts && tokenizer_adds_bos(t);
     TRY(start_schedule(g, &params, n_texts, e));
     return generation_create(g, e);
@@ -197,7 +197,7 @@ static enum status run_generate(struct job *j, void *values, struct err *e)
     struct generation g = {.o = o, .job = j, .out = j->out, .prompt = j->text, .lines.fd = -1};
     enum status s = open_generation(&g, e);
     if (s == STATUS_OK) {
-        s = o->talks ? talk_run(&g, has_prompt(o), e) : generation_run(&g, e);
+        s = o->interactive ? generation_session(&g, has_prompt(o), e) : generation_run(&g, e);
         if (s == STATUS_OK || s == STATUS_INTERRUPTED)
             generation_report(&g);
     }

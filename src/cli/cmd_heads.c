@@ -119,7 +119,7 @@ static void say_heads(const struct heads_view *v, bool harmful, const char *what
             snprintf(names + used, sizeof names - used, ",...");
         n++;
     }
-    say(&v->common, "%d of %d heads %s%s", n, r->n_done, what, names);
+    log_info(&v->common, "%d of %d heads %s%s", n, r->n_done, what, names);
 }
 
 /* delta_nll of the heads that are done, at least one: layers down and heads across. */
@@ -161,7 +161,7 @@ static enum status write_picture(const struct heads_view *v, struct err *e)
     const enum status s = heatmap_write(&picture, v->svg, e);
     free(cells);
     if (s == STATUS_OK)
-        say(&v->common, "%s is written", v->svg);
+        log_info(&v->common, "%s is written", v->svg);
     return s;
 }
 
@@ -175,8 +175,8 @@ static enum status print_heads(struct heads_view *v, struct err *e)
     if (r->n_done == 0)
         return STATUS_OK;
     TRY(job_print(v->job, r->n_points > 0 ? &curve : &heads, e));
-    say(&v->common, "%.4f nats a token and %.4f bits per byte with all heads", r->whole.nll,
-        r->whole.bits_per_byte);
+    log_info(&v->common, "%.4f nats a token and %.4f bits per byte with all heads", r->whole.nll,
+             r->whole.bits_per_byte);
     say_heads(v, false, "cannot be told from zero on this text, within the standard error");
     say_heads(v, true, "do harm, beyond two standard errors");
     return v->svg ? write_picture(v, e) : STATUS_OK;
@@ -217,7 +217,7 @@ static enum status run_heads(struct job *j, void *values, struct err *e)
     TRY(job_start_threads(j, e));
     enum status s = measure_heads(v, e);
     if (s == STATUS_INTERRUPTED)
-        say(j->common, "interrupted after %d heads", v->result.n_done);
+        log_info(j->common, "interrupted after %d heads", v->result.n_done);
     j->progress.unit = NULL; /* how far it came is said */
     if (s == STATUS_OK || s == STATUS_INTERRUPTED) {
         const enum status printed = print_heads(v, e);

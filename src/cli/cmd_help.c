@@ -4,7 +4,8 @@
  */
 #include "cli/cmd_help.h"
 
-#include "cli/help.h"
+#include <unistd.h>
+
 #include "cli/help_texts.h"
 #include "cli/job.h"
 #include "show/paragraph.h"
@@ -51,11 +52,43 @@ enum status command_named(const char *name, const struct command **out, struct e
                      : err_usage(e, "unknown %s '%.60s'", what, name);
 }
 
+/* --- helps ----------------------------------------------------------------------------------- */
+
+/* As wide as COLUMNS says, where `out` is no terminal and it says something. */
+static void set_width(struct output *out)
+{
+    if (out->columns == 0 && environment("COLUMNS"))
+        out->columns = terminal_width(STDOUT_FILENO);
+}
+
+void command_print_help(const struct command *c, bool all, struct output *out)
+{
+    set_width(out);
+    struct paragraph p = paragraph_begin(out, sizeof "usage: " - 1);
+    paragraph_printf(&p, "usage: decode %s %s\n\n%s\n\n", c->name, c->usage, c->summary);
+    paragraph_end(&p);
+    output_puts(out, "Examples:\n");
+    for (const char *line = c->examples; *line; line += strcspn(line, "\n") + 1)
+        output_printf(out, "  %.*s\n", (int)strcspn(line, "\n"), line); /* never broken */
+    output_puts(out, "\n");
+    options_help(&c->spec, all, out);
+    const bool is_short = c->spec.everyday && !all;
+    p = paragraph_begin(out, 0);
+    paragraph_puts(&p, "\nOf all commands: decode help.");
+    if (is_short)
+        paragraph_printf(&p, " All of this one: decode help %s --all.", c->name);
+    paragraph_end(&p);
+    if (c->notes && !is_short) {
+        output_puts(out, "\n");
+        paragraph_reflow(out, c->notes, 0);
+    }
+}
+
 void help_print(struct output *out)
 {
     const struct command *c;
     char line[256];
-    help_set_width(out);
+    set_width(out);
     output_puts(out, "usage: decode <command> [options]\n\n");
     paragraph_reflow(out, SUMMARY "\n\nCommands:\n", 0);
     for (int i = 0; (c = command_at(i)) != NULL; i++) {
@@ -107,12 +140,6 @@ static void manual_print(struct output *page)
         output_flush(&m.out);
         output_puts(page, ".fi\n");
     }
-    output_puts(page, ".SH EXAMPLES\n.nf\n");
-    for (int i = 0; (c = command_at(i)) != NULL; i++)
-        output_printf(&m.out, "%s:\n  %.*s\n", c->summary, (int)strcspn(c->examples, "\n"),
-                      c->examples);
-    output_flush(&m.out);
-    output_puts(page, ".fi\n");
 }
 
 /* --- the script that completes command lines in bash ------------------------------------------ */
@@ -171,7 +198,7 @@ static const char *const format_names[] = {"text", "man", "bash", NULL};
 
 #define VALUES struct help_options
 
-static const struct option own_options[] = {
+static const struct option result_options[] = {
     OPT_FLAG("all", all, "of COMMAND every option, and what figures mean"),
     OPT_CHOICE("format", format, "FORM", format_names,
                "man: the manual page, for man -l -; bash: a script that completes command lines",
@@ -207,7 +234,7 @@ const struct command command_help = {
     .usage = "[COMMAND] [options]",
     .examples = "./decode help generate\n"
                 "./decode help generate --all\n",
-    .spec = {.groups = {{"Result", own_options, 0}},
+    .spec = {.groups = {{"Result", result_options, 0}},
              .positionals = {OPT_STRING("COMMAND", command, NULL, NULL, .choices = command_names)}},
     .values_size = sizeof(VALUES),
     .run = run_help,

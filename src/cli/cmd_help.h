@@ -9,5 +9,8 @@
 const struct command *command_at(int index);
 /* The command of that name. STATUS_USAGE says which was probably meant. */
 enum status command_named(const char *name, const struct command **out, struct err *e);
-/* The list of commands, and what holds for all, as wide as help_set_width makes it. */
+
+/* The list of commands, and what holds for all. */
 void help_print(struct output *out);
+/* Examples, a command's options and what is said of it, or of long helps one screen. */
+void command_print_help(const struct command *c, bool all, struct output *out);

@@ -136,19 +136,20 @@ static void on_event(void *arg, const struct train_event *ev)
             chars_printf(loss, "loss %.4f, ", ev->loss);
         if (t->step_ns)
             chars_printf(rate, ", %s tokens/s", speed(t).text);
-        say(o, "step %d of %d: %sheld out %.4f nats a token, %.4f bits a byte%s%s%s", t->step,
-            spec->n_steps, loss, ev->val_loss, ev->val_bits, ev->best ? " (best)" : "", rate, left);
+        log_info(o, "step %d of %d: %sheld out %.4f nats a token, %.4f bits a byte%s%s%s", t->step,
+                 spec->n_steps, loss, ev->val_loss, ev->val_bits, ev->best ? " (best)" : "", rate,
+                 left);
         break;
     case TRAIN_SAVING: /* no state is newer than its log */
         if (t->log && fflush(t->log) == 0)
             fdatasync(fileno(t->log));
         break;
     case TRAIN_SAVED:
-        say_verbose(o, "saved after step %d", ev->step);
+        log_verbose(o, "saved after step %d", ev->step);
         break;
     case TRAIN_NOT_SAVED:
-        say(o, "warning: not saved after step %d: %s; training goes on and tries again", ev->step,
-            ev->message);
+        log_info(o, "warning: not saved after step %d: %s; training goes on and tries again",
+                 ev->step, ev->message);
     }
 }
 
@@ -172,31 +173,33 @@ static void announce(const struct training *t, const struct train_plan *p)
         chars_printf(what, "%s, ", c->arch->name);
     if (c->n_heads * c->head_dim != c->d_model || config_value_dim(c) != c->head_dim)
         chars_printf(sizes, " of %d and %d", c->head_dim, config_value_dim(c));
-    say(o,
-        "%s: %s%d layer%s, d_model %d, %d head%s%s (%s), d_ff %d, context %d, vocabulary %d: "
-        "%" PRIu64 " "
-        "parameters",
-        spec->from_path ? spec->from_path : "new model", what, c->n_layers, plural(c->n_layers),
-        c->d_model, c->n_heads, plural(c->n_heads), sizes, variant, c->d_ff, c->n_ctx, c->n_vocab,
-        p->n_params);
-    say(o,
+    log_info(o,
+             "%s: %s%d layer%s, d_model %d, %d head%s%s (%s), d_ff %d, context %d, vocabulary %d: "
+             "%" PRIu64 " "
+             "parameters",
+             spec->from_path ? spec->from_path : "new model", what, c->n_layers,
+             plural(c->n_layers), c->d_model, c->n_heads, plural(c->n_heads), sizes, variant,
+             c->d_ff, c->n_ctx, c->n_vocab, p->n_params);
+    log_info(
+        o,
         "text: %zu tokens to train on, %zu held out (%zu scored), %.2f bytes a token; %d steps of "
         "%d windows of %d tokens read it %.1f times; seed %" PRIu64,
         p->train_tokens, p->val_tokens, p->val_scored, p->bytes_per_token, spec->n_steps,
         spec->batch, spec->length,
         (double)spec->n_steps * spec->batch * spec->length / p->train_tokens, p->seed);
     if (c->n_vocab < t->shape.n_vocab)
-        say(o, "the text has pairs that occur twice for only %d of --vocab %d tokens", c->n_vocab,
-            t->shape.n_vocab);
+        log_info(o, "the text has pairs that occur twice for only %d of --vocab %d tokens",
+                 c->n_vocab, t->shape.n_vocab);
     if (p->widened)
-        say(o, "%s is not all F32: it is trained, and written, in F32", spec->from_path);
+        log_info(o, "%s is not all F32: it is trained, and written, in F32", spec->from_path);
     if (p->resumed_step > 0)
-        say(o, "going on after step %d", p->resumed_step);
+        log_info(o, "going on after step %d", p->resumed_step);
     if (spec->label_smoothing > 0 || spec->teacher_path)
-        say(o, "the loss that is shown is the text's cross-entropy, without what %s adds",
-            spec->teacher_path ? "the teacher" : "label smoothing");
+        log_info(o, "the loss that is shown is the text's cross-entropy, without what %s adds",
+                 spec->teacher_path ? "the teacher" : "label smoothing");
     if (o->verbose || p->parameter_bytes + p->activation_bytes + p->teacher_bytes > (size_t)1 << 30)
-        say(o,
+        log_info(
+            o,
             "memory: parameters, gradient and moments %s, activations %s, teacher's %s, tokens %s; "
             "a smaller --batch or --ctx takes less",
             figure_bytes(p->parameter_bytes).text, figure_bytes(p->activation_bytes).text,
@@ -214,7 +217,7 @@ static enum status check_outputs(const struct training *t, struct err *e)
     const char *const written[] = {spec->out, state};
     TRY(path_new(spec->out, true, e));
     chars_printf(state, "%s.state", spec->out);
-    TRY(path_spares(&command_train.spec, t, "--output", state, e));
+    TRY(err_in(e, path_spares(&command_train.spec, t, state, e), "--output"));
     if (t->log_path && path_same(t->log_path, state))
         return err_usage(e, "--log: '%.200s' is OUT.state; expected a file of its own",
                          t->log_path);
@@ -341,12 +344,12 @@ static enum status train(struct training *t, struct trainer *trainer, struct err
         chars_printf(best, "best of step %d, held out %.4f nats a token, %.4f bits a byte; ",
                      p->best_step, p->best_loss, p->best_loss * p->bits_per_nat);
     if (s == STATUS_INTERRUPTED)
-        say(&t->common,
-            "interrupted after step %d; the same command with --resume goes on from %s.state",
-            t->step, out);
+        log_info(&t->common,
+                 "interrupted after step %d; the same command with --resume goes on from %s.state",
+                 t->step, out);
     else
-        say(&t->common, "%s: %s%d steps in %s, %s tokens/s", out, best, t->step - t->first_step,
-            figure_duration(t->step_ns).text, speed(t).text);
+        log_info(&t->common, "%s: %s%d steps in %s, %s tokens/s", out, best,
+                 t->step - t->first_step, figure_duration(t->step_ns).text, speed(t).text);
     if (t->log && (fflush(t->log) != 0 || ferror(t->log))) /* some time ago, for whatever */
         return file_failure(e, STATUS_FAILED, t->log_path, "write --log", EIO);
     return s;

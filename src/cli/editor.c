@@ -35,24 +35,19 @@ static bool is_typed(int wait_ms)
     return poll(&input, 1, wait_ms) > 0;
 }
 
-static void draw(struct editor *ed);
-
-/* Looks ten times a second whether a signal came, or the terminal has become another width. */
-static int next_byte(struct editor *ed)
+/* Checks ten times a second whether a signal came. */
+static int next_byte(void)
 {
     unsigned char c;
     ssize_t n = -1;
     errno = EINTR;
-    while (n < 0 && (errno == EINTR || errno == EAGAIN) && !signals_interrupted()) {
+    while (n < 0 && (errno == EINTR || errno == EAGAIN) && !signals_interrupted())
         n = is_typed(100) ? read(STDIN_FILENO, &c, 1) : -1;
-        if (n < 0 && terminal_width(STDERR_FILENO) != ed->width)
-            draw(ed);
-    }
     return n == 1 ? c : KEY_END_OF_INPUT;
 }
 
 /* The key of ESC [ or ESC O, then numbers, then a letter or "~". */
-static int escaped_key(struct editor *ed)
+static int escaped_key(void)
 {
     static const struct {
         char last;
@@ -63,10 +58,10 @@ static int escaped_key(struct editor *ed)
                 {'~', 1, KEY('A')},    {'~', 7, KEY('A')}, {'~', 4, KEY('E')},
                 {'~', 8, KEY('E')},    {'~', 3, KEY('D')}, {'~', 200, KEY_PASTE},
                 {'~', 201, KEY_PASTED}};
-    int number = 0, c = next_byte(ed);
+    int number = 0, c = next_byte();
     if (c != '[' && c != 'O')
         return c < 0 ? c : KEY_OTHER;
-    while ((c = next_byte(ed)) >= ' ' && c < '@') /* numbers with a modifier are those of no key */
+    while ((c = next_byte()) >= ' ' && c < '@') /* numbers with a modifier are those of no key */
         number = c >= '0' && c <= '9' && number < 1000 ? 10 * number + c - '0' : 1000;
     for (int i = 0; i < LENGTH(keys); i++)
         if (keys[i].last == c && (c != '~' || keys[i].number == number))
@@ -77,10 +72,10 @@ static int escaped_key(struct editor *ed)
 /* A byte or a key. */
 static int next_key(struct editor *ed)
 {
-    const int c = next_byte(ed);
+    const int c = next_byte();
     if (c == KEY('D') && ed->line.len == 0)
         return KEY_END_OF_INPUT;
-    return c == '\033' ? escaped_key(ed) : c == 127 ? KEY('H') : c;
+    return c == '\033' ? escaped_key() : c == 127 ? KEY('H') : c;
 }
 
 /* Whether this byte of the line belongs to the character before it, as accents of their own do. */
@@ -91,7 +86,7 @@ static bool goes_on(const struct editor *ed, size_t at)
     return (rest.data[0] & 0xc0) == 0x80 || text_columns(utf8_next(&rest, &code)) == 0;
 }
 
-/* Where a key takes the cursor, or up to where it deletes. */
+/* Where a key moves the cursor, or up to where it deletes. */
 static size_t place_of(const struct editor *ed, int key)
 {
     size_t at = ed->cursor;
@@ -141,7 +136,7 @@ static bool recall(struct editor *ed, bool previous)
 }
 
 /* What a key does to the line. False without memory. */
-static bool take_key(struct editor *ed, int key)
+static bool apply_key(struct editor *ed, int key)
 {
     const size_t at = ed->cursor, place = place_of(ed, key);
     const size_t from = MIN(at, place), to = MAX(at, place);
@@ -177,17 +172,11 @@ static struct text put_to_screen(struct editor *ed, struct text part)
     return bytes_text(&ed->screen);
 }
 
-/* The prompt, and of the line what fits: without its beginning, if the cursor stands far in it. In
- * a terminal that has become narrower the row that was drawn is several, from the first of which on
- * all is cleared. */
+/* The prompt, and of the line what fits: without its beginning, if the cursor stands far in it. */
 static void draw(struct editor *ed)
 {
-    const int width = MAX(terminal_width(STDERR_FILENO), 1), n_prompt = (int)strlen(ed->prompt);
-    const size_t most = (size_t)MAX(width - n_prompt - 1, 1);
-    if (width < ed->width && ed->column >= width)
-        fprintf(stderr, "\033[%dA", ed->column / width);
-    if (width < ed->width)
-        fputs("\r\033[J", stderr);
+    const int n_prompt = (int)strlen(ed->prompt);
+    const size_t most = (size_t)MAX(terminal_width(STDERR_FILENO) - n_prompt - 1, 1);
     struct text right = bytes_text(&ed->line);
     const struct text before = text_cut(&right, ed->cursor);
     ed->screen.len = 0;
@@ -200,8 +189,6 @@ static void draw(struct editor *ed)
     right = paragraph_cut(right, most - columns);
     fprintf(stderr, "\r%s%.*s%.*s\033[K\r\033[%zuC", ed->prompt, (int)left.len, left.data,
             (int)right.len, right.data, n_prompt + columns);
-    ed->width = width;
-    ed->column = n_prompt + (int)columns;
 }
 
 /* From a key to the next until one ends the line. */
@@ -217,7 +204,7 @@ static enum editor_end edit(struct editor *ed, bool *room)
             return EDITOR_CANCELLED;
         if (key == '\n' && !ed->pastes)
             return EDITOR_LINE;
-        *room = take_key(ed, key);
+        *room = apply_key(ed, key);
     }
     return EDITOR_END_OF_INPUT;
 }
@@ -235,7 +222,6 @@ enum status editor_read(struct editor *ed, const char *prompt, enum editor_end *
     fputs(MARK_PASTES, stderr);
     ed->prompt = prompt;
     ed->pastes = false;
-    ed->width = ed->column = 0;
     ed->line.len = ed->cursor = 0;
     ed->shown = ed->history.len;
     *end = edit(ed, &room);

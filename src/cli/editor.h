@@ -16,7 +16,6 @@ struct editor {
     struct bytes screen;        /* the line as it is drawn */
     const char *prompt;         /* of the line that is typed */
     bool pastes;                /* what comes is pasted */
-    int width, column;          /* of the terminal when it was drawn last, and the cursor's; 0 */
 };
 
 enum editor_end {

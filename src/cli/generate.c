@@ -12,8 +12,8 @@
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-/* Counts or takes the buffers, see base/mem.h. */
-static void take_generation(struct generation *g, struct arena *a)
+/* Counts or allocates the buffers, see base/mem.h. */
+static void lay_out_buffers(struct generation *g, struct arena *a)
 {
     g->stops = arena_take(a, g->o->stops.n, sizeof *g->stops);
     g->texts = arena_take(a, g->cap_texts, sizeof *g->texts);
@@ -25,14 +25,15 @@ enum status generation_create(struct generation *g, struct err *e)
     struct schedule *s = &g->schedule;
     const uint64_t rounds = (uint64_t)o->n * o->samples; /* at most, of what is no long list */
     g->cap_texts = TEXTS_PER_SLOT * s->n_slots;
-    take_generation(g, &g->arena);
+    lay_out_buffers(g, &g->arena);
     TRY(arena_allocate(&g->arena, "the generation's buffers", e));
-    take_generation(g, &g->arena);
+    lay_out_buffers(g, &g->arena);
     for (int i = 0; i < o->stops.n; i++)
         g->stops[i] = text_of(o->stops.items[i]);
     g->n = o->n;
     s->wants_logprobs = g->format == FORMAT_JSON;
-    s->cap_rounds = o->prompts || o->talks ? SCHEDULE_MAX_ROUNDS : MIN(rounds, SCHEDULE_MAX_ROUNDS);
+    s->cap_rounds =
+        o->prompts || o->interactive ? SCHEDULE_MAX_ROUNDS : MIN(rounds, SCHEDULE_MAX_ROUNDS);
     return schedule_create(s, e);
 }
 
@@ -136,7 +137,7 @@ static enum status next_text(struct generation *g, struct generated *t, enum lin
         t->tokens = g->job->tokens;
         t->n_tokens = g->job->n_tokens;
         t->seed = g->job->seed;
-        t->stream = g->o->talks ? 0 : g->n_begun;
+        t->stream = g->o->interactive ? 0 : g->n_begun;
         return STATUS_OK;
     }
     struct text line;
@@ -190,11 +191,11 @@ static void print_json(struct generation *g, const struct generated *t)
 static void print_text(struct generation *g, struct generated *t)
 {
     if (t->refused) {
-        say_error("%s", t->error.text);
+        log_error("%s", t->error.text);
         return;
     }
     if (!t->printed) {
-        if (g->n_done > 0 && !g->o->talks)
+        if (g->n_done > 0 && !g->o->interactive)
             output_puts(g->out, "---\n");
         if (g->echo)
             printable_put(g->out, t->prompt);
@@ -313,7 +314,7 @@ static enum status end_text(struct generation *g, struct slot *p, struct generat
 }
 
 /* What the round made of each text. */
-static enum status take_tokens(struct generation *g, struct err *e)
+static enum status collect_tokens(struct generation *g, struct err *e)
 {
     struct schedule *s = &g->schedule;
     for (struct slot *p = s->slots; p < s->slots + s->n_slots; p++) {
@@ -351,7 +352,7 @@ static enum status make_texts(struct generation *g, struct err *e)
     while (has_work(g)) {
         TRY(begin_texts(g, e));
         TRY(schedule_round(&g->schedule, e));
-        TRY(take_tokens(g, e));
+        TRY(collect_tokens(g, e));
         print_texts(g);
         show_progress(g);
     }
@@ -377,7 +378,7 @@ static void abandon_texts(struct generation *g)
 }
 
 /* Why texts have fewer tokens than were wanted: of a list that is cut short, and of one text. */
-static void say_end(const struct generation *g)
+static void log_end(const struct generation *g)
 {
     const struct generate_options *o = g->o;
     const int cap = session_cap(g->schedule.session), n = g->last_sampled;
@@ -389,13 +390,13 @@ static void say_end(const struct generation *g)
         return;
     if (o->prompts || o->samples > 1) {
         if (g->interrupted)
-            say(&o->common, "interrupted after %" PRIu64 " %s%s", g->n_done,
-                o->prompts ? "prompt" : "sample", plural(g->n_done));
+            log_info(&o->common, "interrupted after %" PRIu64 " %s%s", g->n_done,
+                     o->prompts ? "prompt" : "sample", plural(g->n_done));
     } else if (g->end == END_CONTEXT) {
-        say(&o->common, "context full (%d token%s): stopped after %d of %d; --shift goes on", cap,
-            plural(cap), n, g->n);
+        log_info(&o->common, "context full (%d token%s): stopped after %d of %d; --shift goes on",
+                 cap, plural(cap), n, g->n);
     } else if (what) {
-        say(&o->common, "%s after %d token%s", what, n, plural(n));
+        log_info(&o->common, "%s after %d token%s", what, n, plural(n));
     }
 }
 
@@ -406,7 +407,7 @@ enum status generation_run(struct generation *g, struct err *e)
     progress_end(&g->job->progress);
     output_flush(g->out);
     TRY(made);
-    say_end(g);
+    log_end(g);
     if (g->interrupted)
         return STATUS_INTERRUPTED;
     if (g->reading != STATUS_OK)
@@ -434,7 +435,7 @@ void generation_report(struct generation *g)
                      g->n_refused, plural(g->n_refused));
     notice_summary("%s%" PRIu64 " token%s, %s tokens/s", prompts, n, plural(n),
                    rate(t->n_prefilled, t->prefill_ns).text);
-    if (t->first_token_at && !g->o->talks) /* which would have the time for typing in it */
+    if (t->first_token_at && !g->o->interactive) /* which would have the time for typing in it */
         notice_summary("first token  %s after start",
                        figure_duration(t->first_token_at - g->job->start_ns).text);
     if (t->n_rounds > 0) {

@@ -15,13 +15,13 @@
 #include "engine/schedule.h"
 #include "text/vocab.h"
 
-/* Milliseconds that reading waits for a line before it looks whether all is over. */
+/* Milliseconds that reading waits for a line before it checks whether all is over. */
 #define WAIT_MS 100
 
 /* Bytes of a line of prompts or of a session; a longer one is refused. */
 #define LINE_MAX_BYTES ((size_t)16 << 20)
 
-/* How texts are printed; of generate_options 1 more, and 0 where it is not said. */
+/* How texts are printed; of generate_options 1 more, and 0 where it is not given. */
 enum text_format { FORMAT_TEXT, FORMAT_JSON };
 
 /* The values of the options of decode generate. */
@@ -36,7 +36,7 @@ struct generate_options {
     int format;
     const char *prompts; /* NULL: one prompt, the input's */
     const char *batch;   /* NULL, a number or "auto" */
-    bool talks;          /* a session */
+    bool interactive;    /* a session */
 
     int n_batch; /* `batch` as a number; 0: auto */
 };
@@ -105,8 +105,8 @@ struct generation {
 enum status generation_tokens(const struct generation *g, struct text prompt, int cap, int n,
                               int32_t **ids, size_t *n_ids, struct err *e);
 
-/* Takes the memory for texts, of a generation whose schedule has what it borrows: STATUS_NO_MEMORY.
- * generation_free is due in every case. */
+/* Allocates the memory for texts, of a generation whose schedule has what it borrows:
+ * STATUS_NO_MEMORY. generation_free is due in every case. */
 enum status generation_create(struct generation *g, struct err *e);
 void generation_free(struct generation *g);
 

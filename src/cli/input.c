@@ -18,7 +18,7 @@
 #define SAMPLE_BYTES 64
 #define SAMPLE_PARTS 64
 
-void input_take_piped(struct common_options *o)
+void input_use_pipe(struct common_options *o)
 {
     struct stat st;
     if (o->prompt || o->file || o->ids || fstat(STDIN_FILENO, &st) != 0)
@@ -185,8 +185,8 @@ void tokens_truncate(const struct common_options *o, bool bos, size_t most, int3
         return;
     if (o->truncate == 1)
         memmove(ids + bos, ids + *n - (most - bos), (most - bos) * sizeof *ids);
-    say(o, "%zu of %zu tokens are left out on the %s", *n - most, *n,
-        truncate_sides[o->truncate - 1]);
+    log_info(o, "%zu of %zu tokens are left out on the %s", *n - most, *n,
+             truncate_sides[o->truncate - 1]);
     *n = most;
 }
 
@@ -197,7 +197,8 @@ bool job_has_two_bos(struct job *j, const int32_t *ids, size_t n)
     if (!tokenizer_adds_bos(t) || n < 2 || ids[0] != bos || ids[1] != bos)
         return false;
     if (!j->said_two_bos)
-        say(j->common,
+        log_info(
+            j->common,
             "note: the text begins with the begin-of-text token, %d, which the checkpoint asks to "
             "be "
             "put before it: there are two; leave it out of the text",

@@ -7,7 +7,7 @@
 
 /* Where no text is given, nor --tokens take its place: --file becomes "-" if standard input is a
  * pipe (which may end with nothing: an empty text), a socket or a file that has something. */
-void input_take_piped(struct common_options *o);
+void input_use_pipe(struct common_options *o);
 
 /* Fractions of a text's bytes, 0 <= from < to <= 1. */
 struct input_range {

@@ -1,8 +1,10 @@
 #include "cli/job.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
-#include "cli/help.h"
+#include "base/rng.h"
+#include "cli/cmd_help.h"
 #include "cli/paths.h"
 #include "cli/signals.h"
 
@@ -37,7 +39,7 @@ enum status job_read_text(struct job *j, struct err *e)
 {
     struct common_options *o = j->common;
     if (j->command->needs & JOB_PIPED)
-        input_take_piped(o);
+        input_use_pipe(o);
     if (j->command->no_text && !o->prompt && !o->file && !o->ids)
         return err_usage(e, "%s", j->command->no_text);
     return input_read(o, &j->text_bytes, &j->text, e);
@@ -102,10 +104,10 @@ enum status job_run(const struct command *c, char **argv, struct output *out, ui
             s = c->run(&j, values, e);
         progress_end(&j.progress);
         if (s == STATUS_INTERRUPTED && (c->needs & JOB_OUT) && !j.out_is_written)
-            say(o, "interrupted; %s is not written", o->out);
+            log_info(o, "interrupted; %s is not written", o->out);
         else if (s == STATUS_INTERRUPTED && j.progress.unit && j.progress.all > 0)
-            say(o, "interrupted after %" PRIu64 " of %" PRIu64 " %s", j.progress.done,
-                j.progress.all, j.progress.unit);
+            log_info(o, "interrupted after %" PRIu64 " of %" PRIu64 " %s", j.progress.done,
+                     j.progress.all, j.progress.unit);
     }
     session_free(j.session);
     pool_free(j.pool);
@@ -115,6 +117,19 @@ enum status job_run(const struct command *c, char **argv, struct output *out, ui
     options_free(&c->spec, values);
     free(values);
     return s;
+}
+
+enum status job_seed(struct job *j, struct err *e)
+{
+    if (j->common->seed.given) {
+        j->seed = j->common->seed.value;
+    } else if (!j->has_seed) {
+        if (getentropy(&j->seed, sizeof j->seed) != 0)
+            return err_failed(e, "the system gives no random seed; give one with --seed");
+        j->seed %= RNG_EXACT_SEEDS;
+    }
+    j->has_seed = true;
+    return STATUS_OK;
 }
 
 struct progress *job_progress(struct job *j, const char *unit)

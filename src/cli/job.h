@@ -7,7 +7,6 @@
 #include "cli/checkpoints.h"
 #include "cli/input.h"
 #include "cli/memory.h"
-#include "cli/seeds.h"
 #include "cli/threads.h"
 #include "model/selection.h"
 #include "show/report.h"
@@ -25,6 +24,9 @@ enum status job_need_path(const struct job *j, struct err *e);
 /* job.text: of -p, -f or the positional, or with JOB_PIPED of standard input. The failures of
  * input_read; STATUS_USAGE where none is given and the command cannot do without. */
 enum status job_read_text(struct job *j, struct err *e);
+
+/* job.seed: that of --seed, or a random one, the same at every call. STATUS_FAILED. */
+enum status job_seed(struct job *j, struct err *e);
 
 /* How many threads, and which kernels. STATUS_USAGE. */
 enum status job_choose_workers(struct job *j, struct err *e);

@@ -25,7 +25,7 @@ void job_say_memory(const struct job *j, const struct job_memory *m)
     chars_append(line, ", scratch %s", figure_bytes(m->scratch).text);
     if (m->advice && m->advice[0])
         chars_append(line, "; %s", m->advice);
-    say(j->common, "%s", line);
+    log_info(j->common, "%s", line);
 }
 
 enum status job_check_memory(const struct job *j, const struct job_memory *m, const char *what,
@@ -118,7 +118,7 @@ static bool one_thread_is_faster(const struct model *m, const struct session_par
 
 static void take_one_thread(struct job *j)
 {
-    say_verbose(j->common, "threads: 1, as %d would be slower for a model so small", j->n_threads);
+    log_verbose(j->common, "threads: 1, as %d would be slower for a model so small", j->n_threads);
     pool_free(j->pool);
     j->pool = NULL;
     j->n_threads = 1;

@@ -14,15 +14,14 @@ bool path_same(const char *a, const char *b);
 const char *path_name(const char *path);
 
 /* Whether each file that an option of `spec`, whose values these are, writes can be written.
- * STATUS_USAGE, naming the option, for one that another reads or writes. The failures of
- * file_writer_open for one that is written whole: while it is tried there is a temporary file, so
- * signals should be deferred. */
+ * STATUS_USAGE, naming the option, for one that another reads. The failures of file_writer_open for
+ * one that is written whole: while it is tried there is a temporary file, so signals should be
+ * deferred. */
 enum status paths_check(const struct option_spec *spec, const void *values, struct err *e);
 
-/* The same, but not tried, of one more path that is written: `option` is what the message calls it.
- */
-enum status path_spares(const struct option_spec *spec, const void *values, const char *option,
-                        const char *path, struct err *e);
+/* STATUS_USAGE if a path that is written is one that an option reads. */
+enum status path_spares(const struct option_spec *spec, const void *values, const char *path,
+                        struct err *e);
 
 /* The file that -o names: STATUS_USAGE if none is, or if it exists and `force` is not given. */
 enum status path_new(const char *path, bool force, struct err *e);

@@ -99,8 +99,8 @@ enum status descriptor_close(struct descriptor *d, struct err *e)
 
 /* --- lines on standard error ----------------------------------------------------------------- */
 
-/* Bytes of a line said on standard error: a path as long as they can be, and a sentence. */
-#define SAY_MAX        5120
+/* Bytes of such a line: a path as long as they can be, and a sentence. */
+#define LOG_MAX        5120
 #define SUMMARY_INDENT 13
 
 /* The columns of a line on standard error, a terminal. The last one stays free, because some
@@ -150,29 +150,29 @@ void notice(bool stays, const char *format, ...)
     is_shown = true;
 }
 
-__attribute__((format(printf, 1, 0))) static void say_args(const char *format, va_list args)
+__attribute__((format(printf, 1, 0))) static void log_line(const char *format, va_list args)
 {
-    char line[SAY_MAX] = "decode: ";
+    char line[LOG_MAX] = "decode: ";
     const size_t head = strlen(line);
     vsnprintf(line + head, sizeof line - head, format, args);
     utf8_strip(line);
     notice_put(line, NOTICE_INDENT);
 }
 
-void say(const struct common_options *c, const char *format, ...)
+void log_info(const struct common_options *c, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
     if (!c->quiet)
-        say_args(format, args);
+        log_line(format, args);
     va_end(args);
 }
 
-void say_error(const char *format, ...)
+void log_error(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    say_args(format, args);
+    log_line(format, args);
     va_end(args);
 }
 

@@ -14,7 +14,7 @@ struct common_options;
  * tell or is none, COLUMNS, or 80. */
 int terminal_width(int fd);
 
-/* Tells standard output its columns and colours, if it is a terminal. */
+/* Sets the columns of standard output, if it is a terminal. */
 void terminal_describe(struct output *out);
 
 /* Colours, if standard output is a terminal, TERM is set and not "dumb", and NO_COLOR is not set;
@@ -43,14 +43,14 @@ enum status descriptor_close(struct descriptor *d, struct err *e);
 
 /* One line about the run on standard error, "decode: " before it; nothing with -q. Names from files
  * may be in it: control characters become '?'. */
-void say(const struct common_options *c, const char *format, ...)
+void log_info(const struct common_options *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* The same of what went wrong, also with -q. */
-void say_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The same as say, with -v only. */
-#define say_verbose(c, ...) ((c)->verbose ? say((c), __VA_ARGS__) : (void)0)
+/* The same as log_info, with -v only. */
+#define log_verbose(c, ...) ((c)->verbose ? log_info((c), __VA_ARGS__) : (void)0)
 
 /* A line that printf's format makes, below a heading of "prompt       ": the summary at a command's
  * end. Or one in place of the one before, on standard error, which is a terminal. */
@@ -58,7 +58,7 @@ void say_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 #define notice_show(...)    notice(false, __VA_ARGS__)
 void notice(bool stays, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Takes the line that was shown away, if there is one: whatever else is written there does so
+/* Removes the line that was shown, if there is one: whatever else is written there does so
  * first.
  */
 void notice_clear(void);
@@ -73,7 +73,7 @@ void notice_put(const char *line, int indent);
 
 struct progress {
     const char *unit;   /* of what is counted; NULL: bytes */
-    uint64_t done, all; /* as last told; 0 of 0: nothing yet */
+    uint64_t done, all; /* as last shown; 0 of 0: nothing yet */
     bool terminal;      /* something is shown: it is one, and -q is not given */
     uint64_t started_ns, shown_ns;
 };
@@ -89,7 +89,7 @@ void progress_show(void *arg, uint64_t done, uint64_t all);
 void progress_show_texts(struct progress *p, uint64_t done, uint64_t begun, uint64_t tokens,
                          double share);
 
-/* Takes the line away. */
+/* Removes the line. */
 void progress_end(const struct progress *p);
 
 /* For the tools' `stop`: whether the first Ctrl-C has come. */

@@ -13,22 +13,15 @@ enum status job_choose_threads(struct job *j, struct err *e)
     const int usable = cpus_usable();
     int wanted = MIN(usable, POOL_MAX_THREADS);
     j->threads_are_auto = !text || str_is(text, "auto");
-    if (!j->threads_are_auto && !parse_int(text, 1, POOL_MAX_THREADS, &wanted)) {
-        /* In some programs -t is the temperature. */
-        double number;
-        const bool is_share = flag && strchr(text, '.') && parse_double(text, &number);
-        return err_usage(e, "%s: expected auto or an integer from 1 to %d, found '%.60s'%s", source,
-                         POOL_MAX_THREADS, text,
-                         is_share && options_have(&j->command->spec, "temp")
-                             ? "; -t is the number of threads, --temp the temperature"
-                             : "");
-    }
+    if (!j->threads_are_auto && !parse_int(text, 1, POOL_MAX_THREADS, &wanted))
+        return err_usage(e, "%s: expected auto or an integer from 1 to %d, found '%.60s'", source,
+                         POOL_MAX_THREADS, text);
     j->n_threads = MIN(wanted, usable);
     if (j->n_threads < wanted)
-        say_verbose(j->common, "threads: %d, not %d (%s): this process has %d processors", usable,
+        log_verbose(j->common, "threads: %d, not %d (%s): this process has %d processors", usable,
                     wanted, source, usable);
     else
-        say_verbose(j->common, "threads: %d (%s)", wanted, j->threads_are_auto ? "auto" : source);
+        log_verbose(j->common, "threads: %d (%s)", wanted, j->threads_are_auto ? "auto" : source);
     return STATUS_OK;
 }
 
@@ -37,7 +30,7 @@ enum status job_choose_kernels(const struct common_options *c, const struct kern
 {
     const char *name = environment("DECODE_ISA");
     TRY(err_in(e, kernels_choose(name, out, e), "DECODE_ISA"));
-    say_verbose(c, "instruction set: %s (%s)", (*out)->name,
+    log_verbose(c, "instruction set: %s (%s)", (*out)->name,
                 name ? "DECODE_ISA" : "the fastest here");
     return STATUS_OK;
 }
@@ -48,8 +41,9 @@ enum status job_start_threads(struct job *j, struct err *e)
         return STATUS_OK;
     TRY(pool_create(j->n_threads, &j->pool, e));
     if (pool_n_threads(j->pool) < j->n_threads)
-        say(j->common, "only %d of %d threads could be started; results are the same, but later",
-            pool_n_threads(j->pool), j->n_threads);
+        log_info(j->common,
+                 "only %d of %d threads could be started; results are the same, but later",
+                 pool_n_threads(j->pool), j->n_threads);
     j->n_threads = pool_n_threads(j->pool);
     return STATUS_OK;
 }

@@ -72,7 +72,7 @@ enum status variant_convert(const struct variant_request *q, const struct common
     size_t bytes;
     enum status s = convert_plan(spec, &bytes, e);
     if (s == STATUS_OK) {
-        say_verbose(o,
+        log_verbose(o,
                     "memory: the conversion needs %s beside the model; fewer --calib-tokens need "
                     "less",
                     figure_bytes(bytes).text);

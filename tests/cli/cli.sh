@@ -337,13 +337,11 @@ $ has t.json '{"step": "A = all heads side by side", "shape": [27, 64], "rows": 
 2 attend $model -p x --trace 0.0 --format csv | --trace prints steps in place of the table
 2 attend $model -p x --trace 0.0 --show 0.0 | --trace and --show are both given
 2 attend $model -f prompt --json prompt | is the text itself
-2 attend $model -p x --npy a.npy --json a.npy | --json names, too
 2 attend copy.gguf -p x --svg copy.gguf | is the checkpoint itself
 1+ attend $model -p abc --svg none/a.svg
 1+ attend $model -p abc --html none/a.html
 0 attend $model -p "<b> $line" --kv-heads 2 --head 0,4 --html a.html -q | 0 bytes | quiet
 $ has a.html '<!DOCTYPE html>' && has a.html 'class="group shared"' && lacks a.html '<b>'
-2 attend $model -p x --html a.html --json a.html | --html names, too
 
 # --- tokenize
 0 tokenize $model -p ROMEO | = 82 79 77 69 79
@@ -926,7 +924,6 @@ checks <<'EOF'
 2 train tt.state $words | the checkpoint itself
     | for words in "-o x.gguf --from source.state --log source.state" "-o source --from source.state"
     "-o x.gguf --teacher source.state --log source.state" "-o source --teacher source.state"
-2 train tt.state -o x.gguf --log x.gguf | names, too
 2 train tt.state -o $name --log $name.state | is OUT.state | for name in x.gguf toy.gguf
 $ cmp -s lines tt.state && cmp -s toy.gguf source.state && [ ! -e x.gguf ]
 

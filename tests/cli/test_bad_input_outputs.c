@@ -179,7 +179,6 @@ TEST(class_12_outputs_that_are_no_files, .before = set_up)
     }
     expect_unchanged(good_path, good);
     expect_unchanged(text_path, text);
-    expect_line_refused("attend %G -p ab --npy %O --json %O", 2, "names, too");
 }
 
 #define TRAIN_NEW                                                                                  \

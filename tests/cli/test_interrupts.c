@@ -100,7 +100,7 @@ TEST(while_standard_input_is_waited_for, .seconds = 300)
 
 /* --- in a session ---------------------------------------------------------------------------- */
 
-static void talk_from_a_file(void *plan)
+static void hold_a_session_from_a_file(void *plan)
 {
     const int fd = open("lines.txt", O_RDONLY);
     if (fd < 0 || dup2(fd, STDIN_FILENO) != STDIN_FILENO)
@@ -112,8 +112,8 @@ static void talk_from_a_file(void *plan)
 static void run_session(struct ran *r, const struct fault_plan *plan)
 {
     struct fault_plan copy = *plan;
-    run_program(r, "generate model.gguf -i -p abc -t 2 -n 3 --shift --seed 1 -q", talk_from_a_file,
-                &copy);
+    run_program(r, "generate model.gguf -i -p abc -t 2 -n 3 --shift --seed 1 -q",
+                hold_a_session_from_a_file, &copy);
     ck_assert_msg(r->signal == 0, "%s: ended by %s: %s", scenario_where(plan), strsignal(r->signal),
                   r->err);
     ck_assert_msg(r->code == 0 || r->code == STATUS_INTERRUPTED, "%s: exit %d: %s",

@@ -24,9 +24,6 @@ checks <<'EOF'
     | for names in temperature:temp ctx-size:ctx n-predict:n top_k:top-k max_new_tokens:n
 2 train t --batch-size 5 | did you mean '--batch'?
 2 generate m -s 3 | did you mean '--seed'?
-2 generate $model -t $number | found '$number'; -t is the number of threads, --temp the temperature
-    | for number in 0.8 1.0
-2 $words | ' (see | for words in "generate $model -t 0" "score $model -p ab -t 0.8"
 2 generate $words | ; -i opens a session and takes no text: expected one with -p
     | for words in "$model -i hello" "-i hello $model"
 2 generate $model "Once upon" | unexpected argument 'Once upon'; expected a text with -p

@@ -1,5 +1,5 @@
 /*
- * generate_talk - a session with a model.
+ * generate_session - a session with a model.
  */
 #pragma once
 
@@ -9,4 +9,4 @@
  * command behind a slash; the generation's own prompt, if `begins`, is answered first. STATUS_OK
  * also when the output fails (which it knows itself); STATUS_INTERRUPTED, STATUS_NO_MEMORY;
  * STATUS_FAILED for logits that are not finite. */
-enum status talk_run(struct generation *g, bool begins, struct err *e);
+enum status generation_session(struct generation *g, bool begins, struct err *e);

@@ -1,10 +1,10 @@
 #!/bin/sh
-# talk.sh DECODE - generate's sessions: -i over pipes, and with signals. Run from the repository's top;
+# session.sh DECODE - generate's sessions: -i over pipes, and with signals. Run from the repository's top;
 # the last line counts what passed and failed.
 . tests/checks.sh
 
-# say LINES ARGS...: a session that reads these lines, as printf has them.
-say() {
+# session LINES ARGS...: a session that reads these lines, as printf has them.
+session() {
     h_lines=$1
     shift
     printf "$h_lines" | "$decode" generate "$model" -i "$@" >"$out" 2>"$err"
@@ -22,39 +22,39 @@ for how in "" "--kv-type q8_0" "--kv-heads 2" "--repeat-penalty 1.2 -t 2"; do
     checks <<'EOF'
 0 $g -p "What is" -n 24 --seed 7 -q --no-echo $how
 $ tr -d '\n' <"$out" >"$dir/alone"
-$ say 'What is\n\n' -n 12 --seed 7 -q $how
+$ session 'What is\n\n' -n 12 --seed 7 -q $how
 $ [ "$(tr -d '\n' <"$out" | cksum)" = "$(cksum <"$dir/alone")" ]
 EOF
 done
 checks <<'EOF'
 0 $g -p "What is" -n 12 --seed 7 -q --no-echo | > alone
-$ say 'What is\n' -n 12 --seed 7 -q
+$ session 'What is\n' -n 12 --seed 7 -q
 0 | == alone
-0 $g -i -n 12 --seed 7 -q <"$dir/long" | > talked | 2> a line has more than 16777216 bytes
-0 $g -p x -n 12 --seed 7 -q --no-echo | == talked
+0 $g -i -n 12 --seed 7 -q <"$dir/long" | > answers | 2> a line has more than 16777216 bytes
+0 $g -p x -n 12 --seed 7 -q --no-echo | == answers
 0 $g -p /x -n 12 --seed 7 -q --no-echo | > alone
-$ say '//x\n' -n 12 --seed 7 -q
+$ session '//x\n' -n 12 --seed 7 -q
 0 | == alone
-$ say "$(repeat a 300)\n" -n 3 -q
+$ session "$(repeat a 300)\n" -n 3 -q
 0 | 2> the text has 0 tokens, the context 256: no room for 300 more
 
 # A text anew, of the same seed.
-$ say 'What is\n/reset\nWhat is\n' -n 12 --seed 7 --no-echo
-0 | 2> the next line begins a text | > talked
+$ session 'What is\n/reset\nWhat is\n' -n 12 --seed 7 --no-echo
+0 | 2> the next line begins a text | > answers
 0 $g -p "What is" -n 12 --seed 7 -q --no-echo | > alone
-$ cat "$dir/alone" "$dir/alone" | cmp -s - "$dir/talked"
-$ say '/bogus\n/reset x\n/help\n/quit\nno\n' -n 3
+$ cat "$dir/alone" "$dir/alone" | cmp -s - "$dir/answers"
+$ session '/bogus\n/reset x\n/help\n/quit\nno\n' -n 3
 0 | 0 lines | 2> unknown command '/bogus'; /help | 2> unknown command '/reset x' | 2> /reset   forget
     | 2> decoded      0 tokens
-$ say 'a\n\n' -n 100 -c 64 --seed 1
+$ session 'a\n\n' -n 100 -c 64 --seed 1
 0 | 2> shifts       
-$ say "a\n$(repeat b 250)\n$(repeat c 240)\n" -n 9 --seed 1 -q
+$ session "a\n$(repeat b 250)\n$(repeat c 240)\n" -n 9 --seed 1 -q
 0 | 2> no room for 250 more; shorten what is added | 2! 240
-$ say 'a\nb\nc\n' -n 100 -c 64 --seed 1 -q
-0 | > talked
-$ say 'a\nb\nc\n' -n 100 -c 64 --seed 1 --shift -q
-0 | quiet | == talked
-$ say 'b\n' -n 5 -p a --seed 1 -q
+$ session 'a\nb\nc\n' -n 100 -c 64 --seed 1 -q
+0 | > answers
+$ session 'a\nb\nc\n' -n 100 -c 64 --seed 1 --shift -q
+0 | quiet | == answers
+$ session 'b\n' -n 5 -p a --seed 1 -q
 $ [ "$(head -c 1 "$out")" = a ]
 2 $g -i --prompts "$dir/more" | --prompts and --interactive are both given
 2 $g -i --samples 3 | --samples and --interactive are both given

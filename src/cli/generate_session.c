@@ -1,4 +1,4 @@
-#include "cli/generate_talk.h"
+#include "cli/generate_session.h"
 
 #include "cli/editor.h"
 #include "cli/signals.h"
@@ -32,7 +32,7 @@ static enum status add_prompt(struct generation *g, struct err *e)
 
 /* --- lines ----------------------------------------------------------------------------------- */
 
-struct talk {
+struct interactive {
     struct generation *g; /* without samples */
     struct lines lines;
     struct editor *editor; /* NULL: lines are read as they come */
@@ -41,7 +41,7 @@ struct talk {
 
 /* One text more; the next one goes on with it, without an echo. Ctrl-C ends the answer, all other
  * signals the session. */
-static enum status answer(struct talk *t, struct err *e)
+static enum status answer(struct interactive *t, struct err *e)
 {
     struct generation *g = t->g;
     g->n_texts = g->n_begun + 1;
@@ -59,13 +59,13 @@ static enum status answer(struct talk *t, struct err *e)
 }
 
 /* A line that begins with a slash. */
-static enum status run_command(struct talk *t, struct text line, struct err *e)
+static enum status run_command(struct interactive *t, struct text line, struct err *e)
 {
     struct generation *g = t->g;
     if (text_is(line, "/reset")) {
         g->schedule.slots[0].len = 0;
         g->goes_on = false;
-        say(&g->o->common, "the next line begins a text");
+        log_info(&g->o->common, "the next line begins a text");
     } else if (text_is(line, "/quit")) {
         t->over = true;
     } else if (text_is(line, "/help")) {
@@ -80,8 +80,9 @@ static enum status run_command(struct talk *t, struct text line, struct err *e)
     return STATUS_OK;
 }
 
-/* Answers a line, or does what it says. What fails is reported, and the session goes on. */
-static enum status take_line(struct talk *t, struct text line, bool too_long, struct err *e)
+/* Answers a line, or runs its command. What fails is reported, and the session goes on. */
+static enum status handle_line(struct interactive *t, struct text line, bool too_long,
+                               struct err *e)
 {
     const bool is_text = !text_starts_with(line, "/") || text_starts_with(line, "//");
     enum status s;
@@ -98,7 +99,7 @@ static enum status take_line(struct talk *t, struct text line, bool too_long, st
     }
     if (s == STATUS_OK || s == STATUS_NO_MEMORY)
         return s;
-    say_error("%s", e->text);
+    log_error("%s", e->text);
     return STATUS_OK;
 }
 
@@ -115,7 +116,7 @@ static enum status type_line(struct editor *editor, struct text *line, enum line
 }
 
 /* Waits for the next line, LINES_LONG or the end. */
-static enum status next_line(struct talk *t, struct text *line, enum lines_state *state,
+static enum status next_line(struct interactive *t, struct text *line, enum lines_state *state,
                              struct err *e)
 {
     if (t->editor)
@@ -138,10 +139,10 @@ static bool is_typed(const struct generation *g)
            !str_is(term, "dumb");
 }
 
-enum status talk_run(struct generation *g, bool begins, struct err *e)
+enum status generation_session(struct generation *g, bool begins, struct err *e)
 {
     struct editor editor = {.line.len = 0};
-    struct talk t = {.g = g, .editor = is_typed(g) ? &editor : NULL};
+    struct interactive t = {.g = g, .editor = is_typed(g) ? &editor : NULL};
     if (t.editor)
         fputs("A session: each line continues the text so far and is answered. /help lists\n"
               "commands; Ctrl-C stops an answer or clears the line, Ctrl-D ends the session.\n",
@@ -156,9 +157,9 @@ enum status talk_run(struct generation *g, bool begins, struct err *e)
         s = next_line(&t, &line, &state, e);
         t.over = state == LINES_END;
         if (s == STATUS_INTERRUPTED)
-            say(&g->o->common, "interrupted: the session ends");
+            log_info(&g->o->common, "interrupted: the session ends");
         else if (s == STATUS_OK && !t.over)
-            s = take_line(&t, line, state == LINES_LONG, e);
+            s = handle_line(&t, line, state == LINES_LONG, e);
     }
     lines_close(&t.lines);
     editor_free(&editor);
