@@ -12,5 +12,3 @@ enum status command_named(const char *name, const struct command **out, struct e
 
 /* The list of commands, and what holds for all. */
 void help_print(struct output *out);
-/* Examples, a command's options and what is said of it, or of long helps one screen. */
-void command_print_help(const struct command *c, bool all, struct output *out);
