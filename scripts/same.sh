@@ -55,11 +55,9 @@ same_forget() {
     find "$work/first" "$work/second" -type f -exec rm {} +
 }
 
-# same_logits MODEL OPTION... - logits and rows, for every type of cache
+# same_logits MODEL OPTION... - logits and rows
 same_logits() {
-    for h_kv in f32 f16 q8_0; do
-        same score "$@" --logits logits.npy --kv-type $h_kv -q
-    done
+    same score "$@" --logits logits.npy -q
 }
 
 # same_types MODEL TYPE... - the model in each of the types: files, logits, texts

@@ -6,7 +6,7 @@
 . "$(dirname "$0")/common.sh"
 needs_text "$@"
 panels=()
-for d in 4 64 512; do
+for d in $([ $short = no ] && echo 4 64 512 || echo 4 64); do
     study $d "$text" --arch decode --norm rms --ffn swiglu --no-bias --position alibi --layers 2 --embd 64 --heads 2 --head-dim $d \
         --ctx 64 --steps "$(steps 150)" --optimizer muon \
         --arm $d-divided --arm $d-undivided --score-scale none --arm $d-additive --score additive

@@ -35,7 +35,7 @@ study() {
     local folder=$dir/$1 which=$2 rates=(--rates 0.005,0.01,0.02,0.04)
     shift 2
     [[ " $* " != *" --rates "* ]] || rates=()
-    [ $short = no ] || rates=(--rates 0.01,0.02)
+    [ $short = no ] || rates=(--rates 0.02)
     "$root/scripts/study.sh" "$which" "$folder" "${rates[@]}" --seeds $([ $short = no ] && echo 3 || echo 1) \
         --jobs 2 -t 1 "$@" 2>"$dir/log" || { tail -n 3 "$dir/log" >&2 && exit 1; }
 }

@@ -14,6 +14,11 @@
 #define TOP_KEYS 4
 /* Columns of a token beside a large map, and in a page. */
 #define LARGE_LABEL 16
+/* A page has so many tokens that may come next, of each position; and the paths of texts up to so
+ * many tokens, if they take no more memory than this, four thirds of which are in the file. */
+#define PAGE_NEXT    5
+#define PATHS_TOKENS 64
+#define PATHS_BYTES  ((uint64_t)16 << 20)
 
 /* The values of the options of decode attend. */
 struct attend_options {

@@ -2,10 +2,10 @@
 
 #include <ctype.h>
 
-#include "cli/attend_page.h"
 #include "cli/attend_trace.h"
 #include "cli/paths.h"
 #include "formats/json_write.h"
+#include "show/explore.h"
 #include "show/heatmap.h"
 
 /* Columns of a token in a cell of a table. */
@@ -60,10 +60,13 @@ struct attend_row {
     struct text joined;     /* for people: "cat .61, The .20" */
 };
 
-/* When fields are shown: always to programs, to people where */
+/* When fields are shown. */
 enum {
-    SHARED = 1,    /* heads share keys and values */
-    QUADRATIC = 2, /* positions are quadratic */
+    SHARED = 1,    /* heads share keys and values; and to programs */
+    FIGURES = 2,   /* no query is asked for */
+    QUADRATIC = 4, /* of these, where positions are quadratic; and to programs */
+    KEYS = 8,      /* a query is asked for */
+    PROGRAMS = SHARED | FIGURES | QUADRATIC,
 };
 
 static const struct report_field fields[] = {
@@ -71,36 +74,34 @@ static const struct report_field fields[] = {
     {"head", "head", MEMBER(attend_row, of.head)},
     {"variant", NULL, MEMBER(attend_row, variant)},
     {"kv_head", "K/V", MEMBER(attend_row, kv_head), .when = SHARED, .detail = true},
-    {"entropy", "entropy", MEMBER(attend_row, of.entropy), "%.2f", .detail = true},
-    {"distance", "distance", MEMBER(attend_row, of.distance), "%.1f", .detail = true},
-    {"first", "first", MEMBER(attend_row, of.first), "%.3f", .none = "–"},
-    {"previous", "prev", MEMBER(attend_row, of.previous), "%.3f", .none = "–"},
-    {"self", "self", MEMBER(attend_row, of.self), "%.3f", .detail = true},
-    {"induction", "induct", MEMBER(attend_row, of.induction), "%.3f", .none = "–"},
-    {NULL, "strongest", MEMBER(attend_row, pair), .detail = true},
-    {"strongest_query", NULL, MEMBER(attend_row, of.query)},
-    {"strongest_key", NULL, MEMBER(attend_row, of.key)},
-    {"strongest", NULL, MEMBER(attend_row, of.strongest)},
-    {"separator", NULL, MEMBER(attend_row, of.separator)},
-    {"content", NULL, MEMBER(attend_row, of.content)},
-    {"score_sd", "score_sd", MEMBER(attend_row, of.score_sd), "%.2f", .detail = true},
-    {"gradient", "gradient", MEMBER(attend_row, of.gradient), "%.2f", .detail = true},
-    {"max_weight", "max", MEMBER(attend_row, of.max_weight), "%.2f", .detail = true},
+    {"entropy", "entropy", MEMBER(attend_row, of.entropy), "%.2f", .when = FIGURES, .detail = true},
+    {"distance", "distance", MEMBER(attend_row, of.distance), "%.1f", .when = FIGURES,
+     .detail = true},
+    {"first", "first", MEMBER(attend_row, of.first), "%.3f", .none = "–", .when = FIGURES},
+    {"previous", "prev", MEMBER(attend_row, of.previous), "%.3f", .none = "–", .when = FIGURES},
+    {"self", "self", MEMBER(attend_row, of.self), "%.3f", .when = FIGURES, .detail = true},
+    {"induction", "induct", MEMBER(attend_row, of.induction), "%.3f", .none = "–", .when = FIGURES},
+    {NULL, "strongest", MEMBER(attend_row, pair), .when = FIGURES, .detail = true},
+    {"strongest_query", NULL, MEMBER(attend_row, of.query), .when = FIGURES},
+    {"strongest_key", NULL, MEMBER(attend_row, of.key), .when = FIGURES},
+    {"strongest", NULL, MEMBER(attend_row, of.strongest), .when = FIGURES},
+    {"score_sd", "score_sd", MEMBER(attend_row, of.score_sd), "%.2f", .when = FIGURES,
+     .detail = true},
+    {"gradient", "gradient", MEMBER(attend_row, of.gradient), "%.2f", .when = FIGURES,
+     .detail = true},
+    {"max_weight", "max", MEMBER(attend_row, of.max_weight), "%.2f", .when = FIGURES,
+     .detail = true},
     {"alpha", "alpha", MEMBER(attend_row, alpha), "%.3g", .when = QUADRATIC},
     {"delta", "delta", MEMBER(attend_row, delta), "%.2f", .when = QUADRATIC},
-    {"role", NULL, MEMBER(attend_row, role)},
-    {"role_share", NULL, MEMBER(attend_row, role_share)},
-    {NULL, "role", MEMBER(attend_row, role_text)},
-};
-#define N_FIELDS LENGTH(fields)
-/* The fields of a query, which follow the first four of the above. */
-static const struct report_field query_fields[] = {
-    {"query", NULL, MEMBER(attend_row, query)},
+    {"role", NULL, MEMBER(attend_row, role), .when = FIGURES},
+    {"role_share", NULL, MEMBER(attend_row, role_share), .when = FIGURES},
+    {NULL, "role", MEMBER(attend_row, role_text), .when = FIGURES},
+    {"query", NULL, MEMBER(attend_row, query), .when = KEYS},
     {"top", NULL, MEMBER(attend_row, top), .items = key_fields, .n_items = LENGTH(key_fields),
-     .item_size = sizeof(struct key_row)},
-    {NULL, "", MEMBER(attend_row, joined), .list = true},
+     .item_size = sizeof(struct key_row), .when = KEYS},
+    {NULL, "", MEMBER(attend_row, joined), .list = true, .when = KEYS},
 };
-enum { FIELD_QUERY = 4, FIELD_TOP, FIELD_JOINED, N_QUERY_FIELDS };
+enum { N_FIELDS = LENGTH(fields), FIELD_JOINED = N_FIELDS - 1, FIELD_TOP = N_FIELDS - 2 };
 
 static struct attend_row figures_of(const struct attend_view *v, int at)
 {
@@ -116,12 +117,12 @@ static struct attend_row figures_of(const struct attend_view *v, int at)
                      weight_figure(h->strongest).text);
     const char *role = attend_role(h, &row.role_share);
     chars_printf(row.role, str_is(role, "offset") ? "%s %d" : "%s", role, h->offset);
+    chars_printf(row.role_text, "%s %s", row.role, weight_figure(row.role_share).text);
     if (v->config->position == POSITION_QUADRATIC) {
         const struct attend_bias *bias = &v->spec.model->blocks[h->layer].bias[h->head];
         row.alpha = -(double)bias->square;
         row.delta = (double)bias->centre;
     }
-    chars_printf(row.role_text, "%s %s", row.role, weight_figure(row.role_share).text);
     return row;
 }
 
@@ -163,36 +164,39 @@ static const void *next_looks(void *arg, int at)
     return &r->row;
 }
 
+/* What heads the keys of a query. */
+static void name_query(const struct attend_view *v, char *name, size_t size)
+{
+    const int query = v->spec.query;
+    const struct text_label token = attend_label(v, query, LABEL_COLUMNS, true);
+    const struct text_label word = text_label(text_of(v->options->query), LABEL_COLUMNS, true);
+    if (isdigit((unsigned char)word.text[0]) || str_is(word.text, token.text))
+        snprintf(name, size, "%s: (token %d)", token.text, query);
+    else
+        snprintf(name, size, "%s: (token %d, %s)", word.text, query, token.text);
+}
+
 enum status attend_print(const struct attend_view *v, struct err *e)
 {
-    const struct attend_options *o = v->options;
-    const int query = v->spec.query;
     struct report_field own[N_FIELDS];
     struct head_rows rows = {.v = v};
-    struct table table = {own, .n = N_FIELDS, .row = next_looks, .arg = &rows};
+    struct table table = {own, .n = N_FIELDS, .shown = FIGURES, .row = next_looks, .arg = &rows};
     char name[192];
-    const bool people = table_is_for_people(o->common.format);
-    bool shared = false;
     memcpy(own, fields, sizeof fields);
-    for (int l = 0; l < v->layers.n; l++)
-        shared |= config_group(v->config, v->layers.items[l]) > 1;
-    table.shown = (!people || shared ? SHARED : 0) |
-                  (!people || v->config->position == POSITION_QUADRATIC ? QUADRATIC : 0);
-    if (query >= 0) {
-        rows.n_top = MIN(TOP_KEYS, query + 1);
-        const struct text_label token = attend_label(v, query, LABEL_COLUMNS, true);
-        const struct text_label word = text_label(text_of(o->query), LABEL_COLUMNS, true);
-        if (isdigit((unsigned char)o->query[0]) || str_is(word.text, token.text))
-            chars_printf(name, "%s: (token %d)", token.text, query);
-        else
-            chars_printf(name, "%s: (token %d, %s)", word.text, query, token.text);
-        memcpy(own + FIELD_QUERY, query_fields, sizeof query_fields);
-        if (o->common.format == TABLE_CSV)
-            own[FIELD_QUERY].key = NULL;
+    if (v->config->position == POSITION_QUADRATIC)
+        table.shown |= QUADRATIC;
+    if (!table_is_for_people(v->options->common.format))
+        table.shown = PROGRAMS;
+    if (v->spec.query >= 0) {
+        name_query(v, name, sizeof name);
+        rows.n_top = MIN(TOP_KEYS, v->spec.query + 1);
         own[FIELD_TOP].most = rows.n_top;
         own[FIELD_JOINED].heading = name;
-        table.n = N_QUERY_FIELDS;
+        table.shown = KEYS | (table.shown & SHARED);
     }
+    for (int l = 0; l < v->layers.n; l++)
+        if (config_group(v->config, v->layers.items[l]) > 1)
+            table.shown |= SHARED;
     return job_print(v->job, &table, e);
 }
 
@@ -208,18 +212,12 @@ static void put_numbers(struct json *j, const char *key, const struct choice *c)
 
 enum status attend_write_json(const struct attend_view *v, struct err *e)
 {
-    static const char *const axes[] = {"layer", "head", "query", "key"};
     struct file_output file;
     struct json j;
     file_output_init(&file);
     TRY(file_output_open(&file, v->options->json, e));
     json_init(&j, &file.out, 2);
     json_begin_object(&j, NULL);
-    json_string(&j, "model", path_name(v->job->path));
-    json_begin_array(&j, "axes");
-    for (int i = 0; i < 4; i++)
-        json_string(&j, NULL, axes[i]);
-    json_end(&j);
     put_numbers(&j, "layers", &v->layers);
     put_numbers(&j, "heads", &v->heads);
     json_begin_array(&j, "tokens");
@@ -231,7 +229,7 @@ enum status attend_write_json(const struct attend_view *v, struct err *e)
     json_begin_array(&j, "figures");
     for (int at = 0; at < v->spec.n_heads; at++) {
         const struct attend_row row = figures_of(v, at);
-        report_object(&j, NULL, fields, N_FIELDS, SHARED | QUADRATIC, &row);
+        report_object(&j, NULL, fields, N_FIELDS, PROGRAMS, &row);
     }
     json_end(&j);
     if (v->options->trace_head)
@@ -255,44 +253,85 @@ static struct heatmap_scale scale_of(const struct attend_map *maps, int n)
     return heatmap_scale((double)most, false);
 }
 
-/* What a head of that role looks at. */
-static const char *role_meaning(const char *role)
-{
-    static const char *const meanings[][2] = {
-        {"first", "the first token"},
-        {"previous", "the token before"},
-        {"self", "the token itself"},
-        {"induction", "what came after an earlier copy of the token"},
-        {"separator", "earlier punctuation and line ends"},
-        {"content", "earlier tokens that no other role is about"},
-    };
-    for (int i = 0; i < LENGTH(meanings); i++)
-        if (str_is(role, meanings[i][0]))
-            return meanings[i][1];
-    return "the token so many back"; /* "offset 5" */
-}
-
 /* What is said of a head that is pointed at. */
-static void put_note(const struct attend_view *v, int at, bool page, struct heatmap_map *m)
+static void put_note(const struct attend_view *v, int at, struct heatmap_map *m)
 {
     const struct attend_row row = figures_of(v, at);
-    const struct attend_head *h = &row.of;
-    if (page) {
-        chars_printf(m->note,
-                     "Role %s: %.0f%% of its weight is on %s. Entropy %.2f nats; %.1f tokens back "
-                     "on average.",
-                     row.role, 100 * row.role_share, role_meaning(row.role), h->entropy,
-                     h->distance);
-        if (m->group >= 0)
-            chars_append(m->note, " It reads K/V head %d.", row.kv_head);
-    } else {
-        chars_printf(m->note,
-                     "layer %d, head %d, %s: entropy %.2f nats, %.1f tokens back, first %s, "
-                     "previous %s, itself %s",
-                     h->layer, h->head, v->variant, h->entropy, h->distance,
-                     weight_figure(h->first).text, weight_figure(h->previous).text,
-                     weight_figure(h->self).text);
+    chars_printf(
+        m->note, "layer %d, head %d, %s: role %s; entropy %.2f nats, %.1f tokens back on average",
+        row.of.layer, row.of.head, v->variant, row.role_text, row.of.entropy, row.of.distance);
+    if (m->group >= 0)
+        chars_append(m->note, "; it reads K/V head %d", row.kv_head);
+}
+
+/* The page takes these structs as the floats that they are made of. */
+_Static_assert(sizeof(struct attend_bias) == 3 * sizeof(float), "centre, linear, square");
+_Static_assert(sizeof(struct path_written) == (1 + 2 * PATHS_LARGEST) * sizeof(float),
+               "length, then places with their numbers");
+
+static struct explore_layer layer_of(const struct attend_view *v, const struct path_layer *l)
+{
+    const struct block *b = &v->spec.model->blocks[l->layer];
+    return (struct explore_layer){.layer = l->layer,
+                                  .n_heads = config_heads(v->config, l->layer),
+                                  .n_shared = config_kv_heads(v->config, l->layer),
+                                  .x = l->x,
+                                  .q = l->q,
+                                  .keys = l->keys,
+                                  .values = l->values,
+                                  .additive = b->w[ROLE_ATTN_SCORE].table,
+                                  .written = &l->written->length,
+                                  .bias = b->bias ? &b->bias->centre : NULL};
+}
+
+/* The page of --html: the maps, how it follows a token's path, and what may come next. */
+static enum status write_page(const struct attend_view *v, const struct heatmap_picture *maps,
+                              struct err *e)
+{
+    const struct config *c = v->config;
+    const int n_layers = v->spec.paths ? v->paths.n_layers : 0;
+    const int n_next = v->spec.n_tokens * v->spec.n_next;
+    struct explore_layer *layers;
+    char why[256], scaled[32];
+    layers = array_zeroed(1, n_layers * sizeof *layers + n_next * sizeof(struct explore_next),
+                          "the paths and what may come next", e);
+    if (!layers)
+        return STATUS_NO_MEMORY;
+    struct explore_next *next = (void *)(layers + n_layers);
+    for (int i = 0; i < n_layers; i++)
+        layers[i] = layer_of(v, &v->paths.layers[i]);
+    for (int i = 0; i < n_next; i++) {
+        const struct token_score *score = &v->found.next[i];
+        next[i] = (struct explore_next){attend_label_of(v, score->id, LARGE_LABEL, true),
+                                        exp(score->logprob)};
     }
+    chars_printf(why,
+                 "A page has paths of texts of up to %d tokens and %d MiB of numbers; this text "
+                 "has %d tokens. On a terminal: decode attend MODEL ...",
+                 PATHS_TOKENS, (int)(PATHS_BYTES >> 20), v->spec.n_tokens);
+    if (c->score_scale == 0)
+        chars_printf(scaled, "/√%d", c->head_dim);
+    else
+        chars_printf(scaled, "times %g", (double)c->score_scale);
+    const struct explore_paths paths = {
+        .d = c->d_model,
+        .key = c->head_dim,
+        .value = config_value_dim(c),
+        .n_largest = PATHS_LARGEST,
+        .scale = (double)config_score_scale(c),
+        .x = c->placement == PLACEMENT_BEFORE ? "x = norm of the stream" : "x = the stream",
+        .rotated = c->position == POSITION_ROPE ? ", rotated" : "",
+        .scaled = scaled,
+        .layers = layers,
+        .n_layers = n_layers};
+    const struct explore_page page = {.maps = maps,
+                                      .next = next,
+                                      .n_next = v->spec.n_next,
+                                      .paths = v->spec.paths ? &paths : NULL,
+                                      .why = why};
+    const enum status s = explore_write(&page, v->options->html, e);
+    free(layers);
+    return s;
 }
 
 enum status attend_write_picture(const struct attend_view *v, bool page, struct err *e)
@@ -315,7 +354,7 @@ enum status attend_write_picture(const struct attend_view *v, bool page, struct 
         maps[at].group = group > 1 ? h->head / group : -1;
         if (!large)
             chars_printf(maps[at].name, "%d.%d", h->layer, h->head);
-        put_note(v, at, page, &maps[at]);
+        put_note(v, at, &maps[at]);
     }
     for (int i = 0; i < cells; i++)
         names[i] = attend_label(v, attend_cell_begin(i, cells, n), LARGE_LABEL, true);
@@ -345,7 +384,7 @@ enum status attend_write_picture(const struct attend_view *v, bool page, struct 
                                             .row_names = large ? names : names + cells,
                                             .column_names = large || page ? names : NULL};
     const enum status s =
-        page ? attend_page_write(v, &picture, e) : heatmap_write(&picture, v->options->svg, e);
+        page ? write_page(v, &picture, e) : heatmap_write(&picture, v->options->svg, e);
     free(maps);
     return s;
 }

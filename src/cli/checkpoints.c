@@ -14,15 +14,6 @@
 
 /* --- files ----------------------------------------------------------------------------------- */
 
-/* Copies the first len bytes of a folder's path without the slashes at its end; an empty one is the
- * current folder's. */
-static void copy_folder(char *to, size_t size, const char *path, size_t len)
-{
-    while (len > 1 && path[len - 1] == '/')
-        len--;
-    snprintf(to, size, "%.*s", len > 0 ? (int)len : 1, len > 0 ? path : ".");
-}
-
 /* Whether it is one of Hugging Face's. */
 static bool has_config(const char *folder)
 {
@@ -32,24 +23,13 @@ static bool has_config(const char *folder)
 }
 
 /* STATUS_BAD_FILE, saying what stands at `path`, and the command line that makes a GGUF file of
- * `in`, whose name without this end is the file's. */
-static enum status name_import(const char *path, const char *what, const char *in, const char *end,
-                               struct err *e)
+ * `in`. */
+static enum status name_import(const char *path, const char *what, const char *in, struct err *e)
 {
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./";
-    const char *name = path_name(in);
-    size_t len = strlen(name) - strlen(end);
-    if (len == 0 || str_is(name, ".") || str_is(name, "..")) {
-        name = "model";
-        len = strlen(name);
-    }
-    /* A shell takes other characters in quotes; a name with a quote of its own is its user's. */
-    const char *quote = in[strspn(in, plain)] && !strchr(in, '\'') ? "'" : "";
     return err_bad_file(e,
                         "%.100s: %s, and decode reads GGUF; make one with: scripts/import.py "
-                        "%s%s%s %s%.*s.gguf%s",
-                        path, what, quote, in, quote, quote, (int)len, name, quote);
+                        "'%s' OUT.gguf",
+                        path, what, in);
 }
 
 /* Refuses a file whose name ends as those of other programs' checkpoints, and says which script
@@ -57,28 +37,25 @@ static enum status name_import(const char *path, const char *what, const char *i
 static enum status refuse_other_format(const char *path, struct err *e)
 {
     static const char *const ends[] = {".safetensors", ".bin", ".pt", ".pth"};
+    const size_t len = path_name(path) - path; /* of its folder, with the slash */
     char folder[FOLDER_MAX];
-    for (int i = 0; i < LENGTH(ends); i++) {
-        if (!text_ends_with(text_of(path), ends[i]))
-            continue;
-        copy_folder(folder, sizeof folder, path, path_name(path) - path);
-        if (has_config(folder))
-            return name_import(path, "a file of a Hugging Face folder", folder, "", e);
-        return name_import(path, "by its name a checkpoint of another program", path, ends[i], e);
-    }
-    return STATUS_OK;
+    bool is_other = false;
+    for (int i = 0; i < LENGTH(ends); i++)
+        is_other |= text_ends_with(text_of(path), ends[i]);
+    if (!is_other)
+        return STATUS_OK;
+    chars_printf(folder, "%.*s", len > 0 ? (int)len : 1, len > 0 ? path : ".");
+    if (has_config(folder))
+        return name_import(path, "a file of a Hugging Face folder", folder, e);
+    return name_import(path, "by its name a checkpoint of another program", path, e);
 }
 
 enum status job_map(const char *path, struct file_map *out, struct err *e)
 {
-    char folder[FOLDER_MAX];
     struct stat st;
     *out = (struct file_map){0};
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
-        copy_folder(folder, sizeof folder, path, strlen(path));
-        if (has_config(folder))
-            return name_import(path, "a Hugging Face folder", folder, "", e);
-    }
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode) && has_config(path))
+        return name_import(path, "a Hugging Face folder", path, e);
     TRY(file_map_open(out, path, e));
     if (text_starts_with(text_span((const char *)out->data, out->len), "GGUF"))
         return STATUS_OK;

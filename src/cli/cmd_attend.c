@@ -6,7 +6,6 @@
 
 #include "base/replace.h"
 #include "cli/attend.h"
-#include "cli/attend_page.h"
 #include "cli/attend_show.h"
 #include "cli/attend_trace.h"
 #include "cli/help_texts.h"
@@ -49,11 +48,10 @@ static const struct option picture_options[] = {
     OPT_STRING("svg", svg, "FILE.svg",
                "draw small maps of all these heads, or of a single one a large map with its tokens",
                .writes = WRITES_FILE),
-    OPT_STRING(
-        "html", html, "FILE.html",
-        "write a page to explore in a browser: pick heads, point at a token, click it to follow "
-        "its path through the head; it shows weights rounded by at most 0.004",
-        .writes = WRITES_FILE),
+    OPT_STRING("html", html, "FILE.html",
+               "write a page to explore in a browser: heads, and the path of a token that is "
+               "clicked; its weights are rounded by at most 0.004",
+               .writes = WRITES_FILE),
     OPT_STRING("show", show, "L.H",
                "draw this head here, layer and head from 0, in place of the table"),
     OPT_END,
@@ -86,6 +84,22 @@ static struct attend_map *add_maps(struct attend_spec *spec, int cells)
                                       .head = spec->heads[i].head,
                                       .cells = MIN(cells, spec->n_tokens)};
     return maps;
+}
+
+/* What a page needs beside maps: what may come next, and if they are not too large the paths. */
+static enum status place_paths(struct attend_view *v, struct err *e)
+{
+    struct arena counted = {.used = 0};
+    v->spec.n_next = MIN(PAGE_NEXT, v->config->n_vocab);
+    TRY_ZEROED(v->paths.layers, v->layers.n, "the layers of paths", e);
+    v->paths.n_layers = v->layers.n;
+    v->paths.n_tokens = v->spec.n_tokens;
+    for (int i = 0; i < v->layers.n; i++)
+        v->paths.layers[i].layer = v->layers.items[i];
+    paths_take(&v->paths, &counted, v->config);
+    if (v->spec.n_tokens <= PATHS_TOKENS && counted.used <= PATHS_BYTES)
+        v->spec.paths = &v->paths;
+    return STATUS_OK;
 }
 
 /* Which heads, and of which of them maps are wanted. */
@@ -135,7 +149,7 @@ static enum status place_heads(struct attend_view *v, struct err *e)
     if (o->npy || o->html)
         v->arrays = add_maps(spec, n_tokens);
     if (o->html)
-        TRY(attend_page_plan(v, e));
+        TRY(place_paths(v, e));
     if (!o->show)
         return STATUS_OK;
     /* All tokens where there is room; else cells, as few as in a small picture. */
@@ -293,7 +307,7 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
     config_variant_name(&m->config, m->config.n_kv_heads, view.variant);
     const enum status s = look(&view, e);
     attend_free(&view.found);
-    attend_page_free(&view);
+    free(view.paths.layers);
     free(view.spec.heads);
     free(separators);
     choice_free(&view.layers);

@@ -20,6 +20,7 @@ static const struct option text_options[] = {
     OPT_INT("n", n, "N", 0, INT_MAX, "tokens to make", .letter = 'n', .fallback = "256"),
     OPT_INT("ctx", ctx, "CTX", 1, INT_MAX, "positions to preallocate in the KV cache",
             .letter = 'c', .otherwise = "the checkpoint's context"),
+    OPT_KV_TYPE,
     OPT_FLAG(
         "shift", shift,
         "go on when the context is full: a begin-of-text token and the last half of the context "

@@ -4,32 +4,20 @@
 #include "cli/help_texts.h"
 #include "cli/job.h"
 #include "cli/paths.h"
-#include "measure/attend.h"
 #include "measure/heads.h"
 #include "show/heatmap.h"
 
-/* The options; the run; and the row that is printed. */
-struct heads_view {
+struct heads_options {
     struct common_options common;
     const char *svg;
     int tokens, ablation;
     bool curve;
-
-    struct job *job;
-    const struct config *config;
-    struct heads_result result;
-
-    struct head_worth worth;
-
-    struct heads_point point;
-    char *names;       /* [all heads, HEAD_BYTES] malloc'd: "0.3,1.2", of result.by_worth */
-    struct text added; /* of it, to the point before */
 };
 
 /* In the order of enum heads_ablation. */
 static const char *const ablations[] = {"zero", "mean", NULL};
 
-#define VALUES     struct heads_view
+#define VALUES     struct heads_options
 #define HEAD_BYTES 16 /* of "0.3,", whatever the head */
 
 static const struct option text_options[] = {
@@ -55,94 +43,68 @@ static const struct option result_options[] = {
 /* --- what is shown --------------------------------------------------------------------------- */
 
 static const struct report_field fields[] = {
-    {"layer", "layer", MEMBER(heads_view, worth.layer)},
-    {"head", "head", MEMBER(heads_view, worth.head)},
-    {"delta_nll", "delta_nll", MEMBER(heads_view, worth.delta_nll), "%.5f"},
-    {"delta_nll_stderr", "stderr", MEMBER(heads_view, worth.delta_nll_stderr), "%.5f",
+    {"layer", "layer", MEMBER(head_worth, layer)},
+    {"head", "head", MEMBER(head_worth, head)},
+    {"delta_nll", "delta_nll", MEMBER(head_worth, delta_nll), "%.5f"},
+    {"delta_nll_stderr", "stderr", MEMBER(head_worth, delta_nll_stderr), "%.5f", .detail = true},
+    {"delta_bits_per_byte", "bits/byte", MEMBER(head_worth, delta_bits_per_byte), "%.5f",
      .detail = true},
-    {"delta_bits_per_byte", "bits/byte", MEMBER(heads_view, worth.delta_bits_per_byte), "%.5f",
-     .detail = true},
-    {"written", "written", MEMBER(heads_view, worth.written), "%.3f", .detail = true},
-    {"stream", "stream", MEMBER(heads_view, worth.stream), "%.3f", .detail = true},
+    {"written", "written", MEMBER(head_worth, written), "%.3f", .detail = true},
 };
 
-static const void *next_head(void *arg, int i)
-{
-    struct heads_view *v = arg;
-    if (i >= v->result.n_done)
-        return NULL;
-    v->worth = v->result.heads[i];
-    return v;
-}
+/* A point of the curve, and the heads that it leaves out beyond those of the one before it. */
+struct curve_row {
+    struct heads_point at;
+    struct text added; /* "0.3,1.2" */
+};
 
 static const struct report_field curve_fields[] = {
-    {"heads_left_out", "left out", MEMBER(heads_view, point.n)},
-    {"nll", "nll", MEMBER(heads_view, point.nll), "%.4f"},
-    {"delta_nll", "delta_nll", MEMBER(heads_view, point.delta_nll), "%.4f"},
-    {"bits_per_byte", "bits/byte", MEMBER(heads_view, point.bits_per_byte), "%.4f"},
-    {"added", "added", MEMBER(heads_view, added), .list = true},
+    {"heads_left_out", "left out", MEMBER(curve_row, at.n)},
+    {"nll", "nll", MEMBER(curve_row, at.nll), "%.4f"},
+    {"delta_nll", "delta_nll", MEMBER(curve_row, at.delta_nll), "%.4f"},
+    {"bits_per_byte", "bits/byte", MEMBER(curve_row, at.bits_per_byte), "%.4f"},
+    {"added", "added", MEMBER(curve_row, added), .list = true},
 };
-
-/* Which heads a point of the curve leaves out beyond those of the one before it. */
-static const void *next_point(void *arg, int i)
+/* The rows of the curve, malloc'd, and behind them the names in them. */
+static enum status make_rows(const struct heads_result *r, struct curve_row **out, struct err *e)
 {
-    struct heads_view *v = arg;
-    const struct heads_result *r = &v->result;
-    size_t used = 0;
-    if (i >= r->n_points)
-        return NULL;
-    v->point = r->points[i];
-    for (int k = i > 0 ? r->points[i - 1].n : 0; k < v->point.n; k++)
-        used += snprintf(v->names + used, HEAD_BYTES, "%s%d.%d", used ? "," : "",
-                         r->by_worth[k].layer, r->by_worth[k].head);
-    v->added = text_span(v->names, used);
-    return v;
-}
-
-/* "N of M heads DO ...: 0.2,0.4", as --without takes them, and "..." where there is no more room.
- * One standard error would find harm in every sixth head that is worth nothing. */
-static void say_heads(const struct heads_view *v, bool harmful, const char *what)
-{
-    const struct heads_result *r = &v->result;
-    char names[512] = "";
-    size_t used = 0;
-    int n = 0;
-    for (int i = 0; i < r->n_done; i++) {
-        const struct head_worth *w = &r->heads[i];
-        const bool does_harm = w->delta_nll < -2 * w->delta_nll_stderr;
-        if (does_harm != harmful || !(w->delta_nll <= w->delta_nll_stderr))
-            continue;
-        if (used + 32 < sizeof names)
-            used += snprintf(names + used, sizeof names - used, "%s%d.%d", n ? "," : ": ", w->layer,
-                             w->head);
-        else
-            snprintf(names + used, sizeof names - used, ",...");
-        n++;
+    const size_t names_bytes = (size_t)r->n_heads * HEAD_BYTES;
+    struct curve_row *rows =
+        array_zeroed(1, r->n_points * sizeof *rows + names_bytes, "the rows of the curve", e);
+    if (!rows)
+        return STATUS_NO_MEMORY;
+    char *name = (char *)(rows + r->n_points);
+    for (int i = 0, head = 0; i < r->n_points; i++) {
+        char *first = name;
+        for (; head < r->points[i].n; head++)
+            name += snprintf(name, HEAD_BYTES, "%s%d.%d", name > first ? "," : "",
+                             r->by_worth[head].layer, r->by_worth[head].head);
+        rows[i] = (struct curve_row){r->points[i], text_span(first, name - first)};
     }
-    log_info(&v->common, "%d of %d heads %s%s", n, r->n_done, what, names);
+    *out = rows;
+    return STATUS_OK;
 }
 
-/* delta_nll of the heads that are done, at least one: layers down and heads across. */
-static enum status write_picture(const struct heads_view *v, struct err *e)
+/* delta_nll: layers down and heads across. */
+static enum status write_picture(const struct job *j, const struct heads_options *o,
+                                 const struct heads_result *r, struct err *e)
 {
-    const struct heads_result *r = &v->result;
-    const int n_heads = v->config->n_heads; /* a row has */
+    const struct config *c = &j->checkpoint.model->config;
     struct text_label layers[HEATMAP_LARGE], heads[HEATMAP_LARGE];
     char title[256], subtitle[256];
     double most = 0;
-    int n_rows = 0;
     float *cells;
-    TRY_ZEROED(cells, (size_t)v->config->n_layers * n_heads, "the picture", e);
-    for (int i = 0; i < r->n_done; i++) {
+    TRY_ZEROED(cells, (size_t)c->n_layers * c->n_heads, "the picture", e);
+    for (int i = 0; i < r->n_heads; i++) {
         const struct head_worth *w = &r->heads[i];
-        n_rows += w->head == 0;
-        cells[(n_rows - 1) * n_heads + w->head] = fmax(w->delta_nll, 0);
+        cells[w->layer * c->n_heads + w->head] = fmax(w->delta_nll, 0);
         most = fmax(most, w->delta_nll);
-        chars_printf(layers[n_rows - 1].text, "layer %d", w->layer);
     }
-    for (int i = 0; i < n_heads; i++)
+    for (int i = 0; i < c->n_layers; i++)
+        chars_printf(layers[i].text, "layer %d", i);
+    for (int i = 0; i < c->n_heads; i++)
         chars_printf(heads[i].text, "%d", i);
-    chars_printf(title, "%.160s: loss without each head", path_name(v->job->path));
+    chars_printf(title, "%.160s: loss without each head", path_name(j->path));
     chars_printf(subtitle,
                  "%" PRIu64 " tokens, %.4f nats each with all heads; blank: less, or a gain",
                  r->whole.tokens, r->whole.nll);
@@ -154,77 +116,70 @@ static enum status write_picture(const struct heads_view *v, struct err *e)
                                             .maps = &map,
                                             .n_rows = 1,
                                             .n_columns = 1,
-                                            .map_rows = n_rows,
-                                            .map_columns = n_heads,
+                                            .map_rows = c->n_layers,
+                                            .map_columns = c->n_heads,
                                             .row_names = layers,
                                             .column_names = heads};
-    const enum status s = heatmap_write(&picture, v->svg, e);
+    const enum status s = heatmap_write(&picture, o->svg, e);
     free(cells);
     if (s == STATUS_OK)
-        log_info(&v->common, "%s is written", v->svg);
+        log_info(j->common, "%s is written", o->svg);
     return s;
 }
 
-/* What is done is shown also after Ctrl-C, the heads if there is no curve yet. */
-static enum status print_heads(struct heads_view *v, struct err *e)
+/* Prints the table: of the heads, or of the curve. */
+static enum status print_heads(struct job *j, const struct heads_result *r, struct err *e)
 {
-    const struct heads_result *r = &v->result;
-    const struct table heads = {fields, .n = LENGTH(fields), .row = next_head, .arg = v};
-    const struct table curve = {curve_fields, .n = LENGTH(curve_fields), .row = next_point,
-                                .arg = v};
-    if (r->n_done == 0)
-        return STATUS_OK;
-    TRY(job_print(v->job, r->n_points > 0 ? &curve : &heads, e));
-    log_info(&v->common, "%.4f nats a token and %.4f bits per byte with all heads", r->whole.nll,
-             r->whole.bits_per_byte);
-    say_heads(v, false, "cannot be told from zero on this text, within the standard error");
-    say_heads(v, true, "do harm, beyond two standard errors");
-    return v->svg ? write_picture(v, e) : STATUS_OK;
+    struct table table = TABLE_OF(fields, r->heads, r->n_heads);
+    struct curve_row *rows = NULL;
+    if (r->n_points > 0) {
+        TRY(make_rows(r, &rows, e));
+        table = TABLE_OF(curve_fields, rows, r->n_points);
+    }
+    const enum status s = job_print(j, &table, e);
+    free(rows);
+    if (s == STATUS_OK)
+        log_info(j->common, "%.4f nats a token and %.4f bits per byte with all heads", r->whole.nll,
+                 r->whole.bits_per_byte);
+    return s;
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-static enum status measure_heads(struct heads_view *v, struct err *e)
+static enum status measure_heads(struct job *j, const struct heads_options *o,
+                                 struct heads_result *result, struct err *e)
 {
-    struct job *j = v->job;
     const struct checkpoint *k = &j->checkpoint;
-    const size_t n_heads = v->config->n_heads;
     struct job_memory memory = {.weights = k->model->weights.cap,
                                 .advice = "fewer --tokens and -t 1 take less"};
     struct heads_spec spec = {
-        .eval = job_eval_spec(j, k), .ablation = v->ablation, .curve = v->curve};
+        .eval = job_eval_spec(j, k), .ablation = o->ablation, .curve = o->curve};
     char what[32];
     chars_printf(what, "%zu tokens", j->n_tokens);
     TRY(heads_plan(&spec, &memory.scratch, e));
     TRY(job_check_memory(j, &memory, what, e));
-    TRY_ZEROED(v->names, v->config->n_layers * n_heads * HEAD_BYTES, "the names of heads", e);
     spec.eval.callbacks = job_callbacks(j, "tokens");
-    return heads_run(&spec, &v->result, e);
+    return heads_run(&spec, result, e);
 }
 
 static enum status run_heads(struct job *j, void *values, struct err *e)
 {
-    struct heads_view *v = values;
-    const struct config *c = v->config = &j->checkpoint.model->config;
+    const struct heads_options *o = values;
+    const struct config *c = &j->checkpoint.model->config;
     const int most = MAX(c->n_heads, c->n_layers);
-    v->job = j;
+    struct heads_result result;
     TRY(job_tokenize(j, e));
-    if (j->n_tokens > (size_t)v->tokens + 1)
-        j->n_tokens = v->tokens + 1;
-    if (v->svg && most > HEATMAP_LARGE)
+    if (j->n_tokens > (size_t)o->tokens + 1)
+        j->n_tokens = o->tokens + 1;
+    if (o->svg && most > HEATMAP_LARGE)
         return err_usage(e, "--svg: expected at most %d layers, and heads in each, found %d",
                          HEATMAP_LARGE, most);
     TRY(job_start_threads(j, e));
-    enum status s = measure_heads(v, e);
-    if (s == STATUS_INTERRUPTED)
-        log_info(j->common, "interrupted after %d heads", v->result.n_done);
-    j->progress.unit = NULL; /* how far it came is said */
-    if (s == STATUS_OK || s == STATUS_INTERRUPTED) {
-        const enum status printed = print_heads(v, e);
-        s = printed == STATUS_OK ? s : printed;
-    }
-    heads_free(&v->result);
-    free(v->names);
+    TRY(measure_heads(j, o, &result, e));
+    enum status s = print_heads(j, &result, e);
+    if (s == STATUS_OK && o->svg)
+        s = write_picture(j, o, &result, e);
+    heads_free(&result);
     return s;
 }
 

@@ -8,15 +8,12 @@ struct tokenize_options {
     const char *decode;
 };
 
-/* More ids than this are refused before they are read. */
-#define IDS_MAX ((size_t)1 << 30)
-
 #define VALUES struct tokenize_options
 
 static const struct option own_options[] = {
     OPT_STRING("decode", decode, "IDS",
                "print the bytes of token ids instead, and nothing else: 1,2,3, or as this command "
-               "prints them; - reads them from standard input"),
+               "prints them"),
     OPT_END,
 };
 
@@ -28,15 +25,6 @@ static enum status decode_ids(struct job *j, const char *given, struct err *e)
     bool has_memory = true;
     if (tokenizer_n_tokens(t) == 0)
         return err_bad_file(e, "tokenizer.ggml.tokens: expected tokens, found none");
-    if (str_is(given, "-")) {
-        size_t len;
-        TRY(file_read_all(given, IDS_MAX, &j->text_bytes, &len, e));
-        given = j->text_bytes;
-        if (strlen(given) < len)
-            return err_usage(e,
-                             "--decode -: expected token ids, found a zero byte behind %zu others",
-                             strlen(given));
-    }
     TRY(parse_ids("--decode", given, tokenizer_n_tokens(t), &j->tokens, &j->n_tokens, e));
     for (size_t i = 0; i < j->n_tokens && has_memory; i++)
         has_memory = bytes_put(&all, tokenizer_bytes(t, j->tokens[i]));

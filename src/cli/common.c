@@ -35,8 +35,6 @@ const char *kv_type_smaller(int kv_type)
 const struct option engine_options[] = {
     OPT_STRING("threads", threads, "N|auto", THREADS_HELP, .letter = 't',
                .otherwise = "DECODE_THREADS, else auto"),
-    OPT_CHOICE("kv-type", kv_type, "TYPE", kv_type_names, "how keys and values are cached",
-               .fallback = "f32"),
     OPT_STRING("kv-heads", kv_heads, "G|G,G,...",
                "run with G K/V heads, a divisor of the query heads, or with these, layer by layer; "
                "converted in memory by fit, from the weights alone"),

@@ -77,6 +77,9 @@ extern const struct option general_options[], input_options[], engine_options[];
     OPT_STRING("score-scale", common.score_scale, "X|none",                                        \
                "multiply attention's scores by X, or by nothing, instead of 1/sqrt(head size)",    \
                .otherwise = "the checkpoint's")
+#define OPT_KV_TYPE                                                                                \
+    OPT_CHOICE("kv-type", common.kv_type, "TYPE", kv_type_names, "how keys and values are cached", \
+               .fallback = "f32")
 #define OPT_OUT                                                                                    \
     OPT_STRING("output", common.out, "OUT", "the new checkpoint; required", .letter = 'o',         \
                .writes = WRITES_FILE)

@@ -61,7 +61,7 @@ struct advice {
     char text[96];
 };
 
-/* "A and B lower the cache"; "" if nothing does. */
+/* "A and --kv-type B lower the cache"; "" without an option that does. */
 static struct advice advise(const struct job *j, const char *option)
 {
     struct advice advice = {""};
@@ -70,8 +70,6 @@ static struct advice advise(const struct job *j, const char *option)
         chars_printf(advice.text, "%s and --kv-type %s lower the cache", option, smaller);
     else if (option)
         chars_printf(advice.text, "%s lowers the cache", option);
-    else if (smaller)
-        chars_printf(advice.text, "--kv-type %s lowers the cache", smaller);
     return advice;
 }
 

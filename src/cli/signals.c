@@ -16,7 +16,7 @@ static void on_interrupt(int number)
     if (!deferred)
         _exit(STATUS_INTERRUPTED);
     if (interrupted && number == SIGXCPU)
-        return; /* it comes every second, while the work is being ended */
+        return;        /* it comes every second, while the work is being ended */
     if (interrupted) { /* the second one */
         signal(number, SIG_DFL);
         raise(number); /* on return from the handler, for it is blocked until then */

@@ -99,14 +99,15 @@ static double written_length(const double *gram, const float *z, size_t dim)
 /* --- layer by layer -------------------------------------------------------------------------- */
 
 /* The figures of the layer's heads, each off in its turn. */
-static enum status leave_out_heads(struct heads_run *r, int layer, struct err *e)
+static enum status leave_out_heads(struct heads_run *r, int layer, struct head_worth *heads,
+                                   struct err *e)
 {
     const struct eval_result *whole = &r->result->whole;
     r->eval.entry = (struct eval_entry){layer, r->stream};
     r->eval.nll = r->nll;
     r->eval.params.without = &r->left;
     for (int head = 0; head < config_heads(r->config, layer); head++) {
-        struct head_worth *h = &r->result->heads[r->result->n_done];
+        struct head_worth *h = &heads[head];
         unsigned char *off = &r->off[layer * r->config->n_heads + head];
         struct eval_result without;
         r->eval.before += r->plan.n_scored;
@@ -119,7 +120,6 @@ static enum status leave_out_heads(struct heads_run *r, int layer, struct err *e
         h->delta_nll = without.nll - whole->nll;
         h->delta_nll_stderr = eval_mean_error(r->nll, r->plan.n_scored, h->delta_nll);
         h->delta_bits_per_byte = without.bits_per_byte - whole->bits_per_byte;
-        r->result->n_done++;
     }
     return STATUS_OK;
 }
@@ -146,25 +146,17 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
         probe_run(r->probe, &eval->model->blocks[layer], layer, stream, n, &taps);
         for (size_t t = 0; t < n; t++) {
             const float *row = r->heads + t * width;
-            double squares = 0; /* of the stream */
             for (size_t i = 0; i < width; i++)
                 r->sum[i] += (double)row[i];
-            for (size_t i = t * d; i < t * d + d; i++)
-                squares += (double)stream[i] * (double)stream[i];
-            for (size_t h = 0; h < n_heads; h++) {
-                heads[h].stream += sqrt(squares);
+            for (size_t h = 0; h < n_heads; h++)
                 heads[h].written += written_length(r->gram + h * dim * dim, row + h * dim, dim);
-            }
         }
     }
     /* From sums to means. */
     for (size_t i = 0; i < width; i++)
         mean[i] = (float)(r->sum[i] / n_scored);
-    for (size_t i = 0; i < n_heads; i++) {
-        struct head_worth *head = &heads[i];
-        head->written /= n_scored;
-        head->stream /= n_scored;
-    }
+    for (size_t i = 0; i < n_heads; i++)
+        heads[i].written /= n_scored;
     return STATUS_OK;
 }
 
@@ -228,9 +220,11 @@ static enum status measure_layers(struct heads_run *r, struct err *e)
     for (uint64_t t = 0; t < r->plan.n_scored; t++)
         model_embed(m, probe_positions(r->probe), r->eval.tokens[t], t % r->plan.ctx,
                     r->stream + t * r->config->d_model);
+    struct head_worth *heads = result->heads; /* of the layer */
     for (int layer = 0; layer < r->config->n_layers; layer++) {
-        TRY(run_layer(r, layer, result->heads + result->n_done));
-        TRY(leave_out_heads(r, layer, e));
+        TRY(run_layer(r, layer, heads));
+        TRY(leave_out_heads(r, layer, heads, e));
+        heads += config_heads(r->config, layer);
         float *next = r->next;
         r->next = r->stream;
         r->stream = next;
@@ -241,13 +235,13 @@ static enum status measure_layers(struct heads_run *r, struct err *e)
 enum status heads_run(const struct heads_spec *spec, struct heads_result *result, struct err *e)
 {
     struct heads_run r;
-    *result = (struct heads_result){.n_done = 0};
+    *result = (struct heads_result){.n_heads = 0};
     TRY(plan_heads(spec, &r, e));
     r.result = result;
     const enum status s = measure_layers(&r, e);
     probe_free(r.probe);
     arena_free(&r.arena);
-    if (s != STATUS_OK && s != STATUS_INTERRUPTED)
+    if (s != STATUS_OK)
         heads_free(result);
     return s;
 }
@@ -256,5 +250,5 @@ void heads_free(struct heads_result *r)
 {
     free(r->heads);
     free(r->by_worth);
-    *r = (struct heads_result){.n_done = 0};
+    *r = (struct heads_result){.n_heads = 0};
 }

@@ -18,7 +18,7 @@ enum heads_ablation {
 /* Everything is borrowed. */
 struct heads_spec {
     /* The model, the text and what watches: ctx, stride, entry, nll and the other model are not
-     * read. `stop` ends the run with what there is; progress is in the tokens of all heads. */
+     * read. Progress is in the tokens of all heads. */
     struct eval_spec eval;
     enum heads_ablation ablation;
     bool curve; /* also leave out more and more of them together */
@@ -31,8 +31,7 @@ struct head_worth {
     /* Of delta_nll, by the tokens' paired differences, as eval's nll_stderr. */
     double delta_nll_stderr;
     double delta_bits_per_byte; /* NaN without bytes */
-    /* Mean lengths: of what the head adds to the residual stream, and of that before its layer. */
-    double written, stream;
+    double written;             /* mean length of what the head adds to the residual stream */
 };
 
 /* The text without the n heads that cost least one by one. */
@@ -46,7 +45,6 @@ struct heads_point {
 struct heads_result {
     struct head_worth *heads; /* [n_heads] malloc'd, in order */
     int n_heads;
-    int n_done;               /* the first so many are measured */
     struct eval_result whole; /* the model with all heads */
     /* The curve: the heads [n_heads], malloc'd, those that cost least first; and what 0, 1, 2, 4, 8
      * and so on, and all of them, make together (Michel et al. 2019, section 4.1; nothing is
@@ -59,8 +57,7 @@ struct heads_result {
 /* Bytes that heads_run takes, but for one block's of a window. The failures of eval_make_plan. */
 enum status heads_plan(const struct heads_spec *spec, uint64_t *bytes, struct err *e);
 
-/* Measures the heads, layer by layer. STATUS_INTERRUPTED: *result has what is done; heads_free is
- * due with this status and STATUS_OK. Fails as eval_run does, naming the head. All figures are the
- * same bits for any number of threads. */
+/* Measures the heads, layer by layer; heads_free is due on success. Fails as eval_run does, naming
+ * the head. All figures are the same bits for any number of threads. */
 enum status heads_run(const struct heads_spec *spec, struct heads_result *result, struct err *e);
 void heads_free(struct heads_result *r); /* legal on a zeroed struct and twice */

@@ -4,24 +4,6 @@
 
 #include "model/pack.h"
 
-/* Floats of a token in a layer, but for what is written. */
-static uint64_t floats_of_token(const struct config *c, int layer)
-{
-    return (uint64_t)c->d_model + config_qkv_dim(c, layer);
-}
-
-uint64_t paths_floats(const struct attend_paths *p, const struct config *c)
-{
-    const uint64_t written = sizeof(struct path_written) / sizeof(float);
-    uint64_t n = 0;
-    for (int l = 0; l < p->n_layers; l++) {
-        const int layer = p->layers[l].layer;
-        const uint64_t token = floats_of_token(c, layer) + config_heads(c, layer) * written;
-        n = u64_sum(n, u64_product(p->n_tokens, token));
-    }
-    return n;
-}
-
 void paths_take(struct attend_paths *p, struct arena *a, const struct config *c)
 {
     const uint64_t n = p->n_tokens;

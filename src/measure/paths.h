@@ -37,9 +37,6 @@ struct attend_paths {
     float *row;                /* scratch: [heads_dim] of Wo */
 };
 
-/* How many floats the layers have together; the largest u64 if they are more. */
-uint64_t paths_floats(const struct attend_paths *p, const struct config *c);
-
 /* Takes or counts (see base/mem.h) what is found. */
 void paths_take(struct attend_paths *p, struct arena *a, const struct config *c);
 

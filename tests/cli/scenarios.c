@@ -39,7 +39,7 @@ const struct scenario scenarios[] = {
      "out.svg --layer 0 --head 1 -q",
      "model.gguf prompt.txt", "out.svg", STEADY_STDOUT | STEADY_FILES},
     {"heads --curve", "heads model.gguf text.txt -t 2 --tokens 24 --curve --svg out.svg -q",
-     "model.gguf text.txt", "out.svg", 0}, /* interrupted, the heads that are done */
+     "model.gguf text.txt", "out.svg", STEADY_STDOUT | STEADY_FILES},
     {"eval", "eval model.gguf text.txt --against other.gguf --ctx 16 -t 2 -q",
      "model.gguf text.txt other.gguf", "", 0},
     {"convert",

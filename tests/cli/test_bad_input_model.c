@@ -51,7 +51,7 @@ TEST(class_10_data, .before = bent_set_up)
         /* Calibrated on text of its own, which cannot be written. */
         {"convert %B -o %O --kv-heads 1 -t 1 -q", 1, "bad.gguf: |finite|!-nan", NULL},
         {"score %B -p ab -t 1 -q --kv-heads 1", 1, "bad.gguf: |finite|!-nan", ""},
-        {"score %B -p ab -t 1 -q --kv-type f16", 1, "bad.gguf: |info --check|!--kv-type", ""},
+        {"eval %B %T -t 1 -q --kv-type f16", 1, "bad.gguf: |info --check|!--kv-type", ""},
     };
     static const char teacher[] =
         "train %T -o %O --from %G --teacher %B --steps 1 --batch 1 --seed 1 -t 1 -q";

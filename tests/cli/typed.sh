@@ -81,14 +81,8 @@ EOF
 checks <<'EOF'
 0 tokenize $model -f "$dir/text" | > ids
 0 tokenize $model --decode "$(cat "$dir/ids")" | == text
-0 tokenize $model --decode - <"$dir/ids" | == text
 EOF
 checks <<'EOF'
-$ "$decode" tokenize $model -f "$dir/text" | tr ' ' '\n' >"$dir/ids"
-$ piped "$dir/ids" tokenize $model --decode -
-0 | == text
-$ printf '1 2\0 3' >"$dir/ids"
-2 tokenize $model --decode - <"$dir/ids" | found a zero byte behind 3 others
 2 tokenize $model --decode "[1, x]" | --decode: item 2 is 'x'
 
 # What is no text.

@@ -39,18 +39,13 @@ class Heads(Model):
         self.results[layer] = results
         return self.affine(np.concatenate(results, axis=1), block + "attn_output")
 
-    def norm(self, x, name):
-        if name.endswith("attn_norm"):  # none where norms stand after the residuals
-            self.streams.append(x)
-        return super().norm(x, name)
-
     def columns(self, layer, h):
         """[d, value_dim] of the output matrix."""
         w = self.file.get(f"blk.{0 if self.shared else layer}.attn_output.weight")
         return w[:, h * self.value_dim:(h + 1) * self.value_dim]
 
     def nll(self, tokens, off=(), instead=None):
-        self.off, self.instead, self.results, self.streams = off, instead, {}, []
+        self.off, self.instead, self.results = off, instead, {}
         logits = self.logits(tokens[:-1])
         top = logits.max(-1, keepdims=True)
         log_sum = np.log(np.exp(logits - top).sum(-1)) + top[:, 0]
@@ -61,15 +56,13 @@ def figures(path):
     model, tokens = Heads(path), np.array(read_tokens(str(path.with_suffix(".tokens"))))
     whole = model.nll(tokens)
     results = [model.results[layer] for layer in range(model.n_layers)]
-    streams = model.streams
     means = [[r.mean(0) for r in heads] for heads in results]
     for layer in range(model.n_layers):
-        stream = np.linalg.norm(streams[layer], axis=1).mean()
         for h in range(model.heads):
             off = {(layer, h)}
             written = np.linalg.norm(results[layer][h] @ model.columns(layer, h).T, axis=1)
             row = [model.nll(tokens, off) - whole, model.nll(tokens, off, means) - whole,
-                   written.mean(), stream]
+                   written.mean()]
             yield f"{layer} {h} " + " ".join(f"{x:.12g}" for x in row)
 
 

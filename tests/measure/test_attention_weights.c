@@ -386,9 +386,9 @@ static void expect_path(const struct attend_paths *p, const struct model *m,
 static const struct {
     const char *name;
     int layer, head;
-} traces[] = {{"hello", 0, 0},           {"hello-2-heads", 0, 1},  {"gqa", 1, 2},
-              {"mixed-llama", 1, 4},     {"mixed-alibi", 1, 5},
-              {"mixed-quadratic", 2, 3}, {"additive", 1, 3}};
+} traces[] = {{"hello", 0, 0},       {"hello-2-heads", 0, 1}, {"gqa", 1, 2},
+              {"mixed-llama", 1, 4}, {"mixed-alibi", 1, 5},   {"mixed-quadratic", 2, 3},
+              {"additive", 1, 3}};
 
 TEST(golden_traces, .loops = COUNT(traces))
 {
@@ -415,10 +415,16 @@ TEST(golden_traces, .loops = COUNT(traces))
     const struct {
         const float *x;
         int n;
-    } parts[] = {{t.q, c->head_dim}, {t.keys, n * c->head_dim},   {t.scores, n},
-                 {t.weights, n},     {t.heads + head * dim, dim}, {t.heads, width},
+    } parts[] = {{t.q, c->head_dim},
+                 {t.keys, n * c->head_dim},
+                 {t.scores, n},
+                 {t.weights, n},
+                 {t.heads + head * dim, dim},
+                 {t.heads, width},
                  {t.parts, config_heads(c, layer) * d},
-                 {t.out, d},         {t.sum, d},                  {t.normed, d}};
+                 {t.out, d},
+                 {t.sum, d},
+                 {t.normed, d}};
     size_t all_n = 0;
     for (size_t p = 0; p < COUNT(parts); p++)
         all_n += (size_t)parts[p].n;

@@ -40,25 +40,25 @@ lacking() {
 
 have_numpy=yes
 python3 -c 'import numpy, gguf' 2>/dev/null || have_numpy=
-for script in scripts/questions/*.sh; do
-    name=$(basename "$script" .sh)
+for question in scripts/questions/*.sh; do
+    name=$(basename "$question" .sh)
     case $name in
     all | common | texts) continue ;;
     root | bilinear | heads | recall | padding)
-        [ "$have_numpy" ] || { echo "not run: $script: NumPy or gguf are not installed" && continue; } ;;
+        [ "$have_numpy" ] || { echo "not run: $question: NumPy or gguf are not installed" && continue; } ;;
     esac
-    note "$script is a section of the page" [ -n "$(section "$name")" ]
-    "$script" "$dir/text" >"$out" 2>"$err"
-    note "$script: exit 0" [ $? -eq 0 ]
-    note "$script prints a table" [ -n "$(heads_of <"$out")" ]
+    note "$question is a section of the page" [ -n "$(section "$name")" ]
+    "$question" "$dir/text" >"$out" 2>"$err"
+    note "$question: exit 0" [ $? -eq 0 ]
+    note "$question prints a table" [ -n "$(heads_of <"$out")" ]
     table "$name" >"$dir/table"
     [ -s "$dir/table" ] || continue # it is not there yet
     heads_of <"$out" | sed 's/over [^|]*//' >"$dir/found"
     heads_of <"$dir/table" | sed 's/over [^|]*//' >"$dir/shown"
-    note "$script: the page has its columns" cmp -s "$dir/found" "$dir/shown"
+    note "$question: the page has its columns" cmp -s "$dir/found" "$dir/shown"
     case $name in small_heads | mask | padding | bilinear | larger | one_token | concat)
         sed '/./!d' "$out" >"$dir/found"
-        note "$script: the page has its table" cmp -s "$dir/found" "$dir/table" ;;
+        note "$question: the page has its table" cmp -s "$dir/found" "$dir/table" ;;
     esac
     prose "$name" | figures | lacking "$dir/table" >"$dir/lacking"
     note "$page: $name: no table has $(xargs <"$dir/lacking")" is_empty "$dir/lacking"

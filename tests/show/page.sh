@@ -44,7 +44,7 @@ note "nothing is picked" has "$out" 'All tokens: lines are'
 # The strongest key that the page says is that of --query.
 "$decode" attend models/shakespeare-gqa2.gguf -p "$line" --query 9 --layer 2 --head 4 \
     --format csv >"$dir/top"
-place=$(tail -1 "$dir/top" | cut -d, -f5)
+place=$(tail -1 "$dir/top" | cut -d, -f6)
 load 'page.html#2.4@9'
 note "no complaint with a head and a token" is_empty "$err"
 note "the head of the address is picked" has "$out" '</i>Head 2.4</h2>'
