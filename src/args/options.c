@@ -71,11 +71,11 @@ void options_list(const struct option_spec *spec, struct option_rows *rows)
     for (const struct option_group *g = spec->groups; g->title; g++)
         for (const struct option *o = g->options; o->kind != OPTION_END; o++) {
             assert((size_t)rows->n < LENGTH(rows->items));
-            rows->items[rows->n++] = (struct option_row){o, g->title, g->base + o->offset, false};
+            rows->items[rows->n++] = (struct option_row){o, g->title, g->base + o->offset, NULL};
         }
     rows->n_options = rows->n;
     for (const struct option *o = spec->positionals; o->kind != OPTION_END; o++)
-        rows->items[rows->n++] = (struct option_row){o, NULL, o->offset, false};
+        rows->items[rows->n++] = (struct option_row){o, NULL, o->offset, NULL};
 }
 
 /* The row of the option that these `len` bytes name, or NULL. */
@@ -211,7 +211,6 @@ static enum status take_option(struct option_rows *rows, char ***at, void *value
                 row = &rows->items[i];
     if (!row)
         return refuse_option(rows, as, e);
-    row->given = true;
     const bool is_flag = row->option->kind == OPTION_FLAG;
     if (is_flag && value)
         return err_usage(e, "%s takes no value, found '%.60s'", as, value);
@@ -220,6 +219,7 @@ static enum status take_option(struct option_rows *rows, char ***at, void *value
         return err_usage(e, "%s needs a value%s%s", as, expected.text[0] ? ": " : "",
                          expected.text);
     }
+    row->given = is_flag ? "" : value;
     return store_value(row, values, as, value, e);
 }
 
@@ -245,27 +245,26 @@ static const char *place_of_text(struct option_rows *rows)
     return find_named(rows, "prompt", 6) ? "; expected a text with -p, or its file with -f" : "";
 }
 
-enum status options_parse(const struct option_spec *spec, char **argv, void *values, bool *help,
-                          struct err *e)
+enum status options_parse(const struct option_spec *spec, char **argv, void *values,
+                          struct option_rows *rows, bool *help, struct err *e)
 {
-    struct option_rows rows;
     bool options_ended = false;
     *help = false;
-    options_list(spec, &rows);
-    for (int i = 0; i < rows.n_options; i++) {
-        struct option_row *row = &rows.items[i];
+    options_list(spec, rows);
+    for (int i = 0; i < rows->n_options; i++) {
+        struct option_row *row = &rows->items[i];
         const struct option *o = row->option;
         if (o->fallback)
             TRY(store_value(row, values, o->name, o->fallback, e));
     }
-    struct option_row *positional = rows.items + rows.n_options;
+    struct option_row *positional = rows->items + rows->n_options;
     for (; *argv; argv++) {
         const char *word = *argv;
         if (options_ended || word[0] != '-' || word[1] == 0) {
-            if (positional == rows.items + rows.n)
-                return err_usage(e, "unexpected argument '%.60s'%s", word, place_of_text(&rows));
+            if (positional == rows->items + rows->n)
+                return err_usage(e, "unexpected argument '%.60s'%s", word, place_of_text(rows));
             TRY(store_value(positional, values, word, word, e));
-            positional->given = true;
+            positional->given = word;
             positional += positional->option->kind == OPTION_STRING;
         } else if (str_is(word, "--")) {
             options_ended = true;
@@ -273,21 +272,21 @@ enum status options_parse(const struct option_spec *spec, char **argv, void *val
             *help = true;
             return STATUS_OK;
         } else {
-            TRY(take_option(&rows, &argv, values, e));
+            TRY(take_option(rows, &argv, values, e));
         }
     }
     /* What has no effect was meant to have one. */
-    for (int i = 0; i < rows.n_options; i++) {
-        const struct option_row *row = &rows.items[i];
+    for (int i = 0; i < rows->n_options; i++) {
+        const struct option_row *row = &rows->items[i];
         const struct option *o = row->option;
-        const char *other = given_of(&rows, o->excludes);
-        if (row->given && o->needs && !given_of(&rows, o->needs))
+        const char *other = given_of(rows, o->excludes);
+        if (row->given && o->needs && !given_of(rows, o->needs))
             return err_usage(e, "--%s is for --%.*s, which is not given", o->name,
                              (int)strcspn(o->needs, "|"), o->needs);
         if (row->given && other)
             return err_usage(e, "--%s and --%s are both given; expected one of them", o->name,
                              other);
-        for (positional = rows.items + rows.n_options; positional < rows.items + rows.n;
+        for (positional = rows->items + rows->n_options; positional < rows->items + rows->n;
              positional++)
             if (row->given && positional->given && positional->offset == row->offset)
                 return err_usage(e,
@@ -332,7 +331,7 @@ void options_help(const struct option_spec *spec, bool all, struct output *out)
         len = strcspn(name, " ");
         struct option_row *row = find_named(&rows, name, len);
         assert(row);
-        row->given = true;
+        row->given = "";
         shown.items[shown.n_options++] =
             (struct option_row){.option = row->option, .group = "Options"};
     }

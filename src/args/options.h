@@ -97,11 +97,13 @@ struct option_spec {
                              NULL: all */
 };
 
-/* Stores the fallbacks, then the arguments of argv, which ends with NULL, into `values`. At the
- * first -h or --help that is no option's value *help becomes true and the rest stays unread.
- * STATUS_USAGE, STATUS_NO_MEMORY; options_free is due in every case. */
-enum status options_parse(const struct option_spec *spec, char **argv, void *values, bool *help,
-                          struct err *e);
+struct option_rows;
+
+/* Stores the fallbacks, then the arguments of argv, which ends with NULL, into `values`; *rows has
+ * which options were given. At the first -h or --help that is no option's value *help becomes true
+ * and the rest stays unread. STATUS_USAGE, STATUS_NO_MEMORY; options_free is due in every case. */
+enum status options_parse(const struct option_spec *spec, char **argv, void *values,
+                          struct option_rows *rows, bool *help, struct err *e);
 
 /* Frees the arrays of OPTION_STRINGS. */
 void options_free(const struct option_spec *spec, void *values);
@@ -116,7 +118,7 @@ struct option_rows {
         const struct option *option;
         const char *group; /* title; NULL: a positional */
         size_t offset;     /* in the command's struct */
-        bool given;        /* while the command line is parsed */
+        const char *given; /* the last value of a command line, "" of a flag; NULL: none */
     } items[128];
     int n_options, n; /* without and with the positionals */
 };

@@ -115,27 +115,9 @@ static void *address_of(const unsigned char *p)
 
 void file_map_close(struct file_map *f)
 {
-    if (f->own)
-        free(address_of(f->data));
-    else if (f->data)
+    if (f->data)
         munmap(address_of(f->data), f->len);
     *f = (struct file_map){0};
-}
-
-enum status file_map_make_private(const struct file_map *f, size_t len, struct err *e)
-{
-    assert(len <= f->len);
-    const long page = sysconf(_SC_PAGESIZE);
-    if (!f->data || f->own || page <= 0)
-        return STATUS_OK;
-    volatile unsigned char *bytes = address_of(f->data);
-    if (mprotect(address_of(f->data), len, PROT_READ | PROT_WRITE) != 0)
-        return err_no_memory(e, "a copy of the file's head", len);
-    /* The first write to a page of a private mapping copies it. */
-    for (size_t at = 0; at < len; at += page)
-        bytes[at] = bytes[at];
-    mprotect(address_of(f->data), len, PROT_READ);
-    return STATUS_OK;
 }
 
 void file_map_release(const struct file_map *f, const void *data, size_t len)
@@ -143,7 +125,7 @@ void file_map_release(const struct file_map *f, const void *data, size_t len)
     const long page = sysconf(_SC_PAGESIZE);
     const uintptr_t mask = (uintptr_t)page - 1, from = (uintptr_t)data;
     const uintptr_t start = (uintptr_t)f->data, end = start + f->len;
-    if (!f->data || f->own || page <= 0 || from < start || from > end)
+    if (!f->data || page <= 0 || from < start || from > end)
         return;
     const uintptr_t to = len < end - from ? from + len : end;
     const uintptr_t first = (from + mask) & ~mask, last = to & ~mask;

@@ -30,12 +30,10 @@ const char *file_input_name(const char *path);
 
 /* --- reading -------------------------------------------------------------------------------- */
 
-/* A whole file, mapped read-only, or as much memory instead of one. Immutable: any threads may read
- * it. */
+/* A whole file, mapped read-only. Immutable: any threads may read it. */
 struct file_map {
     const unsigned char *data; /* NULL for an empty file */
     size_t len;                /* bytes */
-    bool own;                  /* malloc'd memory: there is no file to read it from again */
 };
 
 /*
@@ -47,15 +45,8 @@ struct file_map {
 enum status file_map_open(struct file_map *f, const char *path, struct err *e);
 void file_map_close(struct file_map *f); /* legal on a zeroed struct and twice */
 
-/*
- * Makes the mapping's first len bytes (len <= f->len, asserted) this process's own: a writer of the
- * file does not change them any more. What must stay as it was checked, such as lengths, is checked
- * after this. STATUS_NO_MEMORY.
- */
-enum status file_map_make_private(const struct file_map *f, size_t len, struct err *e);
-
 /* Tells the system that [data, data + len) of the mapping will not be read for a while: whole pages
- * inside it leave the process's resident memory, unless they are own memory. A hint. */
+ * inside it leave the process's resident memory. A hint. */
 void file_map_release(const struct file_map *f, const void *data, size_t len);
 
 /*

@@ -29,22 +29,6 @@ size_t utf8_decode(struct text s, uint32_t *code)
     return len;
 }
 
-size_t utf8_encode(uint32_t code, char out[4])
-{
-    assert(code <= 0x10ffff && (code < 0xd800 || code > 0xdfff));
-    size_t len = 1;
-    while (len < 4 && code >= smallest[len + 1])
-        len++;
-    if (len == 1) {
-        out[0] = (char)code;
-        return 1;
-    }
-    for (size_t i = len; i-- > 1; code >>= 6)
-        out[i] = (char)(0x80 | (code & 0x3f));
-    out[0] = (char)((0xff00u >> len & 0xff) | code);
-    return len;
-}
-
 /* C0, delete, C1, which start terminals' escape sequences; embeddings, overrides, isolates. */
 bool utf8_is_control(uint32_t code)
 {

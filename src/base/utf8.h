@@ -17,10 +17,6 @@
  */
 size_t utf8_decode(struct text s, uint32_t *code);
 
-/* Writes a code point that is no surrogate, up to U+10FFFF (asserted); returns its length in bytes,
- * 1 to 4. */
-size_t utf8_encode(uint32_t code, char out[4]);
-
 /* Cuts that character off *rest, nonempty: returns its bytes. */
 static inline struct text utf8_next(struct text *rest, uint32_t *code)
 {

@@ -4,9 +4,9 @@
  */
 #pragma once
 
-#include "cli/calibration.h"
 #include "cli/command.h"
 #include "cli/shape.h"
+#include "cli/variant.h"
 #include "measure/bench.h"
 
 /* The values of the options. */

@@ -111,15 +111,6 @@ void job_say_fallback(const struct common_options *o, const struct config *c, en
             storage_name(type), name, n, QUANT_BLOCK);
 }
 
-struct variant_request job_variant(const struct job *j)
-{
-    return (struct variant_request){.path = j->path,
-                                    .checkpoint = &j->checkpoint,
-                                    .kernels = j->kernels,
-                                    .pool = j->pool,
-                                    .callbacks = {.stop = progress_stop}};
-}
-
 /* Opens the checkpoint; its model with other K/V heads than the file's, if they are asked for. */
 enum status job_open_checkpoint(struct job *j, struct err *e)
 {
@@ -131,8 +122,8 @@ enum status job_open_checkpoint(struct job *j, struct err *e)
     job_warn_vocabulary(o, j->path, j->checkpoint.tokenizer);
     if (other) {
         TRY(job_start_threads(j, e));
-        const struct variant_request q = job_variant(j);
-        TRY(variant_load(&q, o, o->kv_heads, NULL, &j->checkpoint.model, e));
+        TRY(variant_load(j, o->kv_heads, NULL, (struct callbacks){.stop = progress_stop},
+                         &j->checkpoint.model, e));
     }
     if (o->score_scale) {
         TRY(config_needs_dot(&j->checkpoint.model->config, "--score-scale", e));

@@ -37,6 +37,3 @@ enum status job_blame(const char *path, enum status s, struct err *e);
 /* The checkpoint's shape; messages name its path. */
 enum status job_config(const char *path, const struct checkpoint *c, struct config *config,
                        struct err *e);
-
-/* A conversion of job.checkpoint without progress; what it borrows is the job's. */
-struct variant_request job_variant(const struct job *j);

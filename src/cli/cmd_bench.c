@@ -230,12 +230,10 @@ static enum status measure_variant(struct bench_run *r, int n_kv_heads, double *
                                    struct eval_result *out, struct err *e)
 {
     struct job *j = r->job;
-    struct variant_request q = job_variant(j);
     char number[16];
     chars_printf(number, "%d", n_kv_heads);
-    q.callbacks = job_callbacks(j, "windows");
-    enum status s =
-        variant_load(&q, &r->o->common, number, &r->calibration, &j->checkpoint.model, e);
+    enum status s = variant_load(j, number, &r->calibration, job_callbacks(j, "windows"),
+                                 &j->checkpoint.model, e);
     if (s == STATUS_OK) {
         struct eval_spec spec = job_eval_spec(j, &j->checkpoint);
         spec.nll = nll;

@@ -7,13 +7,14 @@
 #include "cli/help_texts.h"
 #include "cli/job.h"
 #include "convert/quantize.h"
+#include "engine/own_text.h"
 #include "formats/gguf_write.h"
-#include "formats/json_write.h"
 #include "model/config_keys.h"
 #include "model/kv_cache.h"
 
-#define NOTICEABLE_BITS 0.1               /* a rise of bits per byte that deserves a warning */
-#define TEXT_MAX        ((size_t)1 << 30) /* more text is refused before it is read */
+#define TEXT_MAX    ((size_t)1 << 30) /* more text is refused before it is read */
+#define SELF_TOKENS 16384             /* that a model writes itself */
+#define SELF_CTX    16                /* of a model that can, at least */
 
 struct convert_options {
     struct common_options common;
@@ -92,17 +93,6 @@ static const struct option report_options[] = {
     OPT_END,
 };
 
-/* Figures of the checkpoint before, or after. */
-struct convert_figures {
-    char variant[16]; /* "MHA", "GQA-4" */
-    uint64_t kv_bytes_per_token_f32, kv_bytes_per_token_f16;
-    uint64_t parameters, file_bytes;
-    double divergence;           /* from the checkpoint before, on text held out; else NaN */
-    double bits_per_byte;        /* NaN: not measured */
-    struct quantize_error error; /* of numbers that changed their type, `after`; else NaN */
-    double seconds;              /* that the conversion took, `after`; NaN before */
-};
-
 /* A run. */
 struct conversion {
     struct job *job; /* its checkpoint is without a model; its tokens are those of --eval's text */
@@ -116,10 +106,11 @@ struct conversion {
     struct calibration text;
     struct convert converted;
     /* Where the type changes, too: the converted checkpoint, which is still to be written. */
-    struct file_map file;
+    unsigned char *bytes;
     struct gguf *gguf;
     struct quantize retyped;
-    struct convert_figures before, after;
+    double bits_before, bits_after; /* per byte of --eval's text; NaN without one */
+    double seconds;                 /* that the conversion took */
 };
 
 static enum status check_convert(struct job *j, void *values, struct err *e)
@@ -140,7 +131,8 @@ static enum status check_convert(struct job *j, void *values, struct err *e)
 
 /* --- what is asked for ------------------------------------------------------------------------ */
 
-/* Refuses a quantized MODEL, unless --requantize is given: new heads would be rounded once more. */
+/* Refuses a quantized MODEL, unless --requantize is given: what is new would be rounded once more.
+ */
 static enum status check_types(const struct conversion *c, struct err *e)
 {
     const struct gguf *g = c->job->checkpoint.gguf;
@@ -162,10 +154,9 @@ static enum status plan_text(struct conversion *c, struct err *e)
     const struct convert_options *o = c->options;
     const char *calib = o->calib, *number = calib ? calib + strlen(self) : NULL;
     const bool fits = o->method == CONVERT_FIT;
-    c->n_self = o->calib_tokens ? o->calib_tokens : CALIBRATION_SELF_TOKENS;
+    c->n_self = o->calib_tokens ? o->calib_tokens : SELF_TOKENS;
     if (!calib) {
-        const bool can_write =
-            c->job->checkpoint.tokenizer && c->config.n_ctx >= CALIBRATION_SELF_CTX;
+        const bool can_write = c->job->checkpoint.tokenizer && c->config.n_ctx >= SELF_CTX;
         c->source = fits && can_write ? TEXT_SELF : TEXT_NONE;
     } else if (str_is(calib, "none")) {
         c->source = TEXT_NONE;
@@ -190,9 +181,8 @@ static enum status plan_text(struct conversion *c, struct err *e)
 static enum status plan_heads(struct conversion *c, struct err *e)
 {
     const struct convert_options *o = c->options;
-    const struct variant_request q = job_variant(c->job);
     TRY(job_config(c->job->path, &c->job->checkpoint, &c->config, e));
-    c->spec = variant_spec(&q, &c->config);
+    c->spec = variant_spec(c->job, &c->config);
     c->spec.method = o->method;
     c->spec.widens = o->type != 0;
     if (o->grouping == GROUP_AUTO)
@@ -206,11 +196,11 @@ static enum status plan_heads(struct conversion *c, struct err *e)
                          o->cache_bytes);
     if (!o->cache_bytes && o->common.kv_heads)
         TRY(variant_parse(o->common.kv_heads, &c->config, c->layers, &c->spec, &c->fewer, e));
-    if (!c->fewer)
-        return STATUS_OK;
-    TRY(plan_text(c, e));
-    TRY(check_types(c, e));
-    if (o->method != CONVERT_RANDOM)
+    if (c->fewer)
+        TRY(plan_text(c, e));
+    if (c->fewer || o->type)
+        TRY(check_types(c, e));
+    if (!c->fewer || o->method != CONVERT_RANDOM)
         return STATUS_OK;
     TRY(job_seed(c->job, e));
     c->spec.seed = c->job->seed;
@@ -239,25 +229,33 @@ static enum status read_eval(struct conversion *c, struct err *e)
     return err_in(e, eval_check_length(j->n_tokens, e), "--eval");
 }
 
-/* The seed of what the model writes. */
-static uint64_t seed_of_text(const struct convert_options *o)
-{
-    return o->common.seed.given ? o->common.seed.value : 0;
-}
-
-/* What the model itself writes. */
+/* What the model itself writes, in whole windows, at temperature 1. */
 static enum status write_text(struct conversion *c, struct err *e)
 {
     struct job *j = c->job;
-    return calibration_write(
-        &(struct calibration_writer){.path = j->path,
-                                     .checkpoint = &j->checkpoint,
-                                     .kernels = j->kernels,
-                                     .pool = j->pool,
-                                     .seed = seed_of_text(c->options),
-                                     .n_tokens = c->n_self,
-                                     .callbacks = job_callbacks(j, "tokens of its own")},
-        &c->text, e);
+    const struct checkpoint *k = &j->checkpoint;
+    TRY(input_needs_tokenizer(k->tokenizer, j->path, "--calib self", e));
+    if (c->config.n_ctx < SELF_CTX)
+        return err_usage(
+            e, "--calib self: expected a checkpoint with a context of at least %d, found %d",
+            SELF_CTX, c->config.n_ctx);
+    const size_t window = convert_window_size(c->config.n_ctx, c->n_self);
+    struct model *model;
+    c->text.n = c->n_self / window * window;
+    TRY_ZEROED(c->text.tokens, c->text.n, "the calibration text", e);
+    TRY(err_in(e, model_create(k->gguf, NULL, &k->file, &model, e), "%s", j->path));
+    model->name = j->path;
+    const struct own_text text = {.model = model,
+                                  .tokenizer = k->tokenizer,
+                                  .kernels = j->kernels,
+                                  .pool = j->pool,
+                                  .seed = j->common->seed.value, /* 0 if none is given */
+                                  .length = window,
+                                  .n = c->text.n / window,
+                                  .callbacks = job_callbacks(j, "tokens of its own")};
+    const enum status s = own_text_write(&text, c->text.tokens, e);
+    model_free(model);
+    return s;
 }
 
 static enum status read_text(struct conversion *c, struct err *e)
@@ -287,20 +285,15 @@ static enum status convert_heads(struct conversion *c, struct err *e)
         return STATUS_OK;
     if (c->source != TEXT_NONE)
         TRY(c->source == TEXT_SELF ? write_text(c, e) : read_text(c, e));
-    const struct variant_request q = job_variant(c->job);
     c->spec.tokens = c->text.tokens;
     c->spec.n_tokens = c->text.n;
     c->spec.callbacks = job_callbacks(c->job, "windows");
-    TRY(variant_convert(&q, &c->options->common, &c->spec, &c->converted, e));
+    TRY(variant_convert(c->job, &c->spec, &c->converted, e));
     if (c->source == TEXT_SELF)
-        log_info(&c->options->common,
+        log_info(c->job->common,
                  "calibrated on %zu tokens that the model wrote itself, seed %" PRIu64
                  "; a text of its use is better: --calib TEXT",
-                 c->text.n, seed_of_text(c->options));
-    if (c->converted.n_retyped > 0 && !c->options->type)
-        log_info(
-            &c->options->common, "%d new tensors are of a type that is only read: %s becomes %s",
-            c->converted.n_retyped, c->converted.read_type->name, c->converted.written_type->name);
+                 c->text.n, c->job->common->seed.value);
     return STATUS_OK;
 }
 
@@ -309,21 +302,29 @@ static enum status change_type(struct conversion *c, struct err *e)
 {
     const struct convert_options *o = c->options;
     struct job *j = c->job;
-    struct quantize_params p = {.requantize = o->requantize,
-                                .gguf = j->checkpoint.gguf,
-                                .source = &j->checkpoint.file,
-                                .pool = j->pool};
+    struct quantize_params p = {
+        .gguf = j->checkpoint.gguf, .source = &j->checkpoint.file, .pool = j->pool};
+    size_t len;
     if (!o->type)
         return STATUS_OK;
     p.type = tensor_type_named(text_of(storage_names[o->type - 1]))->type;
     p.callbacks = job_callbacks(j, NULL);
     if (c->fewer) {
-        TRY(gguf_write_map(c->converted.writer, &c->file, e));
-        TRY(gguf_parse_file(&c->file, &c->gguf, e));
+        TRY(gguf_write_memory(c->converted.writer, &c->bytes, &len, e));
+        TRY(gguf_parse(c->bytes, len, &c->gguf, e));
         p.gguf = c->gguf;
-        p.source = &c->file;
+        p.source = NULL;
     }
+    job_say_fallback(&o->common, &c->config, o->type - 1);
     return job_blame(j->path, quantize_plan(&p, &c->retyped, e), e);
+}
+
+static enum status write_out(struct conversion *c, struct err *e)
+{
+    struct gguf_writer *writer = c->options->type ? c->retyped.writer : c->converted.writer;
+    TRY(job_blame(c->job->path, gguf_write(writer, c->job->common->out, e), e));
+    c->job->out_is_written = true;
+    return STATUS_OK;
 }
 
 /* Bits per byte of the checkpoint at `path` on --eval's text; NaN without one. */
@@ -344,65 +345,6 @@ static enum status measure_bits(struct job *j, const char *path, double *out, st
         *out = result.bits_per_byte;
     checkpoint_close(&k);
     return s;
-}
-
-/* Tells what a user of --type may not expect. */
-static void tell_types(const struct conversion *c)
-{
-    const struct common_options *o = &c->options->common;
-    const struct quantize *q = &c->retyped;
-    const struct quantize_tensor *first = NULL; /* of those whose rows do not fit the type */
-    size_t n_changed = 0, n_fallbacks = 0, n_become = 0;
-    for (size_t i = 0; i < q->params.gguf->n_tensors; i++) {
-        const struct quantize_tensor *t = &q->tensors[i];
-        const bool changed = t->to != t->from->type;
-        n_changed += changed;
-        n_fallbacks += t->fallback;
-        n_become += t->fallback && changed;
-        if (!first && t->fallback)
-            first = t;
-    }
-    if (first)
-        log_info(o,
-                 "rows of %zu tensor%s are no multiple of 32 (%.*s: rows of %" PRIu64
-                 "): %zu become F16, %zu stay as they are",
-                 n_fallbacks, plural(n_fallbacks), text_width(first->from->name),
-                 first->from->name.data, first->from->dims[0], n_become, n_fallbacks - n_become);
-    if (n_changed == 0)
-        log_info(o, "no tensor changes its type%s", c->fewer ? "" : ": OUT is a copy");
-}
-
-static void set_sizes(const struct config *c, struct convert_figures *f)
-{
-    config_variant_name(c, c->n_kv_heads, f->variant);
-    f->kv_bytes_per_token_f32 = kv_cache_bytes_per_token(c, c->n_kv_heads, STORAGE_F32);
-    f->kv_bytes_per_token_f16 = kv_cache_bytes_per_token(c, c->n_kv_heads, STORAGE_F16);
-}
-
-/* Writes OUT; `started_ns` is when the work began. */
-static enum status write_out(struct conversion *c, uint64_t started_ns, struct err *e)
-{
-    struct job *j = c->job;
-    const struct quantize_error none = {NO_FIGURE, NO_FIGURE, NO_FIGURE};
-    struct convert_figures *before = &c->before, *after = &c->after;
-    struct gguf_writer *writer = c->options->type ? c->retyped.writer : c->converted.writer;
-    TRY(job_blame(j->path, gguf_write(writer, j->common->out, e), e));
-    progress_end(&j->progress);
-    if (c->options->type)
-        tell_types(c);
-    set_sizes(&c->config, before);
-    set_sizes(c->fewer ? &c->converted.config : &c->config, after);
-    before->parameters = convert_count_params(j->checkpoint.gguf);
-    after->parameters = c->fewer ? c->converted.n_params : before->parameters;
-    before->file_bytes = j->checkpoint.file.len;
-    after->file_bytes = job_out_bytes(j);
-    before->divergence = c->spec.n_tokens ? 0 : NO_FIGURE;
-    after->divergence = c->fewer ? c->converted.divergence : NO_FIGURE;
-    before->error = none;
-    after->error = c->options->type ? c->retyped.error : none;
-    before->seconds = NO_FIGURE;
-    after->seconds = (clock_ns() - started_ns) * 1e-9;
-    return STATUS_OK;
 }
 
 /* MODEL to OUT as it is. */
@@ -428,112 +370,110 @@ static struct figure figure_of_seconds(double seconds)
     return figure_duration(seconds * 1e9);
 }
 
-/* When fields are shown: JSON has a layer's place for its number, and the seconds elsewhere. */
-enum { IN_TABLE = 1 };
-
-/* The rows of the table of figures. */
-static const struct report_field figure_fields[] = {
-    {"variant", "variant", MEMBER(convert_figures, variant)},
-    {"kv_bytes_per_token_f32", "cache a token, f32",
-     MEMBER(convert_figures, kv_bytes_per_token_f32), .figure = figure_bytes},
-    {"kv_bytes_per_token_f16", "cache a token, f16",
-     MEMBER(convert_figures, kv_bytes_per_token_f16), .figure = figure_bytes},
-    {"parameters", "parameters", MEMBER(convert_figures, parameters)},
-    {"file_bytes", "file", MEMBER(convert_figures, file_bytes), .figure = figure_bytes},
-    {"divergence", "divergence", MEMBER(convert_figures, divergence), "%.4f"},
-    {"bits_per_byte", "bits per byte", MEMBER(convert_figures, bits_per_byte), "%.4f"},
-    {"rms_error", "rms error", MEMBER(convert_figures, error.rms), "%.7f"},
-    {"relative_error", "relative error", MEMBER(convert_figures, error.relative), "%.7f"},
-    {"max_error", "largest error", MEMBER(convert_figures, error.max), "%.7f"},
-    {"seconds", "seconds", MEMBER(convert_figures, seconds), .figure = figure_of_seconds,
-     .when = IN_TABLE},
+/* A checkpoint of the report: that before, or the one after. What is not known is NaN or NULL. */
+struct convert_row {
+    const char *checkpoint;                /* "before", "after" */
+    const char *method, *grouping, *refit; /* of new heads */
+    const char *type;                      /* that matrices were given */
+    char variant[16];                      /* "MHA", "GQA-4" */
+    uint64_t kv_bytes_per_token_f32, kv_bytes_per_token_f16;
+    uint64_t parameters, file_bytes;
+    uint64_t calibration_tokens;
+    double divergence;           /* from the checkpoint before, on text held out */
+    double bits_per_byte;        /* of --eval's text */
+    struct quantize_error error; /* of numbers that changed their type */
+    double seconds;              /* that the conversion took */
+    struct report_list layers;   /* of struct convert_layer */
 };
-#define N_FIGURES LENGTH(figure_fields)
+
+/* When fields are shown. Programs get all; CSV has the layers in a table of their own. */
+enum { IN_JSON = 1, WITH_TEXT = 2, WITH_EVAL = 4, WITH_TYPE = 8 };
 
 static const struct report_field layer_fields[] = {
-    {"layer", "layer", MEMBER(convert_layer, layer), .when = IN_TABLE},
+    {"layer", "layer", MEMBER(convert_layer, layer)},
     {"score_lost", "score_lost", MEMBER(convert_layer, score), "%.5f"},
     {"output_lost", "output_lost", MEMBER(convert_layer, output), "%.5f"},
 };
 
-/* One object, over several lines or (JSON lines) on one. */
-static void print_json(const struct conversion *c)
+#define ROW(member) MEMBER(convert_row, member)
+static const struct report_field row_fields[] = {
+    {"checkpoint", "checkpoint", ROW(checkpoint)},
+    {"method", NULL, ROW(method), .when = IN_JSON},
+    {"grouping", NULL, ROW(grouping), .when = IN_JSON},
+    {"refit", NULL, ROW(refit), .when = IN_JSON},
+    {"calibration_tokens", NULL, ROW(calibration_tokens), .when = IN_JSON},
+    {"type", NULL, ROW(type), .when = IN_JSON},
+    {"variant", "variant", ROW(variant)},
+    {"kv_bytes_per_token_f32", "cache f32", ROW(kv_bytes_per_token_f32), .figure = figure_bytes},
+    {"kv_bytes_per_token_f16", "cache f16", ROW(kv_bytes_per_token_f16), .figure = figure_bytes,
+     .detail = true},
+    {"parameters", "parameters", ROW(parameters)},
+    {"file_bytes", "file", ROW(file_bytes), .figure = figure_bytes},
+    {"divergence", "divergence", ROW(divergence), "%.4f", .when = WITH_TEXT},
+    {"bits_per_byte", "bits per byte", ROW(bits_per_byte), "%.4f", .when = WITH_EVAL},
+    {"rms_error", "rms error", ROW(error.rms), "%.7f", .when = WITH_TYPE},
+    {"relative_error", "relative error", ROW(error.relative), "%.7f", .when = WITH_TYPE},
+    {"max_error", "largest error", ROW(error.max), "%.7f", .when = WITH_TYPE},
+    {"seconds", "seconds", ROW(seconds), .figure = figure_of_seconds, .detail = true},
+    {"layers", NULL, ROW(layers), .items = layer_fields, .n_items = LENGTH(layer_fields),
+     .item_size = sizeof(struct convert_layer), .when = IN_JSON},
+};
+
+static struct convert_row describe(const char *checkpoint, const struct config *c,
+                                   uint64_t parameters, uint64_t file_bytes, double bits_per_byte)
 {
-    struct output *out = c->job->out;
-    struct json j;
-    json_init(&j, out, c->job->common->format == TABLE_JSONL ? 0 : 1);
-    json_begin_object(&j, NULL);
-    if (c->fewer) {
-        json_string(&j, "method", convert_methods[c->spec.method]);
-        json_string(&j, "grouping", c->spec.cluster ? "cluster" : "adjacent");
-        json_string(&j, "refit", convert_refits[c->spec.refit]);
-        json_u64(&j, "calibration_tokens", c->spec.n_tokens);
-    }
-    if (c->options->type)
-        json_string(&j, "type", storage_names[c->options->type - 1]);
-    json_begin_array(&j, "layers");
-    for (int i = 0; i < c->converted.n_layers; i++)
-        report_object(&j, NULL, layer_fields, LENGTH(layer_fields), 0, &c->converted.layers[i]);
-    json_end(&j);
-    report_object(&j, "before", figure_fields, N_FIGURES, 0, &c->before);
-    report_object(&j, "after", figure_fields, N_FIGURES, 0, &c->after);
-    json_double(&j, "seconds", c->after.seconds);
-    json_end(&j);
-    output_puts(out, "\n");
+    struct convert_row row = {
+        .checkpoint = checkpoint,
+        .kv_bytes_per_token_f32 = kv_cache_bytes_per_token(c, c->n_kv_heads, STORAGE_F32),
+        .kv_bytes_per_token_f16 = kv_cache_bytes_per_token(c, c->n_kv_heads, STORAGE_F16),
+        .parameters = parameters,
+        .file_bytes = file_bytes,
+        .divergence = NO_FIGURE,
+        .bits_per_byte = bits_per_byte,
+        .error = {NO_FIGURE, NO_FIGURE, NO_FIGURE},
+        .seconds = NO_FIGURE};
+    config_variant_name(c, c->n_kv_heads, row.variant);
+    return row;
 }
 
-/* The figures, in which people see the change of fractions, and no row that says nothing. */
-static enum status print_figures(const struct conversion *c, struct err *e)
-{
-    static const struct report_field columns[] = {
-        {"figure", "figure", .type = REPORT_TEXT},
-        {"before", "before", .type = REPORT_DOUBLE},
-        {"after", "after", .type = REPORT_DOUBLE},
-        {NULL, "change", REPORT_DOUBLE, .format = "%+.4f"}};
-    const enum table_format format = c->job->common->format;
-    const bool people = table_is_for_people(format);
-    struct report t;
-    report_begin(&t, format, columns, LENGTH(columns), 0, c->job->out);
-    for (int i = 0; i < N_FIGURES; i++) {
-        const struct report_field *f = &figure_fields[i];
-        double before = NO_FIGURE, after = NO_FIGURE;
-        if (f->format) {
-            before = *(const double *)((const char *)&c->before + f->offset);
-            after = *(const double *)((const char *)&c->after + f->offset);
-        }
-        if (people && f->format && isnan(after))
-            continue;
-        report_string(&t, report_name(format, f));
-        report_cell(&t, f, &c->before);
-        report_cell(&t, f, &c->after);
-        if (people)
-            report_cell(&t, &columns[3], &(double){after - before});
-    }
-    return report_end(&t, e);
-}
-
-/* A table of the layers, if heads were converted, and one of the figures. */
+/* A table of the layers, if heads were converted, and one of the checkpoints before and after. */
 static enum status print_conversion(const struct conversion *c, struct err *e)
 {
-    struct table layers = TABLE_OF(layer_fields, c->converted.layers, c->converted.n_layers);
-    if (table_is_json(c->job->common->format)) {
-        print_json(c);
-        return STATUS_OK;
-    }
-    layers.shown = IN_TABLE;
+    struct job *j = c->job;
+    const enum table_format format = j->common->format;
+    const struct convert *k = &c->converted;
+    const uint64_t parameters = convert_count_params(j->checkpoint.gguf);
+    struct convert_row rows[] = {
+        describe("before", &c->config, parameters, j->checkpoint.file.len, c->bits_before),
+        describe("after", c->fewer ? &k->config : &c->config, c->fewer ? k->n_params : parameters,
+                 job_out_bytes(j), c->bits_after)};
+    struct convert_row *after = &rows[1];
+    after->seconds = c->seconds;
+    if (c->spec.n_tokens > 0)
+        rows[0].divergence = 0;
     if (c->fewer) {
-        TRY(job_print(c->job, &layers, e));
-        output_puts(c->job->out, "\n");
+        after->method = convert_methods[c->spec.method];
+        after->grouping = c->spec.cluster ? "cluster" : "adjacent";
+        after->refit = convert_refits[c->spec.refit];
+        after->calibration_tokens = c->spec.n_tokens;
+        after->divergence = k->divergence;
+        after->layers = (struct report_list){k->layers, k->n_layers};
     }
-    TRY(print_figures(c, e));
-    const double rise = c->after.bits_per_byte - c->before.bits_per_byte;
-    if (rise > NOTICEABLE_BITS)
-        log_info(
-            c->job->common,
-            "warning: bits per byte rise by %.3f; uptraining makes good for it: decode train TEXT "
-            "--from %s",
-            rise, c->job->common->out);
-    return STATUS_OK;
+    if (c->options->type) {
+        after->type = storage_names[c->options->type - 1];
+        after->error = c->retyped.error;
+    }
+    const struct table layers = TABLE_OF(layer_fields, k->layers, k->n_layers);
+    struct table figures = TABLE_OF(row_fields, rows, LENGTH(rows));
+    figures.shown = WITH_TEXT | WITH_EVAL | WITH_TYPE | (table_is_json(format) ? IN_JSON : 0);
+    if (table_is_for_people(format))
+        figures.shown = (c->spec.n_tokens > 0 ? WITH_TEXT : 0) | (j->tokens ? WITH_EVAL : 0) |
+                        (c->options->type ? WITH_TYPE : 0);
+    if (c->fewer && !table_is_json(format)) {
+        TRY(job_print(j, &layers, e));
+        output_puts(j->out, "\n");
+    }
+    return job_print(j, &figures, e);
 }
 
 /* --- the run ---------------------------------------------------------------------------------- */
@@ -546,19 +486,14 @@ static enum status convert_and_print(struct conversion *c, struct err *e)
     if (!c->fewer && !c->options->type)
         return copy_checkpoint(c, e);
     TRY(read_eval(c, e));
-    TRY(measure_bits(j, j->path, &c->before.bits_per_byte, e));
+    TRY(measure_bits(j, j->path, &c->bits_before, e));
     const uint64_t started_ns = clock_ns();
     TRY(convert_heads(c, e));
     TRY(change_type(c, e));
-    TRY(write_out(c, started_ns, e));
-    const enum status s = measure_bits(j, j->common->out, &c->after.bits_per_byte, e);
-    if (s == STATUS_INTERRUPTED) {
-        j->out_is_written = true;
-        log_info(j->common, "interrupted; %s is written", j->common->out);
-    }
-    if (s == STATUS_OK || s == STATUS_INTERRUPTED)
-        TRY(print_conversion(c, e));
-    return s;
+    TRY(write_out(c, e));
+    c->seconds = (clock_ns() - started_ns) * 1e-9;
+    TRY(measure_bits(j, j->common->out, &c->bits_after, e));
+    return print_conversion(c, e);
 }
 
 static enum status run_convert(struct job *j, void *values, struct err *e)
@@ -567,7 +502,7 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
     const enum status s = convert_and_print(&c, e);
     quantize_free(&c.retyped);
     gguf_free(c.gguf);
-    file_map_close(&c.file);
+    free(c.bytes);
     convert_free(&c.converted);
     free(c.text.tokens);
     return s;

@@ -290,7 +290,7 @@ static enum status list_tensors(struct info *info, struct err *e)
 
 static enum status read_file(struct info *info, struct err *e)
 {
-    TRY(gguf_parse_file(&info->file, &info->gguf, e));
+    TRY(gguf_parse(info->file.data, info->file.len, &info->gguf, e));
     TRY(read_config(info, e));
     add_file(info);
     if (info->runs)

@@ -6,16 +6,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "args/record.h"
 #include "cli/help_texts.h"
 #include "cli/job.h"
 #include "cli/paths.h"
 #include "cli/shape.h"
 #include "cli/train_options.h"
-#include "cli/train_record.h"
 #include "train/train.h"
 
-#define PIPE_MAX  ((size_t)1 << 30) /* more text is not taken from a pipe */
-#define SMOOTHING 0.05              /* weight of a step in the smoothed loss */
+#define TEXT_MAX                                                                                   \
+    ((size_t)1 << 34)  /* of a text; more is refused, of a pipe that does not end, too */
+#define SMOOTHING 0.05 /* weight of a step in the smoothed loss */
 
 /* What the options say, and the run that they ask for. */
 struct training {
@@ -56,7 +57,7 @@ static const struct option output_options[] = {
     OPT_END,
 };
 
-static const struct option further_options[] = {
+static const struct option origin_options[] = {
     OPT_STRING("from", spec.from_path, "MODEL",
                "train this checkpoint further, with its shape and tokenizer",
                .reads = "the checkpoint"),
@@ -64,20 +65,8 @@ static const struct option further_options[] = {
         "teacher", spec.teacher_path, "MODEL",
         "learn this checkpoint's predictions too (distillation), half of the loss; same vocabulary",
         .reads = "the checkpoint"),
-    OPT_END,
-};
-
-static const struct option seed_options[] = {
     OPT_U64("seed", common.seed, "S", "of the first weights and of the windows",
             .otherwise = "random"),
-    OPT_END,
-};
-
-static const struct option eval_options[] = {
-    OPT_INT("eval-every", spec.eval_every, "N", -1, INT_MAX,
-            "steps between evaluations on the held-out text; 0: a twentieth of --steps, from 25 to "
-            "250; -1: none, and OUT is the last step's checkpoint",
-            .fallback = "0"),
     OPT_END,
 };
 
@@ -127,11 +116,9 @@ static void on_event(void *arg, const struct train_event *ev)
         break;
     case TRAIN_EVALUATED:
         t->val_loss = ev->val_loss;
-        if (t->log) {
+        if (t->log)
             fprintf(t->log, "%d,,%.6f,%.6f,,,,%.3f\n", ev->step, ev->val_loss, ev->val_bits,
                     ns * 1e-9);
-            fflush(t->log); /* so that the curve is there whatever becomes of the run */
-        }
         if (isfinite(ev->loss))
             chars_printf(loss, "loss %.4f, ", ev->loss);
         if (t->step_ns)
@@ -139,10 +126,6 @@ static void on_event(void *arg, const struct train_event *ev)
         log_info(o, "step %d of %d: %sheld out %.4f nats a token, %.4f bits a byte%s%s%s", t->step,
                  spec->n_steps, loss, ev->val_loss, ev->val_bits, ev->best ? " (best)" : "", rate,
                  left);
-        break;
-    case TRAIN_SAVING: /* no state is newer than its log */
-        if (t->log && fflush(t->log) == 0)
-            fdatasync(fileno(t->log));
         break;
     case TRAIN_SAVED:
         log_verbose(o, "saved after step %d", ev->step);
@@ -158,28 +141,14 @@ static void announce(const struct training *t, const struct train_plan *p)
     const struct common_options *o = &t->common;
     const struct train_spec *spec = &t->spec;
     const struct config *c = &p->config;
-    char variant[16], what[128] = "", sizes[48] = "";
+    char variant[16];
     config_variant_name(c, c->n_kv_heads, variant);
-    if (c->arch->has_keys)
-        chars_printf(what, "%s (norm %s %s, position %s, ffn %s%s%s%s), ", c->arch->name,
-                     arch_norm_names[c->norm], arch_placement_names[c->placement],
-                     arch_position_names[c->position], arch_ffn_names[c->ffn],
-                     !c->no_biases                              ? ""
-                     : c->no_norm_biases || c->norm == NORM_RMS ? ", no biases"
-                                                                : ", no biases but the norms'",
-                     c->score == SCORE_ADDITIVE ? ", additive scores" : "",
-                     c->shared ? ", one block for all layers" : "");
-    else if (!str_is(c->arch->name, arch_names[0])) /* not gpt2 */
-        chars_printf(what, "%s, ", c->arch->name);
-    if (c->n_heads * c->head_dim != c->d_model || config_value_dim(c) != c->head_dim)
-        chars_printf(sizes, " of %d and %d", c->head_dim, config_value_dim(c));
     log_info(o,
-             "%s: %s%d layer%s, d_model %d, %d head%s%s (%s), d_ff %d, context %d, vocabulary %d: "
-             "%" PRIu64 " "
-             "parameters",
-             spec->from_path ? spec->from_path : "new model", what, c->n_layers,
-             plural(c->n_layers), c->d_model, c->n_heads, plural(c->n_heads), sizes, variant,
-             c->d_ff, c->n_ctx, c->n_vocab, p->n_params);
+             "%s: %s, %d layer%s, d_model %d, %d head%s (%s), d_ff %d, context %d, vocabulary %d: "
+             "%" PRIu64 " parameters",
+             spec->from_path ? spec->from_path : "new model", c->arch->name, c->n_layers,
+             plural(c->n_layers), c->d_model, c->n_heads, plural(c->n_heads), variant, c->d_ff,
+             c->n_ctx, c->n_vocab, p->n_params);
     log_info(
         o,
         "text: %zu tokens to train on, %zu held out (%zu scored), %.2f bytes a token; %d steps of "
@@ -187,16 +156,10 @@ static void announce(const struct training *t, const struct train_plan *p)
         p->train_tokens, p->val_tokens, p->val_scored, p->bytes_per_token, spec->n_steps,
         spec->batch, spec->length,
         (double)spec->n_steps * spec->batch * spec->length / p->train_tokens, p->seed);
-    if (c->n_vocab < t->shape.n_vocab)
-        log_info(o, "the text has pairs that occur twice for only %d of --vocab %d tokens",
-                 c->n_vocab, t->shape.n_vocab);
     if (p->widened)
         log_info(o, "%s is not all F32: it is trained, and written, in F32", spec->from_path);
     if (p->resumed_step > 0)
         log_info(o, "going on after step %d", p->resumed_step);
-    if (spec->label_smoothing > 0 || spec->teacher_path)
-        log_info(o, "the loss that is shown is the text's cross-entropy, without what %s adds",
-                 spec->teacher_path ? "the teacher" : "label smoothing");
     if (o->verbose || p->parameter_bytes + p->activation_bytes + p->teacher_bytes > (size_t)1 << 30)
         log_info(
             o,
@@ -237,16 +200,13 @@ static enum status check_outputs(const struct training *t, struct err *e)
 static enum status read_texts(struct training *t, struct err *e)
 {
     struct train_spec *spec = &t->spec;
-    struct stat st;
     if (t->texts.n == 0)
         return err_usage(e, "no text is named; expected TEXT, one or several files");
     TRY_ZEROED(t->read, t->texts.n, "the list of texts", e);
     for (; spec->n_texts < t->texts.n; spec->n_texts++) {
-        const char *path = t->texts.items[spec->n_texts];
         struct text *text = &t->read[spec->n_texts];
-        const bool is_file = !str_is(path, "-") && stat(path, &st) == 0 && S_ISREG(st.st_mode);
         char *bytes = NULL;
-        TRY(input_await(path, is_file ? SIZE_MAX : PIPE_MAX, &bytes, &text->len, e));
+        TRY(input_await(t->texts.items[spec->n_texts], TEXT_MAX, &bytes, &text->len, e));
         text->data = bytes;
     }
     spec->texts = t->read;
@@ -262,30 +222,55 @@ static void free_texts(struct training *t)
     t->read = NULL;
 }
 
-/* The options of the run that is resumed, with those of this command line: what differs is refused,
- * but a larger --steps. */
-static enum status recall_options(struct training *t, struct job *j, struct err *e)
+/* Takes the options of a record, and then those of this command line, and makes the record of all;
+ * where a run is resumed what differs is refused, but a larger --steps. */
+static enum status take_options(struct training *t, struct job *j, struct err *e)
 {
     const struct option_spec *spec = &command_train.spec;
-    struct training resumed = {.step = 0};
-    TRY(train_saved_options(t->spec.out, &t->recalled, e));
-    const enum status s =
-        record_parse(spec, &t->recalled, j->words, "steps", &resumed, sizeof resumed, e);
-    resumed.recalled = t->recalled; /* from which it borrows */
-    if (s == STATUS_BAD_FILE)
-        err_in(e, s, "%s.state", t->spec.out);
+    const bool resumes = t->spec.resume;
+    char *none[] = {NULL};
+    struct training begun = {.step = 0}, all = {.step = 0};
+    struct option_rows before, now;
+    struct bytes again = {0};
+    enum status s = record_parse(spec, &t->recalled, none, &begun, &before, e);
+    if (s == STATUS_OK)
+        s = record_make(&before, &again, e);
+    if (s == STATUS_USAGE ||
+        (s == STATUS_OK && resumes && !text_equal(bytes_text(&again), bytes_text(&t->recalled))))
+        s = err_bad_file(e, "%s.state: damaged: its options are none of this program", t->spec.out);
+    if (s == STATUS_OK)
+        s = record_parse(spec, &t->recalled, j->words, &all, &now, e);
+    if (s == STATUS_OK && resumes)
+        s = record_compare(&before, &now, all.spec.n_steps > begun.spec.n_steps ? "steps" : "", e);
+    if (s == STATUS_OK)
+        s = record_make(&now, &t->record, e);
+    all.recalled = t->recalled; /* from which it borrows */
+    all.record = t->record;
+    bytes_free(&again);
+    options_free(spec, &begun);
     options_free(spec, t);
-    *t = resumed;
+    *t = all;
     return s;
+}
+
+/* The record to begin with: a resumed run's, from OUT.state, or a new one's, which has the seed. */
+static enum status recall(struct training *t, struct job *j, struct err *e)
+{
+    char seed[40];
+    if (t->spec.resume)
+        return train_saved_options(t->spec.out, &t->recalled, e);
+    TRY(job_seed(j, e));
+    chars_printf(seed, "--seed=%" PRIu64, j->seed);
+    return bytes_put(&t->recalled, text_span(seed, strlen(seed) + 1))
+               ? STATUS_OK
+               : err_no_memory(e, "the options", sizeof seed);
 }
 
 /* What the options ask for, all of it: the seed, the model, the teacher, threads. */
 static enum status complete_spec(struct training *t, struct job *j, struct err *e)
 {
     struct train_spec *spec = &t->spec;
-    TRY(job_seed(j, e));
-    t->common.seed = (struct option_u64){j->seed, true};
-    spec->seed = j->seed;
+    spec->seed = t->common.seed.value;
     spec->keep_last = spec->eval_every < 0;
     spec->stop = progress_stop;
     spec->event = on_event;
@@ -293,7 +278,6 @@ static enum status complete_spec(struct training *t, struct job *j, struct err *
     TRY(train_spec_complete(spec, &t->shape, &j->checkpoint, &j->other, e));
     if (spec->from_path)
         job_warn_vocabulary(&t->common, spec->from_path, j->checkpoint.tokenizer);
-    TRY(record_make(&command_train.spec, t, &t->record, e));
     spec->options = bytes_text(&t->record);
     TRY(job_start_threads(j, e));
     spec->kernels = j->kernels;
@@ -321,12 +305,22 @@ static enum status open_log(struct training *t, struct err *e)
     }
     if (lost)
         return file_failure(e, STATUS_FAILED, t->log_path, "write --log", errno);
+    setvbuf(t->log, NULL, _IOLBF, 0); /* no state is newer than its log */
     if (end == 0)
         fputs("step,loss,val_loss,val_bits_per_byte,lr,grad_norm,tokens_per_s,seconds\n", t->log);
     return STATUS_OK;
 }
 
-static enum status train(struct training *t, struct trainer *trainer, struct err *e)
+/* From the texts to the trainer, which has read all that it needs. */
+static enum status open_trainer(struct training *t, struct job *j, struct trainer **trainer,
+                                struct err *e)
+{
+    TRY(read_texts(t, e));
+    TRY(complete_spec(t, j, e));
+    return trainer_open(&t->spec, trainer, e);
+}
+
+static enum status run_to_the_end(struct training *t, struct trainer *trainer, struct err *e)
 {
     const struct train_plan *p = trainer_plan(trainer);
     const char *out = t->spec.out;
@@ -350,7 +344,7 @@ static enum status train(struct training *t, struct trainer *trainer, struct err
     else
         log_info(&t->common, "%s: %s%d steps in %s, %s tokens/s", out, best,
                  t->step - t->first_step, figure_duration(t->step_ns).text, speed(t).text);
-    if (t->log && (fflush(t->log) != 0 || ferror(t->log))) /* some time ago, for whatever */
+    if (t->log && ferror(t->log)) /* some time ago, for whatever */
         return file_failure(e, STATUS_FAILED, t->log_path, "write --log", EIO);
     return s;
 }
@@ -359,19 +353,16 @@ static enum status run_train(struct job *j, void *values, struct err *e)
 {
     struct training *t = values;
     struct trainer *trainer = NULL;
-    enum status s = check_outputs(t, e);
-    if (s == STATUS_OK && t->spec.resume)
-        s = recall_options(t, j, e);
+    TRY(check_outputs(t, e));
+    enum status s = recall(t, j, e);
+    if (s == STATUS_OK)
+        s = take_options(t, j, e);
     t->terminal = isatty(STDERR_FILENO) && !t->common.quiet;
     if (s == STATUS_OK)
-        s = read_texts(t, e);
-    if (s == STATUS_OK)
-        s = complete_spec(t, j, e);
-    if (s == STATUS_OK)
-        s = trainer_open(&t->spec, &trainer, e);
+        s = open_trainer(t, j, &trainer, e);
     free_texts(t); /* training takes their tokens */
     if (s == STATUS_OK)
-        s = train(t, trainer, e);
+        s = run_to_the_end(t, trainer, e);
     if (t->log)
         fclose(t->log);
     trainer_free(trainer);
@@ -389,13 +380,10 @@ const struct command command_train = {
     .notes = help_of_train,
     .spec = {.groups = {{"Output", output_options, 0},
                         {"A new model", train_size_options, offsetof(VALUES, shape)},
-                        {"Its heads", train_head_options, offsetof(VALUES, shape)},
                         {"What it is made of", train_kind_options, offsetof(VALUES, shape)},
-                        {"Training further", further_options, 0},
+                        {"What it starts from", origin_options, 0},
                         {"Steps", train_step_options, offsetof(VALUES, spec)},
                         {"Held-out text", train_held_out_options, offsetof(VALUES, spec)},
-                        {"Evaluation", eval_options, 0},
-                        {"Random numbers", seed_options, 0},
                         {"Run", run_options, 0},
                         {"", general_options + 1, 0}},
              .everyday = "output layers embd heads kv-heads vocab from steps lr resume",

@@ -85,12 +85,13 @@ enum status job_run(const struct command *c, char **argv, struct output *out, ui
                     struct err *e)
 {
     struct job j = {.command = c, .words = argv, .out = out, .start_ns = start_ns};
+    struct option_rows rows;
     bool help;
     void *values = array_zeroed(1, c->values_size, "the options", e);
     if (!values)
         return STATUS_NO_MEMORY;
     const struct common_options *o = j.common = values;
-    enum status s = options_parse(&c->spec, argv, values, &help, e);
+    enum status s = options_parse(&c->spec, argv, values, &rows, &help, e);
     if (s == STATUS_OK && help) {
         bool all = false;
         for (char **word = argv; *word; word++)

@@ -2,10 +2,9 @@
 
 #include "model/shape.h"
 
-#define TRAIN_CTX   256      /* tokens of a window, and of the context of a new model, by default */
-#define TRAIN_STEPS 2000     /* by default */
-#define FURTHER     0.1      /* of a new model's rate, for a checkpoint that is trained further */
-#define FREE_ARCH   "decode" /* the preset that has whatever kinds are asked for */
+#define TRAIN_CTX 256      /* tokens of a window, and of the context of a new model, by default */
+#define FURTHER   0.1      /* of a new model's rate, for a checkpoint that is trained further */
+#define FREE_ARCH "decode" /* the preset that has whatever kinds are asked for */
 
 /* Marks options that say what the checkpoint of --from says already. */
 #define NEW_ONLY .excludes = "from"
@@ -27,10 +26,6 @@ const struct option train_size_options[] = {
     OPT_INT("vocab", n_vocab, "V", 256, CONFIG_MAX_VOCAB,
             "tokens of the byte-level BPE that is learned from the text",
             .otherwise = "256, plain bytes", NEW_ONLY),
-    OPT_END,
-};
-
-const struct option train_head_options[] = {
     OPT_INT("heads", n_heads, "H", 1, CONFIG_MAX_WIDTH,
             "query heads, a divisor of --embd without --head-dim", .otherwise = "8", NEW_ONLY),
     OPT_STRING("kv-heads", kv_heads, "G[,G,...]",
@@ -69,7 +64,7 @@ const struct option train_kind_options[] = {
 #define VALUES struct train_spec
 
 const struct option train_step_options[] = {
-    OPT_INT("steps", n_steps, "N", 1, 100000000, "steps", .otherwise = "2000"),
+    OPT_INT("steps", n_steps, "N", 1, 100000000, "steps", .fallback = "2000"),
     OPT_INT("batch", batch, "B", 1, 65536, "windows a step", .fallback = "8"),
     OPT_CHOICE("optimizer", optimizer, "NAME", train_optimizers,
                "muon makes the momentum of the blocks' matrices orthogonal and leaves the rest to "
@@ -98,13 +93,17 @@ const struct option train_step_options[] = {
 const struct option train_held_out_options[] = {
     OPT_DOUBLE("val-fraction", val_fraction, "X", 0, 0.9,
                "the last part of each text, held out; 0: none", .fallback = "0.1"),
+    OPT_INT("eval-every", eval_every, "N", -1, INT_MAX,
+            "steps between evaluations on the held-out text; 0: a twentieth of --steps, from 25 to "
+            "250; -1: none, and OUT is the last step's checkpoint",
+            .fallback = "0"),
     OPT_END,
 };
 
 /* --- a new model ----------------------------------------------------------------------------- */
 
 /* The kinds of an architecture, which stay as they are unless it is free to have others. */
-static enum status set_kinds(struct train_shape *s, struct config *c, struct err *e)
+static enum status set_kinds(const struct train_shape *s, struct config *c, struct err *e)
 {
     /* As the rows behind --arch have them. */
     unsigned *const kinds[TRAIN_KINDS] = {(unsigned *)&c->norm, (unsigned *)&c->placement,
@@ -114,7 +113,6 @@ static enum status set_kinds(struct train_shape *s, struct config *c, struct err
     if (!s->arch && (s->no_bias || s->share_layers || s->score_scale || s->kinds[0] ||
                      s->kinds[1] || s->kinds[2] || s->kinds[3] || s->kinds[4]))
         preset = FREE_ARCH;
-    s->arch = 1 + names_find(shape_archs, preset);
     config_set_arch(c, arch_preset(text_of(preset)));
     if (s->share_layers)
         option = "share-layers";
@@ -125,8 +123,6 @@ static enum status set_kinds(struct train_shape *s, struct config *c, struct err
             option = train_kind_options[1 + i].name;
             *kinds[i] = s->kinds[i] - 1;
         }
-    for (int i = 0; i < TRAIN_KINDS; i++)
-        s->kinds[i] = *kinds[i] + 1;
     if (option && !str_is(preset, FREE_ARCH))
         return err_usage(
             e, "--%s: --arch %s has no such choice; --arch " FREE_ARCH " has what is asked for",
@@ -143,12 +139,11 @@ static enum status set_kinds(struct train_shape *s, struct config *c, struct err
 /* The config of the model that training starts from: that of the checkpoint at `path`, which is
  * opened, or (NULL) a new one of this shape, all of which is filled in. STATUS_USAGE names an
  * option that cannot be with the others; the failures of job_open. */
-static enum status open_origin(const char *path, struct train_shape *s, struct checkpoint *from,
-                               struct config *c, struct err *e)
+static enum status open_origin(const char *path, const struct train_shape *s,
+                               struct checkpoint *from, struct config *c, struct err *e)
 {
     static const struct shape_words words = {"--heads", "--embd", "--head-dim", "--score"};
-    const char *rest = s->kv_heads;
-    int n = 0; /* of the list: one for all layers, or one for each */
+    int layers[CONFIG_MAX_LAYERS], n = 0; /* of --kv-heads: one for all layers, or one for each */
     if (path) {
         TRY(job_open(path, CHECKPOINT_TEXTS, from, e));
         TRY(job_config(path, from, c, e));
@@ -165,32 +160,19 @@ static enum status open_origin(const char *path, struct train_shape *s, struct c
                          .n_ctx = s->n_ctx ? s->n_ctx : TRAIN_CTX,
                          .n_vocab = s->n_vocab ? s->n_vocab : 256};
     TRY(set_kinds(s, c, e));
-    for (char item[48]; list_item(&rest, item, sizeof item); n++) {
-        int heads;
-        if (!parse_heads(item, c->n_heads, &heads) || c->n_heads % heads != 0)
-            return err_usage(e, "--kv-heads %s: expected a divisor of --heads %d", item,
+    if (s->kv_heads)
+        TRY(variant_layers(s->kv_heads, c, layers, &n, e));
+    for (int l = 0; l < c->n_layers && n > 0; l++) {
+        if (c->n_heads % layers[l] != 0)
+            return err_usage(e, "--kv-heads %d: expected a divisor of --heads %d", layers[l],
                              c->n_heads);
-        if (n < c->n_layers)
-            c->layer_kv_heads[n] = heads;
-        c->n_kv_heads = MAX(heads, c->n_kv_heads);
+        c->layer_kv_heads[l] = n > 1 ? layers[l] : 0;
+        c->n_kv_heads = MAX(layers[l], c->n_kv_heads);
     }
-    if (n == 1)
-        c->layer_kv_heads[0] = 0;
-    else if (n > 0 && n != c->n_layers)
-        return err_usage(e, "--kv-heads: expected one number, or one for each layer, %d; found %d",
-                         c->n_layers, n);
     TRY(shape_complete(c, &words, e));
     if (c->shared && !config_same_kv_heads(c))
         return err_usage(e, "--kv-heads: layers that share their weights have the same number; "
                             "expected one with --share-layers");
-    s->n_layers = c->n_layers;
-    s->n_heads = c->n_heads;
-    s->head_dim = c->head_dim;
-    s->d_model = c->d_model;
-    s->d_ff = c->d_ff;
-    s->n_vocab = c->n_vocab;
-    chars_printf(s->all_kv_heads, "%d", c->n_kv_heads);
-    s->kv_heads = s->kv_heads ? s->kv_heads : s->all_kv_heads;
     return STATUS_OK;
 }
 
@@ -205,8 +187,6 @@ enum status train_spec_complete(struct train_spec *spec, struct train_shape *sha
                                 struct checkpoint *from, struct checkpoint *teacher, struct err *e)
 {
     const bool further = spec->from_path;
-    if (spec->n_steps == 0)
-        spec->n_steps = TRAIN_STEPS;
     spec->beta2 = 0.99;
     const int interval = between(spec->n_steps / 20, 25, 250);
     /* Further training starts with AdamW's moments empty beside weights that have something to

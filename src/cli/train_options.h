@@ -13,11 +13,10 @@
 struct train_shape {
     int n_layers, d_model, n_heads, head_dim, d_ff, n_ctx, n_vocab;
     const char *kv_heads, *score_scale;
-    char all_kv_heads[12];        /* where kv_heads is filled in */
     int arch, kinds[TRAIN_KINDS]; /* norm, placement, position, ffn, score; from 1 on */
     bool no_bias, share_layers;
 };
-extern const struct option train_size_options[], train_head_options[], train_kind_options[];
+extern const struct option train_size_options[], train_kind_options[];
 
 /* Their values are those of a struct train_spec, as far as they are given: a rate of 0 is none. */
 extern const struct option train_step_options[], train_held_out_options[];

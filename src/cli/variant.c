@@ -1,28 +1,27 @@
 #include "cli/variant.h"
 
 #include "base/figures.h"
+#include "cli/input.h"
 #include "cli/paths.h"
 #include "cli/terminal.h"
 #include "formats/gguf_write.h"
 #include "model/config_keys.h"
 #include "model/selection.h"
 
-struct convert_spec variant_spec(const struct variant_request *q, const struct config *c)
+struct convert_spec variant_spec(const struct job *j, const struct config *c)
 {
-    return (struct convert_spec){.gguf = q->checkpoint->gguf,
-                                 .source = &q->checkpoint->file,
-                                 .source_name = path_name(q->path),
+    return (struct convert_spec){.gguf = j->checkpoint.gguf,
+                                 .source = &j->checkpoint.file,
+                                 .source_name = path_name(j->path),
                                  .version = DECODE_VERSION,
                                  .method = CONVERT_FIT,
                                  .cluster = c->position != POSITION_ALIBI,
-                                 .kernels = q->kernels,
-                                 .pool = q->pool,
-                                 .callbacks = q->callbacks};
+                                 .kernels = j->kernels,
+                                 .pool = j->pool};
 }
 
-/* Reads one number for all layers, or one for each; returns how many there were in *n. */
-static enum status parse_layers(const char *kv_heads, const struct config *c, int *layers, int *n,
-                                struct err *e)
+enum status variant_layers(const char *kv_heads, const struct config *c, int *layers, int *n,
+                           struct err *e)
 {
     const char *rest = kv_heads;
     *n = 0;
@@ -45,7 +44,7 @@ enum status variant_parse(const char *kv_heads, const struct config *c, int *lay
                           struct convert_spec *spec, bool *fewer, struct err *e)
 {
     int n;
-    TRY(parse_layers(kv_heads, c, layers, &n, e));
+    TRY(variant_layers(kv_heads, c, layers, &n, e));
     const bool by_layer = n > 1;
     *fewer = false;
     for (int l = 0; l < c->n_layers; l++) {
@@ -66,20 +65,20 @@ enum status variant_parse(const char *kv_heads, const struct config *c, int *lay
     return STATUS_OK;
 }
 
-enum status variant_convert(const struct variant_request *q, const struct common_options *o,
-                            const struct convert_spec *spec, struct convert *out, struct err *e)
+enum status variant_convert(const struct job *j, const struct convert_spec *spec,
+                            struct convert *out, struct err *e)
 {
     size_t bytes;
     enum status s = convert_plan(spec, &bytes, e);
     if (s == STATUS_OK) {
-        log_verbose(o,
+        log_verbose(j->common,
                     "memory: the conversion needs %s beside the model; fewer --calib-tokens need "
                     "less",
                     figure_bytes(bytes).text);
         s = convert_run(spec, out, e);
     }
     /* What runs into numbers that are not finite fails because of those in the file. */
-    return s == STATUS_BAD_FILE || s == STATUS_FAILED ? err_in(e, s, "%s", q->path) : s;
+    return s == STATUS_BAD_FILE || s == STATUS_FAILED ? err_in(e, s, "%s", j->path) : s;
 }
 
 /* The model that a converted checkpoint is. */
@@ -99,18 +98,18 @@ static enum status load_converted(const struct convert *converted, struct model 
     return s;
 }
 
-enum status variant_load(const struct variant_request *q, const struct common_options *o,
-                         const char *kv_heads, const struct calibration *text, struct model **out,
-                         struct err *e)
+enum status variant_load(const struct job *j, const char *kv_heads, const struct calibration *text,
+                         struct callbacks callbacks, struct model **out, struct err *e)
 {
-    const struct checkpoint *k = q->checkpoint;
+    const struct checkpoint *k = &j->checkpoint;
     struct config config;
     struct convert converted;
     int layers[CONFIG_MAX_LAYERS];
     bool fewer;
     enum status s;
-    TRY(err_in(e, config_read(k->gguf, &config, e), "%s", q->path));
-    struct convert_spec spec = variant_spec(q, &config);
+    TRY(err_in(e, config_read(k->gguf, &config, e), "%s", j->path));
+    struct convert_spec spec = variant_spec(j, &config);
+    spec.callbacks = callbacks;
     TRY(variant_parse(kv_heads, &config, layers, &spec, &fewer, e));
     if (text) {
         spec.tokens = text->tokens;
@@ -118,13 +117,46 @@ enum status variant_load(const struct variant_request *q, const struct common_op
         spec.refit = CONVERT_REFIT_WO;
     }
     if (fewer) {
-        TRY(variant_convert(q, o, &spec, &converted, e));
+        TRY(variant_convert(j, &spec, &converted, e));
         s = load_converted(&converted, out, e);
         convert_free(&converted);
     } else {
-        s = err_in(e, model_create(k->gguf, NULL, &k->file, out, e), "%s", q->path);
+        s = err_in(e, model_create(k->gguf, NULL, &k->file, out, e), "%s", j->path);
     }
     if (s == STATUS_OK)
-        (*out)->name = q->path;
+        (*out)->name = j->path;
     return s;
+}
+
+/* --- the text that a conversion is fitted to -------------------------------------------------- */
+
+/* Leaves about so many tokens, in whole windows at equal distances. */
+static void spread_windows(struct calibration *text, size_t wanted, int n_ctx)
+{
+    const size_t window = convert_window_size(n_ctx, wanted);
+    const size_t n_windows = wanted / window, step = (text->n - window) / (n_windows - 1);
+    for (size_t i = 1; i < n_windows; i++)
+        memmove(text->tokens + i * window, text->tokens + i * step, window * sizeof *text->tokens);
+    text->n = n_windows * window;
+}
+
+enum status calibration_of_text(const struct common_options *o, const struct tokenizer *t,
+                                const struct config *c, struct text text, const char *name,
+                                size_t wanted, struct calibration *out, struct err *e)
+{
+    TRY(tokens_of_sample(t, text, wanted, &out->tokens, &out->n, e));
+    if (out->n == 0)
+        return err_usage(e, "there is no text in '%.200s'", name);
+    if (out->n < CONVERT_MIN_TOKENS)
+        return err_usage(e, "expected at least %d tokens in '%.200s', found %zu",
+                         CONVERT_MIN_TOKENS, name, out->n);
+    if (out->n > wanted)
+        spread_windows(out, wanted, c->n_ctx);
+    if (out->n < (size_t)c->d_model)
+        log_info(
+            o,
+            "warning: %zu tokens to calibrate on are too few for a model of width %d, and may make "
+            "it worse; expected thousands",
+            out->n, c->d_model);
+    return STATUS_OK;
 }

@@ -1,22 +1,34 @@
 /*
- * variant - K/V heads as --kv-heads names them, and the checkpoint with as many in memory.
+ * variant - K/V heads as --kv-heads names them, the checkpoint with as many in memory, and the text
+ * that a conversion is fitted to.
  */
 #pragma once
 
-#include "cli/calibration.h"
+#include "cli/command.h"
 #include "convert/convert.h"
 
-/* What is converted, and by what; all is borrowed. */
-struct variant_request {
-    const char *path;                    /* of the checkpoint, which messages name */
-    const struct checkpoint *checkpoint; /* needs no model */
-    const struct kernels *kernels;
-    struct pool *pool;
-    struct callbacks callbacks; /* of windows of a text */
+#define CALIBRATION_TOKENS 65536 /* by default */
+
+struct calibration {
+    int32_t *tokens; /* [n] malloc'd, freed by the caller */
+    size_t n;
 };
 
-/* A conversion by fit, from the weights alone, whose K/V heads are not set yet. */
-struct convert_spec variant_spec(const struct variant_request *q, const struct config *c);
+/* The text's tokens: all of them, or `wanted` in whole windows at equal distances. `name` is the
+ * text's in messages, o who is warned of too few. STATUS_USAGE for fewer than CONVERT_MIN_TOKENS;
+ * the failures of tokenizer_encode. */
+enum status calibration_of_text(const struct common_options *o, const struct tokenizer *t,
+                                const struct config *c, struct text text, const char *name,
+                                size_t wanted, struct calibration *out, struct err *e);
+
+/* A conversion of the job's checkpoint by fit, from the weights alone, whose K/V heads are not set
+ * yet. What it borrows is the job's. */
+struct convert_spec variant_spec(const struct job *j, const struct config *c);
+
+/* K/V heads as --kv-heads names them, one number for all layers or one for each, into `layers`
+ * [CONFIG_MAX_LAYERS]; *n is how many were named. STATUS_USAGE. */
+enum status variant_layers(const char *kv_heads, const struct config *c, int *layers, int *n,
+                           struct err *e);
 
 /* Sets the K/V heads of *spec, all the same or by layer: `layers` [CONFIG_MAX_LAYERS] is then where
  * they are; and whether they are fewer than there are. STATUS_USAGE for what is no number, no
@@ -24,14 +36,14 @@ struct convert_spec variant_spec(const struct variant_request *q, const struct c
 enum status variant_parse(const char *kv_heads, const struct config *c, int *layers,
                           struct convert_spec *spec, bool *fewer, struct err *e);
 
-/* Plans and runs a conversion of the request's checkpoint; convert_free is due on success. Says
- * with -v what memory it needs. The failures of convert_run, which name the file. */
-enum status variant_convert(const struct variant_request *q, const struct common_options *o,
-                            const struct convert_spec *spec, struct convert *out, struct err *e);
+/* Plans and runs a conversion of the job's checkpoint; convert_free is due on success. Says with -v
+ * what memory it needs. The failures of convert_run, which name the file. */
+enum status variant_convert(const struct job *j, const struct convert_spec *spec,
+                            struct convert *out, struct err *e);
 
-/* Makes the checkpoint's model, which model_free releases, with so many K/V heads, converted by fit
- * in memory: from the weights alone if `text` is NULL, else on it and with refit. Unchanged if it
- * has as many. The failures of variant_parse, convert_run and model_create. */
-enum status variant_load(const struct variant_request *q, const struct common_options *o,
-                         const char *kv_heads, const struct calibration *text, struct model **out,
-                         struct err *e);
+/* Makes the model of the job's checkpoint, which model_free releases, with so many K/V heads,
+ * converted by fit in memory: from the weights alone if `text` is NULL, else on it and with refit,
+ * whose windows `callbacks` count.
+ * Unchanged if it has as many. The failures of variant_parse, convert_run and model_create. */
+enum status variant_load(const struct job *j, const char *kv_heads, const struct calibration *text,
+                         struct callbacks callbacks, struct model **out, struct err *e);

@@ -81,10 +81,6 @@ struct convert {
                              out; NaN without text */
     struct convert_layer *layers;
     uint64_t n_params; /* of the result, as convert_count_params */
-    /* New tensors whose old type is only read: how many, the first one's type and what it became;
-     * Q4_0 for types of at most 5 bits an element, else what they are in memory. */
-    int n_retyped;
-    const struct tensor_type_info *read_type, *written_type;
     struct gguf_writer *writer; /* holds everything: gguf_write or gguf_write_memory is left */
     struct arena arena;
 };

@@ -183,18 +183,11 @@ static enum status plan_tensor(const struct quantize_params *p, const struct con
                             text_width(from->name), from->name.data, from->type->name);
     /* What has one row does not take the type asked for. */
     if ((spec.flags & SPEC_QUANTISES) && from->n_elements != from->dims[0]) {
-        t->fallback = from->dims[0] % asked->block_elements != 0;
-        if (!t->fallback)
+        if (from->dims[0] % asked->block_elements == 0)
             t->to = tensor_type_find(layout_type(&spec, p->type));
         else if (from->type->type == TENSOR_F32)
             t->to = tensor_type_find(TENSOR_F16);
     }
-    if (t->to != from->type && from->type->block_elements > 1 && !p->requantize)
-        return err_usage(e,
-                         "tensor %.*s is %s already, and would keep that type's error as %s; start "
-                         "from the F32 or F16 file, or allow it with --requantize",
-                         text_width(from->name), from->name.data, from->type->name, t->to->name);
-    t->bytes = tensor_type_bytes(t->to, from->n_elements);
     return STATUS_OK;
 }
 
@@ -244,7 +237,6 @@ static enum status plan_tensors(struct quantize *q, struct err *e)
         *t = (struct quantize_tensor){.q = q, .from = from, .before = q->bytes_before};
         TRY(plan_tensor(&q->params, &config, t, e));
         q->bytes_before += from->n_bytes;
-        q->bytes_after += t->bytes;
         gguf_add_tensor_source(q->writer, from->name, t->to->type, from->n_dims, from->dims,
                                (struct gguf_source){.piece = next_piece, .arg = t});
     }

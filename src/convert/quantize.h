@@ -20,7 +20,6 @@
 
 struct quantize_params {
     uint32_t type;                 /* of the matrices: one that blocks_runs */
-    bool requantize;               /* convert Q8_0 and Q4_0 matrices, too, with both types' error */
     const struct gguf *gguf;       /* the checkpoint */
     const struct file_map *source; /* of gguf, whose pages are released as they are read; or NULL */
     struct pool *pool;
@@ -45,8 +44,6 @@ struct quantize_sums {
 struct quantize_tensor {
     const struct gguf_tensor *from;    /* borrowed from the checkpoint */
     const struct tensor_type_info *to; /* static */
-    uint64_t bytes;                    /* as `to` */
-    bool fallback;                     /* its rows are no multiple of the type's block */
     struct quantize_error error;       /* once written; zeros if the type stays */
     /* Private. */
     struct quantize *q;
@@ -57,8 +54,8 @@ struct quantize_tensor {
 struct quantize {
     struct quantize_params params;
     struct quantize_tensor *tensors; /* [params.gguf->n_tensors], in the file's order */
-    uint64_t bytes_before, bytes_after;
-    struct quantize_error error; /* over all tensors that changed type, once written */
+    uint64_t bytes_before;           /* of all tensors, in the checkpoint */
+    struct quantize_error error;     /* over all tensors that changed type, once written */
     struct gguf_writer *writer;
     struct arena arena;
     /* Private: the piece in work, elements of a tensor from `first` on. */
@@ -73,7 +70,7 @@ struct quantize {
 
 /*
  * Settles what becomes of each tensor. STATUS_BAD_FILE for an architecture or tensor type that does
- * not run here, STATUS_USAGE for a quantized matrix without `requantize`, STATUS_NO_MEMORY.
+ * not run here, STATUS_NO_MEMORY.
  * quantize_free is due on success; what params points to must live until then, and *q stay where it
  * is.
  *

@@ -283,11 +283,6 @@ static void write_new(const struct converter *c, const struct gguf_tensor *old)
     const struct convert_tensor *t = NULL;
     if (layout_named(&c->config, old->name, &spec) && role_in_block(spec.role))
         t = &c->tensors[spec.layer].of[spec.role][spec.is_bias];
-    if (t && t->changed && blocks_in_memory(old->type->type) != old->type->type &&
-        c->out->n_retyped++ == 0) {
-        c->out->read_type = old->type;
-        c->out->written_type = t->tensor.type;
-    }
     write_tensor(c, t && t->changed ? &t->tensor : old);
 }
 

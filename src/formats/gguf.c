@@ -286,7 +286,6 @@ static void read_tensors(struct reader *r, struct gguf *g, const struct gguf_ten
     index_names(r, &g->by_name, g->tensors, sizeof *g->tensors, g->n_tensors);
     if (r->status)
         return;
-    g->head_bytes = r->at;
     /* The header is in memory: its padding cannot overflow. */
     const uint64_t data_start = ((uint64_t)r->at + g->alignment - 1) / g->alignment * g->alignment;
     for (size_t i = 0; i < g->n_tensors && !r->status; i++) {
@@ -344,20 +343,6 @@ enum status gguf_parse(const void *bytes, size_t len, struct gguf **out, struct 
         *out = NULL;
     }
     return r.status;
-}
-
-enum status gguf_parse_file(const struct file_map *f, struct gguf **out, struct err *e)
-{
-    /* Where the head ends is known when it was read: it is read until it was private before. */
-    for (size_t head = 0;;) {
-        TRY(gguf_parse(f->data, f->len, out, e));
-        if ((*out)->head_bytes <= head)
-            return STATUS_OK;
-        head = (*out)->head_bytes;
-        gguf_free(*out);
-        *out = NULL;
-        TRY(file_map_make_private(f, head, e));
-    }
 }
 
 void gguf_free(struct gguf *g)

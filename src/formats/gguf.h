@@ -72,7 +72,6 @@ struct gguf {
     struct gguf_pair *pairs; /* in file order */
     size_t n_tensors;
     struct gguf_tensor *tensors; /* in file order */
-    size_t head_bytes;           /* of the span, before the tensors' data and padding */
     struct name_index by_key, by_name;
 };
 
@@ -85,7 +84,4 @@ struct gguf {
  * names, linear in the rest; tensor data are not touched.
  */
 enum status gguf_parse(const void *bytes, size_t len, struct gguf **out, struct err *e);
-/* The same of a mapped file, which somebody may be writing to: the head is checked, and used, as it
- * is now (file_map_make_private). Tensor data may still change. */
-enum status gguf_parse_file(const struct file_map *f, struct gguf **out, struct err *e);
 void gguf_free(struct gguf *g); /* NULL is legal */

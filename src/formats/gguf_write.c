@@ -286,9 +286,9 @@ static void make_head(struct gguf_writer *w, struct head *head, uint64_t *len)
             err_usage(&head->err, "the tensors' bytes overflow: expected less than 2^63");
 }
 
-/* To a file, or, if `path` is NULL, to memory as if it were mapped. */
-static enum status write_to(struct gguf_writer *w, const char *path, struct file_map *map,
-                            struct err *e)
+/* To a file, or, if `path` is NULL, to memory: *memory, malloc'd, of *size bytes. */
+static enum status write_to(struct gguf_writer *w, const char *path, unsigned char **memory,
+                            size_t *size, struct err *e)
 {
     struct head head = {.status = w->pairs.status, .err = w->pairs.err};
     struct sink sink = {0};
@@ -300,8 +300,7 @@ static enum status write_to(struct gguf_writer *w, const char *path, struct file
     if (!s && path)
         s = file_writer_open(&sink.file, path, e);
     if (!s && !path) {
-        sink.memory = malloc(len);
-        *map = (struct file_map){.data = sink.memory, .len = len, .own = true};
+        *memory = sink.memory = malloc(len);
         s = sink.memory ? STATUS_OK : err_no_memory(e, "the GGUF file", len);
     }
     if (!s)
@@ -315,30 +314,26 @@ static enum status write_to(struct gguf_writer *w, const char *path, struct file
     bytes_free(&head.bytes);
     if (!s && path)
         return file_writer_commit(sink.file, e);
-    if (s && path)
+    if (path) {
         file_writer_abandon(sink.file);
-    else if (s)
-        file_map_close(map);
+    } else if (s) {
+        free(*memory);
+        *memory = NULL;
+    } else {
+        *size = len;
+    }
     return s;
 }
 
 enum status gguf_write(struct gguf_writer *w, const char *path, struct err *e)
 {
-    return write_to(w, path, NULL, e);
-}
-
-enum status gguf_write_map(struct gguf_writer *w, struct file_map *out, struct err *e)
-{
-    *out = (struct file_map){0};
-    return write_to(w, NULL, out, e);
+    return write_to(w, path, NULL, NULL, e);
 }
 
 enum status gguf_write_memory(struct gguf_writer *w, unsigned char **out, size_t *len,
                               struct err *e)
 {
-    struct file_map map;
-    const enum status s = gguf_write_map(w, &map, e);
-    *out = (unsigned char *)(uintptr_t)map.data;
-    *len = map.len;
-    return s;
+    *out = NULL;
+    *len = 0;
+    return write_to(w, NULL, out, len, e);
 }

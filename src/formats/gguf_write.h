@@ -78,6 +78,3 @@ enum status gguf_write(struct gguf_writer *w, const char *path, struct err *e);
 /* Writes the same bytes into malloc'd memory, which the caller frees; *out is NULL on failure. */
 enum status gguf_write_memory(struct gguf_writer *w, unsigned char **out, size_t *len,
                               struct err *e);
-
-/* The same as if a file had been written and mapped: file_map_close is due on success. */
-enum status gguf_write_map(struct gguf_writer *w, struct file_map *out, struct err *e);

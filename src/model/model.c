@@ -380,7 +380,7 @@ enum status checkpoint_take(struct file_map *file, const char *path, unsigned pa
     struct config config;
     *c = (struct checkpoint){.file = *file};
     *file = (struct file_map){0};
-    enum status s = gguf_parse_file(&c->file, &c->gguf, e);
+    enum status s = gguf_parse(c->file.data, c->file.len, &c->gguf, e);
     /* First of all whether it is a model, and one that runs here, whose tokenizer then matters. */
     if (s == STATUS_OK)
         s = config_check_kind(c->gguf, e);

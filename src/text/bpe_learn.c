@@ -1,7 +1,7 @@
 #include "text/bpe_learn.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
-#include "base/siphash.h"
 #include "formats/gguf_write.h"
 #include "text/pretokenize.h"
 #include "text/unicode.h"
@@ -33,8 +33,8 @@ struct pair {
     uint64_t count;
 };
 
-/* Where words and pairs are found by what they are, by a keyed hash: texts cannot be written so
- * that their words collide. The key is an address; nothing that can be seen depends on it. */
+/* Where words and pairs are found by what they are. A text whose words are made to have one hash is
+ * learned slowly: that harms only who trains on it. */
 struct slots {
     uint32_t *numbers; /* [n] EMPTY or a word's or pair's number. At most half of them are taken */
     size_t n;          /* a power of two, or 0 */
@@ -42,7 +42,6 @@ struct slots {
 
 struct learner {
     const struct bpe_learn_spec *spec;
-    uint64_t key[2];
 
     struct word *words; /* [n_words] by first occurrence */
     size_t n_words, words_cap;
@@ -84,7 +83,7 @@ static enum status grow_slots(struct slots *s, struct err *e)
 static uint32_t *find_word(const struct learner *l, struct text word)
 {
     const struct slots *s = &l->by_text;
-    size_t i = siphash(l->key, word) & (s->n - 1);
+    size_t i = hash_bytes(HASH_START, word.data, word.len) & (s->n - 1);
     while (s->numbers[i] != EMPTY && !text_equal(l->words[s->numbers[i]].text, word))
         i = (i + 1) & (s->n - 1);
     return &s->numbers[i];
@@ -137,7 +136,7 @@ static uint32_t *find_pair(const struct learner *l, int32_t left, int32_t right)
 {
     const struct slots *s = &l->by_tokens;
     const int32_t tokens[] = {left, right};
-    size_t i = siphash(l->key, text_span((const char *)tokens, sizeof tokens)) & (s->n - 1);
+    size_t i = hash_bytes(HASH_START, tokens, sizeof tokens) & (s->n - 1);
     for (; s->numbers[i] != EMPTY; i = (i + 1) & (s->n - 1)) {
         const struct pair *p = &l->pairs[s->numbers[i]];
         if (p->left == left && p->right == right)
@@ -299,16 +298,6 @@ static enum status spell_tokens(struct bpe_learned *out, struct err *e)
     return STATUS_OK;
 }
 
-/* Counts the words and merges their tokens. */
-static enum status learn_merges(struct learner *l, const struct text *texts, size_t n,
-                                struct err *e)
-{
-    l->key[0] = (uintptr_t)l->merges;
-    l->key[1] = (uintptr_t)&n; /* of the stack */
-    TRY(count_words(l, texts, n, e));
-    return merge_all(l, e);
-}
-
 enum status bpe_learn(const struct bpe_learn_spec *spec, const struct text *texts, size_t n,
                       struct bpe_learned *out, struct err *e)
 {
@@ -321,7 +310,9 @@ enum status bpe_learn(const struct bpe_learn_spec *spec, const struct text *text
     TRY_ZEROED(l.merges, (size_t)l.max_merges + 1, "the learned vocabulary", e);
     enum status s = STATUS_OK;
     if (l.max_merges > 0) /* without any the texts are not read */
-        s = learn_merges(&l, texts, n, e);
+        s = count_words(&l, texts, n, e);
+    if (s == STATUS_OK && l.max_merges > 0)
+        s = merge_all(&l, e);
     out->merges = l.merges;
     out->n_merges = l.n_merges;
     free(l.words);

@@ -1,7 +1,5 @@
 /*
- * bpe_learn - a vocabulary from texts.
- *
- * Learns a byte-level BPE vocabulary from text.
+ * bpe_learn - a byte-level BPE vocabulary from texts.
  *
  * Texts are cut by GPT-2's pre-tokenization (see pretokenize.h). Every word starts as its bytes;
  * then, again and again, the pair of neighbouring tokens that is most frequent in all words
@@ -11,7 +9,7 @@
  * the texts alone. That is the order of Hugging Face's tokenizers, if the bytes have equal ids.
  *
  * Ids: a byte's token is the byte itself, 0 to 255, as in plain-byte checkpoints, so that 256
- * tokens are those; then the merges in the order learned; then the special token, if wanted.
+ * tokens are those; then the merges in the order learned.
  * (GPT-2 numbers the bytes in the order of its alphabet, '!' first: that order means nothing to
  * those who read a file, because its tokens are listed.)
  *
@@ -65,8 +63,8 @@ void bpe_learned_free(struct bpe_learned *v); /* legal on a zeroed struct and tw
 /*
  * Adds tokenizer.ggml.{model,pre,tokens,token_type,merges,bos_token_id,eos_token_id,
  * add_bos_token} to w, as tokenizer_create and llama.cpp read them: "gpt2", "gpt-2", tokens and
- * "left right" in GPT-2's byte alphabet. No BOS is put before texts. BOS and EOS are the special
- * token; without one, newline and byte 0 stand in, because llama.cpp takes id 11 for both when
- * they are absent. Fails with STATUS_NO_MEMORY; what w itself refuses is found by gguf_write.
+ * "left right" in GPT-2's byte alphabet. No BOS is put before texts. Newline and byte 0 stand in
+ * for BOS and EOS, because llama.cpp takes id 11 for both when they are absent. Fails with
+ * STATUS_NO_MEMORY; what w itself refuses is found by gguf_write.
  */
 enum status bpe_learned_write(const struct bpe_learned *v, struct gguf_writer *w, struct err *e);

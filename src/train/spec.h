@@ -10,7 +10,6 @@ enum train_event_kind {
     TRAIN_LEARNING,  /* the vocabulary: done of all merges */
     TRAIN_STEP,      /* a step was made */
     TRAIN_EVALUATED, /* the held-out loss was measured after `step` steps */
-    TRAIN_SAVING,    /* OUT.state will be written */
     TRAIN_SAVED,     /* OUT.state was written after `step` steps */
     TRAIN_NOT_SAVED, /* `message` says why; the run goes on and tries again at the next save */
 };

@@ -20,7 +20,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "states are written as they are");
 
-#define STATE_VERSION 6
+#define STATE_VERSION 7
 
 static const char magic[8] = {'D', 'E', 'C', 'T', 'R', 'A', 'I', 'N'};
 

@@ -240,41 +240,25 @@ static enum status save(struct trainer *t, struct err *e)
 {
     if (t->saved_step == t->progress.step)
         return STATUS_OK;
-    const enum status s = t->spec.keep_last || !t->out_written ? write_out(t, e) : STATUS_OK;
-    report_event(t, (struct train_event){.kind = TRAIN_SAVING});
-    TRY(s);
+    if (t->spec.keep_last || !t->out_written)
+        TRY(write_out(t, e));
     TRY(state_write(t, e));
     t->saved_step = t->progress.step;
     report_event(t, (struct train_event){.kind = TRAIN_SAVED});
     return STATUS_OK;
 }
 
-/* A run that was done makes no step when it is resumed: where OUT is the last state, and not there
- * as it was written, it is written again. */
-static enum status restore_out(struct trainer *t, struct err *e)
-{
-    bool is_ours;
-    if (t->progress.step < t->spec.n_steps || t->out_written)
-        return STATUS_OK;
-    hash_out(t, &is_ours, NULL);
-    t->saved_step = is_ours ? t->saved_step : -1;
-    return save(t, e);
-}
-
-/* Whether OUT, of a run that is done, is the best checkpoint. */
+/* Whether OUT, of a run that is done, is what this run wrote. */
 static enum status check_out(struct trainer *t, struct err *e)
 {
-    const struct train_progress *p = &t->progress;
     bool is_ours;
-    if (t->spec.keep_last || !isfinite(p->best))
-        return STATUS_OK;
     TRY(hash_out(t, &is_ours, e));
     if (is_ours)
         return STATUS_OK;
     return err_failed(e,
-                      "%s is not the best checkpoint of this run (of step %d), but another file; "
-                      "bring it back, or begin anew without --resume",
-                      t->spec.out, (int)p->best_step);
+                      "%s is not the checkpoint that this run wrote last, but another file; bring "
+                      "that back, or begin anew without --resume",
+                      t->spec.out);
 }
 
 /* --- running --------------------------------------------------------------------------------- */
@@ -389,9 +373,7 @@ enum status trainer_run(struct trainer *t, struct err *e)
 {
     const struct train_spec *spec = &t->spec;
     TRY(start_run(t, e));
-    if (spec->resume)
-        TRY(restore_out(t, e));
-    else if (spec->from) /* what is to be improved */
+    if (spec->from && !spec->resume) /* what is to be improved */
         TRY(after_step(t, e));
     while (t->progress.step < spec->n_steps) {
         if (train_stopped(spec)) {

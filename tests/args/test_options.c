@@ -58,6 +58,8 @@ static const struct option_spec spec = {
 
 #define MAX_WORDS 12
 
+static struct option_rows given;
+
 /* Parses the words, which end with NULL. */
 static enum status parse(struct values *v, bool *help, const char *const *words)
 {
@@ -68,7 +70,7 @@ static enum status parse(struct values *v, bool *help, const char *const *words)
         continue;
     memcpy(argv, words, (size_t)n * sizeof *argv);
     *v = (struct values){.flag = false};
-    return options_parse(&spec, argv, v, help, &err);
+    return options_parse(&spec, argv, v, &given, help, &err);
 }
 
 static struct values good(const char *const *words)
@@ -123,7 +125,7 @@ TEST(what_may_be_many_is_kept)
     memcpy(argv, WORDS("one", "two", "-n", "3", "three", "--", "-four"), sizeof argv);
     struct values v = {.flag = false};
     bool help;
-    expect_ok(options_parse(&many, argv, &v, &help, &err));
+    expect_ok(options_parse(&many, argv, &v, &given, &help, &err));
     ck_assert_str_eq(v.first, "one");
     ck_assert_int_eq(v.many.n, 3);
     ck_assert_str_eq(v.many.items[0], "two");
@@ -172,7 +174,8 @@ TEST(what_is_wrong_is_named)
         strcpy(words, cases[i][0]);
         for (int n = 0; (argv[n] = strtok_r(n ? NULL : words, "|", &rest)); n++)
             continue;
-        expect_status(options_parse(&spec, argv, &v, &help, &err), STATUS_USAGE, cases[i][1]);
+        expect_status(options_parse(&spec, argv, &v, &given, &help, &err), STATUS_USAGE,
+                      cases[i][1]);
         options_free(&spec, &v);
     }
 }

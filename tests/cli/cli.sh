@@ -573,6 +573,13 @@ EOF
 
 # --- convert --type -----------------------------------------------------------------------------
 
+# The value of a column in the row of a checkpoint, before or after.
+column_of() {
+    awk -F, -v row=$1 -v name=$2 '
+        /^checkpoint,/ { for (i = 1; i <= NF; i++) if ($i == name) column = i }
+        $1 == row { print $column }' "$out"
+}
+
 checks <<'EOF'
 2 quantize $model -o q --type q8_0 | convert does that: decode convert MODEL -o OUT --type TYPE
 2 convert $model -o q | nothing to convert is named; expected --kv-heads G, --type TYPE, or both
@@ -587,15 +594,15 @@ EOF
 for type in F32 F16 BF16 Q8_0 Q4_0; do
     checks <<'EOF'
 0 convert $model -o $type.gguf --type $type -t 2 --format csv
-    | variant,MHA,MHA | file_bytes,$(size_of $model),$(size_of $type.gguf)
-$ [ $type = F32 ] || grep -q '^relative_error,,0[.][0-9]' "$out"
+    | before,MHA, | ,$(size_of $model), | after,MHA, | ,$(size_of $type.gguf),
+$ [ $type = F32 ] || [ "$(column_of after relative_error)" != 0 ]
 0 convert $model -o q --type $type --force -t 1 -q | quiet
 $ cmp -s q $type.gguf
 0 info q --check
 EOF
 done
 checks <<'EOF'
-0 convert $model -o q --type f32 --force | 2> no tensor changes its type: OUT is a copy
+0 convert $model -o q --type f32 --force
 $ "$decode" score $model -p "To be" --format csv | cut -d , -f 1-4 >expected
 $ "$decode" score q -p "To be" --format csv | cut -d , -f 1-4 | cmp -s - expected
 0 convert $model -o q --type q4_0 --force --format json | "type": "q4_0" | "layers": [] | "relative_error": 0.
@@ -608,7 +615,7 @@ $ cmp -s $model same.gguf
 0 convert Q8_0.gguf -o q --type f32 --force --requantize
 $ [ "$(size_of q)" -eq "$(size_of F32.gguf)" ]
 0 convert $golden/gqa.gguf -o q --type q8_0 --force
-    | 2> multiple of 32 (token_embd.weight: rows of 48): | 2> become F16
+    | 2> type q8_0: rows of d_model = 48 are no multiple
 $ [ -z "$(ls -A | grep '^\.decode')" ]
 
 # Heads and type at once: what one after the other gives.
@@ -784,7 +791,7 @@ $ [ ! -e long.html ]
 0 info scaled4.gguf | score_scale   1
 2 train lines -o scaled.gguf --force $small --score-scale 0 | --score-scale: expected a number
 # Additive scores: trained, run and shown, not converted, in a file without what dot products need.
-0 train lines -o additive.gguf $small --kv-heads 1 --score additive --steps 5 --batch 2 | 2> additive scores
+0 train lines -o additive.gguf $small --kv-heads 1 --score additive --steps 5 --batch 2
 0 info additive.gguf | architecture  decode | score         additive | variant       MQA
 0 generate additive.gguf -p "line 1" -n 10 --greedy --kv-type q8_0
 0 attend additive.gguf -p "line 1" --trace 0.1 | scores = w·tanh(q + k): 2 x 6 x 6
@@ -835,7 +842,6 @@ $ [ "$trained" = "$(awk '$1 == "total" { gsub(",", "", $2); print $2 }' "$out") 
 0 info deep.gguf
 $ [ "$(tr -d ' ' <"$out" | grep -cF "$by_layer")" -gt 0 ]
 0 train lines -o further.gguf $further --teacher toy.gguf --steps 3 -v | 2> step 0 of 3: held out
-    | 2> the text's cross-entropy, without what the teacher adds
 0 train lines -o given.gguf $further --steps 3 --lr 1e-4 --eval-every -1 | 2! windows held out
     | 2! bits a byte
 0 train lines -o dear.gguf $further --steps 200 -t 2
@@ -847,10 +853,12 @@ $ cmp -s dear.gguf same.gguf
 EOF
 
 # Every architecture, and kinds that only `decode` has: what is written runs everywhere.
-while IFS='|' read -r options plan; do
+while IFS='|' read -r options arch norm placement position ffn; do
     checks <<'END'
-0 train lines -o arch.gguf --force $toy --layers 2 --steps 6 $options | 2> new model: $plan
+0 train lines -o arch.gguf --force $toy --layers 2 --steps 6 $options | 2> new model: $arch, 2 layers, d_model 16
 0 info arch.gguf --check
+$ "$decode" info arch.gguf | tr -s ' ' >kinds && has kinds "norm $norm" && has kinds "placement $placement"
+$ has kinds "position $position" && has kinds "ffn $ffn"
 0 generate arch.gguf -p "line 1" -n 4 --greedy -q | line 1
 0 score arch.gguf -p "line 1"
 0 eval arch.gguf lines --range 0.9:1
@@ -858,15 +866,15 @@ while IFS='|' read -r options plan; do
 $ rm x.gguf x.gguf.state
 END
 done <<EOF
---arch llama --kv-heads 1|llama, 2 layers, d_model 16, 2 heads (MQA), d_ff 64,
---arch transformer --label-smoothing 0.1|decode (norm layer after, position sinusoidal, ffn relu), 2 layers
---arch decode --norm rms --position alibi --no-bias|decode (norm rms before, position alibi, ffn gelu, no biases), 2
---no-bias|decode (norm layer before, position learned, ffn gelu, no biases but the norms'), 2
---head-dim 6 --heads 3|decode (norm layer before, position learned, ffn gelu), 2 layers, d_model 16, 3 heads of 6 and 6 (MHA)
---arch llama --head-dim 12 --kv-heads 1|llama, 2
---placement after --position quadratic --ffn swiglu --attn-dropout 0.2|decode (norm layer after, position quadratic, ffn swiglu), 2
---position rope --ffn gelu_erf --share-layers|decode (norm layer before, position rope, ffn gelu_erf, one block for all layers), 2
---kv-heads 2,1 --position none|decode (norm layer before, position none, ffn gelu), 2
+--arch llama --kv-heads 1|llama|rms|before|rope|swiglu
+--arch transformer --label-smoothing 0.1|decode|layer|after|sinusoidal|relu
+--arch decode --norm rms --position alibi --no-bias|decode|rms|before|alibi|gelu
+--no-bias|decode|layer|before|learned|gelu
+--head-dim 6 --heads 3|decode|layer|before|learned|gelu
+--arch llama --head-dim 12 --kv-heads 1|llama|rms|before|rope|swiglu
+--placement after --position quadratic --ffn swiglu --attn-dropout 0.2|decode|layer|after|quadratic|swiglu
+--position rope --ffn gelu_erf --share-layers|decode|layer|before|rope|gelu_erf
+--kv-heads 2,1 --position none|decode|layer|before|none|gelu
 EOF
 cp lines tt.state
 cp toy.gguf source.state
@@ -880,7 +888,7 @@ checks <<'EOF'
 2 $x --arch transformer --share-layers | --share-layers: --arch transformer
 2 $x --arch llama --heads 16 --embd 48 | --heads 16: rotary positions rotate pairs
 2 $x --layers 2 --kv-heads 4,2,1 | --kv-heads: expected one number, or one for each layer, 2; found 3
-2 $x --kv-heads 8,2x,1,1 | --kv-heads 2x: expected a divisor
+2 $x --kv-heads 8,2x,1,1 | --kv-heads: expected an integer from 1 on, or MHA, GQA-G, MQA, found '2x'
 2 $x --layers 2 --share-layers --kv-heads 4,2 | --kv-heads: layers that share
 2 $x --from toy.gguf --arch llama | --arch and --from
 2 $x $words | ${words% *} | for words in "--attn-dropout 0.95" "--label-smoothing -0.1" "--vocab 255"
@@ -906,7 +914,7 @@ checks <<'EOF'
 $ cmp -s lines tt.state && cmp -s toy.gguf source.state && [ ! -e x.gguf ]
 
 # OUT is the finished run's own, and a finished run is no unfinished one.
-1+ train lines -o more.gguf $toy --resume | 2> not the best checkpoint of this run
+1+ train lines -o more.gguf $toy --resume | 2> not the checkpoint that this run wrote last
 0 train lines -o more.gguf $toy --steps 50 --force | 2! unfinished
 EOF
 
@@ -946,7 +954,6 @@ printf 'ten tokens' >ten
 c="convert $model -o gqa.gguf --force --kv-heads 2"
 few="convert models/shakespeare-llama.gguf -o few.gguf --force --kv-heads 1 --calib text"
 calib="--calib calib"
-divergence_of() { sed -n 's/^divergence,0,//p' "$out"; }
 checks <<'EOF'
 0 $c $calib --calib-tokens 4000 --refit wo --eval eval-text -v | score_lost | bits per byte | 2> memory: the conversion needs
 0 info gqa.gguf | GQA-2
@@ -959,9 +966,9 @@ $ cmp -s gqa.gguf again.gguf
 # window of 256 took 2.04 nats a token to 4.40), and how far the result is from the checkpoint is
 # told. Too few are refused with their number.
 0 $few --calib-tokens 256 --refit none --format csv
-$ without=$(divergence_of)
+$ without=$(column_of after divergence)
 0 $few --calib-tokens 256 --refit wo --format csv
-$ refitted=$(divergence_of)
+$ refitted=$(column_of after divergence)
 $ awk "BEGIN { exit !($refitted > 0 && $refitted <= 1.05 * $without) }"
 2 convert $model -o none.gguf --kv-heads 2 --calib $text | expected at least 128 tokens
     | for text in fifty ten
@@ -977,7 +984,7 @@ $ [ ! -e none.gguf ]
 0 score $model -p "ROMEO:" --kv-heads 2 | == expected
 0 generate $model -p "ROMEO:" -n 40 --greedy -q | > expected
 0 generate $model -p "ROMEO:" -n 40 --greedy -q --kv-heads 8 | == expected
-0 convert $model -o mean.gguf --kv-heads 1 --method mean --eval eval-text | 2> decode train TEXT --from
+0 convert $model -o mean.gguf --kv-heads 1 --method mean --eval eval-text | bits per byte
 
 # Random heads: the seed is said, and replays them.
 0 convert $model -o random.gguf --kv-heads 1 --method random
@@ -986,8 +993,9 @@ $ seed=$(sed -n 's/^decode: seed //p' "$err")
 $ cmp -s random.gguf random2.gguf
 
 # As a table.
-0 $c --method mean --eval eval-text --format csv | layer,score_lost,output_lost | figure,before,after
-$ grep -q '^parameters,[0-9]*,[0-9]*$' "$out" && grep -q '^bits_per_byte,[0-9.]*,[0-9.]*$' "$out"
+0 $c --method mean --eval eval-text --format csv | layer,score_lost,output_lost | checkpoint,variant,
+$ [ $(column_of after parameters) -lt $(column_of before parameters) ]
+$ [ -n "$(column_of before bits_per_byte)" ] && [ -n "$(column_of after bits_per_byte)" ]
 $ [ "$(grep -c '^$' "$out")" -eq 1 ]
 0 convert $golden/gqa.gguf -o low-rank.gguf --kv-heads 1
 
