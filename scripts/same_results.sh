@@ -5,7 +5,8 @@
 # C and the best instruction set. What OLD refuses NEW must refuse with the same message. Prints what
 # was compared, how often, and how many differ; takes two minutes on 2 processors.
 # A trainer's state counts: each must go on with the other's. MEMORY=own: the memory plan that -v
-# prints may be another.
+# prints may be another. Where a command or an option has changed its name, OLD is a script that gives
+# today's lines their old names.
 set -eu
 . scripts/same.sh
 

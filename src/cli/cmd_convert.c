@@ -510,7 +510,7 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
 
 const struct command command_convert = {
     .name = "convert",
-    .summary = "a checkpoint from a checkpoint: fewer K/V heads, another weight type, or both",
+    .summary = "a checkpoint from a checkpoint: fewer K/V heads, another type, or both",
     .usage = "MODEL -o OUT [--kv-heads G] [--type TYPE] [options]",
     .examples = "./decode convert models/shakespeare-mha.gguf -o gqa2.gguf --kv-heads 2\n"
                 "./decode convert models/shakespeare-mha.gguf -o q8.gguf --type q8_0\n",

@@ -51,8 +51,8 @@ static const char *const end_names[] = {
     "<end_of_utterance>",
     "<EOT>",
     "_<EOT>",
-    "<\xef\xbd\x9c"
-    "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+    ("<\xef\xbd\x9c"
+     "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"),
 };
 #define N_ENDS (N_END_KEYS + LENGTH(end_names))
 
