@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "convert/convert.h"
+#include "convert/spec.h"
 
 struct convert_budget {
     struct config config;          /* of the checkpoint */

@@ -14,7 +14,7 @@
 
 #include "compute/grad_kernels.h"
 #include "compute/linalg.h"
-#include "convert/convert.h"
+#include "convert/spec.h"
 #include "engine/session.h"
 #include "model/pack.h"
 

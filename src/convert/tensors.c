@@ -255,21 +255,6 @@ void convert_load_stored(struct converter *c)
 
 #define OWN_KEYS "decode.convert."
 
-/* Elements of an output matrix that is the embedding once more. */
-static uint64_t tied_elements(const struct gguf *g)
-{
-    const struct gguf_tensor *output = layout_find(g, ROLE_OUTPUT, 0, false);
-    return output && layout_output_tied(g) ? output->n_elements : 0;
-}
-
-uint64_t convert_count_params(const struct gguf *g)
-{
-    uint64_t n = -tied_elements(g);
-    for (size_t i = 0; i < g->n_tensors; i++)
-        n += g->tensors[i].n_elements;
-    return n;
-}
-
 static void write_tensor(const struct converter *c, const struct gguf_tensor *t)
 {
     gguf_add_tensor(c->out->writer, t->name, t->type->type, t->n_dims, t->dims, t->data);
@@ -308,7 +293,7 @@ enum status convert_write(struct converter *c, struct err *e)
         gguf_add_u64(w, OWN_KEYS "seed", spec->seed);
     gguf_add_text(w, OWN_KEYS "version", text_of(spec->version));
 
-    c->out->n_params = -tied_elements(g);
+    c->out->n_params = -layout_tied_elements(g);
     for (size_t i = 0; i < g->n_tensors; i++)
         write_new(c, &g->tensors[i]);
     return STATUS_OK;

@@ -298,3 +298,9 @@ int layout_odd_row(const struct config *c, uint32_t type, const char **name)
         }
     return 0;
 }
+
+uint64_t layout_tied_elements(const struct gguf *g)
+{
+    const struct gguf_tensor *output = layout_find(g, ROLE_OUTPUT, 0, false);
+    return output && layout_output_tied(g) ? output->n_elements : 0;
+}

@@ -94,6 +94,9 @@ bool layout_has(const struct config *c, enum tensor_role role);
  * as older files have for programs that asked for it. */
 bool layout_output_tied(const struct gguf *g);
 
+/* The elements of such an output matrix where the file has it once more; else 0. */
+uint64_t layout_tied_elements(const struct gguf *g);
+
 /* How many tensors a checkpoint of this config has at most, and tensor i of them, 0 <= i < count,
  * in the order of a file: embeddings, blocks (one if all layers share it), last norm, output. A
  * weight's bias follows it. */
