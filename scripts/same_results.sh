@@ -328,7 +328,7 @@ interrupted() {
         for end in gguf gguf.state; do
             cmp "$work/first/part.$end" "$work/first/whole.$end" || differing=$((differing + 1))
         done
-        rm "$work"/*/part.gguf*
+        rm -f "$work"/*/part.gguf*
     done
 }
 

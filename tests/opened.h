@@ -1,15 +1,23 @@
 /*
- * opened - what suites open to work with, or fail: checkpoints, teams of threads, sessions.
+ * opened - what suites open to work with, or fail: checkpoints, teams of threads, sessions; and
+ * what they draw.
  */
 #ifndef TESTS_OPENED_H
 #define TESTS_OPENED_H
 
 #include <stdlib.h>
 
+#include "base/rng.h"
 #include "checkpoints.h"
 #include "engine/session.h"
 #include "model/model.h"
 #include "support.h"
+
+/* From 0 to n - 1. */
+static inline int below(struct rng *r, int n)
+{
+    return (int)(rng_u32(r) % (uint32_t)n);
+}
 
 static inline struct pool *new_pool(int n_threads)
 {

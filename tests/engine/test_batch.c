@@ -29,11 +29,6 @@ struct cut {
     struct rng rng;
 };
 
-static int below(struct rng *r, int n)
-{
-    return (int)(rng_u32(r) % (uint32_t)n);
-}
-
 /* Another text for each sequence, but the first n_prefix tokens, which are those of sequence 0. */
 static int32_t token_of(const struct cut *c, int sequence, int position)
 {

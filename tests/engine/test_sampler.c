@@ -74,11 +74,6 @@ static double uniform(struct rng *r, double from, double to)
     return from + (to - from) * rng_unit(r);
 }
 
-static int below(struct rng *r, int n)
-{
-    return (int)(rng_unit(r) * n);
-}
-
 /* One of several shapes; rounded ones have ties. */
 static void random_logits(struct rng *r, float *logits, int n)
 {

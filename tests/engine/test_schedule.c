@@ -242,11 +242,6 @@ static void make_all(struct run *r, struct made *made)
 
 /* --- the same texts --------------------------------------------------------------------------- */
 
-static int below(struct rng *r, int n)
-{
-    return (int)(rng_u32(r) % (uint32_t)n);
-}
-
 static double one_of(struct rng *r, const double *values, size_t n)
 {
     return values[below(r, (int)n)];
