@@ -45,13 +45,40 @@ enum status record_parse(const struct option_spec *spec, const struct bytes *rec
     return s;
 }
 
-enum status record_compare(const struct option_rows *before, const struct option_rows *now,
+/* Whether an option has the same value in both. */
+static bool same_value(const struct option *o, const void *a, const void *b)
+{
+    switch (o->kind) {
+    case OPTION_FLAG:
+        return *(const bool *)a == *(const bool *)b;
+    case OPTION_INT:
+    case OPTION_CHOICE:
+        return *(const int *)a == *(const int *)b;
+    case OPTION_DOUBLE:
+        return *(const double *)a == *(const double *)b;
+    case OPTION_U64:
+        return ((const struct option_u64 *)a)->value == ((const struct option_u64 *)b)->value;
+    case OPTION_STRING: {
+        const char *was = *(const char *const *)a, *is = *(const char *const *)b;
+        return was && is ? str_is(was, is) : was == is;
+    }
+    case OPTION_STRINGS:
+    case OPTION_END:
+        break;
+    }
+    return false;
+}
+
+enum status record_compare(const struct recorded_run *before, const struct recorded_run *now,
                            const char *but, struct err *e)
 {
-    for (int i = 0; i < now->n_options; i++) {
-        const char *name = now->items[i].option->name;
-        const char *was = recorded(&before->items[i]), *is = recorded(&now->items[i]);
-        if (is && !(was && str_is(was, is)) && !str_is(name, but))
+    for (int i = 0; i < now->rows->n_options; i++) {
+        const struct option_row *row = &now->rows->items[i];
+        const char *name = row->option->name;
+        const char *was = recorded(&before->rows->items[i]), *is = recorded(row);
+        if (is && !str_is(name, but) &&
+            !same_value(row->option, (const char *)before->values + row->offset,
+                        (const char *)now->values + row->offset))
             return err_usage(
                 e, "--%s%s%.60s: the run to resume was begun %s --%s%s%.60s; leave the option out",
                 name, is[0] ? " " : "", is, was ? "with" : "without", name,

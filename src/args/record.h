@@ -18,7 +18,13 @@ enum status record_make(const struct option_rows *rows, struct bytes *out, struc
 enum status record_parse(const struct option_spec *spec, const struct bytes *record, char **argv,
                          void *values, struct option_rows *rows, struct err *e);
 
-/* STATUS_USAGE, naming the first recorded option that is given otherwise now than before, or only
- * now; `but`, the name of one, may be. */
-enum status record_compare(const struct option_rows *before, const struct option_rows *now,
+/* Options as they were given, and the struct of values that they were parsed into. */
+struct recorded_run {
+    const struct option_rows *rows;
+    const void *values;
+};
+
+/* STATUS_USAGE, naming the first recorded option that is given now and has another value than
+ * before, where that may be its default; `but`, the name of one, may be. */
+enum status record_compare(const struct recorded_run *before, const struct recorded_run *now,
                            const char *but, struct err *e);

@@ -241,7 +241,9 @@ static enum status take_options(struct training *t, struct job *j, struct err *e
     if (s == STATUS_OK)
         s = record_parse(spec, &t->recalled, j->words, &all, &now, e);
     if (s == STATUS_OK && resumes)
-        s = record_compare(&before, &now, all.spec.n_steps > begun.spec.n_steps ? "steps" : "", e);
+        s = record_compare(&(struct recorded_run){&before, &begun},
+                           &(struct recorded_run){&now, &all},
+                           all.spec.n_steps > begun.spec.n_steps ? "steps" : "", e);
     if (s == STATUS_OK)
         s = record_make(&now, &t->record, e);
     all.recalled = t->recalled; /* from which it borrows */

@@ -106,7 +106,7 @@ $ [ "$(ls "$dir"/half/*.gguf | wc -l)" -eq 8 ]
 # What it left of a cell is not taken for one; a training's state is.
 $ rm "$dir/half/mha-seed1.gguf" "$dir/half/mha-seed1.json" "$dir/half/mha-seed2.gguf" "$dir/half/mha-seed2.json"
 $ echo torn | tee "$dir/half/mqa-mean-seed2.part" >"$dir/half/mha-seed1.part"
-0 train "$text" -o "$dir/half/mha-seed2.part" $small --heads 4 --seed 2 --eval-every -1 --save-every 7 -q
+0 train "$text" -o "$dir/half/mha-seed2.part" $small --heads 4 --kv-heads 4 --seed 2 --eval-every -1 --save-every 7 -q
 $ study 0 "$text" "$dir/half" $small $cells
 $ cells_of "$dir/half" | cmp -s - "$dir/cells"
 $ [ "$(table_of "$dir/half")" = "$(table_of "$dir/whole")" ]
