@@ -131,14 +131,14 @@ static enum status check_convert(struct job *j, void *values, struct err *e)
 
 /* --- what is asked for ------------------------------------------------------------------------ */
 
-/* Refuses a quantized MODEL, unless --requantize is given: what is new would be rounded once more.
- */
+/* Refuses a MODEL with quantized matrices, unless --requantize is given: what is new would be
+ * rounded once more. (Vectors must not be quantized: whoever reads them says so.) */
 static enum status check_types(const struct conversion *c, struct err *e)
 {
     const struct gguf *g = c->job->checkpoint.gguf;
     for (size_t i = 0; i < g->n_tensors; i++) {
         const struct gguf_tensor *t = &g->tensors[i];
-        if (t->type->block_elements > 1 && !c->options->requantize)
+        if (t->n_dims > 1 && t->type->block_elements > 1 && !c->options->requantize)
             return err_usage(e,
                              "%.200s: tensor %.*s is quantized (%s); --requantize converts it all "
                              "the same, but better start from the F32 or F16 file",

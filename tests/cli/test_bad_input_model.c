@@ -257,7 +257,17 @@ TEST(no_control_characters_from_a_file_reach_the_terminal, .before = bent_set_up
     expect_success(&r);
     expect_clean(r.out, "generate --format json");
     /* Once said raw on standard error. */
-    expect_clean_line("convert %B -o %O --type q8_0 -t 1 --force", "rows of 8");
+    h.tensors[0].type = TENSOR_Q8_0; /* convert names it: it is quantized */
+    h.tensors[0].dims[0] = 32;
+    h.tensors[0].dims[1] = 1;
+    h.tensors[0].data.len = 34;
+    hostile_write();
+    run_on_bad(&r, "convert %B -o %O --type q8_0 -t 1 --force");
+    ck_assert_int_eq(r.code, STATUS_USAGE);
+    ck_assert_ptr_nonnull(strstr(r.err, "is quantized"));
+    expect_clean(r.err, "convert --type");
+    h.tensors[0] = first;
+    hostile_write();
     expect_clean_forms("convert %B -o %O --kv-heads 1 --method mean -t 1 -q");
     expect_clean_forms("info %B --check");
     char *name = strrchr(bad_path, '/') + 1; /* and a file's own name */

@@ -197,8 +197,8 @@ TEST(class_13_training_state, .before = set_up)
     expect_line_done("train %T -o %O --resume -t 1", "");
     /* Options that are none; what else is damaged: test_train.c. */
     static const char *const options[][2] = {
-        {"--clip=1", "--clap=1"},  {"--clip=1", "--clip=x"},   {"--clip=1", "--clip 1"},
-        {"--clip=1", "--force\0"}, {"--batch=1", "TEXT.text"}, {"--batch=1", "--batch=0"}};
+        {"--embd=4", "--embt=4"},  {"--embd=4", "--embd=x"},   {"--embd=4", "--embd 4"},
+        {"--embd=4", "--force\0"}, {"--batch=1", "TEXT.text"}, {"--batch=1", "--batch=0"}};
     size_t len;
     char *state = file_text(state_path, &len);
     for (size_t i = 0; i < COUNT(options); i++) {
