@@ -11,21 +11,21 @@ cd "$root"
 
 # Directory, lines at most.
 limits='
-args         550
-cli         9000
-compute     5750
-convert     4400
-engine      2900
-formats     3050
-measure     2850
-model       3400
-show        2450
-base        2800
-text        2750
-train       3050
+args         670
+cli         8300
+compute     5660
+convert     3240
+engine      2830
+formats     2030
+measure     2970
+model       3560
+show        2380
+base        2680
+text        2830
+train       2900
 '
-most_lines=42100
-most_options=200
+most_lines=38500
+most_options=161
 most_test_lines=22500
 most_test_bytes=7000000
 
