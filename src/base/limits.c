@@ -73,7 +73,8 @@ static struct text group_of(const char *self_cgroup)
     const char *line = self_cgroup;
     while (line && strncmp(line, "0::/", 4) != 0) {
         line = strchr(line, '\n');
-        line += line != NULL;
+        if (line)
+            line++;
     }
     return line ? text_span(line + 3, strcspn(line + 3, "\n")) : text_of("");
 }

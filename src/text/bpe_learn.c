@@ -196,7 +196,8 @@ static const struct pair *find_best(const struct learner *l)
 {
     const struct pair *best = NULL;
     uint64_t count = 2;
-    for (const struct pair *p = l->pairs; p < l->pairs + l->n_pairs; p++) {
+    for (size_t i = 0; i < l->n_pairs; i++) {
+        const struct pair *p = &l->pairs[i];
         if (p->count < count)
             continue;
         const bool is_lower =

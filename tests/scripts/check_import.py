@@ -232,7 +232,7 @@ def check_exports(dir):
     tokens, gqa, f32 = list(range(40)), "models/shakespeare-gqa2.gguf", f"{dir}/f32.gguf"
     export(gqa, f"{dir}/out", 2, "--expand")
     for name, expand in (("gqa2", True), ("mqa", False), ("llama", False)):
-        decode("quantize", f"models/shakespeare-{name}.gguf", "-o", f32, "--type", "f32", "--force", "--requantize", "-q")
+        decode("convert", f"models/shakespeare-{name}.gguf", "-o", f32, "--type", "f32", "--force", "--requantize", "-q")
         export(f32, f"{dir}/out", expand=expand)
         import_(f"{dir}/out", f"{dir}/again.gguf")
         close(f"{name}, out and in", logits(f"{dir}/again.gguf", tokens), logits(f32, tokens))
