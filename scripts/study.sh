@@ -13,7 +13,7 @@
 # training, is tried at: the table shows the best of each.
 # A cell is DIR/NAME.gguf and DIR/NAME.json; what is there is not made again. --jobs runs so many at
 # a time. --print prints the commands, in two groups, of which the second needs the first.
-# DIR/study.csv has every cell. scripts/study.md says more.
+# DIR/study.csv has every cell.
 set -euof pipefail
 export LC_ALL=C
 fail() { printf 'study.sh: %s\n' "$2" >&2 && exit "$1"; } # STATUS MESSAGE
