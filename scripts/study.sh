@@ -247,13 +247,14 @@ end_jobs() { # SIGNAL; a training saves its state first, a second signal does no
 for signal in INT TERM HUP; do trap "stop $signal" $signal; done
 finished() { # waits until fewer than N jobs run
     while [ ${#running[@]} -ge "$1" ] && [ ${#running[@]} -gt 0 ]; do
-        local pid='' status=0
-        wait -n -p pid "${running[@]}" || status=$?
-        [ -n "$pid" ] || continue
-        local left=() p
-        for p in "${running[@]}"; do [ "$p" = "$pid" ] || left+=("$p"); done
+        wait -n "${running[@]}" || true # which one ended is asked of each: a signal, too, ends the waiting
+        local left=() p status
+        for p in "${running[@]}"; do
+            kill -0 "$p" 2>/dev/null && left+=("$p") && continue
+            status=0 && wait "$p" || status=$?
+            [ $status -eq 0 ] || { end_jobs TERM && fail $status "stopped; the same command goes on"; }
+        done
         running=("${left[@]}")
-        [ $status -eq 0 ] || { end_jobs TERM && fail $status "stopped; the same command goes on"; }
     done
 }
 n_done=0
