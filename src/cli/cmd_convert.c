@@ -6,15 +6,13 @@
 #include "base/replace.h"
 #include "cli/help_texts.h"
 #include "cli/job.h"
+#include "cli/self_text.h"
 #include "convert/quantize.h"
-#include "engine/own_text.h"
 #include "formats/gguf_write.h"
 #include "model/config_keys.h"
 #include "model/kv_cache.h"
 
-#define TEXT_MAX    ((size_t)1 << 30) /* more text is refused before it is read */
-#define SELF_TOKENS 16384             /* that a model writes itself */
-#define SELF_CTX    16                /* of a model that can, at least */
+#define TEXT_MAX ((size_t)1 << 30) /* more text is refused before it is read */
 
 struct convert_options {
     struct common_options common;
@@ -150,9 +148,8 @@ static enum status check_types(const struct conversion *c, struct err *e)
 /* Where the calibration text is from, and what is fitted to it. */
 static enum status plan_text(struct conversion *c, struct err *e)
 {
-    static const char self[] = "self";
     const struct convert_options *o = c->options;
-    const char *calib = o->calib, *number = calib ? calib + strlen(self) : NULL;
+    const char *calib = o->calib;
     const bool fits = o->method == CONVERT_FIT;
     c->n_self = o->calib_tokens ? o->calib_tokens : SELF_TOKENS;
     if (!calib) {
@@ -160,11 +157,9 @@ static enum status plan_text(struct conversion *c, struct err *e)
         c->source = fits && can_write ? TEXT_SELF : TEXT_NONE;
     } else if (str_is(calib, "none")) {
         c->source = TEXT_NONE;
-    } else if (strncmp(calib, self, strlen(self)) == 0 && (!*number || *number == ':')) {
+    } else if (self_text_is(calib)) {
         c->source = TEXT_SELF;
-        if (*number && !parse_int(number + 1, CONVERT_MIN_TOKENS, INT_MAX, &c->n_self))
-            return err_usage(e, "--calib: expected self:N with N from %d on, found '%.200s'",
-                             CONVERT_MIN_TOKENS, calib);
+        TRY(self_text_count("--calib", calib, CONVERT_MIN_TOKENS, &c->n_self, e));
     } else {
         c->source = TEXT_FILE;
     }
@@ -233,29 +228,16 @@ static enum status read_eval(struct conversion *c, struct err *e)
 static enum status write_text(struct conversion *c, struct err *e)
 {
     struct job *j = c->job;
-    const struct checkpoint *k = &j->checkpoint;
-    TRY(input_needs_tokenizer(k->tokenizer, j->path, "--calib self", e));
-    if (c->config.n_ctx < SELF_CTX)
-        return err_usage(
-            e, "--calib self: expected a checkpoint with a context of at least %d, found %d",
-            SELF_CTX, c->config.n_ctx);
     const size_t window = convert_window_size(c->config.n_ctx, c->n_self);
-    struct model *model;
     c->text.n = c->n_self / window * window;
     TRY_ZEROED(c->text.tokens, c->text.n, "the calibration text", e);
-    TRY(err_in(e, model_create(k->gguf, NULL, &k->file, &model, e), "%s", j->path));
-    model->name = j->path;
-    const struct own_text text = {.model = model,
-                                  .tokenizer = k->tokenizer,
-                                  .kernels = j->kernels,
-                                  .pool = j->pool,
-                                  .seed = j->common->seed.value, /* 0 if none is given */
-                                  .length = window,
-                                  .n = c->text.n / window,
-                                  .callbacks = job_callbacks(j, "tokens of its own")};
-    const enum status s = own_text_write(&text, c->text.tokens, e);
-    model_free(model);
-    return s;
+    const struct self_text text = {.checkpoint = &j->checkpoint,
+                                   .path = j->path,
+                                   .option = "--calib self",
+                                   .seed = j->common->seed.value, /* 0 if none is given */
+                                   .n = c->text.n / window,
+                                   .length = window};
+    return self_text_write(j, &text, c->text.tokens, e);
 }
 
 static enum status read_text(struct conversion *c, struct err *e)

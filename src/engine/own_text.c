@@ -3,7 +3,7 @@
 #include "engine/schedule.h"
 
 /* Texts that are written side by side, and bytes of their caches, at most. */
-#define MOST_SLOTS 16
+#define MOST_SLOTS 32
 #define MOST_CACHE ((size_t)1 << 30)
 
 static enum status write_texts(const struct own_text *t, struct schedule *s, int32_t *tokens,
