@@ -10,6 +10,7 @@
 #include "cli/help_texts.h"
 #include "cli/job.h"
 #include "cli/paths.h"
+#include "cli/self_text.h"
 #include "cli/shape.h"
 #include "cli/train_options.h"
 #include "train/train.h"
@@ -24,7 +25,7 @@ struct training {
     struct option_strings texts;
     struct train_shape shape;
     struct train_spec spec;
-    const char *log_path;
+    const char *loss_terms, *log_path;
 
     FILE *log;            /* NULL: none */
     bool terminal;        /* show a progress line */
@@ -35,6 +36,7 @@ struct training {
     double val_loss;      /* the last one; NaN before */
 
     struct text *read;             /* [spec.n_texts] malloc'd: the texts, malloc'd each */
+    int32_t *own;                  /* [spec.n_tokens] malloc'd: those that a checkpoint writes */
     struct bytes recalled, record; /* the options, as OUT.state has them and will have them */
 };
 
@@ -65,6 +67,10 @@ static const struct option origin_options[] = {
         "teacher", spec.teacher_path, "MODEL",
         "learn this checkpoint's predictions too (distillation), half of the loss; same vocabulary",
         .reads = "the checkpoint"),
+    OPT_STRING("loss", loss_terms, "TERM=X,...",
+               "what is learned, and its weights: text, the tokens; teacher, its predictions; "
+               "streams, its residual stream behind each block; or blocks, each block alone",
+               .otherwise = "text=0.5,teacher=0.5", .needs = "teacher"),
     OPT_U64("seed", common.seed, "S", "of the first weights and of the windows",
             .otherwise = "random"),
     OPT_END,
@@ -203,13 +209,47 @@ static enum status read_texts(struct training *t, struct err *e)
     if (t->texts.n == 0)
         return err_usage(e, "no text is named; expected TEXT, one or several files");
     TRY_ZEROED(t->read, t->texts.n, "the list of texts", e);
-    for (; spec->n_texts < t->texts.n; spec->n_texts++) {
+    for (int i = 0; i < t->texts.n; i++) {
         struct text *text = &t->read[spec->n_texts];
         char *bytes = NULL;
-        TRY(input_await(t->texts.items[spec->n_texts], TEXT_MAX, &bytes, &text->len, e));
+        if (self_text_is(t->texts.items[i]))
+            continue;
+        TRY(input_await(t->texts.items[i], TEXT_MAX, &bytes, &text->len, e));
         text->data = bytes;
+        spec->n_texts++;
     }
     spec->texts = t->read;
+    return STATUS_OK;
+}
+
+/* Of each self:N among the texts N tokens, in whole windows, by the teacher or else the checkpoint
+ * that is trained. */
+static enum status write_texts(struct training *t, struct job *j, struct err *e)
+{
+    struct train_spec *spec = &t->spec;
+    const bool taught = spec->teacher;
+    int n_windows = 0;
+    for (int i = 0; i < t->texts.n; i++) {
+        int n = SELF_TOKENS;
+        if (!self_text_is(t->texts.items[i]))
+            continue;
+        if (!spec->from)
+            return err_usage(e, "TEXT: self is written by a checkpoint; expected --from too");
+        TRY(self_text_count("TEXT", t->texts.items[i], spec->length, &n, e));
+        n_windows += n / spec->length;
+    }
+    if (n_windows == 0)
+        return STATUS_OK;
+    const struct self_text text = {.checkpoint = taught ? &j->other : &j->checkpoint,
+                                   .path = taught ? spec->teacher_path : spec->from_path,
+                                   .option = "TEXT self",
+                                   .seed = spec->seed,
+                                   .n = n_windows,
+                                   .length = spec->length};
+    spec->n_tokens = (size_t)n_windows * spec->length;
+    TRY_ZEROED(t->own, spec->n_tokens, "the text that is written", e);
+    TRY(self_text_write(j, &text, t->own, e));
+    spec->tokens = t->own;
     return STATUS_OK;
 }
 
@@ -218,8 +258,10 @@ static void free_texts(struct training *t)
     for (int i = 0; i < t->spec.n_texts; i++)
         free((void *)(uintptr_t)t->read[i].data);
     free(t->read);
+    free(t->own);
     t->spec.n_texts = 0;
     t->read = NULL;
+    t->own = NULL;
 }
 
 /* Takes the options of a record, and then those of this command line, and makes the record of all;
@@ -278,6 +320,7 @@ static enum status complete_spec(struct training *t, struct job *j, struct err *
     spec->event = on_event;
     spec->arg = t;
     TRY(train_spec_complete(spec, &t->shape, &j->checkpoint, &j->other, e));
+    TRY(train_loss_parse(t->loss_terms, &spec->loss, e));
     if (spec->from_path)
         job_warn_vocabulary(&t->common, spec->from_path, j->checkpoint.tokenizer);
     spec->options = bytes_text(&t->record);
@@ -319,6 +362,7 @@ static enum status open_trainer(struct training *t, struct job *j, struct traine
 {
     TRY(read_texts(t, e));
     TRY(complete_spec(t, j, e));
+    TRY(write_texts(t, j, e));
     return trainer_open(&t->spec, trainer, e);
 }
 
@@ -376,7 +420,7 @@ static enum status run_train(struct job *j, void *values, struct err *e)
 const struct command command_train = {
     .name = "train",
     .summary = "train a toy checkpoint from text; --from uptrains one",
-    .usage = "TEXT... -o OUT [options]",
+    .usage = "TEXT|self:N... -o OUT [options]",
     .examples = "./decode train README.md -o toy.gguf --embd 64 --heads 4 --steps 20\n"
                 "./decode train README.md -o b.gguf --from toy.gguf --steps 9 --lr 1e-4\n",
     .notes = help_of_train,

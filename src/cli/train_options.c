@@ -205,10 +205,37 @@ enum status train_spec_complete(struct train_spec *spec, struct train_shape *sha
     if (further && !shape->n_ctx && spec->shape.n_ctx < spec->length)
         spec->length = spec->shape.n_ctx;
     shape->n_ctx = spec->length;
+    spec->loss = (struct loss_weights){.text = 1};
     if (!spec->teacher_path)
         return STATUS_OK;
-    spec->teacher_share = 0.5;
+    spec->loss = (struct loss_weights){.text = 0.5f, .teacher = 0.5f};
     TRY(job_open(spec->teacher_path, CHECKPOINT_TOKENIZER, teacher, e));
     spec->teacher = teacher->gguf;
+    return STATUS_OK;
+}
+
+enum status train_loss_parse(const char *text, struct loss_weights *loss, struct err *e)
+{
+    static const char *const terms[] = {"text", "teacher", "streams", "blocks", NULL};
+    float *const weights[] = {&loss->text, &loss->teacher, &loss->streams, &loss->blocks};
+    char term[32], number[32] = "";
+    if (!text)
+        return STATUS_OK;
+    *loss = (struct loss_weights){0};
+    for (char end = ','; end == ',';) {
+        double x = 0;
+        end = list_next(&text, "=,", term, sizeof term);
+        const int i = names_find(terms, term);
+        if (end == '=')
+            end = list_next(&text, ",", number, sizeof number);
+        if (i < 0 || !parse_double(number, &x) || x < 0 || x > TRAIN_MOST_WEIGHT)
+            return err_usage(e,
+                             "--loss: expected text=X, teacher=X, streams=X or blocks=X, with X "
+                             "from 0 to %d, separated by commas; found '%s'",
+                             TRAIN_MOST_WEIGHT, term);
+        *weights[i] = (float)x;
+    }
+    if (loss->text + loss->teacher + loss->streams + loss->blocks <= 0)
+        return err_usage(e, "--loss: all weights are 0; expected one that is not");
     return STATUS_OK;
 }

@@ -27,3 +27,7 @@ extern const struct option train_step_options[], train_held_out_options[];
  * names an option that cannot be with the others; the failures of job_open. */
 enum status train_spec_complete(struct train_spec *spec, struct train_shape *shape,
                                 struct checkpoint *from, struct checkpoint *teacher, struct err *e);
+
+/* The terms that --loss names, with their weights, into *loss; the others become 0. NULL leaves it
+ * as it is. STATUS_USAGE. */
+enum status train_loss_parse(const char *text, struct loss_weights *loss, struct err *e);

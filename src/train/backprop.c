@@ -66,6 +66,8 @@ static void take_passes(struct backprop *b, const float *rope_factors)
                                         {NULL, 0}});
             saved.softmax = arena_take(&b->arena, head_windows,
                                        2 * causal_padded_length(b->length) * sizeof(float));
+        } else if (b->keeps_streams) {
+            take_run_scratch(b, rows, (const struct buffer[]){{&saved.x, d}, {NULL, 0}});
         }
         if (b->blocks)
             b->blocks[l] = saved;
@@ -106,8 +108,9 @@ static void take_passes(struct backprop *b, const float *rope_factors)
     ARENA_TAKE(b->scratch, &b->arena, b->n_threads * b->scratch_floats);
 }
 
-/* Floats of logits that exist at once. */
-#define LOGITS_FLOATS ((size_t)4 << 20)
+/* Floats of logits that exist at once: each time the whole output matrix is read, and its gradient
+ * read and written. */
+#define LOGITS_FLOATS ((size_t)16 << 20)
 
 enum status backprop_create(const struct backprop_spec *p, struct backprop **out, struct err *e)
 {
@@ -130,6 +133,7 @@ enum status backprop_create(const struct backprop_spec *p, struct backprop **out
     b->forward_only = p->forward_only;
     b->dropping = p->dropping;
     b->taught = p->taught;
+    b->keeps_streams = p->keeps_streams;
     b->kernels = p->kernels;
     b->pool = p->pool;
     b->grad = p->kernels->grad;
@@ -218,9 +222,10 @@ static void lose_chunk(const struct pass *p, int chunk, struct row_range r, int 
     const int last = 2 * b->config.n_layers, n_vocab = b->config.n_vocab;
     const float scale = 1.0f / (float)pass_rows(p);
     const struct backprop *teacher = p->gradient ? p->batch->teacher : NULL;
-    const float share = teacher ? p->batch->teacher_share : 0, rest = (1 - share) * scale;
+    const float text = p->batch->loss.text * scale;
+    const float share = teacher ? p->batch->loss.teacher * scale : 0;
     const float smoothing = p->batch->label_smoothing;
-    const float smooth = rest * smoothing / (float)n_vocab;
+    const float smooth = text * smoothing / (float)n_vocab;
     (void)thread;
     backprop_norm(p, last, r, rows_view(b->norm, r).x);
     const struct matrix_view logits = make_logits(b, r, chunk, b->logits);
@@ -229,14 +234,14 @@ static void lose_chunk(const struct pass *p, int chunk, struct row_range r, int 
         float *row = logits.x + (size_t)(t - r.begin) * n_vocab;
         const int target = p->batch->targets[t];
         const float logit = row[target];
-        b->losses.x[t] = b->grad->softmax(row, n_vocab, scale) - logit;
-        row[target] -= rest * (1 - smoothing);
+        b->losses.x[t] = b->grad->softmax(row, n_vocab, text + share) - logit;
+        row[target] -= text * (1 - smoothing);
         if (smooth > 0)
             for (int i = 0; i < n_vocab; i++)
                 row[i] -= smooth;
         if (!taught)
             continue;
-        b->grad->softmax(taught, n_vocab, share * scale);
+        b->grad->softmax(taught, n_vocab, share);
         for (int i = 0; i < n_vocab; i++)
             row[i] -= taught[i];
         taught += n_vocab;
@@ -305,6 +310,23 @@ static void run_pass(void *arg, int thread)
     embed_batch_backward(p, thread);
 }
 
+/* Each block alone: its input is the teacher's, its loss that of its own output. */
+static void run_blocks(void *arg, int thread)
+{
+    const struct pass *p = arg;
+    const struct backprop *b = p->b;
+    const struct row_range rows = rows_of_thread(p, all_rows(p), thread);
+    const size_t bytes = rows_n(rows) * b->dx.stride * sizeof *b->dx.x;
+    memset(rows_view(b->losses, rows).x, 0, rows_n(rows) * sizeof *b->losses.x);
+    for (int l = 0; l < b->config.n_layers; l++) {
+        memcpy(rows_view(b->blocks[l].x, rows).x,
+               rows_view(pass_stream(p->batch->teacher, 2 * l), rows).x, bytes);
+        memset(rows_view(b->dx, rows).x, 0, bytes);
+        backprop_block(p, l, thread);
+        backprop_block_backward(p, l, thread);
+    }
+}
+
 double backprop_run(struct backprop *b, const struct param_view *weights,
                     const struct backprop_batch *batch, struct param_view *gradient)
 {
@@ -321,7 +343,7 @@ double backprop_run(struct backprop *b, const struct param_view *weights,
             .b = t, .w = batch->teacher_weights, .batch = batch, .hidden_only = true};
         pool_run(t->pool, run_pass, &taught);
     }
-    pool_run(b->pool, run_pass, &pass);
+    pool_run(b->pool, t && batch->loss.blocks > 0 ? run_blocks : run_pass, &pass);
     for (int row = 0; row < pass_rows(&pass); row++)
         sum += (double)b->losses.x[row];
     return sum / pass_rows(&pass);

@@ -61,7 +61,7 @@ struct backprop {
     /* As in struct backprop_spec. */
     struct config config;
     int n_sequences, length;
-    bool forward_only, dropping, taught;
+    bool forward_only, dropping, taught, keeps_streams;
     const struct kernels *kernels;
     struct pool *pool;
 

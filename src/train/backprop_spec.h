@@ -19,22 +19,34 @@ struct dropout {
  * until backprop_free. */
 struct backprop_spec {
     const struct config *config;
-    int n_sequences;   /* windows in a batch, at most */
-    int length;        /* tokens of a window, at most the context */
-    bool forward_only; /* no gradient will be asked for: takes less memory */
-    bool dropping;     /* batches may have dropout: takes room for masked gradients */
-    bool taught;       /* a teacher may be given: takes room for its logits */
+    int n_sequences;    /* windows in a batch, at most */
+    int length;         /* tokens of a window, at most the context */
+    bool forward_only;  /* no gradient will be asked for: takes less memory */
+    bool dropping;      /* batches may have dropout: takes room for masked gradients */
+    bool taught;        /* a teacher may be given: takes room for its logits */
+    bool keeps_streams; /* of a teacher that is forward only: what comes out of each block stays */
     const struct kernels *kernels;
     struct pool *pool; /* NULL: one thread */
 };
 
 struct backprop;
 
+/* What training makes small: the sum of these terms, each a mean over the batch's tokens, times
+ * their weights. Those of the teacher count where there is one. */
+struct loss_weights {
+    float text;    /* the cross-entropy of the tokens that follow */
+    float teacher; /* KL(teacher || model), of the predictions (Hinton et al. 2015) */
+    /* |x - y|^2 / |y|^2, the mean over blocks: x is the residual stream behind a block, y the
+     * teacher's. Relative, because single positions have streams a thousand times as long. */
+    float streams;
+    float blocks; /* the same of each block alone, whose input is the teacher's; then nothing else
+                     counts */
+};
+
 /* Windows [n_sequences][length] of token ids below n_vocab (trusted), and the token that follows
- * each; all pointers are borrowed. With label smoothing s the gradient is that of (1 - s) times the
+ * each; all pointers are borrowed. With label smoothing s the text's term is (1 - s) times the
  * cross-entropy plus s times the mean over the vocabulary of -log probability (Szegedy et al. 2016;
- * Vaswani et al. 2017, 5.4). With a teacher it is that of (1 - share) * all of this + share *
- * KL(teacher || model). */
+ * Vaswani et al. 2017, 5.4). */
 struct backprop_batch {
     const int32_t *inputs, *targets;
     int n_sequences;
@@ -42,8 +54,9 @@ struct backprop_batch {
     struct dropout dropout; /* of the embeddings and of what each block adds to the residual */
     double attn_dropout; /* share of attention's probabilities that is left out, by the same key */
     float label_smoothing;
-    /* Has the same n_sequences, length, n_vocab and pool, and may be forward only; NULL: none. */
+    struct loss_weights loss;
+    /* Has the same n_sequences, length, n_vocab and pool, and may be forward only; where streams
+     * are compared it has as many layers, as wide, and keeps them. NULL: none. */
     struct backprop *teacher;
     const struct param_view *teacher_weights;
-    float teacher_share;
 };

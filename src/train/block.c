@@ -310,6 +310,32 @@ void backprop_block(const struct pass *p, int l, int thread)
 
 /* --- backwards ------------------------------------------------------------------------------- */
 
+/* Adds to dx [r, d] the gradient of the loss by the stream behind block l itself; of blocks alone
+ * also to the rows' losses. */
+static void add_stream_gradient(const struct pass *p, int l, struct row_range r)
+{
+    const struct backprop *b = p->b, *teacher = p->batch->teacher;
+    const struct loss_weights *loss = &p->batch->loss;
+    const float weight = loss->blocks > 0 ? loss->blocks : loss->streams;
+    if (!teacher || weight <= 0)
+        return;
+    const int n_layers = b->config.n_layers, d = b->config.d_model;
+    const struct matrix_view to = pass_stream(teacher, 2 * l + 2), from = pass_stream(b, 2 * l + 2);
+    for (int t = r.begin; t < r.end; t++) {
+        const float *x = from.x + t * from.stride, *y = to.x + t * to.stride;
+        float *dx = b->dx.x + t * b->dx.stride, squares = 0;
+        const float length = b->grad->squares(y, d) + (float)d * b->config.norm_eps;
+        const float scale = 1 / (length * (float)n_layers),
+                    step = 2 * weight * scale / pass_rows(p);
+        for (int i = 0; i < d; i++) {
+            dx[i] += step * (x[i] - y[i]);
+            squares += (x[i] - y[i]) * (x[i] - y[i]);
+        }
+        if (loss->blocks > 0)
+            b->losses.x[t] += squares * scale;
+    }
+}
+
 /* dx of the stream after the block -> dmid and dheads; norm, act, dup, dgate, dnorm and stats for
  * the sums */
 static void attn_output_and_ffn_backward(const struct pass *p, int l, struct row_range r,
@@ -319,6 +345,7 @@ static void attn_output_and_ffn_backward(const struct pass *p, int l, struct row
     const struct branch attention = branch_of(b, l, true), ffn = branch_of(b, l, false);
     const struct matrix_view dup = rows_view(b->dup, r);
     (void)thread;
+    add_stream_gradient(p, l, r);
     backprop_norm(p, ffn.point, r, rows_view(b->norm, r).x);
     activate(b, l, rows_view(b->act, r).x, r);
     add_branch_backward(p, &ffn, r);

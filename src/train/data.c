@@ -17,29 +17,42 @@ static size_t train_part(double val_fraction, size_t len)
     return (1 - val_fraction) * len;
 }
 
+/* Appends ids that stand for so many bytes. */
+static enum status append_ids(struct tokens *tokens, const int32_t *ids, size_t n, size_t n_bytes,
+                              struct err *e)
+{
+    const size_t all = tokens->n + n;
+    int32_t *longer = realloc(tokens->ids, MAX(all, 1) * sizeof *longer);
+    if (!longer)
+        return err_no_memory(e, "the texts' tokens", all * sizeof *longer);
+    if (n > 0)
+        memcpy(longer + tokens->n, ids, n * sizeof *ids);
+    tokens->ids = longer;
+    tokens->n = all;
+    tokens->n_bytes += n_bytes;
+    return STATUS_OK;
+}
+
 /* Appends the ids of a text. */
-static enum status append_tokens(struct tokens *tokens, const struct tokenizer *t, struct text text,
-                                 struct err *e)
+static enum status append_text(struct tokens *tokens, const struct tokenizer *t, struct text text,
+                               struct err *e)
 {
     int32_t *ids;
     size_t n;
     TRY(tokenizer_encode(t, text, &ids, &n, e));
-    tokens->n_bytes += text.len;
-    const size_t all = tokens->n + n;
-    if (tokens->n > 0) {
-        int32_t *longer = realloc(tokens->ids, all * sizeof *longer);
-        if (longer)
-            memcpy(longer + tokens->n, ids, n * sizeof *ids);
-        free(ids);
-        if (!longer)
-            return err_no_memory(e, "the texts' tokens", all * sizeof *longer);
-        ids = longer;
-    } else {
-        free(tokens->ids);
-    }
-    tokens->ids = ids;
-    tokens->n = all;
-    return STATUS_OK;
+    const enum status s = append_ids(tokens, ids, n, text.len, e);
+    free(ids);
+    return s;
+}
+
+/* Appends a part of the text that came as tokens. */
+static enum status append_part(struct tokens *tokens, const struct tokenizer *t, const int32_t *ids,
+                               size_t n, struct err *e)
+{
+    size_t n_bytes = 0;
+    for (size_t i = 0; i < n; i++)
+        n_bytes += tokenizer_bytes(t, ids[i]).len;
+    return append_ids(tokens, ids, n, n_bytes, e);
 }
 
 enum status train_data_read(struct trainer *t, struct err *e)
@@ -52,9 +65,12 @@ enum status train_data_read(struct trainer *t, struct err *e)
     for (int i = 0; i < spec->n_texts; i++) {
         const struct text text = spec->texts[i];
         const size_t cut = train_part(held_out, text.len);
-        TRY(append_tokens(&d->train, t->tokenizer, text_span(text.data, cut), e));
-        TRY(append_tokens(&d->val, t->tokenizer, text_span(text.data + cut, text.len - cut), e));
+        TRY(append_text(&d->train, t->tokenizer, text_span(text.data, cut), e));
+        TRY(append_text(&d->val, t->tokenizer, text_span(text.data + cut, text.len - cut), e));
     }
+    const size_t n_own = train_part(held_out, spec->n_tokens);
+    TRY(append_part(&d->train, t->tokenizer, spec->tokens, n_own, e));
+    TRY(append_part(&d->val, t->tokenizer, spec->tokens + n_own, spec->n_tokens - n_own, e));
     d->hash = hash_bytes(d->hash, d->train.ids, d->train.n * sizeof *d->train.ids);
     d->hash = hash_bytes(d->hash, d->val.ids, d->val.n * sizeof *d->val.ids);
     const bool short_train = d->train.n < window;
@@ -198,6 +214,12 @@ enum status train_teacher_check(struct trainer *t, struct err *e)
         return err_usage(
             e, "--teacher: expected the same vocabulary, of %d tokens; found another, of %d",
             t->config.n_vocab, config->n_vocab);
+    if (train_compares_streams(&t->spec) &&
+        (config->n_layers != t->config.n_layers || config->d_model != t->config.d_model))
+        return err_usage(e,
+                         "--loss: streams are compared block by block: expected a teacher of %d "
+                         "layers of width %d; found %d of %d",
+                         t->config.n_layers, t->config.d_model, config->n_layers, config->d_model);
     if (config->n_ctx < t->spec.length)
         return err_usage(e, "--teacher: its context of %d tokens is shorter than the windows of %d",
                          config->n_ctx, t->spec.length);

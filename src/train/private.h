@@ -22,6 +22,12 @@ static inline void train_report(const struct train_spec *spec, struct train_even
         spec->event(spec->arg, &ev);
 }
 
+/* Whether the loss compares the residual streams of model and teacher. */
+static inline bool train_compares_streams(const struct train_spec *spec)
+{
+    return spec->teacher && (spec->loss.streams > 0 || spec->loss.blocks > 0);
+}
+
 /* A text's tokens. */
 struct tokens {
     int32_t *ids; /* malloc'd; trainer_free frees them */

@@ -5,6 +5,7 @@
 
 #include "compute/pool.h"
 #include "model/config.h"
+#include "train/backprop_spec.h"
 
 enum train_event_kind {
     TRAIN_LEARNING,  /* the vocabulary: done of all merges */
@@ -29,7 +30,8 @@ struct train_event {
     const char *message; /* of TRAIN_NOT_SAVED */
 };
 
-#define TRAIN_MOST_RATE 10
+#define TRAIN_MOST_RATE   10
+#define TRAIN_MOST_WEIGHT 1000 /* of a term of the loss */
 
 enum optimizer {
     OPTIMIZER_ADAMW,
@@ -41,8 +43,10 @@ extern const char *const train_optimizers[];
 
 /* What a run is asked for. Everything that it points to is borrowed. */
 struct train_spec {
-    const struct text *texts; /* needed by trainer_open only */
+    const struct text *texts; /* needed by trainer_open only, as the next two */
     int n_texts;
+    const int32_t *tokens; /* [n_tokens] one text more, as tokens of `from` */
+    size_t n_tokens;
     const char *out; /* path of the checkpoint; OUT.state stands beside it */
 
     /* Where the model comes from: a checkpoint, or (from NULL) a new one of this shape, whose
@@ -51,11 +55,10 @@ struct train_spec {
     const char *from_path; /* for messages; NULL: not named */
     struct config shape;   /* with `from` only its score_scale counts; 0: the checkpoint's */
 
-    /* A checkpoint whose predictions are learned, besides the text, with this share of the loss;
-     * NULL: none. */
+    /* A checkpoint to learn from besides the text; NULL: none. */
     const struct gguf *teacher;
     const char *teacher_path; /* for messages; NULL: not named */
-    double teacher_share;
+    struct loss_weights loss;
 
     int n_steps, batch, length; /* windows a step, tokens a window */
     int warmup;                 /* steps */

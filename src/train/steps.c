@@ -247,8 +247,8 @@ enum status trainer_step(struct trainer *t, struct train_event *event, struct er
                                          .attn_dropout = spec->attn_dropout,
                                          .label_smoothing = (float)spec->label_smoothing,
                                          .teacher = t->teacher,
-                                         .teacher_weights = &t->teacher_weights,
-                                         .teacher_share = (float)spec->teacher_share};
+                                         .loss = spec->loss,
+                                         .teacher_weights = &t->teacher_weights};
     for (int row = 0; row < spec->batch; row++) {
         const size_t start = rng_unit(&t->progress.rng) * n_starts;
         put_window(t, &t->data.train, start, row);

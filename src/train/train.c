@@ -59,6 +59,7 @@ static enum status make_plan(struct trainer *t, struct err *e)
     params.config = &t->teacher_config;
     params.forward_only = true;
     params.dropping = params.taught = false;
+    params.keeps_streams = train_compares_streams(&t->spec);
     TRY(backprop_create(&params, &t->teacher, e));
     p->teacher_bytes = backprop_bytes(t->teacher);
     return STATUS_OK;
@@ -160,6 +161,7 @@ enum status trainer_open(const struct train_spec *spec, struct trainer **out, st
     t->progress.best = HUGE_VAL;
     const enum status s = open_run(t, e);
     t->spec.texts = NULL;
+    t->spec.tokens = NULL;
     if (s == STATUS_OK)
         *out = t;
     else

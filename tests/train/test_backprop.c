@@ -104,7 +104,8 @@ static struct backprop_batch batch_of(const struct fixture *f)
                                    .n_sequences = f->n_sequences,
                                    .dropout = {.share = f->dropout, .key = 77},
                                    .attn_dropout = f->attn_dropout,
-                                   .label_smoothing = (float)f->smoothing};
+                                   .label_smoothing = (float)f->smoothing,
+                                   .loss = {.text = 1}};
 }
 
 static double gradient_by(struct fixture *f, const struct kernels *k, int n_threads)
@@ -139,15 +140,42 @@ static struct plain_model plain_model_of(const struct fixture *f, const double *
                                 .attn_dropout = {.share = f->attn_dropout, .key = 77}};
 }
 
-/* (1 - share) * smoothed cross-entropy + share * KL(teacher || model), whose constant part is left
- * out. taught: log-probabilities [n_sequences, length, n_vocab], or NULL. */
-static double plain_loss(const struct fixture *f, const double *w, const double *taught,
-                         double share)
+/* The mean over blocks and rows of |x - y|^2 / |y|^2, of streams as plain_model has them. */
+static double distance_of_streams(const struct fixture *f, const double *x, const double *y)
 {
-    const struct plain_model m = plain_model_of(f, w);
+    const int layers = f->config.n_layers, d = f->config.d_model;
+    double sum = 0;
+    for (int row = 0; row < f->n_sequences * (layers + 1) * f->length; row++, x += d, y += d) {
+        double error = 0, length = d * (double)f->config.norm_eps;
+        for (int i = 0; i < d; i++) {
+            error += (x[i] - y[i]) * (x[i] - y[i]);
+            length += y[i] * y[i];
+        }
+        if (row / f->length % (layers + 1) > 0) /* not the embeddings */
+            sum += error / length;
+    }
+    return sum / (f->n_sequences * f->length * layers);
+}
+
+/* What a teacher says: log-probabilities [n_sequences, length, n_vocab], and its streams. */
+struct lesson {
+    struct loss_weights loss;
+    double *logs, *streams;
+};
+
+/* The loss of a lesson (NULL: the text's smoothed cross-entropy); of KL(teacher || model) the
+ * constant part is left out. */
+static double plain_loss(const struct fixture *f, const double *w, const struct lesson *lesson)
+{
+    const struct loss_weights weights = lesson ? lesson->loss : (struct loss_weights){.text = 1};
+    struct plain_model m = plain_model_of(f, w);
     const int n_vocab = f->config.n_vocab, n = f->n_sequences * f->length;
-    static double logs[PLAIN_LENGTH * PLAIN_WIDTH];
+    static double logs[PLAIN_LENGTH * PLAIN_WIDTH], streams[8 * PLAIN_LENGTH * PLAIN_WIDTH];
     double loss = 0;
+    if (lesson) {
+        m.streams = streams;
+        m.starts = weights.blocks > 0 ? lesson->streams : NULL;
+    }
     for (int row = 0; row < n; row++) {
         const int s = row / f->length, t = row % f->length;
         const double *at = logs + t * n_vocab;
@@ -156,10 +184,14 @@ static double plain_loss(const struct fixture *f, const double *w, const double 
             plain_log_probabilities(&m, s, f->inputs + row, logs);
         for (int i = 0; i < n_vocab; i++)
             mean += at[i] / n_vocab;
-        loss -= (1 - share) * ((1 - f->smoothing) * at[f->targets[row]] + f->smoothing * mean) / n;
-        for (int i = 0; i < n_vocab && taught; i++)
-            loss -= share * exp(taught[row * n_vocab + i]) * at[i] / n;
+        loss -= (double)weights.text *
+                ((1 - f->smoothing) * at[f->targets[row]] + f->smoothing * mean) / n;
+        for (int i = 0; i < n_vocab && lesson; i++)
+            loss -= (double)weights.teacher * exp(lesson->logs[row * n_vocab + i]) * at[i] / n;
     }
+    if (lesson)
+        loss += (double)(weights.streams + weights.blocks) *
+                distance_of_streams(f, streams, lesson->streams);
     return loss;
 }
 
@@ -173,7 +205,7 @@ static double *widen(const struct fixture *f, const float *flat)
 
 /* Compares every step-th element of every tensor's gradient, one at least, with central
  * differences; what is not trained has none. */
-static void compare(struct fixture *f, const double *taught, double share, int step)
+static void compare(struct fixture *f, const struct lesson *lesson, int step)
 {
     double *w = widen(f, f->weights.flat);
     for (int p = 0; p < f->list.n; p++) {
@@ -187,9 +219,9 @@ static void compare(struct fixture *f, const double *taught, double share, int s
             const bool fixed = param->spec.flags & SPEC_FIXED;
             const double kept = *at, h = fixed ? 0 : 1e-7; /* ReLU's bend is seldom so near */
             *at = kept + h;
-            const double up = plain_loss(f, w, taught, share);
+            const double up = plain_loss(f, w, lesson);
             *at = kept - h;
-            const double down = plain_loss(f, w, taught, share);
+            const double down = plain_loss(f, w, lesson);
             *at = kept;
             const double expected = fixed ? 0 : (up - down) / (2 * h);
             const double found = (double)f->gradient.flat[param->offset + (size_t)i];
@@ -297,9 +329,9 @@ TEST(gradient_is_that_of_differences, .loops = N_CASES * (int)COUNT(settings), .
     open_fixture(&f, &cases[i], 2, settings[s].length);
     const double loss = gradient_by(&f, &kernels_scalar, settings[s].n_threads);
     if (f.dropout <= 0 && f.attn_dropout <= 0 && f.smoothing <= 0)
-        ck_assert_double_eq_tol(loss, plain_loss(&f, widen(&f, f.weights.flat), NULL, 0), 1e-5);
+        ck_assert_double_eq_tol(loss, plain_loss(&f, widen(&f, f.weights.flat), NULL), 1e-5);
     /* Sanitizers look for other mistakes than a derivative's. */
-    compare(&f, NULL, 0, SANITIZED ? 3 * settings[s].step : settings[s].step);
+    compare(&f, NULL, SANITIZED ? 3 * settings[s].step : settings[s].step);
     close_fixture(&f);
 }
 
@@ -319,11 +351,24 @@ TEST(dropout_keeps_its_share, .tags = ONE_THREAD)
     ck_assert_double_eq_tol(sum, kept / 0.75, 1e-2);
 }
 
-TEST(teacher_gradient, .tags = ONE_THREAD)
+/* Losses of which a teacher is a part, and the case of each. */
+static const struct {
+    struct loss_weights loss;
+    int model;
+} lessons[] = {
+    {{.text = 0.25f, .teacher = 0.75f}, 0},
+    {{.teacher = 1}, 6},
+    {{.text = 0.5f, .teacher = 0.5f, .streams = 2}, 6},
+    {{.streams = 3}, FIRST_MIXED},
+    {{.blocks = 1}, FIRST_MIXED},
+};
+
+TEST(teacher_gradient, .loops = (int)COUNT(lessons), .tags = ONE_THREAD)
 {
     struct fixture f = {.smoothing = 0.1};
-    open_fixture(&f, &cases[0], 2, 7);
-    /* The teacher is another model of the same vocabulary: the same one, its norms changed. */
+    struct lesson lesson = {.loss = lessons[_i].loss};
+    open_fixture(&f, &cases[lessons[_i].model], 2, 7);
+    /* The teacher is another model of the same vocabulary: the same one, its weights changed. */
     struct arena arena = {0};
     param_view_take(&arena, &f.list, &f.config);
     expect_ok(arena_allocate(&arena, "test", &err));
@@ -338,23 +383,29 @@ TEST(teacher_gradient, .tags = ONE_THREAD)
                                    .kernels = &kernels_scalar};
     struct backprop *both[2];
     for (int i = 0; i < 2; i++) {
-        params.forward_only = i == 1;
+        params.forward_only = params.keeps_streams = i == 1;
         expect_ok(backprop_create(&params, &both[i], &err));
-        expect_ok(backprop_start(both[i], NULL, &err));
+        const struct param_view *view = i == 1 ? &other : &f.weights;
+        expect_ok(backprop_start(both[i], view->w[ROLE_ROPE_FREQS].weight, &err));
     }
     struct backprop_batch batch = batch_of(&f);
     batch.teacher = both[1];
     batch.teacher_weights = &other;
-    batch.teacher_share = 0.75f;
-    backprop_run(both[0], &f.weights, &batch, &f.gradient);
+    batch.loss = lesson.loss;
+    const double loss = backprop_run(both[0], &f.weights, &batch, &f.gradient);
 
     double *w = widen(&f, other.flat);
-    const int n_vocab = f.config.n_vocab;
-    double *taught = allocated((size_t)(2 * 7 * n_vocab) * sizeof *taught);
-    const struct plain_model m = plain_model_of(&f, w);
+    const struct config *c = &f.config;
+    lesson.logs = allocated((size_t)(2 * 7 * c->n_vocab) * sizeof *lesson.logs);
+    lesson.streams =
+        allocated((size_t)(2 * 7 * (c->n_layers + 1) * c->d_model) * sizeof *lesson.streams);
+    struct plain_model m = plain_model_of(&f, w);
+    m.streams = lesson.streams;
     for (int s = 0; s < 2; s++)
-        plain_log_probabilities(&m, s, f.inputs + s * 7, taught + s * 7 * n_vocab);
-    compare(&f, taught, 0.75, 3);
+        plain_log_probabilities(&m, s, f.inputs + s * 7, lesson.logs + s * 7 * c->n_vocab);
+    if (lesson.loss.blocks > 0)
+        ck_assert_double_eq_tol(loss, plain_loss(&f, widen(&f, f.weights.flat), &lesson), 1e-5);
+    compare(&f, &lesson, 3);
     backprop_free(both[0]), backprop_free(both[1]);
     arena_free(&arena);
     close_fixture(&f);

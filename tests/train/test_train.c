@@ -38,7 +38,7 @@ TEST(uptraining_keeps_the_tokenizer_and_lowers_the_loss)
     write_checkpoint(source, &shape);
     struct checkpoint from = opened_checkpoint(source, CHECKPOINT_TOKENIZER);
     r.spec.from = r.spec.teacher = from.gguf;
-    r.spec.teacher_share = 0.1;
+    r.spec.loss = (struct loss_weights){.text = 0.9f, .teacher = 0.1f};
     r.spec.out = r.out;
     r.spec.arg = &r;
     expect_ok(trainer_open(&r.spec, &r.trainer, &err));

@@ -162,7 +162,7 @@ TEST(any_checkpoint_is_trained_further, .loops = N_TRAINED)
     struct checkpoint taught = opened_checkpoint(teacher, CHECKPOINT_TOKENIZER);
     r.spec.from = from.gguf;
     r.spec.teacher = taught.gguf;
-    r.spec.teacher_share = 0.2;
+    r.spec.loss = (struct loss_weights){.text = 0.8f, .teacher = 0.2f};
     run_well(&r);
     ck_assert_msg(r.last_loss < r.first_loss, "%f, then %f", r.first_loss, r.last_loss);
     struct checkpoint out = opened_checkpoint(r.out, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL);

@@ -90,6 +90,7 @@ static inline struct run make_run(const char *out)
         .weight_decay = 0.1,
         .clip = 1,
         .dropout = 0.1,
+        .loss = {.text = 1},
         .val_fraction = 0.1,
         .eval_every = 5,
         .save_every = 4,
