@@ -211,8 +211,8 @@ test-binaries: $(BIN) $(TEST_BIN)
 test: test-binaries ## run the Check suites and the command-line tests
 	@scripts/run_tests.sh $(call suites,$(BUILD))
 
-test-all: ## the same with every fault and signal (DECODE_FAULT_SHARE); TEXT=shakespeare.txt: README's long commands, too
-	DECODE_FAULT_SHARE=100 $(MAKE) test
+test-all: ## the same with every fault, signal and question; TEXT=shakespeare.txt: README's long commands, too
+	DECODE_FAULT_SHARE=100 QUESTIONS=all $(MAKE) test
 
 # --- checks ----------------------------------------------------------------------------------
 

@@ -19,11 +19,11 @@ case ${1:-} in -h | --help) sed -n '2,/^$/s/^# \{0,1\}//p' "$0" && exit ;; esac
 [ -x "$decode" ] || { echo "$name.sh: $decode: there is no such program; make builds it, or DECODE names it" >&2 && exit 1; }
 mkdir -p "$dir"
 
-# needs_text "$@": the text is the first argument; in the short form its first 20,000 bytes.
+# needs_text "$@": the text is the first argument; in the short form its first 6,000 bytes.
 needs_text() {
     [[ -n ${1-} && -f $1 && -r $1 ]] || { echo "$name.sh: expected a text, as shakespeare.txt" >&2 && exit 2; }
     text=$1
-    [ $short = no ] || { head -c 20000 "$1" >"$dir/text" && text=$dir/text; }
+    [ $short = no ] || { head -c 6000 "$1" >"$dir/text" && text=$dir/text; }
 }
 
 # steps N: so many, or two in the short form.

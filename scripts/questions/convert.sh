@@ -5,8 +5,9 @@
 . "$(dirname "$0")/common.sh"
 needs_text "$@"
 model=$models/shakespeare-mha.gguf
-tokens=$([ $short = no ] && echo 65536 || echo 1024)
-range=$([ $short = no ] && echo 0.9:1 || echo 0.9:0.95)
+tokens=$([ $short = no ] && echo 65536 || echo 256)
+fewer=$([ $short = no ] && echo 4 2 1 || echo 1)
+range=$([ $short = no ] && echo 0.9:1 || echo 0.9:0.91)
 bits() { # MODEL: of the held-out text
     "$decode" eval "$1" "$text" --range $range --format csv -q >"$dir/eval.csv"
     column bits_per_byte "$dir/eval.csv"
@@ -16,7 +17,7 @@ printf 'as trained: %.4f bits/byte\n\n' "$before"
 echo "| K/V heads | first | mean | random | procrustes | fit, weights alone | fit, with text |"
 echo "|--:|--:|--:|--:|--:|--:|--:|"
 echo "series,label,y" >"$dir/bars.csv"
-for heads in 4 2 1; do
+for heads in $fewer; do
     row="| $heads"
     while IFS='|' read -r label method calib; do
         options=(--method "$method" --calib "$calib")

@@ -1,7 +1,8 @@
 #!/bin/sh
 # questions.sh DECODE - the scripts of scripts/questions in their shortest forms, and its page: each script has its section,
 # whose table is of the same columns, or the same where nothing is trained or timed; the figures of an answer are in its
-# table. What needs NumPy or gguf is left out where they are not installed, which is said. Run from the repository's top.
+# table. Of the scripts a quarter is run, another one each time; QUESTIONS=all runs each. What needs NumPy or gguf is left
+# out where they are not installed, which is said. Run from the repository's top.
 . tests/checks.sh
 if is_sanitized; then
     echo "questions: left out under sanitizers, which run such commands in other scripts"
@@ -38,20 +39,31 @@ lacking() {
     END { for (i = 1; i <= n; i++) if (!found[i]) print figures[i] }' - text=1 "$1"
 }
 
+# is_drawn: whether the next script is run.
+turn=$(date +%s) drawn=0
+is_drawn() {
+    turn=$((turn + 1))
+    [ "${QUESTIONS:-}" = all ] || [ $((turn % 4)) -eq 0 ] && drawn=$((drawn + 1))
+}
+
 have_numpy=yes
 python3 -c 'import numpy, gguf' 2>/dev/null || have_numpy=
 for question in scripts/questions/*.sh; do
     name=$(basename "$question" .sh)
-    case $name in
-    all | common | texts) continue ;;
-    root | bilinear | heads | recall | padding)
+    case $name in all | common | texts) continue ;; esac
+    note "$question is a section of the page" [ -n "$(section "$name")" ]
+    table "$name" >"$dir/table"
+    if [ -s "$dir/table" ]; then
+        prose "$name" | figures | lacking "$dir/table" >"$dir/lacking"
+        note "$page: $name: no table has $(xargs <"$dir/lacking")" is_empty "$dir/lacking"
+    fi
+    is_drawn || continue
+    case $name in root | bilinear | heads | recall | padding)
         [ "$have_numpy" ] || { echo "not run: $question: NumPy or gguf are not installed" && continue; } ;;
     esac
-    note "$question is a section of the page" [ -n "$(section "$name")" ]
     "$question" "$dir/text" >"$out" 2>"$err"
     note "$question: exit 0" [ $? -eq 0 ]
     note "$question prints a table" [ -n "$(heads_of <"$out")" ]
-    table "$name" >"$dir/table"
     [ -s "$dir/table" ] || continue # it is not there yet
     heads_of <"$out" | sed 's/over [^|]*//' >"$dir/found"
     heads_of <"$dir/table" | sed 's/over [^|]*//' >"$dir/shown"
@@ -60,7 +72,5 @@ for question in scripts/questions/*.sh; do
         sed '/./!d' "$out" >"$dir/found"
         note "$question: the page has its table" cmp -s "$dir/found" "$dir/table" ;;
     esac
-    prose "$name" | figures | lacking "$dir/table" >"$dir/lacking"
-    note "$page: $name: no table has $(xargs <"$dir/lacking")" is_empty "$dir/lacking"
 done
-finish
+finish "; $drawn scripts were drawn"
