@@ -146,16 +146,21 @@ void attend_put_trace(const struct attend_view *v, struct json *json)
 {
     const struct attend_trace *t = &v->trace;
     const struct config *c = v->config;
-    const struct block *b = &v->spec.model->blocks[t->layer];
+    const int layer = t->path.layer;
+    const struct block *b = &v->spec.model->blocks[layer];
     const struct attend_bias *bias = b->bias ? &b->bias[t->head] : NULL;
     const char *rotated = c->position == POSITION_ROPE ? ", rotated by their positions" : "";
     const char *b_in = b->w[ROLE_ATTN_QKV].matrix.bias ? " + b" : "";
     const char *b_out = b->w[ROLE_ATTN_OUTPUT].matrix.bias ? " + b" : "";
     const char *x = c->placement == PLACEMENT_BEFORE ? "X = norm of the stream" : "X = the stream";
     const int n = v->spec.n_tokens, keys = t->query + 1, d = c->d_model, k_dim = c->head_dim;
-    const int heads = config_heads(c, t->layer), kv_heads = config_kv_heads(c, t->layer);
+    const int heads = config_heads(c, layer), kv_heads = config_kv_heads(c, layer);
+    const int kv_head = t->head / config_group(c, layer), keys_dim = kv_heads * k_dim;
     const int dim = config_value_dim(c), width = heads * dim, v_dim = kv_heads * dim;
-    const float *values = t->values + t->head / config_group(c, t->layer) * dim;
+    const float *q_of_head = t->path.q + ((size_t)t->query * heads + t->head) * k_dim;
+    const float *k_of_head = t->path.keys + kv_head * k_dim;
+    const float *v_of_head = t->path.values + kv_head * dim;
+    const float *results = t->path.results + (size_t)t->query * width;
     char q[64], k[64], value[64], out[64], scores[160];
     chars_printf(q, "Q = X Wq%s%s", b_in, rotated);
     chars_printf(k, "K = X Wk%s%s", b_in, rotated);
@@ -176,17 +181,17 @@ void attend_put_trace(const struct attend_view *v, struct json *json)
                              ? "norm of that, which the feed-forward layer reads"
                              : "norm of that, which the stream becomes";
     const struct trace_step steps[] = {
-        {x, 0, d, t->x, NULL, keys, d, d, ROWS_KEYS, false},
-        {q, heads, k_dim, t->q, NULL, 1, k_dim, k_dim, ROWS_QUERY, false},
-        {k, kv_heads, k_dim, t->keys, NULL, keys, k_dim, k_dim, ROWS_KEYS, false},
+        {x, 0, d, t->path.x, NULL, keys, d, d, ROWS_KEYS, false},
+        {q, heads, k_dim, q_of_head, NULL, 1, k_dim, k_dim, ROWS_QUERY, false},
+        {k, kv_heads, k_dim, k_of_head, NULL, keys, k_dim, keys_dim, ROWS_KEYS, false},
         {scores, heads, n, t->scores, NULL, 1, keys, keys, ROWS_QUERY, true},
         {"mask, added to the scores", 0, n, NULL, NULL, 1, n, n, ROWS_QUERY, true},
         {"weights = softmax of that", heads, n, t->weights, NULL, 1, keys, keys, ROWS_QUERY, true},
-        {value, kv_heads, dim, values, NULL, keys, dim, v_dim, ROWS_KEYS, false},
-        {"weight times value", heads, dim, values, t->weights, keys, dim, v_dim, ROWS_KEYS, false},
-        {"their sum", heads, dim, t->heads + t->head * dim, NULL, 1, dim, dim, ROWS_QUERY, false},
-        {"A = all heads side by side", 0, width, t->heads, NULL, 1, width, width, ROWS_QUERY,
+        {value, kv_heads, dim, v_of_head, NULL, keys, dim, v_dim, ROWS_KEYS, false},
+        {"weight times value", heads, dim, v_of_head, t->weights, keys, dim, v_dim, ROWS_KEYS,
          false},
+        {"their sum", heads, dim, results + t->head * dim, NULL, 1, dim, dim, ROWS_QUERY, false},
+        {"A = all heads side by side", 0, width, results, NULL, 1, width, width, ROWS_QUERY, false},
         {"each head's part of A Wo", heads, d, t->parts, NULL, heads, d, d, ROWS_HEADS, false},
         {out, 0, d, t->out, NULL, 1, d, d, ROWS_QUERY, false},
         {"the stream with that added", 0, d, t->sum, NULL, 1, d, d, ROWS_QUERY, false},

@@ -35,7 +35,7 @@ static const struct option result_options[] = {
         "trace", trace_head, "L.H",
         "instead of the figures the last token's way, or that of --query, through this head, "
         "layer and head from 0: each step, its shape and numbers; --json has all of them",
-        .excludes = "show|without"),
+        .excludes = "show"),
     OPT_FORMAT,
     OPT_STRING("npy", npy, "FILE", "write all weights, float32 [layers, heads, n, n]",
                .writes = WRITES_FILE),
@@ -93,9 +93,9 @@ static enum status place_paths(struct attend_view *v, struct err *e)
     v->spec.n_next = MIN(PAGE_NEXT, v->config->n_vocab);
     TRY_ZEROED(v->paths.layers, v->layers.n, "the layers of paths", e);
     v->paths.n_layers = v->layers.n;
-    v->paths.n_tokens = v->spec.n_tokens;
     for (int i = 0; i < v->layers.n; i++)
-        v->paths.layers[i].layer = v->layers.items[i];
+        v->paths.layers[i] =
+            (struct path_layer){.layer = v->layers.items[i], .n_tokens = v->spec.n_tokens};
     paths_take(&v->paths, &counted, v->config);
     if (v->spec.n_tokens <= PATHS_TOKENS && counted.used <= PATHS_BYTES)
         v->spec.paths = &v->paths;
@@ -114,7 +114,7 @@ static enum status place_heads(struct attend_view *v, struct err *e)
         struct attend_trace *t = &v->trace;
         t->query = spec->query < 0 ? n_tokens - 1 : spec->query;
         spec->trace = t;
-        TRY(head_of_option("--trace", o->trace_head, v->config, &t->layer, &t->head, e));
+        TRY(head_of_option("--trace", o->trace_head, v->config, &t->path.layer, &t->head, e));
     }
     const size_t n = (size_t)v->layers.n * v->heads.n;
     spec->heads = array_zeroed(1, n * sizeof *spec->heads + (2 * n + 1) * sizeof *spec->maps,

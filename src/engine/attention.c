@@ -212,20 +212,6 @@ static void merge_chunks(const struct attention *a, int row, int head, float *ou
                          a->partial_floats, dim);
 }
 
-/* Replaces the result [value_dim] of a head that is left out by zeros, or by its mean. */
-static void end_head(const struct attention *a, int head, float *result)
-{
-    const struct head_ablation *w = a->f->without;
-    const size_t index = (size_t)a->layer * a->f->kv.config.n_heads + head;
-    const size_t dim = config_value_dim(&a->f->kv.config);
-    if (!w || !w->off[index])
-        return;
-    if (w->mean)
-        memcpy(result, w->mean + index * dim, dim * sizeof *result);
-    else
-        memset(result, 0, dim * sizeof *result);
-}
-
 static struct attention layer_attention(const struct worker *k, const struct block *b, int layer)
 {
     struct forward *f = k->f;
@@ -290,7 +276,8 @@ static void show_weights(const struct attention *a, const float *input)
                                         .keys = keys,
                                         .values = keys + a->n_kv_heads * a->key_dim,
                                         .positions = &f->work.positions,
-                                        .kernels = f->kernels};
+                                        .kernels = f->kernels,
+                                        .without = f->without};
     if (a->k->thread == 0)
         f->watch->take(f->watch->arg, &w);
     worker_meet(a->k);
@@ -309,7 +296,7 @@ static float *join_heads(const struct attention *a)
         for (int h = 0; h < config_heads(c, a->layer); h++) {
             float *head = heads + r * row_dim + (size_t)h * a->value_dim;
             merge_chunks(a, r, h, head);
-            end_head(a, h, head);
+            head_ablation_end(f->without, c, a->layer, h, head);
         }
     }
     return heads;

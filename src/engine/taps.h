@@ -15,6 +15,22 @@ struct batch_row {
     bool wants_logits;
 };
 
+/* The heads whose results are replaced before the output matrix takes them; both arrays are
+ * borrowed. */
+struct head_ablation {
+    const unsigned char *off; /* [n_layers, n_heads] not 0: replaced */
+    const float *mean;        /* [n_layers, n_heads * value_dim] by these; NULL: by zeros */
+};
+
+/* Replaces the result [value_dim] of a head that is left out; `a` NULL: none is. */
+static inline void head_ablation_end(const struct head_ablation *a, const struct config *c,
+                                     int layer, int head, float *result)
+{
+    const size_t at = (size_t)layer * c->n_heads + head, dim = config_value_dim(c);
+    for (size_t i = 0; a && a->off[at] && i < dim; i++)
+        result[i] = a->mean ? a->mean[at * dim + i] : 0;
+}
+
 /* A layer's attention weights: the softmax that the values were averaged with. Of row r and head h
  * those of positions 0 to the row's are weights[(r * n_heads + h) * stride] on, their sum 1 up to
  * rounding; what follows them means nothing. Who watches may change them. Beside them what they are
@@ -33,19 +49,13 @@ struct attention_weights {
     const float *queries, *keys, *values;
     const struct positions *positions; /* and what rotates them, filled up to the rows' */
     const struct kernels *kernels;
+    const struct head_ablation *without; /* NULL: no head is left out */
 };
 
 /* Gets every layer's in order, from the thread that steps; they are valid until it returns. */
 struct attention_watch {
     void (*take)(void *arg, const struct attention_weights *w);
     void *arg;
-};
-
-/* The heads whose results are replaced before the output matrix takes them; both arrays are
- * borrowed. */
-struct head_ablation {
-    const unsigned char *off; /* [n_layers, n_heads] not 0: replaced */
-    const float *mean;        /* [n_layers, n_heads * value_dim] by these; NULL: by zeros */
 };
 
 /* Where a block's numbers can be had on their way. */

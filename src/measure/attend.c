@@ -177,7 +177,7 @@ static void take_layer(void *arg, const struct attention_weights *l)
 {
     struct attend_run *run = arg;
     const struct attend_spec *spec = run->spec;
-    if (spec->trace && spec->trace->layer == l->layer)
+    if (spec->trace)
         trace_add(spec->trace, spec->model, l);
     if (spec->paths)
         paths_add(spec->paths, spec->model, l);

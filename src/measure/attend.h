@@ -10,7 +10,6 @@
 #include "base/callbacks.h"
 #include "measure/eval.h"
 #include "measure/paths.h"
-#include "measure/trace.h"
 
 /* A head, and what it looks at on the whole. NaN: there is no such query. */
 struct attend_head {

@@ -4,21 +4,84 @@
 
 #include "model/pack.h"
 
+/* --- a layer --------------------------------------------------------------------------------- */
+
+static void take_layer(struct path_layer *l, struct arena *a, const struct config *c)
+{
+    const uint64_t n = l->n_tokens;
+    l->x = arena_take(a, n, c->d_model * sizeof *l->x);
+    l->q = arena_take(a, n, config_q_dim(c, l->layer) * sizeof *l->q);
+    l->keys = arena_take(a, n, config_k_dim(c, l->layer) * sizeof *l->keys);
+    l->values = arena_take(a, n, config_v_dim(c, l->layer) * sizeof *l->values);
+    l->results = arena_take(a, n, config_heads_dim(c, l->layer) * sizeof *l->results);
+}
+
+/* Queries or keys x [n, head_dim] of a block as scores read them: rotated by their position where
+ * the model rotates them, else as they are. */
+static void rotate(const struct attention_weights *w, const struct config *c, int position,
+                   const float *x, int n, float *out)
+{
+    const float *rotation = positions_rotation(w->positions, position);
+    for (size_t i = 0; i < (size_t)n * c->head_dim; i += c->head_dim)
+        if (rotation)
+            w->kernels->rotate(out + i, x + i, rotation, c->rope.n_dims, c->head_dim, 1, false);
+        else
+            memcpy(out + i, x + i, c->head_dim * sizeof *out);
+}
+
+/* The result [value_dim] of a head at row r: values, weighted. */
+static void sum_values(const struct path_layer *l, const struct config *c,
+                       const struct attention_weights *w, int r, int head, float *result)
+{
+    const int dim = config_value_dim(c), group = config_group(c, l->layer);
+    const size_t v_dim = config_v_dim(c, l->layer);
+    const float *weights = w->weights + (r * w->n_heads + head) * w->stride;
+    for (int i = 0; i < dim; i++) {
+        double sum = 0;
+        for (int j = 0; j <= w->rows[r].position; j++)
+            sum += (double)weights[j] * (double)l->values[j * v_dim + head / group * dim + i];
+        result[i] = (float)sum;
+    }
+    head_ablation_end(w->without, c, l->layer, head, result);
+}
+
+static void add_rows(struct path_layer *l, const struct config *c,
+                     const struct attention_weights *w)
+{
+    const size_t d = c->d_model, v_dim = config_v_dim(c, l->layer), dim = config_value_dim(c);
+    const int heads = config_heads(c, l->layer);
+    for (int r = 0; r < w->n_rows && w->rows[r].position < l->n_tokens; r++) {
+        const size_t t = w->rows[r].position, qkv = r * w->qkv_stride;
+        memcpy(l->x + t * d, w->input + r * d, d * sizeof *l->x);
+        memcpy(l->values + t * v_dim, w->values + qkv, v_dim * sizeof *l->values);
+        rotate(w, c, t, w->queries + qkv, heads, l->q + t * config_q_dim(c, l->layer));
+        rotate(w, c, t, w->keys + qkv, config_kv_heads(c, l->layer),
+               l->keys + t * config_k_dim(c, l->layer));
+        for (int h = 0; h < heads; h++)
+            sum_values(l, c, w, r, h, l->results + (t * heads + h) * dim);
+    }
+}
+
+static double product(const float *a, const float *b, int n)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += (double)a[i] * (double)b[i];
+    return sum;
+}
+
+/* --- all tokens ------------------------------------------------------------------------------ */
+
 void paths_take(struct attend_paths *p, struct arena *a, const struct config *c)
 {
-    const uint64_t n = p->n_tokens;
-    uint64_t most = 0; /* of the layers' heads_dim */
+    int most = 0; /* of the layers' heads_dim */
     for (int i = 0; i < p->n_layers; i++) {
         struct path_layer *l = &p->layers[i];
-        l->x = arena_take(a, n, c->d_model * sizeof *l->x);
-        l->q = arena_take(a, n, config_q_dim(c, l->layer) * sizeof *l->q);
-        l->keys = arena_take(a, n, config_k_dim(c, l->layer) * sizeof *l->keys);
-        l->values = arena_take(a, n, config_v_dim(c, l->layer) * sizeof *l->values);
-        l->written = arena_take(a, n, config_heads(c, l->layer) * sizeof *l->written);
-        most = MAX(most, (uint64_t)config_heads_dim(c, l->layer));
+        take_layer(l, a, c);
+        l->written = arena_take(a, l->n_tokens, config_heads(c, l->layer) * sizeof *l->written);
+        most = MAX(most, config_heads_dim(c, l->layer));
     }
     p->row = arena_take(a, most, sizeof *p->row);
-    p->parts = arena_take(a, u64_product(most, n), sizeof *p->parts);
 }
 
 /* Puts a number among the largest, if it is one of them. */
@@ -36,46 +99,25 @@ static void put_largest(struct path_written *to, int place, float number)
     to->largest[at].number = number;
 }
 
-/* The results [n_rows, heads_dim] of all heads: values, weighted. */
-static void sum_values(const struct path_layer *l, const struct config *c,
-                       const struct attention_weights *w, float *results)
-{
-    const int dim = config_value_dim(c), group = config_group(c, l->layer);
-    const int heads = config_heads(c, l->layer);
-    const size_t v_dim = config_v_dim(c, l->layer);
-    for (int r = 0; r < w->n_rows; r++)
-        for (int h = 0; h < heads; h++) {
-            const float *weights = w->weights + (r * w->n_heads + h) * w->stride;
-            for (int i = 0; i < dim; i++) {
-                double sum = 0;
-                for (int j = 0; j <= w->rows[r].position; j++)
-                    sum += (double)weights[j] * (double)l->values[j * v_dim + h / group * dim + i];
-                results[((size_t)r * heads + h) * dim + i] = (float)sum;
-            }
-        }
-}
-
 /* What the heads of the rows write: their results, times a row of Wo after the other. */
-static void write_parts(struct attend_paths *p, struct path_layer *l, const struct model *m,
-                        const struct attention_weights *w)
+static void write_parts(const struct path_layer *l, const struct model *m,
+                        const struct attention_weights *w, float *row)
 {
     const struct config *c = &m->config;
     const struct matrix *output = &m->blocks[l->layer].w[ROLE_ATTN_OUTPUT].matrix;
     const int dim = config_value_dim(c), heads = config_heads(c, l->layer);
     const int n_parts = w->n_rows * heads;
-    struct path_written *written = l->written + (size_t)w->rows[0].position * heads;
+    const size_t first = (size_t)w->rows[0].position * heads;
+    struct path_written *written = l->written + first;
     for (int i = 0; i < n_parts; i++) {
         written[i].length = 0;
         for (int k = 0; k < PATHS_LARGEST; k++)
             written[i].largest[k].place = -1;
     }
     for (int o = 0; o < c->d_model; o++) {
-        pack_read_row(output, o, p->row);
+        pack_read_row(output, o, row);
         for (int i = 0; i < n_parts; i++) {
-            const float *result = p->parts + (size_t)i * dim, *columns = p->row + i % heads * dim;
-            double sum = 0;
-            for (int k = 0; k < dim; k++)
-                sum += (double)columns[k] * (double)result[k];
+            const double sum = product(row + i % heads * dim, l->results + (first + i) * dim, dim);
             written[i].length += (float)(sum * sum);
             put_largest(&written[i], o, (float)sum);
         }
@@ -86,23 +128,85 @@ static void write_parts(struct attend_paths *p, struct path_layer *l, const stru
 
 void paths_add(struct attend_paths *p, const struct model *m, const struct attention_weights *w)
 {
-    const struct config *c = &m->config;
-    struct path_layer *l = p->layers;
-    while (l < p->layers + p->n_layers && l->layer != w->layer)
-        l++;
-    if (l == p->layers + p->n_layers)
-        return;
-    const size_t d = c->d_model, key = c->head_dim, v_dim = config_v_dim(c, l->layer);
-    const int heads = config_heads(c, l->layer), kv_heads = config_kv_heads(c, l->layer);
-    for (int r = 0; r < w->n_rows; r++) {
-        const size_t t = w->rows[r].position, qkv = r * w->qkv_stride;
-        memcpy(l->x + t * d, w->input + r * d, d * sizeof *l->x);
-        memcpy(l->values + t * v_dim, w->values + qkv, v_dim * sizeof *l->values);
-        for (int h = 0; h < heads; h++)
-            trace_rotate(w, c, t, w->queries + qkv + h * key, l->q + (t * heads + h) * key);
-        for (int h = 0; h < kv_heads; h++)
-            trace_rotate(w, c, t, w->keys + qkv + h * key, l->keys + (t * kv_heads + h) * key);
+    for (int i = 0; i < p->n_layers; i++)
+        if (p->layers[i].layer == w->layer) {
+            add_rows(&p->layers[i], &m->config, w);
+            write_parts(&p->layers[i], m, w, p->row);
+        }
+}
+
+/* --- one of them ----------------------------------------------------------------------------- */
+
+void trace_take(struct attend_trace *t, struct arena *a, const struct config *c)
+{
+    const int layer = t->path.layer;
+    const uint64_t n = t->path.n_tokens = t->query + 1;
+    take_layer(&t->path, a, c);
+    t->scores = arena_take(a, n, sizeof *t->scores);
+    t->weights = arena_take(a, n, sizeof *t->weights);
+    t->parts = arena_take(a, config_heads(c, layer), c->d_model * sizeof *t->parts);
+    t->out = arena_take(a, c->d_model, sizeof *t->out);
+    t->sum = arena_take(a, c->d_model, sizeof *t->sum);
+    t->normed = arena_take(a, c->d_model, sizeof *t->normed);
+    t->row = arena_take(a, config_heads_dim(c, layer), sizeof *t->row);
+}
+
+/* The score of the key at position j. */
+static double score_of(const struct attend_trace *t, const struct config *c, const struct block *b,
+                       int j)
+{
+    const int layer = t->path.layer, dim = c->head_dim;
+    const float *q = t->path.q + (size_t)t->query * config_q_dim(c, layer) + t->head * dim;
+    const float *k =
+        t->path.keys + (size_t)j * config_k_dim(c, layer) + t->head / config_group(c, layer) * dim;
+    const float *table = b->w[ROLE_ATTN_SCORE].table;
+    double score = 0;
+    if (table)
+        for (int i = 0; i < dim; i++)
+            score += (double)table[t->head * dim + i] * tanh((double)q[i] + (double)k[i]);
+    else
+        score = (double)config_score_scale(c) * product(q, k, dim);
+    if (b->bias) {
+        const struct attend_bias *bias = &b->bias[t->head];
+        const double x = t->query - j - (double)bias->centre;
+        score += (double)bias->linear * x + (double)bias->square * x * x;
     }
-    sum_values(l, c, w, p->parts);
-    write_parts(p, l, m, w);
+    return score;
+}
+
+/* All that follows from row r, the query's, with the keys and values before it and its own. */
+static void finish(struct attend_trace *t, const struct model *m, const struct attention_weights *w,
+                   int r)
+{
+    const struct config *c = &m->config;
+    const struct block *b = &m->blocks[t->path.layer];
+    const struct matrix *output = &b->w[ROLE_ATTN_OUTPUT].matrix;
+    const int dim = config_value_dim(c), d = c->d_model;
+    const float *results = t->path.results + (size_t)t->query * output->n_in;
+    memcpy(t->weights, w->weights + (r * w->n_heads + t->head) * w->stride,
+           t->path.n_tokens * sizeof *t->weights);
+    for (int j = 0; j <= t->query; j++)
+        t->scores[j] = (float)score_of(t, c, b, j);
+    for (int o = 0; o < d; o++) {
+        pack_read_row(output, o, t->row);
+        const double sum = product(t->row, results, output->n_in);
+        t->out[o] = (float)(sum + (output->bias ? (double)output->bias[o] : 0));
+        t->sum[o] = w->stream[(size_t)r * d + o] + t->out[o];
+        for (int h = 0; h * dim < output->n_in; h++)
+            t->parts[h * d + o] = (float)product(t->row + h * dim, results + h * dim, dim);
+    }
+    const enum tensor_role role =
+        c->placement == PLACEMENT_BEFORE ? ROLE_FFN_NORM : ROLE_ATTN_OUTPUT_NORM;
+    const struct norm *norm = &b->w[role].norm;
+    w->kernels->norm[c->norm](t->normed, t->sum, norm->gain, norm->bias, d, c->norm_eps);
+}
+
+void trace_add(struct attend_trace *t, const struct model *m, const struct attention_weights *w)
+{
+    if (t->path.layer != w->layer)
+        return;
+    add_rows(&t->path, &m->config, w);
+    for (int r = 0; r < w->n_rows; r++)
+        if (w->rows[r].position == t->query)
+            finish(t, m, w, r);
 }

@@ -1,13 +1,27 @@
 /*
- * paths - what every token's path through attention is made of, for all heads of some layers.
+ * paths - the way of tokens through a layer's attention, with the numbers on it.
  *
- * Where trace has one token in one head with all that follows from it, paths keep what any of them
- * can be computed from: what enters attention, queries, keys and values, all as the engine has
- * them; and of the one thing that would take a matrix, the product with Wo, its largest numbers.
+ * X, queries, keys, values and weights are the engine's own numbers; the others are computed from
+ * them in double precision. (Vaswani et al. 2017, sections 3.2.1 and 3.2.2.) Of all heads and
+ * tokens paths keep what any of them can be followed with, and of the one thing that would take a
+ * matrix, the product with Wo, its largest numbers; a trace is one token in one head, with all.
  */
 #pragma once
 
-#include "measure/trace.h"
+#include "engine/session.h"
+
+/* A layer's numbers of the tokens at the first positions, of all heads. Queries and keys are
+ * rotated where positions are. */
+struct path_layer {
+    int layer, n_tokens; /* given */
+    float *x;            /* [n_tokens, d_model] what Q, K and V are products of */
+    float *q;            /* [n_tokens, n_heads, head_dim] */
+    float *keys;         /* [n_tokens, n_kv_heads, head_dim] */
+    float *values;       /* [n_tokens, n_kv_heads, value_dim] */
+    float *results;      /* [n_tokens, n_heads, value_dim] values, weighted and added up, or what a
+                            session without the head has in their place */
+    struct path_written *written; /* [n_tokens, n_heads]; not of a trace */
+};
 
 /* Numbers of each product with Wo that are kept. */
 #define PATHS_LARGEST 8
@@ -20,26 +34,28 @@ struct path_written {
     } largest[PATHS_LARGEST]; /* by magnitude; place -1: no more */
 };
 
-/* A layer's numbers of n tokens. Queries and keys are rotated where positions are. */
-struct path_layer {
-    int layer;                    /* given */
-    float *x;                     /* [n, d_model] what Q, K and V are products of */
-    float *q;                     /* [n, n_heads, head_dim] */
-    float *keys;                  /* [n, n_kv_heads, head_dim] */
-    float *values;                /* [n, n_kv_heads, value_dim] */
-    struct path_written *written; /* [n, n_heads] */
+struct attend_paths {
+    int n_layers;              /* given */
+    struct path_layer *layers; /* [n_layers] likewise; their numbers are found */
+    float *row;                /* scratch: [heads_dim] of Wo */
 };
 
-struct attend_paths {
-    int n_tokens, n_layers;    /* given */
-    struct path_layer *layers; /* [n_layers] with their numbers given; the rest is found */
-    float *parts;              /* scratch: [heads_dim, d_model] of a token */
-    float *row;                /* scratch: [heads_dim] of Wo */
+struct attend_trace {
+    int head, query;        /* given: of the layer of `path`, and the position of the token */
+    struct path_layer path; /* its layer given; found: of the n = query + 1 tokens looked at */
+    float *scores;          /* [n] scaled, with what the distance does to them */
+    float *weights;         /* [n] their softmax */
+    float *parts;  /* [n_heads, d_model] the output matrix's product with each head's result */
+    float *out;    /* [d_model] and with all of them, with its bias: the sum of the parts */
+    float *sum;    /* [d_model] the residual stream with that added */
+    float *normed; /* [d_model] its norm, which the feed-forward layer reads */
+    float *row;    /* [heads_dim] of that matrix */
 };
 
 /* Takes or counts (see base/mem.h) what is found. */
 void paths_take(struct attend_paths *p, struct arena *a, const struct config *c);
+void trace_take(struct attend_trace *t, struct arena *a, const struct config *c);
 
-/* Adds the rows of a block, which come in order from position 0 on, if its layer is one of these.
- */
+/* Adds the rows of a block, which come in order from position 0 on, if its layer is wanted. */
 void paths_add(struct attend_paths *p, const struct model *m, const struct attention_weights *w);
+void trace_add(struct attend_trace *t, const struct model *m, const struct attention_weights *w);

@@ -795,6 +795,8 @@ $ [ ! -e long.html ]
 0 info additive.gguf | architecture  decode | score         additive | variant       MQA
 0 generate additive.gguf -p "line 1" -n 10 --greedy --kv-type q8_0
 0 attend additive.gguf -p "line 1" --trace 0.1 | scores = w·tanh(q + k): 2 x 6 x 6
+0 attend models/hello-2-heads.gguf -p "hello how are you" --trace 0.0 --without 0.1
+    |   head 1       0.0000   0.0000   0.0000   0.0000
 0 bench additive.gguf --depth 4 -n 2 --repeat 1 --format csv | 2 lines
 0 train lines -o scaled4.gguf --force --from additive.gguf --steps 1 --batch 1 --lr 1e-4 -q
 0 info scaled4.gguf | score         additive

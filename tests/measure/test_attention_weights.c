@@ -339,29 +339,23 @@ TEST(heads_that_are_a_convolution)
     }
 }
 
-/* The paths of all heads, of which this is the last token's through one: its numbers, and what the
- * head adds to the stream, worked out from its result `z` and all of the output matrix. */
+/* The paths of all heads, of which this is the last token's through one: what the head adds to the
+ * stream, worked out from its result `z` and all of the output matrix. */
 static void expect_path(const struct attend_paths *p, const struct model *m,
                         const struct attend_trace *t, const float *z)
 {
     const struct config *c = &m->config;
     const struct path_layer *l = &p->layers[0];
-    const int heads = config_heads(c, t->layer), kv_heads = config_kv_heads(c, t->layer);
-    const int dim = config_value_dim(c), d = c->d_model, shared = t->head * kv_heads / heads;
+    const int heads = config_heads(c, l->layer), dim = config_value_dim(c), d = c->d_model;
     const size_t of_head = (size_t)t->query * heads + t->head;
-    ck_assert_mem_eq(l->x, t->x, (t->query + 1) * (size_t)d * sizeof *l->x);
-    ck_assert_mem_eq(l->q + of_head * c->head_dim, t->q, c->head_dim * sizeof *t->q);
-    for (int j = 0; j <= t->query; j++)
-        ck_assert_mem_eq(l->keys + ((size_t)j * kv_heads + shared) * c->head_dim,
-                         t->keys + (size_t)j * c->head_dim, c->head_dim * sizeof *t->keys);
     const struct path_written *w = &l->written[of_head];
     float row[512], part[512];
     double squares = 0;
-    ck_assert_int_le(config_heads_dim(c, t->layer), COUNT(row));
+    ck_assert_int_le(config_heads_dim(c, l->layer), COUNT(row));
     ck_assert_int_le(d, COUNT(part));
     for (int o = 0; o < d; o++) {
         double sum = 0;
-        pack_read_row(&m->blocks[t->layer].w[ROLE_ATTN_OUTPUT].matrix, o, row);
+        pack_read_row(&m->blocks[l->layer].w[ROLE_ATTN_OUTPUT].matrix, o, row);
         for (int i = 0; i < dim; i++)
             sum += (double)row[t->head * dim + i] * (double)z[i];
         part[o] = (float)sum;
@@ -403,25 +397,32 @@ TEST(golden_traces, .loops = COUNT(traces))
     const struct config *c = &g.checkpoint.model->config;
     const int n = g.n_tokens, dim = config_value_dim(c), width = config_heads_dim(c, layer);
     const int d = c->d_model;
-    struct attend_trace t = {.layer = layer, .head = head, .query = n - 1};
+    const int key_dim = c->head_dim, kv_heads = config_kv_heads(c, layer),
+              heads = config_heads(c, layer);
+    struct attend_trace t = {.path.layer = layer, .head = head, .query = n - 1};
     struct all_heads all;
     struct attend_spec spec = spec_of(g.checkpoint.model, &all, g.tokens, n, 1);
-    struct path_layer of_layer = {.layer = layer};
-    struct attend_paths paths = {.n_tokens = n, .n_layers = 1, .layers = &of_layer};
+    struct path_layer of_layer = {.layer = layer, .n_tokens = n};
+    struct attend_paths paths = {.n_layers = 1, .layers = &of_layer};
     spec.trace = &t;
     spec.paths = &paths;
     spec.pool = new_pool(3);
     run(&spec, &all);
+    float *keys = allocated((size_t)n * key_dim * sizeof *keys); /* the head's */
+    for (int j = 0; j < n; j++)
+        memcpy(keys + j * key_dim, t.path.keys + (j * kv_heads + head * kv_heads / heads) * key_dim,
+               key_dim * sizeof *keys);
+    const float *results = t.path.results + (n - 1) * width;
     const struct {
         const float *x;
         int n;
-    } parts[] = {{t.q, c->head_dim},
-                 {t.keys, n * c->head_dim},
+    } parts[] = {{t.path.q + ((n - 1) * heads + head) * key_dim, key_dim},
+                 {keys, n * key_dim},
                  {t.scores, n},
                  {t.weights, n},
-                 {t.heads + head * dim, dim},
-                 {t.heads, width},
-                 {t.parts, config_heads(c, layer) * d},
+                 {results + head * dim, dim},
+                 {results, width},
+                 {t.parts, heads * d},
                  {t.out, d},
                  {t.sum, d},
                  {t.normed, d}};
@@ -436,8 +437,48 @@ TEST(golden_traces, .loops = COUNT(traces))
             ck_assert_msg(fabsf(parts[p].x[i] - truth[i]) <= 2e-5f * fmaxf(1, fabsf(truth[i])),
                           "%s, part %zu: element %d is %.9g, not %.9g", traces[_i].name, p, i,
                           (double)parts[p].x[i], (double)truth[i]);
-    expect_path(&paths, g.checkpoint.model, &t, t.heads + head * dim);
+    expect_path(&paths, g.checkpoint.model, &t, results + head * dim);
     pool_free(spec.pool);
+}
+
+/* What follows a head's result counts none of one that is left out: the numbers are those of a
+ * model whose output matrix has zeros in its columns. */
+TEST(traces_without_a_head)
+{
+    enum { N = 12, LAYER = 1, HEAD = 2 };
+    struct gguf_file f = read_gguf("tests/data/golden/mha.gguf");
+    float *output = (float *)(uintptr_t)gguf_find_tensor(f.g, "blk.1.attn_output.weight")->data;
+    unsigned char off[64] = {0};
+    const struct head_ablation without = {.off = off};
+    float out[2][512];
+    make_tokens();
+    for (int i = 0; i < 2; i++) {
+        struct model *m;
+        struct all_heads all;
+        expect_ok(model_create(f.g, NULL, NULL, &m, &err));
+        const struct config *c = &m->config;
+        const int d = c->d_model, dim = config_value_dim(c);
+        struct attend_trace t = {.path.layer = LAYER, .head = HEAD, .query = N - 1};
+        struct attend_spec spec = spec_of(m, &all, tokens, N, 1);
+        spec.trace = &t;
+        ck_assert_uint_le(3 * (size_t)d, COUNT(out[0]));
+        off[LAYER * c->n_heads + HEAD] = 1;
+        if (i == 0)
+            spec.params.without = &without;
+        run(&spec, &all);
+        memcpy(out[i], t.out, d * sizeof *t.out);
+        memcpy(out[i] + d, t.sum, d * sizeof *t.sum);
+        memcpy(out[i] + 2 * d, t.normed, d * sizeof *t.normed);
+        for (int k = 0; k < d; k++) {
+            ck_assert(t.parts[HEAD * d + k] == 0);
+            for (int j = 0; j < dim; j++)
+                output[k * config_heads_dim(c, LAYER) + HEAD * dim + j] = 0;
+        }
+        for (int k = 0; k < 3 * d; k++)
+            ck_assert(fabsf(out[0][k] - out[i][k]) < 1e-5f);
+        model_free(m);
+    }
+    free_gguf(&f);
 }
 
 /* The tokens that may come next are those of the logits that a session gives. */
@@ -493,8 +534,8 @@ TEST(bilinear_scores)
         double score = 0;
         for (int a = 0; a < D; a++)
             for (int b = 0; b < D; b++)
-                score +=
-                    (double)t.x[(N - 1) * D + b] * (double)w[a * D + b] * (double)t.x[j * D + a];
+                score += (double)t.path.x[(N - 1) * D + b] * (double)w[a * D + b] *
+                         (double)t.path.x[j * D + a];
         ck_assert_double_eq_tol((double)t.scores[j], score, 1e-5);
     }
     model_free(m);
