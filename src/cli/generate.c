@@ -69,7 +69,7 @@ enum status generation_tokens(const struct generation *g, struct text prompt, in
 {
     const struct common_options *o = &g->o->common;
     const struct tokenizer *t = g->job->checkpoint.tokenizer;
-    TRY(tokens_of_prompt(t, prompt, o->truncate ? INT_MAX : cap, ids, n_ids, e));
+    TRY(tokens_of_prompt(t, prompt, ids, n_ids, e));
     job_has_two_bos(g->job, *ids, *n_ids);
     if (*n_ids > (size_t)cap)
         tokens_truncate(o, tokenizer_adds_bos(t), cap - MIN(n, cap / 2), *ids, n_ids);

@@ -20,7 +20,7 @@ static enum status add_prompt(struct generation *g, struct err *e)
     if (g->prompt.len > 0)
         TRY(tokenizer_reads_text(s->tokenizer, e));
     if (len == 0)
-        TRY(tokens_of_prompt(s->tokenizer, g->prompt, INT_MAX, &job->tokens, &job->n_tokens, e));
+        TRY(tokens_of_prompt(s->tokenizer, g->prompt, &job->tokens, &job->n_tokens, e));
     else if (g->prompt.len > 0)
         TRY(tokens_of_text(s->tokenizer, g->prompt, false, &job->tokens, &job->n_tokens, e));
     if ((int64_t)job->n_tokens <= room)

@@ -9,14 +9,6 @@
 
 /* More text than this is refused before it is read: no context holds it. */
 #define INPUT_MAX ((size_t)256 << 20)
-/* A text shorter than this is tokenized before it is refused, so that the message has its tokens.
- */
-#define LONG_TEXT ((size_t)1 << 20)
-/* Of a longer text than this, and than so many bytes a token that is wanted, parts are tokenized.
- */
-#define SAMPLE_LEAST ((size_t)16 << 20)
-#define SAMPLE_BYTES 64
-#define SAMPLE_PARTS 64
 
 void input_use_pipe(struct common_options *o)
 {
@@ -122,55 +114,11 @@ enum status tokens_of_text(const struct tokenizer *t, struct text text, bool bos
     return STATUS_OK;
 }
 
-/* The first `len` bytes from byte `at` of a text on, but for characters that lie there in part. */
-static struct text part_of(struct text text, size_t at, size_t len)
-{
-    size_t end = at + len;
-    while (at < end && (text.data[at] & 0xc0) == 0x80)
-        at++;
-    while (end > at && end < text.len && (text.data[end] & 0xc0) == 0x80)
-        end--;
-    return text_span(text.data + at, end - at);
-}
-
-enum status tokens_of_sample(const struct tokenizer *t, struct text text, size_t wanted,
-                             int32_t **ids, size_t *n, struct err *e)
-{
-    const size_t most = MAX(SAMPLE_LEAST, SAMPLE_BYTES * wanted), part = most / SAMPLE_PARTS;
-    char *sample, *at;
-    if (text.len <= most)
-        return tokenizer_encode(t, text, ids, n, e);
-    TRY_ZEROED(sample, most, "a part of the text", e);
-    at = sample;
-    for (size_t i = 0; i < SAMPLE_PARTS; i++) {
-        const struct text from = part_of(text, text.len / SAMPLE_PARTS * i, part);
-        memcpy(at, from.data, from.len);
-        at += from.len;
-    }
-    const enum status s = tokenizer_encode(t, text_span(sample, at - sample), ids, n, e);
-    free(sample);
-    return s;
-}
-
-/* A long text is not tokenized if even the fewest tokens that it could have are too many. */
-enum status tokens_that_fit(const char *what, const struct tokenizer *t, struct text text, bool bos,
-                            int n_ctx, int32_t **ids, size_t *n, struct err *e)
-{
-    const size_t longest = text.len < LONG_TEXT ? SIZE_MAX : tokenizer_longest(t);
-    const size_t least = text.len / longest + (text.len % longest != 0);
-    if (least > (size_t)n_ctx)
-        return err_usage(e,
-                         "%s has at least %zu tokens (%zu bytes), the context only %d; "
-                         "--truncate left|right leaves out a side",
-                         what, least, text.len, n_ctx);
-    return tokens_of_text(t, text, bos, ids, n, e);
-}
-
-enum status tokens_of_prompt(const struct tokenizer *t, struct text prompt, int n_ctx,
-                             int32_t **ids, size_t *n, struct err *e)
+enum status tokens_of_prompt(const struct tokenizer *t, struct text prompt, int32_t **ids,
+                             size_t *n, struct err *e)
 {
     if (prompt.len > 0)
-        return tokens_that_fit("the prompt", t, prompt, tokenizer_adds_bos(t), n_ctx, ids, n, e);
+        return tokens_of_text(t, prompt, tokenizer_adds_bos(t), ids, n, e);
     const bool bos = tokenizer_bos(t) >= 0;
     const enum status s = tokens_of_text(t, text_of(bos ? "" : "\n"), bos, ids, n, e);
     if (s != STATUS_USAGE && s != STATUS_BAD_FILE)
@@ -223,8 +171,7 @@ enum status job_tokenize_for_context(struct job *j, const char *purpose, struct 
     if (j->common->ids)
         TRY(parse_ids("--tokens", j->common->ids, c->n_vocab, &j->tokens, &j->n_tokens, e));
     else
-        TRY(tokens_that_fit("the text", t, j->text, tokenizer_adds_bos(t),
-                            j->common->truncate ? INT_MAX : c->n_ctx, &j->tokens, &j->n_tokens, e));
+        TRY(tokens_of_text(t, j->text, tokenizer_adds_bos(t), &j->tokens, &j->n_tokens, e));
     if (!j->common->ids)
         job_has_two_bos(j, j->tokens, j->n_tokens);
     tokens_truncate(j->common, !j->common->ids && tokenizer_adds_bos(t), c->n_ctx, j->tokens,

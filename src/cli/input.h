@@ -41,21 +41,9 @@ enum status input_needs_tokenizer(const struct tokenizer *t, const char *path, c
 enum status tokens_of_text(const struct tokenizer *t, struct text text, bool bos, int32_t **ids,
                            size_t *n, struct err *e);
 
-/* The ids of a text from which some `wanted` tokens will be taken, here and there: all of them, or
- * of one so long that it has many times as many those of parts at equal distances, so that memory
- * is not the text's. No BOS; *ids as above. */
-enum status tokens_of_sample(const struct tokenizer *t, struct text text, size_t wanted,
-                             int32_t **ids, size_t *n, struct err *e);
-
-/* The same of a text that is to fit into n_ctx positions: STATUS_USAGE for a long one, `what` in
- * the message, that no tokens of this vocabulary could make fit. Others may be too long yet. */
-enum status tokens_that_fit(const char *what, const struct tokenizer *t, struct text text, bool bos,
-                            int n_ctx, int32_t **ids, size_t *n, struct err *e);
-
-/* The ids of a prompt to be continued in n_ctx positions: an empty one is BOS, or else a newline.
- * As tokens_that_fit. */
-enum status tokens_of_prompt(const struct tokenizer *t, struct text prompt, int n_ctx,
-                             int32_t **ids, size_t *n, struct err *e);
+/* The same of a prompt that is to be continued: an empty one is BOS, or else a newline. */
+enum status tokens_of_prompt(const struct tokenizer *t, struct text prompt, int32_t **ids,
+                             size_t *n, struct err *e);
 
 /* With --truncate leaves `most` of *n > most tokens, the first of which stays if it is BOS, and
  * says so; most is then at least 1. */

@@ -130,6 +130,11 @@ enum status variant_load(const struct job *j, const char *kv_heads, const struct
 
 /* --- the text that a conversion is fitted to -------------------------------------------------- */
 
+/* Of a text that is longer than this, and than so many bytes a token, only the beginning is read.
+ */
+#define TEXT_BYTES  ((size_t)16 << 20)
+#define TOKEN_BYTES 64
+
 /* Leaves about so many tokens, in whole windows at equal distances. */
 static void spread_windows(struct calibration *text, size_t wanted, int n_ctx)
 {
@@ -144,7 +149,12 @@ enum status calibration_of_text(const struct common_options *o, const struct tok
                                 const struct config *c, struct text text, const char *name,
                                 size_t wanted, struct calibration *out, struct err *e)
 {
-    TRY(tokens_of_sample(t, text, wanted, &out->tokens, &out->n, e));
+    const size_t most = MAX(TEXT_BYTES, TOKEN_BYTES * wanted);
+    if (text.len > most)
+        for (text.len = most;
+             text.len > 0 && (text.data[text.len] & 0xc0) == 0x80;) /* to the end of a character */
+            text.len--;
+    TRY(tokenizer_encode(t, text, &out->tokens, &out->n, e));
     if (out->n == 0)
         return err_usage(e, "there is no text in '%.200s'", name);
     if (out->n < CONVERT_MIN_TOKENS)

@@ -14,9 +14,9 @@ struct calibration {
     size_t n;
 };
 
-/* The text's tokens: all of them, or `wanted` in whole windows at equal distances. `name` is the
- * text's in messages, o who is warned of too few. STATUS_USAGE for fewer than CONVERT_MIN_TOKENS;
- * the failures of tokenizer_encode. */
+/* The text's tokens: all of them, or `wanted` in whole windows at equal distances; of many times as
+ * many only those at its beginning. `name` is the text's in messages, o who is warned of too few.
+ * STATUS_USAGE for fewer than CONVERT_MIN_TOKENS; the failures of tokenizer_encode. */
 enum status calibration_of_text(const struct common_options *o, const struct tokenizer *t,
                                 const struct config *c, struct text text, const char *name,
                                 size_t wanted, struct calibration *out, struct err *e);
