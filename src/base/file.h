@@ -1,5 +1,5 @@
 /*
- * file - opening and reading files as bytes; lines.h reads them line by line.
+ * file - opening and reading files as bytes.
  */
 #pragma once
 

@@ -4,6 +4,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+struct text text_cut_line(struct text *rest)
+{
+    const char *newline = memchr(rest->data, '\n', rest->len);
+    struct text line = text_cut(rest, newline ? (size_t)(newline - rest->data) : rest->len);
+    text_cut(rest, newline != NULL);
+    line.len -= text_ends_with(line, "\r");
+    return line;
+}
+
 struct joined names_joined(const char *const *names, const char *last)
 {
     struct joined all = {""};

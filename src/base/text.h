@@ -70,6 +70,10 @@ static inline struct text text_cut(struct text *rest, size_t n)
     return first;
 }
 
+/* Cuts the first line off *rest and returns it without its end: a newline, which the last line may
+ * lack, and one carriage return before that. */
+struct text text_cut_line(struct text *rest);
+
 /* For printf's "%.*s": the length as an int, cut at 200 so that hostile names stay short. */
 static inline int text_width(struct text a)
 {

@@ -71,7 +71,7 @@ static const struct option sampler_options[] = {
 static const struct option session_options[] = {
     OPT_FLAG("interactive", interactive,
              "a session: each line that is typed continues the text so far and is answered; a full "
-             "context goes on as with --shift; Ctrl-C stops an answer, /help lists commands",
+             "context goes on as with --shift; Ctrl-C stops an answer",
              .letter = 'i'),
     OPT_END,
 };
@@ -91,7 +91,9 @@ static enum status check_generate(struct job *j, void *values, struct err *e)
     o->format = o->format > 0 ? o->format - 1 : o->prompts ? FORMAT_JSON : FORMAT_TEXT;
     if (o->no_echo && o->format == FORMAT_JSON)
         return err_usage(e, "--no-echo: JSON has the prompt as a field; expected --format text");
-    if (!o->interactive && !o->prompts)
+    if (o->prompts)
+        j->common->file = o->prompts;
+    else if (!o->interactive)
         input_use_pipe(j->common);
     return job_seed(j, e); /* one for the text and for random heads, so that it replays both */
 }
@@ -144,16 +146,14 @@ static enum status start_schedule(struct generation *g, struct session_params *p
     return sampler_create(&sampler, &sizes, &s->sampler, e);
 }
 
-/* Opens --prompts, and counts its lines as far as they are known by now. Opening a pipe waits for
- * its other end, and Ctrl-C ends the wait. */
-static enum status open_prompts(struct generation *g, int *n_lines, struct err *e)
+/* Texts of --prompts, of which none has begun. */
+static uint64_t count_prompts(const struct generation *g)
 {
-    if (signals_end_at_once())
-        return STATUS_INTERRUPTED;
-    const enum status opened = lines_open(&g->lines, g->o->prompts, LINE_MAX_BYTES, e);
-    signals_defer();
-    TRY(opened);
-    return lines_left(&g->lines, BATCH_AUTO, n_lines, e);
+    struct text left = g->lines, line;
+    uint64_t n_lines = 0, n = 0;
+    while (generation_next_line(&left, &n_lines, &line))
+        n++;
+    return n;
 }
 
 /* From the options to a list whose texts can begin. */
@@ -165,21 +165,20 @@ static enum status open_generation(struct generation *g, struct err *e)
     const struct config *c = &job->checkpoint.model->config;
     const struct tokenizer *t = job->checkpoint.tokenizer;
     struct session_params params = job_session_params(job);
-    int n_texts = o->samples; /* as many as may share a step */
     params.n_ctx = o->ctx ? o->ctx : c->n_ctx;
     if (params.n_ctx > c->n_ctx)
         return err_usage(e, "-c: expected at most %d, the checkpoint's context, found %d", c->n_ctx,
                          o->ctx);
-    if (g->prompt.len > 0 || o->prompts)
+    if (job->text.len > 0)
         TRY(input_needs_tokenizer(t, job->path, "generate", e));
-    if (o->prompts) {
-        TRY(open_prompts(g, &n_texts, e));
-        n_texts = n_texts >= BATCH_AUTO ? BATCH_MAX : MAX(n_texts, 1);
-    } else if (!o->interactive || has_prompt(o)) {
+    if (o->prompts)
+        g->lines = job->text;
+    else
+        g->prompt = job->text;
+    g->n_texts = o->prompts ? count_prompts(g) : o->interactive ? 0 : (uint64_t)o->samples;
+    if (!o->prompts && (!o->interactive || has_prompt(o)))
         TRY(generation_tokens(g, g->prompt, params.n_ctx, o->n, &job->tokens, &job->n_tokens, e));
-    }
     g->format = o->format;
-    g->n_texts = o->prompts ? UINT64_MAX : o->interactive ? 0 : (uint64_t)o->samples;
     g->streams = g->format == FORMAT_TEXT && !o->prompts && o->samples == 1;
     g->echo = !o->no_echo && (!o->interactive || has_prompt(o));
     if (!g->streams) /* lines that come by show it, too */
@@ -188,14 +187,14 @@ static enum status open_generation(struct generation *g, struct err *e)
     s->n_vocab = c->n_vocab;
     s->shifts = o->shift || o->interactive;
     s->n_keep = s->shifts && tokenizer_adds_bos(t);
-    TRY(start_schedule(g, &params, n_texts, e));
+    TRY(start_schedule(g, &params, (int)MIN(MAX(g->n_texts, 1), BATCH_MAX), e));
     return generation_create(g, e);
 }
 
 static enum status run_generate(struct job *j, void *values, struct err *e)
 {
     const struct generate_options *o = values;
-    struct generation g = {.o = o, .job = j, .out = j->out, .prompt = j->text, .lines.fd = -1};
+    struct generation g = {.o = o, .job = j, .out = j->out};
     enum status s = open_generation(&g, e);
     if (s == STATUS_OK) {
         s = o->interactive ? generation_session(&g, has_prompt(o), e) : generation_run(&g, e);

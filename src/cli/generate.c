@@ -42,7 +42,6 @@ static void free_text(struct generated *t)
     free(t->sampled.ids);
     free(t->line_tokens);
     bytes_free(&t->made);
-    bytes_free(&t->bytes);
     *t = (struct generated){.number = 0};
 }
 
@@ -54,7 +53,6 @@ void generation_free(struct generation *g)
     schedule_free(&g->schedule);
     sampler_free(g->schedule.sampler);
     arena_free(&g->arena);
-    lines_close(&g->lines);
 }
 
 static struct generated *text_of_number(const struct generation *g, uint64_t number)
@@ -89,71 +87,41 @@ static void refuse_text(struct generated *t, const struct err *why)
     err_in(&t->error, STATUS_BAD_FILE, "line %" PRIu64, t->line);
 }
 
-/* The prompt of a line and its tokens. STATUS_BAD_FILE and STATUS_USAGE: it cannot be one. */
-static enum status read_prompt(struct generation *g, struct generated *t, struct text line,
-                               struct err *e)
+bool generation_next_line(struct text *left, uint64_t *n_lines, struct text *line)
 {
-    for (struct text rest = line; rest.len > 0;) {
-        uint32_t code;
-        const struct text c = utf8_next(&rest, &code);
-        if (code == UNICODE_INVALID)
-            return err_bad_file(e, "byte %zu: expected UTF-8, found 0x%02x", c.data - line.data,
-                                (unsigned char)c.data[0]);
-    }
-    if (!bytes_put(&t->bytes, line))
-        return err_no_memory(e, "a prompt", line.len);
-    t->prompt = bytes_text(&t->bytes);
-    t->is_text = true;
-    TRY(generation_tokens(g, t->prompt, session_cap(g->schedule.session), g->n, &t->line_tokens,
-                          &t->n_tokens, e));
-    t->tokens = t->line_tokens;
-    return STATUS_OK;
+    *line = text_span("", 0);
+    for (; line->len == 0 && left->len > 0; ++*n_lines)
+        *line = text_cut_line(left);
+    return line->len > 0;
 }
 
-/* The next line of --prompts that has something, or why it is no prompt. Lines that are yet to come
- * are waited for while nothing else is to be done; those before a failure of reading are made. */
-static enum lines_state next_line(struct generation *g, struct text *line)
+/* The next text, of the line of --prompts that has something. STATUS_NO_MEMORY; one that cannot be
+ * made is refused. */
+static enum status next_of_lines(struct generation *g, struct generated *t, struct err *e)
 {
-    const int wait_ms = g->schedule.n_busy == 0 ? WAIT_MS : 0;
-    enum lines_state state = LINES_END;
-    do {
-        g->reading = lines_next(&g->lines, wait_ms, &state, line, &g->read_error);
-        if (g->reading != STATUS_OK)
-            state = LINES_END;
-        g->n_lines += state == LINES_LINE || state == LINES_LONG;
-    } while (state == LINES_LINE && line->len == 0 && !signals_interrupted());
-    return state;
-}
-
-/* Fills in the next text of the list, if *state is then LINES_LINE; else it is yet to come, or
- * there is none. STATUS_NO_MEMORY. */
-static enum status next_text(struct generation *g, struct generated *t, enum lines_state *state,
-                             struct err *e)
-{
-    *t = (struct generated){.number = g->n_begun};
-    *state = LINES_LINE;
-    if (!g->o->prompts) {
-        t->prompt = g->prompt;
-        t->tokens = g->job->tokens;
-        t->n_tokens = g->job->n_tokens;
-        t->seed = g->job->seed;
-        t->stream = g->o->interactive ? 0 : g->n_begun;
-        return STATUS_OK;
-    }
-    struct text line;
-    *state = next_line(g, &line);
-    if (*state == LINES_LATER || *state == LINES_END)
-        return STATUS_OK;
+    generation_next_line(&g->lines, &g->n_lines, &t->prompt);
     t->line = g->n_lines;
     t->seed = rng_derive(g->job->seed, g->n_begun);
-    const enum status s =
-        *state == LINES_LONG
-            ? err_bad_file(e, "expected at most %zu bytes, found more", LINE_MAX_BYTES)
-            : read_prompt(g, t, line, e);
-    *state = LINES_LINE;
+    const enum status s = generation_tokens(g, t->prompt, session_cap(g->schedule.session), g->n,
+                                            &t->line_tokens, &t->n_tokens, e);
+    t->tokens = t->line_tokens;
     if (s != STATUS_BAD_FILE && s != STATUS_USAGE)
         return s;
     refuse_text(t, e);
+    return STATUS_OK;
+}
+
+/* Fills in the next text of the list. STATUS_NO_MEMORY. */
+static enum status next_text(struct generation *g, struct generated *t, struct err *e)
+{
+    *t = (struct generated){.number = g->n_begun};
+    if (g->o->prompts)
+        return next_of_lines(g, t, e);
+    t->prompt = g->prompt;
+    t->tokens = g->job->tokens;
+    t->n_tokens = g->job->n_tokens;
+    t->seed = g->job->seed;
+    t->stream = g->o->interactive ? 0 : g->n_begun;
     return STATUS_OK;
 }
 
@@ -168,8 +136,7 @@ static void print_json(struct generation *g, const struct generated *t)
     json_init(&j, g->out, 0);
     json_begin_object(&j, NULL);
     json_u64(&j, "index", t->number);
-    if (t->line == 0 || t->is_text)
-        json_text(&j, "prompt", t->prompt);
+    json_text(&j, "prompt", t->prompt);
     if (t->refused) {
         json_string(&j, "error", t->error.text);
     } else {
@@ -269,12 +236,7 @@ static enum status begin_texts(struct generation *g, struct err *e)
            (g->o->prompts || s->n_prefills == 0) && (p = schedule_vacant(s)) &&
            !signals_interrupted()) {
         struct generated *t = text_of_number(g, g->n_begun);
-        enum lines_state state;
-        TRY(next_text(g, t, &state, e));
-        if (state == LINES_END)
-            g->n_texts = g->n_begun;
-        if (state != LINES_LINE)
-            break;
+        TRY(next_text(g, t, e));
         if (!t->refused)
             TRY(begin_text(g, p, t, e));
         g->n_begun++;
@@ -332,13 +294,6 @@ static enum status collect_tokens(struct generation *g, struct err *e)
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-static void show_progress(struct generation *g)
-{
-    const double share = g->o->prompts ? lines_share(&g->lines) : (double)g->n_begun / g->n_texts;
-    progress_show_texts(&g->job->progress, g->n_printed, g->n_begun, g->schedule.times.n_sampled,
-                        share);
-}
-
 /* Whether there is something to do, and somebody who wants it. */
 static bool has_work(struct generation *g)
 {
@@ -354,7 +309,7 @@ static enum status make_texts(struct generation *g, struct err *e)
         TRY(schedule_round(&g->schedule, e));
         TRY(collect_tokens(g, e));
         print_texts(g);
-        show_progress(g);
+        progress_show(&g->job->progress, g->n_printed, g->n_texts);
     }
     return STATUS_OK;
 }
@@ -377,7 +332,7 @@ static void abandon_texts(struct generation *g)
             print_next(g);
 }
 
-/* Why texts have fewer tokens than were wanted: of a list that is cut short, and of one text. */
+/* Why a text has fewer tokens than were wanted. */
 static void log_end(const struct generation *g)
 {
     const struct generate_options *o = g->o;
@@ -386,13 +341,9 @@ static void log_end(const struct generation *g)
                        : g->end == END_STOP ? "stop text found"
                        : g->interrupted     ? "interrupted"
                                             : NULL;
-    if (g->out->failed)
+    if (g->out->failed || o->prompts || o->samples > 1) /* job_run says how many of these */
         return;
-    if (o->prompts || o->samples > 1) {
-        if (g->interrupted)
-            log_info(&o->common, "interrupted after %" PRIu64 " %s%s", g->n_done,
-                     o->prompts ? "prompt" : "sample", plural(g->n_done));
-    } else if (g->end == END_CONTEXT) {
+    if (g->end == END_CONTEXT) {
         log_info(&o->common, "context full (%d token%s): stopped after %d of %d; --shift goes on",
                  cap, plural(cap), n, g->n);
     } else if (what) {
@@ -408,11 +359,7 @@ enum status generation_run(struct generation *g, struct err *e)
     output_flush(g->out);
     TRY(made);
     log_end(g);
-    if (g->interrupted)
-        return STATUS_INTERRUPTED;
-    if (g->reading != STATUS_OK)
-        *e = g->read_error;
-    return g->reading;
+    return g->interrupted ? STATUS_INTERRUPTED : STATUS_OK;
 }
 
 /* --- report ---------------------------------------------------------------------------------- */

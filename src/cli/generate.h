@@ -4,22 +4,15 @@
  * A generation is a list of (prompt, seed, n): one prompt is a list of one, samples are the same
  * prompt with streams of one seed, a file of prompts has a text a line, and a session adds to its
  * list. One schedule makes them side by side. A text is printed when it is whole and those before
- * it are printed; only a list of one is printed as it is made. Memory does not grow with the list:
- * texts begin as slots become vacant, and lines are read when a text can begin.
+ * it are printed; only a list of one is printed as it is made. Texts begin as slots become vacant,
+ * so that those under way are few, however long the list is.
  */
 #pragma once
 
-#include "base/lines.h"
 #include "cli/common.h"
 #include "cli/job.h"
 #include "engine/schedule.h"
 #include "text/vocab.h"
-
-/* Milliseconds that reading waits for a line before it checks whether all is over. */
-#define WAIT_MS 100
-
-/* Bytes of a line of prompts or of a session; a longer one is refused. */
-#define LINE_MAX_BYTES ((size_t)16 << 20)
 
 /* How texts are printed; of generate_options 1 more, and 0 where it is not given. */
 enum text_format { FORMAT_TEXT, FORMAT_JSON };
@@ -34,9 +27,10 @@ struct generate_options {
     bool greedy;
     struct sampler_params sampler; /* as the options have it; --greedy is not yet in it */
     int format;
-    const char *prompts; /* NULL: one prompt, the input's */
-    const char *batch;   /* NULL, a number or "auto" */
-    bool interactive;    /* a session */
+    const char
+        *prompts;      /* NULL: the input is one prompt; else it is this file's, a prompt a line */
+    const char *batch; /* NULL, a number or "auto" */
+    bool interactive;  /* a session */
 
     int n_batch; /* `batch` as a number; 0: auto */
 };
@@ -44,9 +38,11 @@ struct generate_options {
 /* A text of the list, from its beginning until it is printed. */
 struct generated {
     uint64_t number; /* in the list */
+    uint64_t line;   /* of --prompts, from 1 on; 0: of none */
     uint64_t seed, stream;
     struct text prompt;
-    const int32_t *tokens; /* [n_tokens] of the prompt */
+    const int32_t *tokens; /* [n_tokens] of the prompt: the job's, or the line's own */
+    int32_t *line_tokens;  /* malloc'd; NULL: the job's */
     size_t n_tokens;
     struct id_list sampled; /* its tokens, of JSON */
     struct bytes made;      /* bytes that are not yet printed */
@@ -57,12 +53,6 @@ struct generated {
     enum text_end end; /* else, once it is whole: why it ended */
     int n_sampled;
     double logprob; /* of the tokens, by the model alone; of JSON */
-
-    /* Of a line of --prompts. */
-    uint64_t line;        /* its number, from 1 on; 0: it is none */
-    bool is_text;         /* the line is UTF-8 and not too long */
-    struct bytes bytes;   /* the prompt's */
-    int32_t *line_tokens; /* malloc'd: the prompt's */
 };
 
 /* One run of decode generate. */
@@ -74,10 +64,10 @@ struct generation {
 
     struct schedule schedule;
     enum text_format format;
-    struct lines lines;      /* of --prompts */
-    uint64_t n_lines;        /* that were read */
     struct text prompt;      /* that of -p or -f, or a line of a session */
-    uint64_t n_texts;        /* in the list; of --prompts UINT64_MAX until the lines end */
+    struct text lines;       /* of --prompts those that are left */
+    uint64_t n_lines;        /* that were taken of them */
+    uint64_t n_texts;        /* in the list */
     bool streams;            /* texts are printed as they are made */
     bool echo;               /* prompts are printed */
     int n;                   /* tokens wanted of each text */
@@ -88,15 +78,13 @@ struct generation {
     struct arena arena; /* of these */
 
     /* What became of it, beside the schedule's. */
-    uint64_t n_begun;      /* texts, the refused ones among them */
-    uint64_t n_printed;    /* likewise, those that are over: the next one to be printed */
-    uint64_t n_done;       /* of them those that were made whole, */
-    uint64_t n_refused;    /* and those that could not be */
-    bool interrupted;      /* by a signal */
-    enum text_end end;     /* of the last text that ended, */
-    int last_sampled;      /* and its tokens */
-    enum status reading;   /* how the reading of lines went so far, */
-    struct err read_error; /* and what it says of that */
+    uint64_t n_begun;   /* texts, the refused ones among them */
+    uint64_t n_printed; /* likewise, those that are over: the next one to be printed */
+    uint64_t n_done;    /* of them those that were made whole, */
+    uint64_t n_refused; /* and those that could not be */
+    bool interrupted;   /* by a signal */
+    enum text_end end;  /* of the last text that ended, */
+    int last_sampled;   /* and its tokens */
 };
 
 /* The tokens of a prompt that n more are to follow in `cap` positions, as tokens_of_prompt gives
@@ -104,6 +92,10 @@ struct generation {
  * of the positions. STATUS_USAGE if they are too many. */
 enum status generation_tokens(const struct generation *g, struct text prompt, int cap, int n,
                               int32_t **ids, size_t *n_ids, struct err *e);
+
+/* Cuts the next line that is not empty off *left, and counts those that were passed on the way,
+ * itself too. False: there is none. */
+bool generation_next_line(struct text *left, uint64_t *n_lines, struct text *line);
 
 /* Allocates the memory for texts, of a generation whose schedule has what it borrows:
  * STATUS_NO_MEMORY. generation_free is due in every case. */
@@ -113,9 +105,9 @@ void generation_free(struct generation *g);
 /*
  * Makes and prints the texts of the list that have not yet begun. STATUS_OK also when the output
  * fails (which it knows itself); STATUS_INTERRUPTED; STATUS_FAILED for logits that are not finite
- * (of --prompts they refuse their line only); STATUS_BAD_FILE when the prompts cannot be read on;
- * STATUS_NO_MEMORY. What is whole is printed in every case, and a text that was being printed ends
- * its line. Says on standard error why texts have fewer tokens than were wanted.
+ * (of --prompts they refuse their line only); STATUS_NO_MEMORY. What is whole is printed in every
+ * case, and a text that was being printed ends its line. Says on standard error why texts have
+ * fewer tokens than were wanted.
  */
 enum status generation_run(struct generation *g, struct err *e);
 

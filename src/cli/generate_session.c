@@ -1,9 +1,12 @@
 #include "cli/generate_session.h"
 
-#include "cli/editor.h"
-#include "cli/signals.h"
-
+#include <errno.h>
+#include <poll.h>
+#include <termios.h>
 #include <unistd.h>
+
+#include "base/file.h"
+#include "cli/signals.h"
 
 /* Makes g->prompt, added to the text so far, the job's tokens: behind a text without begin-of-text,
  * and none of an empty prompt. STATUS_USAGE if there is no room for them; the failures of
@@ -32,12 +35,99 @@ static enum status add_prompt(struct generation *g, struct err *e)
 
 /* --- lines ----------------------------------------------------------------------------------- */
 
+/* Milliseconds that reading waits before it checks whether a signal came. */
+#define WAIT_MS 100
+/* Bytes of a line at most, and of what is read at once. */
+#define LINE_MAX_BYTES ((size_t)16 << 20)
+#define PIECE          ((size_t)64 << 10)
+
 struct interactive {
     struct generation *g; /* without samples */
-    struct lines lines;
-    struct editor *editor; /* NULL: lines are read as they come */
+    struct bytes read;    /* of standard input */
+    size_t given;         /* bytes of it that lines were taken of */
+    bool ended;           /* there is no more of it */
+    bool typed;           /* it is a terminal, which edits a line before it gives it; and */
+    char cancel; /* what Ctrl-C is there: it comes at the end of a line, in place of '\n' */
     bool over;
 };
+
+/* Reads another piece of standard input, or finds its end. */
+static enum status read_piece(struct interactive *t, struct err *e)
+{
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    ssize_t n;
+    t->read.len -= t->given;
+    if (t->given > 0)
+        memmove(t->read.data, t->read.data + t->given, t->read.len);
+    t->given = 0;
+    if (t->read.len > LINE_MAX_BYTES)
+        return err_usage(e, "standard input: a line has more than %zu bytes", LINE_MAX_BYTES);
+    if (!bytes_reserve(&t->read, PIECE))
+        return err_no_memory(e, "a line", t->read.len + PIECE);
+    do {
+        if (signals_interrupted())
+            return STATUS_INTERRUPTED;
+        errno = EINTR;
+        n = poll(&input, 1, WAIT_MS) > 0 ? read(STDIN_FILENO, t->read.data + t->read.len, PIECE)
+                                         : -1;
+    } while (n < 0 && (errno == EINTR || errno == EAGAIN));
+    if (n < 0)
+        return file_failure(e, STATUS_BAD_FILE, file_input_name("-"), "read", errno);
+    t->read.len += n;
+    t->ended = n == 0;
+    return STATUS_OK;
+}
+
+/* What somebody who types is shown: a prompt, or that a line is over. */
+static void show(const struct interactive *t, const char *text)
+{
+    if (t->typed && !t->g->o->common.quiet)
+        fputs(text, stderr);
+}
+
+/* The next line, or the session is over. STATUS_INTERRUPTED: a signal, or Ctrl-C on a line that has
+ * nothing to be cleared. */
+static enum status next_line(struct interactive *t, struct text *line, struct err *e)
+{
+    show(t, "> ");
+    for (;;) {
+        struct text rest = bytes_text(&t->read);
+        text_cut(&rest, t->given);
+        if (t->typed && rest.len > 0 && rest.data[rest.len - 1] == t->cancel) {
+            t->given = t->read.len;
+            if (rest.len == 1)
+                return STATUS_INTERRUPTED;
+            show(t, "\n> ");
+        } else if (t->ended || memchr(rest.data, '\n', rest.len)) {
+            t->over = rest.len == 0;
+            *line = text_cut_line(&rest);
+            t->given = t->read.len - rest.len;
+            return STATUS_OK;
+        }
+        TRY(read_piece(t, e));
+    }
+}
+
+/* The same while the terminal gives Ctrl-C as an end of the line that is typed, which is then
+ * known, and not as a signal. */
+static enum status type_line(struct interactive *t, struct text *line, struct err *e)
+{
+    struct termios before;
+    if (tcgetattr(STDIN_FILENO, &before) != 0)
+        return next_line(t, line, e);
+    struct termios typing = before;
+    t->cancel = (char)before.c_cc[VINTR];
+    typing.c_cc[VEOL] = before.c_cc[VINTR];
+    typing.c_cc[VINTR] = _POSIX_VDISABLE;
+    tcsetattr(STDIN_FILENO, TCSADRAIN, &typing);
+    const enum status s = next_line(t, line, e);
+    tcsetattr(STDIN_FILENO, TCSADRAIN, &before);
+    if (s != STATUS_OK || t->over)
+        show(t, "\n");
+    return s;
+}
+
+/* --- the session ----------------------------------------------------------------------------- */
 
 /* One text more; the next one goes on with it, without an echo. Ctrl-C ends the answer, all other
  * signals the session. */
@@ -58,110 +148,35 @@ static enum status answer(struct interactive *t, struct err *e)
     return signals_forgive() ? STATUS_OK : s;
 }
 
-/* A line that begins with a slash. */
-static enum status run_command(struct interactive *t, struct text line, struct err *e)
+/* Answers a line. One that has no room is told, and the session goes on. */
+static enum status answer_line(struct interactive *t, struct text line, struct err *e)
 {
-    struct generation *g = t->g;
-    if (text_is(line, "/reset")) {
-        g->schedule.slots[0].len = 0;
-        g->goes_on = false;
-        log_info(&g->o->common, "the next line begins a text");
-    } else if (text_is(line, "/quit")) {
-        t->over = true;
-    } else if (text_is(line, "/help")) {
-        fputs("  /reset   forget the text so far; the random numbers begin again\n"
-              "  /quit    end the session\n"
-              "  //text   a text that begins with one slash\n",
-              stderr);
-    } else {
-        return err_usage(e, "unknown command '%.*s'; /help lists them", (int)MIN(line.len, 60),
-                         line.data);
-    }
-    return STATUS_OK;
-}
-
-/* Answers a line, or runs its command. What fails is reported, and the session goes on. */
-static enum status handle_line(struct interactive *t, struct text line, bool too_long,
-                               struct err *e)
-{
-    const bool is_text = !text_starts_with(line, "/") || text_starts_with(line, "//");
-    enum status s;
-    if (too_long) {
-        s = err_usage(e, "a line has more than %zu bytes", LINE_MAX_BYTES);
-    } else if (is_text) {
-        text_cut(&line, text_starts_with(line, "/"));
-        t->g->prompt = line;
-        s = add_prompt(t->g, e);
-        if (s == STATUS_OK)
-            return answer(t, e);
-    } else {
-        s = run_command(t, line, e);
-    }
-    if (s == STATUS_OK || s == STATUS_NO_MEMORY)
+    t->g->prompt = line;
+    const enum status s = add_prompt(t->g, e);
+    if (s == STATUS_OK)
+        return answer(t, e);
+    if (s == STATUS_NO_MEMORY)
         return s;
     log_error("%s", e->text);
     return STATUS_OK;
 }
 
-/* A line that is typed. Ctrl-C clears it; where there is nothing to clear it ends the session. */
-static enum status type_line(struct editor *editor, struct text *line, enum lines_state *state,
-                             struct err *e)
-{
-    enum editor_end end;
-    do
-        TRY(editor_read(editor, "> ", &end, line, e));
-    while (end == EDITOR_CANCELLED && line->len > 0);
-    *state = end == EDITOR_LINE ? LINES_LINE : LINES_END;
-    return end == EDITOR_CANCELLED ? STATUS_INTERRUPTED : STATUS_OK;
-}
-
-/* Waits for the next line, LINES_LONG or the end. */
-static enum status next_line(struct interactive *t, struct text *line, enum lines_state *state,
-                             struct err *e)
-{
-    if (t->editor)
-        return type_line(t->editor, line, state, e);
-    for (*state = LINES_LATER; *state == LINES_LATER;) {
-        if (signals_interrupted())
-            return STATUS_INTERRUPTED;
-        TRY(lines_next(&t->lines, WAIT_MS, state, line, e));
-    }
-    return STATUS_OK;
-}
-
-/* --- the session ----------------------------------------------------------------------------- */
-
-/* Whether somebody types lines, in a terminal in which they can be edited. */
-static bool is_typed(const struct generation *g)
-{
-    const char *term = environment("TERM");
-    return isatty(STDIN_FILENO) && isatty(STDERR_FILENO) && !g->o->common.quiet && term &&
-           !str_is(term, "dumb");
-}
-
 enum status generation_session(struct generation *g, bool begins, struct err *e)
 {
-    struct editor editor = {.line.len = 0};
-    struct interactive t = {.g = g, .editor = is_typed(g) ? &editor : NULL};
-    if (t.editor)
-        fputs("A session: each line continues the text so far and is answered. /help lists\n"
-              "commands; Ctrl-C stops an answer or clears the line, Ctrl-D ends the session.\n",
-              stderr);
-    enum status s = lines_open(&t.lines, "-", LINE_MAX_BYTES, e);
-    if (s == STATUS_OK && begins)
-        s = answer(&t, e);
-    /* To the end of the input, /quit, or a signal at the prompt. */
+    struct interactive t = {.g = g, .typed = isatty(STDIN_FILENO) == 1};
+    if (t.typed)
+        log_info(&g->o->common,
+                 "a session: each line continues the text so far and is answered; "
+                 "Ctrl-C stops an answer or clears the line, Ctrl-D ends the session");
+    enum status s = begins ? answer(&t, e) : STATUS_OK;
     while (s == STATUS_OK && !t.over) {
-        enum lines_state state = LINES_END;
         struct text line;
-        s = next_line(&t, &line, &state, e);
-        t.over = state == LINES_END;
+        s = t.typed ? type_line(&t, &line, e) : next_line(&t, &line, e);
         if (s == STATUS_INTERRUPTED)
             log_info(&g->o->common, "interrupted: the session ends");
         else if (s == STATUS_OK && !t.over)
-            s = handle_line(&t, line, state == LINES_LONG, e);
+            s = answer_line(&t, line, e);
     }
-    lines_close(&t.lines);
-    editor_free(&editor);
+    bytes_free(&t.read);
     return s;
 }

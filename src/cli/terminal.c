@@ -44,34 +44,22 @@ enum heatmap_ink terminal_ink(void)
 
 /* --- descriptors ----------------------------------------------------------------------------- */
 
-/* What a reader that does not read gets once the program was interrupted. */
-#define LAST_WAIT_MS 1000
-
-/* A reader that has stopped reading must not keep an interrupted program from ending, so from then
- * on only as much is written as does not block. */
+/* A reader that has stopped reading must not keep an interrupted program from ending: a signal that
+ * comes while it is waited for ends the writing. */
 static bool send_all(struct output *o, const char *data, size_t len)
 {
     struct descriptor *d = (struct descriptor *)o;
     struct pollfd p = {.fd = d->fd, .events = POLLOUT};
     while (len > 0 && !d->error) {
-        size_t piece = len;
-        if (signals_interrupted()) {
-            piece = MIN(len, PIPE_BUF);
-            if (poll(&p, 1, LAST_WAIT_MS) == 0) {
-                d->error = EINTR;
-                break;
-            }
-        }
-        const ssize_t n = write(d->fd, data, piece);
-        if (n >= 0) {
-            data += n;
-            len -= n;
-        } else if (errno == EAGAIN) { /* the descriptor does not block */
-            if (poll(&p, 1, -1) < 0 && errno != EINTR)
-                d->error = errno;
-        } else if (errno != EINTR) {
+        ssize_t n = write(d->fd, data, len);
+        if (n < 0 && errno == EAGAIN) /* the descriptor does not block */
+            n = poll(&p, 1, -1) < 0 ? -1 : 0;
+        if (n < 0 && errno != EINTR)
             d->error = errno;
-        }
+        data += MAX(n, 0);
+        len -= MAX(n, 0);
+        if (len > 0 && !d->error && signals_interrupted())
+            d->error = EINTR;
     }
     return d->error == 0;
 }
@@ -190,52 +178,23 @@ struct progress progress_start(const struct common_options *c, const char *unit)
                              .shown_ns = now};
 }
 
-/* The seconds so far if a line is to be shown now, else 0; then none is for some time. */
-static double seconds_if_due(struct progress *p)
-{
-    const uint64_t now = clock_ns();
-    if (!p->terminal || now - p->shown_ns < PROGRESS_NS)
-        return 0;
-    p->shown_ns = now;
-    return (now - p->started_ns) / 1e9;
-}
-
-/* What is left where a share, above 0, took so long. */
-static struct figure figure_left(double seconds, double share)
-{
-    return figure_duration(seconds * 1e9 * (1 - share) / share);
-}
-
 void progress_show(void *arg, uint64_t done, uint64_t all)
 {
     struct progress *p = arg;
-    const double seconds = done > 0 ? seconds_if_due(p) : 0;
+    const uint64_t now = clock_ns();
     p->done = done;
     p->all = all;
-    if (seconds == 0)
+    if (done == 0 || !p->terminal || now - p->shown_ns < PROGRESS_NS)
         return;
-    const double share = (double)done / all, rate = done / seconds;
-    const struct figure left = figure_left(seconds, share);
+    p->shown_ns = now;
+    const double share = (double)done / all, rate = done / ((now - p->started_ns) / 1e9);
+    const struct figure left = figure_duration((all - done) / rate * 1e9);
     if (p->unit)
         notice_show("%" PRIu64 " of %" PRIu64 " %s, %s %s/s, %s left", done, all, p->unit,
                     figure_rate(rate).text, p->unit, left.text);
     else
         notice_show("%.0f%% of %s, %s/s, %s left", 100 * share, figure_bytes(all).text,
                     figure_bytes(rate).text, left.text);
-}
-
-void progress_show_texts(struct progress *p, uint64_t done, uint64_t begun, uint64_t tokens,
-                         double share)
-{
-    const double seconds = seconds_if_due(p);
-    p->done = done;
-    if (seconds == 0)
-        return;
-    const double all = begun ? share * done / begun : 0; /* of the work */
-    const bool known = all > 0;
-    notice_show("%" PRIu64 " %s done, %s tokens/s%s%s%s", done, p->unit,
-                figure_rate(tokens / seconds).text, known ? ", " : "",
-                known ? figure_left(seconds, all).text : "", known ? " left" : "");
 }
 
 void progress_end(const struct progress *p)

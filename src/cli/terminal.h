@@ -36,7 +36,7 @@ struct descriptor {
 void descriptor_init(struct descriptor *d, int fd);
 
 /* Flushes and closes the descriptor. STATUS_FAILED with the reason if anything was lost;
- * STATUS_INTERRUPTED if that was because nobody read within a second of an interruption. */
+ * STATUS_INTERRUPTED if that was because nobody read and the program was interrupted. */
 enum status descriptor_close(struct descriptor *d, struct err *e);
 
 /* --- lines on standard error ----------------------------------------------------------------- */
@@ -83,11 +83,6 @@ struct progress progress_start(const struct common_options *c, const char *unit)
 /* For the tools' `progress`, with a struct progress as `arg`: rewrites the line at most ten times a
  * second. */
 void progress_show(void *arg, uint64_t done, uint64_t all);
-
-/* The same for texts made side by side; the time left only where it is known how much of all the
- * `begun` ones are: share, from 0 to 1, else negative. */
-void progress_show_texts(struct progress *p, uint64_t done, uint64_t begun, uint64_t tokens,
-                         double share);
 
 /* Removes the line. */
 void progress_end(const struct progress *p);

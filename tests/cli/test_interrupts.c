@@ -127,7 +127,7 @@ TEST(in_a_session, .seconds = 300)
     scenario_begin(0); /* generate; for its files */
     FILE *f = fopen("lines.txt", "w");
     ck_assert_ptr_nonnull(f);
-    fputs("to be\n\n/seed 2\nor\n/reset\nnot\n/temp 0\n\n", f);
+    fputs("to be\n\nor\nnot\n\n", f);
     ck_assert_int_eq(fclose(f), 0);
     struct ran r;
     struct fault_plan plan = {.at = 0};

@@ -7,11 +7,8 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
-#include <termios.h>
 #include <unistd.h>
 
-#include "base/rng.h"
-#include "cli/editor.h"
 #include "hostile.h"
 #include "program.h"
 #include "support.h"
@@ -193,15 +190,11 @@ static _Noreturn void type(const struct screen *s, const struct stroke *strokes)
 
 #define CTRL_C "\003"
 #define CTRL_D "\004"
-#define CTRL_W "\027"
-#define UP     "\033[A"
-#define LEFT   "\033OD"
-#define PASTE  "\033[200~"
-#define PASTED "\033[201~"
+#define CTRL_U "\025"
 
 /* An answer that never ends; it has all letters. */
 #define ASK                                                                                        \
-    {"> ", "What is\n"}, {"is\033[K\r\033[9C\r\n", ""}, {"e", CTRL_C},                             \
+    {"> ", "What is\n"}, {"What is\r\n", ""}, {"e", CTRL_C},                                       \
     {                                                                                              \
         "interrupted after ", ""                                                                   \
     }
@@ -209,28 +202,16 @@ static _Noreturn void type(const struct screen *s, const struct stroke *strokes)
 static const struct {
     struct stroke strokes[16];
     int code;
-} sessions[] = {{{ASK, {"> ", "/reset\n"}, ASK, {"> ", CTRL_D}, {"peak memory", ""}}, STATUS_OK},
-                {{{"> ", "/nne wrong" CTRL_W "\b" LEFT LEFT},
-                  {"\033[4C", "o\n"},
-                  {"'/none'", "/日本e\u0301"}, /* two columns each, and one for both */
-                  {"\033[8C", "\177" LEFT "x\n"},
-                  {"'/日x本'", "/kept" UP UP "\033[H\033[3~/o\n"},
-                  {"'/onone'", UP UP "\033[4~\n"},
-                  {"'/kept'", ""},
-                  {"> ", CTRL_D},
-                  {"peak memory", ""}},
-                 STATUS_OK},
-                {{ASK,
-                  {"> ", "/x" CTRL_C},
-                  {"^C\r\n", "/ab\n"},
-                  {"'/ab'", ""},
-                  {"> ", PASTE "/c\nd" CTRL_W "\033[B" PASTED "e\n"},
-                  {"'/c?de'", ""},
-                  {"> ", UP CTRL_W "/f\n"},
-                  {"'/f'", CTRL_C},
-                  {"interrupted: the session ends", ""},
-                  {"peak memory", ""}},
-                 STATUS_INTERRUPTED}};
+} sessions[] = {
+    {{ASK, ASK, {"> ", CTRL_D}, {"peak memory", ""}}, STATUS_OK},
+    {{ASK,
+      {"> ", "x" CTRL_C},
+      {"x^C\r\n> ", "x" CTRL_U CTRL_C},
+      {"interrupted: the session ends", ""},
+      {"peak memory", ""}},
+     STATUS_INTERRUPTED},
+    {{{"> ", "wrong" CTRL_C}, {"> ", "What is" CTRL_D CTRL_D}, {"e", CTRL_C}, {"peak memory", ""}},
+     STATUS_OK}};
 
 /* Ctrl-C ends an answer and keeps the session, clears a line, and ends the session on an empty one,
  * as Ctrl-D does. */
@@ -238,7 +219,6 @@ TEST(a_session_by_keys, .loops = COUNT(sessions))
 {
     char home[4096], line[4200];
     struct screen s = open_screen(80);
-    setenv("TERM", "xterm", 1);
     ck_assert_ptr_nonnull(getcwd(home, sizeof home));
     snprintf(line, sizeof line, "generate %s/" MODEL " -i -n 100M --shift --seed 1 -t 1", home);
     ck_assert_int_eq(chdir(scratch_path("")), 0);
@@ -258,77 +238,6 @@ TEST(a_session_by_keys, .loops = COUNT(sessions))
     close(kept);
     close(s.master);
     ck_assert_int_eq(chdir(home), 0);
-}
-
-/* Types N_BYTES bytes, half of them those of keys, then the line "end", and reads what is shown. */
-static _Noreturn void type_anything(const struct screen *s)
-{
-    enum { N_BYTES = 100000 };
-    static const char keys[] =
-        "\033\033\033\033[[[OO~~0123478;ABCDFH\n\002\006\010\020\016\025\027\177";
-    static const char last[] = "\003\003\003end\n"; /* behind half a key, too */
-    static char bytes[N_BYTES + sizeof last];
-    struct rng r;
-    rng_seed(&r, 1, 0);
-    for (int i = 0; i < N_BYTES; i++) {
-        const uint32_t x = rng_u32(&r);
-        bytes[i] = x % 2 ? keys[x / 2 % sizeof keys] : (char)(x >> 24); /* the zero, too */
-    }
-    memcpy(bytes + N_BYTES, last, sizeof last - 1);
-    for (size_t at = 0; at < N_BYTES + sizeof last - 1;) {
-        struct pollfd p = {.fd = s->master, .events = POLLIN | POLLOUT};
-        char seen[4096];
-        if (poll(&p, 1, 20000) != 1)
-            _exit(1);
-        if (p.revents & POLLIN && read(s->master, seen, sizeof seen) < 0)
-            _exit(2);
-        const ssize_t n =
-            p.revents & POLLOUT ? write(s->master, bytes + at, sizeof bytes - 1 - at) : 0;
-        at += n > 0 ? (size_t)n : 0;
-    }
-    for (;;) { /* until it is killed */
-        struct pollfd p = {.fd = s->master, .events = POLLIN};
-        char seen[4096];
-        if (poll(&p, 1, -1) != 1 || read(s->master, seen, sizeof seen) < 0)
-            _exit(3);
-    }
-}
-
-/* ESC [ and a zero was once looked up behind the table of keys. */
-TEST(any_byte_is_a_key_or_nothing, .tags = ONE_THREAD)
-{
-    struct screen s = open_screen(80);
-    const int slave = open(s.slave, O_RDWR | O_NOCTTY), kept = dup(STDERR_FILENO);
-    struct termios bare; /* so that between lines nothing of what is typed is lost */
-    ck_assert_int_eq(tcgetattr(slave, &bare), 0);
-    bare.c_iflag &= ~(tcflag_t)IXON;
-    bare.c_lflag &= ~(tcflag_t)(ICANON | ECHO | IEXTEN | ISIG);
-    ck_assert_int_eq(tcsetattr(slave, TCSANOW, &bare), 0);
-    ck_assert_int_eq(fcntl(s.master, F_SETFL, O_NONBLOCK), 0);
-    const pid_t typist = fork();
-    ck_assert_int_ge(typist, 0);
-    if (typist == 0) {
-        close(slave);
-        type_anything(&s);
-    }
-    close(s.master);
-    ck_assert(dup2(slave, STDIN_FILENO) >= 0 && dup2(slave, STDERR_FILENO) >= 0);
-    struct editor ed = {.line.len = 0};
-    struct text line = {"", 0};
-    int n_ends[3] = {0};
-    enum status status = STATUS_OK;
-    while (status == STATUS_OK && !text_is(line, "end") && n_ends[EDITOR_END_OF_INPUT] < 10000) {
-        enum editor_end end;
-        status = editor_read(&ed, "> ", &end, &line, &err);
-        n_ends[end]++;
-    }
-    dup2(kept, STDERR_FILENO);
-    expect_ok(status);
-    ck_assert(text_is(line, "end"));
-    ck_assert(n_ends[EDITOR_LINE] > 100 && n_ends[EDITOR_CANCELLED] > 10);
-    editor_free(&ed);
-    kill(typist, SIGKILL);
-    waitpid(typist, NULL, 0);
 }
 
 /* A vocabulary may hold whole commands to a terminal: they are shown, in all that prints text. */
