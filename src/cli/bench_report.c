@@ -4,7 +4,6 @@
 #include "cli/paths.h"
 #include "cli/program.h"
 #include "cli/terminal.h"
-#include "measure/verdicts.h"
 #include "show/plot.h"
 #include "show/report.h"
 
@@ -18,7 +17,6 @@ struct shown_row {
     /* The row's own. */
     const char *model, *shape, *architecture; /* one of the first two is NULL */
     struct bench_row of;
-    struct bench_advice advice; /* only with a text */
     const char *checkpoint;     /* its file's name */
     const char *mark, *verdict; /* what it is at its depth and batch: see print_legend */
     const char *variant, *type;
@@ -107,13 +105,13 @@ static const struct report_field bench_fields[] = {
     {"verdict", NULL, MEMBER(shown_row, verdict)},
     {"cache_bytes", "cache", MEMBER(shown_row, of.plan.allocated_bytes), .figure = figure_bytes,
      .when = TEXT},
-    {"bits_per_byte", "bits/byte", MEMBER(shown_row, advice.bits_per_byte), "%.4f", .when = TEXT,
+    {"bits_per_byte", "bits/byte", MEMBER(shown_row, of.loss.bits_per_byte), "%.4f", .when = TEXT,
      .detail = true},
-    {"lost_bits_per_byte", "lost", MEMBER(shown_row, advice.lost), "%+.4f", .when = TEXT},
-    {"lost_stderr", "stderr", MEMBER(shown_row, advice.lost_error), "%.4f", .when = TEXT,
+    {"lost_bits_per_byte", "lost", MEMBER(shown_row, of.loss.lost), "%+.4f", .when = TEXT},
+    {"lost_stderr", "stderr", MEMBER(shown_row, of.loss.lost_error), "%.4f", .when = TEXT,
      .detail = true},
-    {"beyond", "beyond", MEMBER(shown_row, advice.beyond), .when = TEXT},
-    {"chosen", NULL, MEMBER(shown_row, advice.chosen), .when = TEXT},
+    {"beyond", "beyond", MEMBER(shown_row, of.beyond), .when = TEXT},
+    {"chosen", NULL, MEMBER(shown_row, of.chosen), .when = TEXT},
     {"note", "note", MEMBER(shown_row, note)},
 };
 
@@ -136,8 +134,8 @@ static void write_note(struct shown_row *s, int repeats)
 }
 
 /* A row as it is shown, of a run that says what is the same in all of them. */
-static struct shown_row show_row(const struct shown_row *run, const struct bench_row *row,
-                                 const struct bench_advice *advice, int repeats)
+static struct shown_row show_row(const struct bench_run *r, const struct shown_row *run,
+                                 const struct bench_row *row)
 {
     static const struct {
         const char *mark, *verdict;
@@ -151,17 +149,13 @@ static struct shown_row show_row(const struct shown_row *run, const struct bench
     s.checkpoint = path_name(subject->name);
     *(subject->gguf ? &s.model : &s.shape) = subject->name;
     s.architecture = subject->config.arch->name;
-    s.mark = judged[row->verdict].mark;
+    s.mark = !r->has_losses ? judged[row->verdict].mark : row->chosen ? "*" : "";
     s.verdict = judged[row->verdict].verdict;
     s.variant = row->model->variant.name;
     s.type = storage_name(row->type);
     s.load_ms = row->model->load_ms;
-    if (advice) {
-        s.advice = *advice;
-        s.mark = advice->chosen ? "*" : "";
-    }
     chars_printf(s.hash, "%016" PRIx64, row->logits_hash);
-    write_note(&s, repeats);
+    write_note(&s, r->spec.repeats);
     /* What is not told apart is not shown as faster or slower. */
     if (row->like_base)
         chars_printf(s.speedup, "~1x");
@@ -176,7 +170,7 @@ static struct shown_row show_row(const struct shown_row *run, const struct bench
 
 static unsigned fields_shown(const struct bench_run *r)
 {
-    unsigned shown = r->advice ? TEXT : NO_TEXT;
+    unsigned shown = r->has_losses ? TEXT : NO_TEXT;
     if (!table_is_for_people(r->o->common.format))
         return shown | ~(unsigned)TEXT;
     for (int a = 0; a < BENCH_AXES; a++)
@@ -208,13 +202,14 @@ static void print_header(const struct bench_run *r, const struct shown_row *run,
 }
 
 /* How to have the rows that are chosen. */
-static void print_advice(const struct bench_run *r, struct paragraph *p)
+static void print_choice(const struct bench_run *r, struct paragraph *p)
 {
+    const bool limited = r->o->max_loss > 0 || r->o->max_us > 0 || r->o->max_cache;
     int n_chosen = 0;
     for (int i = 0; i < r->bench.n_rows; i++) {
         const struct bench_row *row = &r->bench.rows[i];
         const int n_kv_heads = row->plan.n_kv_heads;
-        if (!r->advice[i].chosen)
+        if (!row->chosen)
             continue;
         n_chosen++;
         paragraph_printf(p, "\n%s at depth %d: ", row->model->variant.name, row->plan.depth);
@@ -224,23 +219,25 @@ static void print_advice(const struct bench_run *r, struct paragraph *p)
             paragraph_printf(p, "decode convert MODEL -o OUT --kv-heads %d --calib TEXT\n",
                              n_kv_heads);
     }
-    if (!advice_is_limited(r->o))
+    if (!limited)
         paragraph_puts(p, "\n--max-loss, --max-us or --max-cache say what may be lost, taken and "
                           "held, and choose a row\n");
-    else if (n_chosen == 0)
+    else if (n_chosen == 0 && bench_may_choose(&r->bench))
         paragraph_puts(p, "\nno row is within the limits\n");
+    paragraph_puts(p, "\n");
+    if (bench_may_choose(&r->bench))
+        paragraph_puts(p, "* the smallest cache within the limits at its depth and batch; ");
     paragraph_puts(p,
-                   "\n* the smallest cache within the limits at its depth and batch; beyond: the "
-                   "limits that a row exceeds; cache: of all sequences;\vlost: bits per byte "
-                   "more than the checkpoint on the text's last tenth, converted by fit on the "
-                   "others\n");
+                   "beyond: the limits that a row exceeds; cache: of all sequences;\vlost: bits "
+                   "per byte more than the checkpoint on the text's last tenth, converted by fit "
+                   "on the others\n");
 }
 
 /* What the columns' names leave open. */
 static void print_legend(const struct bench_run *r, struct paragraph *p)
 {
     paragraph_puts(p, "\n");
-    if (r->bench.cpu_share >= VERDICT_HALF)
+    if (bench_may_choose(&r->bench))
         paragraph_puts(p, "* the fastest at its depth and batch in every repeat; ~ a toss-up: it, "
                           "or another, may be the fastest\n");
     paragraph_puts(p,
@@ -284,7 +281,9 @@ static enum status write_plot(const struct bench_run *r, const struct shown_row 
                               .x_label = label,
                               .x_doubles = over_batch,
                               .y_label = "latency (µs per token)",
-                              .mid_label = "median (* fastest, ~ toss-up)",
+                              .mid_label = !bench_may_choose(b) ? "median"
+                                           : r->has_losses      ? "median (* within the limits)"
+                                                                : "median (* fastest, ~ toss-up)",
                               .band_label = "p10 to p90",
                               .predicted_label = "limit by measured bandwidth and arithmetic",
                               .doubt_label = "not to be trusted (its note in the table)",
@@ -350,8 +349,7 @@ static enum status show(const struct bench_run *r, const struct shown_row *run,
     char machine[512];
     table.shown = fields_shown(r);
     for (int i = 0; i < r->bench.n_rows; i++)
-        rows[i] =
-            show_row(run, &r->bench.rows[i], r->advice ? &r->advice[i] : NULL, r->spec.repeats);
+        rows[i] = show_row(r, run, &r->bench.rows[i]);
     chars_printf(machine, "%s, %s, threads %d%s; decode %s, %s", run->cpu, run->isa,
                  rows[0].of.threads, r->bench.n_pools > 1 ? " and other" : "", run->version,
                  run->compiler);
@@ -362,7 +360,7 @@ static enum status show(const struct bench_run *r, const struct shown_row *run,
     TRY(job_print(r->job, &table, e));
     if (people) {
         struct paragraph p = paragraph_begin(r->job->out, INDENT);
-        (r->advice ? print_advice : print_legend)(r, &p);
+        (r->has_losses ? print_choice : print_legend)(r, &p);
         paragraph_end(&p);
     }
     return r->o->svg ? write_plot(r, run, machine, rows, e) : STATUS_OK;
@@ -378,15 +376,15 @@ enum status bench_report(struct bench_run *r, struct err *e)
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
     read_cpu(cpu, sizeof cpu);
     chars_printf(warning,
-                 "this run got %.0f%% of its processors, other work the rest: no row is called "
-                 "the fastest",
+                 "this run got %.0f%% of its processors, other work the rest: no row has a "
+                 "star",
                  r->bench.cpu_share * 100);
     const struct shown_row run = {.isa = r->spec.kernels->name,
                                   .version = DECODE_VERSION,
                                   .compiler = COMPILER_NAME,
                                   .cpu = cpu,
                                   .date = date,
-                                  .warning = r->bench.cpu_share < VERDICT_HALF ? warning : NULL,
+                                  .warning = bench_may_choose(&r->bench) ? NULL : warning,
                                   .n = r->spec.n,
                                   .warmup = r->spec.warmup,
                                   .peak_rss_bytes = r->bench.peak_rss_bytes};

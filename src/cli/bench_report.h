@@ -7,7 +7,7 @@
 #include "cli/command.h"
 #include "cli/shape.h"
 #include "cli/variant.h"
-#include "measure/bench.h"
+#include "measure/verdicts.h"
 
 /* The values of the options. */
 struct bench_options {
@@ -22,15 +22,6 @@ struct bench_options {
     int calib_tokens;        /* that a variant is calibrated on; 0: the default */
 };
 
-/* A row's variant on the text of --text, converted by fit on its first nine tenths. */
-struct bench_advice {
-    double bits_per_byte, lost; /* on the last tenth; and more than the checkpoint's, */
-    double lost_error;          /* with its standard error */
-    char beyond[24];            /* the limits that it exceeds: "loss, time"; "": none */
-    bool
-        chosen; /* the smallest cache within the limits, if there are any, at its depth and batch */
-};
-
 struct bench_run {
     const struct bench_options *o;
     struct job *job;
@@ -39,16 +30,10 @@ struct bench_run {
     struct bench_spec spec;
     bool fills_context; /* a depth is the context, and one less is measured */
     struct bench bench;
-    size_t max_cache_bytes;         /* of --max-cache */
+    struct bench_limits limits;     /* of what is chosen on a text */
     struct calibration calibration; /* of a text, but for its last tenth; its tokens malloc'd */
-    struct bench_advice *advice;    /* malloc'd [rows]; NULL: no text */
+    bool has_losses;                /* what variants lose on a text is known */
 };
-
-/* Whether the options limit what a variant may lose, take or hold: else none is chosen. */
-static inline bool advice_is_limited(const struct bench_options *o)
-{
-    return o->max_loss > 0 || o->max_us > 0 || o->max_cache;
-}
 
 /* Prints what was measured, and writes the plot. The failures of the table and of the file. */
 enum status bench_report(struct bench_run *r, struct err *e);

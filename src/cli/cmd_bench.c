@@ -210,9 +210,11 @@ static enum status prepare_text(struct bench_run *r, struct err *e)
     struct job *j = r->job;
     const struct bench_options *o = r->o;
     const size_t len = j->text.len * CALIBRATED;
-    if (o->max_cache && !parse_bytes(o->max_cache, &r->max_cache_bytes))
+    if (o->max_cache && !parse_bytes(o->max_cache, &r->limits.cache_bytes))
         return err_usage(e, "--max-cache: expected a number of bytes, as 8192 or 8MiB, found '%s'",
                          o->max_cache);
+    r->limits.lost = o->max_loss;
+    r->limits.us = o->max_us;
     job_warn_vocabulary(&o->common, j->path, j->checkpoint.tokenizer);
     TRY(err_in(e,
                calibration_of_text(&o->common, j->checkpoint.tokenizer, &r->subjects[0].config,
@@ -246,7 +248,7 @@ static enum status measure_variant(struct bench_run *r, int n_kv_heads, double *
 }
 
 /* What the variants lose, [variants], with its standard error: that of neighbours' differences. */
-static enum status measure_losses(struct bench_run *r, double *nll, struct bench_advice *losses,
+static enum status measure_losses(struct bench_run *r, double *nll, struct bench_loss *losses,
                                   struct err *e)
 {
     const struct int_list *variants = &r->spec.axes[BENCH_VARIANTS];
@@ -256,7 +258,7 @@ static enum status measure_losses(struct bench_run *r, double *nll, struct bench
     struct eval_result before, after;
     TRY(measure_variant(r, own_kv_heads, whole, &before, e));
     for (int i = 0; i < variants->n; i++) {
-        losses[i] = (struct bench_advice){.bits_per_byte = before.bits_per_byte};
+        losses[i] = (struct bench_loss){.bits_per_byte = before.bits_per_byte};
         if (variants->items[i] == own_kv_heads)
             continue;
         TRY(measure_variant(r, variants->items[i], own, &after, e));
@@ -270,41 +272,12 @@ static enum status measure_losses(struct bench_run *r, double *nll, struct bench
     return STATUS_OK;
 }
 
-/* The limits that the row exceeds. */
-static void compare_with_limits(const struct bench_run *r, const struct bench_row *row,
-                                struct bench_advice *a)
-{
-    const struct bench_options *o = r->o;
-    const struct {
-        bool exceeded;
-        const char *name;
-    } limits[] = {
-        {o->max_loss > 0 && !(a->lost <= o->max_loss), "loss"},
-        {o->max_us > 0 && row->p50_us > o->max_us, "time"},
-        {o->max_cache && row->plan.allocated_bytes > r->max_cache_bytes, "cache"},
-    };
-    for (int i = 0; i < LENGTH(limits); i++)
-        if (limits[i].exceeded)
-            chars_append(a->beyond, "%s%s", a->beyond[0] ? ", " : "", limits[i].name);
-}
-
-/* Whether x is at y's depth and batch and the better choice: its cache is smaller, or as small and
- * its steps are shorter. */
-static bool is_better(const struct bench_row *x, const struct bench_row *y)
-{
-    const uint64_t x_bytes = x->plan.allocated_bytes, y_bytes = y->plan.allocated_bytes;
-    return x->plan.depth == y->plan.depth && x->plan.batch == y->plan.batch &&
-           (x_bytes < y_bytes || (x_bytes == y_bytes && x->p50_us < y->p50_us));
-}
-
 /* Once rows are measured each variant is converted and evaluated, one after the other, on the first
- * number of threads. */
-static enum status measure_advice(struct bench_run *r, struct err *e)
+ * number of threads; then rows are chosen. */
+static enum status choose_rows(struct bench_run *r, struct err *e)
 {
     struct job *j = r->job;
-    const struct bench_row *rows = r->bench.rows;
-    const int n_rows = r->bench.n_rows;
-    struct bench_advice losses[LIST_MAX];
+    struct bench_loss losses[LIST_MAX];
     double *nll;
     TRY_ZEROED(nll, 2 * j->n_tokens, "what each token costs", e);
     j->kernels = r->spec.kernels;
@@ -314,17 +287,10 @@ static enum status measure_advice(struct bench_run *r, struct err *e)
         s = measure_losses(r, nll, losses, e);
     free(nll);
     TRY(s);
-    TRY_ZEROED(r->advice, n_rows, "the advice", e);
-    for (int i = 0; i < n_rows; i++) {
-        r->advice[i] = losses[rows[i].at[BENCH_VARIANTS]];
-        compare_with_limits(r, &rows[i], &r->advice[i]);
-    }
-    for (int i = 0; i < n_rows; i++) {
-        struct bench_advice *a = &r->advice[i];
-        a->chosen = advice_is_limited(r->o) && !a->beyond[0];
-        for (int k = 0; k < n_rows; k++)
-            a->chosen &= r->advice[k].beyond[0] || !is_better(&rows[k], &rows[i]);
-    }
+    r->has_losses = true;
+    for (int i = 0; i < r->bench.n_rows; i++)
+        r->bench.rows[i].loss = losses[r->bench.rows[i].at[BENCH_VARIANTS]];
+    bench_choose(&r->bench, &r->limits);
     return STATUS_OK;
 }
 
@@ -395,7 +361,7 @@ static enum status run_stages(struct bench_run *r, struct err *e)
     if (s != STATUS_OK && (s != STATUS_INTERRUPTED || r->bench.n_rows == 0))
         return s;
     if (s == STATUS_OK && has_text)
-        s = measure_advice(r, e);
+        s = choose_rows(r, e);
     TRY(bench_report(r, e));
     return s;
 }
@@ -418,7 +384,6 @@ static enum status run_bench(struct job *j, void *values, struct err *e)
         checkpoint_close(&r.others[i]);
     free(r.others);
     free(r.subjects);
-    free(r.advice);
     free(r.calibration.tokens);
     return s;
 }

@@ -72,6 +72,12 @@ enum bench_verdict {
     BENCH_FASTEST
 };
 
+/* A row's variant on a text, converted on another one. */
+struct bench_loss {
+    double bits_per_byte;
+    double lost, lost_error; /* more than the checkpoint's bits per byte; its standard error */
+};
+
 struct bench_row {
     /* The setting. */
     int at[BENCH_AXES]; /* its place on each axis */
@@ -103,6 +109,10 @@ struct bench_row {
                                           medians: the true median lies outside with probability
                                           2^(1 - repeats). NaN with one repeat */
     bool like_base;                    /* not told apart from the base */
+    /* With a text, see bench_choose. */
+    struct bench_loss loss;
+    char beyond[24]; /* the limits that it exceeds: "loss, time"; "": none */
+    bool chosen;
 };
 
 struct bench {

@@ -1,6 +1,7 @@
 #include "measure/verdicts.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "base/figures.h"
 #include "base/times.h"
@@ -151,6 +152,14 @@ static bool same_place(const struct bench_row *a, const struct bench_row *b)
     return a->plan.depth == b->plan.depth && a->plan.batch == b->plan.batch;
 }
 
+/* A run of less says nothing of which row is the fastest. */
+#define LEAST_SHARE_OF_RUN 0.5
+
+bool bench_may_choose(const struct bench *b)
+{
+    return b->cpu_share >= LEAST_SHARE_OF_RUN;
+}
+
 void bench_judge(struct bench *b)
 {
     for (int i = 0; i < b->n_rows; i++) {
@@ -166,7 +175,7 @@ void bench_judge(struct bench *b)
             const struct bench_row *other = &b->rows[k];
             rivals += other != fastest && same_place(row, other) && !told_apart(fastest, other);
         }
-        if (row->repeats < 2 || fastest->repeats < 2 || b->cpu_share < VERDICT_HALF)
+        if (row->repeats < 2 || fastest->repeats < 2 || !bench_may_choose(b))
             row->verdict = BENCH_UNJUDGED;
         else if (row == fastest)
             row->verdict = rivals > 0 ? BENCH_TOSS_UP : BENCH_FASTEST;
@@ -174,6 +183,46 @@ void bench_judge(struct bench *b)
             row->verdict = told_apart(fastest, row) ? BENCH_SLOWER : BENCH_TOSS_UP;
     }
 }
+
+/* --- what to take on a text ------------------------------------------------------------------- */
+
+static void compare_with_limits(struct bench_row *row, const struct bench_limits *l)
+{
+    const struct {
+        bool exceeded;
+        const char *name;
+    } limits[] = {
+        {l->lost > 0 && !(row->loss.lost <= l->lost), "loss"},
+        {l->us > 0 && row->p50_us > l->us, "time"},
+        {l->cache_bytes > 0 && row->plan.allocated_bytes > l->cache_bytes, "cache"},
+    };
+    row->beyond[0] = 0;
+    for (int i = 0; i < LENGTH(limits); i++)
+        if (limits[i].exceeded)
+            chars_append(row->beyond, "%s%s", row->beyond[0] ? ", " : "", limits[i].name);
+}
+
+/* Whether x, at y's depth and batch, has the smaller cache, or one as small and shorter steps. */
+static bool is_better(const struct bench_row *x, const struct bench_row *y)
+{
+    const uint64_t x_bytes = x->plan.allocated_bytes, y_bytes = y->plan.allocated_bytes;
+    return same_place(x, y) && (x_bytes < y_bytes || (x_bytes == y_bytes && x->p50_us < y->p50_us));
+}
+
+void bench_choose(struct bench *b, const struct bench_limits *limits)
+{
+    const bool limited = limits->lost > 0 || limits->us > 0 || limits->cache_bytes > 0;
+    for (int i = 0; i < b->n_rows; i++)
+        compare_with_limits(&b->rows[i], limits);
+    for (int i = 0; i < b->n_rows; i++) {
+        struct bench_row *row = &b->rows[i];
+        row->chosen = limited && bench_may_choose(b) && !row->beyond[0];
+        for (int k = 0; k < b->n_rows; k++)
+            row->chosen &= b->rows[k].beyond[0] || !is_better(&b->rows[k], row);
+    }
+}
+
+/* --- all of it -------------------------------------------------------------------------------- */
 
 void bench_conclude(struct bench *b)
 {

@@ -13,8 +13,6 @@
 /* A row, or limits, whose threads had a smaller share of their time than this on the processors
  * was disturbed by other work. */
 #define VERDICT_LEAST_SHARE 0.65
-/* A run of less says nothing of which row is the fastest. */
-#define VERDICT_HALF 0.5
 
 /* Repeats whose medians differ by more than this. */
 #define VERDICT_NOISY 0.15
@@ -38,3 +36,18 @@ void bench_compare(struct bench *b);
 
 /* Fills in the verdicts of all rows. */
 void bench_judge(struct bench *b);
+
+/* What a row may come to at most; 0: any. */
+struct bench_limits {
+    double lost, us;    /* bits per byte, microseconds of a step */
+    size_t cache_bytes; /* that all caches take */
+};
+
+/* Whether a row may be called the fastest or the best: not of a run that had less than half of its
+ * processors. */
+bool bench_may_choose(const struct bench *b);
+
+/* Fills in which limits rows exceed, whose losses are known; and chooses, if there is a limit and
+ * bench_may_choose, the smallest cache within all of them at each depth and batch, of several the
+ * fastest. */
+void bench_choose(struct bench *b, const struct bench_limits *limits);

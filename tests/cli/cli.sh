@@ -478,6 +478,13 @@ if command -v taskset >/dev/null; then
         note "bench: $format says what disturbed a row" [ "$(grep -c "$said" "$out")" -ge 2 ]
         note "bench: $format stars no row of a busy machine" lacks "$out" '* '
     done
+    chosen="bench $model --text LICENSE --max-us 1e9 --calib-tokens 128 --kv-heads 8 -t 1 -n 9000 --repeat 2 --prompt 0 -q"
+    for format in jsonl csv md table; do
+        COLUMNS=80 taskset -c 0 "$decode" $chosen --format $format --svg chosen.svg >"$out" 2>"$err"
+        note "bench: $format says it of a run on a text" [ "$(grep -c "this run $said" "$out")" -ge 1 ]
+        note "bench: $format chooses no row of a busy machine" [ "$(grep -c '\*\|"chosen": true\|,true,' "$out")" = 0 ]
+    done
+    note "bench: nor does its picture" lacks chosen.svg '*'
     kill $h_others
     note "bench: a warning above the table" grep -q "^WARNING: this run $said" "$out"
     sed 's/<[^>]*>/ /g' other.svg | tr -s ' \n' ' ' >said

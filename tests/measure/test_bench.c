@@ -386,6 +386,44 @@ BENCH_TEST(verdicts)
     }
 }
 
+/* What is chosen within which limits: of MHA, which loses nothing, and MQA, whose cache is half as
+ * large and which is faster. */
+BENCH_TEST(choices)
+{
+    static const struct {
+        struct bench_limits limits;
+        double run;
+        int mqa_depth;
+        bool mha, mqa;
+        const char *beyond[2];
+    } cases[] = {
+        {{.lost = 0.5}, 1, 0, false, true, {"", ""}},
+        {{.lost = 0.1}, 1, 0, true, false, {"", "loss"}},
+        {{.us = 1.5}, 1, 0, false, true, {"time", ""}},
+        {{.us = 1.5, .cache_bytes = 500}, 1, 0, false, true, {"time, cache", ""}},
+        {{.lost = 0.1, .cache_bytes = 499}, 1, 0, false, false, {"cache", "loss, cache"}},
+        {{.lost = 0.5}, 1, 1, true, true, {"", ""}}, /* each alone at its depth */
+        {{.lost = 0.5}, 0.5, 0, false, true, {"", ""}},
+        {{.lost = 0.5}, 0.49, 0, false, false, {"", ""}},
+        {{.us = 1.5}, 0.49, 1, false, false, {"time", ""}},
+        {{.lost = 0}, 1, 0, false, false, {"", ""}}, /* no limit */
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct pair p;
+        take_pair(&p);
+        p.rows[0].plan.allocated_bytes = 1000;
+        p.rows[1].plan.allocated_bytes = 500;
+        p.rows[1].loss.lost = 0.2;
+        p.rows[1].plan.depth = cases[i].mqa_depth;
+        p.b.cpu_share = cases[i].run;
+        bench_choose(&p.b, &cases[i].limits);
+        ck_assert_msg(p.rows[0].chosen == cases[i].mha && p.rows[1].chosen == cases[i].mqa,
+                      "case %zu", i);
+        for (int k = 0; k < 2; k++)
+            ck_assert_str_eq(p.rows[k].beyond, cases[i].beyond[k]);
+    }
+}
+
 /* Measured: 1 GB/s of 4,096 and of 16,384 bytes, 10 and 40 GFLOP/s. */
 static struct machine hand_machine(void)
 {
