@@ -3,11 +3,11 @@
 
 BEGIN {
     split("tokens_per_s p10_us p50_us p90_us p99_us max_us mean_us " \
-          "us_per_token gb_per_s speedup speedup_low speedup_high predicted_speedup predicted_us " \
+          "us_per_token gb_per_s speedup predicted_speedup predicted_us " \
           "prefill_tokens_per_s load_ms peak_rss_bytes limit_tokens_per_s share_of_limit " \
-          "limited_by bandwidth_gb_per_s flops_per_s cpu_share date note verdict " \
+          "bandwidth_gb_per_s flops_per_s cpu_share date note verdict " \
           "memory_available_bytes seconds", names, " ")
-    split("p50 µs|p99 µs|µs/token|tokens/s|speed-up|interval|predicted|GB/s|of limit|limited by|" \
+    split("p50 µs|p99 µs|µs/token|tokens/s|speed-up|predicted|GB/s|of limit|" \
           "prefill tok/s|peak RSS|note", shown, "|")
     for (i in names) {
         timed[names[i]] = 1

@@ -21,7 +21,7 @@ struct shown_row {
     const char *mark, *verdict; /* what it is at its depth and batch: see print_legend */
     const char *variant, *type;
     double load_ms;
-    char hash[20], note[160], speedup[16], speedup_range[32];
+    char hash[20], note[160], speedup[16];
 };
 
 /* When people are shown a field: where the axis has several items (a batch: where it is not one
@@ -67,10 +67,6 @@ static const struct report_field bench_fields[] = {
      .figure = figure_rate, .when = NO_TEXT, .detail = true},
     {"speedup", NULL, MEMBER(shown_row, of.speedup)},
     {NULL, "speed-up", MEMBER(shown_row, speedup), .right = true},
-    {"speedup_low", NULL, MEMBER(shown_row, of.speedup_low)},
-    {"speedup_high", NULL, MEMBER(shown_row, of.speedup_high)},
-    {NULL, "interval", MEMBER(shown_row, speedup_range), .right = true, .when = NO_TEXT,
-     .detail = true},
     {"predicted_speedup", "predicted", MEMBER(shown_row, of.predicted_speedup), "%.2fx",
      .when = NO_TEXT},
     {"weight_bytes", "weights read", MEMBER(shown_row, of.plan.weight_bytes),
@@ -84,7 +80,6 @@ static const struct report_field bench_fields[] = {
     {"limit_tokens_per_s", NULL, MEMBER(shown_row, of.plan.predicted.tokens_per_s)},
     {"share_of_limit", "of limit", MEMBER(shown_row, of.share_of_limit), .figure = figure_percent,
      .when = VERBOSE},
-    {"limited_by", "limited by", MEMBER(shown_row, of.plan.predicted.limited_by), .when = VERBOSE},
     {"load_ms", NULL, MEMBER(shown_row, load_ms)},
     {"memory_bytes", "memory", MEMBER(shown_row, of.plan.memory_bytes), .figure = figure_bytes,
      .when = VERBOSE},
@@ -161,8 +156,6 @@ static struct shown_row show_row(const struct bench_run *r, const struct shown_r
         chars_printf(s.speedup, "~1x");
     else if (isfinite(row->speedup))
         chars_printf(s.speedup, "%.2fx", row->speedup);
-    if (isfinite(row->speedup_low))
-        chars_printf(s.speedup_range, "%.2f to %.2f", row->speedup_low, row->speedup_high);
     return s;
 }
 
@@ -242,7 +235,7 @@ static void print_legend(const struct bench_run *r, struct paragraph *p)
                           "or another, may be the fastest\n");
     paragraph_puts(p,
                    "speed-up: p50 of the first checkpoint as it is over the row's, ~1x where the "
-                   "two are not told apart;\vinterval: of the repeats; predicted: of one sequence "
+                   "two are not told apart;\vpredicted: of one sequence "
                    "by the bytes read, of several by the limits\n");
 }
 

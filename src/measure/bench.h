@@ -105,9 +105,6 @@ struct bench_row {
     double speedup, predicted_speedup; /* over the base at the same setting, by median and as
                                           predicted: at batch 1 by bytes, else by time. NaN: there
                                           is none */
-    double speedup_low, speedup_high;  /* the least and the largest of one repeat, medians over
-                                          medians: the true median lies outside with probability
-                                          2^(1 - repeats). NaN with one repeat */
     bool like_base;                    /* not told apart from the base */
     /* With a text, see bench_choose. */
     struct bench_loss loss;

@@ -127,23 +127,16 @@ void bench_compare(struct bench *b)
         struct bench_row *row = &b->rows[i];
         const struct bench_row *base = base_of(b, row);
         row->speedup = row->predicted_speedup = NO_FIGURE;
-        row->speedup_low = row->speedup_high = NO_FIGURE;
         row->like_base = false;
         if (!base)
             continue;
-        const int repeats = MIN(row->repeats, base->repeats);
         /* Of one sequence bytes are the limit, and need no measurement. */
         row->predicted_speedup = row->plan.batch == 1
                                      ? base->plan.step_bytes / (double)row->plan.step_bytes
                                      : base->plan.predicted.us / row->plan.predicted.us;
         row->speedup = base->p50_us / row->p50_us;
-        row->like_base =
-            row != base && repeats > 1 && !told_apart(row, base) && !told_apart(base, row);
-        for (int r = 0; r < repeats && repeats > 1; r++) {
-            const double of_repeat = base->medians_us[r] / row->medians_us[r];
-            row->speedup_low = fmin(fmin(row->speedup_low, row->speedup), of_repeat);
-            row->speedup_high = fmax(fmax(row->speedup_high, row->speedup), of_repeat);
-        }
+        row->like_base = row != base && MIN(row->repeats, base->repeats) > 1 &&
+                         !told_apart(row, base) && !told_apart(base, row);
     }
 }
 

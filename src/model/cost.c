@@ -142,26 +142,16 @@ struct cost_plan cost_plan(const struct cost_shape *s, const struct cost_weights
 void cost_predict(struct cost_plan *p, const struct roofline *limits)
 {
     const double batch = p->batch;
-    const struct {
-        double seconds;
-        const char *name;
-    } parts[] = {
-        {p->weight_bytes / limits->bytes_per_s, "weight bytes"},
-        {batch *
-             (p->each.floats / limits->fma_flops_per_s + p->each.quants / limits->dot_flops_per_s),
-         "product flops"},
-        {batch * p->kv_bytes / limits->bytes_per_s, "cache bytes"},
-        {batch * (p->each.attention + p->each.weights) / limits->fma_flops_per_s,
-         "attention flops"},
-    };
-    int longest = 0;
-    for (int i = 1; i < 4; i++)
-        longest = parts[i].seconds > parts[longest].seconds ? i : longest;
-    const double us =
-        (fmax(parts[0].seconds, parts[1].seconds) + fmax(parts[2].seconds, parts[3].seconds)) * 1e6;
+    const double products = batch * (p->each.floats / limits->fma_flops_per_s +
+                                     p->each.quants / limits->dot_flops_per_s);
+    const double attention =
+        batch * (p->each.attention + p->each.weights) / limits->fma_flops_per_s;
+    const double us = (fmax(p->weight_bytes / limits->bytes_per_s, products) +
+                       fmax(batch * p->kv_bytes / limits->bytes_per_s, attention)) *
+                      1e6;
     p->limits = *limits;
     p->bandwidth_gb_per_s = limits->bytes_per_s / 1e9;
-    p->predicted = (struct cost_time){us, batch * 1e6 / us, parts[longest].name};
+    p->predicted = (struct cost_time){us, batch * 1e6 / us};
 }
 
 /* One thread of a processor of the last ten years reads a layer of a few hundred kB from its second

@@ -57,9 +57,7 @@ struct cost_flops {
  * bytes and what the operations take, added, because one waits for the other. */
 struct cost_time {
     double us;
-    double tokens_per_s;    /* of all sequences */
-    const char *limited_by; /* what takes longest: "weight bytes", "product flops", "cache bytes" or
-                               "attention flops" */
+    double tokens_per_s; /* of all sequences */
 };
 
 /* A plan of a step, which takes one token each of `batch` sequences that have `depth` tokens in

@@ -422,9 +422,9 @@ EOF
 keys="variant,n_kv_heads,type,kv_type,threads,depth,batch,n,repeats,warmup,p10_us,p50_us"
 keys="$keys,p90_us"
 keys="$keys,p99_us,max_us,mean_us,us_per_token,tokens_per_s,prefill_tokens_per_s,speedup"
-keys="$keys,speedup_low,speedup_high,predicted_speedup,weight_bytes"
+keys="$keys,predicted_speedup,weight_bytes"
 keys="$keys,kv_bytes,flops,gb_per_s,predicted_us,limit_tokens_per_s,share_of_limit"
-keys="$keys,limited_by,load_ms,memory_bytes,peak_rss_bytes,logits_hash,isa,cpu_share"
+keys="$keys,load_ms,memory_bytes,peak_rss_bytes,logits_hash,isa,cpu_share"
 keys="$keys,bandwidth_gb_per_s,flops_per_s,model,shape"
 keys="$keys,architecture,cpu,version,compiler,date,warning,verdict"
 keys="$keys,note"
@@ -450,7 +450,7 @@ $ has "$out" "\"model\": null, \"shape\": \"$shape\", \"architecture\": \"gpt2\"
 $ has "$out" '"cpu_share": '
 0 bench $model --kv-heads 1 $quick --format jsonl
 $ has "$out" "\"model\": \"$model\", \"shape\": null"
-0 $b --kv-heads 2,1 --format jsonl | "speedup": null, "speedup_low": null | "predicted_speedup": null
+0 $b --kv-heads 2,1 --format jsonl | "speedup": null | "predicted_speedup": null
 0 $b --prompt 0 --format jsonl | "prefill_tokens_per_s": null
 
 # A row says what ran: no more threads than processors; auto is generate's rule, which may take one.
@@ -499,7 +499,7 @@ checks <<'EOF'
 130+ | MHA,8,f32
 0 $b --svg p.svg -q | quiet | predicted | ! µs/token | ! weights read
 $ has p.svg "</svg>"
-0 $b --batch 1,2,16 --svg p.svg -v | limited by | µs/token | weights read
+0 $b --batch 1,2,16 --svg p.svg -v | of limit | µs/token | weights read
 $ has p.svg "batch (sequences in a step, each at depth 0)"
 0 $b --batch 1,2 --depth 0,30 --svg p.svg -q
 $ has p.svg "latency (µs per token) against depth" && has p.svg "MQA, batch 2"

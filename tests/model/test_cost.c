@@ -113,17 +113,16 @@ TEST(predictions)
         struct cost_flops each;
         int batch;
         double gb_per_s, us;
-        const char *limited_by;
     } cases[] = {
         /* One sequence waits for bytes: 4 us against 0.1 + 0.8, 1 against 0.5. */
-        {{100, 3200, 500, 0}, 1, 1, 5, "weight bytes"},
+        {{100, 3200, 500, 0}, 1, 1, 5},
         /* Of ten the products wait for arithmetic, 9 us, the caches still for bytes, 10. */
-        {{100, 3200, 500, 0}, 10, 1, 19, "cache bytes"},
+        {{100, 3200, 500, 0}, 10, 1, 19},
         /* And where memory is fast both do: 9 + 5. */
-        {{100, 3200, 500, 0}, 10, 8, 14, "product flops"},
-        {{100, 3200, 50000, 0}, 10, 8, 509, "attention flops"},
+        {{100, 3200, 500, 0}, 10, 8, 14},
+        {{100, 3200, 50000, 0}, 10, 8, 509},
         /* Exponentials are a part of attention: 9 + 10 * (0.5 + 1). */
-        {{100, 3200, 500, 1000}, 10, 8, 24, "attention flops"},
+        {{100, 3200, 500, 1000}, 10, 8, 24},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct cost_plan p = {
@@ -133,7 +132,6 @@ TEST(predictions)
                                             .dot_flops_per_s = 4e9});
         ck_assert_double_eq_tol(p.predicted.us, cases[i].us, 1e-9);
         ck_assert_double_eq_tol(p.predicted.tokens_per_s, cases[i].batch * 1e6 / cases[i].us, 1e-3);
-        ck_assert_str_eq(p.predicted.limited_by, cases[i].limited_by);
         ck_assert_double_eq(p.bandwidth_gb_per_s, cases[i].gb_per_s);
     }
 }
