@@ -50,21 +50,15 @@ struct info {
     char heads_by_layer[CONFIG_MAX_LAYERS * 8], kv_heads_by_layer[CONFIG_MAX_LAYERS * 8];
     struct inspect_sum parts[INSPECT_PARTS + 1]; /* the last one is the total */
     struct inspect_variants variants;
-    struct info_step {
-        const char *shape; /* as it was given; NULL: of a checkpoint */
-        char variant[16];
-        struct cost_plan of;
-        struct inspect_shard shard; /* with --shards */
-        double cache_over_weights;
-        bool fits;
-    } * steps; /* [n_steps] malloc'd: variants change fastest, then batches */
+    struct inspect_steps steps;
     struct info_tensor {
         struct gguf_tensor of;
         const char *type;
         struct shape_text shape;
         struct inspect_check check;
     } * tensors; /* [n_listed] malloc'd */
-    int n_steps, n_listed;
+    int n_listed;
+    int64_t n_checked, n_nan, n_inf; /* tensors, and what is in them */
 };
 
 #define VALUES struct info_options
@@ -246,13 +240,30 @@ static enum status add_tokenizer(struct info *info, struct err *e)
     return STATUS_OK;
 }
 
+/* Reads the tensor, counts what is found, and returns whether it is bad. */
+static bool check_tensor(struct info *info, struct info_tensor *t)
+{
+    const struct inspect_check c = t->check = inspect_check_tensor(&t->of);
+    if (c.nan < 0)
+        return false;
+    info->n_checked++;
+    info->n_nan += c.nan;
+    info->n_inf += c.inf;
+    if (c.nan + c.inf > 0 && !info->not_finite.text[0])
+        err_format(&info->not_finite,
+                   "%.200s: tensor '%.*s' has %" PRId64
+                   " values that are not finite, the first%s at element %" PRIu64,
+                   info->job->path, text_width(t->of.name), t->of.name.data, c.nan + c.inf,
+                   c.scales_only ? " (a block's scale)" : "", c.first);
+    return c.nan + c.inf > 0;
+}
+
 /* Checks the tensors if that is wanted, and lists those that are shown: all of them, or with
  * --check alone those that are bad. */
 static enum status list_tensors(struct info *info, struct err *e)
 {
     const struct gguf *g = info->gguf;
     const struct info_options *o = info->o;
-    int64_t n_checked = 0, nan = 0, inf = 0;
     TRY_ZEROED(info->tensors, g->n_tensors + 1, "the list of tensors", e);
     for (size_t i = 0; i < g->n_tensors; i++) {
         const struct gguf_tensor *from = &g->tensors[i];
@@ -260,30 +271,16 @@ static enum status list_tensors(struct info *info, struct err *e)
         *t = (struct info_tensor){.of = *from,
                                   .type = from->type->name,
                                   .shape = pack_shape_text(from->n_dims, from->dims)};
-        if (o->check)
-            t->check = inspect_check_tensor(from);
-        const bool is_read = t->check.nan >= 0;
-        const int64_t n_bad = is_read ? t->check.nan + t->check.inf : 0;
-        info->n_listed += o->tensors || n_bad > 0;
-        n_checked += is_read;
-        if (is_read) {
-            nan += t->check.nan;
-            inf += t->check.inf;
-        }
-        if (n_bad > 0 && !info->not_finite.text[0])
-            err_format(&info->not_finite,
-                       "%.200s: tensor '%.*s' has %" PRId64
-                       " values that are not finite, the first%s at element %" PRIu64,
-                       info->job->path, text_width(from->name), from->name.data, n_bad,
-                       t->check.scales_only ? " (a block's scale)" : "", t->check.first);
+        const bool is_bad = o->check && check_tensor(info, t);
+        info->n_listed += o->tensors || is_bad;
     }
     if (!o->check)
         return STATUS_OK;
     info->object = "check";
-    add_number(info, "tensors_checked", n_checked);
-    add_number(info, "tensors_not_checked", g->n_tensors - n_checked);
-    add_number(info, "nan", nan);
-    add_number(info, "inf", inf);
+    add_number(info, "tensors_checked", info->n_checked);
+    add_number(info, "tensors_not_checked", g->n_tensors - info->n_checked);
+    add_number(info, "nan", info->n_nan);
+    add_number(info, "inf", info->n_inf);
     info->object = NULL;
     return STATUS_OK;
 }
@@ -346,8 +343,9 @@ static enum status plan_steps(struct info *info, struct err *e)
     const struct info_options *o = info->o;
     const bool steps_asked = o->depths || o->batches || o->shards;
     const int n_ctx = info->config.n_ctx, n_heads = info->config.n_heads;
-    const enum storage kv_type = kv_type_storage[o->common.kv_type];
-    struct int_list depths = {.n = 0}, batches = {.n = 0};
+    struct inspect_settings settings = {.kv_type = kv_type_storage[o->common.kv_type],
+                                        .shards = o->shards,
+                                        .available_bytes = available_memory()};
     char context[32];
     if (!info->runs)
         return steps_asked ? err_usage(e, "%s: expected a checkpoint that runs",
@@ -360,33 +358,13 @@ static enum status plan_steps(struct info *info, struct err *e)
     TRY(inspect_list_variants(&info->cost, &info->variants, e));
     if (!steps_asked && o->shapes.n == 0)
         return STATUS_OK;
+    if (o->shapes.n > 0)
+        settings.shape = info->properties[0].value.data;
     chars_printf(context, "%s%d", o->shapes.n > 1 ? "" : "0,", n_ctx);
-    TRY(list_ints("--depth", o->depths ? o->depths : context, 0, n_ctx, &depths, e));
-    TRY(list_ints("--batch", o->batches ? o->batches : "1", 1, INT_MAX, &batches, e));
-    const int n_variants = info->variants.n, n = n_variants * depths.n * batches.n;
-    const int64_t available = available_memory();
-    const size_t bytes = ((size_t)info->n_steps + n) * sizeof *info->steps;
-    struct info_step *const grown = realloc(info->steps, bytes), *step = grown + info->n_steps;
-    if (!grown)
-        return err_no_memory(e, "the list of steps", bytes);
-    info->steps = grown;
-    info->n_steps += n;
-    for (int i = 0; i < n; i++, step++) {
-        const int row = i / n_variants;
-        const struct inspect_variant *v = &info->variants.items[i % n_variants];
-        const struct cost_plan s =
-            cost_plan(&v->shape, &v->weights, kv_type, depths.items[row / batches.n],
-                      batches.items[row % batches.n]);
-        *step = (struct info_step){.shape = o->shapes.n > 0 ? info->properties[0].value.data : NULL,
-                                   .of = s,
-                                   .cache_over_weights = (double)s.cache_bytes / s.weights_memory,
-                                   .fits = s.memory_bytes <= (uint64_t)available};
-        chars_printf(step->variant, "%s", v->name);
-        if (o->shards)
-            step->shard = inspect_shard(v, &s, kv_type, o->shards);
-    }
-    add_number(info, "memory_available_bytes", available);
-    return STATUS_OK;
+    TRY(list_ints("--depth", o->depths ? o->depths : context, 0, n_ctx, &settings.depths, e));
+    TRY(list_ints("--batch", o->batches ? o->batches : "1", 1, INT_MAX, &settings.batches, e));
+    add_number(info, "memory_available_bytes", settings.available_bytes);
+    return inspect_add_steps(&info->steps, &info->variants, &settings, e);
 }
 
 /* --- tables ---------------------------------------------------------------------------------- */
@@ -401,8 +379,6 @@ static const struct report_field part_fields[] = {
     {"parameters", "parameters", MEMBER(inspect_sum, parameters), .grouped = true},
     {NULL, "share", MEMBER(inspect_sum, percent), "%.1f%%"},
     {"bytes", "bytes", MEMBER(inspect_sum, bytes), .grouped = true, .detail = true},
-    {"weights", "weights", MEMBER(inspect_sum, weights), .grouped = true, .detail = true},
-    {"biases", "biases", MEMBER(inspect_sum, biases), .grouped = true, .detail = true},
 };
 
 static const struct report_field cache_fields[] = {
@@ -424,40 +400,37 @@ enum {
     SHARDS = 2,
 };
 static const struct report_field step_fields[] = {
-    {"shape", "shape", MEMBER(info_step, shape), .when = SEVERAL},
-    {"variant", "a step of", MEMBER(info_step, variant)},
-    {"n_kv_heads", NULL, MEMBER(info_step, of.n_kv_heads)},
-    {"depth", "depth", MEMBER(info_step, of.depth), .detail = true},
-    {"batch", "batch", MEMBER(info_step, of.batch), .detail = true},
-    {"kv_type", "KV", MEMBER(info_step, of.kv_type), .detail = true},
-    {"cache_bytes", "cache", MEMBER(info_step, of.cache_bytes), .figure = figure_bytes,
+    {"shape", "shape", MEMBER(inspect_step, shape), .when = SEVERAL},
+    {"variant", "a step of", MEMBER(inspect_step, variant)},
+    {"n_kv_heads", NULL, MEMBER(inspect_step, of.n_kv_heads)},
+    {"depth", "depth", MEMBER(inspect_step, of.depth), .detail = true},
+    {"batch", "batch", MEMBER(inspect_step, of.batch), .detail = true},
+    {"kv_type", "KV", MEMBER(inspect_step, of.kv_type), .detail = true},
+    {"cache_bytes", "cache", MEMBER(inspect_step, of.cache_bytes), .figure = figure_bytes,
      .detail = true},
-    {"memory_bytes", "with weights", MEMBER(info_step, of.memory_bytes), .figure = figure_bytes,
+    {"memory_bytes", "with weights", MEMBER(inspect_step, of.memory_bytes), .figure = figure_bytes,
      .detail = true},
-    {"fits", "fits", MEMBER(info_step, fits), .detail = true},
-    {"step_bytes", "read", MEMBER(info_step, of.step_bytes), .figure = figure_bytes,
+    {"fits", "fits", MEMBER(inspect_step, fits), .detail = true},
+    {"step_bytes", "read", MEMBER(inspect_step, of.step_bytes), .figure = figure_bytes,
      .detail = true},
-    {"step_flops", "Mflop", MEMBER(info_step, of.flops), .figure = figure_millions, .detail = true},
-    {"weight_bytes", "weights", MEMBER(info_step, of.weights_memory), .figure = figure_bytes,
+    {"step_flops", "Mflop", MEMBER(inspect_step, of.flops), .figure = figure_millions,
+     .detail = true},
+    {"weight_bytes", "weights", MEMBER(inspect_step, of.weights_memory), .figure = figure_bytes,
      .detail = true, .when = SEVERAL},
-    {"cache_over_weights", "cache/weights", MEMBER(info_step, cache_over_weights), "%.3f",
+    {"cache_over_weights", "cache/weights", MEMBER(inspect_step, cache_over_weights), "%.3f",
      .detail = true, .when = SEVERAL},
-    {"shard_weight_bytes", "a shard's weights", MEMBER(info_step, shard.weight_bytes),
+    {"shard_weight_bytes", "a shard's weights", MEMBER(inspect_step, shard.weight_bytes),
      .figure = figure_bytes, .when = SHARDS},
-    {"shard_cache_bytes", "its cache", MEMBER(info_step, shard.cache_bytes), .figure = figure_bytes,
-     .when = SHARDS},
-    {"shard_kv_heads", "its K/V heads", MEMBER(info_step, shard.n_kv_heads), .when = SHARDS},
-    {"kv_copies", "copies", MEMBER(info_step, shard.copies), "%.3g", .when = SHARDS},
+    {"shard_cache_bytes", "its cache", MEMBER(inspect_step, shard.cache_bytes),
+     .figure = figure_bytes, .when = SHARDS},
+    {"shard_kv_heads", "its K/V heads", MEMBER(inspect_step, shard.n_kv_heads), .when = SHARDS},
+    {"kv_copies", "copies", MEMBER(inspect_step, shard.copies), "%.3g", .when = SHARDS},
 };
 
-/* When a tensor's fields are shown. */
-enum {
-    IN_TABLE = 1, /* JSON has them in another form */
-    CHECKED = 2,
-};
+#define CHECKED 1 /* when a tensor's figures are shown */
 static const struct report_field tensor_fields[] = {
-    {"tensor", "tensor", MEMBER(info_tensor, of.name), .when = IN_TABLE},
-    {"shape", "shape", MEMBER(info_tensor, shape.text), .right = true, .when = IN_TABLE},
+    {"name", "tensor", MEMBER(info_tensor, of.name)},
+    {"shape", "shape", MEMBER(info_tensor, shape.text), .right = true},
     {"type", "type", MEMBER(info_tensor, type)},
     {"bytes", "bytes", MEMBER(info_tensor, of.n_bytes), .detail = true},
     {"offset", "offset", MEMBER(info_tensor, of.file_offset), .detail = true},
@@ -470,7 +443,7 @@ enum { TABLE_PROPERTIES, TABLE_PARTS, TABLE_CACHES, TABLE_STEPS, TABLE_TENSORS, 
 
 static struct table step_table(const struct info *info)
 {
-    struct table t = TABLE_OF(step_fields, info->steps, info->n_steps);
+    struct table t = TABLE_OF(step_fields, info->steps.items, info->steps.n);
     t.shown = (info->o->shapes.n > 1 ? SEVERAL : 0) | (info->o->shards > 0 ? SHARDS : 0);
     return t;
 }
@@ -510,25 +483,11 @@ static void put_parts(struct json *j, const struct table *t)
     }
 }
 
-/* An array of rows; a tensor begins with its name and shape. */
 static void put_rows(struct json *j, const char *key, const struct table *t)
 {
-    const bool of_tensors = t->fields == tensor_fields;
     json_begin_array(j, key);
-    for (int i = 0; i < t->n_rows; i++) {
-        const void *row = (const char *)t->rows + i * t->row_bytes;
-        const struct info_tensor *tensor = row; /* if it is one */
-        json_begin_object(j, NULL);
-        if (of_tensors) {
-            json_text(j, "name", tensor->of.name);
-            json_begin_array(j, "shape");
-            for (int d = 0; d < tensor->of.n_dims; d++)
-                json_u64(j, NULL, tensor->of.dims[d]);
-            json_end(j);
-        }
-        report_members(j, t->fields, t->n, t->shown & ~(of_tensors ? IN_TABLE : 0u), row);
-        json_end(j);
-    }
+    for (int i = 0; i < t->n_rows; i++)
+        report_object(j, NULL, t->fields, t->n, t->shown, (const char *)t->rows + i * t->row_bytes);
     json_end(j);
 }
 
@@ -560,7 +519,7 @@ static enum status print_info(struct info *info, struct err *e)
         step_table(info),
         TABLE_OF(tensor_fields, info->tensors, info->n_listed),
     };
-    tables[TABLE_TENSORS].shown = IN_TABLE | (info->o->check ? CHECKED : 0);
+    tables[TABLE_TENSORS].shown = info->o->check ? CHECKED : 0;
     if (table_is_json(format)) {
         print_json(info, tables);
         return STATUS_OK;
@@ -627,7 +586,7 @@ static enum status run_info(struct job *j, void *values, struct err *e)
     if (info.o->shapes.n == 1 && str_is(info.o->shapes.items[0], "help"))
         return list_shapes(j, e);
     const enum status s = info.o->shapes.n > 1 ? compare_shapes(&info, e) : describe(&info, e);
-    free(info.steps);
+    free(info.steps.items);
     free(info.variants.items);
     free(info.tensors);
     tokenizer_free(info.tokenizer);

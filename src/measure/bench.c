@@ -1,10 +1,10 @@
 #include "measure/bench.h"
 
 #include <math.h>
-#include <sys/resource.h>
 
 #include "base/figures.h"
 #include "base/hash.h"
+#include "base/limits.h"
 #include "base/rng.h"
 #include "base/times.h"
 #include "model/kv_cache.h"
@@ -368,14 +368,12 @@ static void report_progress(const struct bench *b, int round, int i)
 
 static enum status set_up_rows(struct bench *b, struct err *e)
 {
-    struct rusage usage = {0};
     TRY(start_pools(b, e));
     for (int i = 0; i < b->n_rows; i++) {
         report_progress(b, 0, i);
         TRY(set_up_row(b, &b->rows[i], e));
     }
-    getrusage(RUSAGE_SELF, &usage);
-    b->peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
+    b->peak_rss_bytes = peak_memory();
     return STATUS_OK;
 }
 

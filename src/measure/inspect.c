@@ -1,5 +1,7 @@
 #include "measure/inspect.h"
 
+#include <stdio.h>
+
 #include "base/little.h"
 #include "base/mem.h"
 #include "model/kv_cache.h"
@@ -54,8 +56,6 @@ void inspect_parts(const struct cost_shape *shape, struct inspect_sum parts[INSP
         }
         struct inspect_sum *sums[] = {&parts[inspect_part_of(name)], &parts[INSPECT_PARTS]};
         for (int k = 0; k < 2; k++) {
-            uint64_t *kind = text_ends_with(name, ".bias") ? &sums[k]->biases : &sums[k]->weights;
-            *kind = u64_sum(*kind, n_elements);
             sums[k]->parameters = u64_sum(sums[k]->parameters, n_elements);
             sums[k]->bytes = u64_sum(sums[k]->bytes, n_bytes);
         }
@@ -126,6 +126,34 @@ struct inspect_shard inspect_shard(const struct inspect_variant *v, const struct
         .weight_bytes = cost_weights(&shape).memory_bytes,
         .cache_bytes = u64_product(u64_product(step->depth, step->batch),
                                    kv_cache_bytes_per_token(&c, c.n_kv_heads, kv_type))};
+}
+
+enum status inspect_add_steps(struct inspect_steps *steps, const struct inspect_variants *variants,
+                              const struct inspect_settings *s, struct err *e)
+{
+    const int n_rows = s->depths.n * s->batches.n, n = n_rows * variants->n;
+    const size_t bytes = ((size_t)steps->n + n) * sizeof *steps->items;
+    struct inspect_step *const grown = realloc(steps->items, bytes);
+    if (!grown)
+        return err_no_memory(e, "the list of steps", bytes);
+    steps->items = grown;
+    for (int i = 0; i < n; i++) {
+        const int row = i / variants->n;
+        const struct inspect_variant *v = &variants->items[i % variants->n];
+        const struct cost_plan of =
+            cost_plan(&v->shape, &v->weights, s->kv_type, s->depths.items[row / s->batches.n],
+                      s->batches.items[row % s->batches.n]);
+        struct inspect_step *step = &steps->items[steps->n++];
+        *step =
+            (struct inspect_step){.shape = s->shape,
+                                  .of = of,
+                                  .cache_over_weights = (double)of.cache_bytes / of.weights_memory,
+                                  .fits = of.memory_bytes <= s->available_bytes};
+        chars_printf(step->variant, "%s", v->name);
+        if (s->shards)
+            step->shard = inspect_shard(v, &of, s->kv_type, s->shards);
+    }
+    return STATUS_OK;
 }
 
 struct inspect_check inspect_check_tensor(const struct gguf_tensor *t)

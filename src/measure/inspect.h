@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include "base/numbers.h"
 #include "base/status.h"
 #include "formats/gguf.h"
 #include "model/config.h"
@@ -24,10 +25,9 @@ enum inspect_part {
 enum inspect_part inspect_part_of(struct text tensor_name);
 
 struct inspect_sum {
-    const char *part;                     /* "embedding", "position", ..., "other", "total" */
-    uint64_t parameters, weights, biases; /* the first is the sum of the others */
-    uint64_t bytes;                       /* in the file */
-    double percent;                       /* of all parameters */
+    const char *part;           /* "embedding", "position", ..., "other", "total" */
+    uint64_t parameters, bytes; /* in the file */
+    double percent;             /* of all parameters */
 };
 
 /* Adds up by part all tensors of the shape's file, or, without one, of that with matrices in the
@@ -65,6 +65,35 @@ struct inspect_shard {
 };
 struct inspect_shard inspect_shard(const struct inspect_variant *v, const struct cost_plan *step,
                                    enum storage kv_type, int n);
+
+/* A step of a variant of a shape. */
+struct inspect_step {
+    const char *shape; /* as it was named; borrowed */
+    char variant[16];
+    struct cost_plan of;
+    struct inspect_shard shard; /* of several shards; else zeroed */
+    double cache_over_weights;
+    bool fits; /* weights and caches into the memory that is available */
+};
+
+struct inspect_steps {
+    struct inspect_step *items; /* [n] malloc'd; the caller's to free */
+    int n;
+};
+
+/* What is asked of every variant: each depth with each batch. */
+struct inspect_settings {
+    const char *shape;
+    struct int_list depths, batches;
+    enum storage kv_type;
+    int shards; /* 0: none; else a divisor of the query heads */
+    uint64_t available_bytes;
+};
+
+/* Adds the steps behind those there are: variants change fastest, then batches. STATUS_NO_MEMORY
+ * leaves these as they were. */
+enum status inspect_add_steps(struct inspect_steps *steps, const struct inspect_variants *variants,
+                              const struct inspect_settings *s, struct err *e);
 
 struct inspect_check {
     bool scales_only; /* a block type: its F16 scales were read */
