@@ -6,7 +6,6 @@
 #include "base/mem.h"
 #include "show/canvas.h"
 
-#define MAX_MAGNITUDE  1e100
 #define WIDTH          860
 #define AREA_HEIGHT    330
 #define AXIS_HEIGHT    58 /* tick labels and the label below the data area */
@@ -24,11 +23,11 @@
 #define SAMPLE_GAP     7
 #define SPOKEN         620 /* pixels of a name where only one of many figures is told */
 
-/* Points of one line, without what cannot be drawn. */
+/* Points of one line. */
 struct line {
     const char *name;
-    const struct plot_point *points; /* by rising x; NaN for what is left out */
-    int n_points, n_mid, n_predicted;
+    const struct plot_point *points; /* by rising x */
+    int n_points;
     int colour, marker; /* below N_LOOKS */
 };
 
@@ -38,7 +37,7 @@ struct chart {
     int n_lines;
     double x_lo, x_hi, y_lo, y_hi; /* the axes' ends; y includes 0 */
     bool one_x;                    /* all points share x: lines stand side by side */
-    bool has_values, has_lines, has_bars, has_predicted, has_doubts;
+    bool has_lines, has_doubts;
     struct scale_ticks y_ticks;
     struct x_tick {
         double at;
@@ -50,11 +49,6 @@ struct chart {
 };
 
 /* --- the data ------------------------------------------------------------------------------- */
-
-static double drawable(double v)
-{
-    return isfinite(v) && fabs(v) <= MAX_MAGNITUDE ? v : NO_FIGURE;
-}
 
 static int compare_points(const void *left, const void *right)
 {
@@ -185,11 +179,6 @@ static void put_marker(struct canvas *v, const char *class, int marker, double x
     output_printf(v->out, "<path class=\"%s\" d=\"M%g %g%s\"/>", class, x, y, shapes[marker]);
 }
 
-static bool is_doubtful(const struct plot_point *p)
-{
-    return p->doubt && p->doubt[0];
-}
-
 /* Through the points' middles, or predictions; or at each a dash of so many pixels to both sides.
  */
 static void put_path(const struct chart *c, struct canvas *v, int i, bool predicted, double dash)
@@ -200,8 +189,6 @@ static void put_path(const struct chart *c, struct canvas *v, int i, bool predic
         const struct plot_point *p = &line->points[k];
         const double value = predicted ? p->predicted : p->mid;
         const double x = x_of(c, i, p->x), y = y_of(c, value);
-        if (isnan(value))
-            continue;
         if (dash > 0)
             output_printf(v->out, "M%g %gH%g", x - dash, y, x + dash);
         else
@@ -221,45 +208,37 @@ static void draw_line(const struct chart *c, struct canvas *v, int i)
 {
     const struct line *line = &c->lines[i];
     output_printf(v->out, "<g class=\"c%d\">", line->colour);
-    if (line->n_predicted > 0) {
-        output_puts(v->out, "<path class=\"predicted\" d=\"");
-        put_path(c, v, i, true,
-                 c->one_x                 ? fmin(PREDICTED_HALF, c->spacing * 0.45)
-                 : line->n_predicted == 1 ? PREDICTED_HALF
-                                          : 0);
-    }
-    if (line->n_mid > 1) {
+    output_puts(v->out, "<path class=\"predicted\" d=\"");
+    put_path(c, v, i, true,
+             c->one_x              ? fmin(PREDICTED_HALF, c->spacing * 0.45)
+             : line->n_points == 1 ? PREDICTED_HALF
+                                   : 0);
+    if (line->n_points > 1) {
         output_puts(v->out, "<path class=\"line\" d=\"");
         put_path(c, v, i, false, 0);
     }
     for (int k = 0; k < line->n_points; k++) {
         const struct plot_point *p = &line->points[k];
         const double x = x_of(c, i, p->x), y = y_of(c, p->mid);
-        if (isnan(p->mid))
-            continue;
         /* "GQA-4: 31.26 at 1,024 (30.1 to 33), predicted 29.8", which a pointer brings up. */
         output_puts(v->out, "\n<g><title>");
         canvas_put_text(v->out, line->name, SPOKEN);
         put_spoken(v->out, ": ", p);
-        if (!isnan(p->low))
-            output_printf(v->out, " (%s to %s)", scale_value(p->low).text,
-                          scale_value(p->high).text);
-        if (!isnan(p->predicted))
-            output_printf(v->out, ", predicted %s", scale_value(p->predicted).text);
-        if (is_doubtful(p)) {
+        output_printf(v->out, " (%s to %s), predicted %s", scale_value(p->low).text,
+                      scale_value(p->high).text, scale_value(p->predicted).text);
+        if (p->doubt[0]) {
             output_puts(v->out, ": ");
             canvas_put_text(v->out, p->doubt, HUGE_VAL);
         }
         output_puts(v->out, "</title>");
-        if (!isnan(p->low))
-            output_printf(v->out, "<path class=\"bar\" d=\"M%g %gh%dm%d 0V%gm%d 0h%d\"/>", x - CAP,
-                          y_of(c, p->high), 2 * CAP, -CAP, y_of(c, p->low), -CAP, 2 * CAP);
-        put_marker(v, is_doubtful(p) ? "marker doubt" : "marker", line->marker, x, y);
+        output_printf(v->out, "<path class=\"bar\" d=\"M%g %gh%dm%d 0V%gm%d 0h%d\"/>", x - CAP,
+                      y_of(c, p->high), 2 * CAP, -CAP, y_of(c, p->low), -CAP, 2 * CAP);
+        put_marker(v, p->doubt[0] ? "marker doubt" : "marker", line->marker, x, y);
         output_puts(v->out, "</g>");
-        if (p->mark && p->mark[0])
+        if (p->mark[0])
             canvas_label(v, "text-anchor=\"middle\"", x + MARK_BESIDE, y - MARK_ABOVE, p->mark,
                          WIDTH);
-        if (c->one_x && line->n_mid == 1 && c->spacing >= VALUE_SPACING)
+        if (c->one_x && line->n_points == 1 && c->spacing >= VALUE_SPACING)
             canvas_label(v, "", x + 25, y + 4, scale_value(p->mid).text, WIDTH);
     }
     output_puts(v->out, "</g>\n");
@@ -288,12 +267,12 @@ static void draw_names(const struct chart *c, struct canvas *v)
     } notes[] = {
         {true, p->mid_label, c->has_lines ? "<path class=\"line\" d=\"M0 0H30\"/>" : "",
          "<circle class=\"marker\" cx=\"15\" r=\"4.3\"/>"},
-        {c->has_bars, p->band_label, "<path class=\"bar\" d=\"M11 -7h8m-4 0v14m-4 0h8\"/>", ""},
-        {c->has_predicted, p->predicted_label, "<path class=\"predicted\" d=\"M0 0H30\"/>", ""},
+        {true, p->band_label, "<path class=\"bar\" d=\"M11 -7h8m-4 0v14m-4 0h8\"/>", ""},
+        {true, p->predicted_label, "<path class=\"predicted\" d=\"M0 0H30\"/>", ""},
         {c->has_doubts, p->doubt_label, "", "<circle class=\"marker doubt\" cx=\"15\" r=\"4.3\"/>"},
     };
     for (int i = 0; i < LENGTH(notes); i++) {
-        if (!notes[i].drawn || !notes[i].label)
+        if (!notes[i].drawn)
             continue;
         const double x = canvas_entry(v, SAMPLE + SAMPLE_GAP, notes[i].label);
         output_printf(v->out, "<g class=\"note\" transform=\"translate(%g %g)\">%s%s</g>\n", x,
@@ -314,13 +293,9 @@ static double draw_chart(struct canvas *v, const void *what)
         const struct line *line = &c.lines[i];
         output_puts(v->out, ".\n");
         canvas_put_text(v->out, line->name, SPOKEN);
-        for (int k = 0, n = 0; k < line->n_points; k++) {
-            if (isnan(line->points[k].mid))
-                continue;
-            if (n == 0 || n == line->n_mid - 1)
-                put_spoken(v->out, n == 0 ? ": " : " to ", &line->points[k]);
-            n++;
-        }
+        put_spoken(v->out, ": ", &line->points[0]);
+        if (line->n_points > 1)
+            put_spoken(v->out, " to ", &line->points[line->n_points - 1]);
     }
     output_puts(v->out, ".</desc>\n");
     draw_names(&c, v);
@@ -328,24 +303,6 @@ static double draw_chart(struct canvas *v, const void *what)
     for (int i = 0; i < c.n_lines; i++)
         draw_line(&c, v, i);
     return c.bottom + AXIS_HEIGHT;
-}
-
-/* What can be drawn of the plot's points, by line and x; how many. */
-static int sort_points(const struct plot *p, struct plot_point *points)
-{
-    int n = 0;
-    for (int i = 0; i < p->n_points; i++) {
-        struct plot_point q = p->points[i];
-        double *const values[] = {&q.x, &q.low, &q.mid, &q.high, &q.predicted};
-        for (int k = 0; k < LENGTH(values); k++)
-            *values[k] = drawable(*values[k]);
-        if (isnan(q.low) || isnan(q.mid) || isnan(q.high))
-            q.low = q.high = NO_FIGURE;
-        if (!isnan(q.x) && !(p->x_doubles && q.x <= 0) && !(isnan(q.mid) && isnan(q.predicted)))
-            points[n++] = q;
-    }
-    qsort(points, n, sizeof *points, compare_points);
-    return n;
 }
 
 /* The line of the first of n points, and how far it reaches. */
@@ -361,39 +318,29 @@ static void add_line(struct chart *c, const struct plot_point *points, int n)
                           .marker = (i + i / N_LOOKS) % N_LOOKS};
     for (; line->n_points < n && points[line->n_points].line == points->line; line->n_points++) {
         const struct plot_point *q = &points[line->n_points];
-        line->n_mid += !isnan(q->mid);
-        line->n_predicted += !isnan(q->predicted);
-        c->has_bars |= !isnan(q->low);
-        c->has_doubts |= is_doubtful(q) && !isnan(q->mid);
-        /* fmin and fmax pass over what is left out. */
+        c->has_doubts |= q->doubt[0] != 0;
+        /* fmin and fmax pass over the NaN that x begins as. */
         c->x_lo = fmin(c->x_lo, q->x);
         c->x_hi = fmax(c->x_hi, q->x);
-        c->y_lo = fmin(fmin(c->y_lo, q->predicted), fmin(q->mid, q->low));
-        c->y_hi = fmax(fmax(c->y_hi, q->predicted), fmax(q->mid, q->high));
+        c->y_lo = fmin(c->y_lo, fmin(q->predicted, q->low));
+        c->y_hi = fmax(c->y_hi, fmax(q->predicted, q->high));
     }
-    c->has_values |= line->n_mid > 0;
-    c->has_lines |= line->n_mid > 1;
-    c->has_predicted |= line->n_predicted > 0;
+    c->has_lines |= line->n_points > 1;
 }
 
 enum status plot_write(const struct plot *p, const char *path, struct err *e)
 {
     struct chart c = {.plot = p, .x_lo = NO_FIGURE, .x_hi = NO_FIGURE};
-    struct plot_point *points =
-        calloc(p->n_points + 1, sizeof *points); /* of nothing is not NULL */
+    struct plot_point *points = calloc(p->n_points, sizeof *points);
     enum status s = STATUS_OK;
-    c.lines = calloc(p->n_points + 1, sizeof *c.lines);
+    c.lines = calloc(p->n_points, sizeof *c.lines);
     if (points && c.lines) {
-        const int n = sort_points(p, points);
-        for (int i = 0; i < n; i += c.lines[c.n_lines - 1].n_points)
-            add_line(&c, points + i, n - i);
-        if (c.has_values) {
-            choose_ticks(&c);
-            s = canvas_write(draw_chart, &c, path, e);
-        } else {
-            s = err_usage(e, "%s: nothing to plot: none of the %d points has a value", path,
-                          p->n_points);
-        }
+        memcpy(points, p->points, p->n_points * sizeof *points);
+        qsort(points, p->n_points, sizeof *points, compare_points);
+        for (int i = 0; i < p->n_points; i += c.lines[c.n_lines - 1].n_points)
+            add_line(&c, points + i, p->n_points - i);
+        choose_ticks(&c);
+        s = canvas_write(draw_chart, &c, path, e);
     } else {
         s = err_no_memory(e, "the plot", p->n_points * sizeof *c.lines);
     }

@@ -3,7 +3,7 @@
  *
  * Points of one number are a line through the points' `mid`, with a marker at each, error bars from
  * `low` to `high`, and `predicted` as a thin dashed line behind. A legend says which is which.
- * Where all points share one x, the lines stand side by side.
+ * Where all points share one x, the lines stand side by side. All figures are finite.
  */
 #pragma once
 
@@ -11,32 +11,26 @@
 #include "base/status.h"
 #include "show/paragraph.h"
 
-/* A value that cannot be drawn (NaN, infinite, above 1e100 in magnitude) is left out and the line
- * joins its neighbours: x takes the whole point with it, mid its bar, low or high the other. */
 struct plot_point {
     double x;
-    double low, mid, high; /* low <= mid <= high; NaN for no bar */
-    double predicted;      /* NaN for none */
-    const char *mark;      /* a few letters above it; NULL: none */
-    const char *doubt;     /* why it is not to be trusted, so that its marker is hollow; NULL and
-                              "": it is */
-    int line;              /* points of one number are joined; lines are drawn by rising number */
-    const char *name;      /* the line's, in each of its points */
+    double low, mid, high; /* low <= mid <= high */
+    double predicted;
+    const char *mark;  /* a few letters above it; "": none */
+    const char *doubt; /* why it is not to be trusted, so that its marker is hollow; "": it is */
+    int line;          /* points of one number are joined; lines are drawn by rising number */
+    const char *name;  /* the line's, in each of its points */
 };
 
 /* Texts may hold any bytes; what is too long is wrapped or cut. */
 struct plot {
     const char *title, *subtitle;
     const char *x_label, *y_label; /* with units */
-    bool x_doubles; /* the x axis is logarithmic, its ticks powers of two; points whose x is not
-                       positive are left out */
-    /* What the legend calls a line, its bars, its dashed line and hollow markers; NULL for no such
-     * entry. */
+    bool x_doubles; /* the x axis is logarithmic, its ticks powers of two, all x above 0 */
+    /* What the legend calls a line, its bars, its dashed line and hollow markers. */
     const char *mid_label, *band_label, *predicted_label, *doubt_label;
-    const struct plot_point *points; /* [n_points], in any order */
+    const struct plot_point *points; /* [n_points], one or more, in any order */
     int n_points;
 };
 
-/* Replaces the file at `path` atomically. STATUS_USAGE if nothing can be drawn; the failures of
- * file_writer. */
+/* Replaces the file at `path` atomically. STATUS_NO_MEMORY; the failures of file_writer. */
 enum status plot_write(const struct plot *p, const char *path, struct err *e);
