@@ -1,9 +1,9 @@
 #include "measure/machine.h"
 
-#include <assert.h>
 #include <math.h>
 
 #include "base/limits.h"
+#include "base/mem.h"
 #include "base/times.h"
 
 /* A page, and 512 MiB: if a processor's cache were larger, its rate would be little less. */
@@ -12,9 +12,6 @@
 
 /* The part of the time that goes to each of the two peaks. */
 #define PEAK_SHARE 0.05
-
-/* Rates that differ by no more are of one class: by so much one measurement repeats another. */
-#define SAME_RATE 1.15
 
 /* Beside other work a measurement is taken again, so often in all. */
 #define ATTEMPTS 3
@@ -25,11 +22,11 @@ static uint64_t bytes_of_power(int power)
     return (uint64_t)1 << power;
 }
 
-/* The largest power of no more than so many bytes, but at least LEAST_POWER and at most `most`. */
-static int power_of(uint64_t bytes, int most)
+/* The least power of so many bytes or more, between LEAST_POWER and MOST_POWER. */
+static int power_of(uint64_t bytes)
 {
     int power = LEAST_POWER;
-    while (power < most && bytes_of_power(power + 1) <= bytes)
+    while (power < MOST_POWER && bytes_of_power(power) < bytes)
         power++;
     return power;
 }
@@ -38,12 +35,7 @@ static int power_of(uint64_t bytes, int most)
 
 void machine_want(struct machine *m, uint64_t bytes)
 {
-    /* Of the memory that is available a measurement may take a quarter. */
-    const int most = power_of(available_memory() / 4, MOST_POWER);
-    const int below = power_of(bytes, most);
-    m->wanted[below] = true;
-    if (below < most && bytes > bytes_of_power(below))
-        m->wanted[below + 1] = true;
+    m->wanted[power_of(bytes)] = true;
 }
 
 int machine_n_wanted(const struct machine *m)
@@ -68,12 +60,13 @@ static enum status measure_limits(struct machine *m, const struct kernels *k, st
                                   double seconds, struct err *e)
 {
     const double each = seconds * (1 - 2 * PEAK_SHARE) / machine_n_wanted(m);
+    const uint64_t most = available_memory() / 4; /* that a measurement may take */
     double rate;
     m->fma_flops_per_s = fmax(m->fma_flops_per_s, roofline_fma(k, pool, seconds * PEAK_SHARE));
     m->dot_flops_per_s = fmax(m->dot_flops_per_s, roofline_dot(k, pool, seconds * PEAK_SHARE));
     for (int p = 0; p < MACHINE_POWERS; p++)
         if (m->wanted[p]) {
-            TRY(roofline_read(k, pool, bytes_of_power(p), each, &rate, e));
+            TRY(roofline_read(k, pool, MIN(bytes_of_power(p), most), each, &rate, e));
             m->bytes_per_s[p] = fmax(m->bytes_per_s[p], rate);
         }
     return STATUS_OK;
@@ -94,62 +87,17 @@ enum status machine_measure(struct machine *m, const struct kernels *k, struct p
 
 /* --- the function of the bytes --------------------------------------------------------------- */
 
-/* The measured powers next to so many bytes: no more, and more; -1: none. */
-static void find_measured(const struct machine *m, uint64_t bytes, int *below, int *above)
-{
-    *below = *above = -1;
-    for (int p = MOST_POWER; p >= 0 && *below < 0; p--)
-        if (m->bytes_per_s[p] > 0)
-            *(bytes_of_power(p) <= bytes ? below : above) = p;
-    assert(*below >= 0 || *above >= 0);
-}
-
-/* Time, not rate, goes straight between two powers: a line over depths then has no corner that the
- * machine does not have. */
 struct roofline machine_limits(const struct machine *m, uint64_t bytes)
 {
-    const double *rates = m->bytes_per_s;
-    const double b = bytes;
-    int below, above;
-    find_measured(m, bytes, &below, &above);
-    double rate = rates[below < 0 ? above : below];
-    if (below >= 0 && above >= 0 && rates[below] > rates[above]) {
-        const double b0 = bytes_of_power(below), b1 = bytes_of_power(above);
-        const double t0 = b0 / rates[below], t1 = b1 / rates[above];
-        rate = b / (t0 + (t1 - t0) * (b - b0) / (b1 - b0));
-    }
-    return (struct roofline){rate, m->fma_flops_per_s, m->dot_flops_per_s};
+    return (struct roofline){m->bytes_per_s[power_of(bytes)], m->fma_flops_per_s,
+                             m->dot_flops_per_s};
 }
 
 void machine_raise(struct machine *m, uint64_t bytes, const struct roofline *to)
 {
-    int below, above;
+    double *rate = &m->bytes_per_s[power_of(bytes)];
+    *rate = fmax(*rate, to->bytes_per_s);
     m->fma_flops_per_s = fmax(m->fma_flops_per_s, to->fma_flops_per_s);
     m->dot_flops_per_s = fmax(m->dot_flops_per_s, to->dot_flops_per_s);
-    if (machine_limits(m, bytes).bytes_per_s >= to->bytes_per_s)
-        return;
-    /* Of its own power if it was measured, else of the next larger one, else of the largest. */
-    find_measured(m, bytes, &below, &above);
-    const bool own = above < 0 || (below >= 0 && bytes == bytes_of_power(below));
-    double *rate = &m->bytes_per_s[own ? below : above];
-    *rate = fmax(*rate, to->bytes_per_s);
     raise_smaller(m);
-}
-
-void machine_settle(struct machine *m)
-{
-    int first = -1; /* of the class, from the largest down */
-    double least = 0;
-    for (int p = MOST_POWER; p >= 0; p--) {
-        const double rate = m->bytes_per_s[p];
-        if (rate <= 0)
-            continue;
-        if (first < 0 || rate > least * SAME_RATE) {
-            first = p;
-            least = rate;
-        }
-        for (int q = p; q <= first; q++)
-            if (m->bytes_per_s[q] > 0)
-                m->bytes_per_s[q] = fmax(m->bytes_per_s[q], rate);
-    }
 }

@@ -3,8 +3,7 @@
  * predicted from.
  *
  * The bandwidth is one function of the bytes that a step reads, and never rises with them. It is
- * measured once at powers of two; neighbours of nearly the same rate are a class and have one, the
- * best of theirs. From one class to the next the time of a step grows evenly with its bytes.
+ * measured once at powers of two; a step has that of the next larger one.
  */
 #pragma once
 
@@ -29,12 +28,13 @@ struct machine {
 /* A step that reads so many bytes is to be predicted. */
 void machine_want(struct machine *m, uint64_t bytes);
 
-/* How many powers of two are wanted. */
+/* How many powers of two are to be measured. */
 int machine_n_wanted(const struct machine *m);
 
-/* Measures what is wanted, in at most `seconds` or, beside
- * other work, some half more, with the pool's threads (NULL: one): there it is measured
- * again, and the best of all is kept. STATUS_NO_MEMORY. */
+/* Measures what is wanted with the pool's threads (NULL: one), in at most `seconds` or, beside
+ * other work, some half more: there it is measured again, and the best of all is kept.
+ * STATUS_NO_MEMORY.
+ */
 enum status machine_measure(struct machine *m, const struct kernels *k, struct pool *pool,
                             double seconds, struct err *e);
 
@@ -44,6 +44,3 @@ struct roofline machine_limits(const struct machine *m, uint64_t bytes);
 /* A step that reads so many bytes was seen to reach `to`: its limits are no less, nor is the
  * bandwidth of any that reads fewer. */
 void machine_raise(struct machine *m, uint64_t bytes, const struct roofline *to);
-
-/* Gives every class its one rate; due before the limits are used, after the last machine_raise. */
-void machine_settle(struct machine *m);

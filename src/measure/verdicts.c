@@ -75,8 +75,6 @@ void bench_predict(struct bench *b)
 {
     for (int i = 0; i < b->n_rows; i++)
         raise_limits(&b->machines[b->rows[i].at[BENCH_THREADS]], &b->rows[i]);
-    for (int i = 0; i < b->n_pools; i++)
-        machine_settle(&b->machines[i]);
     for (int i = 0; i < b->n_rows; i++) {
         struct bench_row *row = &b->rows[i];
         const struct machine *m = &b->machines[row->at[BENCH_THREADS]];
