@@ -146,6 +146,16 @@ int cpus_current(void)
     return MAX(cpu, 0);
 }
 
+void cpus_name(char *out, size_t size)
+{
+    char text[SELF_CAP];
+    const bool found = read_start("/proc", "cpuinfo", text, sizeof text);
+    const char *line = found ? strstr(text, "model name") : NULL,
+               *name = line ? strstr(line, ": ") : NULL;
+    snprintf(out, size, "%s", name ? name + 2 : "unknown processor");
+    out[strcspn(out, "\n")] = 0;
+}
+
 void cpus_start_on(int from, int index)
 {
     assert(from >= 0 && index >= 0);

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* How many processors it may really use: the lesser of the affinity mask's size and the cgroup CPU
@@ -14,6 +15,9 @@ int cpus_usable(void);
 
 /* The processor that the calling thread runs on, or 0. */
 int cpus_current(void);
+
+/* What the first one is called, or "unknown processor". */
+void cpus_name(char *out, size_t size);
 
 /*
  * Moves the calling thread to the index-th usable processor after `from` (both at least 0,

@@ -1,5 +1,6 @@
 #include "cli/bench_report.h"
 
+#include "base/limits.h"
 #include "cli/job.h"
 #include "cli/paths.h"
 #include "cli/program.h"
@@ -21,7 +22,7 @@ struct shown_row {
     const char *mark, *verdict; /* what it is at its depth and batch: see print_legend */
     const char *variant, *type;
     double load_ms;
-    char hash[20], note[160], speedup[16];
+    char hash[20], speedup[16];
 };
 
 /* When people are shown a field: where the axis has several items (a batch: where it is not one
@@ -107,26 +108,8 @@ static const struct report_field bench_fields[] = {
      .detail = true},
     {"beyond", "beyond", MEMBER(shown_row, of.beyond), .when = TEXT},
     {"chosen", NULL, MEMBER(shown_row, of.chosen), .when = TEXT},
-    {"note", "note", MEMBER(shown_row, note)},
+    {"note", "note", MEMBER(shown_row, of.note)},
 };
-
-/* Why the row's figures may not be taken at their word, or not together; "" if they may. */
-static void write_note(struct shown_row *s, int repeats)
-{
-    const struct bench_row *row = &s->of;
-    if (row->repeats < repeats)
-        chars_append(s->note, ", %d of %d repeats", row->repeats, repeats);
-    if (row->cpu_share < VERDICT_LEAST_SHARE)
-        chars_append(s->note, ", got %.0f%% of its processors", row->cpu_share * 100);
-    if (row->spread > VERDICT_NOISY)
-        chars_append(s->note, ", noisy: %.0f%%", row->spread * 100);
-    if (fabs(row->mean_us / row->p50_us - 1) > VERDICT_UNEVEN)
-        chars_append(s->note, ", mean %.2f of p50", row->mean_us / row->p50_us);
-    if (row->limits_cpu_share < VERDICT_LEAST_SHARE)
-        chars_append(s->note, ", limits measured with %.0f%%", row->limits_cpu_share * 100);
-    if (s->note[0])
-        memmove(s->note, s->note + 2, strlen(s->note + 2) + 1);
-}
 
 /* A row as it is shown, of a run that says what is the same in all of them. */
 static struct shown_row show_row(const struct bench_run *r, const struct shown_row *run,
@@ -150,7 +133,6 @@ static struct shown_row show_row(const struct bench_run *r, const struct shown_r
     s.type = storage_name(row->type);
     s.load_ms = row->model->load_ms;
     chars_printf(s.hash, "%016" PRIx64, row->logits_hash);
-    write_note(&s, r->spec.repeats);
     /* What is not told apart is not shown as faster or slower. */
     if (row->like_base)
         chars_printf(s.speedup, "~1x");
@@ -305,7 +287,7 @@ static enum status write_plot(const struct bench_run *r, const struct shown_row 
                                         .high = row->p90_us / batch,
                                         .predicted = row->plan.predicted.us / batch,
                                         .mark = rows[i].mark,
-                                        .doubt = rows[i].note};
+                                        .doubt = row->note};
     }
     if (s == STATUS_OK)
         s = plot_write(&plot, r->o->svg, e);
@@ -315,22 +297,6 @@ static enum status write_plot(const struct bench_run *r, const struct shown_row 
 }
 
 /* --- the whole ------------------------------------------------------------------------------- */
-
-static void read_cpu(char *out, size_t size)
-{
-    char line[256];
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    snprintf(out, size, "unknown processor");
-    while (f && fgets(line, sizeof line, f)) {
-        const char *name = strstr(line, ": ");
-        if (strncmp(line, "model name", 10) == 0 && name) {
-            snprintf(out, size, "%.*s", (int)strcspn(name + 2, "\n"), name + 2);
-            break;
-        }
-    }
-    if (f)
-        fclose(f);
-}
 
 /* Lines about the machine above the table, and what its columns mean below it, are for people; the
  * other forms hold the documented keys and nothing else. */
@@ -367,7 +333,7 @@ enum status bench_report(struct bench_run *r, struct err *e)
     struct shown_row *rows;
     gmtime_r(&now, &utc);
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    read_cpu(cpu, sizeof cpu);
+    cpus_name(cpu, sizeof cpu);
     chars_printf(warning,
                  "this run got %.0f%% of its processors, other work the rest: no row has a "
                  "star",

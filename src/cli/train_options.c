@@ -161,7 +161,7 @@ static enum status open_origin(const char *path, const struct train_shape *s,
                          .n_vocab = s->n_vocab ? s->n_vocab : 256};
     TRY(set_kinds(s, c, e));
     if (s->kv_heads)
-        TRY(variant_layers(s->kv_heads, c, layers, &n, e));
+        TRY(heads_of_layers(s->kv_heads, c, layers, &n, e));
     for (int l = 0; l < c->n_layers && n > 0; l++) {
         if (c->n_heads % layers[l] != 0)
             return err_usage(e, "--kv-heads %d: expected a divisor of --heads %d", layers[l],

@@ -20,31 +20,11 @@ struct convert_spec variant_spec(const struct job *j, const struct config *c)
                                  .pool = j->pool};
 }
 
-enum status variant_layers(const char *kv_heads, const struct config *c, int *layers, int *n,
-                           struct err *e)
-{
-    const char *rest = kv_heads;
-    *n = 0;
-    for (char item[48]; list_item(&rest, item, sizeof item); (*n)++) {
-        int x;
-        if (!parse_heads(item, c->n_heads, &x))
-            return err_usage(
-                e, "--kv-heads: expected an integer from 1 on, or MHA, GQA-G, MQA, found '%s'",
-                item);
-        for (int l = *n; l < c->n_layers; l++)
-            layers[l] = x;
-    }
-    if (*n > 1 && *n != c->n_layers)
-        return err_usage(e, "--kv-heads: expected one number, or one for each layer, %d; found %d",
-                         c->n_layers, *n);
-    return STATUS_OK;
-}
-
 enum status variant_parse(const char *kv_heads, const struct config *c, int *layers,
                           struct convert_spec *spec, bool *fewer, struct err *e)
 {
     int n;
-    TRY(variant_layers(kv_heads, c, layers, &n, e));
+    TRY(heads_of_layers(kv_heads, c, layers, &n, e));
     const bool by_layer = n > 1;
     *fewer = false;
     for (int l = 0; l < c->n_layers; l++) {

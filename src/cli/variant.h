@@ -25,11 +25,6 @@ enum status calibration_of_text(const struct common_options *o, const struct tok
  * yet. What it borrows is the job's. */
 struct convert_spec variant_spec(const struct job *j, const struct config *c);
 
-/* K/V heads as --kv-heads names them, one number for all layers or one for each, into `layers`
- * [CONFIG_MAX_LAYERS]; *n is how many were named. STATUS_USAGE. */
-enum status variant_layers(const char *kv_heads, const struct config *c, int *layers, int *n,
-                           struct err *e);
-
 /* Sets the K/V heads of *spec, all the same or by layer: `layers` [CONFIG_MAX_LAYERS] is then where
  * they are; and whether they are fewer than there are. STATUS_USAGE for what is no number, no
  * divisor of the query heads, or more than there are. */

@@ -106,6 +106,7 @@ struct bench_row {
                                           predicted: at batch 1 by bytes, else by time. NaN: there
                                           is none */
     bool like_base;                    /* not told apart from the base */
+    char note[160]; /* why its figures may not be taken at their word, or not together; "" */
     /* With a text, see bench_choose. */
     struct bench_loss loss;
     char beyond[24]; /* the limits that it exceeds: "loss, time"; "": none */

@@ -215,10 +215,37 @@ void bench_choose(struct bench *b, const struct bench_limits *limits)
 
 /* --- all of it -------------------------------------------------------------------------------- */
 
+/* A row, or limits, whose threads had a smaller share of their time than this on the processors was
+ * disturbed by other work. */
+#define LEAST_SHARE 0.65
+/* Repeats whose medians differ by more than this. */
+#define NOISY 0.15
+/* A mean further from the median than this share of it says that some steps took much longer. */
+#define UNEVEN 0.1
+
+static void write_note(struct bench_row *row, int repeats)
+{
+    row->note[0] = 0;
+    if (row->repeats < repeats)
+        chars_append(row->note, ", %d of %d repeats", row->repeats, repeats);
+    if (row->cpu_share < LEAST_SHARE)
+        chars_append(row->note, ", got %.0f%% of its processors", row->cpu_share * 100);
+    if (row->spread > NOISY)
+        chars_append(row->note, ", noisy: %.0f%%", row->spread * 100);
+    if (fabs(row->mean_us / row->p50_us - 1) > UNEVEN)
+        chars_append(row->note, ", mean %.2f of p50", row->mean_us / row->p50_us);
+    if (row->limits_cpu_share < LEAST_SHARE)
+        chars_append(row->note, ", limits measured with %.0f%%", row->limits_cpu_share * 100);
+    if (row->note[0])
+        memmove(row->note, row->note + 2, strlen(row->note + 2) + 1);
+}
+
 void bench_conclude(struct bench *b)
 {
     bench_summarise(b);
     bench_predict(b);
     bench_compare(b);
     bench_judge(b);
+    for (int i = 0; i < b->n_rows; i++)
+        write_note(&b->rows[i], b->spec->repeats);
 }

@@ -10,15 +10,6 @@
 
 #include "measure/bench.h"
 
-/* A row, or limits, whose threads had a smaller share of their time than this on the processors
- * was disturbed by other work. */
-#define VERDICT_LEAST_SHARE 0.65
-
-/* Repeats whose medians differ by more than this. */
-#define VERDICT_NOISY 0.15
-/* A mean further from the median than this share of it says that some steps took much longer. */
-#define VERDICT_UNEVEN 0.1
-
 /* Fills in what follows from the samples of all rows, which bench_run has measured: the four below,
  * one after the other. */
 void bench_conclude(struct bench *b);

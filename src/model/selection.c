@@ -29,6 +29,26 @@ enum status list_heads(const char *option, const char *text, int n_heads, struct
     return STATUS_OK;
 }
 
+enum status heads_of_layers(const char *kv_heads, const struct config *c, int *layers, int *n,
+                            struct err *e)
+{
+    const char *rest = kv_heads;
+    *n = 0;
+    for (char item[48]; list_item(&rest, item, sizeof item); (*n)++) {
+        int x;
+        if (!parse_heads(item, c->n_heads, &x))
+            return err_usage(
+                e, "--kv-heads: expected an integer from 1 on, or MHA, GQA-G, MQA, found '%s'",
+                item);
+        for (int l = *n; l < c->n_layers; l++)
+            layers[l] = x;
+    }
+    if (*n > 1 && *n != c->n_layers)
+        return err_usage(e, "--kv-heads: expected one number, or one for each layer, %d; found %d",
+                         c->n_layers, *n);
+    return STATUS_OK;
+}
+
 enum status parse_score_scale(const char *text, float *scale, struct err *e)
 {
     double x = 1;

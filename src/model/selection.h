@@ -17,6 +17,11 @@ bool parse_heads(const char *text, int n_heads, int *out);
 enum status list_heads(const char *option, const char *text, int n_heads, struct int_list *list,
                        struct err *e);
 
+/* The value of --kv-heads, one number for all layers or one for each, into `layers`
+ * [CONFIG_MAX_LAYERS]; *n is how many were named. */
+enum status heads_of_layers(const char *kv_heads, const struct config *c, int *layers, int *n,
+                            struct err *e);
+
 /* Reads the value of --score-scale, which several commands have: a number above 0, or "none" for 1.
  */
 enum status parse_score_scale(const char *text, float *scale, struct err *e);
