@@ -7,13 +7,10 @@
 #include "cli/shape.h"
 #include "formats/blocks.h"
 #include "formats/gguf_values.h"
-#include "formats/json_write.h"
 #include "measure/inspect.h"
 #include "model/config_keys.h"
 #include "model/pack.h"
-
-/* More than there are. */
-#define PROPERTIES_MOST 64
+#include "show/sheet.h"
 
 struct info_options {
     struct common_options common;
@@ -37,17 +34,8 @@ struct info {
     bool has_config;
     bool runs; /* the weights are of a type that runs here: the type in `cost` means it */
     struct cost_shape cost;
-    struct property {
-        const char *object; /* whose member it is in JSON; NULL: the whole's */
-        const char *key;
-        bool is_literal;   /* in JSON: a number, true or false */
-        struct text value; /* without data: none */
-    } properties[PROPERTIES_MOST];
-    char digits[PROPERTIES_MOST][24]; /* of properties that are numbers */
-    const char *object;               /* of the properties that are added next */
-    int n_properties;
-    char ends[400]; /* tokens that end a text: "2 (eos_token_id), 5 (<|im_end|>)" */
-    char heads_by_layer[CONFIG_MAX_LAYERS * 8], kv_heads_by_layer[CONFIG_MAX_LAYERS * 8];
+    struct sheet sheet;          /* its properties */
+    char variant[16], ends[400]; /* tokens that end a text: "2 (eos_token_id), 5 (<|im_end|>)" */
     struct inspect_sum parts[INSPECT_PARTS + 1]; /* the last one is the total */
     struct inspect_variants variants;
     struct inspect_steps steps;
@@ -93,75 +81,32 @@ static const struct option step_options[] = {
     OPT_END,
 };
 
-/* --- properties ------------------------------------------------------------------------------ */
-
-/* People see only what has a value. */
-static void add(struct info *info, const char *key, bool is_literal, struct text value)
-{
-    assert(info->n_properties < PROPERTIES_MOST);
-    if (value.len > 0 || !table_is_for_people(info->o->common.format))
-        info->properties[info->n_properties++] =
-            (struct property){info->object, key, is_literal, value};
-}
-
-static void add_text(struct info *info, const char *key, struct text value)
-{
-    add(info, key, false, value);
-}
-
-/* NULL: none. */
-static void add_string(struct info *info, const char *key, const char *value)
-{
-    add_text(info, key, value ? text_of(value) : (struct text){NULL, 0});
-}
-
-static void add_bool(struct info *info, const char *key, bool value)
-{
-    add(info, key, true, text_of(value ? "true" : "false"));
-}
-
-/* An integer, or to a float's digits; NaN and negative ones are none. */
-static void add_number(struct info *info, const char *key, double value)
-{
-    char *digits = info->digits[info->n_properties];
-    snprintf(digits, sizeof info->digits[0], value == trunc(value) ? "%.0f" : "%.7g", value);
-    add(info, key, true, value >= 0 ? text_of(digits) : (struct text){NULL, 0});
-}
+/* --- a config -------------------------------------------------------------------------------- */
 
 static void add_config(struct info *info)
 {
     const struct config *c = &info->config;
-    char *variant = info->digits[info->n_properties];
-    config_variant_name(c, c->n_kv_heads, variant);
-    add_string(info, "variant", variant);
-    add_number(info, "n_layers", c->n_layers);
-    add_number(info, "n_heads", c->n_heads);
-    add_number(info, "n_kv_heads", c->n_kv_heads);
-    add_number(info, "head_dim", c->head_dim);
-    add_number(info, "value_dim", config_value_dim(c));
-    add_number(info, "d_model", c->d_model);
-    add_number(info, "d_ff", c->d_ff);
-    add_number(info, "n_ctx", c->n_ctx);
-    add_number(info, "n_vocab", c->n_vocab);
-    /* "6, 2, 1": heads or K/V heads by layer, where one number does not say it. */
-    for (int l = 0; l < c->n_layers; l++) {
-        const char *comma = l ? ", " : "";
-        if (!config_same_heads(c))
-            chars_append(info->heads_by_layer, "%s%d", comma, config_heads(c, l));
-        if (!config_same_kv_heads(c))
-            chars_append(info->kv_heads_by_layer, "%s%d", comma, config_kv_heads(c, l));
-    }
-    add_string(info, "heads_by_layer", info->heads_by_layer);
-    add_string(info, "kv_heads_by_layer", info->kv_heads_by_layer);
-    add_string(info, "norm", arch_norm_names[c->norm]);
-    add_string(info, "placement", arch_placement_names[c->placement]);
-    add_string(info, "position", arch_position_names[c->position]);
-    add_string(info, "ffn", arch_ffn_names[c->ffn]);
-    add_string(info, "score", c->score == SCORE_DOT ? NULL : arch_score_names[c->score]);
-    add_number(info, "norm_eps", (double)c->norm_eps);
-    add_number(info, "score_scale", c->score_scale != 0 ? (double)c->score_scale : NO_FIGURE);
-    add_bool(info, "tied_output", info->cost.tied);
-    add_bool(info, "shared_block", c->shared);
+    struct sheet *s = &info->sheet;
+    config_variant_name(c, c->n_kv_heads, info->variant);
+    sheet_string(s, "variant", info->variant);
+    sheet_number(s, "n_layers", c->n_layers);
+    sheet_number(s, "n_heads", c->n_heads);
+    sheet_number(s, "n_kv_heads", c->n_kv_heads);
+    sheet_number(s, "head_dim", c->head_dim);
+    sheet_number(s, "value_dim", config_value_dim(c));
+    sheet_number(s, "d_model", c->d_model);
+    sheet_number(s, "d_ff", c->d_ff);
+    sheet_number(s, "n_ctx", c->n_ctx);
+    sheet_number(s, "n_vocab", c->n_vocab);
+    sheet_string(s, "norm", arch_norm_names[c->norm]);
+    sheet_string(s, "placement", arch_placement_names[c->placement]);
+    sheet_string(s, "position", arch_position_names[c->position]);
+    sheet_string(s, "ffn", arch_ffn_names[c->ffn]);
+    sheet_string(s, "score", c->score == SCORE_DOT ? NULL : arch_score_names[c->score]);
+    sheet_number(s, "norm_eps", (double)c->norm_eps);
+    sheet_number(s, "score_scale", c->score_scale != 0 ? (double)c->score_scale : NO_FIGURE);
+    sheet_bool(s, "tied_output", info->cost.tied);
+    sheet_bool(s, "shared_block", c->shared);
 }
 
 /* --- a checkpoint's file --------------------------------------------------------------------- */
@@ -193,14 +138,15 @@ static enum status read_config(struct info *info, struct err *e)
 static void add_file(struct info *info)
 {
     const struct gguf *g = info->gguf;
-    add_string(info, "file", info->job->path);
-    add_number(info, "file_bytes", info->file.len);
-    add_number(info, "gguf_version", g->version);
-    add_number(info, "n_keys", g->n_pairs);
-    add_number(info, "n_tensors", g->n_tensors);
-    add_text(info, "architecture", text_at(g, "general.architecture"));
-    add_text(info, "name", text_at(g, "general.name"));
-    add_string(info, "does_not_run", info->refusal.text[0] ? info->refusal.text : NULL);
+    struct sheet *s = &info->sheet;
+    sheet_string(s, "file", info->job->path);
+    sheet_number(s, "file_bytes", info->file.len);
+    sheet_number(s, "gguf_version", g->version);
+    sheet_number(s, "n_keys", g->n_pairs);
+    sheet_number(s, "n_tensors", g->n_tensors);
+    sheet_text(s, "architecture", text_at(g, "general.architecture"));
+    sheet_text(s, "name", text_at(g, "general.name"));
+    sheet_string(s, "does_not_run", info->refusal.text[0] ? info->refusal.text : NULL);
 }
 
 /* What is wrong with a tokenizer is one of its properties, and so are the tokens that end a text,
@@ -211,32 +157,33 @@ static enum status add_tokenizer(struct info *info, struct err *e)
     const struct text architecture = text_at(g, "general.architecture"),
                       model = text_at(g, "tokenizer.ggml.model");
     struct err *problem = &info->tokenizer_problem;
+    struct sheet *s = &info->sheet;
     const char *why;
     if (model.len == 0)
         return STATUS_OK;
     if (architecture.data && arch_find(architecture)) {
-        const enum status s = tokenizer_create(g, &info->tokenizer, problem);
-        if (s == STATUS_NO_MEMORY)
-            return err_set(e, s, "%s", problem->text);
+        const enum status created = tokenizer_create(g, &info->tokenizer, problem);
+        if (created == STATUS_NO_MEMORY)
+            return err_set(e, created, "%s", problem->text);
     }
     const struct tokenizer *t = info->tokenizer;
     if (t)
         (void)tokenizer_reads_text(t, problem);
-    info->object = "tokenizer";
-    add_text(info, table_is_for_people(info->o->common.format) ? "tokenizer" : "model", model);
-    add_string(info, "problem", problem->text[0] ? problem->text : NULL);
+    s->object = "tokenizer";
+    sheet_text(s, table_is_for_people(info->o->common.format) ? "tokenizer" : "model", model);
+    sheet_string(s, "problem", problem->text[0] ? problem->text : NULL);
     if (t) {
         job_warn_vocabulary(info->job->common, info->job->path, t);
-        add_string(info, "pretokenizer", tokenizer_pre(t));
-        add_number(info, "n_tokens", tokenizer_n_tokens(t));
-        add_number(info, "bos", tokenizer_bos(t));
-        add_number(info, "eos", tokenizer_eos(t));
+        sheet_string(s, "pretokenizer", tokenizer_pre(t));
+        sheet_number(s, "n_tokens", tokenizer_n_tokens(t));
+        sheet_number(s, "bos", tokenizer_bos(t));
+        sheet_number(s, "eos", tokenizer_eos(t));
         for (int i = 0, id; (id = tokenizer_end(t, &i, &why)) >= 0;)
             chars_append(info->ends, "%s%d (%s)", info->ends[0] ? ", " : "", id, why);
-        add_string(info, "ends", info->ends);
-        add_bool(info, "adds_bos", tokenizer_adds_bos(t));
+        sheet_string(s, "ends", info->ends);
+        sheet_bool(s, "adds_bos", tokenizer_adds_bos(t));
     }
-    info->object = NULL;
+    s->object = NULL;
     return STATUS_OK;
 }
 
@@ -276,12 +223,13 @@ static enum status list_tensors(struct info *info, struct err *e)
     }
     if (!o->check)
         return STATUS_OK;
-    info->object = "check";
-    add_number(info, "tensors_checked", info->n_checked);
-    add_number(info, "tensors_not_checked", g->n_tensors - info->n_checked);
-    add_number(info, "nan", info->n_nan);
-    add_number(info, "inf", info->n_inf);
-    info->object = NULL;
+    struct sheet *s = &info->sheet;
+    s->object = "check";
+    sheet_number(s, "tensors_checked", info->n_checked);
+    sheet_number(s, "tensors_not_checked", g->n_tensors - info->n_checked);
+    sheet_number(s, "nan", info->n_nan);
+    sheet_number(s, "inf", info->n_inf);
+    s->object = NULL;
     return STATUS_OK;
 }
 
@@ -291,7 +239,7 @@ static enum status read_file(struct info *info, struct err *e)
     TRY(read_config(info, e));
     add_file(info);
     if (info->runs)
-        add_string(info, "type", storage_name(info->cost.storage));
+        sheet_string(&info->sheet, "type", storage_name(info->cost.storage));
     if (info->has_config)
         add_config(info);
     TRY(add_tokenizer(info, e));
@@ -308,13 +256,14 @@ static enum status read_shape(struct info *info, int i, struct err *e)
     const enum storage type = o->type ? o->type - 1 : STORAGE_F32;
     const struct shape_options of = {.shape = o->shapes.items[i], .arch = o->shape.arch};
     TRY(shape_of_options(&of, &o->common, c, e));
+    struct sheet *s = &info->sheet;
     job_say_fallback(&o->common, c, type);
     info->cost = (struct cost_shape){c, c->n_kv_heads, type, .tied = !c->arch->own_output};
     info->has_config = info->runs = true;
-    info->n_properties = 0;
-    add_string(info, "shape", of.shape);
-    add_string(info, "architecture", c->arch->name);
-    add_string(info, "type", storage_name(type));
+    info->sheet.n_properties = 0;
+    sheet_string(s, "shape", of.shape);
+    sheet_string(s, "architecture", c->arch->name);
+    sheet_string(s, "type", storage_name(type));
     add_config(info);
     return STATUS_OK;
 }
@@ -359,20 +308,15 @@ static enum status plan_steps(struct info *info, struct err *e)
     if (!steps_asked && o->shapes.n == 0)
         return STATUS_OK;
     if (o->shapes.n > 0)
-        settings.shape = info->properties[0].value.data;
+        settings.shape = info->sheet.properties[0].value.data;
     chars_printf(context, "%s%d", o->shapes.n > 1 ? "" : "0,", n_ctx);
     TRY(list_ints("--depth", o->depths ? o->depths : context, 0, n_ctx, &settings.depths, e));
     TRY(list_ints("--batch", o->batches ? o->batches : "1", 1, INT_MAX, &settings.batches, e));
-    add_number(info, "memory_available_bytes", settings.available_bytes);
+    sheet_number(&info->sheet, "memory_available_bytes", settings.available_bytes);
     return inspect_add_steps(&info->steps, &info->variants, &settings, e);
 }
 
 /* --- tables ---------------------------------------------------------------------------------- */
-
-static const struct report_field property_fields[] = {
-    {NULL, "property", MEMBER(property, key)},
-    {NULL, "value", MEMBER(property, value)},
-};
 
 static const struct report_field part_fields[] = {
     {"part", "part", MEMBER(inspect_sum, part)},
@@ -438,9 +382,6 @@ static const struct report_field tensor_fields[] = {
     {"inf", "inf", MEMBER(info_tensor, check.inf), .none = "not checked", .when = CHECKED},
 };
 
-/* In the order in which people read them; without rows where one is not wanted. */
-enum { TABLE_PROPERTIES, TABLE_PARTS, TABLE_CACHES, TABLE_STEPS, TABLE_TENSORS, INFO_TABLES };
-
 static struct table step_table(const struct info *info)
 {
     struct table t = TABLE_OF(step_fields, info->steps.items, info->steps.n);
@@ -448,95 +389,17 @@ static struct table step_table(const struct info *info)
     return t;
 }
 
-static void put_properties(struct json *j, const struct info *info)
-{
-    const char *object = NULL;
-    for (int i = 0; i < info->n_properties; i++) {
-        const struct property *p = &info->properties[i];
-        if (object && p->object != object)
-            json_end(j);
-        if (p->object && p->object != object)
-            json_begin_object(j, p->object);
-        object = p->object;
-        if (!p->value.data)
-            json_null(j, p->key);
-        else if (p->is_literal)
-            json_literal(j, p->key, p->value);
-        else
-            json_text(j, p->key, p->value);
-    }
-    if (object)
-        json_end(j);
-}
-
-/* The parts are an object for each figure, with a member for each part. */
-static void put_parts(struct json *j, const struct table *t)
-{
-    const struct inspect_sum *parts = t->rows;
-    for (const struct report_field *f = t->fields; f < t->fields + t->n; f++) {
-        if (!f->grouped)
-            continue;
-        json_begin_object(j, f->key);
-        for (int i = 0; i < t->n_rows; i++)
-            report_member(j, parts[i].part, f, &parts[i]);
-        json_end(j);
-    }
-}
-
-static void put_rows(struct json *j, const char *key, const struct table *t)
-{
-    json_begin_array(j, key);
-    for (int i = 0; i < t->n_rows; i++)
-        report_object(j, NULL, t->fields, t->n, t->shown, (const char *)t->rows + i * t->row_bytes);
-    json_end(j);
-}
-
-static void print_json(const struct info *info, const struct table tables[INFO_TABLES])
-{
-    static const char *const keys[INFO_TABLES] = {NULL, NULL, "kv_cache", "steps", "tensors"};
-    struct json j;
-    json_init(&j, info->job->out, info->o->common.format == TABLE_JSONL ? 0 : 2);
-    json_begin_object(&j, NULL);
-    put_properties(&j, info);
-    put_parts(&j, &tables[TABLE_PARTS]);
-    for (int i = TABLE_CACHES; i < INFO_TABLES; i++)
-        if (tables[i].n_rows > 0)
-            put_rows(&j, keys[i], &tables[i]);
-    json_end(&j);
-    output_puts(info->job->out, "\n");
-}
-
-/* Properties and tables: several for people, one JSON object, or of CSV, which has one table, the
- * last, but for the caches. */
 static enum status print_info(struct info *info, struct err *e)
 {
-    const enum table_format format = info->o->common.format;
-    struct output *out = info->job->out;
-    struct table tables[INFO_TABLES] = {
-        TABLE_OF(property_fields, info->properties, info->n_properties),
-        TABLE_OF(part_fields, info->parts, INSPECT_PARTS + 1),
-        TABLE_OF(cache_fields, info->variants.items, info->variants.n),
-        step_table(info),
-        TABLE_OF(tensor_fields, info->tensors, info->n_listed),
+    struct sheet_table tables[] = {
+        {NULL, TABLE_OF(part_fields, info->parts, INSPECT_PARTS + 1), true},
+        {"kv_cache", TABLE_OF(cache_fields, info->variants.items, info->variants.n), false},
+        {"steps", step_table(info), true},
+        {"tensors", TABLE_OF(tensor_fields, info->tensors, info->n_listed), true},
     };
-    tables[TABLE_TENSORS].shown = info->o->check ? CHECKED : 0;
-    if (table_is_json(format)) {
-        print_json(info, tables);
-        return STATUS_OK;
-    }
-    if (format == TABLE_CSV) {
-        int last = TABLE_TENSORS;
-        while (tables[last].n_rows == 0 || last == TABLE_CACHES)
-            last--;
-        return job_print(info->job, &tables[last], e);
-    }
-    for (int i = 0; i < INFO_TABLES; i++) {
-        if (tables[i].n_rows == 0)
-            continue;
-        output_puts(out, i > 0 ? "\n" : "");
-        TRY(table_print(&tables[i], format, out, e));
-    }
-    return STATUS_OK;
+    tables[3].table.shown = info->o->check ? CHECKED : 0;
+    return sheet_print(&info->sheet, tables, LENGTH(tables), info->o->common.format, info->job->out,
+                       e);
 }
 
 /* --- the whole ------------------------------------------------------------------------------- */

@@ -145,20 +145,6 @@ struct callbacks job_callbacks(struct job *j, const char *unit)
     return (struct callbacks){progress_stop, progress_show, job_progress(j, unit)};
 }
 
-enum status table_print(const struct table *t, enum table_format format, struct output *out,
-                        struct err *e)
-{
-    struct report r;
-    const void *row;
-    report_begin(&r, format, t->fields, t->n, t->shown, out);
-    if (t->row)
-        for (int i = 0; (row = t->row(t->arg, i)) != NULL; i++)
-            report_row(&r, row);
-    for (int i = 0; i < t->n_rows; i++)
-        report_row(&r, (const char *)t->rows + i * t->row_bytes);
-    return report_end(&r, e);
-}
-
 enum status job_print(struct job *j, const struct table *t, struct err *e)
 {
     progress_end(&j->progress);

@@ -39,31 +39,7 @@ struct progress *job_progress(struct job *j, const char *unit);
 /* The same line for what work of other directories says, which the first Ctrl-C stops. */
 struct callbacks job_callbacks(struct job *j, const char *unit);
 
-/* A table's rows are an array, or made one after the other. */
-struct table {
-    const struct report_field *fields; /* [n] */
-    int n;
-    unsigned shown;   /* see report_field's `when` */
-    const void *rows; /* [n_rows], of row_bytes each */
-    int n_rows;
-    size_t row_bytes;
-    /* Instead, if not NULL: row i, which lives until the next call; NULL after the last. */
-    const void *(*row)(void *arg, int i);
-    void *arg;
-};
-
-#define TABLE_OF(columns, array, length)                                                           \
-    (struct table)                                                                                 \
-    {                                                                                              \
-        .fields = columns, .n = LENGTH(columns), .rows = array, .n_rows = length,                  \
-        .row_bytes = sizeof *(array)                                                               \
-    }
-
-/* STATUS_NO_MEMORY. */
-enum status table_print(const struct table *t, enum table_format format, struct output *out,
-                        struct err *e);
-
-/* The same in --format, on standard output. */
+/* A table in --format, on standard output. STATUS_NO_MEMORY. */
 enum status job_print(struct job *j, const struct table *t, struct err *e);
 
 /* The length of the file at -o; 0 if it is gone already. */

@@ -412,3 +412,17 @@ enum status report_end(struct report *r, struct err *e)
         return err_set(e, STATUS_NO_MEMORY, "out of memory: the table's cells");
     return STATUS_OK;
 }
+
+enum status table_print(const struct table *t, enum table_format format, struct output *out,
+                        struct err *e)
+{
+    struct report r;
+    const void *row;
+    report_begin(&r, format, t->fields, t->n, t->shown, out);
+    if (t->row)
+        for (int i = 0; (row = t->row(t->arg, i)) != NULL; i++)
+            report_row(&r, row);
+    for (int i = 0; i < t->n_rows; i++)
+        report_row(&r, (const char *)t->rows + i * t->row_bytes);
+    return report_end(&r, e);
+}

@@ -111,6 +111,30 @@ void report_cell(struct report *r, const struct report_field *f, const void *row
 /* Prints what is left and frees everything, after whole rows. STATUS_NO_MEMORY. */
 enum status report_end(struct report *r, struct err *e);
 
+/* A table's rows are an array, or made one after the other. */
+struct table {
+    const struct report_field *fields; /* [n] */
+    int n;
+    unsigned shown;   /* see report_field's `when` */
+    const void *rows; /* [n_rows], of row_bytes each */
+    int n_rows;
+    size_t row_bytes;
+    /* Instead, if not NULL: row i, which lives until the next call; NULL after the last. */
+    const void *(*row)(void *arg, int i);
+    void *arg;
+};
+
+#define TABLE_OF(columns, array, length)                                                           \
+    (struct table)                                                                                 \
+    {                                                                                              \
+        .fields = columns, .n = LENGTH(columns), .rows = array, .n_rows = length,                  \
+        .row_bytes = sizeof *(array)                                                               \
+    }
+
+/* Prints it. STATUS_NO_MEMORY. */
+enum status table_print(const struct table *t, enum table_format format, struct output *out,
+                        struct err *e);
+
 /* What the form calls the field; NULL: it does not show it. */
 const char *report_name(enum table_format format, const struct report_field *f);
 
