@@ -22,7 +22,7 @@ struct shown_row {
     const char *mark, *verdict; /* what it is at its depth and batch: see print_legend */
     const char *variant, *type;
     double load_ms;
-    char hash[20], speedup[16];
+    char hash[20], speedup[16], line[256]; /* the last: what its line in the plot is called */
 };
 
 /* When people are shown a field: where the axis has several items (a batch: where it is not one
@@ -111,6 +111,23 @@ static const struct report_field bench_fields[] = {
     {"note", "note", MEMBER(shown_row, of.note)},
 };
 
+/* "MHA", and what else tells the lines of this run apart. */
+static void name_line(const struct bench_run *r, struct shown_row *s)
+{
+    const struct bench_row *row = &s->of;
+    char part[BENCH_AXES][64] = {""};
+    chars_printf(part[BENCH_SUBJECTS], " of %.50s", path_name(row->model->subject->name));
+    chars_printf(part[BENCH_TYPES], " %s", storage_name(row->type));
+    chars_printf(part[BENCH_KV_TYPES], ", %s KV", row->plan.kv_type);
+    chars_printf(part[BENCH_THREADS], ", %d threads", row->threads);
+    chars_printf(part[BENCH_BATCHES], ", batch %d", row->plan.batch);
+    for (int a = 0; a < BENCH_AXES; a++)
+        if (r->spec.axes[a].n == 1 || a == (int)bench_x_axis(&r->spec))
+            part[a][0] = 0;
+    chars_printf(s->line, "%s%s%s%s%s%s", row->model->variant.name, part[BENCH_SUBJECTS],
+                 part[BENCH_TYPES], part[BENCH_KV_TYPES], part[BENCH_THREADS], part[BENCH_BATCHES]);
+}
+
 /* A row as it is shown, of a run that says what is the same in all of them. */
 static struct shown_row show_row(const struct bench_run *r, const struct shown_row *run,
                                  const struct bench_row *row)
@@ -133,6 +150,7 @@ static struct shown_row show_row(const struct bench_run *r, const struct shown_r
     s.type = storage_name(row->type);
     s.load_ms = row->model->load_ms;
     chars_printf(s.hash, "%016" PRIx64, row->logits_hash);
+    name_line(r, &s);
     /* What is not told apart is not shown as faster or slower. */
     if (row->like_base)
         chars_printf(s.speedup, "~1x");
@@ -180,25 +198,20 @@ static void print_header(const struct bench_run *r, const struct shown_row *run,
 static void print_choice(const struct bench_run *r, struct paragraph *p)
 {
     const bool limited = r->o->max_loss > 0 || r->o->max_us > 0 || r->o->max_cache;
-    int n_chosen = 0;
+    const char *none = limited ? "no row is within the limits"
+                               : "--max-loss, --max-us or --max-cache say what may be lost, taken "
+                                 "and held, and choose a row";
     for (int i = 0; i < r->bench.n_rows; i++) {
         const struct bench_row *row = &r->bench.rows[i];
-        const int n_kv_heads = row->plan.n_kv_heads;
         if (!row->chosen)
             continue;
-        n_chosen++;
-        paragraph_printf(p, "\n%s at depth %d: ", row->model->variant.name, row->plan.depth);
-        if (n_kv_heads == r->subjects[0].config.n_kv_heads)
-            paragraph_puts(p, "the checkpoint as it is\n");
-        else
-            paragraph_printf(p, "decode convert MODEL -o OUT --kv-heads %d --calib TEXT\n",
-                             n_kv_heads);
+        none = NULL;
+        paragraph_printf(
+            p, "\n%s at depth %d: decode convert MODEL -o OUT --kv-heads %d --calib TEXT\n",
+            row->model->variant.name, row->plan.depth, row->plan.n_kv_heads);
     }
-    if (!limited)
-        paragraph_puts(p, "\n--max-loss, --max-us or --max-cache say what may be lost, taken and "
-                          "held, and choose a row\n");
-    else if (n_chosen == 0 && bench_may_choose(&r->bench))
-        paragraph_puts(p, "\nno row is within the limits\n");
+    if (none && bench_may_choose(&r->bench))
+        paragraph_printf(p, "\n%s\n", none);
     paragraph_puts(p, "\n");
     if (bench_may_choose(&r->bench))
         paragraph_puts(p, "* the smallest cache within the limits at its depth and batch; ");
@@ -217,28 +230,11 @@ static void print_legend(const struct bench_run *r, struct paragraph *p)
                           "or another, may be the fastest\n");
     paragraph_puts(p,
                    "speed-up: p50 of the first checkpoint as it is over the row's, ~1x where the "
-                   "two are not told apart;\vpredicted: of one sequence "
-                   "by the bytes read, of several by the limits\n");
+                   "two are not told apart;\vpredicted: of one sequence by the bytes read, of "
+                   "several by the limits\n");
 }
 
 /* --- the picture ----------------------------------------------------------------------------- */
-
-/* "MHA", and what else tells the lines of this run apart. */
-static void name_line(const struct bench_run *r, const struct bench_row *row, char *out,
-                      size_t size)
-{
-    char part[BENCH_AXES][64] = {""};
-    chars_printf(part[BENCH_SUBJECTS], " of %.50s", path_name(row->model->subject->name));
-    chars_printf(part[BENCH_TYPES], " %s", storage_name(row->type));
-    chars_printf(part[BENCH_KV_TYPES], ", %s KV", row->plan.kv_type);
-    chars_printf(part[BENCH_THREADS], ", %d threads", row->threads);
-    chars_printf(part[BENCH_BATCHES], ", batch %d", row->plan.batch);
-    for (int a = 0; a < BENCH_AXES; a++)
-        if (r->spec.axes[a].n == 1 || a == (int)bench_x_axis(&r->spec))
-            part[a][0] = 0;
-    snprintf(out, size, "%s%s%s%s%s%s", row->model->variant.name, part[BENCH_SUBJECTS],
-             part[BENCH_TYPES], part[BENCH_KV_TYPES], part[BENCH_THREADS], part[BENCH_BATCHES]);
-}
 
 /* Median microseconds a token, a step's divided by its tokens, against depth or batch
  * (bench_x_axis). */
@@ -250,7 +246,6 @@ static enum status write_plot(const struct bench_run *r, const struct shown_row 
     const size_t n_rows = b->n_rows;
     char label[64] = "depth (tokens in the KV cache)", subtitle[1024];
     struct plot_point *points = calloc(n_rows, sizeof *points);
-    char(*names)[256] = calloc(n_rows, sizeof *names);
     const struct plot plot = {.title = r->subjects[0].name,
                               .subtitle = subtitle,
                               .x_label = label,
@@ -273,14 +268,13 @@ static enum status write_plot(const struct bench_run *r, const struct shown_row 
     if (over_batch)
         chars_printf(label, "batch (sequences in a step, each at depth %d)",
                      b->spec->axes[BENCH_DEPTHS].items[0]);
-    if (!points || !names)
-        s = err_no_memory(e, "the plot", n_rows * sizeof *names);
+    if (!points)
+        s = err_no_memory(e, "the plot", n_rows * sizeof *points);
     for (size_t i = 0; i < n_rows && s == STATUS_OK; i++) {
         const struct bench_row *row = &b->rows[i];
         const double batch = row->plan.batch;
-        name_line(r, row, names[i], sizeof names[i]);
         points[i] = (struct plot_point){.line = bench_line(b->spec, row),
-                                        .name = names[i],
+                                        .name = rows[i].line,
                                         .x = over_batch ? batch : row->plan.depth,
                                         .low = row->p10_us / batch,
                                         .mid = row->us_per_token,
@@ -292,7 +286,6 @@ static enum status write_plot(const struct bench_run *r, const struct shown_row 
     if (s == STATUS_OK)
         s = plot_write(&plot, r->o->svg, e);
     free(points);
-    free(names);
     return s;
 }
 

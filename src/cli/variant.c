@@ -115,16 +115,6 @@ enum status variant_load(const struct job *j, const char *kv_heads, const struct
 #define TEXT_BYTES  ((size_t)16 << 20)
 #define TOKEN_BYTES 64
 
-/* Leaves about so many tokens, in whole windows at equal distances. */
-static void spread_windows(struct calibration *text, size_t wanted, int n_ctx)
-{
-    const size_t window = convert_window_size(n_ctx, wanted);
-    const size_t n_windows = wanted / window, step = (text->n - window) / (n_windows - 1);
-    for (size_t i = 1; i < n_windows; i++)
-        memmove(text->tokens + i * window, text->tokens + i * step, window * sizeof *text->tokens);
-    text->n = n_windows * window;
-}
-
 enum status calibration_of_text(const struct common_options *o, const struct tokenizer *t,
                                 const struct config *c, struct text text, const char *name,
                                 size_t wanted, struct calibration *out, struct err *e)
@@ -141,7 +131,7 @@ enum status calibration_of_text(const struct common_options *o, const struct tok
         return err_usage(e, "expected at least %d tokens in '%.200s', found %zu",
                          CONVERT_MIN_TOKENS, name, out->n);
     if (out->n > wanted)
-        spread_windows(out, wanted, c->n_ctx);
+        out->n = convert_spread_windows(out->tokens, out->n, wanted, c->n_ctx);
     if (out->n < (size_t)c->d_model)
         log_info(
             o,

@@ -114,3 +114,12 @@ enum status convert_run(const struct convert_spec *spec, struct convert *out, st
     *out = (struct convert){.n_layers = 0};
     return spec->cache_bytes ? convert_to_budget(spec, out, e) : convert_once(spec, out, e);
 }
+
+size_t convert_spread_windows(int32_t *tokens, size_t n, size_t wanted, int n_ctx)
+{
+    const size_t window = convert_window_size(n_ctx, wanted);
+    const size_t n_windows = wanted / window, step = (n - window) / (n_windows - 1);
+    for (size_t i = 1; i < n_windows; i++)
+        memmove(tokens + i * window, tokens + i * step, window * sizeof *tokens);
+    return n_windows * window;
+}

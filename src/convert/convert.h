@@ -8,6 +8,10 @@
 
 #include "convert/spec.h"
 
+/* Leaves about `wanted` of n > wanted calibration tokens, in whole windows at equal distances, at
+ * the array's start; how many. */
+size_t convert_spread_windows(int32_t *tokens, size_t n, size_t wanted, int n_ctx);
+
 /* Memory that convert_run needs beside the model and what runs it; with cache_bytes nearly so, as
  * the K/V heads are not known yet. STATUS_USAGE or STATUS_BAD_FILE if the specification cannot be
  * carried out; STATUS_NO_MEMORY. */

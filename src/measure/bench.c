@@ -84,17 +84,16 @@ static struct bench_model *model_at(const struct bench *b, int type, int subject
 static enum status plan_models(struct bench *b, struct err *e)
 {
     const struct bench_spec *spec = b->spec;
-    const struct int_list *types = &spec->axes[BENCH_TYPES],
-                          *subjects = &spec->axes[BENCH_SUBJECTS],
-                          *variants = &spec->axes[BENCH_VARIANTS];
-    for (int t = 0; t < types->n; t++)
-        for (int s = 0; s < subjects->n; s++)
-            for (int v = 0; v < variants->n; v++) {
-                const struct bench_subject *of = &spec->subjects[subjects->items[s]];
-                TRY(err_in(
-                    e, plan_model(of, variants->items[v], types->items[t], model_at(b, t, s, v), e),
-                    "%s", of->name));
-            }
+    const struct int_list *axes = spec->axes;
+    for (int i = 0; i < b->n_models; i++) { /* in the order of model_at */
+        const int v = i % axes[BENCH_VARIANTS].n, rest = i / axes[BENCH_VARIANTS].n;
+        const int s = rest % axes[BENCH_SUBJECTS].n, t = rest / axes[BENCH_SUBJECTS].n;
+        const struct bench_subject *of = &spec->subjects[axes[BENCH_SUBJECTS].items[s]];
+        TRY(err_in(e,
+                   plan_model(of, axes[BENCH_VARIANTS].items[v], axes[BENCH_TYPES].items[t],
+                              &b->models[i], e),
+                   "%s", of->name));
+    }
     return STATUS_OK;
 }
 

@@ -9,7 +9,8 @@
 
 const char *const table_formats[] = {"table", "md", "csv", "json", "jsonl", NULL};
 
-const char *report_name(enum table_format format, const struct report_field *f)
+/* What the form calls the field; NULL: it does not show it. */
+static const char *report_name(enum table_format format, const struct report_field *f)
 {
     return table_is_for_people(format) ? f->heading : f->key;
 }
@@ -277,9 +278,11 @@ static void put_cell(struct report *r, struct text bytes)
     r->n_cells++;
 }
 
-void report_string(struct report *r, const char *s)
+static void put_member(struct report *r, const struct report_field *f, const void *row)
 {
-    put_cell(r, text_of(s));
+    struct value v;
+    value_of(f, row, table_is_for_people(r->format), &v);
+    put_cell(r, v.text);
 }
 
 /* Writes a list as columns of CSV, or their headings where there is no list. */
@@ -291,19 +294,10 @@ static void put_list(struct report *r, const struct report_field *f, const struc
             char heading[64];
             chars_printf(heading, "%s%d_%s", f->key, k + 1, item->key);
             if (list && k < list->n)
-                report_cell(r, item, list_item(f, list, k));
+                put_member(r, item, list_item(f, list, k));
             else
-                report_string(r, list ? "" : heading);
+                put_cell(r, text_of(list ? "" : heading));
         }
-}
-
-void report_cell(struct report *r, const struct report_field *f, const void *row)
-{
-    struct value v;
-    if (f->type == REPORT_LIST)
-        return put_list(r, f, list_of(f, row));
-    value_of(f, row, table_is_for_people(r->format), &v);
-    put_cell(r, v.text);
 }
 
 /* --- JSON ------------------------------------------------------------------------------------ */
@@ -374,7 +368,7 @@ void report_begin(struct report *r, enum table_format format, const struct repor
         if (is_shown(r, f) && f->type == REPORT_LIST)
             put_list(r, f, NULL);
         else if (is_shown(r, f))
-            report_string(r, report_name(format, f));
+            put_cell(r, text_of(report_name(format, f)));
     }
 }
 
@@ -385,9 +379,13 @@ void report_row(struct report *r, const void *row)
         output_puts(r->out, r->format == TABLE_JSONL ? "\n" : "");
         return;
     }
-    for (int i = 0; i < r->n_fields; i++)
-        if (is_shown(r, &r->fields[i]))
-            report_cell(r, &r->fields[i], row);
+    for (int i = 0; i < r->n_fields; i++) {
+        const struct report_field *f = &r->fields[i];
+        if (is_shown(r, f) && f->type == REPORT_LIST)
+            put_list(r, f, list_of(f, row));
+        else if (is_shown(r, f))
+            put_member(r, f, row);
+    }
 }
 
 enum status report_end(struct report *r, struct err *e)

@@ -103,11 +103,6 @@ void report_begin(struct report *r, enum table_format format, const struct repor
                   int n_fields, unsigned shown, struct output *out);
 void report_row(struct report *r, const void *row);
 
-/* One cell each of any form but JSON, left to right; the row ends with the last column. */
-void report_string(struct report *r, const char *s);
-/* A member of a struct, whatever the column. */
-void report_cell(struct report *r, const struct report_field *f, const void *row);
-
 /* Prints what is left and frees everything, after whole rows. STATUS_NO_MEMORY. */
 enum status report_end(struct report *r, struct err *e);
 
@@ -134,9 +129,6 @@ struct table {
 /* Prints it. STATUS_NO_MEMORY. */
 enum status table_print(const struct table *t, enum table_format format, struct output *out,
                         struct err *e);
-
-/* What the form calls the field; NULL: it does not show it. */
-const char *report_name(enum table_format format, const struct report_field *f);
 
 /* The fields with keys, as members of the innermost object. */
 void report_members(struct json *j, const struct report_field *fields, int n_fields, unsigned shown,
