@@ -28,7 +28,6 @@ struct bench_run {
     struct checkpoint *others;      /* [o->others.n], malloc'd */
     struct bench_subject *subjects; /* [1 + o->others.n], malloc'd */
     struct bench_spec spec;
-    bool fills_context; /* a depth is the context, and one less is measured */
     struct bench bench;
     struct bench_limits limits;     /* of what is chosen on a text */
     struct calibration calibration; /* of a text, but for its last tenth; its tokens malloc'd */

@@ -25,7 +25,8 @@ static const struct option matrix_options[] = {
     OPT_STRING("kv-heads", kv_heads, "all|G,G,...",
                "numbers of K/V heads: as many as query heads is MHA, 1 is MQA; all: every divisor",
                .otherwise = "all; of several checkpoints their own"),
-    OPT_STRING("depth", depths, "D,D,...", "positions in the KV cache before the timed token",
+    OPT_STRING("depth", depths, "D,D,...",
+               "positions in the KV cache before the timed token; of the whole context one less",
                .fallback = "0"),
     OPT_STRING("batch", batches, "B,B,...",
                "sequences that a step serves, each with its own cache of that depth",
@@ -150,20 +151,6 @@ static enum status read_variants(struct bench_run *r, struct err *e)
     return STATUS_OK;
 }
 
-/* The context is what people ask for who want to know what it costs full. */
-static enum status read_depths(struct bench_run *r, struct err *e)
-{
-    const int n_ctx = r->subjects[0].config.n_ctx;
-    struct int_list depths = {.n = 0};
-    TRY(list_ints("--depth", r->o->depths, 0, INT_MAX, &depths, e));
-    for (int i = 0; i < depths.n; i++) {
-        const bool full = depths.items[i] == n_ctx;
-        r->fills_context |= full;
-        TRY(list_add("--depth", depths.items[i] - full, &r->spec.axes[BENCH_DEPTHS], e));
-    }
-    return STATUS_OK;
-}
-
 static enum status read_types(struct bench_run *r, struct err *e)
 {
     const struct bench_options *o = r->o;
@@ -186,7 +173,7 @@ static enum status read_settings(struct bench_run *r, struct err *e)
     const struct bench_options *o = r->o;
     struct bench_spec *spec = &r->spec;
     TRY(read_variants(r, e));
-    TRY(read_depths(r, e));
+    TRY(list_ints("--depth", o->depths, 0, INT_MAX, &spec->axes[BENCH_DEPTHS], e));
     TRY(list_ints("--batch", o->batches, 1, INT_MAX, &spec->axes[BENCH_BATCHES], e));
     TRY(read_types(r, e));
     TRY(read_threads(r, e));
@@ -334,9 +321,6 @@ static enum status plan_rows(struct bench_run *r, struct err *e)
 static enum status measure_rows(struct bench_run *r, struct err *e)
 {
     const struct int_list *types = &r->spec.axes[BENCH_TYPES];
-    const int n_ctx = r->subjects[0].config.n_ctx;
-    if (r->fills_context)
-        log_info(&r->o->common, "--depth %d fills the context: measured at %d", n_ctx, n_ctx - 1);
     for (int i = 0; i < types->n; i++)
         if (types->items[i] != BENCH_AS_IS)
             job_say_fallback(&r->o->common, &r->subjects[0].config, types->items[i]);

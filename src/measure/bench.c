@@ -47,9 +47,9 @@ static enum status check_subject(const struct bench_spec *spec, const struct con
     }
     for (int i = 0; i < depths->n; i++) {
         const int depth = depths->items[i];
-        if (depth < 0 || depth >= c->n_ctx)
-            return err_usage(e, "depth %d: expected 0 to %d, one below the context of %d tokens",
-                             depth, c->n_ctx - 1, c->n_ctx);
+        if (depth < 0 || depth > c->n_ctx)
+            return err_usage(e, "depth %d: expected 0 to the context of %d tokens", depth,
+                             c->n_ctx);
     }
     if (spec->prompt < 0 || spec->prompt > c->n_ctx)
         return err_usage(e, "a prompt of %d tokens: expected 0 to the context of %d", spec->prompt,
@@ -118,7 +118,9 @@ static void plan_row(struct bench *b, int i)
         model_at(b, row->at[BENCH_TYPES], row->at[BENCH_SUBJECTS], row->at[BENCH_VARIANTS]);
     row->type = row->model->variant.shape.storage;
     row->threads = item_of(spec, row, BENCH_THREADS);
-    row->plan = row_plan(b, row, item_of(spec, row, BENCH_DEPTHS));
+    /* The context is what people ask for who want to know what it costs full. */
+    const int most = row->model->subject->config.n_ctx - 1;
+    row->plan = row_plan(b, row, MIN(item_of(spec, row, BENCH_DEPTHS), most));
     row->prefill_tokens_per_s = NO_FIGURE;
 }
 

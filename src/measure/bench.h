@@ -25,7 +25,7 @@ enum bench_axis {
     BENCH_VARIANTS, /* K/V heads: divisors of each subject's n_kv_heads; BENCH_AS_IS */
     BENCH_SUBJECTS, /* 0 to n_subjects - 1 */
     BENCH_BATCHES,  /* sequences that a step serves, 1 or more */
-    BENCH_DEPTHS,   /* positions in each cache before the timed token */
+    BENCH_DEPTHS,   /* positions in each cache before the timed token; the context: one less */
     BENCH_THREADS,  /* 1 to POOL_MAX_THREADS */
     BENCH_KV_TYPES, /* enum storage of the cache: F32, F16, Q8_0 */
     BENCH_TYPES,    /* enum storage of the matrices; BENCH_AS_IS */
