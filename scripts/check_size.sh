@@ -12,14 +12,14 @@ cd "$root"
 # Directory, lines at most.
 limits='
 args         670
-cli         8300
+cli         8200
 compute     5660
 convert     3240
 engine      2830
 formats     2030
 measure     2970
 model       3560
-show        2380
+show        2540
 base        2680
 text        2830
 train       2900

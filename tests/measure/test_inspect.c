@@ -30,11 +30,13 @@ TEST(names_of_parts)
                       cases[i].name);
 }
 
+/* 3 layers, 12 heads of 10, d_ff 7, context 100, vocabulary 9. */
+static const struct config twelve = {SIZES(3, 12, 12, 10, 7, 100, 9), .d_model = 120,
+                                     .no_biases = true, .no_norm_biases = true};
+static const struct cost_shape shape = {.config = &twelve, .n_kv_heads = 12, .tied = true};
+
 TEST(variants)
 {
-    const struct config c = {SIZES(3, 12, 12, 10, 7, 100, 9), .d_model = 120, .no_biases = true,
-                             .no_norm_biases = true};
-    const struct cost_shape shape = {.config = &c, .n_kv_heads = 12, .tied = true};
     static const int heads[] = {12, 6, 4, 3, 2, 1};
     static const char *const names[] = {"MHA", "GQA-6", "GQA-4", "GQA-3", "GQA-2", "MQA"};
     struct inspect_variants list;
@@ -65,12 +67,37 @@ TEST(variants)
     free(list.items);
 }
 
+/* Variants change fastest, then batches; what is added stands behind what there was. */
+TEST(steps_of_variants)
+{
+    struct inspect_settings settings = {.shape = "twelve",
+                                        .depths = {{50, 0}, 2},
+                                        .batches = {{1, 2}, 2},
+                                        .kv_type = STORAGE_F16,
+                                        .available_bytes = UINT64_MAX};
+    struct inspect_variants list;
+    struct inspect_steps steps = {NULL, 0};
+    expect_ok(inspect_list_variants(&shape, &list, &err));
+    expect_ok(inspect_add_steps(&steps, &list, &settings, &err));
+    settings.shards = 4;
+    settings.available_bytes = 1;
+    expect_ok(inspect_add_steps(&steps, &list, &settings, &err));
+    ck_assert_int_eq(steps.n, 2 * 6 * 4);
+    for (int i = 0; i < steps.n; i++) {
+        const struct inspect_step *s = &steps.items[i];
+        ck_assert_str_eq(s->variant, list.items[i % 6].name);
+        ck_assert_int_eq(s->of.batch, 1 + i / 6 % 2);
+        ck_assert_int_eq(s->of.depth, i / 12 % 2 ? 0 : 50);
+        ck_assert(s->fits == (i < 24) && (s->shard.n_kv_heads > 0) == (i >= 24));
+        ck_assert_str_eq(s->of.kv_type, "f16");
+    }
+    free(steps.items);
+    free(list.items);
+}
+
 /* What a shard holds, by hand: of 12 query heads of 10 over G K/V heads, and of 7 and 100. */
 TEST(shards)
 {
-    const struct config c = {SIZES(3, 12, 12, 10, 7, 100, 9), .d_model = 120, .no_biases = true,
-                             .no_norm_biases = true};
-    const struct cost_shape shape = {.config = &c, .n_kv_heads = 12, .tied = true};
     static const struct {
         int g, n, held;
         double copies;
@@ -109,17 +136,16 @@ TEST(parts_of_a_shape)
     struct inspect_sum parts[INSPECT_PARTS + 1];
     uint64_t sum = 0;
     config_complete(&c);
-    struct cost_shape shape = {
-        .config = &c, .n_kv_heads = 12, .storage = STORAGE_F32, .tied = true};
-    inspect_parts(&shape, parts);
+    struct cost_shape gpt2 = {.config = &c, .n_kv_heads = 12, .storage = STORAGE_F32, .tied = true};
+    inspect_parts(&gpt2, parts);
     for (int i = 0; i <= INSPECT_PARTS; i++) {
         ck_assert_uint_eq(parts[i].parameters, i < INSPECT_PARTS ? expected[i] : sum);
         ck_assert_uint_eq(parts[i].bytes, 4 * parts[i].parameters);
         sum += parts[i].parameters;
     }
     /* Q8_0 is 34 bytes for 32 numbers; norms, biases and positions stay F32. */
-    shape.storage = STORAGE_Q8_0;
-    inspect_parts(&shape, parts);
+    gpt2.storage = STORAGE_Q8_0;
+    inspect_parts(&gpt2, parts);
     ck_assert_uint_eq(parts[INSPECT_EMBEDDING].bytes, 50257 * 768 / 32 * 34);
     ck_assert_uint_eq(parts[INSPECT_POSITION].bytes, 1024 * 768 * 4);
     ck_assert_uint_eq(parts[INSPECT_ATTENTION].bytes, 12 * (4 * 768 * 768 / 32 * 34 + 4 * 768 * 4));
