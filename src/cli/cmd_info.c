@@ -28,9 +28,9 @@ struct info {
     struct job *job;
     struct file_map file; /* of job.path; none of a shape */
     struct gguf *gguf;
-    struct tokenizer *tokenizer;                       /* NULL: none, or it cannot be read */
-    struct err refusal, tokenizer_problem, not_finite; /* "": none */
-    struct config config; /* of an architecture that runs here, with tensors */
+    struct tokenizer *tokenizer;           /* NULL: none, or it cannot be read */
+    struct err refusal, tokenizer_problem; /* "": none */
+    struct config config;                  /* of an architecture that runs here, with tensors */
     bool has_config;
     bool runs; /* the weights are of a type that runs here: the type in `cost` means it */
     struct cost_shape cost;
@@ -46,7 +46,7 @@ struct info {
         struct inspect_check check;
     } * tensors; /* [n_listed] malloc'd */
     int n_listed;
-    int64_t n_checked, n_nan, n_inf; /* tensors, and what is in them */
+    struct inspect_checks checks; /* of all tensors */
 };
 
 #define VALUES struct info_options
@@ -87,6 +87,8 @@ static void add_config(struct info *info)
 {
     const struct config *c = &info->config;
     struct sheet *s = &info->sheet;
+    if (info->runs)
+        sheet_string(s, "type", storage_name(info->cost.storage));
     config_variant_name(c, c->n_kv_heads, info->variant);
     sheet_string(s, "variant", info->variant);
     sheet_number(s, "n_layers", c->n_layers);
@@ -187,24 +189,6 @@ static enum status add_tokenizer(struct info *info, struct err *e)
     return STATUS_OK;
 }
 
-/* Reads the tensor, counts what is found, and returns whether it is bad. */
-static bool check_tensor(struct info *info, struct info_tensor *t)
-{
-    const struct inspect_check c = t->check = inspect_check_tensor(&t->of);
-    if (c.nan < 0)
-        return false;
-    info->n_checked++;
-    info->n_nan += c.nan;
-    info->n_inf += c.inf;
-    if (c.nan + c.inf > 0 && !info->not_finite.text[0])
-        err_format(&info->not_finite,
-                   "%.200s: tensor '%.*s' has %" PRId64
-                   " values that are not finite, the first%s at element %" PRIu64,
-                   info->job->path, text_width(t->of.name), t->of.name.data, c.nan + c.inf,
-                   c.scales_only ? " (a block's scale)" : "", c.first);
-    return c.nan + c.inf > 0;
-}
-
 /* Checks the tensors if that is wanted, and lists those that are shown: all of them, or with
  * --check alone those that are bad. */
 static enum status list_tensors(struct info *info, struct err *e)
@@ -218,17 +202,18 @@ static enum status list_tensors(struct info *info, struct err *e)
         *t = (struct info_tensor){.of = *from,
                                   .type = from->type->name,
                                   .shape = pack_shape_text(from->n_dims, from->dims)};
-        const bool is_bad = o->check && check_tensor(info, t);
-        info->n_listed += o->tensors || is_bad;
+        if (o->check)
+            t->check = inspect_check_tensor(from, &info->checks);
+        info->n_listed += o->tensors || t->check.nan > 0 || t->check.inf > 0;
     }
     if (!o->check)
         return STATUS_OK;
     struct sheet *s = &info->sheet;
     s->object = "check";
-    sheet_number(s, "tensors_checked", info->n_checked);
-    sheet_number(s, "tensors_not_checked", g->n_tensors - info->n_checked);
-    sheet_number(s, "nan", info->n_nan);
-    sheet_number(s, "inf", info->n_inf);
+    sheet_number(s, "tensors_checked", info->checks.n);
+    sheet_number(s, "tensors_not_checked", g->n_tensors - info->checks.n);
+    sheet_number(s, "nan", info->checks.nan);
+    sheet_number(s, "inf", info->checks.inf);
     s->object = NULL;
     return STATUS_OK;
 }
@@ -238,8 +223,6 @@ static enum status read_file(struct info *info, struct err *e)
     TRY(gguf_parse(info->file.data, info->file.len, &info->gguf, e));
     TRY(read_config(info, e));
     add_file(info);
-    if (info->runs)
-        sheet_string(&info->sheet, "type", storage_name(info->cost.storage));
     if (info->has_config)
         add_config(info);
     TRY(add_tokenizer(info, e));
@@ -263,7 +246,6 @@ static enum status read_shape(struct info *info, int i, struct err *e)
     info->sheet.n_properties = 0;
     sheet_string(s, "shape", of.shape);
     sheet_string(s, "architecture", c->arch->name);
-    sheet_string(s, "type", storage_name(type));
     add_config(info);
     return STATUS_OK;
 }
@@ -416,10 +398,10 @@ static enum status describe(struct info *info, struct err *e)
     inspect_parts(&info->cost, info->parts);
     TRY(plan_steps(info, e));
     TRY(print_info(info, e));
-    if (!info->not_finite.text[0])
+    if (!info->checks.bad.text[0])
         return STATUS_OK;
-    *e = info->not_finite;
-    return STATUS_BAD_FILE;
+    *e = info->checks.bad;
+    return err_in(e, STATUS_BAD_FILE, "%.200s", info->job->path);
 }
 
 /* One table of the steps of several shapes, side by side. */

@@ -1,5 +1,6 @@
 #include "measure/inspect.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "base/little.h"
@@ -156,7 +157,7 @@ enum status inspect_add_steps(struct inspect_steps *steps, const struct inspect_
     return STATUS_OK;
 }
 
-struct inspect_check inspect_check_tensor(const struct gguf_tensor *t)
+struct inspect_check inspect_check_tensor(const struct gguf_tensor *t, struct inspect_checks *all)
 {
     /* The number at the start of each block, its only one or its scale, and the bits that all are
      * set where it is not finite; below them none is where it is infinite. */
@@ -187,5 +188,14 @@ struct inspect_check inspect_check_tensor(const struct gguf_tensor *t)
         else
             c.inf++;
     }
+    all->n++;
+    all->nan += c.nan;
+    all->inf += c.inf;
+    if (c.nan + c.inf > 0 && !all->bad.text[0])
+        err_format(&all->bad,
+                   "tensor '%.*s' has %" PRId64
+                   " values that are not finite, the first%s at element %" PRIu64,
+                   text_width(t->name), t->name.data, c.nan + c.inf,
+                   c.scales_only ? " (a block's scale)" : "", c.first);
     return c;
 }

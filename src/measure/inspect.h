@@ -101,5 +101,11 @@ struct inspect_check {
     uint64_t first;   /* index of the first bad value (of its block, if scales_only) */
 };
 
-/* Reads F32, F16 and BF16 values, and the scales of Q8_0 and Q4_0. */
-struct inspect_check inspect_check_tensor(const struct gguf_tensor *t);
+/* What was found in all tensors that were read. */
+struct inspect_checks {
+    int64_t n, nan, inf; /* tensors, and values */
+    struct err bad;      /* which is the first that has values that are not finite; "": none */
+};
+
+/* Reads F32, F16 and BF16 values, and the scales of Q8_0 and Q4_0, and counts them in *all. */
+struct inspect_check inspect_check_tensor(const struct gguf_tensor *t, struct inspect_checks *all);

@@ -37,6 +37,7 @@ $ least="-n 1 --repeat 1 --warmup 0 --prompt 0 --format csv"
 0 generate $model -p "To be" -n 5 --kv-heads 1 --seed 1 -q | > mqa
 0 generate $model -p "To be" -n 5 --kv-heads MQA --seed 1 -q | == mqa
 2 generate $model -p x --kv-heads few | MHA, GQA-G, MQA
+0 bench $model --depth 256 --kv-heads 1 $least -q | ,255,1,1,1,0,
 2 bench $model --depth 257 | depth 257: expected 0 to the context of 256
 2 $words "$dir/x.PNG" | a name that ends in .svg | for words in "bench $model --svg"
     "attend $model -p x --svg" "heads $model README.md --svg"

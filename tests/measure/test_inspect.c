@@ -184,9 +184,12 @@ TEST(values_and_scales)
         const struct tensor_type_info *info = tensor_type_find(cases[i].type);
         const struct gguf_tensor t = {
             .type = info, .n_bytes = cases[i].len, .data = (const unsigned char *)cases[i].data};
-        const struct inspect_check c = inspect_check_tensor(&t);
+        struct inspect_checks all = {.n = 0};
+        const struct inspect_check c = inspect_check_tensor(&t, &all);
         ck_assert_msg(c.nan == cases[i].nan && c.inf == cases[i].inf && c.first == cases[i].first,
                       "case %zu: %d, %d, %d", i, (int)c.nan, (int)c.inf, (int)c.first);
         ck_assert(c.nan < 0 || c.scales_only == (info->block_elements > 1));
+        ck_assert(all.n == (c.nan >= 0) && all.nan + all.inf == MAX(c.nan + c.inf, 0));
+        ck_assert_int_eq(all.bad.text[0] != 0, c.nan + c.inf > 0);
     }
 }
