@@ -525,7 +525,7 @@ $ has "$out" "\"model\": \"$golden/mha.gguf\"" && has "$out" "\"model\": \"$gold
 3 bench $golden/mha.gguf LICENSE | LICENSE
 
 # With a text: what each variant loses on its last tenth is what eval says of convert's, calibrated on
-# the others; the smallest cache within the limits is chosen.
+# the others; the smallest cache within the limits is chosen, but not on a machine that is too busy.
 $ bits_of() { sed -n 's/.*"bits_per_byte": \([0-9.]*\).*/\1/p' "$1"; }
 $ variants() { sed 's/.*"variant": "\([^"]*\)".*"beyond": "\([^"]*\)".*/\1 \2/' "$out" | xargs; }
 $ head -c 300 LICENSE >text.txt; head -c 270 text.txt >calibrated.txt; tail -c 30 text.txt >measured.txt
@@ -544,9 +544,12 @@ $ grep -q "\"bits_per_byte\": $(bits_of "$out")" ranged
 $ advised="$advised --calib-tokens 128"
 0 $advised --format jsonl --max-loss 1 --max-cache 600KiB --max-us 1e9 --depth 100,200
 $ [ "$(variants)" = "MHA cache GQA-2 MHA cache GQA-2" ]
-$ [ "$(grep '"chosen": true' "$out" | grep -c GQA-2)" = 2 ]
-0 $advised --max-cache 1MiB | lost | beyond | predicted µs | GQA-2 | the smallest cache within the limits | decode convert MODEL -o OUT --kv-heads 2 --calib TEXT
-0 $advised --max-cache 1 | no row is within the limits
+$ is_busy() { grep -q '"warning": "\|^WARNING' "$out"; }
+$ is_busy || [ "$(grep '"chosen": true' "$out" | grep -c GQA-2)" = 2 ]
+0 $advised --max-cache 1MiB | lost | beyond | predicted µs | GQA-2
+$ is_busy || { has "$out" "the smallest cache within the limits" && has "$out" "decode convert MODEL -o OUT --kv-heads 2 --calib TEXT"; }
+0 $advised --max-cache 1 | beyond | cache
+$ is_busy || has "$out" "no row is within the limits"
 2 bench --shape $shape --text LICENSE | --shape
 2 bench $model --max-loss 1 | --text
 2 bench $model --text LICENSE --max-cache x | --max-cache: expected a number of bytes, as 8192 or 8MiB, found 'x'
