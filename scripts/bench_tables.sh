@@ -85,7 +85,7 @@ fitting() {
 }
 
 # A row a batch from tables with a row a variant: tokens a second of MHA, GQA-4 and MQA, each with
-# its share of the limit and what that is, and the speed-ups over MHA as measured and as predicted.
+# its share of the limit, and the speed-ups over MHA as measured and as predicted.
 across_variants() {
     awk -F '|' '
         function cell(name,   x) {
@@ -93,7 +93,7 @@ across_variants() {
             gsub(/^ +| +$/, "", x)
             return x
         }
-        function rate(key) { return speed[key] " (" share[key] ", " bound[key] ")" }
+        function rate(key) { return speed[key] " (" share[key] ")" }
         !/^\|/ { header = 0; next }
         !header { header = 1
             for (i = 2; i < NF; i++) {
@@ -109,10 +109,9 @@ across_variants() {
           key = row cell("variant")
           speed[key] = cell("tokens/s")
           share[key] = cell("of limit")
-          bound[key] = cell("limited by")
           times[key] = cell("speed-up") " | " cell("predicted") }
         END {
-            print "| weights | depth | batch | MHA tokens/s (of limit, which is) |" \
+            print "| weights | depth | batch | MHA tokens/s (of limit) |" \
                 " GQA-4 tokens/s | over MHA | predicted | MQA tokens/s | over MHA | predicted |"
             print "|:--|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
             for (i = 1; i <= n; i++) {
