@@ -34,8 +34,9 @@ struct info {
     bool has_config;
     bool runs; /* the weights are of a type that runs here: the type in `cost` means it */
     struct cost_shape cost;
-    struct sheet sheet;          /* its properties */
-    char variant[16], ends[400]; /* tokens that end a text: "2 (eos_token_id), 5 (<|im_end|>)" */
+    struct sheet sheet; /* its properties */
+    char variant[16], kv_heads_by_layer[CONFIG_MAX_LAYERS * 8];
+    char ends[400]; /* tokens that end a text: "2 (eos_token_id), 5 (<|im_end|>)" */
     struct inspect_sum parts[INSPECT_PARTS + 1]; /* the last one is the total */
     struct inspect_variants variants;
     struct inspect_steps steps;
@@ -100,6 +101,8 @@ static void add_config(struct info *info)
     sheet_number(s, "d_ff", c->d_ff);
     sheet_number(s, "n_ctx", c->n_ctx);
     sheet_number(s, "n_vocab", c->n_vocab);
+    config_list_kv_heads(c, info->kv_heads_by_layer, sizeof info->kv_heads_by_layer);
+    sheet_string(s, "kv_heads_by_layer", info->kv_heads_by_layer);
     sheet_string(s, "norm", arch_norm_names[c->norm]);
     sheet_string(s, "placement", arch_placement_names[c->placement]);
     sheet_string(s, "position", arch_position_names[c->position]);

@@ -184,3 +184,11 @@ void config_variant_name(const struct config *c, int n_kv_heads, char *name)
     else
         snprintf(name, 16, "GQA-%d", n_kv_heads);
 }
+
+void config_list_kv_heads(const struct config *c, char *list, size_t size)
+{
+    size_t used = 0;
+    list[0] = 0;
+    for (int l = 0; l < c->n_layers && !config_same_kv_heads(c) && used < size; l++)
+        used += snprintf(list + used, size - used, "%s%d", l ? ", " : "", config_kv_heads(c, l));
+}

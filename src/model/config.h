@@ -140,6 +140,9 @@ void config_complete(struct config *c);
  * some have fewer. Written to name [16]. */
 void config_variant_name(const struct config *c, int n_kv_heads, char *name);
 
+/* "6, 2, 1": the K/V heads by layer; "" where one number says it. Written to list[size]. */
+void config_list_kv_heads(const struct config *c, char *list, size_t size);
+
 /* K/V heads of a layer in the variant of n_kv_heads: its own, but no more than these; and as it is.
  */
 static inline int config_variant_heads(const struct config *c, int n_kv_heads, int layer)
