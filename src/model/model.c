@@ -102,8 +102,8 @@ static struct matrix load_matrix(struct loader *ld, const struct tensor_spec *sp
 
 /* --- queries, keys and values ---------------------------------------------------------------- */
 
-/* From the file's tensors of Q, K and V of a layer. The bias is NULL if none has one; zero where
- * some have. */
+/* From the file's tensors of Q, K and V of a layer, or random if it has other K/V heads. The bias
+ * is NULL if none has one; zero where some have. */
 static struct matrix load_qkv(struct loader *ld, int layer)
 {
     const struct config *file = &ld->file, *c = ld->c;
@@ -129,39 +129,19 @@ static struct matrix load_qkv(struct loader *ld, int layer)
     float *bias = has_bias ? arena_take(&ld->arena, w.n_out, sizeof *bias) : NULL;
     w.panels = panels;
     w.bias = bias;
-    if (!ld->g && panels)
+    const bool is_random = !ld->g || config_kv_heads(file, layer) != config_kv_heads(c, layer);
+    if (is_random && panels)
         pack_random(panels, &w, &ld->rng, &ld->scratch);
-    if (!ld->g && bias)
+    if (is_random && bias)
         pack_random_floats(bias, w.n_out, &ld->rng);
-    if (!ld->g || !panels)
+    if (is_random || !panels)
         return w;
-    const int replaced = config_kv_heads(file, layer) / config_kv_heads(c, layer);
-    for (int i = 0; i < n && replaced == 1; i++)
+    for (int i = 0; i < n; i++) {
         pack_matrix(panels, &w, parts[i].first, weight[i], &ld->scratch);
-    /* Queries, keys, values: rows of the model, each the mean of one of every head that its head
-     * replaces, at rows of the file counted as if all three were one tensor. */
-    const struct {
-        int rows, head, replaced;
-    } thirds[] = {{config_q_dim(c, layer), 1, 1},
-                  {config_k_dim(c, layer), c->head_dim, replaced},
-                  {config_v_dim(c, layer), config_value_dim(c), replaced}};
-    for (int third = 0, to = 0, begin = 0; third < 3; third++) {
-        const int dim = thirds[third].head, heads = thirds[third].replaced;
-        for (int r = 0; r < thirds[third].rows; r++, to++) {
-            struct pack_rows from = {begin + r / dim * heads * dim + r % dim, dim, heads};
-            int i = 0;
-            while (i + 1 < n && from.first >= parts[i + 1].first)
-                i++;
-            from.first -= parts[i].first;
-            if (replaced != 1)
-                pack_mean(panels, &w, to, weight[i], from, &ld->scratch);
-            if (bias)
-                bias[to] = biases[i] ? pack_mean_of_vector(biases[i], from) : 0;
-        }
-        begin += thirds[third].rows * heads;
-    }
-    for (int i = 0; i < n; i++)
+        if (biases[i])
+            pack_floats(bias + parts[i].first, biases[i]);
         release(ld, weight[i]);
+    }
     return w;
 }
 
@@ -209,7 +189,7 @@ static void load_all(struct loader *ld, struct model *m)
         struct attend_bias *bias =
             biases_scores ? arena_take(&ld->arena, c->n_heads, sizeof *bias) : NULL;
         if (bias)
-            for (int h = 0; h < config_heads(c, l); h++)
+            for (int h = 0; h < c->n_heads; h++)
                 bias[h] = c->position == POSITION_ALIBI
                               ? positions_alibi(h, c->n_heads)
                               : positions_quadratic(rel[2 * h], rel[2 * h + 1]);
@@ -291,7 +271,8 @@ static enum status check_file(struct loader *ld, const struct model_options *o)
     TRY(ld->status);
     if (t)
         for (int i = 0; i < spec.cols; i++) {
-            const float x = pack_mean_of_vector(t, (struct pack_rows){.first = i, .n = 1});
+            float x;
+            blocks_decode(t->type->type, &x, t->data + i * t->type->block_bytes, 1);
             if (!(x > (float)CONFIG_LEAST_ROPE_FACTOR && x < INFINITY))
                 return err_bad_file(
                     ld->err, "tensor %s: expected numbers above %g, found %g as element %d",
@@ -329,6 +310,7 @@ enum status model_create(const struct gguf *g, const struct model_options *o,
 {
     *out = NULL;
     struct loader ld = {.g = g, .source = source, .err = e};
+    rng_seed(&ld.rng, 0, 0);
     TRY(check_file(&ld, o));
     struct config c = ld.file;
     c.n_kv_heads = ld.options.n_kv_heads;

@@ -86,7 +86,6 @@ enum status pack_find(const struct gguf *g, const struct tensor_spec *spec,
 struct pack_scratch pack_scratch_take(struct arena *a, int n)
 {
     struct pack_scratch s = {.row = arena_take(a, n, sizeof(float)),
-                             .sum = arena_take(a, n, sizeof(float)),
                              .encoded = arena_take(a, n, sizeof(float))};
     return s;
 }
@@ -188,34 +187,6 @@ void pack_matrix(void *panels, const struct matrix *w, int first, const struct g
         blocks_decode(t->type->type, scratch->row, row_data(t, row), w->n_in);
         place_floats(panels, w, first + row, scratch->row, scratch);
     }
-}
-
-void pack_mean(void *panels, const struct matrix *w, int row, const struct gguf_tensor *t,
-               struct pack_rows from, const struct pack_scratch *scratch)
-{
-    for (int i = 0; i < w->n_in; i++)
-        scratch->sum[i] = 0;
-    for (int k = 0; k < from.n; k++) {
-        blocks_decode(t->type->type, scratch->row,
-                      row_data(t, from.first + (uint64_t)k * from.step), w->n_in);
-        for (int i = 0; i < w->n_in; i++)
-            scratch->sum[i] += scratch->row[i];
-    }
-    for (int i = 0; i < w->n_in; i++)
-        scratch->sum[i] /= (float)from.n;
-    place_floats(panels, w, row, scratch->sum, scratch);
-}
-
-float pack_mean_of_vector(const struct gguf_tensor *t, struct pack_rows from)
-{
-    float sum = 0;
-    for (int k = 0; k < from.n; k++) {
-        float x;
-        blocks_decode(t->type->type, &x,
-                      t->data + (from.first + (uint64_t)k * from.step) * t->type->block_bytes, 1);
-        sum += x;
-    }
-    return sum / (float)from.n;
 }
 
 #define RANDOM_SPREAD 0.04f

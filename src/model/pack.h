@@ -34,14 +34,9 @@ struct shape_text pack_shape_text(int n_dims, const uint64_t *dims);
 enum status pack_find(const struct gguf *g, const struct tensor_spec *spec,
                       const struct gguf_tensor **out, struct err *e);
 
-/* Rows first, first + step, ... of a tensor, n of them. */
-struct pack_rows {
-    int first, step, n;
-};
-
 /* Room for rows of up to `n` elements on their way. */
 struct pack_scratch {
-    float *row, *sum;
+    float *row;
     unsigned char *encoded;
 };
 struct pack_scratch pack_scratch_take(struct arena *a, int n);
@@ -53,13 +48,6 @@ void pack_floats(float *out, const struct gguf_tensor *t);
  * the tensor's type stays. */
 void pack_matrix(void *panels, const struct matrix *w, int first, const struct gguf_tensor *t,
                  const struct pack_scratch *scratch);
-
-/* Row `row` of the target: the mean of some rows of the tensor, whose rows have n_in elements. */
-void pack_mean(void *panels, const struct matrix *w, int row, const struct gguf_tensor *t,
-               struct pack_rows from, const struct pack_scratch *scratch);
-
-/* The same for a tensor of one dimension, whose rows are its elements; not for block types. */
-float pack_mean_of_vector(const struct gguf_tensor *t, struct pack_rows from);
 
 /* Small uniform numbers: no sum of them overflows, whatever the width. */
 void pack_random(void *panels, const struct matrix *w, struct rng *r,

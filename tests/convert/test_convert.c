@@ -373,19 +373,6 @@ CONVERSION_TEST(fit_loses_least, .loops = SANITIZED ? 6 : 2 * N_KINDS + 4)
     }
 }
 
-CONVERSION_TEST(means_are_those_of_the_loader, .loops = N_KINDS)
-{
-    struct opened a = open_as_mha(golden_kinds[_i]), b = {.bytes = NULL};
-    const int g = a.model->config.n_heads % 2 ? 1 : 2;
-    const struct model_options options = {.n_kv_heads = g};
-    const struct convert_spec spec = spec_of(&a, g, CONVERT_MEAN);
-    struct opened c = convert_to(&spec, NULL);
-    expect_ok(model_create(a.gguf, &options, NULL, &b.model, &err));
-    double spread;
-    ck_assert_double_lt(logits_apart(&c, &b, &spread), 1e-6 * spread);
-    model_free(b.model);
-}
-
 CONVERSION_TEST(first_takes_weights_and_biases)
 {
     struct opened a = open_mha(8, 0);

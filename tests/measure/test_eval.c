@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "conversions.h"
 #include "engine/sampler.h"
 #include "formats/gguf_values.h"
 #include "golden.h"
@@ -73,11 +74,11 @@ static const struct {
 TEST(figures_are_those_of_numpy, .loops = COUNT(numpy))
 {
     struct golden g = open_golden("gqa");
-    const struct model_options pooled = {.n_kv_heads = 1};
-    struct model *model;
-    expect_ok(model_create(g.checkpoint.gguf, &pooled, NULL, &model, &err));
+    const struct opened gqa = open_golden_kind("gqa");
+    const struct convert_spec pooled = spec_of(&gqa, 1, CONVERT_MEAN);
+    const struct opened mqa = convert_to(&pooled, NULL);
     struct eval_spec spec =
-        windows_of(model, g.tokens, g.n_tokens, numpy[_i].ctx, numpy[_i].stride);
+        windows_of(mqa.model, g.tokens, g.n_tokens, numpy[_i].ctx, numpy[_i].stride);
     spec.other = g.checkpoint.model;
     spec.tokenizer = g.checkpoint.tokenizer;
     const struct eval_result r = evaluate(&spec);
@@ -89,7 +90,6 @@ TEST(figures_are_those_of_numpy, .loops = COUNT(numpy))
     ck_assert_double_eq(r.top1_agreement, numpy[_i].same / 47.0);
     ck_assert_double_eq_tol(r.bits_per_byte, numpy[_i].nll * bits, tolerance);
     ck_assert_double_eq_tol(r.bits_per_byte_other, numpy[_i].other_nll * bits, tolerance);
-    model_free(model);
 }
 
 static const struct checkpoint_shape shape = {SIZES(2, 2, 1, 8, 32, 24, 300), .seed = 7};
@@ -152,7 +152,7 @@ TEST(windows_score_each_token_once, .before = open_small)
     session_free(s);
 }
 
-#define N_TOKENS 700
+#define N_TEXT 700
 
 static bool same_figures(struct eval_result a, struct eval_result b)
 {
@@ -165,12 +165,12 @@ TEST(threads_and_blocks_change_nothing, .loops = SANITIZED ? 2 : 8, .before = op
 {
     static const struct {
         int n_tokens, ctx, stride;
-    } settings[] = {{N_TOKENS, 7, 7}, {N_TOKENS, 24, 3}, {N_TOKENS, 8, 8}, {N_TOKENS, 5, 2},
-                    {N_TOKENS, 1, 1}, {60, 20, 20},      {101, 24, 11},    {2, 24, 24}};
+    } settings[] = {{N_TEXT, 7, 7}, {N_TEXT, 24, 3}, {N_TEXT, 8, 8}, {N_TEXT, 5, 2},
+                    {N_TEXT, 1, 1}, {60, 20, 20},      {101, 24, 11},    {2, 24, 24}};
     static const int n_threads[] = {1, 2, 3, 5, 8}, blocks[] = {0, 1, 5, 4096};
-    int32_t tokens[N_TOKENS];
+    int32_t tokens[N_TEXT];
     struct model *other;
-    random_tokens(tokens, N_TOKENS);
+    random_tokens(tokens, N_TEXT);
     const struct model_options rounded = {.convert = true, .storage = STORAGE_BF16};
     expect_ok(model_create(small.gguf, &rounded, NULL, &other, &err));
     struct eval_spec spec = windows_of(small.model, tokens, settings[_i].n_tokens, settings[_i].ctx,
@@ -227,11 +227,11 @@ TEST(the_first_of_all_windows_is_named, .before = open_small)
     static const int blocks[] = {0, 1, 10, 4096};
     struct gguf_file file = broken_file();
     struct model *broken;
-    int32_t tokens[N_TOKENS];
+    int32_t tokens[N_TEXT];
     expect_ok(model_create(file.g, NULL, NULL, &broken, &err));
     broken->name = "broken.gguf";
-    random_tokens(tokens, N_TOKENS);
-    for (int i = 0; i < N_TOKENS; i++)
+    random_tokens(tokens, N_TEXT);
+    for (int i = 0; i < N_TEXT; i++)
         if (i == FIRST || i > FIRST + 40)
             tokens[i] = shape.n_vocab - 1;
         else if (tokens[i] == shape.n_vocab - 1)
@@ -240,7 +240,7 @@ TEST(the_first_of_all_windows_is_named, .before = open_small)
         struct pool *pool = new_pool(n_threads);
         for (size_t i = 0; i < 4 * COUNT(windows); i++) {
             const bool others = i % 5 == 4;
-            struct eval_spec spec = windows_of(others ? small.model : broken, tokens, N_TOKENS,
+            struct eval_spec spec = windows_of(others ? small.model : broken, tokens, N_TEXT,
                                                windows[i / 4][0], windows[i / 4][1]);
             spec.other = others ? broken : NULL;
             spec.pool = pool;
