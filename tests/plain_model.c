@@ -64,8 +64,7 @@ struct row {
 static void project(const struct plain_model *m, int l, const double *x, struct row *out)
 {
     const struct config *c = m->config;
-    const int q = config_q_dim(c, l), k = config_k_dim(c, l), v = config_v_dim(c, l),
-              d = c->d_model;
+    const int q = config_q_dim(c), k = config_k_dim(c, l), v = config_v_dim(c, l), d = c->d_model;
     double all[3 * PLAIN_WIDTH];
     if (tensor(m, l, ROLE_ATTN_QKV, false)) {
         apply(m, l, ROLE_ATTN_QKV, x, q + k + v, d, all);
@@ -127,7 +126,7 @@ static void attend(const struct plain_model *m, int l, int window, const struct 
                    int h, double *out)
 {
     const struct config *c = m->config;
-    const int g = h / (config_heads(c, l) / config_kv_heads(c, l));
+    const int g = h / (c->n_heads / config_kv_heads(c, l));
     const int dim = c->head_dim, v_dim = config_value_dim(c);
     const double scale = c->score_scale != 0 ? (double)c->score_scale : 1 / sqrt(c->head_dim);
     double p[PLAIN_LENGTH], max = -1e300, sum = 0;
@@ -196,13 +195,13 @@ static void layer(const struct plain_model *m, int l, int window, double x[][PLA
         if (!after)
             norm(m, l, ROLE_ATTN_NORM, x[t], normed);
         project(m, l, after ? x[t] : normed, &rows[t]);
-        turn(m, rows[t].q, config_heads(c, l), t);
+        turn(m, rows[t].q, c->n_heads, t);
         turn(m, rows[t].k, config_kv_heads(c, l), t);
     }
     for (int t = 0; t < m->length; t++) {
-        for (int h = 0; h < config_heads(c, l); h++)
+        for (int h = 0; h < c->n_heads; h++)
             attend(m, l, window, rows, t, h, heads + h * c->value_dim);
-        apply(m, l, ROLE_ATTN_OUTPUT, heads, c->d_model, config_heads_dim(c, l), out);
+        apply(m, l, ROLE_ATTN_OUTPUT, heads, c->d_model, config_heads_dim(c), out);
         add(m, 2 * l + 1, window, t, out, x[t]);
         norm(m, l, after ? ROLE_ATTN_OUTPUT_NORM : ROLE_FFN_NORM, x[t], normed);
         if (after)

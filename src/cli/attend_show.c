@@ -273,7 +273,7 @@ static struct explore_layer layer_of(const struct attend_view *v, const struct p
 {
     const struct block *b = &v->spec.model->blocks[l->layer];
     return (struct explore_layer){.layer = l->layer,
-                                  .n_heads = config_heads(v->config, l->layer),
+                                  .n_heads = v->config->n_heads,
                                   .n_shared = config_kv_heads(v->config, l->layer),
                                   .x = l->x,
                                   .q = l->q,

@@ -154,7 +154,7 @@ void attend_put_trace(const struct attend_view *v, struct json *json)
     const char *b_out = b->w[ROLE_ATTN_OUTPUT].matrix.bias ? " + b" : "";
     const char *x = c->placement == PLACEMENT_BEFORE ? "X = norm of the stream" : "X = the stream";
     const int n = v->spec.n_tokens, keys = t->query + 1, d = c->d_model, k_dim = c->head_dim;
-    const int heads = config_heads(c, layer), kv_heads = config_kv_heads(c, layer);
+    const int heads = c->n_heads, kv_heads = config_kv_heads(c, layer);
     const int kv_head = t->head / config_group(c, layer), keys_dim = kv_heads * k_dim;
     const int dim = config_value_dim(c), width = heads * dim, v_dim = kv_heads * dim;
     const float *q_of_head = t->path.q + ((size_t)t->query * heads + t->head) * k_dim;

@@ -124,7 +124,7 @@ static enum status place_heads(struct attend_view *v, struct err *e)
     spec->maps = (void *)(spec->heads + n);
     for (size_t i = 0; i < n; i++) {
         const int layer = v->layers.items[i / v->heads.n], head = v->heads.items[i % v->heads.n];
-        if (head < config_heads(v->config, layer))
+        if (head < v->config->n_heads)
             spec->heads[spec->n_heads++] = (struct attend_head){.layer = layer, .head = head};
     }
     const char *grid = /* of layers by heads */

@@ -29,11 +29,10 @@ enum status variant_parse(const char *kv_heads, const struct config *c, int *lay
     *fewer = false;
     for (int l = 0; l < c->n_layers; l++) {
         const int g = layers[l], own = by_layer ? config_kv_heads(c, l) : c->n_kv_heads;
-        const int heads = config_heads(c, l);
-        if (heads % (by_layer ? g : config_variant_heads(c, g, l)) != 0)
+        if (c->n_heads % (by_layer ? g : config_variant_heads(c, g, l)) != 0)
             return err_usage(
-                e, "--kv-heads: expected a divisor of the checkpoint's %d query heads%s, found %d",
-                heads, config_same_heads(c) ? "" : " of a layer", g);
+                e, "--kv-heads: expected a divisor of the checkpoint's %d query heads, found %d",
+                c->n_heads, g);
         if (g > own)
             return err_usage(
                 e, "--kv-heads: expected at most the checkpoint's %d K/V head%s, found %d", own,

@@ -20,7 +20,7 @@
 static int most_heads(const struct config *f, int layer, int limit)
 {
     int g = MIN(config_kv_heads(f, layer), limit);
-    while (g > 0 && config_heads(f, layer) % g != 0)
+    while (g > 0 && f->n_heads % g != 0)
         g--;
     return g;
 }

@@ -35,12 +35,11 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
     for (int l = 0; l < f.n_layers; l++) {
         const int n = numbers ? numbers[l] : spec->n_kv_heads;
         const int own = numbers ? config_kv_heads(&f, l) : f.n_kv_heads;
-        const int heads = config_heads(&f, l);
-        if (n < 1 || n > own || heads % (numbers ? n : config_variant_heads(&f, n, l)) != 0)
+        if (n < 1 || n > own || f.n_heads % (numbers ? n : config_variant_heads(&f, n, l)) != 0)
             return err_usage(e,
                              "%d K/V heads: expected a divisor of the %d query heads, and no more "
                              "than there are, %d",
-                             n, heads, own);
+                             n, f.n_heads, own);
         if (f.shared && numbers && n != numbers[0])
             return err_usage(e, "all %d layers share one block: expected one number", f.n_layers);
         if (numbers)
@@ -152,9 +151,6 @@ enum status convert_begin_block(struct converter *c, int block)
     TRY(convert_windows_done(c, 0));
     c->block.index = block;
     c->block.end = c->config.shared ? c->config.n_layers : block + 1;
-    c->block.n_heads = config_heads(&c->config, block);
-    for (struct convert_circuit *s = c->circuits.at; s < c->circuits.at + 2; s++)
-        s->width = c->block.n_heads * s->dim;
     c->block.n_kv_heads = config_kv_heads(&c->config, block);
     c->block.n_groups = config_kv_heads(&c->converted, block);
     c->block.group = c->block.n_heads / c->block.n_groups;

@@ -30,7 +30,7 @@ static enum tensor_role find_weight(const struct config *c, int block, enum conv
     if (layout_qkv(c, block, parts) > 1)
         return parts[weight].role;
     if (weight > WEIGHT_Q)
-        *first += config_q_dim(c, block);
+        *first += config_q_dim(c);
     if (weight > WEIGHT_K)
         *first += config_k_dim(c, block);
     return ROLE_ATTN_QKV;

@@ -95,7 +95,7 @@ static void store_row(const struct attention *a, int kv_head, int row)
 {
     const struct config *c = &a->f->kv.config;
     const struct batch_row *r = &a->f->batch.rows[row];
-    const float *keys = a->f->work.qkv + row * a->qkv_dim + config_q_dim(c, a->layer);
+    const float *keys = a->f->work.qkv + row * a->qkv_dim + config_q_dim(c);
     const float *k = keys + (size_t)kv_head * a->key_dim;
     const float *v = keys + (size_t)a->n_kv_heads * a->key_dim + (size_t)kv_head * a->value_dim;
     if (positions_rotation(&a->f->work.positions, r->position)) {
@@ -239,7 +239,7 @@ static struct attention layer_attention(const struct worker *k, const struct blo
 static void show_weights(const struct attention *a, const float *input)
 {
     const struct forward *f = a->f;
-    const int n_rows = f->batch.n_rows, n_heads = config_heads(&f->kv.config, a->layer);
+    const int n_rows = f->batch.n_rows, n_heads = f->kv.config.n_heads;
     const size_t stride = a->partial_floats;
     const struct item_range items = range_of(a->k, n_rows * n_heads);
     for (int i = items.begin; i < items.end; i++) {
@@ -262,7 +262,7 @@ static void show_weights(const struct attention *a, const float *input)
     }
     worker_meet(a->k);
     /* In a row keys are behind queries, and values behind them. */
-    const float *keys = f->work.qkv + config_q_dim(&f->kv.config, a->layer);
+    const float *keys = f->work.qkv + config_q_dim(&f->kv.config);
     const struct attention_weights w = {.layer = a->layer,
                                         .rows = f->batch.rows,
                                         .n_rows = n_rows,
@@ -290,10 +290,10 @@ static float *join_heads(const struct attention *a)
     const struct forward *f = a->f;
     const struct config *c = &f->kv.config;
     const struct item_range rows = worker_rows(a->k);
-    const size_t row_dim = config_heads_dim(c, a->layer);
+    const size_t row_dim = config_heads_dim(c);
     float *heads = f->work.input + worker_first(a->k) * f->work.input_dim;
     for (int r = rows.begin; r < rows.end; r++) {
-        for (int h = 0; h < config_heads(c, a->layer); h++) {
+        for (int h = 0; h < c->n_heads; h++) {
             float *head = heads + r * row_dim + (size_t)h * a->value_dim;
             merge_chunks(a, r, h, head);
             head_ablation_end(f->without, c, a->layer, h, head);
@@ -322,7 +322,7 @@ void block_attention(const struct worker *k, const struct block *b, int layer)
         const int n_heads = a.n_kv_heads / k->n_threads, first = k->thread * n_heads;
         const int panels = c->head_dim / KERNEL_LANES, group = a.group * panels;
         const int v_panels = config_value_dim(c) / KERNEL_LANES;
-        const int keys = config_heads(c, layer) * panels, values = keys + a.n_kv_heads * panels;
+        const int keys = c->n_heads * panels, values = keys + a.n_kv_heads * panels;
         f->kernels->matmul(&m, first * group, (first + n_heads) * group);
         f->kernels->matmul(&m, keys + first * panels, keys + (first + n_heads) * panels);
         f->kernels->matmul(&m, values + first * v_panels, values + (first + n_heads) * v_panels);
@@ -350,6 +350,6 @@ void block_attention(const struct worker *k, const struct block *b, int layer)
     /* Output projection, added to the residual stream. */
     const float *results = join_heads(&a);
     stage_multiply(k, &b->w[ROLE_ATTN_OUTPUT].matrix, results, w->x, EPILOGUE_ADD);
-    stage_tap(k, TAP_HEADS, results, config_heads_dim(c, layer));
+    stage_tap(k, TAP_HEADS, results, config_heads_dim(c));
     stage_end_residual(k, &b->w[ROLE_ATTN_OUTPUT_NORM].norm, f->taps.at[TAP_MIDDLE]);
 }

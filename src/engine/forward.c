@@ -13,7 +13,7 @@ void workspace_take(struct workspace *w, struct arena *a, const struct config *c
         qkv = MAX(qkv, config_qkv_dim(c, l));
         group = MAX(group, config_group(c, l));
     }
-    w->input_dim = MAX(c->d_model, c->n_heads * config_value_dim(c));
+    w->input_dim = MAX(c->d_model, config_heads_dim(c));
     w->quants_bytes = quant_row_bytes(layout_longest_row(c));
     /* Scaled queries, scores, a key. */
     w->attend_floats = (size_t)group * (c->head_dim + KERNEL_CHUNK) + c->head_dim;

@@ -31,7 +31,7 @@ static void take_streams(struct heads_run *r)
 {
     const struct config *c = r->config;
     struct arena *a = &r->arena;
-    const uint64_t n = r->plan.n_scored, width = (uint64_t)c->n_heads * config_value_dim(c);
+    const uint64_t n = r->plan.n_scored, width = config_heads_dim(c);
     r->stream = arena_take(a, n, c->d_model * sizeof *r->stream);
     r->next = arena_take(a, n, c->d_model * sizeof *r->next);
     r->heads = arena_take(a, r->plan.ctx, width * sizeof *r->heads);
@@ -106,7 +106,7 @@ static enum status leave_out_heads(struct heads_run *r, int layer, struct head_w
     r->eval.entry = (struct eval_entry){layer, r->stream};
     r->eval.nll = r->nll;
     r->eval.params.without = &r->left;
-    for (int head = 0; head < config_heads(r->config, layer); head++) {
+    for (int head = 0; head < r->config->n_heads; head++) {
         struct head_worth *h = &heads[head];
         unsigned char *off = &r->off[layer * r->config->n_heads + head];
         struct eval_result without;
@@ -128,8 +128,8 @@ static enum status leave_out_heads(struct heads_run *r, int layer, struct head_w
 static enum status run_layer(struct heads_run *r, int layer, struct head_worth *heads)
 {
     const struct eval_spec *eval = &r->eval;
-    const size_t d = r->config->d_model, width = config_heads_dim(r->config, layer);
-    const size_t dim = config_value_dim(r->config), n_heads = config_heads(r->config, layer);
+    const size_t d = r->config->d_model, width = config_heads_dim(r->config);
+    const size_t dim = config_value_dim(r->config), n_heads = r->config->n_heads;
     float *mean = r->mean + layer * r->config->n_heads * dim;
     const uint64_t ctx = r->plan.ctx, n_scored = r->plan.n_scored;
     fill_gram(eval->model, layer, r->row, r->gram);
@@ -201,8 +201,7 @@ static enum status measure_layers(struct heads_run *r, struct err *e)
 {
     const struct model *m = r->eval.model;
     struct heads_result *result = r->result;
-    for (int l = 0; l < r->config->n_layers; l++)
-        result->n_heads += config_heads(r->config, l);
+    result->n_heads = r->config->n_layers * r->config->n_heads;
     TRY(arena_allocate(&r->arena, "the residual streams", e));
     take_streams(r);
     TRY_ZEROED(result->heads, result->n_heads, "the heads' figures", e);
@@ -224,7 +223,7 @@ static enum status measure_layers(struct heads_run *r, struct err *e)
     for (int layer = 0; layer < r->config->n_layers; layer++) {
         TRY(run_layer(r, layer, heads));
         TRY(leave_out_heads(r, layer, heads, e));
-        heads += config_heads(r->config, layer);
+        heads += r->config->n_heads;
         float *next = r->next;
         r->next = r->stream;
         r->stream = next;

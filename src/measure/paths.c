@@ -10,10 +10,10 @@ static void take_layer(struct path_layer *l, struct arena *a, const struct confi
 {
     const uint64_t n = l->n_tokens;
     l->x = arena_take(a, n, c->d_model * sizeof *l->x);
-    l->q = arena_take(a, n, config_q_dim(c, l->layer) * sizeof *l->q);
+    l->q = arena_take(a, n, config_q_dim(c) * sizeof *l->q);
     l->keys = arena_take(a, n, config_k_dim(c, l->layer) * sizeof *l->keys);
     l->values = arena_take(a, n, config_v_dim(c, l->layer) * sizeof *l->values);
-    l->results = arena_take(a, n, config_heads_dim(c, l->layer) * sizeof *l->results);
+    l->results = arena_take(a, n, config_heads_dim(c) * sizeof *l->results);
 }
 
 /* Queries or keys x [n, head_dim] of a block as scores read them: rotated by their position where
@@ -49,12 +49,12 @@ static void add_rows(struct path_layer *l, const struct config *c,
                      const struct attention_weights *w)
 {
     const size_t d = c->d_model, v_dim = config_v_dim(c, l->layer), dim = config_value_dim(c);
-    const int heads = config_heads(c, l->layer);
+    const int heads = c->n_heads;
     for (int r = 0; r < w->n_rows && w->rows[r].position < l->n_tokens; r++) {
         const size_t t = w->rows[r].position, qkv = r * w->qkv_stride;
         memcpy(l->x + t * d, w->input + r * d, d * sizeof *l->x);
         memcpy(l->values + t * v_dim, w->values + qkv, v_dim * sizeof *l->values);
-        rotate(w, c, t, w->queries + qkv, heads, l->q + t * config_q_dim(c, l->layer));
+        rotate(w, c, t, w->queries + qkv, heads, l->q + t * config_q_dim(c));
         rotate(w, c, t, w->keys + qkv, config_kv_heads(c, l->layer),
                l->keys + t * config_k_dim(c, l->layer));
         for (int h = 0; h < heads; h++)
@@ -74,14 +74,12 @@ static double product(const float *a, const float *b, int n)
 
 void paths_take(struct attend_paths *p, struct arena *a, const struct config *c)
 {
-    int most = 0; /* of the layers' heads_dim */
     for (int i = 0; i < p->n_layers; i++) {
         struct path_layer *l = &p->layers[i];
         take_layer(l, a, c);
-        l->written = arena_take(a, l->n_tokens, config_heads(c, l->layer) * sizeof *l->written);
-        most = MAX(most, config_heads_dim(c, l->layer));
+        l->written = arena_take(a, l->n_tokens, c->n_heads * sizeof *l->written);
     }
-    p->row = arena_take(a, most, sizeof *p->row);
+    p->row = arena_take(a, config_heads_dim(c), sizeof *p->row);
 }
 
 /* Puts a number among the largest, if it is one of them. */
@@ -105,7 +103,7 @@ static void write_parts(const struct path_layer *l, const struct model *m,
 {
     const struct config *c = &m->config;
     const struct matrix *output = &m->blocks[l->layer].w[ROLE_ATTN_OUTPUT].matrix;
-    const int dim = config_value_dim(c), heads = config_heads(c, l->layer);
+    const int dim = config_value_dim(c), heads = c->n_heads;
     const int n_parts = w->n_rows * heads;
     const size_t first = (size_t)w->rows[0].position * heads;
     struct path_written *written = l->written + first;
@@ -139,16 +137,15 @@ void paths_add(struct attend_paths *p, const struct model *m, const struct atten
 
 void trace_take(struct attend_trace *t, struct arena *a, const struct config *c)
 {
-    const int layer = t->path.layer;
     const uint64_t n = t->path.n_tokens = t->query + 1;
     take_layer(&t->path, a, c);
     t->scores = arena_take(a, n, sizeof *t->scores);
     t->weights = arena_take(a, n, sizeof *t->weights);
-    t->parts = arena_take(a, config_heads(c, layer), c->d_model * sizeof *t->parts);
+    t->parts = arena_take(a, c->n_heads, c->d_model * sizeof *t->parts);
     t->out = arena_take(a, c->d_model, sizeof *t->out);
     t->sum = arena_take(a, c->d_model, sizeof *t->sum);
     t->normed = arena_take(a, c->d_model, sizeof *t->normed);
-    t->row = arena_take(a, config_heads_dim(c, layer), sizeof *t->row);
+    t->row = arena_take(a, config_heads_dim(c), sizeof *t->row);
 }
 
 /* The score of the key at position j. */
@@ -156,7 +153,7 @@ static double score_of(const struct attend_trace *t, const struct config *c, con
                        int j)
 {
     const int layer = t->path.layer, dim = c->head_dim;
-    const float *q = t->path.q + (size_t)t->query * config_q_dim(c, layer) + t->head * dim;
+    const float *q = t->path.q + (size_t)t->query * config_q_dim(c) + t->head * dim;
     const float *k =
         t->path.keys + (size_t)j * config_k_dim(c, layer) + t->head / config_group(c, layer) * dim;
     const float *table = b->w[ROLE_ATTN_SCORE].table;

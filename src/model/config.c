@@ -151,18 +151,10 @@ bool config_same_kv_heads(const struct config *c)
     return config_all_kv_heads(c) == (int64_t)c->n_layers * c->n_kv_heads;
 }
 
-bool config_same_heads(const struct config *c)
-{
-    for (int l = 0; l < c->n_layers; l++)
-        if (config_heads(c, l) != c->n_heads)
-            return false;
-    return true;
-}
-
 bool config_has_variant(const struct config *c, int n_kv_heads)
 {
     for (int l = 0; l < c->n_layers; l++)
-        if (config_heads(c, l) % config_variant_heads(c, n_kv_heads, l) != 0)
+        if (c->n_heads % config_variant_heads(c, n_kv_heads, l) != 0)
             return false;
     return true;
 }
@@ -173,7 +165,7 @@ void config_variant_name(const struct config *c, int n_kv_heads, char *name)
     for (int l = 0; l < c->n_layers; l++) {
         const int own = config_variant_heads(c, n_kv_heads, l);
         is_mixed |= own != n_kv_heads;
-        is_mha &= own == config_heads(c, l);
+        is_mha &= own == c->n_heads;
     }
     if (is_mha)
         snprintf(name, 16, "MHA");

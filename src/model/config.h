@@ -98,7 +98,7 @@ struct config_rope {
 struct config {
     const struct arch *arch; /* static storage */
     int n_layers;
-    int n_heads;    /* of queries, the most of any layer; see config_heads */
+    int n_heads;    /* of queries */
     int n_kv_heads; /* the most of any layer; see config_kv_heads */
     int head_dim;   /* of queries and keys */
     int value_dim;  /* of values; 0: head_dim */
@@ -117,7 +117,6 @@ struct config {
     bool split_qkv;
     bool shared; /* all layers use the tensors of block 0 */
     struct config_rope rope;
-    int32_t layer_heads[CONFIG_MAX_LAYERS];    /* 0: n_heads */
     int32_t layer_kv_heads[CONFIG_MAX_LAYERS]; /* 0: n_kv_heads */
 };
 
@@ -159,23 +158,17 @@ static inline int config_kv_heads(const struct config *c, int layer)
 /* Over all layers. */
 int64_t config_all_kv_heads(const struct config *c);
 
-/* Whether all layers have n_kv_heads, and whether all have n_heads. */
+/* Whether all layers have n_kv_heads. */
 bool config_same_kv_heads(const struct config *c);
-bool config_same_heads(const struct config *c);
 
-/* Whether there is a variant of at most n_kv_heads K/V heads: in every layer a divisor of its query
+/* Whether there is a variant of at most n_kv_heads K/V heads: in every layer a divisor of the query
  * heads. */
 bool config_has_variant(const struct config *c, int n_kv_heads);
-
-static inline int config_heads(const struct config *c, int layer)
-{
-    return c->layer_heads[layer] ? c->layer_heads[layer] : c->n_heads;
-}
 
 /* The query heads that share one of a layer's K/V heads. */
 static inline int config_group(const struct config *c, int layer)
 {
-    return config_heads(c, layer) / config_kv_heads(c, layer);
+    return c->n_heads / config_kv_heads(c, layer);
 }
 
 static inline int config_value_dim(const struct config *c)
@@ -185,14 +178,14 @@ static inline int config_value_dim(const struct config *c)
 
 /* Elements of a token in a layer: of its queries, of its heads' results, of its keys, of its
  * values, of Q, K and V together. */
-static inline int config_q_dim(const struct config *c, int layer)
+static inline int config_q_dim(const struct config *c)
 {
-    return config_heads(c, layer) * c->head_dim;
+    return c->n_heads * c->head_dim;
 }
 
-static inline int config_heads_dim(const struct config *c, int layer)
+static inline int config_heads_dim(const struct config *c)
 {
-    return config_heads(c, layer) * config_value_dim(c);
+    return c->n_heads * config_value_dim(c);
 }
 
 static inline int config_k_dim(const struct config *c, int layer)
@@ -207,7 +200,7 @@ static inline int config_v_dim(const struct config *c, int layer)
 
 static inline int config_qkv_dim(const struct config *c, int layer)
 {
-    return config_q_dim(c, layer) + config_k_dim(c, layer) + config_v_dim(c, layer);
+    return config_q_dim(c) + config_k_dim(c, layer) + config_v_dim(c, layer);
 }
 
 /* Blocks that have tensors, and whose a layer uses. */

@@ -36,10 +36,8 @@ enum key_type {
 #define LEAST_EMBEDDING_SCALE 1e-9
 #define MOST_EMBEDDING_SCALE  1e9
 
-/* One size, or one for each layer, in a file that has keys for its kinds; one size, or one for each
- * layer. */
 #define HEADS_KEY    "attention.head_count"
-#define KV_HEADS_KEY "attention.head_count_kv"
+#define KV_HEADS_KEY "attention.head_count_kv" /* one size, or one for each layer */
 #define SCALING_KEY  "rope.scaling.type"
 #define SCORE_KEY    "attention.score"
 
@@ -116,16 +114,15 @@ static enum status read_number(const struct key_reader *r, const char *suffix, d
     return STATUS_OK;
 }
 
-/* The numbers [n_layers] of a key that is there, one for all layers or one for each: from 1 to
- * `most`, or, where that is 0, divisors of the layer's heads. */
-static enum status read_by_layer(const struct key_reader *r, const char *suffix, int most,
+/* The K/V heads [n_layers] of a key that is there, one number for all layers or one for each:
+ * divisors of the heads. */
+static enum status read_by_layer(const struct key_reader *r, const struct gguf_value *v,
                                  int32_t *numbers)
 {
-    const struct key_name key = arch_key(r->c, suffix);
-    const struct gguf_value *v = gguf_find(r->g, key.text);
+    const struct key_name key = arch_key(r->c, KV_HEADS_KEY);
     const bool is_array = v->kind == GGUF_ARRAY;
     const enum gguf_kind kind = is_array ? v->element_kind : v->kind;
-    const int n_layers = r->c->n_layers;
+    const int n_layers = r->c->n_layers, n_heads = r->c->n_heads;
     if (is_array && v->count != (uint64_t)n_layers)
         return err_bad_file(r->e, "%s: expected one number a layer, %d, found %llu", key.text,
                             n_layers, (unsigned long long)v->count);
@@ -134,12 +131,9 @@ static enum status read_by_layer(const struct key_reader *r, const char *suffix,
                             gguf_kind_name(kind));
     for (int l = 0; l < n_layers; l++) {
         const int64_t number = gguf_int_at(v, is_array ? l : 0);
-        const int end = most ? most : config_heads(r->c, l);
-        if (number < 1 || number > end || (!most && end % number != 0))
-            return err_bad_file(r->e,
-                                most ? "%s: expected from 1 to %d in every layer, found %lld"
-                                     : "%s: expected a divisor of head_count %d, found %lld",
-                                key.text, end, (long long)number);
+        if (number < 1 || number > n_heads || n_heads % number != 0)
+            return err_bad_file(r->e, "%s: expected a divisor of head_count %d, found %lld",
+                                key.text, n_heads, (long long)number);
         numbers[l] = number;
         if (r->c->shared && numbers[l] != numbers[0])
             return err_bad_file(
@@ -148,14 +142,6 @@ static enum status read_by_layer(const struct key_reader *r, const char *suffix,
                 key.text);
     }
     return STATUS_OK;
-}
-
-static int largest(const int32_t *numbers, int n)
-{
-    int most = 0;
-    for (int i = 0; i < n; i++)
-        most = numbers[i] > most ? numbers[i] : most;
-    return most;
 }
 
 static enum status read_key(const struct key_reader *r, const struct config_key *k)
@@ -195,14 +181,13 @@ static enum status read_key(const struct key_reader *r, const struct config_key 
 static enum status read_kv_heads(const struct key_reader *r)
 {
     struct config *c = r->c;
-    if (config_same_heads(c))
-        memset(c->layer_heads, 0, sizeof c->layer_heads);
-    if (gguf_find(r->g, arch_key(c, KV_HEADS_KEY).text))
-        TRY(read_by_layer(r, KV_HEADS_KEY, 0, c->layer_kv_heads));
-    else
-        for (int l = 0; l < c->n_layers; l++)
-            c->layer_kv_heads[l] = config_heads(c, l);
-    c->n_kv_heads = largest(c->layer_kv_heads, c->n_layers);
+    const struct gguf_value *v = gguf_find(r->g, arch_key(c, KV_HEADS_KEY).text);
+    if (!v) /* as many as query heads */
+        return STATUS_OK;
+    TRY(read_by_layer(r, v, c->layer_kv_heads));
+    c->n_kv_heads = 0;
+    for (int l = 0; l < c->n_layers; l++)
+        c->n_kv_heads = MAX(c->layer_kv_heads[l], c->n_kv_heads);
     if (config_same_kv_heads(c))
         memset(c->layer_kv_heads, 0, sizeof c->layer_kv_heads);
     return STATUS_OK;
@@ -270,15 +255,8 @@ enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
         return err_bad_file(e, "general.architecture: expected %s, found \"%.*s\"",
                             names_joined(arch_names, " or ").text, text_width(name), name.data);
     config_set_arch(c, arch);
-    const struct gguf_value *heads = gguf_find(g, arch_key(c, HEADS_KEY).text);
-    const bool by_layer = arch->has_keys && heads && heads->kind == GGUF_ARRAY;
     for (int key = 0; key < (arch->has_keys ? N_KEYS : FIRST_OWN); key++)
-        if (!(by_layer && keys[key].offset == AT(n_heads)))
-            TRY(read_key(&r, &keys[key]));
-    if (by_layer) {
-        TRY(read_by_layer(&r, HEADS_KEY, CONFIG_MAX_WIDTH, c->layer_heads));
-        c->n_heads = largest(c->layer_heads, c->n_layers);
-    }
+        TRY(read_key(&r, &keys[key]));
     if (arch->has_keys) {
         c->split_qkv = gguf_find_tensor(g, "blk.0.attn_q.weight") &&
                        !gguf_find_tensor(g, "blk.0.attn_qkv.weight");
@@ -377,26 +355,16 @@ bool config_is_kv_heads_key(const struct config *c, struct text key)
     return text_is(key, arch_key(c, KV_HEADS_KEY).text);
 }
 
-/* One number if all layers have the same, else one for each. */
-static void write_by_layer(const struct config *c, const char *suffix,
-                           int (*of)(const struct config *, int layer), struct gguf_writer *w)
-{
-    const struct key_name key = arch_key(c, suffix);
-    int32_t numbers[CONFIG_MAX_LAYERS];
-    bool same = true;
-    for (int l = 0; l < c->n_layers; l++) {
-        numbers[l] = of(c, l);
-        same &= numbers[l] == numbers[0];
-    }
-    if (same)
-        gguf_add_u32(w, key.text, numbers[0]);
-    else
-        gguf_add_array(w, key.text, GGUF_I32, numbers, c->n_layers);
-}
-
 void config_write_kv_heads(const struct config *c, struct gguf_writer *w)
 {
-    write_by_layer(c, KV_HEADS_KEY, config_kv_heads, w);
+    const struct key_name key = arch_key(c, KV_HEADS_KEY);
+    int32_t numbers[CONFIG_MAX_LAYERS];
+    for (int l = 0; l < c->n_layers; l++)
+        numbers[l] = config_kv_heads(c, l);
+    if (config_same_kv_heads(c))
+        gguf_add_u32(w, key.text, c->n_kv_heads);
+    else
+        gguf_add_array(w, key.text, GGUF_I32, numbers, c->n_layers);
 }
 
 /* The keys from `first` up to `end`. */
@@ -405,9 +373,7 @@ static void write_keys(const struct config *c, int first, int end, struct gguf_w
     for (const struct config_key *k = &keys[first]; k < &keys[end]; k++) {
         const struct key_name key = arch_key(c, suffix_of(c, k));
         const void *member = (const char *)c + k->offset;
-        if (member == &c->n_heads)
-            write_by_layer(c, HEADS_KEY, config_heads, w);
-        else if (k->type == SIZE)
+        if (k->type == SIZE)
             gguf_add_u32(w, key.text, *(const int *)member);
         else if ((k->type == NUMBER && k->optional && *(const float *)member == 0) ||
                  (k->type == NAME && k->optional && *(const unsigned *)member == 0))

@@ -106,14 +106,12 @@ struct cost_plan cost_plan(const struct cost_shape *s, const struct cost_weights
     struct config c = *s->config;
     const struct kv_shape room = {
         .n_sequences = batch, .cap = depth < c.n_ctx ? depth + 1 : depth, .storage = kv};
-    uint64_t of_position = 0, heads = 0; /* elements of keys and values, for every head */
+    const uint64_t heads = (uint64_t)c.n_layers * c.n_heads;
+    /* Elements of keys and values, for every head. */
+    uint64_t of_position = heads * (c.head_dim + config_value_dim(&c));
     size_t bytes;
     assert(depth >= 0 && batch >= 1);
     c.n_kv_heads = s->n_kv_heads;
-    for (int l = 0; l < c.n_layers; l++) {
-        heads += config_heads(&c, l);
-        of_position += (uint64_t)config_heads(&c, l) * (c.head_dim + config_value_dim(&c));
-    }
     if (c.score == SCORE_ADDITIVE)
         of_position += KERNEL_TANH_FMAS * heads * c.head_dim;
     const uint64_t positions = depth + 1;

@@ -121,13 +121,13 @@ static int extent_of(const struct config *c, enum extent extent, int layer)
     const int extents[] = {[ONE] = 1,
                            [TWO] = 2,
                            [D_MODEL] = c->d_model,
-                           [Q_DIM] = config_q_dim(c, layer),
+                           [Q_DIM] = config_q_dim(c),
                            [K_DIM] = config_k_dim(c, layer),
                            [V_DIM] = config_v_dim(c, layer),
                            [QKV_DIM] = config_qkv_dim(c, layer),
-                           [HEADS_DIM] = config_heads_dim(c, layer),
+                           [HEADS_DIM] = config_heads_dim(c),
                            [HEAD_DIM] = c->head_dim,
-                           [N_HEADS] = config_heads(c, layer),
+                           [N_HEADS] = c->n_heads,
                            [D_FF] = c->d_ff,
                            [N_CTX] = c->n_ctx,
                            [N_VOCAB] = c->n_vocab,
@@ -252,8 +252,7 @@ int layout_longest_row(const struct config *c)
         const int cols = layout_weight(c, role, 0).cols;
         longest = MAX(cols, longest);
     }
-    const int heads = c->n_heads * config_value_dim(c); /* of the layer with the most */
-    return MAX(heads, longest);
+    return longest;
 }
 
 /* --- by name --------------------------------------------------------------------------------- */
@@ -288,9 +287,8 @@ int layout_odd_row(const struct config *c, uint32_t type, const char **name)
     const struct {
         const char *name;
         int n;
-    } rows[] = {{"d_model", c->d_model},
-                {"n_heads * value_dim", c->n_heads * config_value_dim(c)},
-                {"d_ff", c->d_ff}};
+    } rows[] = {
+        {"d_model", c->d_model}, {"n_heads * value_dim", config_heads_dim(c)}, {"d_ff", c->d_ff}};
     for (int i = 0; i < LENGTH(rows); i++)
         if (rows[i].n % tensor_type_find(type)->block_elements != 0) {
             *name = rows[i].name;

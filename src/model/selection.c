@@ -99,8 +99,7 @@ enum status head_of_option(const char *option, const char *text, const struct co
     char item[32];
     const char *rest = text;
     if (list_next(&rest, ".", item, sizeof item) == '.' &&
-        parse_int(item, 0, c->n_layers - 1, layer) &&
-        parse_int(rest, 0, config_heads(c, *layer) - 1, head))
+        parse_int(item, 0, c->n_layers - 1, layer) && parse_int(rest, 0, c->n_heads - 1, head))
         return STATUS_OK;
     return err_usage(
         e, "%s: expected L.H, a layer from 0 to %d and a head from 0 to %d, found '%.40s'", option,

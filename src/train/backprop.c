@@ -46,7 +46,6 @@ static void take_passes(struct backprop *b, const float *rope_factors)
     const bool gated = ffn_is_gated(c->ffn), back = !b->forward_only;
     const uint64_t head_windows = (uint64_t)b->n_sequences * c->n_heads;
     struct saved saved = {.softmax = NULL};
-    const int most_heads = c->n_heads * config_value_dim(c);
     int widest = 0; /* the layer whose activations are the largest */
     for (int l = 1; l < c->n_layers; l++)
         if (config_qkv_dim(c, l) > config_qkv_dim(c, widest))
@@ -59,7 +58,7 @@ static void take_passes(struct backprop *b, const float *rope_factors)
                 b, rows,
                 (const struct buffer[]){{&saved.x, d},
                                         {&saved.qkv, config_qkv_dim(c, back ? l : widest)},
-                                        {&saved.heads, back ? config_heads_dim(c, l) : most_heads},
+                                        {&saved.heads, config_heads_dim(c)},
                                         {&saved.mid, d},
                                         {&saved.up, ff},
                                         {&saved.gate, gated * ff},
@@ -93,7 +92,7 @@ static void take_passes(struct backprop *b, const float *rope_factors)
                                              {&b->dnorm, back * d},
                                              {&b->dup, back * ff},
                                              {&b->dgate, back * gated * ff},
-                                             {&b->dheads, back * most_heads},
+                                             {&b->dheads, back * config_heads_dim(c)},
                                              {&b->dqkv, back * config_qkv_dim(c, widest)},
                                              {&b->stats, back * 2},
                                              {NULL, 0}});

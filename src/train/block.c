@@ -54,13 +54,6 @@ static struct matrix_view dqkv_of(const struct backprop *b, int l)
     return dqkv;
 }
 
-/* The results of block l's heads, or their gradient: one buffer may serve layers of any number. */
-static struct matrix_view heads_of(const struct backprop *b, int l, struct matrix_view buffer)
-{
-    const int n = config_heads_dim(&b->config, l);
-    return (struct matrix_view){buffer.x, buffer.n_rows, n, n};
-}
-
 /* Where a column of the first of some rows is. */
 static float *place_weights(struct matrix_view v, struct row_range r, int column)
 {
@@ -78,11 +71,10 @@ static void attend(const struct pass *p, int l, int thread,
     const int kv_heads = config_kv_heads(c, l), group = config_group(c, l);
     const int key = c->head_dim, value = config_value_dim(c);
     /* Where keys and values are in a row: behind all queries. */
-    const int keys = config_q_dim(c, l), values = keys + kv_heads * key;
+    const int keys = config_q_dim(c), values = keys + kv_heads * key;
     const float *additive = p->w->blocks[l].w[ROLE_ATTN_SCORE].weight;
     const struct matrix_view qkv = saved->qkv, dqkv = dqkv_of(b, l);
-    const struct matrix_view heads = heads_of(b, l, saved->heads),
-                             dheads = heads_of(b, l, b->dheads);
+    const struct matrix_view heads = saved->heads, dheads = b->dheads;
     const struct row_range rows =
         rows_of_thread(p, (struct row_range){0, p->batch->n_sequences * kv_heads}, thread);
     for (int index = rows.begin; index < rows.end; index++) {
@@ -161,8 +153,8 @@ static struct branch branch_of(const struct backprop *b, int l, bool attention)
                         .point = 2 * l,
                         .n_in = layout_qkv(&b->config, l, parts),
                         .out = ROLE_ATTN_OUTPUT,
-                        .inner = heads_of(b, l, saved->heads),
-                        .d_inner = heads_of(b, l, b->dheads),
+                        .inner = saved->heads,
+                        .d_inner = b->dheads,
                         .after = b->dmid,
                         .dropped = b->dmid_dropped,
                         .before = b->dx};
@@ -384,7 +376,7 @@ void backprop_block_backward(const struct pass *p, int l, int thread)
     branch_sums(p, &attention, thread);
     int begin, end;
     const int cols = b->table_cols;
-    pool_range(config_heads(c, l), thread, b->n_threads, &begin, &end);
+    pool_range(c->n_heads, thread, b->n_threads, &begin, &end);
     if (b->dtable)
         for (int i = cols * begin; i < cols * end; i++) {
             double sum = (double)table[i];

@@ -138,7 +138,7 @@ void muon_step(const struct trainer *t, int thread)
         if (!muon_moves(&t->spec, s))
             continue;
         /* Q, K and V are three matrices. */
-        const int parts[] = {config_q_dim(&t->config, s->layer), config_k_dim(&t->config, s->layer),
+        const int parts[] = {config_q_dim(&t->config), config_k_dim(&t->config, s->layer),
                              config_v_dim(&t->config, s->layer)};
         const bool joined = s->role == ROLE_ATTN_QKV;
         const int n = joined ? QKV_PARTS : 1;

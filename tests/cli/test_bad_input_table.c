@@ -33,7 +33,6 @@ static const struct {
      false},
     {"decode of heads", "decode", "gpt2", SIZES_OF_MHA, 0, POSITION_LEARNED, false},
     {"decode of one block", "decode", "gpt2", SIZES_OF_MHA, 0, POSITION_LEARNED, true},
-    {"gpt2 of heads", "gpt2", "gpt2", SIZES_OF_MHA, 0, POSITION_LEARNED, false},
 };
 
 static void use_sound(int i)

@@ -203,7 +203,7 @@ static double head_element(const struct opened *o, bool is_key, int head, int i,
 {
     const struct config *c = &o->model->config;
     const int first =
-        is_key ? config_q_dim(c, 0) + head / config_group(c, 0) * c->head_dim : head * c->head_dim;
+        is_key ? config_q_dim(c) + head / config_group(c, 0) * c->head_dim : head * c->head_dim;
     return qkv_element(o, 0, first + i, x);
 }
 

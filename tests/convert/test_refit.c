@@ -185,29 +185,3 @@ CONVERSION_TEST(cache_bytes_choose_kv_heads)
     expect_status(convert_plan(&spec, &bytes, &err), STATUS_USAGE, "calibration text");
     expect_status(convert_run(&spec, &out, &err), STATUS_USAGE, "calibration text");
 }
-
-/* Of 7 and 8 query heads, divisors of each: 10 K/V heads at most. */
-CONVERSION_TEST(cache_bytes_choose_kv_heads_by_the_query_heads_of_layers)
-{
-    const char *path = scratch_path("model.gguf");
-    struct config of =
-        config_sized("decode", "layers=2 heads=8 dim=8 width=64 ff=64 ctx=64 vocab=20");
-    of.layer_heads[0] = of.layer_kv_heads[0] = 7;
-    of.layer_heads[1] = of.layer_kv_heads[1] = 8;
-    write_config_checkpoint(path, &of);
-    struct opened b = open_path(path);
-    struct convert_spec spec = fit_to(&b, 0, CONVERT_REFIT_NONE);
-    struct convert out;
-    size_t bytes;
-    spec.cache_bytes = HEAD_BYTES * 10;
-    expect_ok(convert_plan(&spec, &bytes, &err));
-    expect_ok(convert_run(&spec, &out, &err));
-    const int first = config_kv_heads(&out.config, 0), second = config_kv_heads(&out.config, 1);
-    ck_assert(first == 1 || first == 7);
-    ck_assert_int_eq(8 % second, 0);
-    ck_assert_int_ge(first + second, 5);
-    ck_assert_int_le(first + second, 10);
-    struct opened c = open_writer(out.writer);
-    ck_assert_int_eq(config_kv_heads(&c.model->config, 1), second);
-    convert_free(&out);
-}

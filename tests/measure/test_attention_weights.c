@@ -346,12 +346,12 @@ static void expect_path(const struct attend_paths *p, const struct model *m,
 {
     const struct config *c = &m->config;
     const struct path_layer *l = &p->layers[0];
-    const int heads = config_heads(c, l->layer), dim = config_value_dim(c), d = c->d_model;
+    const int heads = c->n_heads, dim = config_value_dim(c), d = c->d_model;
     const size_t of_head = (size_t)t->query * heads + t->head;
     const struct path_written *w = &l->written[of_head];
     float row[512], part[512];
     double squares = 0;
-    ck_assert_int_le(config_heads_dim(c, l->layer), COUNT(row));
+    ck_assert_int_le(config_heads_dim(c), COUNT(row));
     ck_assert_int_le(d, COUNT(part));
     for (int o = 0; o < d; o++) {
         double sum = 0;
@@ -395,10 +395,9 @@ TEST(golden_traces, .loops = COUNT(traces))
     else
         g = open_golden(traces[_i].name);
     const struct config *c = &g.checkpoint.model->config;
-    const int n = g.n_tokens, dim = config_value_dim(c), width = config_heads_dim(c, layer);
+    const int n = g.n_tokens, dim = config_value_dim(c), width = config_heads_dim(c);
     const int d = c->d_model;
-    const int key_dim = c->head_dim, kv_heads = config_kv_heads(c, layer),
-              heads = config_heads(c, layer);
+    const int key_dim = c->head_dim, kv_heads = config_kv_heads(c, layer), heads = c->n_heads;
     struct attend_trace t = {.path.layer = layer, .head = head, .query = n - 1};
     struct all_heads all;
     struct attend_spec spec = spec_of(g.checkpoint.model, &all, g.tokens, n, 1);
@@ -472,7 +471,7 @@ TEST(traces_without_a_head)
         for (int k = 0; k < d; k++) {
             ck_assert(t.parts[HEAD * d + k] == 0);
             for (int j = 0; j < dim; j++)
-                output[k * config_heads_dim(c, LAYER) + HEAD * dim + j] = 0;
+                output[k * config_heads_dim(c) + HEAD * dim + j] = 0;
         }
         for (int k = 0; k < 3 * d; k++)
             ck_assert(fabsf(out[0][k] - out[i][k]) < 1e-5f);

@@ -264,11 +264,8 @@ static const struct model_case cases[] = {
     {NULL, {EVEN, .shared = true}, CONFIG_TIED},
     {NULL, {EVEN, .value_dim = 7}, CONFIG_TIED},
     {NULL, {EVEN, .layer_kv_heads = {4, 1}}, CONFIG_TIED},
-    /* Heads by layer: the most keys and values where queries are few, and the other way round. */
-    {NULL,
-     {EVEN, .layer_heads = {4, 3}, .layer_kv_heads = {1, 3}, .position = POSITION_QUADRATIC},
-     CONFIG_TIED},
-    {NULL, {EVEN, .layer_heads = {2, 4}, .layer_kv_heads = {2, 1}, .split_qkv = true}, CONFIG_TIED},
+    {NULL, {EVEN, .layer_kv_heads = {1, 4}, .position = POSITION_QUADRATIC}, CONFIG_TIED},
+    {NULL, {EVEN, .layer_kv_heads = {2, 1}, .split_qkv = true}, CONFIG_TIED},
     {NULL, {ODD, .embedding_scale = 3.5f}, 0},
     {NULL, {ODD, .score_scale = 1.25f}, CONFIG_TIED},
     {NULL, {ODD, .score = SCORE_ADDITIVE}, CONFIG_TIED},

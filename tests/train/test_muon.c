@@ -130,7 +130,7 @@ TEST(steps_are_those_of_the_definition, .loops = SANITIZED ? 1 : COUNT(models))
         if (!muon_moves(&t->spec, s))
             continue;
         const bool joined = s->role == ROLE_ATTN_QKV;
-        const int qkv[] = {config_q_dim(&t->config, s->layer), config_k_dim(&t->config, s->layer),
+        const int qkv[] = {config_q_dim(&t->config), config_k_dim(&t->config, s->layer),
                            config_v_dim(&t->config, s->layer)};
         size_t at = p->offset;
         for (int part = 0; part < (joined ? 3 : 1); part++) {
