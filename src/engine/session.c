@@ -1,9 +1,12 @@
 #include "engine/session.h"
 
 #include <limits.h>
+#include <stdio.h>
 
 #include "base/figures.h"
 #include "engine/forward.h"
+
+#define F16_LARGEST 65504.0 /* that is stored as such; of Q8_0 the scale of a block is an F16 */
 
 /* Enough rows to reuse each weight well; more would only take memory. */
 #define DEFAULT_BLOCK 96
@@ -225,17 +228,12 @@ enum status session_explain(const struct session *s, enum status status, const c
 {
     const struct model *m = s->f.model;
     const enum storage storage = s->shape.storage;
-    struct kv_overflow o;
-    bool found = false;
-    if (status == STATUS_FAILED)
-        for (int i = 0; i < s->shape.n_sequences && !found; i++)
-            found = kv_cache_overflow(&s->f.kv, i, s->len[i], &o);
-    if (found)
-        err_format(e,
-                   "layer %d has a %s at position %d of more than %.0f, which a cache of %s cannot "
-                   "hold: one of %s can",
-                   o.layer, o.what, o.position, kv_cache_largest(storage), storage_name(storage),
-                   storage_name(STORAGE_F32));
+    if (e && status == STATUS_FAILED && storage != STORAGE_F32)
+        chars_append(e->text,
+                     "; or keys or values are more than %.0f, which a cache of %s cannot hold: one "
+                     "of %s can",
+                     storage == STORAGE_Q8_0 ? F16_LARGEST * 127 : F16_LARGEST,
+                     storage_name(storage), storage_name(STORAGE_F32));
     if (where)
         err_in(e, status, "%s", where);
     return m->name ? err_in(e, status, "%s", m->name) : status;

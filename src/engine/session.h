@@ -72,12 +72,10 @@ enum status session_enter(struct session *s, int layer, const float *x,
 enum status session_feed(struct session *s, int sequence, const int32_t *tokens, int n, float *all,
                          struct err *e);
 
-/*
- * Returns `status`. If numbers that the session made are not finite, so that it is a failure, the
- * message says why, if that can be told: a key or value that the cache's type cannot hold; and the
- * model's file stands before it, then `where` ("after token 3"; NULL: nothing). Time by what is in
- * the cache.
- */
+/* Returns `status`. If it is a failure, as numbers that the session made are not finite, the
+ * model's file stands before the message, then `where` ("after token 3"; NULL: nothing); and of a
+ * cache of another type than F32 it says what that cannot hold, because then the checkpoint may be
+ * sound. */
 enum status session_explain(const struct session *s, enum status status, const char *where,
                             struct err *e);
 

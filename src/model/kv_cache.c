@@ -1,7 +1,5 @@
 #include "model/kv_cache.h"
 
-#include <math.h>
-
 bool kv_cache_can_store(enum storage storage)
 {
     return storage == STORAGE_F32 || storage == STORAGE_F16 || storage == STORAGE_Q8_0;
@@ -164,64 +162,6 @@ void kv_cache_copy(struct kv_cache *kv, int from, int to, int n)
                            positions * numbers * number_bytes(array, kv->shape.storage));
             }
         }
-}
-
-/* --- what could not be stored ----------------------------------------------------------------- */
-
-#define F16_LARGEST  65504.0
-#define F16_INFINITY 0x7c00
-
-double kv_cache_largest(enum storage storage)
-{
-    return storage == STORAGE_F16    ? F16_LARGEST
-           : storage == STORAGE_Q8_0 ? F16_LARGEST * 127
-                                     : HUGE_VAL;
-}
-
-/* The first of n binary16 numbers, `step` apart, that is not finite; 0: there is none. */
-static unsigned first_not_finite(const unsigned char *halves, size_t n, size_t step)
-{
-    for (size_t i = 0; i < n; i++) {
-        uint16_t half;
-        memcpy(&half, halves + i * step * sizeof half, sizeof half);
-        if ((half & F16_INFINITY) == F16_INFINITY)
-            return half;
-    }
-    return 0;
-}
-
-/* The first number of a position's key or value that is not finite, as binary16; 0 if all are. In a
- * cache of Q8_0 it is a scale. */
-static unsigned not_finite_at(const struct kv_cache *kv, struct kv_slot slot, int position,
-                              bool is_value)
-{
-    const bool scaled = kv->shape.storage == STORAGE_Q8_0;
-    const int dim = is_value ? config_value_dim(&kv->config) : kv->config.head_dim;
-    const enum kv_array array = scaled     ? is_value ? KV_VALUE_SCALES : KV_KEY_SCALES
-                                : is_value ? KV_VALUES
-                                           : KV_KEYS;
-    const struct kv_at at = locate_position(kv, slot, position);
-    return first_not_finite(at.array[array], scaled ? quant_blocks(dim) : dim, step_of(array));
-}
-
-bool kv_cache_overflow(const struct kv_cache *kv, int sequence, int n, struct kv_overflow *out)
-{
-    if (kv->shape.storage == STORAGE_F32)
-        return false;
-    for (int l = 0; l < kv->config.n_layers; l++) {
-        for (int head = 0; head < config_kv_heads(&kv->config, l); head++) {
-            for (int t = 0; t < n; t++) {
-                const struct kv_slot slot = {sequence, l, head};
-                const unsigned key = not_finite_at(kv, slot, t, false);
-                const unsigned half = key ? key : not_finite_at(kv, slot, t, true);
-                if (half == 0)
-                    continue;
-                *out = (struct kv_overflow){l, t, key ? "key" : "value"};
-                return (half & ~0x8000u) == F16_INFINITY;
-            }
-        }
-    }
-    return false;
 }
 
 struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_slot slot, int first, int n)

@@ -64,20 +64,6 @@ void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_
  * one. */
 void kv_cache_copy(struct kv_cache *kv, int from, int to, int n);
 
-/* A number that the cache's type could not hold: it is infinite where it is stored. */
-struct kv_overflow {
-    int layer, position;
-    const char *what; /* "key" or "value" */
-};
-
-/* The largest number that is stored as such in this type, F16 or Q8_0; infinite for F32. */
-double kv_cache_largest(enum storage storage);
-
-/* Looks through the first n positions of a sequence, in the order of the layers, for numbers that
- * are not finite. True if the first is infinite, as what is beyond kv_cache_largest becomes; a NaN
- * was none that the cache made. Time by what is stored: for a run that has failed. */
-bool kv_cache_overflow(const struct kv_cache *kv, int sequence, int n, struct kv_overflow *out);
-
 /* Chunks that n positions are cut into. */
 static inline int kv_cache_chunks(int n_positions)
 {
