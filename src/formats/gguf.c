@@ -263,7 +263,7 @@ static void read_tensor(struct reader *r, struct gguf_tensor *t)
     const uint32_t type = take_int(r, 4, "type");
     t->offset = take_int(r, 8, "offset");
     if (!r->status)
-        r->status = gguf_tensor_measure(t, type, STATUS_BAD_FILE, r->e);
+        r->status = gguf_tensor_measure(t, type, r->e);
 }
 
 static int compare_places(const void *left, const void *right)

@@ -33,9 +33,8 @@ size_t gguf_kind_bytes(enum gguf_kind kind);
 
 /*
  * Sets t->type, n_elements and n_bytes from `type`, t->n_dims (1 to GGUF_MAX_DIMS, asserted) and
- * t->dims (unused ones 1).
- * A type that is unknown, a dimension of zero, a product that overflows and a row that is no
- * multiple of the type's block return `bad` with a message that does not name the tensor.
+ * t->dims (unused ones 1). STATUS_BAD_FILE, with a message that does not name the tensor: a type
+ * that is unknown, a dimension of zero, a product that overflows, a row that is no multiple of the
+ * type's block.
  */
-enum status gguf_tensor_measure(struct gguf_tensor *t, uint32_t type, enum status bad,
-                                struct err *e);
+enum status gguf_tensor_measure(struct gguf_tensor *t, uint32_t type, struct err *e);

@@ -56,31 +56,30 @@ bool gguf_alignment_legal(uint64_t alignment)
 
 /* --- sizes of tensors --------------------------------------------------------------------- */
 
-enum status gguf_tensor_measure(struct gguf_tensor *t, uint32_t type, enum status bad,
-                                struct err *e)
+enum status gguf_tensor_measure(struct gguf_tensor *t, uint32_t type, struct err *e)
 {
     assert(t->n_dims >= 1 && t->n_dims <= GGUF_MAX_DIMS);
     t->type = tensor_type_find(type);
     if (!t->type)
-        return err_set(
-            e, bad,
+        return err_bad_file(
+            e,
             "type %" PRIu32
             " is unknown or was removed from GGUF: convert the model again with current tools",
             type);
     t->n_elements = 1;
     for (int d = 0; d < t->n_dims; d++) {
         if (t->dims[d] == 0)
-            return err_set(e, bad, "dimension %d is 0, expected at least 1", d);
+            return err_bad_file(e, "dimension %d is 0, expected at least 1", d);
         t->n_elements = u64_product(t->n_elements, t->dims[d]);
     }
     if (t->dims[0] % t->type->block_elements != 0)
-        return err_set(e, bad,
-                       "dimension 0 is %" PRIu64 ", expected a multiple of %" PRIu32
-                       ", the block of type %s",
-                       t->dims[0], t->type->block_elements, t->type->name);
+        return err_bad_file(e,
+                            "dimension 0 is %" PRIu64 ", expected a multiple of %" PRIu32
+                            ", the block of type %s",
+                            t->dims[0], t->type->block_elements, t->type->name);
     t->n_bytes = u64_product(t->n_elements / t->type->block_elements, t->type->block_bytes);
     if (t->n_elements > INT64_MAX || t->n_bytes > INT64_MAX)
-        return err_set(e, bad, "its shape overflows, expected less than 2^63 elements and bytes");
+        return err_bad_file(e, "its shape overflows, expected less than 2^63 elements and bytes");
     return STATUS_OK;
 }
 

@@ -11,11 +11,10 @@
  * The alignment is 32, or the value of a general.alignment pair if one is added (a u32, a power
  * of two from 8 to 65536). Bools become 0 or 1, the only values the specification allows.
  *
- * The add functions are sticky: after a failure (memory, an illegal or missing name, a tensor
- * name of 64 bytes or more, an impossible shape) the later ones do nothing and gguf_write returns
- * the first failure. That no name is added twice is up to the caller. What is refused is
- * STATUS_USAGE, but STATUS_BAD_FILE for a tensor name, which comes from a file that was read; what
- * the system refuses is STATUS_FAILED.
+ * The add functions are sticky: after a failure (memory; STATUS_BAD_FILE for a tensor name of 64
+ * bytes, which a file that was read may have, or an impossible shape) the later ones do nothing and
+ * gguf_write returns the first failure. That names are as a file may have them, and none is added
+ * twice, is up to the caller. What the system refuses is STATUS_FAILED.
  *
  * Keys are null-terminated; arrays may be NULL if their count is 0 (asserted).
  */
