@@ -41,17 +41,17 @@ static void json_put_escaped(struct output *out, struct text s)
 /* What stands before a value: a comma, a line break, its key. */
 static void begin_value(struct json *j, const char *key)
 {
-    const bool broken = j->depth <= j->broken_depth, compact = j->broken_depth == JSON_COMPACT;
+    const bool broken = j->depth <= j->broken_depth;
     if (j->depth > 0) {
         if (j->open[j->depth - 1].used)
-            output_puts(j->out, broken || compact ? "," : ", ");
+            output_puts(j->out, broken ? "," : ", ");
         if (broken)
             json_break_line(j);
         j->open[j->depth - 1].used = true;
     }
     if (key) {
         json_put_escaped(j->out, text_of(key));
-        output_puts(j->out, compact ? ":" : ": ");
+        output_puts(j->out, ": ");
     }
 }
 

@@ -23,8 +23,7 @@ struct json {
     } open[JSON_MAX_DEPTH];
 };
 
-/* broken_depth 0 writes everything on one line, JSON_COMPACT without a space too. */
-#define JSON_COMPACT (-1)
+/* broken_depth 0 writes everything on one line. */
 void json_init(struct json *j, struct output *out, int broken_depth);
 
 /* The key is NULL in arrays and outside of all containers. */

@@ -72,7 +72,7 @@ static void put_floats(struct base64 *b, const float *x, size_t n)
 static void put_shape(struct output *out, const struct explore_paths *p)
 {
     struct json j;
-    json_init(&j, out, JSON_COMPACT);
+    json_init(&j, out, 0);
     json_begin_object(&j, NULL);
     json_int(&j, "d", p->d);
     json_int(&j, "key", p->key);

@@ -70,12 +70,12 @@ TEST(paths_are_floats)
     const struct explore_page page = {&p, next, 1, &paths, NULL};
     const char *path = scratch_path("page.html");
     expect_ok(explore_write(&page, path, &err));
-    expect_counts(file_text(path, NULL),
-                  "1 data-shape='{\"d\":1,\"key\":1,\"value\":1,\"largest\":1,\"scale\":0.5,"
-                  "\"x\":\"x\",\"rotated\":\"\",\"scaled\":\"/2\",\"layers\":[{\"layer\":4,"
-                  "\"heads\":1,\"shared\":1,\"bias\":[[1,1,1]]}]}'>AACAPwAAgD8AAIA/",
-                  "1 <li data-p=\"25%\">&lt;a&gt;</li>", "1 <li data-p=\"6.2%\">b</li>",
-                  "0 id=\"why\"");
+    expect_counts(
+        file_text(path, NULL),
+        "1 data-shape='{\"d\": 1, \"key\": 1, \"value\": 1, \"largest\": 1, \"scale\": 0.5, "
+        "\"x\": \"x\", \"rotated\": \"\", \"scaled\": \"/2\", \"layers\": [{\"layer\": 4, "
+        "\"heads\": 1, \"shared\": 1, \"bias\": [[1, 1, 1]]}]}'>AACAPwAAgD8AAIA/",
+        "1 <li data-p=\"25%\">&lt;a&gt;</li>", "1 <li data-p=\"6.2%\">b</li>", "0 id=\"why\"");
 }
 
 TEST(heads_that_share_are_framed)
