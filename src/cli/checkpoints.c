@@ -91,11 +91,6 @@ enum status job_config(const char *path, const struct checkpoint *c, struct conf
 void job_warn_vocabulary(const struct common_options *o, const char *path,
                          const struct tokenizer *t)
 {
-    if (t && tokenizer_assumes_pre(t))
-        log_info(o,
-                 "warning: %s: tokenizer.ggml.pre is missing; text is cut as \"%s\" does it, which "
-                 "gives other ids than the model's if its own pre-tokenizer is another",
-                 path, tokenizer_pre(t));
     if (t && tokenizer_oddity(t))
         log_info(o, "warning: %s: %s", path, tokenizer_oddity(t));
 }

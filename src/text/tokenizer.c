@@ -1,7 +1,6 @@
 #include "text/tokenizer.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -66,11 +65,10 @@ struct tokenizer {
     struct spm spm;
     bool adds_space;   /* of spm */
     char pre_name[40]; /* as the file has it, or the one that is assumed; "" of spm */
-    bool assumes_pre;
-    int bos;          /* -1: none */
-    int ends[N_ENDS]; /* likewise, by end_keys, then by end_names */
+    int bos;           /* -1: none */
+    int ends[N_ENDS];  /* likewise, by end_keys, then by end_names */
     bool adds_bos;
-    struct err odd;    /* what of the vocabulary is read in spite of what it is; "" */
+    char odd[512];     /* what of the vocabulary is read in spite of what it is; "" */
     struct err unread; /* why no text can be encoded; "" */
 };
 
@@ -90,7 +88,11 @@ static enum status init_bpe(struct tokenizer *t, const struct gguf *g, struct er
                    (int)MIN(pre.len, 60), pre.data, names);
     }
     TRY(bpe_init(&t->bpe, &t->vocab, g, e));
-    t->assumes_pre = !found && t->bpe.n_merges > 0;
+    if (!found && t->bpe.n_merges > 0)
+        chars_append(t->odd,
+                     "tokenizer.ggml.pre is missing; text is cut as \"%s\" does it, which gives "
+                     "other ids than the model's if its own pre-tokenizer is another",
+                     t->pre_name);
     t->adds_bos = t->pre && t->pre->adds_bos;
     if (!t->pre || !t->pre->whole_pieces)
         name_index_free(&t->vocab.names);
@@ -164,18 +166,10 @@ static const struct tokenizer_kind kinds[] = {
 };
 static const struct tokenizer_kind unknown_kind = {NULL, VOCAB_RAW, -1, -1, false, NULL, NULL};
 
-/* What a file has that others read as well, and that is most likely a mistake. */
-static void note_oddity(struct tokenizer *t, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static void note_oddity(struct tokenizer *t, const char *format, ...)
+/* What stands between two notes. */
+static const char *before_note(const struct tokenizer *t)
 {
-    va_list args;
-    va_start(args, format);
-    if (t->odd.text[0])
-        chars_append(t->odd.text, "; ");
-    const size_t used = strlen(t->odd.text);
-    vsnprintf(t->odd.text + used, sizeof t->odd.text - used, format, args);
-    va_end(args);
+    return t->odd[0] ? "; " : "";
 }
 
 /* An id beyond the vocabulary is none, as in llama.cpp. */
@@ -190,8 +184,9 @@ static enum status read_id(struct tokenizer *t, const struct gguf *g, const char
     if (value < (uint64_t)n)
         *id = (int)value;
     else if (value != VOCAB_NO_ID && n > 0)
-        note_oddity(t, "%s: expected an id below %d, found %" PRIu64 ", which is taken for none",
-                    key, n, value);
+        chars_append(t->odd,
+                     "%s%s: expected an id below %d, found %" PRIu64 ", which is taken for none",
+                     before_note(t), key, n, value);
     return STATUS_OK;
 }
 
@@ -240,8 +235,8 @@ static enum status read_all(struct tokenizer *t, const struct gguf *g, struct er
     for (int i = 0; i < N_END_KEYS; i++)
         TRY(read_id(t, g, end_keys[i], i == 0 ? t->kind->eos : -1, &t->ends[i], e));
     if (t->vocab.first_empty >= 0)
-        note_oddity(t, "tokenizer.ggml.tokens: token %d is empty, which no text becomes",
-                    t->vocab.first_empty);
+        chars_append(t->odd, "%stokenizer.ggml.tokens: token %d is empty, which no text becomes",
+                     before_note(t), t->vocab.first_empty);
     if (t->pre)
         find_lost_merges(t);
     bool found;
@@ -323,11 +318,6 @@ const char *tokenizer_pre(const struct tokenizer *t)
     return t->pre_name[0] ? t->pre_name : NULL;
 }
 
-bool tokenizer_assumes_pre(const struct tokenizer *t)
-{
-    return t->assumes_pre;
-}
-
 bool tokenizer_adds_bos(const struct tokenizer *t)
 {
     return t->adds_bos;
@@ -342,7 +332,7 @@ bool tokenizer_is_special(const struct tokenizer *t, int id)
 
 const char *tokenizer_oddity(const struct tokenizer *t)
 {
-    return t->odd.text[0] ? t->odd.text : NULL;
+    return t->odd[0] ? t->odd : NULL;
 }
 
 enum status tokenizer_reads_text(const struct tokenizer *t, struct err *e)

@@ -62,13 +62,12 @@ bool tokenizer_adds_bos(const struct tokenizer *t);
 bool tokenizer_is_special(const struct tokenizer *t, int id);
 
 /* The pre-tokenizer, by which text is cut before it is merged: tokenizer.ggml.pre, or "gpt-2" where
- * the file leaves it out; NULL where text is not cut. Borrowed from t. And whether the file leaves
- * it out though it has merges, so that ids are wrong if the model's own is another. */
+ * the file leaves it out; NULL where text is not cut. Borrowed from t. */
 const char *tokenizer_pre(const struct tokenizer *t);
-bool tokenizer_assumes_pre(const struct tokenizer *t);
 
-/* What is read though it is most likely a mistake of who wrote the file; NULL: nothing. Borrowed.
- */
+/* What is read though it is most likely a mistake of who wrote the file, as merges without a
+ * pre-tokenizer's name, so that ids are wrong if the model's own is another; NULL: nothing.
+ * Borrowed. */
 const char *tokenizer_oddity(const struct tokenizer *t);
 
 /* STATUS_BAD_FILE, with why, if tokenizer_encode refuses every text: tokenizer.ggml.model or pre is
