@@ -66,8 +66,9 @@ static enum status plan_model(const struct bench_subject *of, int n_kv_heads, in
         return err_bad_file(e, "the output matrix: expected type F32, F16, BF16, Q8_0 or Q4_0");
     if (of->gguf)
         TRY(model_check(of->gguf, e));
-    *m = (struct bench_model){.subject = of, .converts = type != BENCH_AS_IS};
-    if (m->converts)
+    *m = (struct bench_model){.subject = of};
+    shape.converts = type != BENCH_AS_IS;
+    if (shape.converts)
         shape.storage = type;
     inspect_variant(&shape, n_kv_heads == BENCH_AS_IS ? of->config.n_kv_heads : n_kv_heads,
                     &m->variant);
@@ -281,16 +282,15 @@ static enum status load_model(struct bench_model *m, struct err *e)
 {
     const struct bench_subject *of = m->subject;
     const struct inspect_variant *v = &m->variant;
-    const struct model_options o = {
-        .n_kv_heads = v->config.n_kv_heads, .convert = m->converts, .storage = v->shape.storage};
+    const struct model_options o = {.n_kv_heads = v->config.n_kv_heads,
+                                    .convert = v->shape.converts,
+                                    .storage = v->shape.storage};
     const uint64_t start = clock_ns();
     if (of->gguf)
         TRY(err_in(e, model_create(of->gguf, &o, of->source, &m->model, e), "%s", of->name));
     else
         TRY(model_create_random(&v->config, v->shape.storage, SEED, &m->model, e));
     m->load_ms = (clock_ns() - start) / 1e6;
-    m->variant.shape = cost_shape_of_model(m->model); /* each matrix's own type */
-    m->variant.weights = cost_weights(&m->variant.shape);
     return STATUS_OK;
 }
 

@@ -59,7 +59,6 @@ struct bench_spec {
 struct bench_model {
     const struct bench_subject *subject;
     struct inspect_variant variant;
-    bool converts;       /* to the type of variant.shape; else the types are the file's */
     struct model *model; /* NULL unless rows are measured */
     double load_ms;      /* to build it */
 };

@@ -16,32 +16,10 @@ bool cost_shape_of_file(const struct gguf *g, const struct config *c, struct cos
     return matrix && pack_storage(matrix->type, &out->storage);
 }
 
-struct cost_shape cost_shape_of_model(const struct model *m)
-{
-    return (struct cost_shape){.config = &m->config,
-                               .n_kv_heads = m->config.n_kv_heads,
-                               .storage = m->w[ROLE_TOKEN_EMBD].matrix.storage,
-                               .tied = m->tied,
-                               .model = m};
-}
-
-/* --- tensors --------------------------------------------------------------------------------- */
-
-static const struct weight *loaded(const struct model *m, const struct tensor_spec *t)
-{
-    const enum tensor_role role = role_is_joined(t->role) ? ROLE_ATTN_QKV : t->role;
-    return role_in_block(role) ? &m->blocks[t->layer].w[role] : &m->w[role];
-}
-
 bool cost_has_tensor(const struct cost_shape *s, const struct tensor_spec *t)
 {
     if (s->tied && t->role == ROLE_OUTPUT && !t->is_bias)
         return false;
-    if (s->model) {
-        const struct weight *w = loaded(s->model, t);
-        return t->is_bias ? w->matrix.bias || w->norm.bias
-                          : w->matrix.panels || w->norm.gain || w->table;
-    }
     if (!s->gguf)
         return !(t->flags & (SPEC_NOT_NEW | SPEC_UNUSUAL));
     return layout_find(s->gguf, t->role, t->layer, t->is_bias);
@@ -62,7 +40,7 @@ struct cost_weights cost_weights(const struct cost_shape *s)
         const enum tensor_role last = t.role == ROLE_ATTN_Q ? ROLE_ATTN_V : t.role;
         const struct gguf_tensor *own[QKV_PARTS];
         int n_own = 0;
-        if (s->gguf)
+        if (s->gguf && !s->converts)
             for (enum tensor_role r = t.role; r <= last; r++) {
                 own[n_own] = layout_find(s->gguf, r, t.layer, t.is_bias);
                 n_own += own[n_own] != NULL;
@@ -76,9 +54,7 @@ struct cost_weights cost_weights(const struct cost_shape *s)
             continue;
         const bool is_matrix = t.form == FORM_MATRIX && !t.is_bias;
         enum storage storage = is_matrix ? s->storage : STORAGE_F32;
-        if (is_matrix && s->model)
-            storage = loaded(s->model, &t)->matrix.storage;
-        else if (is_matrix)
+        if (is_matrix)
             pack_storage(tensor_type_find(layout_type(&t, pack_type(s->storage))), &storage);
         if (is_matrix && n_own > 0)
             storage = pack_common_storage(own, n_own);

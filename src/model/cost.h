@@ -12,24 +12,20 @@
 #include "compute/roofline.h"
 #include "model/model.h"
 
-/* A shape with n_kv_heads K/V heads (as c, or a variant of it). Which tensors there are follows
- * from the config and `tied`, unless a file or a model says so; what they are stored in from
- * `storage`, unless a model does. */
+/* A shape with n_kv_heads K/V heads (as c, or a variant of it). Which tensors there are, and what
+ * they are stored in, follows from the config, `tied` and `storage`, unless a file says so. */
 struct cost_shape {
     const struct config *config;
     int n_kv_heads;
     enum storage storage; /* of the matrices; but see layout_type */
     bool tied;
-    const struct gguf *gguf;   /* NULL: no file */
-    const struct model *model; /* NULL: not loaded */
+    const struct gguf *gguf; /* NULL: no file */
+    bool converts;           /* the file's matrices, to `storage` */
 };
 
 /* The shape of a checkpoint's file, which is borrowed, with its own K/V heads; the type is the
  * output matrix's. False if that is none that runs here: then all but `storage` holds. */
 bool cost_shape_of_file(const struct gguf *g, const struct config *c, struct cost_shape *out);
-
-/* The shape of a loaded model, which is borrowed; its matrices may be of several types. */
-struct cost_shape cost_shape_of_model(const struct model *m);
 
 /* Whether a checkpoint of this shape has the tensor, one of its layout. */
 bool cost_has_tensor(const struct cost_shape *s, const struct tensor_spec *t);
