@@ -24,6 +24,9 @@
 /* Interleaved partial sums of a chunk. */
 #define SUM_LANES 8
 
+/* What a file in another type has for keys of its own, behind the others. */
+#define TYPE_KEY    "general.file_type"
+#define VERSION_KEY "general.quantization_version"
 /* ggml's version of the block layouts (GGML_QNT_VERSION); it changed last in 2023. */
 #define QUANTIZATION_VERSION 2
 
@@ -119,10 +122,8 @@ static enum status next_piece(void *arg, uint64_t offset, const void **data, siz
     const struct tensor_type_info *type = from->type;
     if (callbacks_stop(&p->callbacks))
         return STATUS_INTERRUPTED;
-    if (offset == 0)
-        t->sums = (struct quantize_sums){.n = 0};
     if (offset == 0 && t == q->tensors)
-        q->total = t->sums;
+        q->total = (struct quantize_sums){.n = 0};
     assert(offset % t->to->block_bytes == 0);
     q->tensor = t;
     q->first = offset / t->to->block_bytes * t->to->block_elements;
@@ -130,7 +131,7 @@ static enum status next_piece(void *arg, uint64_t offset, const void **data, siz
     q->n_chunks = (q->n + CHUNK_ELEMENTS - 1) / CHUNK_ELEMENTS;
     pool_run(p->pool, convert_chunks, q);
     for (const struct quantize_sums *r = q->chunks; r < q->chunks + q->n_chunks; r++) {
-        add_sums(&t->sums, r);
+        add_sums(&q->total, r);
         if (r->bad == UINT64_MAX)
             continue;
         /* A value that is not finite, or became so. */
@@ -152,11 +153,7 @@ static enum status next_piece(void *arg, uint64_t offset, const void **data, siz
     if (p->source)
         file_map_release(p->source, from->data + begin, read);
     callbacks_progress(&p->callbacks, t->before + begin + read, q->bytes_before);
-    if (q->first + q->n == from->n_elements) {
-        add_sums(&q->total, &t->sums);
-        t->error = error_of(&t->sums);
-        q->error = error_of(&q->total);
-    }
+    q->error = error_of(&q->total);
     *data = q->out;
     *len = tensor_type_bytes(t->to, q->n);
     return STATUS_OK;
@@ -208,11 +205,6 @@ static void take_buffers(struct quantize *q)
 static enum status plan_tensors(struct quantize *q, struct err *e)
 {
     const struct gguf *g = q->params.gguf;
-    const struct {
-        const char *key;
-        uint32_t value;
-    } replaced[] = {{"general.file_type", gguf_file_type(q->params.type)},
-                    {"general.quantization_version", QUANTIZATION_VERSION}};
     struct config config;
     TRY(model_check(g, e)); /* of what does not load nothing that loads can be made */
     TRY(config_read(g, &config, e));
@@ -220,17 +212,13 @@ static enum status plan_tensors(struct quantize *q, struct err *e)
     TRY(arena_allocate(&q->arena, "the conversion", e));
     take_buffers(q);
     TRY(gguf_writer_create(&q->writer, e));
-    for (size_t i = 0; i < g->n_pairs; i++) { /* where they are, else at the end */
+    for (size_t i = 0; i < g->n_pairs; i++) {
         const struct text key = g->pairs[i].key;
-        const int r = text_is(key, replaced[0].key) ? 0 : text_is(key, replaced[1].key) ? 1 : -1;
-        if (r < 0)
+        if (!text_is(key, TYPE_KEY) && !text_is(key, VERSION_KEY))
             gguf_add_value(q->writer, key, &g->pairs[i].value);
-        else
-            gguf_add_u32(q->writer, replaced[r].key, replaced[r].value);
     }
-    for (int r = 0; r < 2; r++)
-        if (!gguf_find(g, replaced[r].key))
-            gguf_add_u32(q->writer, replaced[r].key, replaced[r].value);
+    gguf_add_u32(q->writer, TYPE_KEY, gguf_file_type(q->params.type));
+    gguf_add_u32(q->writer, VERSION_KEY, QUANTIZATION_VERSION);
     for (size_t i = 0; i < g->n_tensors; i++) {
         const struct gguf_tensor *from = &g->tensors[i];
         struct quantize_tensor *t = &q->tensors[i];

@@ -33,7 +33,7 @@ struct quantize_error {
     double max;      /* max |x - y| */
 };
 
-/* Sums over a chunk, a tensor or the whole file. */
+/* Sums over a chunk or the whole file. */
 struct quantize_sums {
     double error, size; /* of squares: of differences, of values */
     double max;
@@ -44,11 +44,9 @@ struct quantize_sums {
 struct quantize_tensor {
     const struct gguf_tensor *from;    /* borrowed from the checkpoint */
     const struct tensor_type_info *to; /* static */
-    struct quantize_error error;       /* once written; zeros if the type stays */
     /* Private. */
     struct quantize *q;
     uint64_t before; /* bytes of the checkpoint's tensors before it */
-    struct quantize_sums sums;
 };
 
 struct quantize {
@@ -75,7 +73,7 @@ struct quantize {
  * is.
  *
  * gguf_write or gguf_write_memory of q->writer is left, which converts tensor by tensor in a few
- * MiB and fills in the errors; the bytes are the same for any number of threads. It fails with
+ * MiB and fills in the error; the bytes are the same for any number of threads. It fails with
  * STATUS_BAD_FILE for a value that is not finite, STATUS_FAILED for one too large for the type.
  */
 enum status quantize_plan(const struct quantize_params *params, struct quantize *q, struct err *e);
