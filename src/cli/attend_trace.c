@@ -124,7 +124,7 @@ static void put_step(const struct attend_view *v, const struct trace_step *s,
 static void write_step(const struct attend_view *v, const struct trace_step *s, struct json *j)
 {
     json_begin_object(j, NULL);
-    json_string(j, "step", s->name);
+    json_text(j, "step", text_of(s->name));
     json_begin_array(j, "shape");
     if (s->heads > 0)
         json_int(j, NULL, s->heads);

@@ -138,7 +138,7 @@ static void print_json(struct generation *g, const struct generated *t)
     json_u64(&j, "index", t->number);
     json_text(&j, "prompt", t->prompt);
     if (t->refused) {
-        json_string(&j, "error", t->error.text);
+        json_text(&j, "error", text_of(t->error.text));
     } else {
         json_text(&j, "text", bytes_text(&t->made));
         json_begin_array(&j, "tokens");
@@ -146,7 +146,7 @@ static void print_json(struct generation *g, const struct generated *t)
             json_int(&j, NULL, t->sampled.ids[i]);
         json_end(&j);
         json_int(&j, "n", t->n_sampled);
-        json_string(&j, "finish", end_names[t->end]);
+        json_text(&j, "finish", text_of(end_names[t->end]));
         json_u64(&j, "seed", t->seed);
         json_double(&j, "logprob", t->logprob);
     }

@@ -89,11 +89,6 @@ void json_text(struct json *j, const char *key, struct text bytes)
     json_put_escaped(j->out, bytes);
 }
 
-void json_string(struct json *j, const char *key, const char *s)
-{
-    json_text(j, key, text_of(s));
-}
-
 void json_literal(struct json *j, const char *key, struct text literal)
 {
     begin_value(j, key);

@@ -32,7 +32,6 @@ void json_begin_array(struct json *j, const char *key);
 void json_end(struct json *j); /* of the innermost container */
 
 void json_text(struct json *j, const char *key, struct text bytes);
-void json_string(struct json *j, const char *key, const char *s);
 void json_literal(struct json *j, const char *key, struct text literal); /* written as it is */
 void json_int(struct json *j, const char *key, int64_t x);
 void json_u64(struct json *j, const char *key, uint64_t x);

@@ -79,9 +79,9 @@ static void put_shape(struct output *out, const struct explore_paths *p)
     json_int(&j, "value", p->value);
     json_int(&j, "largest", p->n_largest);
     json_double(&j, "scale", p->scale);
-    json_string(&j, "x", p->x);
-    json_string(&j, "rotated", p->rotated);
-    json_string(&j, "scaled", p->scaled);
+    json_text(&j, "x", text_of(p->x));
+    json_text(&j, "rotated", text_of(p->rotated));
+    json_text(&j, "scaled", text_of(p->scaled));
     json_begin_array(&j, "layers");
     for (const struct explore_layer *l = p->layers; l < p->layers + p->n_layers; l++) {
         json_begin_object(&j, NULL);
