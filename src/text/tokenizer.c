@@ -434,7 +434,8 @@ void stream_free(struct stream *s)
     *s = (struct stream){.bytes = NULL};
 }
 
-size_t utf8_cut_short(struct text bytes)
+/* How many bytes at the end of `bytes` are a UTF-8 character cut short: 0 to 3. */
+static size_t utf8_cut_short(struct text bytes)
 {
     for (size_t back = 1; back <= 3 && back <= bytes.len; back++) {
         /* What some continuation makes a character, the least or the greatest does. */

@@ -132,6 +132,3 @@ struct text stream_push(struct stream *s, struct text piece);
 
 /* What was held back, valid until the next call; the stream is then as newly started. */
 struct text stream_finish(struct stream *s);
-
-/* How many bytes at the end of `bytes` are a UTF-8 character cut short: 0 to 3. */
-size_t utf8_cut_short(struct text bytes);
