@@ -97,13 +97,16 @@ void job_warn_vocabulary(const struct common_options *o, const char *path,
 
 void job_say_fallback(const struct common_options *o, const struct config *c, enum storage type)
 {
-    const char *name;
-    const int n = layout_odd_row(c, pack_type(type), &name);
-    if (n > 0)
-        log_info(
-            o,
-            "type %s: rows of %s = %d are no multiple of its blocks of %d; such matrices are f16",
-            storage_name(type), name, n, QUANT_BLOCK);
+    for (int64_t i = 0; i < layout_count(c) && type != STORAGE_F16; i++) {
+        const struct tensor_spec t = layout_at(c, i);
+        if (!(t.flags & SPEC_QUANTISES) || layout_type(&t, pack_type(type)) != TENSOR_F16)
+            continue;
+        log_info(o,
+                 "type %s: rows of %d, as those of %s, are no multiple of its blocks of %d; such "
+                 "matrices are f16",
+                 storage_name(type), t.cols, t.name.text, QUANT_BLOCK);
+        return;
+    }
 }
 
 /* Opens the checkpoint; its model with other K/V heads than the file's, if they are asked for. */

@@ -10,6 +10,7 @@
 #include "convert/quantize.h"
 #include "formats/gguf_write.h"
 #include "model/config_keys.h"
+#include "model/cost.h"
 #include "model/kv_cache.h"
 
 #define TEXT_MAX ((size_t)1 << 30) /* more text is refused before it is read */
@@ -401,14 +402,17 @@ static const struct report_field row_fields[] = {
      .item_size = sizeof(struct convert_layer), .when = IN_JSON},
 };
 
-static struct convert_row describe(const char *checkpoint, const struct config *c,
-                                   uint64_t parameters, uint64_t file_bytes, double bits_per_byte)
+/* A checkpoint of the tensors of g and a config of its own. */
+static struct convert_row describe(const char *checkpoint, const struct gguf *g,
+                                   const struct config *c, uint64_t file_bytes,
+                                   double bits_per_byte)
 {
+    const struct cost_shape shape = {c, c->n_kv_heads, .tied = layout_output_tied(g), .gguf = g};
     struct convert_row row = {
         .checkpoint = checkpoint,
         .kv_bytes_per_token_f32 = kv_cache_bytes_per_token(c, c->n_kv_heads, STORAGE_F32),
         .kv_bytes_per_token_f16 = kv_cache_bytes_per_token(c, c->n_kv_heads, STORAGE_F16),
-        .parameters = parameters,
+        .parameters = cost_weights(&shape).parameters,
         .file_bytes = file_bytes,
         .divergence = NO_FIGURE,
         .bits_per_byte = bits_per_byte,
@@ -424,11 +428,10 @@ static enum status print_conversion(const struct conversion *c, struct err *e)
     struct job *j = c->job;
     const enum table_format format = j->common->format;
     const struct convert *k = &c->converted;
-    const uint64_t parameters = convert_count_params(j->checkpoint.gguf);
+    const struct gguf *g = j->checkpoint.gguf;
     struct convert_row rows[] = {
-        describe("before", &c->config, parameters, j->checkpoint.file.len, c->bits_before),
-        describe("after", c->fewer ? &k->config : &c->config, c->fewer ? k->n_params : parameters,
-                 job_out_bytes(j), c->bits_after)};
+        describe("before", g, &c->config, j->checkpoint.file.len, c->bits_before),
+        describe("after", g, c->fewer ? &k->config : &c->config, job_out_bytes(j), c->bits_after)};
     struct convert_row *after = &rows[1];
     after->seconds = c->seconds;
     if (c->spec.n_tokens > 0)

@@ -77,11 +77,7 @@ struct convert {
     double divergence;    /* from the checkpoint's predictions, in nats a token, on windows held
                              out; NaN without text */
     struct convert_layer *layers;
-    uint64_t n_params;          /* of the result, as convert_count_params */
     struct gguf_writer *writer; /* holds everything: gguf_write or gguf_write_memory is left */
     struct arena arena;
 };
 void convert_free(struct convert *c); /* legal on a zeroed struct and twice */
-
-/* Elements of all tensors of a file, a tied output once. */
-uint64_t convert_count_params(const struct gguf *g);

@@ -255,20 +255,16 @@ void convert_load_stored(struct converter *c)
 
 #define OWN_KEYS "decode.convert."
 
-static void write_tensor(const struct converter *c, const struct gguf_tensor *t)
-{
-    gguf_add_tensor(c->out->writer, t->name, t->type->type, t->n_dims, t->dims, t->data);
-    c->out->n_params += t->n_elements;
-}
-
 /* What becomes of an old tensor, where it was. */
 static void write_new(const struct converter *c, const struct gguf_tensor *old)
 {
     struct tensor_spec spec;
-    const struct convert_tensor *t = NULL;
-    if (layout_named(&c->config, old->name, &spec) && role_in_block(spec.role))
-        t = &c->tensors[spec.layer].of[spec.role][spec.is_bias];
-    write_tensor(c, t && t->changed ? &t->tensor : old);
+    const struct gguf_tensor *t = old;
+    if (layout_named(&c->config, old->name, &spec) && role_in_block(spec.role)) {
+        const struct convert_tensor *new = &c->tensors[spec.layer].of[spec.role][spec.is_bias];
+        t = new->changed ? &new->tensor : old;
+    }
+    gguf_add_tensor(c->out->writer, t->name, t->type->type, t->n_dims, t->dims, t->data);
 }
 
 enum status convert_write(struct converter *c, struct err *e)
@@ -292,8 +288,6 @@ enum status convert_write(struct converter *c, struct err *e)
     if (spec->method == CONVERT_RANDOM)
         gguf_add_u64(w, OWN_KEYS "seed", spec->seed);
     gguf_add_text(w, OWN_KEYS "version", text_of(spec->version));
-
-    c->out->n_params = -layout_tied_elements(g);
     for (size_t i = 0; i < g->n_tensors; i++)
         write_new(c, &g->tensors[i]);
     return STATUS_OK;

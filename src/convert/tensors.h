@@ -46,5 +46,5 @@ void convert_store_order(struct converter *c);
 void convert_loading_allocate(struct converter *c);
 void convert_load_stored(struct converter *c);
 
-/* Makes c->out's writer with all that the new file has, and counts its elements. */
+/* Makes c->out's writer with all that the new file has. */
 enum status convert_write(struct converter *c, struct err *e);

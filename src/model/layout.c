@@ -281,24 +281,3 @@ uint32_t layout_type(const struct tensor_spec *s, uint32_t type)
         return TENSOR_F16;
     return type == TENSOR_Q4_0 && (s->flags & SPEC_ROWS_ENTER) ? TENSOR_Q8_0 : type;
 }
-
-int layout_odd_row(const struct config *c, uint32_t type, const char **name)
-{
-    const struct {
-        const char *name;
-        int n;
-    } rows[] = {
-        {"d_model", c->d_model}, {"n_heads * value_dim", config_heads_dim(c)}, {"d_ff", c->d_ff}};
-    for (int i = 0; i < LENGTH(rows); i++)
-        if (rows[i].n % tensor_type_find(type)->block_elements != 0) {
-            *name = rows[i].name;
-            return rows[i].n;
-        }
-    return 0;
-}
-
-uint64_t layout_tied_elements(const struct gguf *g)
-{
-    const struct gguf_tensor *output = layout_find(g, ROLE_OUTPUT, 0, false);
-    return output && layout_output_tied(g) ? output->n_elements : 0;
-}

@@ -94,9 +94,6 @@ bool layout_has(const struct config *c, enum tensor_role role);
  * as older files have for programs that asked for it. */
 bool layout_output_tied(const struct gguf *g);
 
-/* The elements of such an output matrix where the file has it once more; else 0. */
-uint64_t layout_tied_elements(const struct gguf *g);
-
 /* How many tensors a checkpoint of this config has at most, and tensor i of them, 0 <= i < count,
  * in the order of a file: embeddings, blocks (one if all layers share it), last norm, output. A
  * weight's bias follows it. */
@@ -150,7 +147,3 @@ static inline struct spec_dims spec_dims(const struct tensor_spec *s)
  * output's too.
  */
 uint32_t layout_type(const struct tensor_spec *s, uint32_t type);
-
-/* The first length, in elements, of this shape's rows that are no whole blocks of `type`:
- * layout_type makes their matrices F16. *name is what the length is called. 0: there is none. */
-int layout_odd_row(const struct config *c, uint32_t type, const char **name);

@@ -392,7 +392,7 @@ $ [ "$("$decode" info --shape help --format csv | cut -d, -f1,2 | tr '\n' ' ')" 
 2 info $model --shape 2x64x4 | a checkpoint and --shape are both named
 2 info --shape 2x64x4 --tensors | --tensors is for a checkpoint
 2 info $model --type f16 | --type
-0 info --shape 2x60x4 --type q8_0 | 2> rows of d_model = 60 are no multiple
+0 info --shape 2x60x4 --type q8_0 | 2> rows of 60, as those of token_embd.weight, are no multiple
 2 info --shape 2x64x4,ctx=100 --depth 101 | --depth
 0 info --shape gpt2$contexts,ctx=7 | n_ctx                   7
 2 info $model --kv-type f16 | --kv-type is for --depth
@@ -625,7 +625,7 @@ $ cmp -s $model same.gguf
 0 convert Q8_0.gguf -o q --type f32 --force --requantize
 $ [ "$(size_of q)" -eq "$(size_of F32.gguf)" ]
 0 convert $golden/gqa.gguf -o q --type q8_0 --force
-    | 2> type q8_0: rows of d_model = 48 are no multiple
+    | 2> type q8_0: rows of 48, as those of token_embd.weight, are no multiple
 $ [ -z "$(ls -A | grep '^\.decode')" ]
 
 # Heads and type at once: what one after the other gives.
