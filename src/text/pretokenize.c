@@ -1,7 +1,5 @@
 #include "text/pretokenize.h"
 
-#include <stdio.h>
-
 #include "base/mem.h"
 #include "text/unicode.h"
 
@@ -23,27 +21,15 @@ static const struct pretokenizer pretokenizers[] = {
      .rule = PRETOKENIZE_QWEN2},
 };
 
-#define N_PRETOKENIZERS LENGTH(pretokenizers)
-
 const struct pretokenizer *pretokenizer_find(struct text name)
 {
-    for (int i = 0; i < N_PRETOKENIZERS; i++) {
+    for (int i = 0; i < LENGTH(pretokenizers); i++) {
         const struct pretokenizer *pre = &pretokenizers[i];
         for (const char *const *known = pre->names; *known; known++)
             if (text_is(name, *known))
                 return pre;
     }
     return NULL;
-}
-
-void pretokenizer_names(char *out, size_t size)
-{
-    assert(size > 0);
-    size_t used = 0;
-    out[0] = 0;
-    for (int i = 0; i < N_PRETOKENIZERS; i++)
-        for (const char *const *known = pretokenizers[i].names; *known && used < size; known++)
-            used += snprintf(out + used, size - used, "%s%s", used ? ", " : "", *known);
 }
 
 /* --- characters and runs --------------------------------------------------------------------- */

@@ -37,9 +37,6 @@ struct pretokenizer {
 /* The one of this name; NULL if it is not known. */
 const struct pretokenizer *pretokenizer_find(struct text name);
 
-/* Writes all names, separated by ", ", to out (size > 0 bytes, always terminated; cut there). */
-void pretokenizer_names(char *out, size_t size);
-
 /*
  * The length in bytes, at least 1, of the first piece of a nonempty text (asserted). Calling it
  * again for what follows finds all pieces; together that takes time linear in the text.

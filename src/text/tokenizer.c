@@ -81,12 +81,12 @@ static enum status init_bpe(struct tokenizer *t, const struct gguf *g, struct er
     TRY(gguf_get_text(g, "tokenizer.ggml.pre", &pre, &found, e));
     chars_printf(t->pre_name, "%.*s", text_width(pre), pre.data);
     t->pre = pretokenizer_find(pre);
-    if (!t->pre) {
-        char names[sizeof t->unread.text];
-        pretokenizer_names(names, sizeof names);
-        err_format(&t->unread, "tokenizer.ggml.pre: found \"%.*s\", expected one of %s",
-                   (int)MIN(pre.len, 60), pre.data, names);
-    }
+    if (!t->pre)
+        err_format(
+            &t->unread,
+            "tokenizer.ggml.pre: found \"%.*s\", expected a name of what cuts text as GPT-2, "
+            "StarCoder, Llama 3 or Qwen 2 do",
+            (int)MIN(pre.len, 60), pre.data);
     TRY(bpe_init(&t->bpe, &t->vocab, g, e));
     if (!found && t->bpe.n_merges > 0)
         chars_append(t->odd,
