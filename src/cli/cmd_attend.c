@@ -186,7 +186,7 @@ static enum status look(struct attend_view *v, struct err *e)
     if (o->npy) {
         TRY(npy_open(&npy, o->npy, (const uint64_t[]){v->layers.n, v->heads.n, n, n}, 4, e));
         for (int at = 0; at < v->spec.n_heads; at++)
-            npy_put(npy, v->arrays[at].cell, n * n);
+            file_writer_put(npy, v->arrays[at].cell, n * n * sizeof(float));
         TRY(file_writer_commit(npy, e));
     }
     if (o->json)

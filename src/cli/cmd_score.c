@@ -94,7 +94,7 @@ static enum status score_tokens(struct scoring *s, struct err *e)
         if (i % block == 0)
             TRY(session_feed(j->session, 0, j->tokens + i, MIN(n - i, block), s->logits, e));
         if (s->npy)
-            npy_put(s->npy, logits, s->n_vocab);
+            file_writer_put(s->npy, logits, s->n_vocab * sizeof *logits);
         s->joined.len = 0;
         for (int k = 0; k < n_top; k++) {
             char id[24], tail[64]; /* logits may be as far apart as numbers can */

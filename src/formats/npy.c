@@ -31,8 +31,3 @@ enum status npy_open(struct file_writer **out, const char *path, const uint64_t 
     file_writer_put(*out, header, total);
     return STATUS_OK;
 }
-
-void npy_put(struct file_writer *w, const float *values, size_t n)
-{
-    file_writer_put(w, values, n * sizeof *values);
-}

@@ -15,8 +15,8 @@ TEST(bytes)
     struct file_writer *w;
     const char *path = scratch_path("m.npy");
     expect_ok(npy_open(&w, path, (const uint64_t[]){2, 3}, 2, &err));
-    npy_put(w, values, 4);
-    npy_put(w, values + 4, 2);
+    file_writer_put(w, values, 4 * sizeof *values);
+    file_writer_put(w, values + 4, 2 * sizeof *values);
     expect_ok(file_writer_commit(w, &err));
     size_t len;
     unsigned char *file = (unsigned char *)file_text(path, &len);
