@@ -33,7 +33,6 @@ static enum status resolve(struct session *s, const struct model *m, const struc
     if (cap < 1 || cap > c->n_ctx)
         return err_usage(e, "context of %d tokens: expected 1 to %d, the context of the checkpoint",
                          cap, c->n_ctx);
-    assert(kv_cache_can_store(p->kv_storage));
     /* A row of each sequence at once, so that such a step reads every weight once. */
     int block = p->block > 0 ? p->block : MAX(n, DEFAULT_BLOCK);
     /* No more rows than there can be; and heads times rows of a block are counted in an int. */

@@ -1,10 +1,5 @@
 #include "model/kv_cache.h"
 
-bool kv_cache_can_store(enum storage storage)
-{
-    return storage == STORAGE_F32 || storage == STORAGE_F16 || storage == STORAGE_Q8_0;
-}
-
 /* How far apart one position's numbers are in an array: a panel has the keys, or their scales, of
  * KERNEL_LANES positions, dimension by dimension. */
 static size_t step_of(enum kv_array array)
@@ -68,7 +63,9 @@ size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, enum sto
 enum status kv_cache_create(struct kv_cache *kv, const struct config *c,
                             const struct kv_shape *shape, struct err *e)
 {
-    assert(shape->n_sequences >= 1 && shape->cap >= 1 && kv_cache_can_store(shape->storage));
+    assert(shape->n_sequences >= 1 && shape->cap >= 1);
+    assert(shape->storage == STORAGE_F32 || shape->storage == STORAGE_F16 ||
+           shape->storage == STORAGE_Q8_0);
     kv->arena = (struct arena){0};
     take_cache(kv, c, shape);
     TRY(arena_allocate(&kv->arena, "the KV cache", e));

@@ -42,10 +42,7 @@ bool kv_cache_bytes(const struct config *c, const struct kv_shape *shape, size_t
  * keys are in whole panels of KERNEL_LANES positions.) */
 size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, enum storage storage);
 
-/* Whether a cache can be stored so: as F32, F16 or Q8_0. */
-bool kv_cache_can_store(enum storage storage);
-
-/* The shape's bounds, and a storage that kv_cache_can_store, are asserted. STATUS_NO_MEMORY. */
+/* The shape's bounds, and a storage of F32, F16 or Q8_0, are asserted. STATUS_NO_MEMORY. */
 enum status kv_cache_create(struct kv_cache *kv, const struct config *c,
                             const struct kv_shape *shape, struct err *e);
 void kv_cache_free(struct kv_cache *kv); /* legal on a zeroed struct and twice */
