@@ -90,7 +90,7 @@ struct convert_calibration {
     /* [n_tokens, d] the checkpoint's residual stream before the layer, behind it from
      * convert_calibrate on; the checkpoint's after attention; the converted model's before it. */
     float *original, *middle, *converted;
-    struct probe *probe, *probe_converted; /* which run a layer of either */
+    struct session *probe, *probe_converted; /* which run a layer of either */
     /* By layer of the block in work: what attention adds, centred (squares; and [layers, d] its
      * sum), and how much of those squares the converted layer loses. */
     double *energy, *energy_sum, *lost;

@@ -108,18 +108,12 @@ enum status session_create(const struct model *m, const struct session_params *p
     return status;
 }
 
-/* What take_session took. */
-static void session_release(struct session *s)
-{
-    kv_cache_free(&s->f.kv);
-    arena_free(&s->arena);
-}
-
 void session_free(struct session *s)
 {
     if (!s)
         return;
-    session_release(s);
+    kv_cache_free(&s->f.kv);
+    arena_free(&s->arena);
     free(s);
 }
 
@@ -258,48 +252,36 @@ void session_copy(struct session *s, int from, int to, int n)
 
 /* --- probes ---------------------------------------------------------------------------------- */
 
-struct probe {
-    struct session s; /* its cache has room for one layer, whichever is run */
-};
-
 enum status probe_create(const struct config *c, const float *rope_factors, int n_ctx,
-                         const struct kernels *kernels, struct pool *pool, struct probe **out,
+                         const struct kernels *kernels, struct pool *pool, struct session **out,
                          struct err *e)
 {
     TRY_ZEROED(*out, 1, "a block's scratch memory", e);
-    struct probe *p = *out;
-    p->s = (struct session){
+    struct session *p = *out;
+    *p = (struct session){
         .f = {.kernels = kernels,
               .pool = pool,
               .work = {.max_rows = MIN(n_ctx, DEFAULT_BLOCK), .max_threads = pool_n_threads(pool)}},
         .shape = {.n_sequences = 1, .cap = n_ctx, .one_layer = true}};
-    const enum status s = take_session(&p->s, c, rope_factors, e);
+    const enum status s = take_session(p, c, rope_factors, e);
     if (s == STATUS_OK) {
-        positions_reach(&p->s.f.work.positions, n_ctx);
+        positions_reach(&p->f.work.positions, n_ctx);
     } else {
-        probe_free(p);
+        session_free(p);
         *out = NULL;
     }
     return s;
 }
 
-void probe_free(struct probe *p)
+const struct positions *probe_positions(const struct session *p)
 {
-    if (!p)
-        return;
-    session_release(&p->s);
-    free(p);
+    return &p->f.work.positions;
 }
 
-const struct positions *probe_positions(const struct probe *p)
-{
-    return &p->s.f.work.positions;
-}
-
-void probe_run(struct probe *p, const struct block *b, int layer, const float *in, int n,
+void probe_run(struct session *p, const struct block *b, int layer, const float *in, int n,
                const struct block_taps *taps)
 {
-    struct forward *f = &p->s.f;
+    struct forward *f = &p->f;
     const struct config *c = &f->kv.config;
     const size_t d = c->d_model;
     assert(n >= 1 && n <= f->kv.shape.cap);
@@ -311,9 +293,9 @@ void probe_run(struct probe *p, const struct block *b, int layer, const float *i
     for (int first = 0; first < n; first += f->work.max_rows) {
         const int now = MIN(n - first, f->work.max_rows);
         for (int r = 0; r < now; r++)
-            p->s.rows[r] = (struct batch_row){.position = first + r};
+            p->rows[r] = (struct batch_row){.position = first + r};
         memcpy(f->work.x, in + first * d, now * d * sizeof *in);
-        forward_run(f, p->s.rows, now);
+        forward_run(f, p->rows, now);
         for (int t = 0; t < BLOCK_TAPS; t++) {
             const int width = t == TAP_HEADS    ? config_heads_dim(c)
                               : t == TAP_HIDDEN ? c->d_ff

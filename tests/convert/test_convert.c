@@ -168,10 +168,10 @@ struct rows {
 };
 
 /* The stream of the tokens of `calib`, window by window, and what takes one through layers. */
-static struct probe *embedded(const struct opened *o, float *stream)
+static struct session *embedded(const struct opened *o, float *stream)
 {
     const struct config *c = &o->model->config;
-    struct probe *p;
+    struct session *p;
     ck_assert_int_eq(convert_window_size(c->n_ctx, N_ROWS), WINDOW);
     expect_ok(probe_create(c, o->model->w[ROLE_ROPE_FREQS].table, WINDOW, NULL, NULL, &p, &err));
     for (int t = 0; t < N_ROWS; t++)
@@ -185,7 +185,7 @@ static struct rows input_rows(const struct opened *o)
     const struct config *c = &o->model->config;
     static float stream[N_ROWS * 64];
     static struct rows r;
-    struct probe *p = embedded(o, stream);
+    struct session *p = embedded(o, stream);
     r.n = 0;
     for (int l = 0; l < (c->shared ? c->n_layers : 1); l++)
         for (int t = 0; t < N_FITTED; t += WINDOW, r.n += WINDOW) {
@@ -194,7 +194,7 @@ static struct rows input_rows(const struct opened *o)
                 .at = {[TAP_NORMED] = r.x + r.n * c->d_model, [TAP_OUT] = x}};
             probe_run(p, &o->model->blocks[l], l, x, WINDOW, &taps);
         }
-    probe_free(p);
+    session_free(p);
     return r;
 }
 
@@ -297,7 +297,7 @@ static void direct_output_losses(const struct opened *a, const struct opened *b,
     const struct opened *both[] = {a, b};
     const int d = c->d_model;
     static float stream[2][N_ROWS * 64], middle[2][N_ROWS * 64], before[N_ROWS * 64];
-    struct probe *p[] = {embedded(a, stream[0]), embedded(b, stream[1])};
+    struct session *p[] = {embedded(a, stream[0]), embedded(b, stream[1])};
     for (int l = 0; l < c->n_layers; l++) {
         double energy = 0, distance = 0, sums[64] = {0};
         memcpy(before, stream[0], sizeof before);
@@ -318,7 +318,7 @@ static void direct_output_losses(const struct opened *a, const struct opened *b,
             energy -= sums[i] * sums[i] / N_ROWS;
         lost[l] = distance / energy;
     }
-    probe_free(p[0]), probe_free(p[1]);
+    session_free(p[0]), session_free(p[1]);
 }
 
 CONVERSION_TEST(output_loses_what_the_streams_do, .loops = N_KINDS)

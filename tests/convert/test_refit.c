@@ -18,7 +18,7 @@ static double distance_after_attention(const struct opened *a, const struct open
     const size_t d = (size_t)c->d_model, size = (size_t)n * d;
     float *x = allocated(4 * size * sizeof *x), *of_a = x + size, *of_b = of_a + size,
           *behind = of_b + size;
-    struct probe *probe[2];
+    struct session *probe[2];
     double sum = 0;
     ck_assert_int_eq(
         probe_create(c, a->model->w[ROLE_ROPE_FREQS].table, n, NULL, NULL, &probe[0], &err),
@@ -41,8 +41,8 @@ static double distance_after_attention(const struct opened *a, const struct open
         }
         memcpy(x, behind, size * sizeof *x);
     }
-    probe_free(probe[0]);
-    probe_free(probe[1]);
+    session_free(probe[0]);
+    session_free(probe[1]);
     return sum;
 }
 

@@ -271,7 +271,7 @@ TEST(probes_run_what_sessions_run, .loops = N_GOLDEN)
     const struct model *m = g.checkpoint.model;
     const int n = g.n_tokens;
     const size_t d = (size_t)m->config.d_model;
-    struct probe *p = NULL;
+    struct session *p = NULL;
     float *x = allocated((size_t)n * d * sizeof *x), *out = x + (size_t)(n - 1) * d;
     expect_ok(probe_create(&m->config, m->w[ROLE_ROPE_FREQS].table, n, NULL, NULL, &p, &err));
     for (int t = 0; t < n; t++)
@@ -280,7 +280,7 @@ TEST(probes_run_what_sessions_run, .loops = N_GOLDEN)
         const struct block_taps taps = {.at = {[TAP_OUT] = x}};
         probe_run(p, &m->blocks[l], l, x, n, &taps);
     }
-    probe_free(p);
+    session_free(p);
     const struct kernels *k;
     expect_ok(kernels_choose(NULL, &k, &err));
     const struct norm *norm = &m->w[ROLE_OUTPUT_NORM].norm;
