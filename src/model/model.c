@@ -286,12 +286,9 @@ static enum status check_file(struct loader *ld, const struct model_options *o)
     const int wanted = ld->options.n_kv_heads;
     if (wanted != c->n_kv_heads)
         TRY(config_needs_dot(c, "fewer K/V heads", ld->err));
-    for (int l = 0; l < c->n_layers; l++) {
-        const int own = config_kv_heads(c, l);
-        if (wanted < 1 || wanted > c->n_kv_heads || (wanted < own && own % wanted != 0))
-            return err_usage(ld->err, "%d K/V heads: expected a divisor of the checkpoint's %d",
-                             wanted, own);
-    }
+    if (wanted < 1 || wanted > c->n_kv_heads || !config_has_variant(c, wanted))
+        return err_usage(ld->err, "%d K/V heads: expected a divisor of %d, at most %d", wanted,
+                         c->n_heads, c->n_kv_heads);
     return STATUS_OK;
 }
 

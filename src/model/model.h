@@ -46,8 +46,8 @@ struct model {
 
 /* How a model may differ from its file. */
 struct model_options {
-    /* K/V heads at most, a divisor of what each layer of the file has if that is more: there Q, K
-     * and V are random, for measuring time. 0: as in the file. */
+    /* K/V heads at most, for which there is a variant (config_has_variant): in layers of the file
+     * that have more Q, K and V are random, for measuring time. 0: as in the file. */
     int n_kv_heads;
     bool convert;         /* store the matrices as `storage`, not as in the file */
     enum storage storage; /* if convert; see layout_type */
