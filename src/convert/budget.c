@@ -67,7 +67,7 @@ static enum status measure_layer(struct converter *c, int l, double *lost, struc
     convert_load_stored(c);
     *lost = 0;
     for (int i = 0; i < c->divergence.n_windows; i++) {
-        const struct convert_window win = convert_divergence_window(c, i);
+        const struct convert_window win = convert_window_at(c, c->divergence.windows[i]);
         convert_run_layer(c, l, &win, (struct block_taps){.at = {[TAP_OUT] = c->scratch.rows3}});
         TRY(convert_divergence_add(c, l + 1, win.n, win.original, c->scratch.rows3, lost, e));
         TRY(convert_windows_done(c, 1));

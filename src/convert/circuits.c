@@ -61,8 +61,9 @@ struct factor {
 static void cross(const struct converter *c, const struct convert_circuit *s, double *out,
                   struct factor x, struct factor y)
 {
-    convert_zero(out, s->dim * s->dim);
-    convert_add_dots(out, x.rows, y.rows, (struct convert_dots){s->dim, c->d, c->d}, 1);
+    for (size_t i = 0; i < s->dim; i++)
+        for (size_t j = 0; j < s->dim; j++)
+            out[i * s->dim + j] = linalg_dot(x.rows + i * c->d, y.rows + j * c->d, c->d);
     if (x.means)
         add_outer(out, x.means, y.means, s->dim);
 }
@@ -88,8 +89,9 @@ void convert_circuits_measure(struct converter *c)
                                     *cached = &c->block.from.at[s->cached];
         const size_t n = cached->rows, dim = s->dim, size = dim * dim;
         convert_multiply(c, linalg_product(c->scratch.square, cached->w, s->second, d, d), n);
-        convert_multiply_transposed(c, linalg_product(s->gram, c->scratch.square, cached->w, d, n),
-                                    n);
+        linalg_transpose(c->scratch.square2, cached->w, n, d);
+        convert_multiply(c, linalg_product(s->gram, c->scratch.square, c->scratch.square2, d, n),
+                         n);
         if (!s->centred) {
             find_means(c, s->mean, cached);
             add_outer(s->gram, s->mean, s->mean, n);
@@ -115,7 +117,8 @@ void convert_circuits_measure(struct converter *c)
                        : (struct factor){rows, NULL},
                   (struct factor){rows, of_head});
             average_rotations(s, metric, dim);
-            convert_cholesky(convert_of_head(s, s->root, h), metric, dim, METRIC_RIDGE);
+            const double ridge = METRIC_RIDGE * linalg_trace(metric, dim) / dim;
+            linalg_cholesky(convert_of_head(s, s->root, h), metric, dim, fmax(ridge, 0));
         }
 
         /* root_g^T gram[g, h] root_h of every two heads. */

@@ -51,7 +51,7 @@ static enum status compare_predictions(struct converter *c, struct err *e)
     const int n = c->divergence.n_windows;
     double sum = 0;
     for (int i = 0; i < n; i++) {
-        const struct convert_window win = convert_divergence_window(c, i);
+        const struct convert_window win = convert_window_at(c, c->divergence.windows[i]);
         TRY(convert_divergence_add(c, c->config.n_layers, win.n, win.original, win.converted, &sum,
                                    e));
     }

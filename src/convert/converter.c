@@ -144,6 +144,13 @@ void convert_close(struct converter *c)
     arena_free(&c->arena);
 }
 
+void convert_free(struct convert *c)
+{
+    gguf_writer_free(c->writer);
+    arena_free(&c->arena);
+    *c = (struct convert){.n_layers = 0};
+}
+
 /* --- a block's first steps ------------------------------------------------------------------- */
 
 enum status convert_begin_block(struct converter *c, int block)

@@ -37,11 +37,6 @@ void convert_divergence_close(struct converter *c)
     session_free(c->divergence.session);
 }
 
-struct convert_window convert_divergence_window(const struct converter *c, int i)
-{
-    return convert_window_at(c, c->divergence.windows[i]);
-}
-
 /* The logits of n rows of a stream before `layer`. */
 static enum status predict(const struct convert_divergence *v, int layer, size_t n,
                            const float *stream, float *logits, struct err *e)

@@ -12,9 +12,6 @@ void convert_divergence_allocate(struct converter *c);
 enum status convert_divergence_open(struct converter *c, struct err *e);
 void convert_divergence_close(struct converter *c);
 
-/* The i-th of the c->divergence.n_windows that are compared. */
-struct convert_window convert_divergence_window(const struct converter *c, int i);
-
 /* Adds to *sum the divergence of the predictions from the stream `changed` [n, d] before `layer`
  * (n_layers: behind all) from those of the stream `original`. STATUS_FAILED if logits are not
  * finite. */

@@ -1,7 +1,5 @@
 #include "convert/products.h"
 
-#include <math.h>
-
 /* --- doubles --------------------------------------------------------------------------------- */
 
 struct double_product {
@@ -29,32 +27,12 @@ void convert_multiply(const struct converter *c, struct linalg_product p, size_t
     convert_add_product(c, p, rows);
 }
 
-void convert_multiply_transposed(const struct converter *c, struct linalg_product p, size_t rows)
-{
-    linalg_transpose(c->scratch.square2, p.b, p.columns, p.inner);
-    p.b = c->scratch.square2;
-    convert_multiply(c, p, rows);
-}
-
-void convert_add_dots(double *m, const double *a, const double *b, struct convert_dots r,
-                      double scale)
-{
-    for (size_t i = 0; i < r.dim; i++)
-        for (size_t j = 0; j < r.dim; j++)
-            m[i * r.dim + j] += scale * linalg_dot(a + i * r.stride, b + j * r.stride, r.n);
-}
-
 void convert_sums_to_moments(double *sums, const double *a_sum, const double *b_sum, double n,
                              size_t m, size_t columns)
 {
     for (size_t i = 0; i < m; i++)
         for (size_t j = 0; j < columns; j++, sums++)
             *sums = *sums / n - (a_sum ? a_sum[i] / n * (b_sum[j] / n) : 0);
-}
-
-void convert_cholesky(double *l, const double *a, size_t n, double ridge)
-{
-    linalg_cholesky(l, a, n, fmax(ridge * linalg_trace(a, n) / n, 0));
 }
 
 /* --- floats ---------------------------------------------------------------------------------- */

@@ -255,6 +255,9 @@ void convert_load_stored(struct converter *c)
 
 #define OWN_KEYS "decode.convert."
 
+const char *const convert_methods[] = {"mean", "first", "random", "procrustes", "fit", NULL};
+const char *const convert_refits[] = {"none", "wo", NULL};
+
 /* What becomes of an old tensor, where it was. */
 static void write_new(const struct converter *c, const struct gguf_tensor *old)
 {

@@ -166,7 +166,7 @@ TEST(threads_and_blocks_change_nothing, .loops = SANITIZED ? 2 : 8, .before = op
     static const struct {
         int n_tokens, ctx, stride;
     } settings[] = {{N_TEXT, 7, 7}, {N_TEXT, 24, 3}, {N_TEXT, 8, 8}, {N_TEXT, 5, 2},
-                    {N_TEXT, 1, 1}, {60, 20, 20},      {101, 24, 11},    {2, 24, 24}};
+                    {N_TEXT, 1, 1}, {60, 20, 20},    {101, 24, 11},  {2, 24, 24}};
     static const int n_threads[] = {1, 2, 3, 5, 8}, blocks[] = {0, 1, 5, 4096};
     int32_t tokens[N_TEXT];
     struct model *other;
