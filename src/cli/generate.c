@@ -65,18 +65,8 @@ static struct generated *text_of_number(const struct generation *g, uint64_t num
 enum status generation_tokens(const struct generation *g, struct text prompt, int cap, int n,
                               int32_t **ids, size_t *n_ids, struct err *e)
 {
-    const struct common_options *o = &g->o->common;
-    const struct tokenizer *t = g->job->checkpoint.tokenizer;
-    TRY(tokens_of_prompt(t, prompt, ids, n_ids, e));
-    job_has_two_bos(g->job, *ids, *n_ids);
-    if (*n_ids > (size_t)cap)
-        tokens_truncate(o, tokenizer_adds_bos(t), cap - MIN(n, cap / 2), *ids, n_ids);
-    if (*n_ids > (size_t)cap)
-        return err_usage(
-            e,
-            "the prompt has %zu tokens, the context only %d: shorten the prompt%s or --truncate it",
-            *n_ids, cap, cap < g->job->checkpoint.model->config.n_ctx ? ", raise -c" : "");
-    return STATUS_OK;
+    TRY(tokens_of_prompt(g->job->checkpoint.tokenizer, prompt, ids, n_ids, e));
+    return job_fit_tokens(g->job, "prompt", cap, cap - MIN(n, cap / 2), *ids, n_ids, e);
 }
 
 /* A text that cannot be made, for what *e says of its line. */

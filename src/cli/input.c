@@ -127,18 +127,9 @@ enum status tokens_of_prompt(const struct tokenizer *t, struct text prompt, int3
                         "nor one for a newline to begin with");
 }
 
-void tokens_truncate(const struct common_options *o, bool bos, size_t most, int32_t *ids, size_t *n)
-{
-    if (o->truncate == 0 || *n <= most)
-        return;
-    if (o->truncate == 1)
-        memmove(ids + bos, ids + *n - (most - bos), (most - bos) * sizeof *ids);
-    log_info(o, "%zu of %zu tokens are left out on the %s", *n - most, *n,
-             truncate_sides[o->truncate - 1]);
-    *n = most;
-}
-
-bool job_has_two_bos(struct job *j, const int32_t *ids, size_t n)
+/* Whether these tokens, of a text behind the BOS that the checkpoint asks for, begin with two, as
+ * the text has one of its own: then it says so, once a run. */
+static bool has_two_bos(struct job *j, const int32_t *ids, size_t n)
 {
     const struct tokenizer *t = j->checkpoint.tokenizer;
     const int bos = tokenizer_bos(t);
@@ -148,8 +139,7 @@ bool job_has_two_bos(struct job *j, const int32_t *ids, size_t n)
         log_info(
             j->common,
             "note: the text begins with the begin-of-text token, %d, which the checkpoint asks to "
-            "be "
-            "put before it: there are two; leave it out of the text",
+            "be put before it: there are two; leave it out of the text",
             bos);
     j->said_two_bos = true;
     return true;
@@ -159,8 +149,30 @@ enum status job_tokenize(struct job *j, struct err *e)
 {
     const struct tokenizer *t = j->checkpoint.tokenizer;
     TRY(tokens_of_text(t, j->text, tokenizer_adds_bos(t), &j->tokens, &j->n_tokens, e));
-    if (job_has_two_bos(j, j->tokens, j->n_tokens))
+    if (has_two_bos(j, j->tokens, j->n_tokens))
         memmove(j->tokens + 1, j->tokens + 2, (--j->n_tokens - 1) * sizeof *j->tokens);
+    return STATUS_OK;
+}
+
+enum status job_fit_tokens(struct job *j, const char *what, size_t cap, size_t most, int32_t *ids,
+                           size_t *n, struct err *e)
+{
+    const struct common_options *o = j->common;
+    const bool bos = !o->ids && tokenizer_adds_bos(j->checkpoint.tokenizer);
+    if (bos)
+        has_two_bos(j, ids, *n);
+    if (*n <= cap)
+        return STATUS_OK;
+    if (o->truncate == 0)
+        return err_usage(
+            e, "the %s has %zu tokens, the context only %zu: shorten the %s%s or --truncate it",
+            what, *n, cap, what,
+            cap < (size_t)j->checkpoint.model->config.n_ctx ? ", raise -c" : "");
+    if (o->truncate == 1)
+        memmove(ids + bos, ids + *n - (most - bos), (most - bos) * sizeof *ids);
+    log_info(o, "%zu of %zu tokens are left out on the %s", *n - most, *n,
+             truncate_sides[o->truncate - 1]);
+    *n = most;
     return STATUS_OK;
 }
 
@@ -172,16 +184,7 @@ enum status job_tokenize_for_context(struct job *j, const char *purpose, struct 
         TRY(parse_ids("--tokens", j->common->ids, c->n_vocab, &j->tokens, &j->n_tokens, e));
     else
         TRY(tokens_of_text(t, j->text, tokenizer_adds_bos(t), &j->tokens, &j->n_tokens, e));
-    if (!j->common->ids)
-        job_has_two_bos(j, j->tokens, j->n_tokens);
-    tokens_truncate(j->common, !j->common->ids && tokenizer_adds_bos(t), c->n_ctx, j->tokens,
-                    &j->n_tokens);
     if (j->n_tokens == 0)
         return err_usage(e, "there is no token to %s: the text is empty", purpose);
-    if (j->n_tokens > (size_t)c->n_ctx)
-        return err_usage(e,
-                         "the text has %zu tokens, the checkpoint's context only %d; "
-                         "--truncate left|right leaves out a side",
-                         j->n_tokens, c->n_ctx);
-    return STATUS_OK;
+    return job_fit_tokens(j, "text", c->n_ctx, c->n_ctx, j->tokens, &j->n_tokens, e);
 }

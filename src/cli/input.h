@@ -45,14 +45,11 @@ enum status tokens_of_text(const struct tokenizer *t, struct text text, bool bos
 enum status tokens_of_prompt(const struct tokenizer *t, struct text prompt, int32_t **ids,
                              size_t *n, struct err *e);
 
-/* With --truncate leaves `most` of *n > most tokens, the first of which stays if it is BOS, and
- * says so; most is then at least 1. */
-void tokens_truncate(const struct common_options *o, bool bos, size_t most, int32_t *ids,
-                     size_t *n);
-
-/* Whether these tokens, of a text behind the BOS that the checkpoint asks for, begin with two, as
- * the text has one of its own: then it says so, once a run. */
-bool job_has_two_bos(struct job *j, const int32_t *ids, size_t n);
+/* Of more tokens than `cap` --truncate leaves `most`, at least 1, the first of which stays if it is
+ * BOS, and says so; without it STATUS_USAGE, with both lengths. `what` they are of, "text"; of one
+ * with two BOS it says that. */
+enum status job_fit_tokens(struct job *j, const char *what, size_t cap, size_t most, int32_t *ids,
+                           size_t *n, struct err *e);
 
 /* job.tokens: those of the whole text, with BOS, once, where the checkpoint wants it. */
 enum status job_tokenize(struct job *j, struct err *e);

@@ -16,7 +16,7 @@ TEST(class_14_prompts, .before = hostile_set_up)
         const char *line, *too_long;
     } readers[] = {
         {"generate %G -f %B -n 1 -t 1 -q", "tokens, the context only 16"},
-        {"score %G -f %B -t 1", "tokens, the checkpoint's context only 16"},
+        {"score %G -f %B -t 1", "tokens, the context only 16"},
         {"tokenize %G -f %B", NULL},
         {"eval %G %B -t 1", NULL},
     };
