@@ -40,6 +40,7 @@ struct scored_row {
     struct report_list top;   /* of the same: what may come in its place */
     struct text joined;       /* that for people: 'e' -0.52, 't' -1.20 */
     const char *model, *file; /* as they were named; NULL: no file */
+    const char *range; /* that was scored, as eval has it; NULL: --truncate left tokens out */
 };
 
 /* When fields are shown: with --top. */
@@ -55,6 +56,7 @@ static const struct report_field fields[] = {
     {NULL, "top", MEMBER(scored_row, joined), .list = true, .when = TOP},
     {"model", NULL, MEMBER(scored_row, model)},
     {"file", NULL, MEMBER(scored_row, file)},
+    {"range", NULL, MEMBER(scored_row, range)},
 };
 enum { FIELD_TOP = 4, N_FIELDS = LENGTH(fields) };
 
@@ -111,6 +113,7 @@ static enum status score_tokens(struct scoring *s, struct err *e)
         row.joined = bytes_text(&s->joined);
         row.model = j->path;
         row.file = j->common->file;
+        row.range = j->truncated ? NULL : "0:1";
         report_row(&s->report, &row);
         if (i + 1 == n)
             break;

@@ -78,6 +78,7 @@ struct job {
     /* What some commands have, too. */
     int32_t *tokens; /* [n_tokens], malloc'd: the text's */
     size_t n_tokens;
+    bool truncated;          /* they are not all, as --truncate left some out */
     struct checkpoint other; /* the one to compare with */
     char *text_bytes;        /* malloc'd: the whole text, of which `text` is a part */
 };

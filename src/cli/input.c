@@ -186,5 +186,6 @@ enum status job_tokenize_for_context(struct job *j, const char *purpose, struct 
         TRY(tokens_of_text(t, j->text, tokenizer_adds_bos(t), &j->tokens, &j->n_tokens, e));
     if (j->n_tokens == 0)
         return err_usage(e, "there is no token to %s: the text is empty", purpose);
+    j->truncated = j->common->truncate && j->n_tokens > (size_t)c->n_ctx;
     return job_fit_tokens(j, "text", c->n_ctx, c->n_ctx, j->tokens, &j->n_tokens, e);
 }

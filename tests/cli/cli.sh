@@ -173,6 +173,8 @@ $ [ "$(od -An -tx1 "$out" | tr -d ' \n')" = 610062ffc30a ]
     | 2> 129 of 257 tokens are left out on the right
 0 generate $model -p "bc$(repeat a 126)" -n 999 --greedy -q --no-echo | == right
 0 score $model -p "$(repeat a 257)bc" --truncate left | 257 lines | 2> 3 of 259 tokens are left out
+0 score $model -p "$(repeat a 257)bc" --truncate left --format json | "range": null
+0 score $model -p "$(repeat a 256)" --truncate left --format csv | ,0:1 | model,file,range
 0 attend $model -p "$(repeat a 257)bc" --truncate right --query 255 --layer 0 --head 0 | a: (token 255)
 2 generate $model -p ROMEO: -c 5 | the prompt has 6 tokens, the context only 5
 2 generate $model -c 257 | -c: expected at most 256
@@ -215,7 +217,7 @@ checks <<'EOF'
     | {"position": 0, "id": 82, "text": "R", "logprob": null, "top": [], "model": "
 $ ids=$("$decode" tokenize $model -f prompt | tr ' ' ,)
 0 score $model $same --top 3 --format jsonl | == score | for same in "--tokens $ids" "--tokens $ids -t 3"
-0 score $model -f prompt --top 3 --format jsonl | "file": "prompt"} | > score
+0 score $model -f prompt --top 3 --format jsonl | "file": "prompt", "range": "0:1"} | > score
 0 score $model -f prompt $same --top 3 --format jsonl | == score | for same in "-t 1" "-t 2" "-t 8"
 $ nll=$("$decode" score $model -f prompt --format csv | awk 'NR > 2 { s -= $4; n++ } END { printf "%.9f", s / n }' FS=,)
 $ [ "$nll" = "$("$decode" eval $model prompt --format csv -q | awk 'NR == 2 { printf "%.9f", $6 }' FS=,)" ]
