@@ -13,18 +13,19 @@ out=${2:-build/models}
 steps=3600
 uptrain=$((steps / 20))
 mkdir -p "$out/f32"
+rm -f "$out"/f32/*.gguf "$out"/f32/*.state # of an earlier run
 make -s decode
 
 bytes=$(wc -c <"$text")
 head -c $((bytes * 9 / 10)) "$text" >"$out/f32/calib.txt"
 
-./decode train "$text" -o "$out/f32/mha.gguf" --force --layers 4 --embd 256 --heads 8 --ff 704 \
+./decode train "$text" -o "$out/f32/mha.gguf" --layers 4 --embd 256 --heads 8 --ff 704 \
     --vocab 512 --ctx 256 --batch 16 --steps $steps --lr 1.5e-3 --dropout 0.1 --seed 1 \
     --eval-every 150 --save-every 300 --log "$out/mha.csv"
 for g in 2 1; do
     ./decode convert "$out/f32/mha.gguf" -o "$out/f32/fit-$g.gguf" --kv-heads $g \
         --calib "$out/f32/calib.txt" --force
-    ./decode train "$text" -o "$out/f32/$g.gguf" --force --from "$out/f32/fit-$g.gguf" \
+    ./decode train "$text" -o "$out/f32/$g.gguf" --from "$out/f32/fit-$g.gguf" \
         --teacher "$out/f32/mha.gguf" --steps $uptrain --batch 16 --dropout 0.1 --seed 1 \
         --lr 3e-4 --warmup $((uptrain / 10)) \
         --log "$out/$g.csv"
@@ -34,7 +35,7 @@ done
 llama() {
     name=$1
     shift
-    ./decode train "$text" -o "$out/f32/$name.gguf" --force --arch llama --layers 4 --embd 192 \
+    ./decode train "$text" -o "$out/f32/$name.gguf" --arch llama --layers 4 --embd 192 \
         --heads 6 --kv-heads 2 --vocab 512 --ctx 256 --batch 16 --dropout 0.1 --seed 1 \
         --eval-every 150 --log "$out/$name.csv" "$@"
 }

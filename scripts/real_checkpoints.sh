@@ -87,8 +87,9 @@ row fit "text, 32,768, two thirds of the cache" wo mixed.gguf --calib "$dir/cali
     --calib-tokens 32768 --cache-bytes 30720
 [ $train = yes ] || exit 0
 
+rm -f "$dir/trained.gguf" "$dir/trained.gguf.state"
 ./decode train "$dir/calib.txt" --from "$dir/wo.gguf" --teacher "$dir/f16.gguf" --steps 100 \
-    --batch 8 --ctx 512 --seed 1 -o "$dir/trained.gguf" --force -q
+    --batch 8 --ctx 512 --seed 1 -o "$dir/trained.gguf" -q
 found=$(perplexity "$dir/trained.gguf")
 printf '| 1 | fit, then 100 steps | text | wo | %.2f | %.2f | |\n\n' "$found" \
     "$(awk -v a="$found" -v b="$original" 'BEGIN { print a / b }')"

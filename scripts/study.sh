@@ -173,7 +173,7 @@ cell() { # VARIANT ALPHA RATE COMMAND: adds what makes and evaluates the cell to
     cells+=("$name") cell_of+=("${names[$1]},${methods_of[$1]},$2,${3:--},$seed")
 }
 trained() { # VARIANT ALPHA RATE STEPS OPTIONS; an interrupted training leaves a state, with which it goes on
-    local out='-o "$f.part" $(test -e "$f.part.state" && echo --resume || echo --force)'
+    local out='-o "$f.part" $(test -e "$f.part.state" && echo --resume || rm -f "$f.part")'
     cell "$1" "$2" "$3" "$(run train "$text" "${@:5}" --steps "$4" ${3:+--lr "$3"} --seed $seed \
         --eval-every -1)${options_of[$1]}$out && rm -f \"\$f.part.state\""
 }

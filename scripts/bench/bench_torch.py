@@ -83,7 +83,8 @@ def torch_runner(compiled):
 
 def decode_runner(program, text, threads, folder):
     def run(steps):
-        command = [program, "train", text, "-o", os.path.join(folder, "out.gguf"), "--force",
+        out = os.path.join(tempfile.mkdtemp(dir=folder), "out.gguf")
+        command = [program, "train", text, "-o", out,
                    "--vocab", str(VOCABULARY), "--batch", str(BATCH), "--steps", str(steps),
                    "--eval-every", str(steps), "--seed", "1", "--threads", str(threads)]
         told = subprocess.run(command, check=True, capture_output=True, text=True).stderr

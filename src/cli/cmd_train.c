@@ -3,7 +3,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "args/record.h"
@@ -46,12 +45,11 @@ static const struct option output_options[] = {
     OPT_STRING("output", spec.out, "OUT",
                "the checkpoint to write, the best on the held-out text; OUT.state beside it has "
                "what --resume needs",
-               .letter = 'o', .writes = WRITES_OTHER),
+               .letter = 'o', .writes = WRITES_FILE),
     OPT_INT("save-every", spec.save_every, "N", 1, INT_MAX, "steps between saves",
             .otherwise = "as --eval-every"),
     OPT_FLAG("resume", spec.resume,
              "go on from OUT.state, which has the options; a larger --steps goes on from the end"),
-    OPT_FLAG("force", common.force, "replace OUT and OUT.state if they exist"),
     OPT_STRING(
         "log", log_path, "FILE.csv",
         "write loss (the text's cross-entropy), learning rate and gradient norm of every step",
@@ -135,10 +133,6 @@ static void on_event(void *arg, const struct train_event *ev)
         break;
     case TRAIN_SAVED:
         log_verbose(o, "saved after step %d", ev->step);
-        break;
-    case TRAIN_NOT_SAVED:
-        log_info(o, "warning: not saved after step %d: %s; training goes on and tries again",
-                 ev->step, ev->message);
     }
 }
 
@@ -177,28 +171,19 @@ static void announce(const struct training *t, const struct train_plan *p)
 
 /* --- what is read and written ---------------------------------------------------------------- */
 
-/* OUT and OUT.state can be written, and are no input and no log. */
+/* A run is never written over another's OUT or OUT.state: only --resume goes on with them. */
 static enum status check_outputs(const struct training *t, struct err *e)
 {
+    static const char other[] = "--resume goes on with that run; to begin anew name another OUT";
     const struct train_spec *spec = &t->spec;
-    struct stat st;
     char state[PATH_MAX];
-    const char *const written[] = {spec->out, state};
-    TRY(path_new(spec->out, true, e));
+    TRY(path_new(spec->out, spec->resume, other, e));
     chars_printf(state, "%s.state", spec->out);
-    TRY(err_in(e, path_spares(&command_train.spec, t, state, e), "--output"));
+    TRY(path_new(state, spec->resume, other, e));
     if (t->log_path && path_same(t->log_path, state))
         return err_usage(e, "--log: '%.200s' is OUT.state; expected a file of its own",
                          t->log_path);
-    for (int i = 0; i < 2; i++) {
-        if (!spec->resume && !t->common.force && lstat(written[i], &st) == 0)
-            return err_usage(
-                e,
-                "-o: '%.200s' exists; --resume goes on with an unfinished run, --force replaces it",
-                written[i]);
-        TRY(path_writable(written[i], e));
-    }
-    return STATUS_OK;
+    return path_writable(state, e);
 }
 
 /* They are read, not mapped: a file that changes in the meantime must not be one text when the

@@ -57,9 +57,9 @@ static enum status check_outputs(struct job *j, void *values, struct err *e)
     const struct common_options *o = j->common;
     const bool writes = j->command->needs & JOB_OUT;
     if (writes)
-        TRY(path_new(o->out, true, e));
+        TRY(path_new(o->out, true, NULL, e));
     TRY(paths_check(&j->command->spec, values, e));
-    return writes ? path_new(o->out, o->force, e) : STATUS_OK;
+    return writes ? path_new(o->out, o->force, "--force replaces it", e) : STATUS_OK;
 }
 
 /* What enum job_needs says, in its order. */

@@ -52,13 +52,13 @@ enum status paths_check(const struct option_spec *spec, const void *values, stru
     return STATUS_OK;
 }
 
-enum status path_new(const char *path, bool force, struct err *e)
+enum status path_new(const char *path, bool replaces, const char *remedy, struct err *e)
 {
     struct stat st;
     if (!path || !path[0])
         return err_usage(e, "no output is named; expected -o OUT");
-    if (!force && lstat(path, &st) == 0)
-        return err_usage(e, "-o: '%.200s' exists; --force replaces it", path);
+    if (!replaces && lstat(path, &st) == 0)
+        return err_usage(e, "-o: '%.200s' exists; %s", path, remedy);
     return STATUS_OK;
 }
 

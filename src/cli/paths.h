@@ -23,8 +23,9 @@ enum status paths_check(const struct option_spec *spec, const void *values, stru
 enum status path_spares(const struct option_spec *spec, const void *values, const char *path,
                         struct err *e);
 
-/* The file that -o names: STATUS_USAGE if none is, or if it exists and `force` is not given. */
-enum status path_new(const char *path, bool force, struct err *e);
+/* The file that -o names: STATUS_USAGE if none is, or if it exists and is not to be replaced, for
+ * which the message has the `remedy`. */
+enum status path_new(const char *path, bool replaces, const char *remedy, struct err *e);
 
 /* Whether one file can be written, which is tried; NULL: none. */
 enum status path_writable(const char *path, struct err *e);

@@ -12,22 +12,20 @@ enum train_event_kind {
     TRAIN_STEP,      /* a step was made */
     TRAIN_EVALUATED, /* the held-out loss was measured after `step` steps */
     TRAIN_SAVED,     /* OUT.state was written after `step` steps */
-    TRAIN_NOT_SAVED, /* `message` says why; the run goes on and tries again at the next save */
 };
 
 /* What a run tells; which members count the kind says. */
 struct train_event {
     enum train_event_kind kind;
-    int done, all;       /* of TRAIN_LEARNING */
-    int step;            /* steps made so far */
-    double loss;         /* of this step's batch before it; of TRAIN_EVALUATED, mean of the steps
-                            since the last evaluation */
-    double lr, norm;     /* of the step: learning rate; the gradient's norm before clipping */
-    double val_loss;     /* nats a token */
-    double val_bits;     /* bits a byte */
-    bool best;           /* the lowest val_loss so far */
-    uint64_t ns;         /* that the step or evaluation took */
-    const char *message; /* of TRAIN_NOT_SAVED */
+    int done, all;   /* of TRAIN_LEARNING */
+    int step;        /* steps made so far */
+    double loss;     /* of this step's batch before it; of TRAIN_EVALUATED, mean of the steps
+                        since the last evaluation */
+    double lr, norm; /* of the step: learning rate; the gradient's norm before clipping */
+    double val_loss; /* nats a token */
+    double val_bits; /* bits a byte */
+    bool best;       /* the lowest val_loss so far */
+    uint64_t ns;     /* that the step or evaluation took */
 };
 
 #define TRAIN_MOST_RATE   10

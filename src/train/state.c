@@ -78,8 +78,8 @@ enum status state_compare(const struct trainer *t, struct err *e)
                                                              : NULL;
     if (other)
         return err_usage(e,
-                         "%s belongs to another run: %s was not the same; without --resume the run "
-                         "begins anew",
+                         "%s belongs to another run: %s was not the same; to begin anew name "
+                         "another OUT",
                          t->state_path, other);
     if (h->progress.step > t->spec.n_steps)
         return err_usage(e, "--steps %d: %s has made %d already", t->spec.n_steps, t->state_path,

@@ -98,7 +98,7 @@ static enum status resume_progress(struct trainer *t, struct err *e)
     if (t->out_written && access(t->spec.out, F_OK) != 0)
         return err_failed(e,
                           "%s is missing, which had the best checkpoint so far (of step %d); bring "
-                          "it back, or begin anew without --resume",
+                          "it back, or begin anew with another OUT",
                           t->spec.out, (int)p->best_step);
     return STATUS_OK;
 }
@@ -259,7 +259,7 @@ static enum status check_out(struct trainer *t, struct err *e)
         return STATUS_OK;
     return err_failed(e,
                       "%s is not the checkpoint that this run wrote last, but another file; bring "
-                      "that back, or begin anew without --resume",
+                      "that back, or begin anew with another OUT",
                       t->spec.out);
 }
 
@@ -327,36 +327,17 @@ static enum status write_best(struct trainer *t, double loss, struct err *e)
     return STATUS_OK;
 }
 
-/* In the middle of a run a failure to save is no reason to lose what is in memory: it is reported,
- * and tried again at the next save. */
-static enum status defer_failure(const struct trainer *t, enum status s, const struct err *failure,
-                                 struct err *e)
-{
-    if (s == STATUS_OK)
-        return STATUS_OK;
-    if (t->progress.step < t->spec.n_steps) {
-        report_event(t, (struct train_event){.kind = TRAIN_NOT_SAVED, .message = failure->text});
-        return STATUS_OK;
-    }
-    *e = *failure;
-    return s;
-}
-
 /* Evaluates and saves where it is time to. */
 static enum status after_step(struct trainer *t, struct err *e)
 {
     const struct train_spec *spec = &t->spec;
-    struct err failure = {""};
-    enum status s = STATUS_OK;
     double loss = 0;
     bool best = false;
     if (spec->val_fraction > 0 && spec->eval_every > 0 && step_is_due(t, spec->eval_every))
         TRY(evaluate(t, &loss, &best, e));
     if (best)
-        s = write_best(t, loss, &failure);
-    if (s == STATUS_OK && t->progress.step > 0 && step_is_due(t, spec->save_every))
-        s = save(t, &failure);
-    return defer_failure(t, s, &failure, e);
+        TRY(write_best(t, loss, e));
+    return t->progress.step > 0 && step_is_due(t, spec->save_every) ? save(t, e) : STATUS_OK;
 }
 
 static enum status make_step(struct trainer *t, struct err *e)

@@ -36,8 +36,8 @@ const struct train_plan *trainer_plan(const struct trainer *t);
 
 /*
  * Takes the memory and runs to the last step. STATUS_INTERRUPTED when `stop` ended it, after
- * saving. STATUS_FAILED: a loss that is not finite, with OUT and OUT.state left as last saved; or
- * a last save that failed. STATUS_NO_MEMORY.
+ * saving. STATUS_FAILED: a loss that is not finite, or a save that failed; OUT and OUT.state are
+ * left as last saved. STATUS_NO_MEMORY.
  */
 enum status trainer_run(struct trainer *t, struct err *e);
 

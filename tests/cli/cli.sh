@@ -799,9 +799,9 @@ $ [ ! -e long.html ]
 0 info scaled3.gguf | score_scale   0.25
 0 train lines -o scaled4.gguf --from scaled3.gguf --steps 1 --batch 1 --lr 1e-4 -q
 0 info scaled4.gguf | score_scale   0.25
-0 train lines -o scaled4.gguf --force --from scaled3.gguf --score-scale none --steps 1 --batch 1 --lr 1e-4 -q
-0 info scaled4.gguf | score_scale   1
-2 train lines -o scaled.gguf --force $small --score-scale 0 | --score-scale: expected a number
+0 train lines -o scaled5.gguf --from scaled3.gguf --score-scale none --steps 1 --batch 1 --lr 1e-4 -q
+0 info scaled5.gguf | score_scale   1
+2 train lines -o x.gguf $small --score-scale 0 | --score-scale: expected a number
 # Additive scores: trained, run and shown, not converted, in a file without what dot products need.
 0 train lines -o additive.gguf $small --kv-heads 1 --score additive --steps 5 --batch 2
 0 info additive.gguf | architecture  decode | score         additive | variant       MQA
@@ -810,8 +810,8 @@ $ [ ! -e long.html ]
 0 attend models/hello-2-heads.gguf -p "hello how are you" --trace 0.0 --without 0.1
     |   head 1       0.0000   0.0000   0.0000   0.0000
 0 bench additive.gguf --depth 4 -n 2 --repeat 1 --format csv | 2 lines
-0 train lines -o scaled4.gguf --force --from additive.gguf --steps 1 --batch 1 --lr 1e-4 -q
-0 info scaled4.gguf | score         additive
+0 train lines -o additive2.gguf --from additive.gguf --steps 1 --batch 1 --lr 1e-4 -q
+0 info additive2.gguf | score         additive
 0 heads additive.gguf lines --tokens 60 --format csv | 3 lines
 2 eval additive.gguf lines --score-scale 2 | --score-scale: expected a checkpoint whose scores are dot products
 2 train lines -o a.gguf --from additive.gguf --score-scale 2 | --score-scale: expected a checkpoint whose scores
@@ -870,16 +870,16 @@ $ [ "$(tr -d ' ' <"$out" | grep -cF "$by_layer")" -gt 0 ]
     | 2! bits a byte
 0 train lines -o dear.gguf $further --steps 200 -t 2
 0 train lines -o muon.gguf $toy --optimizer muon --steps 3 -v | 2> new model
-0 train lines -o same.gguf --force $further --steps 200 -t 1 -q
+0 train lines -o same.gguf $further --steps 200 -t 1 -q
 $ cmp -s dear.gguf same.gguf
-0 train lines -o further.gguf --force --from Q8_0.gguf --steps 1 --batch 1 --ctx 64 --seed 1 -v
+0 train lines -o widened.gguf --from Q8_0.gguf --steps 1 --batch 1 --ctx 64 --seed 1 -v
     | 2> trained, and written, in F32 | 2> memory: parameters, gradient and moments
 EOF
 
 # Every architecture, and kinds that only `decode` has: what is written runs everywhere.
 while IFS='|' read -r options arch norm placement position ffn; do
     checks <<'END'
-0 train lines -o arch.gguf --force $toy --layers 2 --steps 6 $options | 2> new model: $arch, 2 layers, d_model 16
+0 train lines -o arch.gguf $toy --layers 2 --steps 6 $options | 2> new model: $arch, 2 layers, d_model 16
 0 info arch.gguf --check
 $ "$decode" info arch.gguf | tr -s ' ' >kinds && has kinds "norm $norm" && has kinds "placement $placement"
 $ has kinds "position $position" && has kinds "ffn $ffn"
@@ -887,7 +887,7 @@ $ has kinds "position $position" && has kinds "ffn $ffn"
 0 score arch.gguf -p "line 1"
 0 eval arch.gguf lines --range 0.9:1
 0 train lines -o x.gguf --from arch.gguf --teacher toy.gguf --steps 2 --batch 2 --seed 1
-$ rm x.gguf x.gguf.state
+$ rm x.gguf x.gguf.state arch.gguf arch.gguf.state
 END
 done <<EOF
 --arch llama --kv-heads 1|llama|rms|before|rope|swiglu
@@ -930,16 +930,17 @@ checks <<'EOF'
 1 train lines -o no/such/x.gguf | no/such
 
 # What is written is nothing that is read; and one file is not written twice.
-2 train tt.state $words | the text itself | for words in "-o x.gguf --log tt.state" "-o tt"
-2 train tt.state $words | the checkpoint itself
-    | for words in "-o x.gguf --from source.state --log source.state" "-o source --from source.state"
-    "-o x.gguf --teacher source.state --log source.state" "-o source --teacher source.state"
-2 train tt.state -o $name --log $name.state | is OUT.state | for name in x.gguf toy.gguf
+2 train tt.state -o x.gguf --log tt.state | the text itself
+2 train tt.state -o x.gguf $option source.state --log source.state | the checkpoint itself
+    | for option in --from --teacher
+2 train tt.state $words | .state' exists; | for words in "-o tt" "-o source --from source.state"
+3 train tt.state -o tt --resume | tt.state: expected a training state
+2 train tt.state $words | is OUT.state | for words in "-o x.gguf --log x.gguf.state"
+    "-o toy.gguf --resume --log toy.gguf.state"
 $ cmp -s lines tt.state && cmp -s toy.gguf source.state && [ ! -e x.gguf ]
 
-# OUT is the finished run's own, and a finished run is no unfinished one.
+# OUT is the finished run's own.
 1+ train lines -o more.gguf $toy --resume | 2> not the checkpoint that this run wrote last
-0 train lines -o more.gguf $toy --steps 50 --force | 2! unfinished
 EOF
 
 # Interrupted and resumed is the same as in one piece. Killed after a save, the log has what the state

@@ -134,7 +134,7 @@ TEST(class_12_files_that_change, .before = set_up)
 static const char *const writers[] = {
     "convert %%G -o %s --type f16 -t 1 -q --force",
     "convert %%G -o %s --kv-heads 1 --method mean -t 1 -q --force",
-    "train %%T -o %s --force --from %%G --steps 1 --batch 1 --seed 1 -t 1 -q",
+    "train %%T -o %s --from %%G --steps 1 --batch 1 --seed 1 -t 1 -q",
     "score %%G -p ab -t 1 --logits %s",
     "bench %%G -n 1 --repeat 1 --warmup 0 --prompt 0 -t 1 -q --kv-heads 2 --svg %s",
 };
@@ -198,7 +198,7 @@ TEST(class_13_training_state, .before = set_up)
     /* Options that are none; what else is damaged: test_train.c. */
     static const char *const options[][2] = {
         {"--embd=4", "--embt=4"},  {"--embd=4", "--embd=x"},   {"--embd=4", "--embd 4"},
-        {"--embd=4", "--force\0"}, {"--batch=1", "TEXT.text"}, {"--batch=1", "--batch=0"}};
+        {"--embd=4", "--quiet\0"}, {"--batch=1", "TEXT.text"}, {"--batch=1", "--batch=0"}};
     size_t len;
     char *state = file_text(state_path, &len);
     for (size_t i = 0; i < COUNT(options); i++) {

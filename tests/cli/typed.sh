@@ -96,17 +96,18 @@ $ [ ! -e "$dir/x.gguf" -a ! -e "$dir/x" ]
 $ printf '\303' >"$dir/half"
 0 tokenize $model -f "$dir/half" | = 195
 
-# eval MODEL TEXT, train over what is there.
+# eval MODEL TEXT; train over what is there, which only --resume does.
 $ head -c 2000 tests/cli/cli.sh >"$dir/lines"
 0 eval $words --format csv | > scored.$((i = i + 1)) | for words in "$model $dir/lines" "-m $model $dir/lines"
 $ [ "$(cut -d , -f 4-9 "$dir"/scored.? | sort -u | wc -l)" -eq 2 ]
 $ toy="--layers 1 --embd 16 --heads 2 --ctx 16 --batch 1 --steps 2 --seed 1"
 0 train "$dir/lines" -o "$dir/toy.gguf" $toy | 2> 1 layer, d_model 16, 2 heads (MHA)
 2 train "$dir/lines" -o "$dir/toy.gguf" $toy
-    | toy.gguf' exists; --resume goes on with an unfinished run, --force
+    | toy.gguf' exists; --resume goes on with that run; to begin anew name another OUT
 $ mv "$dir/toy.gguf" "$dir/kept.gguf"
 2 train "$dir/lines" -o "$dir/toy.gguf" $toy | toy.gguf.state' exists
-0 train "$dir/lines" -o "$dir/toy.gguf" $toy --force -q
+$ rm "$dir/toy.gguf.state"
+0 train "$dir/lines" -o "$dir/toy.gguf" $toy -q
 $ cmp -s "$dir/toy.gguf" "$dir/kept.gguf"
 
 # Readers that leave.

@@ -117,7 +117,7 @@ clear_work
 mkdir "$work/t.gguf.state"
 name=$(printf '%0255d' 0)
 checks <<'EOF'
-1 train "$dir/text" -o "$work/t.gguf" $toy --force | t.gguf.state
+2 train "$dir/text" -o "$work/t.gguf" $toy | t.gguf.state' exists
 1 train "$dir/text" -o "$work/$name" $toy | File name too long
 $ [ "$(ls -A "$work")" = t.gguf.state ]
 EOF
