@@ -245,13 +245,16 @@ check-neon: $(BIN) ## cross-build for AArch64; under qemu the NEON kernels give 
 
 # --- the rest --------------------------------------------------------------------------------
 
-# What the program itself prints, as `help --format` has it.
 INSTALLED := $(DESTDIR)$(PREFIX)
 SHARED    := share/man/man1/decode.1 share/bash-completion/completions/decode
 
-$(SHARED:%=$(BUILD)/%): $(BIN)
+$(BUILD)/share/man/man1/decode.1: scripts/manual.sh $(BIN)
 	@mkdir -p $(@D)
-	$(Q)$(BIN) help --format $(if $(filter %.1,$@),man,bash) >$@
+	$(Q)scripts/manual.sh $(BIN) >$@
+
+$(BUILD)/share/bash-completion/completions/decode: scripts/completion.bash
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
 
 install: $(BIN) $(SHARED:%=$(BUILD)/%) ## program, man page, completion to $(DESTDIR)$(PREFIX)
 	install -d $(INSTALLED)/bin $(dir $(SHARED:%=$(INSTALLED)/%))

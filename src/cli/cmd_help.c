@@ -1,15 +1,14 @@
 /*
- * cmd_help - decode help: the commands, a command's options, the manual page, completion in
- * bash.
+ * cmd_help - decode help: the commands, a command's options. The manual page and completion in bash
+ * are made of them, see scripts/manual.sh and scripts/completion.bash.
  */
 #include "cli/cmd_help.h"
 
-#include "cli/help.h"
+#include <unistd.h>
+
 #include "cli/help_texts.h"
 #include "cli/job.h"
 #include "show/paragraph.h"
-
-#define SUMMARY "continue texts with transformers, and see what their attention costs"
 
 #define COMMAND_ROW(name) &command_##name,
 static const struct command *const commands[] = {COMMANDS(COMMAND_ROW) NULL};
@@ -51,13 +50,22 @@ enum status command_named(const char *name, const struct command **out, struct e
                      : err_usage(e, "unknown %s '%.60s'", what, name);
 }
 
+static void set_width(struct output *out)
+{
+    if (out->columns == 0 && environment("COLUMNS"))
+        out->columns = terminal_width(STDOUT_FILENO);
+}
+
 void help_print(struct output *out)
 {
     const struct command *c;
     char line[256];
-    help_set_width(out);
+    set_width(out);
     output_puts(out, "usage: decode <command> [options]\n\n");
-    paragraph_reflow(out, SUMMARY "\n\nCommands:\n", 0);
+    paragraph_reflow(out,
+                     "continue texts with transformers, and see what their attention costs\n\n"
+                     "Commands:\n",
+                     0);
     for (int i = 0; (c = command_at(i)) != NULL; i++) {
         chars_printf(line, "  %-10s %s\n", c->name, c->summary);
         paragraph_reflow(out, line, 0);
@@ -66,89 +74,27 @@ void help_print(struct output *out)
     paragraph_reflow(out, help_of_decode, 0);
 }
 
-/* --- the manual page decode(1), source for man(1) --------------------------------------------- */
-
-/* The columns that man(1), which indents sections, leaves of 80. */
-#define MANUAL_COLUMNS 72
-
-struct manual {
-    struct output out; /* first: what is put there, escaped, goes to */
-    struct output *page;
-    bool starts; /* a line */
-};
-
-/* Escapes what troff takes for its own: backslashes, what begins a request, and hyphens. */
-static bool put_escaped(struct output *o, const char *bytes, size_t len)
+void command_print_help(const struct command *c, bool all, struct output *out)
 {
-    struct manual *m = (struct manual *)o;
-    for (; len > 0; len--, bytes++) {
-        output_puts(m->page, m->starts && strchr(".'", *bytes) ? "\\&" : *bytes == '-' ? "\\" : "");
-        output_printf(m->page, *bytes == '\\' ? "\\e" : "%c", *bytes);
-        m->starts = *bytes == '\n';
+    set_width(out);
+    struct paragraph p = paragraph_begin(out, sizeof "usage: " - 1);
+    paragraph_printf(&p, "usage: decode %s %s\n\n%s\n\n", c->name, c->usage, c->summary);
+    paragraph_end(&p);
+    output_puts(out, "Examples:\n");
+    for (const char *line = c->examples; *line; line += strcspn(line, "\n") + 1)
+        output_printf(out, "  %.*s\n", (int)strcspn(line, "\n"), line); /* never broken */
+    output_puts(out, "\n");
+    options_help(&c->spec, all, out);
+    const bool is_short = c->spec.everyday && !all;
+    p = paragraph_begin(out, 0);
+    paragraph_puts(&p, "\nOf all commands: decode help.");
+    if (is_short)
+        paragraph_printf(&p, " All of this one: decode help %s --all.", c->name);
+    paragraph_end(&p);
+    if (c->notes && !is_short) {
+        output_puts(out, "\n");
+        paragraph_reflow(out, c->notes, 0);
     }
-    return true;
-}
-
-static void manual_print(struct output *page)
-{
-    struct manual m = {.page = page, .starts = true};
-    const struct command *c = NULL;
-    output_init(&m.out, put_escaped);
-    m.out.columns = MANUAL_COLUMNS;
-    output_puts(page, ".TH DECODE 1 \"\" \"decode " DECODE_VERSION "\" \"User Commands\"\n"
-                      ".SH NAME\ndecode \\- " SUMMARY "\n"
-                      ".SH SYNOPSIS\n.B decode\n\\fIcommand\\fP [\\fIoptions\\fP]\n");
-    for (int i = -1; i < 0 || (c = command_at(i)) != NULL; i++) {
-        output_printf(page, ".SH %s%s\n.nf\n", c ? "decode " : "DESCRIPTION", c ? c->name : "");
-        if (c)
-            command_print_help(c, true, &m.out);
-        else
-            help_print(&m.out);
-        output_flush(&m.out);
-        output_puts(page, ".fi\n");
-    }
-}
-
-/* --- the script that completes command lines in bash ------------------------------------------ */
-
-#define COMMAND_NAME(name) #name,
-static const char *const command_names[] = {COMMANDS(COMMAND_NAME) NULL};
-#undef COMMAND_NAME
-
-static void put_choices(struct output *out, const char *const *choices)
-{
-    if (choices)
-        for (int i = 0; choices[i]; i++)
-            output_printf(out, "%s%s", i > 0 ? " " : "", choices[i]);
-}
-
-static void completion_bash(struct output *out)
-{
-    const struct command *c;
-    struct option_rows rows;
-    const char *names = strstr(help_of_bash, "@COMMANDS@");
-    const char *options = strstr(help_of_bash, "@OPTIONS@\n");
-    const char *body = names + strlen("@COMMANDS@");
-    output_printf(out, "%.*s", (int)(names - help_of_bash), help_of_bash);
-    put_choices(out, command_names);
-    output_printf(out, "%.*s", (int)(options - body), body);
-    for (int i = 0; (c = command_at(i)) != NULL; i++) {
-        options_list(&c->spec, &rows);
-        output_printf(out, "    %s)\n        arguments='", c->name);
-        put_choices(out, c->spec.positionals[0].choices);
-        output_puts(out, "'\n");
-        for (int r = 0; r < rows.n_options; r++) {
-            const struct option *o = rows.items[r].option;
-            const char letter[] = {' ', '-', o->letter, 0};
-            const bool is_file = o->reads || o->writes || (o->value && str_is(o->value, "FILE"));
-            const char *kind = o->kind == OPTION_FLAG ? "flag" : is_file ? "file" : "other";
-            output_printf(out, "        _decode_option %s '", kind);
-            put_choices(out, o->choices);
-            output_printf(out, "' --%s%s\n", o->name, o->letter ? letter : "");
-        }
-        output_puts(out, "        _decode_option flag '' --help -h\n        ;;\n");
-    }
-    output_puts(out, options + strlen("@OPTIONS@\n"));
 }
 
 /* --- the command ------------------------------------------------------------------------------ */
@@ -156,20 +102,13 @@ static void completion_bash(struct output *out)
 struct help_options {
     struct common_options common; /* none of them */
     const char *command;          /* NULL: all of them */
-    int format;
     bool all;
 };
-
-enum { HELP_TEXT, HELP_MAN, HELP_BASH };
-static const char *const format_names[] = {"text", "man", "bash", NULL};
 
 #define VALUES struct help_options
 
 static const struct option result_options[] = {
     OPT_FLAG("all", all, "of COMMAND every option, and what figures mean"),
-    OPT_CHOICE("format", format, "FORM", format_names,
-               "man: the manual page, for man -l -; bash: a script that completes command lines",
-               .fallback = "text"),
     OPT_END,
 };
 
@@ -179,16 +118,9 @@ static enum status run_help(struct job *j, void *values, struct err *e)
     const struct command *c = &command_help;
     if (o->command)
         TRY(command_named(o->command, &c, e));
-    if (o->command && o->format != HELP_TEXT)
-        return err_usage(e, "--format %s is of all commands; expected none named, found '%.60s'",
-                         format_names[o->format], o->command);
     if (o->all && !o->command)
         return err_usage(e, "--all is of a command; expected one named");
-    if (o->format == HELP_MAN)
-        manual_print(j->out);
-    else if (o->format == HELP_BASH)
-        completion_bash(j->out);
-    else if (c != &command_help)
+    if (c != &command_help)
         command_print_help(c, o->all, j->out);
     else
         help_print(j->out);
@@ -202,7 +134,7 @@ const struct command command_help = {
     .examples = "./decode help generate\n"
                 "./decode help generate --all\n",
     .spec = {.groups = {{"Result", result_options, 0}},
-             .positionals = {OPT_STRING("COMMAND", command, NULL, NULL, .choices = command_names)}},
+             .positionals = {OPT_STRING("COMMAND", command, NULL, NULL)}},
     .values_size = sizeof(VALUES),
     .run = run_help,
 };

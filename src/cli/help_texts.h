@@ -7,9 +7,5 @@
 
 extern const char help_of_decode[]; /* of all commands */
 
-/* The script that completes command lines in bash: @COMMANDS@ stands for their names, the line
- * @OPTIONS@ for a case of each. */
-extern const char help_of_bash[];
-
 extern const char help_of_attend[], help_of_bench[], help_of_convert[], help_of_eval[],
     help_of_generate[], help_of_heads[], help_of_info[], help_of_score[], help_of_train[];

@@ -42,9 +42,7 @@ checks <<'EOF'
 2 --hlep | did you mean '--help'?
 2 $words | unknown command 'xyzzy' | for words in xyzzy "help xyzzy"
 2 "" | unknown command ''
-2 help generate --format man | --format man is of all commands; expected none named, found 'generate'
 2 help --all | --all is of a command
-2 help --format csh | --format: expected one of text, man, bash, found 'csh'
 EOF
 for command in generate bench score tokenize info; do
     text="-p x"
