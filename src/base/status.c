@@ -43,3 +43,10 @@ enum status err_in(struct err *e, enum status s, const char *format, ...)
     err_prefix(e, prefix);
     return s;
 }
+
+enum status err_in_file(struct err *e, enum status s, const char *path)
+{
+    if (s == STATUS_BAD_FILE && path)
+        err_prefix(e, path);
+    return s;
+}

@@ -51,6 +51,10 @@ void err_prefix(struct err *e, const char *prefix);
 enum status err_in(struct err *e, enum status s, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Returns s, whose message gets the path before it if that file is to blame: STATUS_BAD_FILE; NULL:
+ * none. */
+enum status err_in_file(struct err *e, enum status s, const char *path);
+
 /* The message of a failed allocation: what was wanted and how many bytes. Returns
  * STATUS_NO_MEMORY. */
 static inline enum status err_no_memory(struct err *e, const char *what, size_t bytes)

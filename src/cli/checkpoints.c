@@ -75,19 +75,6 @@ enum status job_open(const char *path, unsigned parts, struct checkpoint *c, str
     return checkpoint_take(&file, path, parts, c, e);
 }
 
-enum status job_blame(const char *path, enum status s, struct err *e)
-{
-    if (s == STATUS_BAD_FILE)
-        err_prefix(e, path);
-    return s;
-}
-
-enum status job_config(const char *path, const struct checkpoint *c, struct config *config,
-                       struct err *e)
-{
-    return err_in(e, config_read(c->gguf, config, e), "%s", path);
-}
-
 void job_warn_vocabulary(const struct common_options *o, const char *path,
                          const struct tokenizer *t)
 {

@@ -23,17 +23,9 @@ enum status job_open(const char *path, unsigned parts, struct checkpoint *c, str
 /* The file alone. */
 enum status job_map(const char *path, struct file_map *out, struct err *e);
 
-/* Warns where a checkpoint's vocabulary does not say how text is cut before it is merged, so that
- * ids may be others than the model knows, and of what is odd in it. NULL is legal. */
+/* Warns of what is odd in a checkpoint's vocabulary. NULL is legal. */
 void job_warn_vocabulary(const struct common_options *o, const char *path,
                          const struct tokenizer *t);
 
 /* Says which matrices of the shape cannot have the type, whose blocks do not fit their rows. */
 void job_say_fallback(const struct common_options *o, const struct config *c, enum storage type);
-
-/* Returns s, whose message gets the path before it if that file is to blame: STATUS_BAD_FILE. */
-enum status job_blame(const char *path, enum status s, struct err *e);
-
-/* The checkpoint's shape; messages name its path. */
-enum status job_config(const char *path, const struct checkpoint *c, struct config *config,
-                       struct err *e);

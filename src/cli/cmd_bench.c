@@ -10,6 +10,7 @@
 #include "cli/threads.h"
 #include "measure/eval.h"
 #include "measure/verdicts.h"
+#include "model/config_keys.h"
 #include "model/selection.h"
 
 /* The share of the text that is for calibration; the rest is measured. */
@@ -86,7 +87,7 @@ static enum status open_subject(const char *path, unsigned parts, struct checkpo
 {
     TRY(job_open(path, parts, k, e));
     *out = (struct bench_subject){.name = path, .gguf = k->gguf, .source = &k->file};
-    return job_config(path, k, &out->config, e);
+    return err_in_file(e, config_read(k->gguf, &out->config, e), path);
 }
 
 /* The checkpoints, or the shape. */
@@ -204,10 +205,10 @@ static enum status prepare_text(struct bench_run *r, struct err *e)
     r->limits.us = o->max_us;
     job_warn_vocabulary(&o->common, j->path, j->checkpoint.tokenizer);
     TRY(err_in(e,
-               calibration_of_text(&o->common, j->checkpoint.tokenizer, &r->subjects[0].config,
-                                   text_span(j->text.data, len), o->common.file,
-                                   o->calib_tokens ? o->calib_tokens : CALIBRATION_TOKENS,
-                                   &r->calibration, e),
+               calibration_take(j->checkpoint.tokenizer, r->subjects[0].config.n_ctx,
+                                text_span(j->text.data, len),
+                                o->calib_tokens ? o->calib_tokens : CALIBRATION_TOKENS,
+                                &r->calibration, e),
                "--text, its first nine tenths"));
     j->text = text_span(j->text.data + len, j->text.len - len);
     TRY(err_in(e, job_tokenize(j, e), "--text"));

@@ -34,15 +34,14 @@ struct convert_options {
 enum { GROUP_AUTO, GROUP_ADJACENT, GROUP_CLUSTER };
 static const char *const groupings[] = {"auto", "adjacent", "cluster", NULL};
 
-#define FEWER_HEADS "kv-heads|cache-bytes"
-
 static const struct option result_options[] = {
     OPT_OUT,
     OPT_STRING("kv-heads", common.kv_heads, "G|G,G,...|auto",
                "to G K/V heads, a divisor of the query heads and at most as many as there are; to "
                "these, layer by layer; or to those that do best for --cache-bytes"),
     OPT_STRING("cache-bytes", cache_bytes, "B",
-               "what the K/V heads of all layers may take together, in bytes a token (f32)"),
+               "with auto: what the K/V heads of all layers may take together, in bytes a token "
+               "(f32)"),
     OPT_CHOICE("type", type, "TYPE", storage_names, "the type of the weight matrices",
                .otherwise = "as in MODEL"),
     OPT_FLAG("requantize", requantize,
@@ -55,16 +54,16 @@ static const struct option method_options[] = {
     OPT_CHOICE("method", method, "METHOD", convert_methods,
                "what the heads of a group come to share: their mean, the first, random numbers "
                "(the GQA paper's), the mean after alignment, or the best fit",
-               .fallback = "fit", .needs = FEWER_HEADS),
+               .fallback = "fit", .needs = "kv-heads"),
     OPT_CHOICE("group", grouping, "HOW", groupings,
                "which heads share: neighbours, or those that lose least; auto: cluster for fit and "
                "procrustes, but with ALiBi, whose slopes keep heads in their places",
-               .fallback = "auto", .needs = FEWER_HEADS),
+               .fallback = "auto", .needs = "kv-heads"),
     OPT_STRING("calib", calib, "TEXT|self[:N]|none",
                "a file of text to calibrate on; or N tokens that the model writes itself (16384); "
                "or nothing, so that the weights alone decide",
                .otherwise = "self for fit where there is a vocabulary, else none",
-               .needs = FEWER_HEADS, .reads = "the text of --calib"),
+               .needs = "kv-heads", .reads = "the text of --calib"),
     OPT_INT("calib-tokens", calib_tokens, "N", CONVERT_MIN_TOKENS, INT_MAX,
             "how many of its tokens are used, in windows of the context, of 256 at most, spread "
             "over the text",
@@ -76,7 +75,7 @@ static const struct option method_options[] = {
     OPT_CHOICE("refit", refit, "WHAT", convert_refits,
                "what is fitted to the calibration text beyond the shared heads: nothing, or the "
                "output matrix, where that lowers the error on windows held out",
-               .otherwise = "wo for fit on a text, else none", .needs = FEWER_HEADS),
+               .otherwise = "wo for fit on a text, else none", .needs = "kv-heads"),
     OPT_U64("seed", common.seed, "S", "of the method random, and of the text that the model writes",
             .otherwise = "a random one, printed; 0 for the text"),
     OPT_END,
@@ -117,12 +116,9 @@ static enum status check_convert(struct job *j, void *values, struct err *e)
     const struct convert_options *o = values;
     const bool is_auto = o->common.kv_heads && str_is(o->common.kv_heads, "auto");
     (void)j;
-    if (is_auto && !o->cache_bytes)
-        return err_usage(e, "--kv-heads auto: expected --cache-bytes too, found none");
-    if (o->cache_bytes && o->common.kv_heads && !is_auto)
-        return err_usage(e, "--cache-bytes and --kv-heads are both given: expected one of them, or "
-                            "--kv-heads auto");
-    if (!o->common.kv_heads && !o->cache_bytes && !o->type)
+    if (is_auto != (o->cache_bytes != NULL))
+        return err_usage(e, "--kv-heads auto and --cache-bytes B: expected both, found only one");
+    if (!o->common.kv_heads && !o->type)
         return err_usage(e, "nothing to convert is named; expected --kv-heads G, --type TYPE, or "
                             "both");
     return STATUS_OK;
@@ -177,7 +173,7 @@ static enum status plan_text(struct conversion *c, struct err *e)
 static enum status plan_heads(struct conversion *c, struct err *e)
 {
     const struct convert_options *o = c->options;
-    TRY(job_config(c->job->path, &c->job->checkpoint, &c->config, e));
+    TRY(err_in_file(e, config_read(c->job->checkpoint.gguf, &c->config, e), c->job->path));
     c->spec = variant_spec(c->job, &c->config);
     c->spec.method = o->method;
     c->spec.widens = o->type != 0;
@@ -253,10 +249,10 @@ static enum status read_text(struct conversion *c, struct err *e)
     TRY(input_needs_tokenizer(k->tokenizer, c->job->path, "--calib", e));
     TRY(input_await(o->calib, TEXT_MAX, &bytes, &len, e));
     const struct text text = input_range_of(range, text_span(bytes, len));
-    const enum status s = calibration_of_text(&o->common, k->tokenizer, &c->config, text, o->calib,
-                                              wanted, &c->text, e);
+    const enum status s =
+        calibration_take(k->tokenizer, c->config.n_ctx, text, wanted, &c->text, e);
     free(bytes);
-    return err_in(e, s, "--calib");
+    return err_in(e, s, "--calib %.200s", o->calib);
 }
 
 /* --- the stages ------------------------------------------------------------------------------- */
@@ -299,13 +295,13 @@ static enum status change_type(struct conversion *c, struct err *e)
         p.source = NULL;
     }
     job_say_fallback(&o->common, &c->config, o->type - 1);
-    return job_blame(j->path, quantize_plan(&p, &c->retyped, e), e);
+    return err_in_file(e, quantize_plan(&p, &c->retyped, e), j->path);
 }
 
 static enum status write_out(struct conversion *c, struct err *e)
 {
     struct gguf_writer *writer = c->options->type ? c->retyped.writer : c->converted.writer;
-    TRY(job_blame(c->job->path, gguf_write(writer, c->job->common->out, e), e));
+    TRY(err_in_file(e, gguf_write(writer, c->job->common->out, e), c->job->path));
     c->job->out_is_written = true;
     return STATUS_OK;
 }

@@ -4,8 +4,7 @@
  */
 #include "cli/cmd_help.h"
 
-#include <unistd.h>
-
+#include "cli/help.h"
 #include "cli/help_texts.h"
 #include "cli/job.h"
 #include "show/paragraph.h"
@@ -50,17 +49,11 @@ enum status command_named(const char *name, const struct command **out, struct e
                      : err_usage(e, "unknown %s '%.60s'", what, name);
 }
 
-static void set_width(struct output *out)
-{
-    if (out->columns == 0 && environment("COLUMNS"))
-        out->columns = terminal_width(STDOUT_FILENO);
-}
-
 void help_print(struct output *out)
 {
     const struct command *c;
     char line[256];
-    set_width(out);
+    help_set_width(out);
     output_puts(out, "usage: decode <command> [options]\n\n");
     paragraph_reflow(out,
                      "continue texts with transformers, and see what their attention costs\n\n"
@@ -72,29 +65,6 @@ void help_print(struct output *out)
     }
     output_puts(out, "\n");
     paragraph_reflow(out, help_of_decode, 0);
-}
-
-void command_print_help(const struct command *c, bool all, struct output *out)
-{
-    set_width(out);
-    struct paragraph p = paragraph_begin(out, sizeof "usage: " - 1);
-    paragraph_printf(&p, "usage: decode %s %s\n\n%s\n\n", c->name, c->usage, c->summary);
-    paragraph_end(&p);
-    output_puts(out, "Examples:\n");
-    for (const char *line = c->examples; *line; line += strcspn(line, "\n") + 1)
-        output_printf(out, "  %.*s\n", (int)strcspn(line, "\n"), line); /* never broken */
-    output_puts(out, "\n");
-    options_help(&c->spec, all, out);
-    const bool is_short = c->spec.everyday && !all;
-    p = paragraph_begin(out, 0);
-    paragraph_puts(&p, "\nOf all commands: decode help.");
-    if (is_short)
-        paragraph_printf(&p, " All of this one: decode help %s --all.", c->name);
-    paragraph_end(&p);
-    if (c->notes && !is_short) {
-        output_puts(out, "\n");
-        paragraph_reflow(out, c->notes, 0);
-    }
 }
 
 /* --- the command ------------------------------------------------------------------------------ */

@@ -26,12 +26,6 @@ const char *const truncate_sides[] = {"left", "right", NULL};
 const char *const kv_type_names[] = {"f32", "f16", "q8_0", NULL};
 const enum storage kv_type_storage[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
 
-const char *kv_type_smaller(int kv_type)
-{
-    const int smaller = kv_type + 1;
-    return smaller < LENGTH(kv_type_storage) ? kv_type_names[smaller] : NULL;
-}
-
 const struct option engine_options[] = {
     OPT_STRING("threads", threads, "N|auto", THREADS_HELP, .letter = 't',
                .otherwise = "DECODE_THREADS, else auto"),

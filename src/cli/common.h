@@ -95,6 +95,3 @@ extern const char *const truncate_sides[];
  */
 extern const char *const kv_type_names[];
 extern const enum storage kv_type_storage[];
-
-/* The name of the next smaller one; NULL: there is none. */
-const char *kv_type_smaller(int kv_type);

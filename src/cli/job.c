@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/rng.h"
-#include "cli/cmd_help.h"
+#include "cli/help.h"
 #include "cli/paths.h"
 #include "cli/signals.h"
 

@@ -5,7 +5,6 @@
 #include "cli/terminal.h"
 #include "cli/threads.h"
 #include "model/cost.h"
-#include "model/kv_cache.h"
 
 /* What work may take of what is available, which is an estimate: others want some. */
 #define AVAILABLE_SHARE 0.9
@@ -20,8 +19,6 @@ void job_say_memory(const struct job *j, const struct job_memory *m)
     chars_printf(line, "memory: weights %s", figure_bytes(m->weights).text);
     if (m->cache)
         chars_append(line, ", KV cache %s", figure_bytes(m->cache).text);
-    if (m->of)
-        chars_append(line, " (%s)", m->of);
     chars_append(line, ", scratch %s", figure_bytes(m->scratch).text);
     if (m->advice && m->advice[0])
         chars_append(line, "; %s", m->advice);
@@ -65,7 +62,7 @@ struct advice {
 static struct advice advise(const struct job *j, const char *option)
 {
     struct advice advice = {""};
-    const char *smaller = kv_type_smaller(j->common->kv_type);
+    const char *smaller = kv_type_names[j->common->kv_type + 1]; /* NULL: there is none */
     if (option && smaller)
         chars_printf(advice.text, "%s and --kv-type %s lower the cache", option, smaller);
     else if (option)
@@ -73,34 +70,25 @@ static struct advice advise(const struct job *j, const char *option)
     return advice;
 }
 
-/* The bytes of a session of n sequences, and of what the command takes for each. */
-static enum status sequences_bytes(const struct job *j, const struct session_params *p, int n,
-                                   size_t more_bytes, double *bytes, struct err *e)
-{
-    struct session_params params = *p;
-    struct session_memory plan;
-    params.n_sequences = n;
-    TRY(session_plan(j->checkpoint.model, &params, j->n_threads, &plan, e));
-    *bytes = (double)plan.kv_bytes + plan.scratch_bytes + (double)more_bytes * n;
-    return STATUS_OK;
-}
-
 enum status job_fit_sequences(const struct job *j, struct session_params *p,
                               const struct sequences_wanted *w, struct err *e)
 {
     const double spare = available_memory() * AVAILABLE_SHARE;
-    double needed, bytes; /* by all, and by those that are left */
-    int n = w->n;
-    TRY(sequences_bytes(j, p, n, w->more_bytes, &needed, e));
-    for (bytes = needed; bytes > spare && n > 1; n--)
-        TRY(sequences_bytes(j, p, n - 1, w->more_bytes, &bytes, e));
-    const int fit = bytes > spare ? 0 : n;
+    struct session_memory plan;
+    double needed = 0, bytes = 0; /* by all, and by p->n_sequences */
+    for (p->n_sequences = w->n;; p->n_sequences--) {
+        TRY(session_plan(j->checkpoint.model, p, j->n_threads, &plan, e));
+        bytes = (double)plan.kv_bytes + plan.scratch_bytes + (double)w->more_bytes * p->n_sequences;
+        needed = fmax(needed, bytes);
+        if (bytes <= spare || p->n_sequences == 1)
+            break;
+    }
+    const int fit = bytes > spare ? 0 : p->n_sequences;
     if (w->all && fit < w->n)
         return err_set(e, STATUS_NO_MEMORY,
                        "out of memory: %d sequences need %s, %s are available, %d would fit; %s",
                        w->n, figure_bytes(needed).text, figure_bytes(spare).text, fit,
                        advise(j, w->option).text);
-    p->n_sequences = n;
     return STATUS_OK;
 }
 
@@ -129,23 +117,14 @@ enum status job_start_session(struct job *j, const struct session_params *p, con
                               struct err *e)
 {
     const struct model *m = j->checkpoint.model;
-    const int kv_type = j->common->kv_type;
-    const uint64_t per_token =
-        kv_cache_bytes_per_token(&m->config, m->config.n_kv_heads, kv_type_storage[kv_type]);
     struct session_memory plan;
-    char sequences[40] = "", of[128];
     if (j->threads_are_auto && j->n_threads > 1 && one_thread_is_faster(m, p))
         take_one_thread(j);
     TRY(job_start_threads(j, e));
     TRY(session_plan(m, p, j->n_threads, &plan, e));
-    if (p->n_sequences > 1)
-        chars_printf(sequences, "%d sequences of ", p->n_sequences);
-    chars_printf(of, "%s%d tokens of %s, %s", sequences, p->n_ctx, figure_bytes(per_token).text,
-                 kv_type_names[kv_type]);
     job_say_memory(j, &(struct job_memory){.weights = m->weights.cap,
                                            .cache = plan.kv_bytes,
                                            .scratch = plan.scratch_bytes,
-                                           .of = of,
                                            .advice = advise(j, option).text});
     return session_create(m, p, j->pool, &j->session, e);
 }

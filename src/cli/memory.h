@@ -11,7 +11,6 @@ struct job_memory {
     uint64_t weights; /* of the models that are open already */
     uint64_t cache;   /* keys and values; 0: counted with `scratch` */
     uint64_t scratch;
-    const char *of;     /* what the cache is of: "3 tokens of 4 kB, f32"; NULL: nothing is said */
     const char *advice; /* "fewer --tokens take less"; "" and NULL: none */
 };
 

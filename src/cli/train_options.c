@@ -1,5 +1,6 @@
 #include "cli/train_options.h"
 
+#include "model/config_keys.h"
 #include "model/shape.h"
 
 #define TRAIN_CTX 256      /* tokens of a window, and of the context of a new model, by default */
@@ -146,7 +147,7 @@ static enum status open_origin(const char *path, const struct train_shape *s,
     int layers[CONFIG_MAX_LAYERS], n = 0; /* of --kv-heads: one for all layers, or one for each */
     if (path) {
         TRY(job_open(path, CHECKPOINT_TEXTS, from, e));
-        TRY(job_config(path, from, c, e));
+        TRY(err_in_file(e, config_read(from->gguf, c, e), path));
         if (!s->score_scale)
             return STATUS_OK;
         TRY(config_needs_dot(c, "--score-scale", e));

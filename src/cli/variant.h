@@ -1,33 +1,19 @@
 /*
- * variant - K/V heads as --kv-heads names them, the checkpoint with as many in memory, and the text
- * that a conversion is fitted to.
+ * variant - K/V heads as --kv-heads names them, and the checkpoint with as many in memory.
  */
 #pragma once
 
 #include "cli/command.h"
+#include "convert/calibration.h"
 #include "convert/convert.h"
-
-#define CALIBRATION_TOKENS 65536 /* by default */
-
-struct calibration {
-    int32_t *tokens; /* [n] malloc'd, freed by the caller */
-    size_t n;
-};
-
-/* The text's tokens: all of them, or `wanted` in whole windows at equal distances; of many times as
- * many only those at its beginning. `name` is the text's in messages, o who is warned of too few.
- * STATUS_USAGE for fewer than CONVERT_MIN_TOKENS; the failures of tokenizer_encode. */
-enum status calibration_of_text(const struct common_options *o, const struct tokenizer *t,
-                                const struct config *c, struct text text, const char *name,
-                                size_t wanted, struct calibration *out, struct err *e);
 
 /* A conversion of the job's checkpoint by fit, from the weights alone, whose K/V heads are not set
  * yet. What it borrows is the job's. */
 struct convert_spec variant_spec(const struct job *j, const struct config *c);
 
 /* Sets the K/V heads of *spec, all the same or by layer: `layers` [CONFIG_MAX_LAYERS] is then where
- * they are; and whether they are fewer than there are. STATUS_USAGE for what is no number, no
- * divisor of the query heads, or more than there are. */
+ * they are; and whether they are fewer than there are. STATUS_USAGE for what is no number, and as
+ * convert_check_heads. */
 enum status variant_parse(const char *kv_heads, const struct config *c, int *layers,
                           struct convert_spec *spec, bool *fewer, struct err *e);
 

@@ -115,11 +115,17 @@ enum status convert_run(const struct convert_spec *spec, struct convert *out, st
     return spec->cache_bytes ? convert_to_budget(spec, out, e) : convert_once(spec, out, e);
 }
 
-size_t convert_spread_windows(int32_t *tokens, size_t n, size_t wanted, int n_ctx)
+enum status convert_model(const struct convert *converted, struct model **out, struct err *e)
 {
-    const size_t window = convert_window_size(n_ctx, wanted);
-    const size_t n_windows = wanted / window, step = (n - window) / (n_windows - 1);
-    for (size_t i = 1; i < n_windows; i++)
-        memmove(tokens + i * window, tokens + i * step, window * sizeof *tokens);
-    return n_windows * window;
+    unsigned char *bytes = NULL;
+    struct gguf *gguf = NULL;
+    size_t len = 0;
+    enum status s = gguf_write_memory(converted->writer, &bytes, &len, e);
+    if (s == STATUS_OK)
+        s = gguf_parse(bytes, len, &gguf, e);
+    if (s == STATUS_OK)
+        s = model_create(gguf, NULL, NULL, out, e);
+    gguf_free(gguf);
+    free(bytes);
+    return s;
 }

@@ -8,9 +8,10 @@
 
 #include "convert/spec.h"
 
-/* Leaves about `wanted` of n > wanted calibration tokens, in whole windows at equal distances, at
- * the array's start; how many. */
-size_t convert_spread_windows(int32_t *tokens, size_t n, size_t wanted, int n_ctx);
+/* Whether a checkpoint of this shape can have the specification's K/V heads, given as numbers.
+ * STATUS_USAGE if not. */
+enum status convert_check_heads(const struct convert_spec *spec, const struct config *c,
+                                struct err *e);
 
 /* Memory that convert_run needs beside the model and what runs it; with cache_bytes nearly so, as
  * the K/V heads are not known yet. STATUS_USAGE or STATUS_BAD_FILE if the specification cannot be
@@ -21,3 +22,7 @@ enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct 
  * for any number of threads. The failures of convert_plan and model_create; STATUS_INTERRUPTED;
  * STATUS_FAILED if weights are not finite, or no longer fit the type of their tensor. */
 enum status convert_run(const struct convert_spec *spec, struct convert *out, struct err *e);
+
+/* The model that the result is, in memory of its own, which model_free releases. The failures of
+ * gguf_parse and model_create. */
+enum status convert_model(const struct convert *converted, struct model **out, struct err *e);

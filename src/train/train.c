@@ -13,14 +13,6 @@
 
 const char *const train_optimizers[] = {"adamw", "muon", NULL};
 
-/* The status of reading the file at `path`, which the message names. */
-static enum status in_file(enum status s, const char *path, struct err *e)
-{
-    if (s == STATUS_BAD_FILE && path)
-        err_prefix(e, path);
-    return s;
-}
-
 /* --- the plan -------------------------------------------------------------------------------- */
 
 static enum status make_plan(struct trainer *t, struct err *e)
@@ -108,10 +100,10 @@ static enum status open_run(struct trainer *t, struct err *e)
     const struct train_spec *spec = &t->spec;
     if (spec->resume)
         TRY(state_open(&t->state, t->state_path, e));
-    TRY(in_file(train_template_make(t, e), spec->from_path, e));
+    TRY(err_in_file(e, train_template_make(t, e), spec->from_path));
     TRY(check_sizes(t, e));
-    TRY(in_file(param_list_create(&t->list, &t->config, spec->from, e), spec->from_path, e));
-    TRY(in_file(open_teacher(t, e), spec->teacher_path, e));
+    TRY(err_in_file(e, param_list_create(&t->list, &t->config, spec->from, e), spec->from_path));
+    TRY(err_in_file(e, open_teacher(t, e), spec->teacher_path));
     TRY(train_data_read(t, e));
     state_identify(t);
     if (spec->resume)

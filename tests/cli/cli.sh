@@ -555,7 +555,7 @@ $ is_busy || has "$out" "no row is within the limits"
 2 bench $model --text LICENSE --max-cache x | --max-cache: expected a number of bytes, as 8192 or 8MiB, found 'x'
 2 bench $model --text /dev/null | --text
 $ head -c 100 LICENSE >short.txt
-2 bench $model --text short.txt | --text, its first nine tenths: expected at least 128 tokens in 'short.txt'
+2 bench $model --text short.txt | --text, its first nine tenths: expected a text of at least 128 tokens
 # Before anything is said of what is measured.
 2 bench $model --depth 256 -t 256 --kv-heads $heads | expected a divisor of 8
     | for heads in 3 2147483647 "2147483647 --text LICENSE"
@@ -993,11 +993,10 @@ $ without=$(column_of after divergence)
 0 $few --calib-tokens 256 --refit wo --format csv
 $ refitted=$(column_of after divergence)
 $ awk "BEGIN { exit !($refitted > 0 && $refitted <= 1.05 * $without) }"
-2 convert $model -o none.gguf --kv-heads 2 --calib $text | expected at least 128 tokens
+2 convert $model -o none.gguf --kv-heads 2 --calib $text | expected a text of at least 128 tokens
     | for text in fifty ten
 $ [ ! -e none.gguf ]
 0 $few --calib-tokens 130 --refit wo
-    | 2> tokens to calibrate on are too few
 
 # In memory: the text and the log-probabilities of the file that is converted from the weights alone.
 0 convert $model -o alone.gguf --kv-heads 2 --calib none -q
@@ -1057,12 +1056,12 @@ done
 n="convert $model -o new.gguf"
 checks <<'EOF'
 0 convert $model -o bytes.gguf --kv-heads auto --cache-bytes 1920 $calib --refit none | 1.88 KiB
-0 convert $model -o bytes-3.gguf --cache-bytes 1920 $calib --refit none -q -t 3
+0 convert $model -o bytes-3.gguf --kv-heads auto --cache-bytes 1920 $calib --refit none -q -t 3
 $ cmp -s bytes.gguf bytes-3.gguf
-0 convert $golden/llama.gguf -o rotary.gguf --cache-bytes 192 $calib --refit none --format json | "method": "fit"
-2 $n --cache-bytes 383 $calib | expected at least 384
-2 $n $calib --kv-heads auto | expected --cache-bytes too
-2 $n $calib --cache-bytes 2560 --kv-heads 2 | both given
+0 convert $golden/llama.gguf -o rotary.gguf --kv-heads auto --cache-bytes 192 $calib --refit none --format json | "method": "fit"
+2 $n --kv-heads auto --cache-bytes 383 $calib | expected at least 384
+2 $n $words | --kv-heads auto and --cache-bytes B: expected both | for words in "$calib --kv-heads auto"
+    "$calib --cache-bytes 2560 --kv-heads 2" "--cache-bytes 2560 --type f16"
 2 $n --cache-bytes 2560 --kv-heads auto --calib none | needs a text
 
 # K/V heads layer by layer, without a refit and with one.
@@ -1079,20 +1078,20 @@ cp text text.kept
 checks <<'EOF'
 2 $n --kv-heads 2 --calib none --refit wo | needs a text
 2 $n --kv-heads 4,2 | one for each layer, 4
-2 $n $option x --calib text | found 'x' | for option in --kv-heads --cache-bytes
+2 $n $option x --calib text | found 'x' | for option in --kv-heads "--kv-heads auto --cache-bytes"
 0 $n --kv-heads 8,8,8,8 | 2> a copy: the checkpoint has these K/V heads already (MHA)
 $ cmp $model new.gguf && rm new.gguf
 2 convert $model $output --kv-heads 2 | no output is named | for output in "" -o=
-2 $n --kv-heads 3 | divisor of the checkpoint's 8
+2 $n --kv-heads 3 | --kv-heads 3: expected a divisor of the 8 query heads
 0 $n --kv-heads 8 | 0 bytes | 2> new.gguf is a copy: the checkpoint has these K/V heads already (MHA)
 $ cmp $model new.gguf && rm new.gguf
 0 convert gqa.gguf -o new.gguf --kv-heads 2 | 2> already (GQA-2)
 $ cmp gqa.gguf new.gguf && rm new.gguf
-2 convert gqa.gguf -o new.gguf --kv-heads 4 | at most the checkpoint's 2 K/V heads
+2 convert gqa.gguf -o new.gguf --kv-heads 4 | no more than there are K/V heads, 2
 2 convert gqa.gguf -o gqa.gguf --force --kv-heads 1 | the checkpoint itself
 2 convert $model -o gqa.gguf --kv-heads 2 | exists; --force
 2 generate $model -p a --calib text | unknown option
-2 $n --kv-heads 2 --calib /dev/null | there is no text
+2 $n --kv-heads 2 --calib /dev/null | expected a text of at least 128 tokens, found 0
 3 $n --kv-heads 2 --calib no-such-file | no-such-file
 1 convert $model -o absent/new.gguf --kv-heads 2 | cannot create
 2 convert $golden/alibi.gguf -o new.gguf --kv-heads 1 --group cluster | ALiBi

@@ -28,7 +28,7 @@ checks <<'EOF'
     | for words in "$model -i hello" "-i hello $model"
 2 generate $model "Once upon" | unexpected argument 'Once upon'; expected a text with -p
 
-2 convert $model -o x.gguf --cache-bytes 8kb --calib README.md
+2 convert $model -o x.gguf --kv-heads auto --cache-bytes 8kb --calib README.md
     | --cache-bytes: expected a number of bytes, as 8192 or 8KiB
 0 generate $model -p "To be" -n 2k --seed 1 -q | > thousands
 0 generate $model -p "To be" -n 2000 --seed 1 -q | == thousands

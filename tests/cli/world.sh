@@ -58,7 +58,7 @@ $ limit="-s 64"
 $ limit="-s 100"
 0 bench $model --kv-heads 8 -n 1 --repeat 1 --depth 0 -q
 0 convert $model -o "$work/small.gguf" --kv-heads 2 --calib README.md --calib-tokens 512 -q
-0 convert $model -o "$work/by-layer.gguf" --cache-bytes 512 --calib README.md --calib-tokens 256 -q
+0 convert $model -o "$work/by-layer.gguf" --kv-heads auto --cache-bytes 512 --calib README.md --calib-tokens 256 -q
 $ limit="-v 8000"
 4 generate $model -p x -n 1 | memory
 $ limit="-v 400000"
