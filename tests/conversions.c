@@ -11,28 +11,14 @@
 #include "model/config_keys.h"
 #include "opened.h"
 
-static void close_opened(void *opened)
+static struct opened opened(struct gguf_file f)
 {
-    struct opened *o = opened;
-    model_free(o->model);
-    gguf_free(o->gguf);
-    free(o->bytes);
-    free(o);
-}
-
-static void open_bytes(struct opened *o)
-{
-    expect_ok(gguf_parse(o->bytes, o->len, &o->gguf, &err));
-    expect_ok(model_create(o->gguf, NULL, NULL, &o->model, &err));
-    released_by(close_opened, memcpy(malloc(sizeof *o), o, sizeof *o));
+    return (struct opened){f.bytes, f.len, f.g, new_model(f.g, NULL)};
 }
 
 struct opened open_path(const char *path)
 {
-    struct opened o = {.bytes = NULL};
-    o.bytes = read_file(path, &o.len);
-    open_bytes(&o);
-    return o;
+    return opened(read_gguf(path));
 }
 
 const char *const golden_kinds[N_KINDS] = {
@@ -69,10 +55,10 @@ struct opened open_mha(int n_heads, int base)
 
 struct opened open_writer(struct gguf_writer *w)
 {
-    struct opened o = {.bytes = NULL};
-    expect_ok(gguf_write_memory(w, &o.bytes, &o.len, &err));
-    open_bytes(&o);
-    return o;
+    unsigned char *bytes;
+    size_t len;
+    expect_ok(gguf_write_memory(w, &bytes, &len, &err));
+    return opened(parsed_gguf(bytes, len));
 }
 
 void text_tokens(int32_t *tokens, int n, int n_vocab, uint64_t seed)
@@ -131,7 +117,6 @@ void expect_same_bytes(struct convert_spec spec)
         struct opened b = convert_to(&spec, NULL);
         ck_assert_uint_eq(alone.len, b.len);
         ck_assert_mem_eq(alone.bytes, b.bytes, b.len);
-        pool_free(spec.pool);
     }
 }
 
@@ -151,7 +136,6 @@ double logits_apart(const struct opened *a, const struct opened *b, double *spre
     }
     if (spread)
         *spread = sqrt(own / (double)n - pow(mean / (double)n, 2));
-    free(x), free(y);
     return sqrt(square / (double)n);
 }
 

@@ -153,10 +153,16 @@ char *file_text(const char *path, size_t *len)
     return text;
 }
 
+static void close_gguf(void *g)
+{
+    gguf_free(g);
+}
+
 struct gguf_file parsed_gguf(unsigned char *bytes, size_t len)
 {
-    struct gguf_file f = {.bytes = bytes, .len = len};
+    struct gguf_file f = {.bytes = released_by(free, bytes), .len = len};
     expect_ok(gguf_parse(bytes, len, &f.g, &err));
+    released_by(close_gguf, f.g);
     return f;
 }
 
@@ -174,13 +180,6 @@ struct gguf_file written_gguf(struct gguf_writer *w)
     expect_ok(gguf_write_memory(w, &bytes, &len, &err));
     gguf_writer_free(w);
     return parsed_gguf(bytes, len);
-}
-
-void free_gguf(struct gguf_file *f)
-{
-    gguf_free(f->g);
-    free(f->bytes);
-    *f = (struct gguf_file){NULL, 0, NULL};
 }
 
 struct tokenizer *tokenizer_in(const struct gguf *g)

@@ -105,7 +105,7 @@ void release_all(void);
 void write_file(const char *path, const void *bytes, size_t len);
 void expect_bytes(const char *path, const void *bytes, size_t len);
 
-/* A GGUF file in memory. */
+/* A GGUF file in memory, until the test ends. */
 struct gguf_file {
     unsigned char *bytes;
     size_t len;
@@ -114,7 +114,6 @@ struct gguf_file {
 struct gguf_file parsed_gguf(unsigned char *bytes, size_t len); /* which it takes over */
 struct gguf_file read_gguf(const char *path);
 struct gguf_file written_gguf(struct gguf_writer *w); /* which it frees */
-void free_gguf(struct gguf_file *f);
 
 /* The one whose keys are there. */
 struct tokenizer *tokenizer_in(const struct gguf *g);

@@ -10,6 +10,7 @@
 #include "conversions.h"
 #include "engine/session.h"
 #include "formats/gguf_values.h"
+#include "opened.h"
 
 #define MAX_LAYERS 8
 
@@ -171,9 +172,8 @@ struct rows {
 static struct session *embedded(const struct opened *o, float *stream)
 {
     const struct config *c = &o->model->config;
-    struct session *p;
+    struct session *p = new_probe(o->model, WINDOW, NULL);
     ck_assert_int_eq(convert_window_size(c->n_ctx, N_ROWS), WINDOW);
-    expect_ok(probe_create(c, o->model->w[ROLE_ROPE_FREQS].table, WINDOW, NULL, NULL, &p, &err));
     for (int t = 0; t < N_ROWS; t++)
         model_embed(o->model, probe_positions(p), calib[t], t % WINDOW, stream + t * c->d_model);
     return p;
@@ -194,7 +194,6 @@ static struct rows input_rows(const struct opened *o)
                 .at = {[TAP_NORMED] = r.x + r.n * c->d_model, [TAP_OUT] = x}};
             probe_run(p, &o->model->blocks[l], l, x, WINDOW, &taps);
         }
-    session_free(p);
     return r;
 }
 
@@ -318,7 +317,6 @@ static void direct_output_losses(const struct opened *a, const struct opened *b,
             energy -= sums[i] * sums[i] / N_ROWS;
         lost[l] = distance / energy;
     }
-    session_free(p[0]), session_free(p[1]);
 }
 
 CONVERSION_TEST(output_loses_what_the_streams_do, .loops = N_KINDS)

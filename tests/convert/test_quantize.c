@@ -10,16 +10,10 @@
 #include "checkpoints.h"
 #include "convert/quantize.h"
 #include "formats/gguf_values.h"
-#include "support.h"
+#include "opened.h"
 
 static const uint32_t types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0, TENSOR_Q4_0};
 #define N_TYPES (int)(COUNT(types))
-
-static void close_file(void *file)
-{
-    free_gguf(file);
-    free(file);
-}
 
 static void close_quantize(void *q)
 {
@@ -27,25 +21,18 @@ static void close_quantize(void *q)
     free(q);
 }
 
-/* Files and what was made of them are freed when the test ends. */
-static struct gguf_file kept(struct gguf_file m)
-{
-    released_by(close_file, memcpy(malloc(sizeof m), &m, sizeof m));
-    return m;
-}
-
 static struct gguf_file golden(const char *name)
 {
     char path[128];
     snprintf(path, sizeof path, "tests/data/golden/%s.gguf", name);
-    return kept(read_gguf(path));
+    return read_gguf(path);
 }
 
 static struct gguf_file written(const struct checkpoint_shape *shape)
 {
     const char *path = scratch_path("made.gguf");
     write_checkpoint(path, shape);
-    return kept(read_gguf(path));
+    return read_gguf(path);
 }
 
 /* A small checkpoint of several units, with matrices of `type`. */
@@ -72,7 +59,7 @@ static struct gguf_file convert(const struct quantize_params *p, struct quantize
     expect_ok(quantize_plan(p, q, &err));
     expect_ok(gguf_write_memory(q->writer, &bytes, &len, &err));
     released_by(close_quantize, memcpy(malloc(sizeof *q), q, sizeof *q));
-    return kept(parsed_gguf(bytes, len));
+    return parsed_gguf(bytes, len);
 }
 
 static void expect_refusal(const struct quantize_params *p, enum status status, const char *parts)
@@ -259,12 +246,11 @@ TEST(threads_change_nothing, .loops = N_TYPES)
     struct quantize serial, q;
     struct gguf_file expected = convert(&p, &serial);
     for (size_t c = SANITIZED ? 1 : 0; c < COUNT(counts); c += SANITIZED ? 2 : 1) {
-        expect_ok(pool_create(counts[c], &p.pool, &err));
+        p.pool = new_pool(counts[c]);
         struct gguf_file found = convert(&p, &q);
         ck_assert_uint_eq(found.len, expected.len);
         ck_assert_mem_eq(found.bytes, expected.bytes, found.len);
         ck_assert_mem_eq(&q.error, &serial.error, sizeof q.error);
-        pool_free(p.pool);
     }
 }
 

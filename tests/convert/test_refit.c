@@ -9,6 +9,7 @@
 #include "conversions.h"
 #include "engine/session.h"
 #include "formats/gguf_values.h"
+#include "opened.h"
 
 /* What a refit is judged by: on n tokens of calib the distances after attention, row by row, of the
  * first layer, or, where layers share a block, of all of them. */
@@ -18,14 +19,8 @@ static double distance_after_attention(const struct opened *a, const struct open
     const size_t d = (size_t)c->d_model, size = (size_t)n * d;
     float *x = allocated(4 * size * sizeof *x), *of_a = x + size, *of_b = of_a + size,
           *behind = of_b + size;
-    struct session *probe[2];
+    struct session *probe[] = {new_probe(a->model, n, NULL), new_probe(b->model, n, NULL)};
     double sum = 0;
-    ck_assert_int_eq(
-        probe_create(c, a->model->w[ROLE_ROPE_FREQS].table, n, NULL, NULL, &probe[0], &err),
-        STATUS_OK);
-    ck_assert_int_eq(probe_create(&b->model->config, b->model->w[ROLE_ROPE_FREQS].table, n, NULL,
-                                  NULL, &probe[1], &err),
-                     STATUS_OK);
     for (int t = 0; t < n; t++)
         model_embed(a->model, probe_positions(probe[0]), calib[t], t, x + (size_t)t * d);
     for (int l = 0; l < (c->shared ? c->n_layers : 1); l++) {
@@ -41,8 +36,6 @@ static double distance_after_attention(const struct opened *a, const struct open
         }
         memcpy(x, behind, size * sizeof *x);
     }
-    session_free(probe[0]);
-    session_free(probe[1]);
     return sum;
 }
 

@@ -47,7 +47,6 @@ static void add_sequence(struct cut *c, int sequence, int n)
         expect_ok(
             session_feed(s, 0, &token, 1, out + (size_t)t * (size_t)c->m->config.n_vocab, &err));
     }
-    session_free(s);
     c->lengths[sequence] = n;
     c->expected[sequence] = out;
 }
@@ -92,7 +91,7 @@ static void run_schedule(struct cut *c)
     enum { MAX_ROWS = 40 };
     struct batch_row rows[MAX_ROWS];
     const size_t n_vocab = (size_t)c->m->config.n_vocab;
-    float *logits = malloc(MAX_ROWS * n_vocab * sizeof *logits);
+    float *logits = allocated(MAX_ROWS * n_vocab * sizeof *logits);
     int n_forgotten = 0;
     for (bool done = false; !done;) {
         if (n_forgotten < 5 && below(&c->rng, 8) == 0) {
@@ -114,7 +113,6 @@ static void run_schedule(struct cut *c)
             found += n_vocab;
         }
     }
-    free(logits);
 }
 
 static struct checkpoint made(const char *sizes)
@@ -135,9 +133,8 @@ static const char *const long_ones[] = {
 /* Sequence 0 reads the prefix, the others are given copies of it, and all go on. */
 static void run_copies(struct cut *c, int n_threads)
 {
-    struct pool *pool = new_pool(n_threads);
     c->params.block = n_threads == 2 ? 7 : 0;
-    c->session = new_session(c->m, &c->params, pool);
+    c->session = new_session(c->m, &c->params, new_pool(n_threads));
     int32_t prefix[KERNEL_CHUNK * 2];
     for (int t = 0; t < c->n_prefix; t++)
         prefix[t] = token_of(c, 0, t);
@@ -148,8 +145,6 @@ static void run_copies(struct cut *c, int n_threads)
         ck_assert_int_eq(session_len(c->session, i), c->n_prefix);
     }
     run_schedule(c);
-    session_free(c->session);
-    pool_free(pool);
 }
 
 TEST(a_copy_goes_on_as_its_sequence, .loops = SANITIZED ? 3 : 9)
@@ -194,7 +189,6 @@ TEST(impossible_rows_are_refused)
                       message);
         ck_assert(session_len(s, 0) == 0 && session_len(s, 1) == 0);
     }
-    session_free(s);
 }
 
 /* One row of each sequence passes the weights at once, however many they are. */
@@ -207,7 +201,6 @@ TEST(blocks_hold_a_row_of_each)
         struct session *s = new_session(g.checkpoint.model, &p, NULL);
         const int most = cases[i][0] * session_cap(s), expected = cases[i][2];
         ck_assert_int_eq(session_block(s), expected < most ? expected : most);
-        session_free(s);
     }
 }
 
@@ -240,9 +233,8 @@ TEST(work_is_dealt_by_cost, .loops = 12)
     struct kernels counting = kernels_scalar;
     counting.attend = count_attend;
     const struct session_params p = {.n_sequences = N, .kernels = &counting};
-    struct pool *pool = new_pool(n_threads);
     const struct model *model = made(sizes).model;
-    struct session *s = new_session(model, &p, pool);
+    struct session *s = new_session(model, &p, new_pool(n_threads));
     float head[16];
     for (int i = 0; i < N; i++) {
         rows[i] = (struct batch_row){.sequence = i, .position = (i == 9 ? LONG : SHORT) - 1};
@@ -260,8 +252,6 @@ TEST(work_is_dealt_by_cost, .loops = 12)
     }
     ck_assert_int_eq(sum, all);
     ck_assert_int_eq(calls, n_kv_heads * (LONG / KERNEL_CHUNK + N - 1));
-    session_free(s);
-    pool_free(pool);
 }
 
 /* Block after block on their own are the model. */
@@ -271,16 +261,14 @@ TEST(probes_run_what_sessions_run, .loops = N_GOLDEN)
     const struct model *m = g.checkpoint.model;
     const int n = g.n_tokens;
     const size_t d = (size_t)m->config.d_model;
-    struct session *p = NULL;
     float *x = allocated((size_t)n * d * sizeof *x), *out = x + (size_t)(n - 1) * d;
-    expect_ok(probe_create(&m->config, m->w[ROLE_ROPE_FREQS].table, n, NULL, NULL, &p, &err));
+    struct session *p = new_probe(m, n, NULL);
     for (int t = 0; t < n; t++)
         model_embed(m, probe_positions(p), g.tokens[t], t, x + (size_t)t * d);
     for (int l = 0; l < m->config.n_layers; l++) {
         const struct block_taps taps = {.at = {[TAP_OUT] = x}};
         probe_run(p, &m->blocks[l], l, x, n, &taps);
     }
-    session_free(p);
     const struct kernels *k;
     expect_ok(kernels_choose(NULL, &k, &err));
     const struct norm *norm = &m->w[ROLE_OUTPUT_NORM].norm;
@@ -304,7 +292,6 @@ TEST(probes_run_what_sessions_run, .loops = N_GOLDEN)
                                    .y_stride = (size_t)w->n_out};
     k->matmul(&product, 0, matrix_panels(w->n_out));
     ck_assert_mem_eq(logits, session_logits(s), (size_t)w->n_out * sizeof *logits);
-    session_free(s);
 }
 
 /* What a model writes by itself is the same for any number of threads, and other for another seed;
@@ -319,16 +306,13 @@ TEST(own_text)
     size_t n;
     expect_ok(tokenizer_encode(file.tokenizer, text_of("\n"), &newline, &n, &err));
     for (int i = 0; i < 4; i++) {
-        struct pool *pool;
-        expect_ok(pool_create(i % 3 + 1, &pool, &err));
         const struct own_text t = {.model = file.model,
                                    .tokenizer = file.tokenizer,
-                                   .pool = pool,
+                                   .pool = new_pool(i % 3 + 1),
                                    .seed = i < 3 ? 5 : 6,
                                    .length = LENGTH,
                                    .n = N};
         expect_ok(own_text_write(&t, i == 0 ? first : again, &err));
-        pool_free(pool);
         for (int k = 0; k < N && i == 0; k++) {
             ck_assert_int_eq(first[k * LENGTH], newline[0]);
             ck_assert(k == 0 || memcmp(first, first + k * LENGTH, LENGTH * sizeof *first) != 0);

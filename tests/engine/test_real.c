@@ -67,8 +67,7 @@ static void check_text(int text, const struct kernels *k)
     float x[N_TOKENS * D_MODEL], normed[N_TOKENS * D_MODEL], heads[N_TOKENS * D_MODEL];
     float middle[N_TOKENS * D_MODEL], qkv[N_TOKENS * 3 * D_MODEL], logits[N_TOKENS * N_VOCAB];
     int32_t tokens[N_TOKENS];
-    struct session *p = NULL;
-    expect_ok(probe_create(&m->config, NULL, N_TOKENS, k, NULL, &p, &err));
+    struct session *p = new_probe(m, N_TOKENS, k);
     for (int t = 0; t < N_TOKENS; t++) {
         tokens[t] = (int32_t)truth[text * N_TOKENS + t][columns[IDX].at];
         model_embed(m, probe_positions(p), tokens[t], t, x + (size_t)t * D_MODEL);
@@ -95,11 +94,9 @@ static void check_text(int text, const struct kernels *k)
         assert_column(text, Y, heads, k->name);
         assert_column(text, ATTN_RESID, middle, k->name);
     }
-    session_free(p);
     struct session *s = new_session(m, &(struct session_params){.kernels = k}, NULL);
     expect_ok(session_feed(s, 0, tokens, N_TOKENS, logits, &err));
     assert_column(text, LOGITS, logits, k->name);
-    session_free(s);
 }
 
 TEST(activations_are_the_authors, .loops = N_TEXTS, .before = open_nano)

@@ -139,7 +139,6 @@ static struct made made_plainly(int i)
             session_rewind(session, 0, 0);
         }
     }
-    session_free(session);
     return m;
 }
 
@@ -159,8 +158,6 @@ static void close_run(void *run)
 {
     struct run *r = run;
     schedule_free(&r->schedule);
-    session_free(r->schedule.session);
-    pool_free(r->pool);
 }
 
 /* Until the test ends, or release_all. */

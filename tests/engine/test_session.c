@@ -29,15 +29,12 @@ static float *logits_of(const struct model *m, const int32_t *tokens, int n, str
     const struct session_params p = {
         .block = set.block, .kv_storage = set.kv, .kernels = set.kernels};
     const int feed = set.feed ? set.feed : n;
-    struct pool *pool = set.n_threads > 1 ? new_pool(set.n_threads) : NULL;
-    struct session *session = new_session(m, &p, pool);
+    struct session *session = new_session(m, &p, set.n_threads ? new_pool(set.n_threads) : NULL);
     float *out = allocated((size_t)n * n_vocab * sizeof *out);
     for (int t = 0; t < n; t += feed)
         expect_ok(session_feed(session, 0, tokens + t, n - t < feed ? n - t : feed,
                                out + (size_t)t * n_vocab, &err));
     ck_assert_int_eq(session_len(session, 0), n);
-    session_free(session);
-    pool_free(pool);
     return out;
 }
 
@@ -83,7 +80,8 @@ TEST(golden_logits, .loops = N_GOLDEN, .seconds = 300)
     }
 }
 
-/* Threads, prefill blocks, stepping and instruction sets: one answer. */
+/* Threads, prefill blocks, stepping and instruction sets: one answer. Of threads and blocks every
+ * other pair. */
 TEST(same_bits_however_computed, .loops = N_GOLDEN, .seconds = 300)
 {
     struct golden g = open_golden(golden_names[_i]);
@@ -127,18 +125,11 @@ static struct checkpoint made(const struct checkpoint_shape *shape)
     return opened_checkpoint(path, CHECKPOINT_MODEL);
 }
 
-static void free_model(void *m)
-{
-    model_free(m);
-}
-
 /* The same weights in another type, until the test ends. */
 static struct model *converted(const struct checkpoint *c, enum storage storage)
 {
     const struct model_options o = {.convert = true, .storage = storage};
-    struct model *m = NULL;
-    expect_ok(model_create(c->gguf, &o, NULL, &m, &err));
-    return released_by(free_model, m);
+    return new_model(c->gguf, &o);
 }
 
 /* Weights that a narrower type holds exactly give the same bits in every type. */
@@ -189,6 +180,7 @@ TEST(quantisation_costs_little, .seconds = 300, .left_out = THREAD_SANITIZED)
     int32_t *tokens;
     size_t n;
     expect_ok(tokenizer_encode(c.tokenizer, text_of(text), &tokens, &n, &err));
+    released_by(free, tokens);
     const float *exact = logits_of(c.model, tokens, (int)n, (struct setting){.block = 0});
     for (size_t i = 0; i < COUNT(cases); i++) {
         const float *found = logits_of(converted(&c, cases[i].weights), tokens, (int)n,
@@ -199,7 +191,6 @@ TEST(quantisation_costs_little, .seconds = 300, .left_out = THREAD_SANITIZED)
                       storage_name(cases[i].weights), storage_name(cases[i].cache), kl,
                       cases[i].limit);
     }
-    free(tokens);
 }
 
 /* starcoder is the same block under another name; without biases; tied. */
@@ -239,7 +230,6 @@ TEST(refusals_change_nothing, .seconds = 300)
     ck_assert_int_eq(session_len(s, 0), 0);
     expect_ok(session_feed(s, 0, g.tokens, 12, NULL, &err));
     expect_status(session_feed(s, 0, g.tokens, 1, NULL, &err), STATUS_USAGE, "12");
-    session_free(s);
 }
 
 /* 3 layers, 3 K/V heads of 8 (V rows padded to 16), 48 positions. */

@@ -128,7 +128,6 @@ TEST(golden_files, .loops = 2, .before = begin, .after = end)
     }
     expect_ok(gguf_write(w, path, NULL));
     expect_bytes(path, from.bytes, from.len);
-    free_gguf(&from);
 }
 
 TEST(large_padding_and_data_go_to_the_file, .before = begin, .after = end)

@@ -287,7 +287,6 @@ TEST(no_block_thread_or_instruction_set_changes_a_bit, .before = make_tokens)
         for (int i = 0; i < first.n; i++)
             ck_assert_mem_eq(first.maps[i].cell, other.maps[i].cell, 81 * sizeof(float));
     }
-    pool_free(pool);
 }
 
 TEST(cells_are_the_largest_weights, .loops = 5, .before = make_tokens)
@@ -323,11 +322,9 @@ TEST(heads_that_are_a_convolution)
     const struct model *m = g.checkpoint.model;
     const size_t n_logits = (size_t)g.n_tokens * (size_t)m->config.n_vocab;
     float *logits = allocated(n_logits * sizeof *logits);
-    struct session *s;
+    struct session *s = new_session(m, &(struct session_params){0}, NULL);
     struct all_heads all;
-    expect_ok(session_create(m, &(struct session_params){0}, NULL, &s, &err));
     expect_ok(session_feed(s, 0, g.tokens, g.n_tokens, logits, &err));
-    session_free(s);
     for (size_t i = 0; i < n_logits; i++)
         ck_assert_double_eq_tol((double)logits[i], (double)g.logits[i], 5e-6);
     const struct attend_spec spec = spec_of(m, &all, g.tokens, g.n_tokens, 1);
@@ -437,7 +434,6 @@ TEST(golden_traces, .loops = COUNT(traces))
                           "%s, part %zu: element %d is %.9g, not %.9g", traces[_i].name, p, i,
                           (double)parts[p].x[i], (double)truth[i]);
     expect_path(&paths, g.checkpoint.model, &t, results + head * dim);
-    pool_free(spec.pool);
 }
 
 /* What follows a head's result counts none of one that is left out: the numbers are those of a
@@ -452,9 +448,8 @@ TEST(traces_without_a_head)
     float out[2][512];
     make_tokens();
     for (int i = 0; i < 2; i++) {
-        struct model *m;
+        const struct model *m = new_model(f.g, NULL);
         struct all_heads all;
-        expect_ok(model_create(f.g, NULL, NULL, &m, &err));
         const struct config *c = &m->config;
         const int d = c->d_model, dim = config_value_dim(c);
         struct attend_trace t = {.path.layer = LAYER, .head = HEAD, .query = N - 1};
@@ -475,9 +470,7 @@ TEST(traces_without_a_head)
         }
         for (int k = 0; k < 3 * d; k++)
             ck_assert(fabsf(out[0][k] - out[i][k]) < 1e-5f);
-        model_free(m);
     }
-    free_gguf(&f);
 }
 
 /* The tokens that may come next are those of the logits that a session gives. */
@@ -521,8 +514,7 @@ TEST(bilinear_scores)
     float *wk = (float *)(uintptr_t)gguf_find_tensor(file.g, "blk.0.attn_k.weight")->data;
     for (int i = 0; i < D * D; i++)
         wk[i] = i % (D + 1) == 0;
-    struct model *m;
-    expect_ok(model_create(file.g, NULL, NULL, &m, &err));
+    const struct model *m = new_model(file.g, NULL);
     static const int32_t text[N] = {7, 3, 250, 3, 90, 91, 7, 0, 33};
     struct attend_trace t = {.query = N - 1};
     struct all_heads all;
@@ -537,8 +529,6 @@ TEST(bilinear_scores)
                          (double)t.path.x[j * D + a];
         ck_assert_double_eq_tol((double)t.scores[j], score, 1e-5);
     }
-    model_free(m);
-    free_gguf(&file);
 }
 
 TEST(sizes)
@@ -563,14 +553,10 @@ TEST(weights_that_are_not_finite, .before = make_tokens)
 {
     struct gguf_file f = read_gguf("tests/data/golden/mha.gguf");
     const struct gguf_tensor *t = gguf_find_tensor(f.g, "blk.1.attn_norm.weight");
-    struct model *m;
     struct all_heads all;
     const float bad = NAN;
     memcpy(f.bytes + (t->data - f.bytes), &bad, sizeof bad);
-    expect_ok(model_create(f.g, NULL, NULL, &m, &err));
-    const struct attend_spec spec = spec_of(m, &all, tokens, 4, 2);
+    const struct attend_spec spec = spec_of(new_model(f.g, NULL), &all, tokens, 4, 2);
     expect_status(attend_run(&spec, all.found, &err), STATUS_FAILED,
                   "token 0 in head 0 of layer 1");
-    model_free(m);
-    free_gguf(&f);
 }

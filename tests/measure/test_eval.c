@@ -149,7 +149,6 @@ TEST(windows_score_each_token_once, .before = open_small)
                 const struct eval_spec spec = windows_of(small.model, tokens, n, ctx, stride);
                 check_windows(s, &spec);
             }
-    session_free(s);
 }
 
 #define N_TEXT 700
@@ -169,13 +168,11 @@ TEST(threads_and_blocks_change_nothing, .loops = SANITIZED ? 2 : 8, .before = op
                     {N_TEXT, 1, 1}, {60, 20, 20},    {101, 24, 11},  {2, 24, 24}};
     static const int n_threads[] = {1, 2, 3, 5, 8}, blocks[] = {0, 1, 5, 4096};
     int32_t tokens[N_TEXT];
-    struct model *other;
     random_tokens(tokens, N_TEXT);
     const struct model_options rounded = {.convert = true, .storage = STORAGE_BF16};
-    expect_ok(model_create(small.gguf, &rounded, NULL, &other, &err));
     struct eval_spec spec = windows_of(small.model, tokens, settings[_i].n_tokens, settings[_i].ctx,
                                        settings[_i].stride);
-    spec.other = other;
+    spec.other = new_model(small.gguf, &rounded);
     spec.tokenizer = small.tokenizer;
     const struct eval_result expected = evaluate(&spec);
     ck_assert_double_gt(expected.kl_mean, 0);
@@ -186,9 +183,7 @@ TEST(threads_and_blocks_change_nothing, .loops = SANITIZED ? 2 : 8, .before = op
             ck_assert_msg(same_figures(expected, evaluate(&spec)), "%d threads, block %d",
                           n_threads[t], blocks[b]);
         }
-        pool_free(spec.pool);
     }
-    model_free(other);
 }
 
 /* Against itself; tokens 0 to 255 are a byte each, 256 on "<x256>". The first one's bytes do not
@@ -226,9 +221,8 @@ TEST(the_first_of_all_windows_is_named, .before = open_small)
     static const int windows[][2] = {{1, 1}, {7, 7}, {16, 16}, {16, 5}, {24, 24}, {24, 1}};
     static const int blocks[] = {0, 1, 10, 4096};
     struct gguf_file file = broken_file();
-    struct model *broken;
     int32_t tokens[N_TEXT];
-    expect_ok(model_create(file.g, NULL, NULL, &broken, &err));
+    struct model *broken = new_model(file.g, NULL);
     broken->name = "broken.gguf";
     random_tokens(tokens, N_TEXT);
     for (int i = 0; i < N_TEXT; i++)
@@ -249,10 +243,7 @@ TEST(the_first_of_all_windows_is_named, .before = open_small)
             ck_assert_int_eq(eval_run(&spec, &r, &err), STATUS_FAILED);
             ck_assert_ptr_eq(strstr(err.text, "broken.gguf: after token 333: the logit"), err.text);
         }
-        pool_free(pool);
     }
-    model_free(broken);
-    free_gguf(&file);
 }
 
 static void expect_refused(struct eval_spec spec, const char *words)

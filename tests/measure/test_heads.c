@@ -11,7 +11,7 @@
 #include "golden.h"
 #include "measure/heads.h"
 #include "model/config_keys.h"
-#include "support.h"
+#include "opened.h"
 
 static void free_heads(void *r)
 {
@@ -113,10 +113,9 @@ TEST(threads_change_nothing)
     spec.eval.n_tokens = N;
     spec.ablation = HEADS_MEAN;
     const struct heads_result *one = measure(&spec);
-    expect_ok(pool_create(3, &spec.eval.pool, &err));
+    spec.eval.pool = new_pool(3);
     const struct heads_result *three = measure(&spec);
     ck_assert(same_worth(one->heads, three->heads, one->n_heads));
-    pool_free(spec.eval.pool);
 }
 
 /* Ends the run when so many tokens are scored. */

@@ -17,7 +17,7 @@
 
 #define N_TOKENS 21
 
-/* Logits after each of some tokens. Freed by the caller. */
+/* Logits after each of some tokens. */
 static float *feed(const struct model *m, int n_threads, int block)
 {
     int32_t tokens[N_TOKENS];
@@ -36,8 +36,6 @@ static double distance(const struct model *a, const struct model *b)
         ck_assert(isfinite(x[i]) && isfinite(y[i]));
         most = fmax(most, fabs((double)x[i] - (double)y[i]));
     }
-    free(x);
-    free(y);
     return most;
 }
 
@@ -52,9 +50,7 @@ static void expect_one_answer(const struct model *m, const char *what)
     for (size_t i = 0; i < 3; i++) {
         float *found = feed(m, settings[i][0], settings[i][1]);
         ck_assert_msg(memcmp(steps, found, n * sizeof *found) == 0, "%s: other bits", what);
-        free(found);
     }
-    free(steps);
 }
 
 static struct checkpoint made(const struct config *config)
@@ -167,8 +163,7 @@ TEST(gates_of_another_type, .loops = 6)
         gguf_add_tensor(w, t->name, type, t->n_dims, t->dims, data);
     }
     struct gguf_file mixed = written_gguf(w);
-    struct model *m;
-    expect_ok(model_create(mixed.g, NULL, NULL, &m, &err));
+    struct model *m = new_model(mixed.g, NULL);
     enum storage gate, up;
     pack_storage(tensor_type_find(types[_i][0]), &gate);
     pack_storage(tensor_type_find(types[_i][1]), &up);
@@ -176,8 +171,6 @@ TEST(gates_of_another_type, .loops = 6)
     ck_assert_int_eq(m->blocks[1].w[ROLE_FFN_UP].matrix.storage, up);
     expect_one_answer(m, "gates");
     ck_assert_double_lt(distance(file.model, m), 0.5); /* logits of a spread of 5 */
-    model_free(m);
-    free_gguf(&mixed);
 }
 
 /* A checkpoint whose matrices are golden blocks again and again, as they are or widened already. */
@@ -229,22 +222,16 @@ TEST(widened_types, .loops = 9)
     struct checkpoint file = made(&c);
     struct gguf_file as_is = made_of_blocks(&file, read_only[_i].name, read_only[_i].type, false);
     struct gguf_file widened = made_of_blocks(&file, read_only[_i].name, read_only[_i].type, true);
-    struct model *a, *b;
-    expect_ok(model_create(as_is.g, NULL, NULL, &a, &err));
-    expect_ok(model_create(widened.g, NULL, NULL, &b, &err));
+    struct model *a = new_model(as_is.g, NULL), *b = new_model(widened.g, NULL);
     ck_assert_int_eq(a->blocks[0].w[ROLE_ATTN_QKV].matrix.storage,
                      read_only[_i].type == TENSOR_Q6_K ? STORAGE_F16 : STORAGE_Q8_0);
     ck_assert_double_eq(distance(a, b), 0);
-    model_free(a);
-    model_free(b);
     for (size_t i = 0; i < as_is.g->n_tensors;
          i++) /* no vector is in blocks, whatever they become */
         if (text_is(as_is.g->tensors[i].name, "blk.0.attn_norm.weight"))
             as_is.g->tensors[i].type = tensor_type_find(read_only[_i].type);
     expect_status(model_create(as_is.g, NULL, NULL, &a, &err), STATUS_BAD_FILE,
                   "blk.0.attn_norm.weight: expected type F32, F16 or BF16, found");
-    free_gguf(&as_is);
-    free_gguf(&widened);
 }
 
 /* Queries, keys and values of several types in one matrix. */
@@ -277,10 +264,8 @@ TEST(every_type, .loops = 2 * STORAGE_COUNT)
         config_set_arch(&c, arch_preset(text_of("transformer")));
     }
     struct checkpoint file = made(&c);
-    struct model *m = NULL;
     const struct model_options o = {.convert = true, .storage = (enum storage)(_i / 2)};
-    expect_ok(model_create(file.gguf, &o, NULL, &m, &err));
+    struct model *m = new_model(file.gguf, &o);
     ck_assert_int_eq(m->blocks[0].w[ROLE_ATTN_QKV].matrix.storage, o.storage);
     expect_one_answer(m, storage_name(o.storage));
-    model_free(m);
 }

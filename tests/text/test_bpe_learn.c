@@ -66,7 +66,6 @@ static void check_written(const struct bpe_learned *v)
     ck_assert_int_eq(tokenizer_n_tokens(t), v->n_tokens);
     for (int i = 0; i < v->n_tokens; i++)
         ck_assert(text_equal(tokenizer_bytes(t, i), v->tokens[i]));
-    free_gguf(&f);
 }
 
 /* --- merging --------------------------------------------------------------------------------- */

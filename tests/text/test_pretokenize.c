@@ -40,12 +40,9 @@ TEST(test_reference_cases)
         case_text(&t, strtok_r(NULL, " ", &rest));
         case_numbers(&t, &rest);
         /* In memory of its own, so that a read past the end is caught. */
-        char *text = malloc(t.len ? t.len : 1);
-        ck_assert_ptr_nonnull(text);
-        memcpy(text, t.text, t.len);
+        char *text = memcpy(allocated(t.len), t.text, t.len);
         check_pieces(rule_of(rule), (struct text){text, t.len}, t.numbers, t.n, "pretokenize.txt",
                      c.line);
-        free(text);
     }
     ck_assert_int_gt(n, 800);
 }
@@ -86,8 +83,7 @@ TEST(test_long_runs_take_linear_time)
     static const char *const units[] = {" ",   "\n",           "a",    "'",        "'s", "1",
                                         " \n", "\xe3\x80\x80", "\x80", "\n       "};
     const size_t size = 6 << 20;
-    char *text = malloc(size);
-    ck_assert_ptr_nonnull(text);
+    char *text = allocated(size);
     for (size_t u = 0; u < COUNT(units); u++) {
         const size_t len = strlen(units[u]);
         for (size_t i = 0; i < size; i++)
@@ -100,5 +96,4 @@ TEST(test_long_runs_take_linear_time)
             ck_assert_uint_eq(at, size);
         }
     }
-    free(text);
 }

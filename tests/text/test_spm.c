@@ -249,5 +249,4 @@ TEST(test_hostile_tokens_take_linear_time, .after = drop_tokenizer)
     int32_t *ids = encode_letters(len, &n);
     ck_assert_uint_eq(n, (len + n_tokens - 1) / n_tokens);
     ck_assert_int_eq(ids[0], 258 + (int)n_tokens);
-    free(ids);
 }

@@ -54,7 +54,6 @@ TEST(test_long_word, .after = drop_tokenizer)
     int32_t *ids = encode_letters((4 << 20) + 3, &n);
     ck_assert_uint_eq(n, (1 << 20) + 2);
     ck_assert(ids[0] == 257 && ids[n - 3] == 257 && ids[n - 2] == 256 && ids[n - 1] == 'a');
-    free(ids);
 }
 
 /* --- special tokens -------------------------------------------------------------------------- */
@@ -124,5 +123,4 @@ TEST(test_hostile_special_tokens_take_linear_time, .after = drop_tokenizer)
     int32_t *ids = encode_letters(len, &n);
     ck_assert_uint_eq(n, len / 2);
     ck_assert(ids[0] == 258 && ids[n - 1] == 258);
-    free(ids);
 }

@@ -202,7 +202,6 @@ TEST(odd_vocabularies_are_read, .loops = 2, .after = drop_tokenizer)
         size_t n;
         int32_t *ids = encode_letters(3, &n);
         ck_assert(n >= 3 && ids[n - 1] == ids[n - 2]);
-        free(ids);
     }
     plain_bytes_vocabulary();
     use_vocabulary();

@@ -106,12 +106,10 @@ void drop_tokenizer(void)
     t = NULL;
 }
 
-/* What the tokenizer needs it has copied. */
 static void use(struct gguf_file f)
 {
     drop_tokenizer();
     expect_ok(tokenizer_create(f.g, &t, &err));
-    free_gguf(&f);
 }
 
 void use_vocabulary_with(void (*add)(struct gguf_writer *w, int i), int i)
@@ -133,11 +131,12 @@ void use_file(const char *path)
 
 static enum status encode_copy(struct text s, int32_t **ids, size_t *n, struct err *e)
 {
-    char *copy = malloc(s.len ? s.len : 1);
+    char *copy = allocated(s.len);
     if (s.len > 0)
         memcpy(copy, s.data, s.len);
     const enum status status = tokenizer_encode(t, (struct text){copy, s.len}, ids, n, e);
-    free(copy);
+    if (*ids)
+        released_by(free, *ids);
     return status;
 }
 
@@ -152,7 +151,6 @@ void check_encoding(struct text s, const int *expected, size_t n_expected, const
         if (ids[i] != expected[i])
             ck_abort_msg("%s:%d: id %zu is %d, expected %d", file, line, i, ids[i], expected[i]);
     ck_assert_msg(n == n_expected, "%s:%d: %zu ids, expected %zu", file, line, n, n_expected);
-    free(ids);
 }
 
 void check_decoding(struct text s, const char *file, int line)
@@ -171,7 +169,6 @@ void check_decoding(struct text s, const char *file, int line)
         at += bytes.len;
     }
     ck_assert_msg(at == s.len, "%s:%d: the ids are %zu bytes of %zu", file, line, at, s.len);
-    free(ids);
 }
 
 void check_unencodable(struct text s, const char *message)
@@ -207,5 +204,5 @@ int32_t *encode_letters(size_t len, size_t *n)
     int32_t *ids;
     char *text = memset(allocated(len), 'a', len);
     expect_ok(tokenizer_encode(t, (struct text){text, len}, &ids, n, &err));
-    return ids;
+    return released_by(free, ids);
 }

@@ -94,7 +94,6 @@ static void close_fixture(struct fixture *f)
 {
     arena_free(&f->arena);
     param_list_free(&f->list);
-    free_gguf(&f->file);
 }
 
 static struct backprop_batch batch_of(const struct fixture *f)
@@ -110,13 +109,12 @@ static struct backprop_batch batch_of(const struct fixture *f)
 
 static double gradient_by(struct fixture *f, const struct kernels *k, int n_threads)
 {
-    struct pool *pool = new_pool(n_threads);
     const struct backprop_spec params = {.config = &f->config,
                                          .n_sequences = f->n_sequences,
                                          .length = f->length,
                                          .dropping = f->dropout > 0,
                                          .kernels = k,
-                                         .pool = pool};
+                                         .pool = new_pool(n_threads)};
     struct backprop *b;
     expect_ok(backprop_create(&params, &b, &err));
     expect_ok(backprop_start(b, f->weights.w[ROLE_ROPE_FREQS].weight, &err));
@@ -126,7 +124,6 @@ static double gradient_by(struct fixture *f, const struct kernels *k, int n_thre
     const double loss = backprop_run(b, &f->weights, &batch, &f->gradient);
     ck_assert((forward == loss) == (f->dropout <= 0 && f->attn_dropout <= 0));
     backprop_free(b);
-    pool_free(pool);
     return loss;
 }
 

@@ -64,7 +64,6 @@ static void release(struct trained *r)
 {
     arena_free(&r->t.arena);
     param_list_free(&r->t.list);
-    free_gguf(&r->file);
 }
 
 /* c [n, n] = a a^T of a [n, k]. */

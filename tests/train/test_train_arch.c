@@ -78,7 +78,6 @@ static void assert_knows_by_heart(const struct checkpoint *c, struct text t)
             best = row[v] > row[best] ? v : best;
         ck_assert_msg(best == (unsigned char)t.data[i + 1], "after %d tokens: %d", i + 1, best);
     }
-    free(logits);
 }
 
 /* One window, without anything that keeps the model from learning it by heart. */
@@ -104,9 +103,8 @@ TEST(resumed_with_other_threads_is_uninterrupted, .loops = N_TRAINED)
     struct run whole = run_of(_i, "whole.gguf"), parts = run_of(_i, "parts.gguf");
     run_well(&whole);
     run_until(&parts, 7);
-    expect_ok(pool_create(2 + _i % 7, &parts.spec.pool, &err));
+    parts.spec.pool = new_pool(2 + _i % 7);
     expect_ok(resume(&parts, &err));
-    pool_free(parts.spec.pool);
     assert_same_run(&whole, &parts);
 }
 
