@@ -20,6 +20,13 @@ exec </dev/null # what is piped in would be a prompt
 # Sanitizers make each process start slowly, and want memory and threads of their own.
 is_sanitized() { case $decode in */asan/* | */tsan/*) ;; *) false ;; esac }
 
+# is_drawn N: for one in N of its calls, other ones in another run.
+h_turn=$(date +%s)
+is_drawn() {
+    h_turn=$((h_turn + 1))
+    [ $((h_turn % $1)) -eq 0 ]
+}
+
 # note NAME CONDITION...: counts one check and prints it if it fails.
 note() {
     h_name=$1

@@ -39,13 +39,6 @@ lacking() {
     END { for (i = 1; i <= n; i++) if (!found[i]) print figures[i] }' - text=1 "$1"
 }
 
-# is_drawn: whether the next script is run.
-turn=$(date +%s) drawn=0
-is_drawn() {
-    turn=$((turn + 1))
-    [ "${QUESTIONS:-}" = all ] || [ $((turn % 4)) -eq 0 ] && drawn=$((drawn + 1))
-}
-
 have_numpy=yes
 python3 -c 'import numpy, gguf' 2>/dev/null || have_numpy=
 for question in scripts/questions/*.sh; do
@@ -57,7 +50,7 @@ for question in scripts/questions/*.sh; do
         prose "$name" | figures | lacking "$dir/table" >"$dir/lacking"
         note "$page: $name: no table has $(xargs <"$dir/lacking")" is_empty "$dir/lacking"
     fi
-    is_drawn || continue
+    [ "${QUESTIONS:-}" = all ] || is_drawn 4 || continue
     case $name in root | bilinear | heads | recall | padding)
         [ "$have_numpy" ] || { echo "not run: $question: NumPy or gguf are not installed" && continue; } ;;
     esac
@@ -73,4 +66,4 @@ for question in scripts/questions/*.sh; do
         note "$question: the page has its table" cmp -s "$dir/found" "$dir/table" ;;
     esac
 done
-finish "; $drawn scripts were drawn"
+finish
