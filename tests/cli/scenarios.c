@@ -23,13 +23,14 @@ const struct scenario scenarios[] = {
     {"generate --kv-heads",
      "generate model.gguf -p abc -t 2 -n 2 --seed 1 --kv-heads 2 -q --format json", "model.gguf",
      "", STEADY_STDOUT},
-    {"generate --samples", "generate model.gguf -p abc -t 2 -n 3 --seed 1 --samples 5 --batch 3 -q",
-     "model.gguf", "", STEADY_STDOUT},
+    {"generate --samples",
+     "generate transformer.gguf -p abc -t 2 -n 3 --seed 1 --samples 5 --batch 3 -q",
+     "transformer.gguf", "", STEADY_STDOUT},
     {"generate --prompts",
      "generate model.gguf --prompts prompts.txt -t 2 -n 4 --seed 1 --stop zzz --batch 3 -q",
      "model.gguf prompts.txt", "", STEADY_STDOUT},
-    {"score", "score model.gguf -f prompt.txt -t 2 --top 2 --logits out.npy -q",
-     "model.gguf prompt.txt", "out.npy", STEADY_STDOUT | STEADY_FILES},
+    {"score", "score llama.gguf -f prompt.txt -t 2 --top 2 --logits out.npy -q",
+     "llama.gguf prompt.txt", "out.npy", STEADY_STDOUT | STEADY_FILES},
     {"attend",
      "attend model.gguf -f prompt.txt -t 2 --npy out.npy --svg out.svg --json out.json --html "
      "out.html --format csv -q",
@@ -47,9 +48,9 @@ const struct scenario scenarios[] = {
      "-q --force",
      "model.gguf calib.txt text.txt", "out.gguf", STEADY_FILES},
     {"convert, heads by bytes",
-     "convert model.gguf -o out.gguf --kv-heads auto --cache-bytes 128 --calib calib.txt --refit "
+     "convert llama.gguf -o out.gguf --kv-heads auto --cache-bytes 192 --calib calib.txt --refit "
      "none -t 2 -q --force",
-     "model.gguf calib.txt", "out.gguf", STEADY_FILES},
+     "llama.gguf calib.txt", "out.gguf", STEADY_FILES},
     {"convert --type", "convert model.gguf -o out.gguf --type q8_0 --force -t 2 -q", "model.gguf",
      "out.gguf", STEADY_FILES},
     {"train", TRAIN, "text.txt", "out.gguf out.gguf.state log.csv", TRAINS},
@@ -68,14 +69,6 @@ const struct scenario scenarios[] = {
     {"tokenize by scores", "tokenize spm.gguf -f prompt.txt", "spm.gguf prompt.txt", "",
      STEADY_STDOUT},
     {"info", "info model.gguf --check --tensors", "model.gguf", "", STEADY_STDOUT},
-    {"score, llama", "score llama.gguf -f prompt.txt -t 2 --top 2 -q", "llama.gguf prompt.txt", "",
-     STEADY_STDOUT},
-    {"generate, transformer",
-     "generate transformer.gguf -p abc -t 2 -n 3 --seed 1 --samples 3 --batch 2 -q",
-     "transformer.gguf", "", STEADY_STDOUT},
-    {"convert, llama",
-     "convert llama.gguf -o out.gguf --kv-heads 1 --calib calib.txt -t 2 -q --force",
-     "llama.gguf calib.txt", "out.gguf", STEADY_FILES},
 };
 const int n_scenarios = COUNT(scenarios);
 
