@@ -124,7 +124,8 @@ enum command_bit {
 /* Each of the commands refuses the bad file: exit code 3, one line with its path and `text`,
  * nothing on standard output, no file written, little more memory than for the good one. Or one of
  * them, each time the next: for a fault that all meet in the same reader; under sanitizers, where a
- * run takes long, expect_refused does so, too. Or each accepts it. */
+ * run takes long, the other two do so, too. Or each accepts it. */
+int next_of(unsigned commands); /* whose turn it is */
 void expect_refused(unsigned commands, const char *text);
 void expect_refused_in_turn(unsigned commands, const char *text);
 void expect_accepted(unsigned commands);
