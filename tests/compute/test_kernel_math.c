@@ -22,7 +22,7 @@ MATH_TEST(exp_is_accurate)
 
 MATH_TEST(weight_is_accurate)
 {
-    for (int i = 0; i <= 873000; i++) {
+    for (int i = 0; i <= 873000; i += 7) {
         const float x = (float)i * -1e-4f;
         const double exact = exp((double)x), bound = (1.7 - 0.14 * (double)x) * 1e-7;
         ck_assert_double_lt(fabs((double)math_weight(x) - exact), bound * exact);
@@ -57,7 +57,7 @@ static double error_in_ulps(float found, double exact)
 MATH_TEST(gelu_erf_is_exact_gelu)
 {
     double worst = 0;
-    for (uint32_t bits = 0x01000000; bits < 0x7f000000; bits += 1009)
+    for (uint32_t bits = 0x01000000; bits < 0x7f000000; bits += 10007)
         for (int sign = 0; sign < 2; sign++) {
             const float x = float_of(bits | (uint32_t)sign << 31);
             const double d = (double)x, exact = d / 2 * erfc(-d / sqrt(2));
@@ -76,7 +76,7 @@ MATH_TEST(gelu_erf_is_exact_gelu)
 MATH_TEST(silu_is_its_formula)
 {
     double worst = 0;
-    for (uint32_t bits = 0x01000000; bits < 0x7f000000; bits += 1009)
+    for (uint32_t bits = 0x01000000; bits < 0x7f000000; bits += 10007)
         for (int sign = 0; sign < 2; sign++) {
             const float x = float_of(bits | (uint32_t)sign << 31);
             const double d = (double)x, exact = d / (1 + exp(-d));
@@ -93,7 +93,7 @@ MATH_TEST(silu_is_its_formula)
 MATH_TEST(tanh_is_its_formula)
 {
     double worst = 0;
-    for (uint32_t bits = 0; bits < 0x7f800000; bits += 1009)
+    for (uint32_t bits = 0; bits < 0x7f800000; bits += 10007)
         for (int sign = 0; sign < 2; sign++) {
             const float x = float_of(bits | (uint32_t)sign << 31);
             worst = fmax(worst, fabs((double)math_tanh(x) - tanh((double)x)));

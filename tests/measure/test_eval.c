@@ -151,7 +151,7 @@ TEST(windows_score_each_token_once, .before = open_small)
             }
 }
 
-#define N_TEXT 700
+#define N_TEXT 400
 
 static bool same_figures(struct eval_result a, struct eval_result b)
 {
@@ -178,7 +178,7 @@ TEST(threads_and_blocks_change_nothing, .loops = SANITIZED ? 2 : 8, .before = op
     ck_assert_double_gt(expected.kl_mean, 0);
     for (size_t t = SANITIZED ? 2 : 0; t < COUNT(n_threads); t++) {
         spec.pool = new_pool(n_threads[t]);
-        for (size_t b = SANITIZED ? 1 : 0; b < COUNT(blocks); b += SANITIZED ? 2 : 1) {
+        for (size_t b = (t + 1) % 2; b < COUNT(blocks); b += 2) {
             spec.params.block = blocks[b];
             ck_assert_msg(same_figures(expected, evaluate(&spec)), "%d threads, block %d",
                           n_threads[t], blocks[b]);
@@ -213,11 +213,11 @@ static struct gguf_file broken_file(void)
     return f;
 }
 
-/* Token 333 is the first after which logits are not finite, wherever in a window or a turn it is
+/* Token 173 is the first after which logits are not finite, wherever in a window or a turn it is
  * and whoever comes to it, or to one behind it, first; of either model. */
 TEST(the_first_of_all_windows_is_named, .before = open_small)
 {
-    enum { FIRST = 333 };
+    enum { FIRST = 173 };
     static const int windows[][2] = {{1, 1}, {7, 7}, {16, 16}, {16, 5}, {24, 24}, {24, 1}};
     static const int blocks[] = {0, 1, 10, 4096};
     struct gguf_file file = broken_file();
@@ -241,7 +241,7 @@ TEST(the_first_of_all_windows_is_named, .before = open_small)
             spec.params.block = blocks[i % 4];
             struct eval_result r;
             ck_assert_int_eq(eval_run(&spec, &r, &err), STATUS_FAILED);
-            ck_assert_ptr_eq(strstr(err.text, "broken.gguf: after token 333: the logit"), err.text);
+            ck_assert_ptr_eq(strstr(err.text, "broken.gguf: after token 173: the logit"), err.text);
         }
     }
 }

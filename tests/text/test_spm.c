@@ -238,7 +238,7 @@ TEST(test_long_text_is_its_words, .after = drop_tokenizer)
 TEST(test_hostile_tokens_take_linear_time, .after = drop_tokenizer)
 {
     static char letters[1501];
-    const size_t n_tokens = 1500, len = 3 << 20;
+    const size_t n_tokens = 1500, len = 1 << 19;
     memset(letters, 'a', n_tokens);
     vocabulary_of_scores(true);
     v.adds_space = 0;

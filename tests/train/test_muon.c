@@ -7,7 +7,7 @@
 #include "train/muon.h"
 #include "train_run.h"
 
-static const char *const models[] = {"mha", "mqa-f16", "llama", "layerwise-kv"};
+static const char *const models[] = {"llama", "layerwise-kv"};
 enum { N_STEPS = 3 };
 
 /* Trains a golden checkpoint with made-up gradients, the same for every call. */
