@@ -235,7 +235,7 @@ check-size: $(BIN) ## lines of src by directory, options, size of tests: below t
 	@scripts/check_size.sh
 
 # BUILDS=all, or names out of scripts/check_builds.sh.
-check-builds: $(BIN) ## 32 bits, musl, clang -O0: the same bits from each (BUILDS=all: many more)
+check-builds: $(BIN) ## 32 bits, musl: the same bits from each (BUILDS=all: many more)
 	@MAKE='$(MAKE)' scripts/check_builds.sh $(BIN) $(BUILDS)
 
 check-import: decode ## scripts/import.py and export.py against transformers; makes build/venv (network)

@@ -148,9 +148,11 @@ $(BUILD)/replay_fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.
 	$(call say,LINK)
 	$(Q)$(LINK) -o $@ $^ $(LDLIBS)
 
-# All that runs suites, in one queue: no processor waits for the last of one kind before the next.
+# All that runs suites, in one queue: no processor waits for the last of one kind before the next. And
+# another compiler's program, clang's where it is there, gives the same bits.
 test-everywhere: test-binaries ## test, asan, tsan, valgrind-quick and fuzz-replay side by side
 	$(MAKE) MODE=asan test-binaries replay-binaries
 	$(MAKE) MODE=tsan tsan-binaries
 	@scripts/run_tests.sh $(call suites,build/asan) $(call threaded,build/tsan) \
-	    'scripts/valgrind.sh $(BIN)' $(call suites,$(BUILD)) $(call replays,build/asan)
+	    'scripts/valgrind.sh $(BIN)' $(call suites,$(BUILD)) $(call replays,build/asan) \
+	    'scripts/same_bits.sh sanitizers $(BIN) build/asan/decode'

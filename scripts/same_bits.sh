@@ -1,12 +1,15 @@
 #!/bin/sh
-# same_bits.sh NAME NATIVE OTHER ISA... - OTHER, the program built in another way or for another
-# machine, must give the bits of NATIVE with each of the kernels: logits, texts, quantised files.
+# same_bits.sh NAME NATIVE OTHER [ISA...] - OTHER, the program built in another way or for another
+# machine, must give the bits of NATIVE with each of the kernels, those of this machine where none are
+# named: logits, texts, quantised files.
 # RUN is what starts OTHER: an emulator, or nothing. (same_results.sh compares builds of two versions.)
 set -eu
 . scripts/same.sh
 
 name=$1 native=$PWD/$2 other=$PWD/$3
 shift 3
+# shellcheck disable=SC2046 # a list
+[ $# -gt 0 ] || set -- $("$native" --version | sed -n 's/^this machine runs *//p')
 
 for isa in "$@"; do
     same_begin "$name, $isa" "$native" "env DECODE_ISA=$isa ${RUN:-} $other"
