@@ -8,11 +8,6 @@
 
 #include "convert/spec.h"
 
-/* Whether a checkpoint of this shape can have the specification's K/V heads, given as numbers.
- * STATUS_USAGE if not. */
-enum status convert_check_heads(const struct convert_spec *spec, const struct config *c,
-                                struct err *e);
-
 /* Memory that convert_run needs beside the model and what runs it; with cache_bytes nearly so, as
  * the K/V heads are not known yet. STATUS_USAGE or STATUS_BAD_FILE if the specification cannot be
  * carried out; STATUS_NO_MEMORY. */

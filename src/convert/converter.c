@@ -4,7 +4,6 @@
 
 #include "convert/calibrate.h"
 #include "convert/circuits.h"
-#include "convert/convert.h"
 #include "convert/divergence.h"
 #include "convert/groups.h"
 #include "convert/refit.h"
