@@ -68,9 +68,11 @@ enum status train_data_read(struct trainer *t, struct err *e)
         TRY(append_text(&d->train, t->tokenizer, text_span(text.data, cut), e));
         TRY(append_text(&d->val, t->tokenizer, text_span(text.data + cut, text.len - cut), e));
     }
-    const size_t n_own = train_part(held_out, spec->n_tokens);
-    TRY(append_part(&d->train, t->tokenizer, spec->tokens, n_own, e));
-    TRY(append_part(&d->val, t->tokenizer, spec->tokens + n_own, spec->n_tokens - n_own, e));
+    if (spec->n_tokens > 0) {
+        const size_t n_own = train_part(held_out, spec->n_tokens);
+        TRY(append_part(&d->train, t->tokenizer, spec->tokens, n_own, e));
+        TRY(append_part(&d->val, t->tokenizer, spec->tokens + n_own, spec->n_tokens - n_own, e));
+    }
     d->hash = hash_bytes(d->hash, d->train.ids, d->train.n * sizeof *d->train.ids);
     d->hash = hash_bytes(d->hash, d->val.ids, d->val.n * sizeof *d->val.ids);
     const bool short_train = d->train.n < window;
