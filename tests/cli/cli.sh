@@ -871,8 +871,8 @@ $ [ "$(tr -d ' ' <"$out" | grep -cF "$by_layer")" -gt 0 ]
     | 2! bits a byte
 0 train lines -o dear.gguf $further --steps 200 -t 2
 0 train lines -o muon.gguf $toy --optimizer muon --steps 3 -v | 2> new model
-0 train lines -o same.gguf $further --steps 200 -t 1 -q
-$ cmp -s dear.gguf same.gguf
+0 train lines -o again.gguf $further --steps 200 -t 1 -q
+$ cmp -s dear.gguf again.gguf
 0 train lines -o widened.gguf --from Q8_0.gguf --steps 1 --batch 1 --ctx 64 --seed 1 -v
     | 2> trained, and written, in F32 | 2> memory: parameters, gradient and moments
 EOF
