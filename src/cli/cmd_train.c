@@ -1,8 +1,6 @@
 /*
  * cmd_train - decode train: a new checkpoint from text, or one trained further.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include "args/record.h"
@@ -12,6 +10,7 @@
 #include "cli/self_text.h"
 #include "cli/shape.h"
 #include "cli/train_options.h"
+#include "train/curve.h"
 #include "train/train.h"
 
 #define TEXT_MAX                                                                                   \
@@ -26,7 +25,7 @@ struct training {
     struct train_spec spec;
     const char *loss_terms, *log_path;
 
-    FILE *log;            /* NULL: none */
+    struct curve log;
     bool terminal;        /* show a progress line */
     int first_step, step; /* steps made before this run; so far */
     uint64_t started_ns;  /* of the first step */
@@ -109,9 +108,7 @@ static void on_event(void *arg, const struct train_event *ev)
             notice_show("learning the vocabulary: %d of %d merges", ev->done, ev->all);
         break;
     case TRAIN_STEP:
-        if (t->log)
-            fprintf(t->log, "%d,%.6f,,,%.6g,%.6g,%.0f,%.3f\n", ev->step, ev->loss, ev->lr, ev->norm,
-                    (double)spec->batch * spec->length / (ev->ns * 1e-9), ns * 1e-9);
+        curve_put(&t->log, ev, spec->batch * spec->length, ns * 1e-9);
         if (isfinite(t->val_loss))
             chars_printf(loss, ", held out %.4f", t->val_loss);
         if (t->terminal) /* what matters most comes first: a narrow one cuts the rest */
@@ -120,9 +117,7 @@ static void on_event(void *arg, const struct train_event *ev)
         break;
     case TRAIN_EVALUATED:
         t->val_loss = ev->val_loss;
-        if (t->log)
-            fprintf(t->log, "%d,,%.6f,%.6f,,,,%.3f\n", ev->step, ev->val_loss, ev->val_bits,
-                    ns * 1e-9);
+        curve_put(&t->log, ev, 0, ns * 1e-9);
         if (isfinite(ev->loss))
             chars_printf(loss, "loss %.4f, ", ev->loss);
         if (t->step_ns)
@@ -315,32 +310,6 @@ static enum status complete_spec(struct training *t, struct job *j, struct err *
     return STATUS_OK;
 }
 
-/* Opens the log, which a resumed run goes on with: rows of steps that are made again, and a torn
- * one, are cut off. */
-static enum status open_log(struct training *t, struct err *e)
-{
-    const bool resumed = t->first_step > 0;
-    const int fd =
-        file_open_retry(t->log_path, O_CREAT | (resumed ? O_RDWR : O_WRONLY | O_TRUNC), 0666);
-    char line[256];
-    long end = 0;
-    bool lost = fd < 0 || !(t->log = fdopen(fd, resumed ? "r+" : "w"));
-    if (!lost && resumed) {
-        while (fgets(line, sizeof line, t->log)) {
-            if (!strchr(line, '\n') || (end > 0 && strtol(line, NULL, 10) > t->first_step))
-                break;
-            end = ftell(t->log);
-        }
-        lost = fseek(t->log, end, SEEK_SET) != 0 || ftruncate(fd, end) != 0;
-    }
-    if (lost)
-        return file_failure(e, STATUS_FAILED, t->log_path, "write --log", errno);
-    setvbuf(t->log, NULL, _IOLBF, 0); /* no state is newer than its log */
-    if (end == 0)
-        fputs("step,loss,val_loss,val_bits_per_byte,lr,grad_norm,tokens_per_s,seconds\n", t->log);
-    return STATUS_OK;
-}
-
 /* From the texts to the trainer, which has read all that it needs. */
 static enum status open_trainer(struct training *t, struct job *j, struct trainer **trainer,
                                 struct err *e)
@@ -359,8 +328,7 @@ static enum status run_to_the_end(struct training *t, struct trainer *trainer, s
     announce(t, p);
     t->first_step = t->step = p->resumed_step;
     t->loss = t->val_loss = NO_FIGURE;
-    if (t->log_path)
-        TRY(open_log(t, e));
+    TRY(curve_open(&t->log, t->log_path, t->first_step, e));
     const enum status s = trainer_run(trainer, e);
     notice_clear();
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)
@@ -375,8 +343,7 @@ static enum status run_to_the_end(struct training *t, struct trainer *trainer, s
     else
         log_info(&t->common, "%s: %s%d steps in %s, %s tokens/s", out, best,
                  t->step - t->first_step, figure_duration(t->step_ns).text, speed(t).text);
-    if (t->log && ferror(t->log)) /* some time ago, for whatever */
-        return file_failure(e, STATUS_FAILED, t->log_path, "write --log", EIO);
+    TRY(curve_close(&t->log, e));
     return s;
 }
 
@@ -394,8 +361,7 @@ static enum status run_train(struct job *j, void *values, struct err *e)
     free_texts(t); /* training takes their tokens */
     if (s == STATUS_OK)
         s = run_to_the_end(t, trainer, e);
-    if (t->log)
-        fclose(t->log);
+    curve_close(&t->log, &(struct err){0}); /* after a failure, whose message stands */
     trainer_free(trainer);
     bytes_free(&t->recalled);
     bytes_free(&t->record);
