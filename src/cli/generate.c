@@ -65,7 +65,7 @@ static struct generated *text_of_number(const struct generation *g, uint64_t num
 enum status generation_tokens(const struct generation *g, struct text prompt, int cap, int n,
                               int32_t **ids, size_t *n_ids, struct err *e)
 {
-    TRY(tokens_of_prompt(g->job->checkpoint.tokenizer, prompt, ids, n_ids, e));
+    TRY(tokenizer_encode_prompt(g->job->checkpoint.tokenizer, prompt, ids, n_ids, e));
     return job_fit_tokens(g->job, "prompt", cap, cap - MIN(n, cap / 2), *ids, n_ids, e);
 }
 

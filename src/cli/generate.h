@@ -87,9 +87,9 @@ struct generation {
     int last_sampled;   /* and its tokens */
 };
 
-/* The tokens of a prompt that n more are to follow in `cap` positions, as tokens_of_prompt gives
- * them. With --truncate a longer prompt keeps as many as leave room for these n, but at least half
- * of the positions. STATUS_USAGE if they are too many. */
+/* The tokens of a prompt that n more are to follow in `cap` positions, as tokenizer_encode_prompt
+ * gives them. With --truncate a longer prompt keeps as many as leave room for these n, but at least
+ * half of the positions. STATUS_USAGE if they are too many. */
 enum status generation_tokens(const struct generation *g, struct text prompt, int cap, int n,
                               int32_t **ids, size_t *n_ids, struct err *e);
 

@@ -10,7 +10,7 @@
 
 /* Makes g->prompt, added to the text so far, the job's tokens: behind a text without begin-of-text,
  * and none of an empty prompt. STATUS_USAGE if there is no room for them; the failures of
- * tokens_of_text. */
+ * tokenizer_encode_after. */
 static enum status add_prompt(struct generation *g, struct err *e)
 {
     struct job *job = g->job;
@@ -23,9 +23,10 @@ static enum status add_prompt(struct generation *g, struct err *e)
     if (g->prompt.len > 0)
         TRY(tokenizer_reads_text(s->tokenizer, e));
     if (len == 0)
-        TRY(tokens_of_prompt(s->tokenizer, g->prompt, &job->tokens, &job->n_tokens, e));
+        TRY(tokenizer_encode_prompt(s->tokenizer, g->prompt, &job->tokens, &job->n_tokens, e));
     else if (g->prompt.len > 0)
-        TRY(tokens_of_text(s->tokenizer, g->prompt, false, &job->tokens, &job->n_tokens, e));
+        TRY(tokenizer_encode_after(s->tokenizer, g->prompt, false, &job->tokens, &job->n_tokens,
+                                   e));
     if ((int64_t)job->n_tokens <= room)
         return STATUS_OK;
     return err_usage(

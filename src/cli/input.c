@@ -97,36 +97,6 @@ enum status input_needs_tokenizer(const struct tokenizer *t, const char *path, c
     return err_in(e, tokenizer_reads_text(t, e), "%s", path);
 }
 
-enum status tokens_of_text(const struct tokenizer *t, struct text text, bool bos, int32_t **ids,
-                           size_t *n, struct err *e)
-{
-    TRY(tokenizer_encode(t, text, ids, n, e));
-    if (!bos)
-        return STATUS_OK;
-    const size_t bytes = (*n + 1) * sizeof **ids;
-    int32_t *longer = realloc(*ids, bytes);
-    if (!longer)
-        return err_no_memory(e, "the text's tokens", bytes);
-    memmove(longer + 1, longer, *n * sizeof *longer);
-    longer[0] = tokenizer_bos(t);
-    *ids = longer;
-    ++*n;
-    return STATUS_OK;
-}
-
-enum status tokens_of_prompt(const struct tokenizer *t, struct text prompt, int32_t **ids,
-                             size_t *n, struct err *e)
-{
-    if (prompt.len > 0)
-        return tokens_of_text(t, prompt, tokenizer_adds_bos(t), ids, n, e);
-    const bool bos = tokenizer_bos(t) >= 0;
-    const enum status s = tokens_of_text(t, text_of(bos ? "" : "\n"), bos, ids, n, e);
-    if (s != STATUS_USAGE && s != STATUS_BAD_FILE)
-        return s;
-    return err_usage(e, "the prompt is empty, and the checkpoint has neither a begin-of-text token "
-                        "nor one for a newline to begin with");
-}
-
 /* Whether these tokens, of a text behind the BOS that the checkpoint asks for, begin with two, as
  * the text has one of its own: then it says so, once a run. */
 static bool has_two_bos(struct job *j, const int32_t *ids, size_t n)
@@ -148,7 +118,7 @@ static bool has_two_bos(struct job *j, const int32_t *ids, size_t n)
 enum status job_tokenize(struct job *j, struct err *e)
 {
     const struct tokenizer *t = j->checkpoint.tokenizer;
-    TRY(tokens_of_text(t, j->text, tokenizer_adds_bos(t), &j->tokens, &j->n_tokens, e));
+    TRY(tokenizer_encode_after(t, j->text, tokenizer_adds_bos(t), &j->tokens, &j->n_tokens, e));
     if (has_two_bos(j, j->tokens, j->n_tokens))
         memmove(j->tokens + 1, j->tokens + 2, (--j->n_tokens - 1) * sizeof *j->tokens);
     return STATUS_OK;
@@ -183,7 +153,7 @@ enum status job_tokenize_for_context(struct job *j, const char *purpose, struct 
     if (j->common->ids)
         TRY(parse_ids("--tokens", j->common->ids, c->n_vocab, &j->tokens, &j->n_tokens, e));
     else
-        TRY(tokens_of_text(t, j->text, tokenizer_adds_bos(t), &j->tokens, &j->n_tokens, e));
+        TRY(tokenizer_encode_after(t, j->text, tokenizer_adds_bos(t), &j->tokens, &j->n_tokens, e));
     if (j->n_tokens == 0)
         return err_usage(e, "there is no token to %s: the text is empty", purpose);
     j->truncated = j->common->truncate && j->n_tokens > (size_t)c->n_ctx;

@@ -36,15 +36,6 @@ enum status input_await(const char *path, size_t max, char **text, size_t *len, 
 enum status input_needs_tokenizer(const struct tokenizer *t, const char *path, const char *option,
                                   struct err *e);
 
-/* The ids of a text, after BOS if `bos`; *ids, NULL before, is malloc'd memory of the caller, also
- * on failure. */
-enum status tokens_of_text(const struct tokenizer *t, struct text text, bool bos, int32_t **ids,
-                           size_t *n, struct err *e);
-
-/* The same of a prompt that is to be continued: an empty one is BOS, or else a newline. */
-enum status tokens_of_prompt(const struct tokenizer *t, struct text prompt, int32_t **ids,
-                             size_t *n, struct err *e);
-
 /* Of more tokens than `cap` --truncate leaves `most`, at least 1, the first of which stays if it is
  * BOS, and says so; without it STATUS_USAGE, with both lengths. `what` they are of, "text"; of one
  * with two BOS it says that. */

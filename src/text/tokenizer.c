@@ -340,6 +340,36 @@ enum status tokenizer_reads_text(const struct tokenizer *t, struct err *e)
     return t->unread.text[0] ? err_bad_file(e, "%s", t->unread.text) : STATUS_OK;
 }
 
+enum status tokenizer_encode_after(const struct tokenizer *t, struct text text, bool bos,
+                                   int32_t **ids, size_t *n, struct err *e)
+{
+    TRY(tokenizer_encode(t, text, ids, n, e));
+    if (!bos)
+        return STATUS_OK;
+    const size_t bytes = (*n + 1) * sizeof **ids;
+    int32_t *longer = realloc(*ids, bytes);
+    if (!longer)
+        return err_no_memory(e, "the text's tokens", bytes);
+    memmove(longer + 1, longer, *n * sizeof *longer);
+    longer[0] = tokenizer_bos(t);
+    *ids = longer;
+    ++*n;
+    return STATUS_OK;
+}
+
+enum status tokenizer_encode_prompt(const struct tokenizer *t, struct text prompt, int32_t **ids,
+                                    size_t *n, struct err *e)
+{
+    if (prompt.len > 0)
+        return tokenizer_encode_after(t, prompt, tokenizer_adds_bos(t), ids, n, e);
+    const bool bos = tokenizer_bos(t) >= 0;
+    const enum status s = tokenizer_encode_after(t, text_of(bos ? "" : "\n"), bos, ids, n, e);
+    if (s != STATUS_USAGE && s != STATUS_BAD_FILE)
+        return s;
+    return err_usage(e, "the prompt is empty, and the checkpoint has neither a begin-of-text token "
+                        "nor one for a newline to begin with");
+}
+
 struct text tokenizer_bytes(const struct tokenizer *t, int id)
 {
     assert(id >= 0);

@@ -88,6 +88,16 @@ enum status tokenizer_reads_text(const struct tokenizer *t, struct err *e);
 enum status tokenizer_encode(const struct tokenizer *t, struct text text, int32_t **ids, size_t *n,
                              struct err *e);
 
+/* The same, after BOS if `bos`; *ids is NULL before, and malloc'd memory of the caller also on
+ * failure. */
+enum status tokenizer_encode_after(const struct tokenizer *t, struct text text, bool bos,
+                                   int32_t **ids, size_t *n, struct err *e);
+
+/* The same of a prompt that is to be continued, after BOS where the checkpoint wants it: an empty
+ * one is BOS, or else a newline. STATUS_USAGE if there is neither. */
+enum status tokenizer_encode_prompt(const struct tokenizer *t, struct text prompt, int32_t **ids,
+                                    size_t *n, struct err *e);
+
 /* The bytes that a token stands for; of one that is no text its name in the file. Borrowed from t.
  * id >= 0 (asserted); empty beyond the vocabulary, and of a token that is unused. */
 struct text tokenizer_bytes(const struct tokenizer *t, int id);
