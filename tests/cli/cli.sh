@@ -859,7 +859,7 @@ $ [ "$(tr -d ' ' <"$out" | grep -cF "$by_layer")" -gt 0 ]
 0 train lines -o further.gguf $further --teacher toy.gguf --steps 3 -v | 2> step 0 of 3: held out
 0 train lines self:64 -o taught.gguf $further --teacher toy.gguf --loss teacher=1,streams=0.5 --steps 2 -t 2
     | 2> tokens to train on
-0 train self:600 -o own.gguf $further --steps 2 -t 1 | 2> 518 tokens to train on, 58 held out
+0 train self:600 -o self.gguf $further --steps 2 -t 1 | 2> 518 tokens to train on, 58 held out
 2 train self:64 -o x.gguf | written by a checkpoint; expected --from too
 2 train self:1 -o x.gguf $further | expected self:N with N from
 2 train lines -o x.gguf $further --loss text=1 | --teacher
