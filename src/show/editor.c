@@ -1,0 +1,259 @@
+#include "show/editor.h"
+
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "show/paragraph.h"
+
+/* What a letter with Ctrl sends; other keys are read as one of these. */
+#define KEY(letter) ((letter) - 'A' + 1)
+
+/* Beside bytes: a key that does nothing, and the ends of what is pasted. */
+enum { KEY_NONE = 0, KEY_PASTE = 256, KEY_PASTED };
+static const char deleting_keys[] = {KEY('D'), KEY('H'), KEY('K'), KEY('U'), KEY('W')};
+
+/* Asks the terminal to mark what is pasted, and no longer to (bracketed paste). */
+#define MARK_PASTES   "\033[?2004h"
+#define UNMARK_PASTES "\033[?2004l"
+
+void editor_begin(struct editor *ed, const char *prompt)
+{
+    ed->prompt = prompt;
+    ed->line.len = ed->cursor = 0;
+    ed->shown = ed->history.len;
+    ed->escape = ESCAPE_NONE;
+    ed->pastes = ed->drawn = false;
+    ed->width = ed->column = 0;
+}
+
+void editor_free(struct editor *ed)
+{
+    bytes_free(&ed->line);
+    bytes_free(&ed->history);
+    bytes_free(&ed->text);
+}
+
+/* --- keys ------------------------------------------------------------------------------------ */
+
+/* The key of ESC [ or ESC O, numbers of which this is the last, and this letter or "~". */
+static int escaped_key(int number, unsigned char last)
+{
+    static const struct {
+        char last;
+        int number; /* of "~" */
+        int key;
+    } keys[] = {{'A', 0, KEY('P')},    {'B', 0, KEY('N')}, {'C', 0, KEY('F')},
+                {'D', 0, KEY('B')},    {'H', 0, KEY('A')}, {'F', 0, KEY('E')},
+                {'~', 1, KEY('A')},    {'~', 7, KEY('A')}, {'~', 4, KEY('E')},
+                {'~', 8, KEY('E')},    {'~', 3, KEY('D')}, {'~', 200, KEY_PASTE},
+                {'~', 201, KEY_PASTED}};
+    for (int i = 0; i < LENGTH(keys); i++)
+        if (keys[i].last == last && (last != '~' || keys[i].number == number))
+            return keys[i].key;
+    return KEY_NONE;
+}
+
+/* The key that a byte is or ends, or KEY_NONE within one. A control character ends a sequence that
+ * is not complete, so that Ctrl-C is one behind a lone Esc, too. */
+static int next_key(struct editor *ed, unsigned char c)
+{
+    const enum editor_escape escape = ed->escape;
+    if (escape == ESCAPE_NUMBERS && c >= ' ' && c < '@') {
+        /* Numbers with a modifier are those of no key. */
+        ed->number = c >= '0' && c <= '9' && ed->number < 1000 ? 10 * ed->number + c - '0' : 1000;
+        return KEY_NONE;
+    }
+    ed->escape = ESCAPE_NONE;
+    if (c == '\033') {
+        ed->escape = ESCAPE_BEGUN;
+        return KEY_NONE;
+    }
+    if (c >= ' ' && escape == ESCAPE_NUMBERS)
+        return escaped_key(ed->number, c);
+    if (c >= ' ' && escape == ESCAPE_BEGUN) {
+        ed->escape = c == '[' || c == 'O' ? ESCAPE_NUMBERS : ESCAPE_NONE;
+        ed->number = 0;
+        return KEY_NONE;
+    }
+    return c == 127 ? KEY('H') : c == '\r' ? '\n' : c;
+}
+
+/* Whether what follows belongs to the character before it, as accents of their own do. */
+static bool goes_on(struct text rest)
+{
+    uint32_t code;
+    return (rest.data[0] & 0xc0) == 0x80 || text_columns(utf8_next(&rest, &code)) == 0;
+}
+
+static bool line_goes_on(const struct editor *ed, size_t at)
+{
+    return goes_on(text_span(ed->line.data + at, ed->line.len - at));
+}
+
+/* Where a key moves the cursor, or up to where it deletes. */
+static size_t place_of(const struct editor *ed, int key)
+{
+    size_t at = ed->cursor;
+    if (key == KEY('A') || key == KEY('U'))
+        return 0;
+    if (key == KEY('E') || key == KEY('K'))
+        return ed->line.len;
+    if (key == KEY('F') || key == KEY('D'))
+        for (at += at < ed->line.len; at < ed->line.len && line_goes_on(ed, at);)
+            at++;
+    if (key == KEY('B') || key == KEY('H'))
+        for (at -= at > 0; at > 0 && line_goes_on(ed, at);)
+            at--;
+    while (key == KEY('W') && at > 0 && ed->line.data[at - 1] == ' ')
+        at--;
+    while (key == KEY('W') && at > 0 && ed->line.data[at - 1] != ' ')
+        at--;
+    return at;
+}
+
+/* The line becomes the last one of the history, with a zero behind it, unless it is empty. */
+static bool remember(struct editor *ed)
+{
+    return ed->line.len == 0 || (bytes_put(&ed->history, bytes_text(&ed->line)) &&
+                                 bytes_put(&ed->history, text_span("", 1)));
+}
+
+/* Shows the line before the one that is shown, or the next one; behind the last an empty one. */
+static bool recall(struct editor *ed, bool previous)
+{
+    size_t from = ed->shown;
+    if (from == ed->history.len && !remember(ed)) /* so that it is not lost */
+        return false;
+    const struct text history = bytes_text(&ed->history);
+    from -= previous && from > 0;
+    while (previous && from > 0 && history.data[from - 1])
+        from--;
+    while (!previous && from < history.len && history.data[from++])
+        ;
+    size_t to = from;
+    while (to < history.len && history.data[to])
+        to++;
+    ed->shown = from;
+    ed->line.len = 0;
+    ed->cursor = to - from;
+    return bytes_put(&ed->line, text_span(history.data + from, to - from));
+}
+
+/* What a key does to the line. False without memory. */
+static bool apply_key(struct editor *ed, int key)
+{
+    const size_t at = ed->cursor, place = place_of(ed, key);
+    const size_t from = MIN(at, place), to = MAX(at, place);
+    if (ed->pastes && key < ' ' && key != '\n' && key != '\t')
+        return true; /* nothing that is pasted is a command */
+    if (key == KEY('P') || key == KEY('N'))
+        return recall(ed, key == KEY('P'));
+    if (from < to && memchr(deleting_keys, key, sizeof deleting_keys)) {
+        memmove(ed->line.data + from, ed->line.data + to, ed->line.len - to);
+        ed->line.len -= to - from;
+        ed->cursor = from;
+    } else if (key == KEY_PASTE || key == KEY_PASTED) {
+        ed->pastes = key == KEY_PASTE;
+    } else if (key >= ' ' || key == '\t' || (key == '\n' && ed->pastes)) {
+        if (!bytes_reserve(&ed->line, 1))
+            return false;
+        memmove(ed->line.data + at + 1, ed->line.data + at, ed->line.len++ - at);
+        ed->line.data[ed->cursor++] = (char)key;
+    } else {
+        ed->cursor = place;
+    }
+    return true;
+}
+
+enum editor_state editor_type(struct editor *ed, char byte)
+{
+    const int key = next_key(ed, (unsigned char)byte);
+    ed->drawn = false;
+    if (key == KEY('C')) /* pasted or not: the end of what is pasted may never come */
+        return EDITOR_CANCELLED;
+    if (key == KEY('D') && ed->line.len == 0 && !ed->pastes)
+        return EDITOR_END_OF_INPUT;
+    if (key == '\n' && !ed->pastes)
+        return remember(ed) ? EDITOR_LINE : EDITOR_NO_MEMORY;
+    return apply_key(ed, key) ? EDITOR_GOES_ON : EDITOR_NO_MEMORY;
+}
+
+/* --- drawing --------------------------------------------------------------------------------- */
+
+static bool put(struct bytes *out, const char *s)
+{
+    return bytes_put(out, text_of(s));
+}
+
+/* What would command the terminal is escaped. */
+static bool put_escaped(struct bytes *out, struct text part)
+{
+    bool room = true;
+    while (room && part.len > 0) {
+        const bool backslash = part.data[0] == '\\';
+        const struct printable p = printable_next(&part);
+        room = put(out, backslash ? "\\" : p.text);
+    }
+    return room;
+}
+
+/* To where the line was drawn, if it was. In a terminal that has become narrower its row is several
+ * now, and the cursor may be in one behind the first. */
+static bool put_beginning(const struct editor *ed, int width, struct bytes *out)
+{
+    char up[32] = "";
+    if (width < ed->width && ed->column >= width)
+        chars_printf(up, "\033[%dA", ed->column / width);
+    return put(out, ed->width == 0 ? MARK_PASTES : up) && put(out, "\r") && put(out, ed->prompt);
+}
+
+/* What is drawn of a line, before and behind the cursor, and columns of the former. */
+struct drawn {
+    struct text left, right;
+    size_t columns;
+};
+
+/* What fits into so many columns: without its beginning, if the cursor, behind `at` bytes, stands
+ * far in it. */
+static bool fit_line(struct editor *ed, size_t at, size_t most, struct drawn *d)
+{
+    struct text rest = bytes_text(&ed->line);
+    const struct text before = text_cut(&rest, at);
+    ed->text.len = 0;
+    if (!put_escaped(&ed->text, before))
+        return false;
+    const size_t len = ed->text.len;
+    if (!put_escaped(&ed->text, rest))
+        return false;
+    d->right = bytes_text(&ed->text);
+    d->left = text_cut(&d->right, len);
+    d->columns = text_columns(d->left);
+    const bool cut = d->columns > most;
+    for (uint32_t code; d->columns > most || (cut && d->left.len > 0 && goes_on(d->left));)
+        d->columns -= text_columns(utf8_next(&d->left, &code));
+    d->right = paragraph_cut(d->right, most - d->columns);
+    return true;
+}
+
+/* All behind the line is cleared, the rows below it, too. */
+bool editor_draw(struct editor *ed, enum editor_state state, int width, struct bytes *out)
+{
+    const bool ends = state != EDITOR_GOES_ON;
+    const char *end = state == EDITOR_CANCELLED ? "^C\n" UNMARK_PASTES : "\n" UNMARK_PASTES;
+    const int n_prompt = (int)strlen(ed->prompt);
+    const int n_end = state == EDITOR_CANCELLED ? 2 : 0;
+    struct drawn d;
+    char back[32];
+    if (!ends && ed->drawn && width == ed->width)
+        return true;
+    if (!fit_line(ed, ends ? ed->line.len : ed->cursor, MAX(width - n_prompt - n_end - 1, 1), &d))
+        return false;
+    chars_printf(back, "\033[J\r\033[%zuC", n_prompt + d.columns);
+    if (!put_beginning(ed, width, out) || !bytes_put(out, d.left) || !bytes_put(out, d.right) ||
+        !put(out, back) || !put(out, ends ? end : ""))
+        return false;
+    ed->drawn = true;
+    ed->width = width;
+    ed->column = n_prompt + (int)d.columns;
+    return true;
+}
