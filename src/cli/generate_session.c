@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "cli/signals.h"
+#include "show/editor.h"
 
 /* Makes g->prompt, added to the text so far, the job's tokens: behind a text without begin-of-text,
  * and none of an empty prompt. STATUS_USAGE if there is no room for them; the failures of
@@ -47,16 +48,16 @@ struct interactive {
     struct bytes read;    /* of standard input */
     size_t given;         /* bytes of it that lines were taken of */
     bool ended;           /* there is no more of it */
-    bool typed;           /* it is a terminal, which edits a line before it gives it; and */
-    char cancel; /* what Ctrl-C is there: it comes at the end of a line, in place of '\n' */
+    bool typed;           /* lines are typed, with the */
+    struct editor editor;
+    struct bytes drawing; /* what it has drawn last */
     bool over;
 };
 
-/* Reads another piece of standard input, or finds its end. */
+/* Reads another piece of standard input, or finds its end, or that nothing came for WAIT_MS. */
 static enum status read_piece(struct interactive *t, struct err *e)
 {
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
-    ssize_t n;
     t->read.len -= t->given;
     if (t->given > 0)
         memmove(t->read.data, t->read.data + t->given, t->read.len);
@@ -65,41 +66,25 @@ static enum status read_piece(struct interactive *t, struct err *e)
         return err_usage(e, "standard input: a line has more than %zu bytes", LINE_MAX_BYTES);
     if (!bytes_reserve(&t->read, PIECE))
         return err_no_memory(e, "a line", t->read.len + PIECE);
-    do {
-        if (signals_interrupted())
-            return STATUS_INTERRUPTED;
-        errno = EINTR;
-        n = poll(&input, 1, WAIT_MS) > 0 ? read(STDIN_FILENO, t->read.data + t->read.len, PIECE)
-                                         : -1;
-    } while (n < 0 && (errno == EINTR || errno == EAGAIN));
-    if (n < 0)
+    if (signals_interrupted())
+        return STATUS_INTERRUPTED;
+    if (poll(&input, 1, WAIT_MS) <= 0)
+        return STATUS_OK;
+    const ssize_t n = read(STDIN_FILENO, t->read.data + t->read.len, PIECE);
+    if (n < 0 && errno != EINTR && errno != EAGAIN)
         return file_failure(e, STATUS_BAD_FILE, file_input_name("-"), "read", errno);
-    t->read.len += n;
+    t->read.len += MAX(n, 0);
     t->ended = n == 0;
     return STATUS_OK;
 }
 
-/* What somebody who types is shown: a prompt, or that a line is over. */
-static void show(const struct interactive *t, const char *text)
-{
-    if (t->typed && !t->g->o->common.quiet)
-        fputs(text, stderr);
-}
-
-/* The next line, or the session is over. STATUS_INTERRUPTED: a signal, or Ctrl-C on a line that has
- * nothing to be cleared. */
+/* The next line as it comes, or the session is over. STATUS_INTERRUPTED: a signal. */
 static enum status next_line(struct interactive *t, struct text *line, struct err *e)
 {
-    show(t, "> ");
     for (;;) {
         struct text rest = bytes_text(&t->read);
         text_cut(&rest, t->given);
-        if (t->typed && rest.len > 0 && rest.data[rest.len - 1] == t->cancel) {
-            t->given = t->read.len;
-            if (rest.len == 1)
-                return STATUS_INTERRUPTED;
-            show(t, "\n> ");
-        } else if (t->ended || memchr(rest.data, '\n', rest.len)) {
+        if (t->ended || memchr(rest.data, '\n', rest.len)) {
             t->over = rest.len == 0;
             *line = text_cut_line(&rest);
             t->given = t->read.len - rest.len;
@@ -109,23 +94,57 @@ static enum status next_line(struct interactive *t, struct text *line, struct er
     }
 }
 
-/* The same while the terminal gives Ctrl-C as an end of the line that is typed, which is then
- * known, and not as a signal. */
+/* --- lines that are typed -------------------------------------------------------------------- */
+
+static enum status draw(struct interactive *t, enum editor_state state, struct err *e)
+{
+    t->drawing.len = 0;
+    if (!editor_draw(&t->editor, state, terminal_width(STDERR_FILENO), &t->drawing))
+        return err_no_memory(e, "a line that is shown", t->editor.line.len);
+    fwrite(t->drawing.data, 1, t->drawing.len, stderr);
+    return STATUS_OK;
+}
+
+/* From key to key until one ends the line, or nothing more can be read. What was read is taken
+ * whole before it is drawn. */
+static enum status edit_line(struct interactive *t, enum editor_state *state, struct err *e)
+{
+    enum status s = STATUS_OK;
+    editor_begin(&t->editor, "> ");
+    for (*state = EDITOR_GOES_ON; *state == EDITOR_GOES_ON;) {
+        while (*state == EDITOR_GOES_ON && t->given < t->read.len)
+            *state = editor_type(&t->editor, t->read.data[t->given++]);
+        if (*state == EDITOR_NO_MEMORY)
+            return err_no_memory(e, "the lines of a session", t->editor.history.len);
+        if (*state == EDITOR_GOES_ON && (t->ended || s != STATUS_OK))
+            *state = EDITOR_END_OF_INPUT;
+        TRY(draw(t, *state, e));
+        if (*state == EDITOR_GOES_ON)
+            s = read_piece(t, e);
+    }
+    return s;
+}
+
+/* The next line, or the session is over. STATUS_INTERRUPTED: a signal, or Ctrl-C on a line that has
+ * nothing to be cleared. While it is typed the terminal gives each key as bytes and shows none. */
 static enum status type_line(struct interactive *t, struct text *line, struct err *e)
 {
     struct termios before;
+    enum editor_state state;
+    enum status s;
     if (tcgetattr(STDIN_FILENO, &before) != 0)
-        return next_line(t, line, e);
+        return file_failure(e, STATUS_BAD_FILE, file_input_name("-"), "read", errno);
     struct termios typing = before;
-    t->cancel = (char)before.c_cc[VINTR];
-    typing.c_cc[VEOL] = before.c_cc[VINTR];
-    typing.c_cc[VINTR] = _POSIX_VDISABLE;
+    typing.c_iflag &= ~(tcflag_t)IXON;
+    typing.c_lflag &= ~(tcflag_t)(ICANON | ECHO | IEXTEN | ISIG);
     tcsetattr(STDIN_FILENO, TCSADRAIN, &typing);
-    const enum status s = next_line(t, line, e);
+    do
+        s = edit_line(t, &state, e);
+    while (s == STATUS_OK && state == EDITOR_CANCELLED && t->editor.line.len > 0);
     tcsetattr(STDIN_FILENO, TCSADRAIN, &before);
-    if (s != STATUS_OK || t->over)
-        show(t, "\n");
-    return s;
+    t->over = state == EDITOR_END_OF_INPUT;
+    *line = bytes_text(&t->editor.line);
+    return s == STATUS_OK && state == EDITOR_CANCELLED ? STATUS_INTERRUPTED : s;
 }
 
 /* --- the session ----------------------------------------------------------------------------- */
@@ -164,14 +183,15 @@ static enum status answer_line(struct interactive *t, struct text line, struct e
 
 enum status generation_session(struct generation *g, bool begins, struct err *e)
 {
-    struct interactive t = {.g = g, .typed = isatty(STDIN_FILENO) == 1};
+    struct interactive t = {.g = g};
+    t.typed = isatty(STDIN_FILENO) && terminal_obeys(STDERR_FILENO) && !g->o->common.quiet;
     if (t.typed)
         log_info(&g->o->common,
                  "a session: each line continues the text so far and is answered; "
                  "Ctrl-C stops an answer or clears the line, Ctrl-D ends the session");
     enum status s = begins ? answer(&t, e) : STATUS_OK;
     while (s == STATUS_OK && !t.over) {
-        struct text line;
+        struct text line = {"", 0};
         s = t.typed ? type_line(&t, &line, e) : next_line(&t, &line, e);
         if (s == STATUS_INTERRUPTED)
             log_info(&g->o->common, "interrupted: the session ends");
@@ -179,5 +199,7 @@ enum status generation_session(struct generation *g, bool begins, struct err *e)
             s = answer_line(&t, line, e);
     }
     bytes_free(&t.read);
+    editor_free(&t.editor);
+    bytes_free(&t.drawing);
     return s;
 }

@@ -35,11 +35,16 @@ void terminal_describe(struct output *out)
         out->columns = terminal_width(STDOUT_FILENO);
 }
 
-enum heatmap_ink terminal_ink(void)
+bool terminal_obeys(int fd)
 {
     const char *term = environment("TERM");
-    const bool coloured = isatty(STDOUT_FILENO) && term && !str_is(term, "dumb");
-    return coloured && !environment("NO_COLOR") ? HEATMAP_COLOURS : HEATMAP_PLAIN;
+    return isatty(fd) && term && !str_is(term, "dumb");
+}
+
+enum heatmap_ink terminal_ink(void)
+{
+    const bool coloured = terminal_obeys(STDOUT_FILENO) && !environment("NO_COLOR");
+    return coloured ? HEATMAP_COLOURS : HEATMAP_PLAIN;
 }
 
 /* --- descriptors ----------------------------------------------------------------------------- */

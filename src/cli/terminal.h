@@ -17,8 +17,11 @@ int terminal_width(int fd);
 /* Sets the columns of standard output, if it is a terminal. */
 void terminal_describe(struct output *out);
 
-/* Colours, if standard output is a terminal, TERM is set and not "dumb", and NO_COLOR is not set;
- * else plain. Empty variables count as unset. */
+/* Whether the descriptor is a terminal that moves its cursor and has colours when it is told to:
+ * TERM is set, and not "dumb". An empty variable counts as unset. */
+bool terminal_obeys(int fd);
+
+/* Colours, if standard output is such a terminal and NO_COLOR is not set; else plain. */
 enum heatmap_ink terminal_ink(void);
 
 /* NULL if it is unset or empty. */

@@ -191,10 +191,13 @@ static _Noreturn void type(const struct screen *s, const struct stroke *strokes)
 #define CTRL_C "\003"
 #define CTRL_D "\004"
 #define CTRL_U "\025"
+#define UP     "\033[A"
+#define PASTE  "\033[200~"
+#define PASTED "\033[201~"
 
 /* An answer that never ends; it has all letters. */
 #define ASK                                                                                        \
-    {"> ", "What is\n"}, {"What is\r\n", ""}, {"e", CTRL_C},                                       \
+    {"> ", "What is\n"}, {"is\033[J\r\033[9C\r\n", ""}, {"e", CTRL_C},                             \
     {                                                                                              \
         "interrupted after ", ""                                                                   \
     }
@@ -202,16 +205,36 @@ static _Noreturn void type(const struct screen *s, const struct stroke *strokes)
 static const struct {
     struct stroke strokes[16];
     int code;
+    const char *term;
 } sessions[] = {
-    {{ASK, ASK, {"> ", CTRL_D}, {"peak memory", ""}}, STATUS_OK},
+    {{ASK, ASK, {"> ", CTRL_D}, {"peak memory", ""}}, STATUS_OK, "xterm"},
     {{ASK,
       {"> ", "x" CTRL_C},
-      {"x^C\r\n> ", "x" CTRL_U CTRL_C},
+      {"^C\r\n", ""},
+      {"> ", "x" CTRL_U CTRL_C},
       {"interrupted: the session ends", ""},
       {"peak memory", ""}},
-     STATUS_INTERRUPTED},
-    {{{"> ", "wrong" CTRL_C}, {"> ", "What is" CTRL_D CTRL_D}, {"e", CTRL_C}, {"peak memory", ""}},
-     STATUS_OK}};
+     STATUS_INTERRUPTED,
+     "xterm"},
+    /* Three lines that are pasted are one prompt, and come back as one. */
+    {{{"> ", PASTE "a\nb\nc" PASTED "\n"},
+      {"> a\\nb\\nc\033[J\r\033[9C\r\n", ""},
+      {"e", CTRL_C},
+      {"interrupted after ", ""},
+      {"> ", UP},
+      {"> a\\nb\\nc", CTRL_U CTRL_D},
+      {"prompt       5 tokens", ""},
+      {"peak memory", ""}},
+     STATUS_OK,
+     "xterm"},
+    /* Where the terminal cannot be drawn on it edits lines as it does for any program. */
+    {{{"", "wrong" CTRL_U "What is\n"},
+      {"What is\r\n", ""},
+      {"e", CTRL_C},
+      {"interrupted after ", "x" CTRL_U CTRL_D},
+      {"peak memory", ""}},
+     STATUS_OK,
+     "dumb"}};
 
 /* Ctrl-C ends an answer and keeps the session, clears a line, and ends the session on an empty one,
  * as Ctrl-D does. */
@@ -219,6 +242,7 @@ TEST(a_session_by_keys, .loops = COUNT(sessions))
 {
     char home[4096], line[4200];
     struct screen s = open_screen(80);
+    setenv("TERM", sessions[_i].term, 1);
     ck_assert_ptr_nonnull(getcwd(home, sizeof home));
     snprintf(line, sizeof line, "generate %s/" MODEL " -i -n 100M --shift --seed 1 -t 1", home);
     ck_assert_int_eq(chdir(scratch_path("")), 0);
