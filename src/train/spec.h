@@ -97,4 +97,5 @@ struct train_plan {
     int best_step;
     double bits_per_nat; /* bits a byte of the held-out part for each nat a token */
     size_t parameter_bytes, activation_bytes, token_bytes, teacher_bytes;
+    size_t state_bytes; /* of OUT.state: weights and moments */
 };

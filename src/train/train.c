@@ -34,7 +34,8 @@ static enum status make_plan(struct trainer *t, struct err *e)
                              .best_loss = t->progress.best,
                              .best_step = t->progress.best_step,
                              .parameter_bytes = t->arena.used,
-                             .token_bytes = n * sizeof(int32_t)};
+                             .token_bytes = n * sizeof(int32_t),
+                             .state_bytes = 3 * t->list.n_floats * sizeof(float)};
     for (size_t i = 0; i < t->gguf->n_tensors; i++)
         p->widened |= t->gguf->tensors[i].type->type != TENSOR_F32;
     struct backprop_spec params = {.config = &t->config,

@@ -874,7 +874,7 @@ $ [ "$(tr -d ' ' <"$out" | grep -cF "$by_layer")" -gt 0 ]
 0 train lines -o again.gguf $further --steps 200 -t 1 -q
 $ cmp -s dear.gguf again.gguf
 0 train lines -o widened.gguf --from Q8_0.gguf --steps 1 --batch 1 --ctx 64 --seed 1 -v
-    | 2> trained, and written, in F32 | 2> memory: parameters, gradient and moments
+    | 2> trained, and written, in F32 | 2> memory: parameters, gradient and moments | 2> on disk OUT.state
 EOF
 
 # Every architecture, and kinds that only `decode` has: what is written runs everywhere.
