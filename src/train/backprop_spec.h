@@ -36,8 +36,9 @@ struct backprop;
 struct loss_weights {
     float text;    /* the cross-entropy of the tokens that follow */
     float teacher; /* KL(teacher || model), of the predictions (Hinton et al. 2015) */
-    /* |x - y|^2 / |y|^2, the mean over blocks: x is the residual stream behind a block, y the
-     * teacher's. Relative, because single positions have streams a thousand times as long. */
+    /* |x - y|^2 over the mean of |x|^2 and |y|^2, the mean over blocks: x is the residual stream
+     * behind a block, y the teacher's. Single positions have streams a thousand times as long as
+     * others, of the teacher or, where it errs, of the model: so no row counts for more than 4. */
     float streams;
     float blocks; /* the same of each block alone, whose input is the teacher's; then nothing else
                      counts */

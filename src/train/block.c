@@ -316,15 +316,17 @@ static void add_stream_gradient(const struct pass *p, int l, struct row_range r)
     for (int t = r.begin; t < r.end; t++) {
         const float *x = from.x + t * from.stride, *y = to.x + t * to.stride;
         float *dx = b->dx.x + t * b->dx.stride, squares = 0;
-        const float length = b->grad->squares(y, d) + (float)d * b->config.norm_eps;
-        const float scale = 1 / (length * (float)n_layers),
-                    step = 2 * weight * scale / pass_rows(p);
-        for (int i = 0; i < d; i++) {
-            dx[i] += step * (x[i] - y[i]);
+        /* Of the loss e / h, e = |x - y|^2, with h = (|x|^2 + |y|^2) / 2: 2 (x - y) / h - e x /
+         * h^2. */
+        const float h =
+            (b->grad->squares(x, d) + b->grad->squares(y, d)) / 2 + (float)d * b->config.norm_eps;
+        for (int i = 0; i < d; i++)
             squares += (x[i] - y[i]) * (x[i] - y[i]);
-        }
+        const float lost = squares / h, step = weight / (h * (float)n_layers * (float)pass_rows(p));
+        for (int i = 0; i < d; i++)
+            dx[i] += step * (2 * (x[i] - y[i]) - lost * x[i]);
         if (loss->blocks > 0)
-            b->losses.x[t] += squares * scale;
+            b->losses.x[t] += lost / (float)n_layers;
     }
 }
 

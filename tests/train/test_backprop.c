@@ -137,7 +137,8 @@ static struct plain_model plain_model_of(const struct fixture *f, const double *
                                 .attn_dropout = {.share = f->attn_dropout, .key = 77}};
 }
 
-/* The mean over blocks and rows of |x - y|^2 / |y|^2, of streams as plain_model has them. */
+/* The mean over blocks and rows of |x - y|^2 over the mean of |x|^2 and |y|^2, of streams as
+ * plain_model has them. */
 static double distance_of_streams(const struct fixture *f, const double *x, const double *y)
 {
     const int layers = f->config.n_layers, d = f->config.d_model;
@@ -146,7 +147,7 @@ static double distance_of_streams(const struct fixture *f, const double *x, cons
         double error = 0, length = d * (double)f->config.norm_eps;
         for (int i = 0; i < d; i++) {
             error += (x[i] - y[i]) * (x[i] - y[i]);
-            length += y[i] * y[i];
+            length += (x[i] * x[i] + y[i] * y[i]) / 2;
         }
         if (row / f->length % (layers + 1) > 0) /* not the embeddings */
             sum += error / length;
