@@ -22,7 +22,7 @@ model       3560
 show        2850
 base        2680
 text        2830
-train       2900
+train       2960
 '
 most_lines=38500
 most_options=161

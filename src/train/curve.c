@@ -2,59 +2,85 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/file.h"
 
-/* Cuts off what is behind the rows of the first steps; where that is, or -1. */
-static long cut_behind(FILE *file, int first_step)
+/* Of a curve that is gone on with: more is refused before it is read. */
+#define CURVE_MAX ((size_t)1 << 30)
+
+/* The bytes of the header and of the rows of the first steps. */
+static size_t rows_until(struct text text, int first_step)
 {
-    char line[256];
-    long end = 0;
-    while (fgets(line, sizeof line, file)) {
-        if (!strchr(line, '\n') || (end > 0 && strtol(line, NULL, 10) > first_step))
+    const char *begin = text.data;
+    size_t end = 0;
+    while (text.len > 0 && memchr(text.data, '\n', text.len)) {
+        if (end > 0 && strtol(text.data, NULL, 10) > first_step)
             break;
-        end = ftell(file);
+        text_cut_line(&text);
+        end = text.data - begin;
     }
-    return fseek(file, end, SEEK_SET) == 0 && ftruncate(fileno(file), end) == 0 ? end : -1;
+    return end;
+}
+
+static void put(struct curve *curve, struct text row)
+{
+    while (row.len > 0 && !curve->error) {
+        const ssize_t n = write(curve->fd, row.data, row.len);
+        if (n >= 0)
+            text_cut(&row, n);
+        else if (errno != EINTR)
+            curve->error = errno;
+    }
 }
 
 enum status curve_open(struct curve *curve, const char *path, int first_step, struct err *e)
 {
     const bool resumed = first_step > 0;
-    *curve = (struct curve){.path = path};
+    char *bytes = NULL;
+    size_t len = 0, end = 0;
+    *curve = (struct curve){.path = NULL};
     if (!path)
         return STATUS_OK;
-    const int fd = file_open_retry(path, O_CREAT | (resumed ? O_RDWR : O_WRONLY | O_TRUNC), 0666);
-    long end = fd < 0 || !(curve->file = fdopen(fd, resumed ? "r+" : "w")) ? -1 : 0;
-    if (end == 0 && resumed)
-        end = cut_behind(curve->file, first_step);
-    if (end < 0)
+    const int fd = file_open_retry(path, O_CREAT | O_RDWR | (resumed ? 0 : O_TRUNC), 0666);
+    if (fd < 0)
         return file_failure(e, STATUS_FAILED, path, "write --log", errno);
-    setvbuf(curve->file, NULL, _IOLBF, 0); /* no state is newer than its curve */
+    *curve = (struct curve){.path = path, .fd = fd};
+    if (resumed) {
+        TRY(file_read_all(path, CURVE_MAX, &bytes, &len, e));
+        end = rows_until(text_span(bytes, len), first_step);
+        free(bytes);
+        if (ftruncate(fd, end) != 0 || lseek(fd, end, SEEK_SET) < 0)
+            curve->error = errno;
+    }
     if (end == 0)
-        fputs("step,loss,val_loss,val_bits_per_byte,lr,grad_norm,tokens_per_s,seconds\n",
-              curve->file);
+        put(curve,
+            text_of("step,loss,val_loss,val_bits_per_byte,lr,grad_norm,tokens_per_s,seconds\n"));
     return STATUS_OK;
 }
 
-void curve_put(const struct curve *curve, const struct train_event *ev, int tokens, double seconds)
+void curve_put(struct curve *curve, const struct train_event *ev, int tokens, double seconds)
 {
-    if (!curve->file)
+    char row[256];
+    if (!curve->path)
         return;
     if (ev->kind == TRAIN_STEP)
-        fprintf(curve->file, "%d,%.6f,,,%.6g,%.6g,%.0f,%.3f\n", ev->step, ev->loss, ev->lr,
-                ev->norm, tokens / (ev->ns * 1e-9), seconds);
+        chars_printf(row, "%d,%.6f,,,%.6g,%.6g,%.0f,%.3f\n", ev->step, ev->loss, ev->lr, ev->norm,
+                     tokens / (ev->ns * 1e-9), seconds);
     else
-        fprintf(curve->file, "%d,,%.6f,%.6f,,,,%.3f\n", ev->step, ev->val_loss, ev->val_bits,
-                seconds);
+        chars_printf(row, "%d,,%.6f,%.6f,,,,%.3f\n", ev->step, ev->val_loss, ev->val_bits, seconds);
+    put(curve, text_of(row));
 }
 
 enum status curve_close(struct curve *curve, struct err *e)
 {
-    const bool lost = curve->file && ferror(curve->file); /* some time ago, for whatever */
-    if (curve->file)
-        fclose(curve->file);
-    curve->file = NULL;
-    return lost ? file_failure(e, STATUS_FAILED, curve->path, "write --log", EIO) : STATUS_OK;
+    const struct curve was = *curve;
+    *curve = (struct curve){.path = NULL};
+    if (!was.path)
+        return STATUS_OK;
+    const bool lost = close(was.fd) != 0;
+    const int error = was.error ? was.error : lost ? errno : 0;
+    return error ? file_failure(e, STATUS_FAILED, was.path, "write --log", error) : STATUS_OK;
 }
