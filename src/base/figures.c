@@ -82,6 +82,16 @@ struct figure figure_grouped(uint64_t x)
     return f;
 }
 
+struct figure figure_weight(double x)
+{
+    struct figure f = {"–"};
+    char text[32];
+    chars_printf(text, "%.2f", x);
+    if (!isnan(x))
+        chars_printf(f.text, "%.3s", text + (text[0] == '0'));
+    return f;
+}
+
 struct figure figure_exact(double x)
 {
     struct figure f;

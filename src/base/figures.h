@@ -21,6 +21,7 @@ struct figure figure_duration(double ns);     /* "412 µs", "3.41 s", "2 min 05 
 struct figure figure_millions(double x);      /* "15362.2" for 15,362,200,000 */
 struct figure figure_rate(double per_second); /* "2510", "8.31": three digits or the integer */
 struct figure figure_grouped(uint64_t x);     /* "1,234,567" */
+struct figure figure_weight(double x); /* of 0 to 1, in three characters: ".61", "1.0"; "–": NaN */
 
 /* x for a message: a NaN has no sign there, which printf would show. */
 static inline double figure_unsigned_nan(double x)

@@ -34,17 +34,6 @@ static struct key_row key_row(const struct attend_view *v, int position, double 
     return (struct key_row){position, id, t ? tokenizer_bytes(t, id) : text_span(NULL, 0), weight};
 }
 
-/* In three characters: ".61", "1.0"; "–" for NaN. */
-static struct figure weight_figure(double weight)
-{
-    struct figure f = {"–"};
-    char text[32];
-    chars_printf(text, "%.2f", weight);
-    if (!isnan(weight))
-        chars_printf(f.text, "%.3s", text + (text[0] == '0'));
-    return f;
-}
-
 /* A head, and its figures or what a query looks at most. */
 struct attend_row {
     struct attend_head of;
@@ -114,10 +103,10 @@ static struct attend_row figures_of(const struct attend_view *v, int at)
     if (h->query >= 0)
         chars_printf(row.pair, "%s: %s %s", attend_label(v, h->query, LABEL_COLUMNS, false).text,
                      attend_label(v, h->key, LABEL_COLUMNS, false).text,
-                     weight_figure(h->strongest).text);
+                     figure_weight(h->strongest).text);
     const char *role = attend_role(h, &row.role_share);
     chars_printf(row.role, str_is(role, "offset") ? "%s %d" : "%s", role, h->offset);
-    chars_printf(row.role_text, "%s %s", row.role, weight_figure(row.role_share).text);
+    chars_printf(row.role_text, "%s %s", row.role, figure_weight(row.role_share).text);
     if (v->config->position == POSITION_QUADRATIC) {
         const struct attend_bias *bias = &v->spec.model->blocks[h->layer].bias[h->head];
         row.alpha = -(double)bias->square;
@@ -156,7 +145,7 @@ static const void *next_looks(void *arg, int at)
         r->keys[k] = key_row(v, position, r->top[k].logprob);
         used += snprintf(r->joined + used, KEY_BYTES, "%s%s%s %s", k ? ", " : "",
                          attend_label(v, position, LABEL_COLUMNS, false).text, place,
-                         weight_figure(r->keys[k].weight).text);
+                         figure_weight(r->keys[k].weight).text);
     }
     r->row.query = v->spec.query;
     r->row.top = (struct report_list){r->keys, r->n_top};
@@ -202,14 +191,6 @@ enum status attend_print(const struct attend_view *v, struct err *e)
 
 /* --- files ----------------------------------------------------------------------------------- */
 
-static void put_numbers(struct json *j, const char *key, const struct choice *c)
-{
-    json_begin_array(j, key);
-    for (int i = 0; i < c->n; i++)
-        json_int(j, NULL, c->items[i]);
-    json_end(j);
-}
-
 enum status attend_write_json(const struct attend_view *v, struct err *e)
 {
     struct file_output file;
@@ -218,8 +199,8 @@ enum status attend_write_json(const struct attend_view *v, struct err *e)
     TRY(file_output_open(&file, v->options->json, e));
     json_init(&j, &file.out, 2);
     json_begin_object(&j, NULL);
-    put_numbers(&j, "layers", &v->layers);
-    put_numbers(&j, "heads", &v->heads);
+    json_ints(&j, "layers", v->layers.items, v->layers.n);
+    json_ints(&j, "heads", v->heads.items, v->heads.n);
     json_begin_array(&j, "tokens");
     for (int i = 0; i < v->spec.n_tokens; i++) {
         const struct key_row token = key_row(v, i, 0);

@@ -131,10 +131,7 @@ static void print_json(struct generation *g, const struct generated *t)
         json_text(&j, "error", text_of(t->error.text));
     } else {
         json_text(&j, "text", bytes_text(&t->made));
-        json_begin_array(&j, "tokens");
-        for (int i = 0; i < t->n_sampled; i++)
-            json_int(&j, NULL, t->sampled.ids[i]);
-        json_end(&j);
+        json_ints(&j, "tokens", t->sampled.ids, t->n_sampled);
         json_int(&j, "n", t->n_sampled);
         json_text(&j, "finish", text_of(end_names[t->end]));
         json_u64(&j, "seed", t->seed);

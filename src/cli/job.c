@@ -45,12 +45,6 @@ enum status job_read_text(struct job *j, struct err *e)
     return input_read(o, &j->text_bytes, &j->text, e);
 }
 
-enum status job_choose_workers(struct job *j, struct err *e)
-{
-    TRY(job_choose_threads(j, e));
-    return job_choose_kernels(j->common, &j->kernels, e);
-}
-
 /* That what is to be written can be, without harm to what is read. */
 static enum status check_outputs(struct job *j, void *values, struct err *e)
 {
@@ -76,8 +70,10 @@ static enum status prepare(struct job *j, void *values, struct err *e)
     if (needs & JOB_STOPS)
         signals_defer(); /* also because a probe's temporary file would stay */
     TRY(check_outputs(j, values, e));
-    if (needs & JOB_WORKERS)
-        TRY(job_choose_workers(j, e));
+    if (needs & JOB_WORKERS) {
+        TRY(job_choose_threads(j, e));
+        TRY(job_choose_kernels(j->common, &j->kernels, e));
+    }
     return needs & JOB_CHECKPOINT ? job_open_checkpoint(j, e) : STATUS_OK;
 }
 

@@ -28,9 +28,6 @@ enum status job_read_text(struct job *j, struct err *e);
 /* job.seed: that of --seed, or a random one, the same at every call. STATUS_FAILED. */
 enum status job_seed(struct job *j, struct err *e);
 
-/* How many threads, and which kernels. STATUS_USAGE. */
-enum status job_choose_workers(struct job *j, struct err *e);
-
 /* --- what a run shows ------------------------------------------------------------------------- */
 
 /* Starts the progress line of long work; if that is interrupted, job_run says how far it came. */

@@ -107,6 +107,14 @@ void json_u64(struct json *j, const char *key, uint64_t x)
     output_printf(j->out, "%" PRIu64, x);
 }
 
+void json_ints(struct json *j, const char *key, const int *x, int n)
+{
+    json_begin_array(j, key);
+    for (int i = 0; i < n; i++)
+        json_int(j, NULL, x[i]);
+    json_end(j);
+}
+
 void json_double(struct json *j, const char *key, double x)
 {
     json_literal(j, key, text_of(isfinite(x) ? figure_exact(x).text : "null"));

@@ -34,6 +34,7 @@ void json_end(struct json *j); /* of the innermost container */
 void json_text(struct json *j, const char *key, struct text bytes);
 void json_literal(struct json *j, const char *key, struct text literal); /* written as it is */
 void json_int(struct json *j, const char *key, int64_t x);
+void json_ints(struct json *j, const char *key, const int *x, int n); /* an array */
 void json_u64(struct json *j, const char *key, uint64_t x);
 void json_double(struct json *j, const char *key, double x);
 void json_null(struct json *j, const char *key);
