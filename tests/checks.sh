@@ -146,13 +146,3 @@ end_by() {
     wait "$2" 2>/dev/null
     code=$?
 }
-
-# left ARGS...: the program whose reader has gone before it prints.
-left() {
-    {
-        sleep 0.1
-        "$decode" "$@" 2>"$err"
-        echo $? >"$dir/code"
-    } | :
-    [ "$(cat "$dir/code")" = 141 ] && is_empty "$err"
-}

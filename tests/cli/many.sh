@@ -1,7 +1,7 @@
 #!/bin/sh
 # many.sh DECODE - generate with many prompts and many samples, end to end: the forms of prompts, what a
-# line of an answer says, lines that cannot be run, memory; nothing made is lost. (That every text is what it is
-# alone: test_schedule.c.) Run from the repository's top; the last line counts what passed and failed.
+# line of an answer says, lines that cannot be run, memory; nothing made is lost. (That every text, and its
+# log-probability, is what it is alone: test_schedule.c.) Run from the repository's top; the last line counts what passed and failed.
 . tests/checks.sh
 
 sampler="--temp 1.2 --repeat-penalty 1.3 --stop the --stop er"
@@ -28,15 +28,8 @@ checks <<'EOF'
 0 $prompts -n $tokens --batch 1 -t 1 $sampler | > first | 40 lines
 0 $prompts -n $tokens --batch 7 -t 2 $sampler | == first
 0 $prompts -n $tokens $sampler | == first
-# The log-probability is the sum of the tokens' in score's rows.
 $ [ "$(field seed 1 "$dir/first")" = 5 ]
 $ has "$dir/first" '"finish": "stop"'
-$ prompt=$("$decode" tokenize $model -p "$(sed -n 9p "$dir/prompts")" | tr ' ' ,)
-$ made=$(sed -n '9s/.*"tokens": \[\([^]]*\)\].*/\1/p' "$dir/first" | tr -d ' ')
-0 score $model --tokens "$prompt,$made" --format jsonl
-$ n=$(field n 9 "$dir/first")
-$ sum=$(tail -n $n "$out" | sed 's/.*"logprob": \([^,}]*\).*/\1/' | awk '{ s += $1 } END { printf "%.6f", s }')
-$ [ "$sum" = "$(printf '%.6f' "$(field logprob 9 "$dir/first")")" ]
 # Each is the text of its prompt alone with its seed, which the first one's is the run's.
 0 generate $model -p "$(sed -n 9p "$dir/prompts")" -n $tokens -q $sampler --no-echo
     --seed "$(field seed 9 "$dir/first")"
@@ -88,15 +81,10 @@ checks <<'EOF'
 2 generate $model --samples 2 --batch $n | --batch: expected auto or an integer from 1 to | for n in 0 x
 EOF
 
-# --- samples --------------------------------------------------------------------------------------
-
-# All replay, whatever the batch.
+# The prompt of samples is fed once; their texts do not depend on the batch.
 checks <<'EOF'
-0 generate $model -p "What is" --seed 3 --samples 9 -n 30 --stop the --no-echo --batch 1 -q | > samples
-0 generate $model -p "What is" --seed 3 --samples 9 -n 30 --stop the --no-echo -t 2 -q | == samples
-0 generate $model -p "What is" --seed 3 --samples 9 -n 12 --format json --batch 1 -q | > samples
-0 generate $model -p "What is" --seed 3 --samples 9 -n 12 --format json -t 2 -q | == samples
-0 generate $model -p "What is" --samples 20 -n 30 | 2> prompt       7 tokens
+0 generate $model -p "What is" --seed 3 --samples 9 -n 30 --stop the --batch 1 | > samples | 2> prompt       7 tokens
+0 generate $model -p "What is" --seed 3 --samples 9 -n 30 --stop the -t 2 -q | == samples
 EOF
 
 # --- logits that are not finite -------------------------------------------------------------------
