@@ -22,33 +22,22 @@ static size_t read_back(FILE *f, char *to, size_t size)
     return (size_t)len;
 }
 
-static _Noreturn void be_program(char *const argv[], FILE *out, FILE *errors, program_setup *setup,
-                                 void *context)
-{
-    static char name[] = "decode";
-    char *args[MAX_ARGS + 2] = {name};
-    int n = 1;
-    for (; argv[n - 1] && n <= MAX_ARGS; n++)
-        args[n] = argv[n - 1];
-    dup2(fileno(out), STDOUT_FILENO);
-    dup2(fileno(errors), STDERR_FILENO);
-    signal(SIGALRM, SIG_DFL); /* Check's own handler kills the suite with it */
-    const char *factor = getenv("CK_TIMEOUT_MULTIPLIER");
-    alarm(20 * (unsigned)(factor ? atoi(factor) : 1));
-    if (setup)
-        setup(context);
-    exit(program_run(n, args));
-}
-
-void run_program_args(struct ran *r, char *const argv[], program_setup *setup, void *context)
+void run_child(struct ran *r, void (*body)(void *context), void *context)
 {
     FILE *out = tmpfile(), *errors = tmpfile();
     ck_assert(out && errors);
     fflush(NULL); /* or the child prints it again */
     const pid_t child = fork();
     ck_assert_int_ge(child, 0);
-    if (child == 0)
-        be_program(argv, out, errors, setup, context);
+    if (child == 0) {
+        dup2(fileno(out), STDOUT_FILENO);
+        dup2(fileno(errors), STDERR_FILENO);
+        signal(SIGALRM, SIG_DFL); /* Check's own handler kills the suite with it */
+        const char *factor = getenv("CK_TIMEOUT_MULTIPLIER");
+        alarm(20 * (unsigned)(factor ? atoi(factor) : 1));
+        body(context);
+        _exit(77);
+    }
     int status;
     struct rusage used;
     ck_assert_int_eq(wait4(child, &status, 0, &used), child);
@@ -59,17 +48,34 @@ void run_program_args(struct ran *r, char *const argv[], program_setup *setup, v
     read_back(errors, r->err, sizeof r->err);
 }
 
+/* What the child is to be. */
+struct call {
+    char *args[MAX_ARGS + 2];
+    int n;
+    program_setup *setup;
+    void *context;
+};
+
+static void be_program(void *of)
+{
+    struct call *c = of;
+    if (c->setup)
+        c->setup(c->context);
+    exit(program_run(c->n, c->args));
+}
+
 void run_program(struct ran *r, const char *line, program_setup *setup, void *context)
 {
-    char words[8192], *argv[MAX_ARGS + 1] = {NULL}, *rest = words;
+    char name[] = "decode", words[8192], *rest = words;
+    struct call call = {.args = {name}, .n = 1, .setup = setup, .context = context};
     ck_assert_uint_lt(strlen(line), sizeof words);
     strcpy(words, line);
-    for (int n = 0; rest; n++) {
+    for (; rest; call.n++) {
         char *word = strsep(&rest, " ");
-        ck_assert_int_lt(n, MAX_ARGS);
-        argv[n] = strcmp(word, "''") == 0 ? word + 2 : word;
+        ck_assert_int_le(call.n, MAX_ARGS);
+        call.args[call.n] = strcmp(word, "''") == 0 ? word + 2 : word;
     }
-    run_program_args(r, argv, setup, context);
+    run_child(r, be_program, &call);
 }
 
 void limit_to(void *context)

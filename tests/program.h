@@ -36,8 +36,8 @@ program_setup limit_to;
  */
 void run_program(struct ran *r, const char *line, program_setup *setup, void *context);
 
-/* The same with arguments as they are; argv[0] is the command, NULL ends them. */
-void run_program_args(struct ran *r, char *const argv[], program_setup *setup, void *context);
+/* The same with `body` as the whole program; exit code 77 where it returns. */
+void run_child(struct ran *r, void (*body)(void *context), void *context);
 
 /* The run was refused as it should be: exit code, nothing on standard output, one line of
  * standard error, without control characters, that has `text`. */

@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/replace.h"
+#include "cli/signals.h"
 #include "scenarios.h"
 #include "support.h"
 
@@ -140,4 +142,53 @@ TEST(in_a_session, .seconds = 300)
         run_session(&r, &plan);
     }
     scenario_end();
+}
+
+/* --- what ends it at once ----------------------------------------------------------------------
+ */
+
+/* A write of this many bytes goes past the writer's buffer. */
+#define LONG_WRITE 1000000
+
+static void write_from_the_mapping(void *path)
+{
+    struct file_map map;
+    struct file_writer *writer;
+    signals_install();
+    if (file_map_open(&map, path, &err) != STATUS_OK ||
+        file_writer_open(&writer, scratch_path("out"), &err) != STATUS_OK ||
+        truncate(path, 4096) != 0)
+        _exit(78);
+    file_writer_put(writer, map.data, map.len);
+    file_writer_commit(writer, &err);
+}
+
+static void be_interrupted_twice(void *unused)
+{
+    (void)unused;
+    signals_install();
+    signals_defer();
+    raise(SIGINT);
+    raise(SIGTERM);
+}
+
+/* A copied tensor's file that was cut short was called a failure of the output ("cannot write: Bad
+ * address"), exit code 1. (While weights are read: class 12 of bad input.) */
+TEST(a_file_that_is_cut_while_it_is_copied)
+{
+    struct ran r;
+    char path[512];
+    strcpy(path, scratch_path("cut\033"));
+    write_file(path, memset(allocated(LONG_WRITE), 'x', LONG_WRITE), LONG_WRITE);
+    run_child(&r, write_from_the_mapping, path);
+    expect_refusal(&r, STATUS_BAD_FILE,
+                   "a file was cut short, or its disk failed, while it was read\n");
+}
+
+TEST(a_second_interrupt_kills)
+{
+    struct ran r;
+    run_child(&r, be_interrupted_twice, NULL);
+    ck_assert_int_eq(r.signal, SIGTERM);
+    ck_assert_str_eq(r.err, "");
 }
