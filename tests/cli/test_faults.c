@@ -293,19 +293,3 @@ TEST(standard_error, .loops = faults_drawn(n_scenarios), .seconds = 300)
     }
     scenario_end();
 }
-
-/* Both paths name one file that is not there yet. The comparison took memory once, and without it
- * went on to write both. */
-TEST(two_outputs_in_one_without_memory, .seconds = 300)
-{
-    struct fault_plan plan = {.kind = FAULT_MEMORY, .error = ENOMEM};
-    begin(6);
-    do {
-        struct ran r;
-        run_program(&r, "train text.txt -o new -t 1 --steps 2 --log ./new", faults_arm, &plan);
-        ck_assert_msg(r.code == STATUS_USAGE || r.code == STATUS_NO_MEMORY, "%ld: exit %d: %s",
-                      plan.at, r.code, r.err);
-        plan.at++;
-    } while (faults_report()->met);
-    scenario_end();
-}

@@ -30,7 +30,7 @@ static void write_words(bool space)
 }
 
 /* With the space or not; what is printed begins so. %T is a prompt. */
-TEST(test_first_space, .before = bent_set_up, .after = hostile_tear_down)
+TEST(test_first_space, .before = bent_set_up)
 {
     static const struct {
         bool space;
@@ -61,47 +61,11 @@ TEST(test_first_space, .before = bent_set_up, .after = hostile_tear_down)
                      "\"prompt\": \"a\", \"text\": \" w");
     expect_line_done("generate %B -n 3 --seed 3 -t 1 -q --format json",
                      "\"prompt\": \"\", \"text\": \"w");
-    run_on_bad(&r, "generate %B -n 3 --seed 3 -t 1 -q --samples 5 --batch 2");
-    expect_success(&r);
-    int n = 0;
-    char *rest;
-    for (const char *line = strtok_r(r.out, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
-        if (strcmp(line, "---") != 0) {
-            ck_assert_msg(line[0] == 'w', "'%s'", line);
-            n++;
-        }
-    ck_assert_int_eq(n, 5);
-}
-
-/* Each of the three keys names a token that ends a text: here the first that a text gets. */
-TEST(test_end_tokens, .before = bent_set_up, .after = hostile_tear_down)
-{
-    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
-                                       "tokenizer.ggml.eom_token_id"};
-    static const char line[] = "generate -p a --format json %B -n 3 --greedy -q";
-    char bends[80];
-    struct ran r;
-    bend("-tokenizer.ggml.eos_token_id");
-    hostile_write();
-    run_on_bad(&r, line);
-    const char *tokens = strstr(r.out, "\"tokens\": [");
-    ck_assert_ptr_nonnull(tokens);
-    const int first = atoi(tokens + strlen("\"tokens\": ["));
-    for (size_t i = 0; i < COUNT(keys); i++) {
-        reset();
-        snprintf(bends, sizeof bends, "-tokenizer.ggml.eos_token_id; %s=u32:%d", keys[i], first);
-        bend(bends);
-        hostile_write();
-        expect_line_done(line, "\"tokens\": []|\"finish\": \"eos\"");
-        snprintf(bends, sizeof bends, "\"ends\": \"%d (%s)\"", first,
-                 keys[i] + strlen("tokenizer.ggml."));
-        expect_line_done("info %B --format json", bends);
-    }
 }
 
 /* A text that begins with BOS itself, behind the one that the checkpoint asks for: said once, and
  * neither scored nor counted by eval. */
-TEST(test_two_bos, .before = bent_set_up, .after = hostile_tear_down)
+TEST(test_two_bos, .before = bent_set_up)
 {
     static const char with[] = "<s>a a a a", *const texts[] = {with + 3, with};
     static const char *const lines[] = {"score %B -p <s>a -t 1", "attend %B -p <s>a -t 1",
@@ -128,7 +92,7 @@ TEST(test_two_bos, .before = bent_set_up, .after = hostile_tear_down)
 }
 
 /* A row of the vocabulary that no tokenizer has. */
-TEST(test_unused_tokens_print_nothing, .before = bent_set_up, .after = hostile_tear_down)
+TEST(test_unused_tokens_print_nothing, .before = bent_set_up)
 {
     write_words(true);
     bend("tokenizer.ggml.token_type=i32[]:1,3,1,1,5*2,1*254");
