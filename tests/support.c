@@ -111,21 +111,16 @@ void expect_says(const char *text, const char *parts)
 
 struct err err;
 
-void expect_error(enum status found, enum status expected, struct err *e, const char *parts)
-{
-    ck_assert_msg(found == expected, "status %d instead of %d (%s): %s", (int)found, (int)expected,
-                  parts, e && found ? e->text : "");
-    if (!e || !found)
-        return;
-    expect_says(e->text, parts);
-    for (const char *c = e->text; *c; c++)
-        ck_assert_msg((unsigned char)*c >= 0x20, "a control character in \"%s\"", e->text);
-    e->text[0] = 0;
-}
-
 void expect_status(enum status found, enum status expected, const char *parts)
 {
-    expect_error(found, expected, &err, parts);
+    ck_assert_msg(found == expected, "status %d instead of %d (%s): %s", (int)found, (int)expected,
+                  parts, found ? err.text : "");
+    if (!found)
+        return;
+    expect_says(err.text, parts);
+    for (const char *c = err.text; *c; c++)
+        ck_assert_msg((unsigned char)*c >= 0x20, "a control character in \"%s\"", err.text);
+    err.text[0] = 0;
 }
 
 unsigned char *read_file(const char *path, size_t *len)

@@ -72,13 +72,11 @@ int run_suite(void);
 /* What the library's calls of a test put their message into. */
 extern struct err err;
 
-/* The call ended so, with a message in `err`, or in e, that has all of `parts` ("|" between them;
+/* The call ended so, with a message in `err` that has all of `parts` ("|" between them;
  * "": any), on one line without control characters. What is STATUS_OK may have none. The message
  * is cleared, so that the next call must say its own. */
 void expect_status(enum status found, enum status expected, const char *parts);
-void expect_error(enum status found, enum status expected, struct err *e, const char *parts);
-#define expect_ok(status)       expect_status(status, STATUS_OK, "")
-#define expect_ok_in(status, e) expect_error(status, STATUS_OK, e, "")
+#define expect_ok(status) expect_status(status, STATUS_OK, "")
 
 /* `text` has all of `parts`, but not those after a "!". */
 void expect_says(const char *text, const char *parts);
