@@ -8,7 +8,6 @@ mode=$(basename "$(dirname "$decode")")
 # this_make ARGS...: what a make around this script has set is not for it.
 this_make() {
     env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u MODE make -s "$@" >"$out" 2>"$err"
-    code=$?
 }
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -22,31 +21,22 @@ options_of() {
 }
 
 commands=$("$decode" help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
-note "help has commands" [ "$(echo "$commands" | wc -w)" -eq 11 ]
 for command in $commands; do
     options_of "$command" >"$dir/options.$command"
-    note "help $command has options" [ -s "$dir/options.$command" ]
 done
 
 # --- install, uninstall -------------------------------------------------------------------------
 
 top=$dir/top
-this_make install MODE="$mode" DESTDIR="$top" PREFIX=/usr
-note "make install" [ $code -eq 0 ]
-cat >"$dir/expected" <<'END'
-./usr/bin/decode
-./usr/share/bash-completion/completions/decode
-./usr/share/man/man1/decode.1
-END
-files_of "$top" >"$dir/found"
-note "the files installed" cmp -s "$dir/found" "$dir/expected"
-note "the program is the one built" cmp -s "$top/usr/bin/decode" "$decode"
-cp -r "$top/usr/share" "$dir/share"
-echo other >"$top/usr/bin/other"
-this_make uninstall MODE="$mode" DESTDIR="$top" PREFIX=/usr
-note "make uninstall" [ $code -eq 0 ]
-files_of "$top" >"$dir/found"
-note "only another's file is left" [ "$(cat "$dir/found")" = ./usr/bin/other ]
+installed="./usr/bin/decode ./usr/share/bash-completion/completions/decode ./usr/share/man/man1/decode.1"
+checks <<'EOF'
+$ this_make install MODE="$mode" DESTDIR="$top" PREFIX=/usr
+$ [ "$(files_of "$top" | xargs)" = "$installed" ]
+$ cmp -s "$top/usr/bin/decode" "$decode"
+$ cp -r "$top/usr/share" "$dir/share" && echo other >"$top/usr/bin/other"
+$ this_make uninstall MODE="$mode" DESTDIR="$top" PREFIX=/usr
+$ [ "$(files_of "$top")" = ./usr/bin/other ]
+EOF
 
 # --- the manual page ----------------------------------------------------------------------------
 
@@ -118,15 +108,13 @@ fi
 # --- the tarball --------------------------------------------------------------------------------
 
 if have git && git rev-parse HEAD >/dev/null 2>&1; then
-    this_make dist
-    note "make dist" [ $code -eq 0 ]
-    tarball=$(echo build/decode-*.tar.gz)
     version=$("$decode" --version | sed -n 's/^decode //p')
-    note "is named by the version" [ "$tarball" = "build/decode-$version.tar.gz" ]
-    tar -xzf "$tarball" -C "$dir"
-    this_make -C "$dir/decode-$version" -n
-    note "all that is built from is in it" [ $code -eq 0 ]
-    note "the program among it" has "$out" "build/release/decode"
+    checks <<'EOF'
+$ this_make dist
+$ tar -xzf "build/decode-$version.tar.gz" -C "$dir"
+# All that is built from is in it.
+$ this_make -C "$dir/decode-$version" -n && has "$out" build/release/decode
+EOF
 else
     echo "skipped: no git here: no tarball is made"
 fi
