@@ -69,7 +69,8 @@ void hostile_set_array(const char *key, uint32_t element, uint64_t count, const 
     set_bytes(key, GGUF_ARRAY, &b);
 }
 
-void hostile_open(void)
+/* The records of the good checkpoint, and none. */
+static void hostile_open(void)
 {
     size_t len;
     struct gguf *g;
@@ -99,7 +100,7 @@ void hostile_open(void)
     gguf_free(g);
 }
 
-void hostile_free(void)
+static void hostile_free(void)
 {
     for (int i = 0; i < h.n_blocks; i++)
         free(h.blocks[i]);
@@ -126,22 +127,14 @@ struct hostile_tensor *hostile_tensor(const char *name)
     ck_abort_msg("no tensor %s", name);
 }
 
-unsigned char *hostile_own_data(const char *name)
-{
-    struct hostile_tensor *t = hostile_tensor(name);
-    unsigned char *data = keep(t->data.data, t->data.len);
-    t->data.data = (const char *)data;
-    return data;
-}
-
-void hostile_drop(const char *key)
+static void drop_pair(const char *key)
 {
     struct hostile_pair *p = hostile_pair(key);
     h.n_pairs--;
     memmove(p, p + 1, (size_t)(h.pairs + h.n_pairs - p) * sizeof *p);
 }
 
-void hostile_drop_tensor(const char *name)
+static void drop_tensor(const char *name)
 {
     struct hostile_tensor *t = hostile_tensor(name);
     h.n_tensors--;
@@ -231,9 +224,11 @@ static void add_bent(const char *name, const char *row)
 
 void hostile_fill(const char *tensor, float value)
 {
-    unsigned char *data = hostile_own_data(tensor);
-    for (size_t i = 0; i < hostile_tensor(tensor)->data.len; i += sizeof value)
+    struct hostile_tensor *t = hostile_tensor(tensor);
+    char *data = keep(t->data.data, t->data.len);
+    for (size_t i = 0; i < t->data.len; i += sizeof value)
         memcpy(data + i, &value, sizeof value);
+    t->data.data = data;
 }
 
 static void bend_one(char *one)
@@ -247,9 +242,9 @@ static void bend_one(char *one)
     else if (*one == '+')
         add_bent(one + 1, value);
     else if (*one == '-')
-        hostile_drop(one + 1);
+        drop_pair(one + 1);
     else if (*one == '!')
-        hostile_drop_tensor(one + 1);
+        drop_tensor(one + 1);
     else if (sign == '~')
         set_dims(hostile_tensor(one), value);
     else if (sign == ':')
@@ -332,9 +327,8 @@ static uint64_t padded(uint64_t n)
     return (n + h.alignment - 1) / h.alignment * h.alignment;
 }
 
-static void put_tensor_record(struct gguf_bytes *b, struct hostile_tensor *t)
+static void put_tensor_record(struct gguf_bytes *b, const struct hostile_tensor *t)
 {
-    t->at = b->len;
     gb_put_text(b, t->name);
     gb_put_u32(b, t->n_dims);
     for (uint32_t d = 0; d < t->n_dims && d < 8; d++)
@@ -367,7 +361,6 @@ void hostile_image(struct gguf_bytes *b)
     gb_put_u64(b, h.n_tensors + h.n_more_tensors);
     gb_put_u64(b, h.n_pairs + h.n_more_pairs);
     for (size_t i = 0; i < h.n_pairs; i++) {
-        h.pairs[i].at = b->len;
         gb_put_text(b, h.pairs[i].key);
         gb_put_u32(b, h.pairs[i].kind);
         gb_put(b, h.pairs[i].value.data, h.pairs[i].value.len);
@@ -376,8 +369,7 @@ void hostile_image(struct gguf_bytes *b)
     uint64_t offset = 0;
     for (size_t i = 0; i < h.n_tensors; i++) {
         struct hostile_tensor *t = &h.tensors[i];
-        if (!t->placed)
-            t->offset = offset;
+        t->offset = offset;
         put_tensor_record(b, t);
         offset += padded(t->data.len);
     }
@@ -404,15 +396,10 @@ void hostile_write(void)
     free(b.data);
 }
 
-void hostile_tear_down(void)
-{
-    hostile_free();
-}
-
 static void release(void *unused)
 {
     (void)unused;
-    hostile_tear_down();
+    hostile_free();
 }
 
 void hostile_set_up(void)

@@ -12,20 +12,12 @@
 #include "program.h"
 #include "support.h"
 
-/* Under a sanitizer a run takes ten times as long, and one of so many cases has to do. */
-#if SANITIZED
-#define STRIDE 4
-#else
-#define STRIDE 1
-#endif
-
 #define HOSTILE_MAX_RECORDS 128
 
 struct hostile_pair {
     struct text key;
     uint32_t kind;
     struct text value; /* as it is in the file, an array's element type and count included */
-    size_t at;         /* where hostile_image put the record */
 };
 
 struct hostile_tensor {
@@ -33,10 +25,8 @@ struct hostile_tensor {
     uint32_t n_dims;
     uint64_t dims[8];
     uint32_t type;
-    bool placed;     /* at `offset`; else after the data before it */
-    uint64_t offset; /* set by hostile_image unless placed */
+    uint64_t offset; /* set by hostile_image: after the data before it */
     struct text data;
-    size_t at; /* of the record */
 };
 
 /* Records borrow from `source`, from the test's own memory and from `blocks`. */
@@ -53,10 +43,6 @@ extern struct hostile {
     int n_blocks;
 } h;
 
-/* The records of the good checkpoint, and none. */
-void hostile_open(void);
-void hostile_free(void);
-
 /* The record of this name, which must be there. */
 struct hostile_pair *hostile_pair(const char *key);
 struct hostile_tensor *hostile_tensor(const char *name);
@@ -68,10 +54,6 @@ void hostile_set_u32(const char *key, uint32_t value);
 void hostile_set_text(const char *key, struct text value);
 void hostile_set_array(const char *key, uint32_t element, uint64_t count, const void *payload,
                        size_t len);
-void hostile_drop(const char *key);
-void hostile_drop_tensor(const char *name);
-/* A copy of the tensor's data, which takes their place: to be changed. */
-unsigned char *hostile_own_data(const char *name);
 
 /* At the end; name and data are borrowed. */
 struct hostile_tensor *hostile_add_tensor(const char *name, uint64_t rows, uint64_t columns,
@@ -90,7 +72,6 @@ void remove_outputs(void);
 /* The fixtures: the folder with a good checkpoint and a text; and `h` open on it. */
 void hostile_set_up(void);
 void bent_set_up(void);
-void hostile_tear_down(void); /* at the test's end, if not before */
 
 /* Writes what the commands are run on. */
 void hostile_write(void);

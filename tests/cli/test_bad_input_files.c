@@ -1,12 +1,17 @@
 /*
- * Hostile files against the whole program: short and special ones, many records, odd names. What
- * the reader refuses is in test_gguf_bad.c, what loaders refuse in test_bad_input_table.c.
+ * Hostile files against the whole program: short and special ones, many records, odd names, long
+ * tokens, contexts that only a key makes long; and what of their texts reaches the terminal. What
+ * the reader refuses is in test_gguf_bad.c, what loaders refuse, and numbers that cannot be
+ * computed with, in test_bad_input_table.c.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
 #include "hostile.h"
 #include "support.h"
 
@@ -25,11 +30,6 @@ static struct gguf_bytes good_image(void)
 TEST(class_01_short_files, .before = bent_set_up)
 {
     const struct gguf_bytes b = good_image();
-    const size_t lens[] = {1, 23, h.pairs[1].at + 1, h.tensors[0].at - 1, h.tensors[1].at + 1};
-    for (size_t i = 0; i < COUNT(lens); i++) {
-        hostile_write_bytes(b.data, lens[i]);
-        expect_refused_in_turn(EVERY_COMMAND, "truncated");
-    }
     hostile_write_bytes(b.data, b.len - 1);
     expect_refused(EVERY_COMMAND, "truncated");
     hostile_write_bytes(b.data, 0);
@@ -115,7 +115,6 @@ TEST(class_03_many_records, .before = bent_set_up)
 
 TEST(class_04_names, .before = bent_set_up)
 {
-    static const struct text nasty = {"\x1b[31m\r\n\x7f", 8};
     char key[65536] = "";
     memset(key, 'k', sizeof key - 1);
     hostile_set_u32(key, 1);
@@ -124,8 +123,198 @@ TEST(class_04_names, .before = bent_set_up)
     bent_refused(EVERY_COMMAND, "", "key 0 \"a\": name at byte 24: expected no zero byte");
     h.tensors[0].name = (struct text){"a\0b", 3};
     bent_refused(EVERY_COMMAND, "", "expected no zero byte, found one as byte 1 of 3");
-    h.pairs[h.n_pairs++] = (struct hostile_pair){nasty, 13, {"", 1}, 0};
-    bent_refused(EVERY_COMMAND, "", "value type at byte");
-    hostile_add_tensor("x", 1, 8, TENSOR_F32, nasty)->name = nasty;
-    bent_refused(EVERY_COMMAND, "", "its data");
+}
+
+/* OUT is the checkpoint that is trained, of step 0. (Other commands: tests/data/broken/lines.txt.)
+ */
+TEST(class_10_a_teacher_of_nan, .before = bent_set_up)
+{
+    hostile_fill("token_embd.weight", NAN);
+    hostile_write();
+    expect_line_refused(
+        "train %T -o %O --from %G --teacher %B --steps 1 --batch 1 --seed 1 -t 1 -q", 3,
+        "bad.gguf: what the teacher predicts is not finite");
+}
+
+static struct config llama(void)
+{
+    return config_sized("llama", "layers=2 heads=4 kv=2 dim=8 width=32 ff=64 ctx=16 vocab=260");
+}
+
+/* Of architecture `decode`: a llama of other kinds, with biases and Q, K and V in one. */
+static void use_decode(enum norm_placement placement, enum position_kind position)
+{
+    struct config c = llama();
+    c.norm = NORM_LAYER;
+    c.placement = placement;
+    c.position = position;
+    c.no_biases = c.split_qkv = false;
+    use_config("decode", &c);
+}
+
+static void use_llama(void)
+{
+    const struct config c = llama();
+    bent_set_up();
+    use_config("llama", &c);
+}
+
+/* As llama.cpp's converter of llama2.c files writes: the base is 10000, the width a head's. */
+TEST(rotary_keys_may_be_missing, .before = use_llama)
+{
+    static const char line[] = "score %B --tokens 5,7,11,13,17,2,3 -t 1 -q --top 3";
+    struct ran with, without;
+    bend("llama.context_length=u32:128");
+    hostile_write();
+    run_on_bad(&with, line);
+    bend("-llama.rope.freq_base; -llama.rope.dimension_count");
+    hostile_write();
+    run_on_bad(&without, line);
+    expect_success(&with);
+    ck_assert_str_eq(with.out, without.out);
+}
+
+/* A token of 1 MB, as each of the kinds: it costs what it has in bytes, however it is asked for. */
+TEST(class_11_long_tokens, .before = bent_set_up)
+{
+    const size_t len = 1 << 20;
+    char *longest = memset(allocated(len), 'a', len);
+    for (int type = 0; type <= 6; type++) {
+        char types[60];
+        snprintf(types, sizeof types, "tokenizer.ggml.token_type=i32[]:1*256,3*3,%d", type);
+        set_token(259, (struct text){longest, len});
+        if (type < 2) { /* a normal token, which no merge makes */
+            bent_refused(GENERATE, types, "tokenizer.ggml.merges: expected merges that make the 1");
+            continue;
+        }
+        bent_accepted(INFO | GENERATE | TOKENIZE | TRAIN, types);
+        expect_line_done("score -p ab -t 1 --top 2147483647 %B --format csv", "");
+    }
+}
+
+#define NASTY                                                                                      \
+    "\x1b[31m\xc2\x9b"                                                                             \
+    "2J\r\b\x07\xff\x7f\xe2\x80\xae\xe2\x81\xa7"
+
+static void expect_clean(const char *printed, const char *line)
+{
+    struct text rest = text_of(printed);
+    while (rest.len > 0) {
+        uint32_t code;
+        const size_t len = utf8_decode(rest, &code);
+        ck_assert_msg(code != UNICODE_INVALID && (code == '\n' || !utf8_is_control(code)),
+                      "%s: byte 0x%02x in the output", line, (unsigned char)rest.data[0]);
+        rest.data += len;
+        rest.len -= len;
+    }
+}
+
+/* It succeeds, says `says` and prints nothing that a terminal obeys. */
+static void expect_clean_line(const char *line, const char *says)
+{
+    struct ran r;
+    run_on_bad(&r, line);
+    remove_outputs();
+    ck_assert_msg(r.code == 0, "%s: %s", line, r.err);
+    ck_assert_uint_lt(r.out_len, sizeof r.out);
+    expect_says(r.err, says);
+    expect_clean(r.out, line);
+    expect_clean(r.err, line);
+}
+
+static void expect_clean_forms(const char *line)
+{
+    static const char *const forms[] = {"table", "md", "csv", "json", "jsonl"};
+    for (size_t i = 0; i < COUNT(forms); i++) {
+        char whole[300];
+        snprintf(whole, sizeof whole, "%s --format %s", line, forms[i]);
+        expect_clean_line(whole, "");
+    }
+}
+
+/* Metadata strings, keys, tensor names and token texts; generate and tokenize --decode alone
+ * print bytes of tokens as they are. It found: C1 controls in JSON and in messages, all of them
+ * in CSV, and the tensor names that convert speaks of. */
+TEST(no_control_characters_from_a_file_reach_the_terminal, .before = bent_set_up)
+{
+    struct ran r;
+    hostile_set_text("general.name", text_of("name" NASTY));
+    set_token(259, text_of("token" NASTY));
+    bend("tokenizer.ggml.token_type=i32[]:1*256,3*4; +tensor" NASTY);
+    hostile_write();
+    expect_clean_forms("score --tokens 1,259,2 --top 3 -t 1 %B");
+    run_on_bad(&r, "generate %B -p ab -n 9 -t 1 --seed 1 --format json --temp 100");
+    expect_success(&r);
+    expect_clean(r.out, "generate --format json");
+    expect_clean_forms("convert %B -o %O --kv-heads 1 --method mean -t 1 -q");
+    expect_clean_forms("info %B --check");
+    char *name = strrchr(bad_path, '/') + 1; /* and a file's own name */
+    strcpy(name, "\x1b[31m.gguf");
+    hostile_write();
+    expect_clean_forms("bench %B -n 1 --repeat 1 --warmup 0 --prompt 0 --kv-heads 2 -t 1");
+    strcpy(name, "bad.gguf");
+    h.n_tensors = 1; /* another architecture, of which keys and tensors are listed */
+    hostile_set_text("general.architecture", text_of("arch" NASTY));
+    hostile_set_text("key" NASTY, text_of("value" NASTY));
+    bend("-" TOKENS);
+    hostile_set_text("tokenizer.ggml.model", text_of("model" NASTY));
+    hostile_write();
+    expect_clean_forms("info %B --tensors --check");
+    run_on_bad(&r, "generate %B -p ab");
+    expect_refusal(&r, 3, "found \"arch?[31m?2J???????\"");
+}
+
+/* A key makes them as long as they can be: tables of positions are sized by what is asked for, and
+ * what does not fit is said. */
+static void long_context(const char *key)
+{
+    static const struct line within[] = {
+        {"generate %B -p ab -n 2 -t 1 --seed 1 -c 16", 0, NULL, NULL},
+        {"score %B -p ab -t 1", 0, NULL, NULL},
+        {"eval %B %T -t 1 --ctx 16", 0, NULL, NULL},
+        {"bench %B -n 1 --repeat 1 --warmup 0 --prompt 0 --depth 0 -t 1 -q", 0, NULL, NULL},
+        {"info %B", 0, NULL, NULL},
+        {"generate %B -p ab -n 2 -t 1 -c 4194304 -q", 4, "out of memory", NULL},
+        {"generate %B -p ab -n 2 -t 1 -c 4194305", 2, "-c: expected at most 4194304", NULL},
+    };
+    struct ran r;
+    hostile_set_u32(key, 1 << 22);
+    hostile_write();
+    try_lines(within, COUNT(within), limit_to, &(struct limit){RLIMIT_AS, (rlim_t)768 << 20});
+    /* Without -c the cache could be as long, but is not filled, and neither are the tables. */
+    double mib = 1e9;
+    run_on_bad(&r, "generate %B -p ab -n 2 -t 1 --seed 1");
+    expect_success(&r);
+    const char *peak = strstr(r.err, "peak memory ");
+    ck_assert_msg(peak && sscanf(peak, "peak memory %lf MiB", &mib) == 1, "%s", r.err);
+    ck_assert_msg(mib < 64, "%g MiB", mib);
+    hostile_set_u32(key, (1 << 22) + 1);
+    bent_refused(MODEL_READERS, "", "context_length\": expected 1 to 4194304, found 4194305");
+}
+
+TEST(class_15_long_contexts, .before = bent_set_up, .left_out = SANITIZED)
+{
+    use_llama();
+    long_context("llama.context_length");
+    use_decode(PLACEMENT_AFTER, POSITION_SINUSOIDAL);
+    long_context("decode.context_length");
+    use_decode(PLACEMENT_BEFORE, POSITION_ALIBI);
+    long_context("decode.context_length");
+}
+
+/* Auto takes as many sequences as fit, at least one; a sequence is 32 MiB. */
+TEST(class_15_batches, .before = hostile_set_up, .left_out = SANITIZED)
+{
+    static const struct line lines[] = {
+        {"generate %G -p a --samples 40 -n 2 -t 1 --batch 40", 4,
+         "40 sequences need 1.2|would fit; --batch N, -c N and --kv-type f16 lower", NULL},
+        {"generate %G -p a --samples 40 -n 2 -t 1 -v", 0,
+         "as memory has no room for more; --batch N changes it", NULL},
+        {"generate %G -p a --samples 40 -n 2 -t 1 --batch 2", 0, NULL, NULL},
+    };
+    const struct checkpoint_shape wide =
+        shape_of("layers=1 heads=16 kv=16 dim=32 ff=16 ctx=8192 vocab=257 seed=3");
+    struct limit l = {RLIMIT_AS, (rlim_t)300 << 20};
+    write_checkpoint(good_path, &wide);
+    try_lines(lines, COUNT(lines), limit_to, &l);
 }
