@@ -10,11 +10,6 @@
 
 #include "support.h"
 
-struct cases {
-    char *next; /* the next line */
-    int line;
-};
-
 /* The longest text and the most numbers of a case. */
 #define CASE_MAX 8192
 
@@ -25,25 +20,11 @@ struct test_case {
     size_t n;
 };
 
-static inline void cases_open(struct cases *c, const char *path)
+/* The first word of the next line that is no comment, NULL at the end; *rest is for strtok_r. */
+static inline char *cases_line(char **lines, char **rest)
 {
-    *c = (struct cases){.next = file_text(path, NULL)};
-}
-
-/* The words of the next line that is no comment, each as a string; NULL at the end. The first is
- * returned, *rest is for strtok_r. */
-static inline char *cases_line(struct cases *c, char **rest)
-{
-    while (*c->next) {
-        char *line = c->next;
-        c->next = line + strcspn(line, "\n");
-        if (*c->next)
-            *c->next++ = 0;
-        c->line++;
-        if (*line != '#')
-            return strtok_r(line, " ", rest);
-    }
-    return NULL;
+    char *row = next_row(lines);
+    return row ? strtok_r(row, " ", rest) : NULL;
 }
 
 static inline void case_text(struct test_case *to, const char *hex)

@@ -94,11 +94,9 @@ TEST(reference_cases)
 {
     static struct test_case t;
     static struct bpe_merge merges[CASE_MAX / 2];
-    struct cases c;
-    cases_open(&c, "tests/data/bpe-learn.txt");
-    char *rest;
+    char *lines = file_text("tests/data/bpe-learn.txt", NULL), *rest;
     int n = 0;
-    for (const char *wanted; (wanted = cases_line(&c, &rest)); n++) {
+    for (const char *wanted; (wanted = cases_line(&lines, &rest)); n++) {
         case_text(&t, strtok_r(NULL, " ", &rest));
         case_numbers(&t, &rest);
         for (size_t i = 0; i < t.n; i += 2)

@@ -3,17 +3,17 @@
 #include "text/pretokenize.h"
 
 static void check_pieces(enum pretokenize_rule rule, struct text s, const int *lengths, size_t n,
-                         const char *place, int line)
+                         const char *what, int number)
 {
     size_t at = 0;
     for (size_t i = 0; i < n; i++) {
-        ck_assert_msg(at < s.len, "%s line %d: %zu pieces, expected %zu", place, line, i, n);
+        ck_assert_msg(at < s.len, "%s %d: %zu pieces, expected %zu", what, number, i, n);
         const size_t len = pretokenize_next(rule, (struct text){s.data + at, s.len - at});
-        ck_assert_msg(len == (size_t)lengths[i], "%s line %d: piece %zu is %zu bytes, expected %d",
-                      place, line, i, len, lengths[i]);
+        ck_assert_msg(len == (size_t)lengths[i], "%s %d: piece %zu is %zu bytes, expected %d", what,
+                      number, i, len, lengths[i]);
         at += len;
     }
-    ck_assert_msg(at == s.len, "%s line %d: pieces end at %zu of %zu", place, line, at, s.len);
+    ck_assert_msg(at == s.len, "%s %d: pieces end at %zu of %zu", what, number, at, s.len);
 }
 
 static enum pretokenize_rule rule_of(const char *name)
@@ -32,17 +32,14 @@ static enum pretokenize_rule rule_of(const char *name)
 TEST(test_reference_cases)
 {
     static struct test_case t;
-    struct cases c;
-    cases_open(&c, "tests/data/pretokenize.txt");
-    char *rest;
+    char *lines = file_text("tests/data/pretokenize.txt", NULL), *rest;
     int n = 0;
-    for (const char *rule; (rule = cases_line(&c, &rest)); n++) {
+    for (const char *rule; (rule = cases_line(&lines, &rest)); n++) {
         case_text(&t, strtok_r(NULL, " ", &rest));
         case_numbers(&t, &rest);
         /* In memory of its own, so that a read past the end is caught. */
         char *text = memcpy(allocated(t.len), t.text, t.len);
-        check_pieces(rule_of(rule), (struct text){text, t.len}, t.numbers, t.n, "pretokenize.txt",
-                     c.line);
+        check_pieces(rule_of(rule), (struct text){text, t.len}, t.numbers, t.n, "case", n);
     }
     ck_assert_int_gt(n, 800);
 }
