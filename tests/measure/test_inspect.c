@@ -50,19 +50,6 @@ TEST(variants)
         const uint64_t elements = 3 * (10 + 16) * (uint64_t)heads[i];
         ck_assert_uint_eq(v->token_bytes[0], 4 * elements);
         ck_assert_uint_eq(v->token_bytes[1], 2 * elements);
-        /* Two K/V rows of 120 less for each dimension of a head that is dropped. */
-        const uint64_t dropped = 3 * 2 * 10 * (12 - (uint64_t)heads[i]) * 120;
-        ck_assert_uint_eq(v->weights.parameters, 3 * (4 * 120 * 120 + 2 * 7 * 120 + 240) + 120 +
-                                                     9 * 120 + 100 * 120 - dropped);
-        /* Two sequences of 50 tokens, which have room for 51. */
-        const struct cost_plan s = cost_plan(&v->shape, &v->weights, STORAGE_F32, 50, 2);
-        const uint64_t weights = v->weights.memory_bytes;
-        ck_assert_uint_eq(s.weight_bytes, v->weights.step_bytes);
-        ck_assert_uint_eq(s.cache_bytes, 2 * 50 * v->token_bytes[0]);
-        ck_assert_uint_eq(s.step_bytes,
-                          s.weight_bytes + 2 * 50 * 3 * (uint64_t)heads[i] * (10 + 16) * 4);
-        ck_assert_uint_ge(s.memory_bytes, weights + 2 * 51 * v->token_bytes[0]);
-        ck_assert_uint_le(s.memory_bytes, weights + 4 * 51 * v->token_bytes[0] + 4096);
     }
     free(list.items);
 }
