@@ -62,6 +62,41 @@ struct config config_sized(const char *arch, const char *sizes)
     return c;
 }
 
+struct config config_of_case(const struct model_case *m)
+{
+    struct config c = m->c;
+    const struct arch *arch = arch_preset(text_of(m->preset ? m->preset : "decode"));
+    if (m->preset)
+        config_set_arch(&c, arch);
+    c.arch = arch;
+    if (!(c.norm_eps > 0))
+        c.norm_eps = 1e-5f;
+    if (!(c.embedding_scale > 0))
+        c.embedding_scale = 1;
+    config_complete(&c);
+    for (int l = 0; l < c.n_layers; l++)
+        c.n_kv_heads = c.layer_kv_heads[l] > c.n_kv_heads ? c.layer_kv_heads[l] : c.n_kv_heads;
+    return c;
+}
+
+#define SAME(member) ck_assert_msg(a->member == b->member, "%s", #member)
+
+void expect_same_config(const struct config *a, const struct config *b)
+{
+    ck_assert_str_eq(a->arch->name, b->arch->name); /* presets share one */
+    SAME(n_layers), SAME(n_heads), SAME(n_kv_heads), SAME(head_dim), SAME(value_dim);
+    SAME(d_model), SAME(d_ff), SAME(n_ctx), SAME(n_vocab), SAME(norm_eps), SAME(embedding_scale),
+        SAME(score_scale);
+    SAME(norm), SAME(placement), SAME(position), SAME(ffn), SAME(score), SAME(no_biases);
+    SAME(split_qkv), SAME(shared);
+    if (a->norm == NORM_LAYER)
+        SAME(no_norm_biases);
+    if (a->position == POSITION_ROPE) /* no key says it of others */
+        SAME(rope.n_dims), SAME(rope.base), SAME(rope.scale);
+    for (int l = 0; l < a->n_layers; l++)
+        ck_assert_int_eq(config_kv_heads(a, l), config_kv_heads(b, l));
+}
+
 struct builder {
     const struct checkpoint_shape *shape;
     struct gguf_writer *writer;
@@ -196,6 +231,13 @@ void write_checkpoint(const char *path, const struct checkpoint_shape *s)
     c.no_biases = c.no_norm_biases = s->no_biases;
     write_tensors(path, s, &c,
                   (s->tied ? CONFIG_TIED : 0) | (s->no_tokenizer ? CONFIG_NO_TOKENIZER : 0));
+}
+
+struct checkpoint made_checkpoint(const struct checkpoint_shape *shape)
+{
+    const char *path = scratch_path("made.gguf");
+    write_checkpoint(path, shape);
+    return opened_checkpoint(path, CHECKPOINT_MODEL);
 }
 
 void write_config_checkpoint(const char *path, const struct config *c)

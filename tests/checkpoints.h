@@ -49,9 +49,23 @@ struct checkpoint_shape shape_of(const char *sizes);
  * vocab=260"; epsilon is 1e-5. Complete but for what the caller still sets (config_complete). */
 struct config config_sized(const char *arch, const char *sizes);
 
+/* A shape and its kinds. Those of `decode`, NULL, are as they stand here, others the preset's;
+ * epsilon is 1e-5 and the scale of embeddings 1 if they are 0. */
+struct model_case {
+    const char *preset;
+    struct config c;
+    unsigned as; /* see write_config_checkpoint_as */
+};
+struct config config_of_case(const struct model_case *m);
+
+/* All that a file says of a model. */
+void expect_same_config(const struct config *found, const struct config *expected);
+
 /* Writes the checkpoint to `path`; fails the running test if it cannot. The vocabulary is the
  * 256 bytes, then "<x256>" and so on as user-defined tokens. */
 void write_checkpoint(const char *path, const struct checkpoint_shape *shape);
+/* Such a scratch file, "made.gguf", and its model; until the test ends. */
+struct checkpoint made_checkpoint(const struct checkpoint_shape *shape);
 
 /* The same of any architecture, all F32 and with an output of its own: the tensors that a new one
  * of this config has. What follows from its sizes may be 0 (config_complete). */

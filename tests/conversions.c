@@ -27,18 +27,14 @@ const char *const golden_kinds[N_KINDS] = {
 
 struct opened open_golden_kind(const char *name)
 {
-    char path[128];
-    snprintf(path, sizeof path, "tests/data/golden/%s.gguf", name);
-    return open_path(path);
+    return opened(golden_gguf(name));
 }
 
 struct opened open_shape(const struct checkpoint_shape *shape)
 {
-    const char *path = scratch_path("model.gguf");
+    const char *path = scratch_path("made.gguf");
     write_checkpoint(path, shape);
-    const struct opened o = open_path(path);
-    scratch_remove();
-    return o;
+    return open_path(path);
 }
 
 struct checkpoint_shape mha_shape(int n_heads, int base)
@@ -59,14 +55,6 @@ struct opened open_writer(struct gguf_writer *w)
     size_t len;
     expect_ok(gguf_write_memory(w, &bytes, &len, &err));
     return opened(parsed_gguf(bytes, len));
-}
-
-void text_tokens(int32_t *tokens, int n, int n_vocab, uint64_t seed)
-{
-    struct rng r;
-    rng_seed(&r, seed, 0);
-    for (int i = 0; i < n; i++)
-        tokens[i] = (int32_t)(rng_u32(&r) % (uint32_t)(n_vocab < 256 ? n_vocab : 256));
 }
 
 int32_t calib[N_CALIB];
@@ -126,8 +114,8 @@ double logits_apart(const struct opened *a, const struct opened *b, double *spre
     const size_t n_vocab = (size_t)a->model->config.n_vocab, n = N_TOKENS * n_vocab;
     int32_t tokens[N_TOKENS];
     text_tokens(tokens, N_TOKENS, (int)n_vocab, 3);
-    float *x = logits_after(a->model, tokens, N_TOKENS, 1, &params);
-    float *y = logits_after(b->model, tokens, N_TOKENS, 1, &params);
+    float *x = logits_after(a->model, tokens, N_TOKENS, 0, NULL, &params);
+    float *y = logits_after(b->model, tokens, N_TOKENS, 0, NULL, &params);
     double square = 0, own = 0, mean = 0;
     for (size_t i = 0; i < n; i++) {
         square += pow((double)x[i] - (double)y[i], 2);

@@ -32,9 +32,6 @@ extern const char *const golden_kinds[N_KINDS];
 struct opened open_golden_kind(const char *name);
 struct opened open_writer(struct gguf_writer *w);
 
-/* Tokens of a vocabulary, the first 256 at most. */
-void text_tokens(int32_t *tokens, int n, int n_vocab, uint64_t seed);
-
 struct convert_spec spec_of(const struct opened *o, int g, enum convert_method method);
 /* The same on n of the tokens `calib`, which it makes anew. */
 extern int32_t calib[N_CALIB];

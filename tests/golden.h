@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoints.h"
-#include "model/model.h"
+#include "opened.h"
 #include "support.h"
 
 struct golden {
@@ -18,7 +17,6 @@ struct golden {
     int32_t tokens[KERNEL_CHUNK + 64];
     int n_tokens;
     float *logits; /* [n_tokens, n_vocab] */
-    unsigned char *npy;
 };
 
 /* Those that differ most first. The mixed ones are made by tests/model/make_golden.py. */
@@ -46,14 +44,8 @@ static inline struct golden open_golden(const char *name)
         g.tokens[g.n_tokens++] = (int32_t)atoi(item);
     }
 
-    /* .npy 1.0: magic, version, u16 header length, header, data. */
     snprintf(path, sizeof path, "tests/data/golden/%s.npy", name);
-    g.npy = released_by(free, read_file(path, &len));
-    const size_t header = 10 + (size_t)(g.npy[8] | g.npy[9] << 8);
-    const size_t n = (size_t)g.n_tokens * (size_t)g.checkpoint.model->config.n_vocab;
-    ck_assert_uint_eq(len - header, n * sizeof(float));
-    g.logits = allocated(n * sizeof(float));
-    memcpy(g.logits, g.npy + header, n * sizeof(float));
+    g.logits = read_npy(path, (size_t)g.n_tokens * (size_t)g.checkpoint.model->config.n_vocab);
     return g;
 }
 

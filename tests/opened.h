@@ -5,11 +5,15 @@
 #ifndef TESTS_OPENED_H
 #define TESTS_OPENED_H
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/rng.h"
 #include "checkpoints.h"
+#include "engine/sampler.h"
 #include "engine/session.h"
+#include "formats/gguf_values.h"
 #include "model/model.h"
 #include "support.h"
 
@@ -32,6 +36,11 @@ static inline void close_model(void *m)
 static inline void close_session(void *s)
 {
     session_free(s);
+}
+
+static inline void close_sampler(void *s)
+{
+    sampler_free(s);
 }
 
 /* NULL for one thread. */
@@ -67,15 +76,64 @@ static inline struct session *new_probe(const struct model *m, int n_rows, const
     return released_by(close_session, p);
 }
 
-/* Logits [n, n_vocab] after each of the tokens, fed at once, or one by one with blocks of 1; until
- * the test ends. */
-static inline float *logits_after(const struct model *m, const int32_t *tokens, int n,
-                                  int n_threads, const struct session_params *p)
+/* Logits [n, n_vocab] after each of the tokens, fed so many at a time (0: all), until the test
+ * ends. */
+static inline float *logits_after(const struct model *m, const int32_t *tokens, int n, int piece,
+                                  struct pool *pool, const struct session_params *p)
 {
-    struct session *s = new_session(m, p, new_pool(n_threads));
-    float *logits = allocated((size_t)n * (size_t)m->config.n_vocab * sizeof *logits);
-    expect_ok(session_feed(s, 0, tokens, n, logits, &err));
+    struct session *s = new_session(m, p, pool);
+    const size_t n_vocab = (size_t)m->config.n_vocab;
+    float *logits = allocated((size_t)n * n_vocab * sizeof *logits);
+    piece = piece > 0 ? piece : n;
+    for (int t = 0; t < n; t += piece)
+        expect_ok(session_feed(s, 0, tokens + t, n - t < piece ? n - t : piece,
+                               logits + (size_t)t * n_vocab, &err));
+    ck_assert_int_eq(session_len(s, 0), n);
     return logits;
+}
+
+/* The same after tokens 0, 37, 74, ... */
+static inline float *logits_of_some(const struct model *m, int n, int n_threads, int block)
+{
+    int32_t *tokens = allocated((size_t)n * sizeof *tokens);
+    for (int t = 0; t < n; t++)
+        tokens[t] = t * 37 % m->config.n_vocab;
+    return logits_after(m, tokens, n, 0, new_pool(n_threads),
+                        &(struct session_params){.block = block});
+}
+
+/* Tokens of a vocabulary, the first 256 at most. */
+static inline void text_tokens(int32_t *tokens, int n, int n_vocab, uint64_t seed)
+{
+    struct rng r;
+    rng_seed(&r, seed, 0);
+    for (int i = 0; i < n; i++)
+        tokens[i] = below(&r, n_vocab < 256 ? n_vocab : 256);
+}
+
+/* What a file in memory has as a tensor of F32; may be changed. */
+static inline float *floats_of(const struct gguf *g, const char *name)
+{
+    const struct gguf_tensor *t = gguf_find_tensor(g, name);
+    ck_assert(t && t->type->type == TENSOR_F32);
+    return (float *)(uintptr_t)t->data;
+}
+
+/* A golden file by its name (see golden.h), in memory until the test ends. */
+static inline struct gguf_file golden_gguf(const char *name)
+{
+    char path[128];
+    snprintf(path, sizeof path, "tests/data/golden/%s.gguf", name);
+    return read_gguf(path);
+}
+
+/* The values of an .npy file, n floats, until the test ends. */
+static inline float *read_npy(const char *path, size_t n)
+{
+    size_t len;
+    const char *bytes = file_text(path, &len);
+    ck_assert_uint_gt(len, n * sizeof(float));
+    return memcpy(allocated(n * sizeof(float)), bytes + len - n * sizeof(float), n * sizeof(float));
 }
 
 #endif

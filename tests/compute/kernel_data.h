@@ -30,7 +30,7 @@ void *as_storage(const float *x, size_t n, enum storage storage);
 void assert_same_bits(const float *expected, const float *found, size_t n, const char *what);
 
 /* The tables that run here, one after the other from NULL to NULL: all of them, and those that are
- * not the definition. `fastest_kernels` is the last. */
+ * not the definition. And the one that is chosen. */
 const struct kernels *next_kernels(const struct kernels *k);
 const struct kernels *next_vector(const struct kernels *k);
 const struct kernels *fastest_kernels(void);

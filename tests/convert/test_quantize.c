@@ -7,10 +7,9 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "checkpoints.h"
 #include "convert/quantize.h"
 #include "formats/gguf_values.h"
-#include "opened.h"
+#include "golden.h"
 
 static const uint32_t types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0, TENSOR_Q4_0};
 #define N_TYPES (int)(COUNT(types))
@@ -19,13 +18,6 @@ static void close_quantize(void *q)
 {
     quantize_free(q);
     free(q);
-}
-
-static struct gguf_file golden(const char *name)
-{
-    char path[128];
-    snprintf(path, sizeof path, "tests/data/golden/%s.gguf", name);
-    return read_gguf(path);
 }
 
 static struct gguf_file written(const struct checkpoint_shape *shape)
@@ -42,14 +34,6 @@ static struct gguf_file image_make(uint32_t type, int head_dim)
     shape.head_dim = head_dim;
     shape.type = type;
     return written(&shape);
-}
-
-/* The file's bytes are the test's own, so they may be changed. */
-static float *floats_of(struct gguf_file *m, const char *name)
-{
-    const struct gguf_tensor *t = gguf_find_tensor(m->g, name);
-    ck_assert(t && t->type->type == TENSOR_F32);
-    return (float *)(void *)(m->bytes + (t->data - m->bytes));
 }
 
 static struct gguf_file convert(const struct quantize_params *p, struct quantize *q)
@@ -104,7 +88,7 @@ TEST(bytes_of_llama_quantize, .loops = 3)
          {0x747ac28fda358e76, 0x627787c983e1fe78, 0x4ee0a2aa875a6812, 0x945fa4be27f6e1a0,
           0x3ad7c65d5263b5d8}},
     };
-    struct gguf_file m = golden(cases[_i].name);
+    struct gguf_file m = golden_gguf(cases[_i].name);
     for (int t = 0; t < N_TYPES; t++) {
         struct quantize q;
         struct gguf_file out =
@@ -163,20 +147,15 @@ static void expect_tensor(const struct gguf_tensor *from, const struct gguf_tens
     ck_assert_mem_eq(out->data, expected, out->n_bytes);
 }
 
-static const char *const archs[] = {"llama",           "shared-block",    "transformer",
-                                    "alibi",           "quadratic",       "layerwise-kv",
-                                    "mixed-llama",     "mixed-alibi",     "mixed-none",
-                                    "mixed-quadratic", "mixed-sinusoidal"};
-
 /* From every type to every type; and of separate matrices, gates, tables that are not to be
  * quantized, odd widths. The matrices change and nothing else, and the file is a model again. */
-TEST(tensors, .loops = N_TYPES + (int)COUNT(archs), .tags = ONE_THREAD)
+TEST(tensors, .loops = N_TYPES + N_GOLDEN, .tags = ONE_THREAD)
 {
     const bool typed = _i < N_TYPES;
     struct quantize q;
     struct gguf_file f32 = image_make(TENSOR_F32, 32);
     const struct quantize_params first = {.type = types[_i % N_TYPES], .gguf = f32.g};
-    struct gguf_file m = typed ? convert(&first, &q) : golden(archs[_i - N_TYPES]);
+    struct gguf_file m = typed ? convert(&first, &q) : golden_gguf(golden_names[_i - N_TYPES]);
     for (int i = 0; i < N_TYPES; i++) {
         const struct quantize_params p = {.type = types[i], .gguf = m.g};
         struct gguf_file out = convert(&p, &q);
@@ -211,7 +190,7 @@ TEST(metadata, .loops = 2 * N_TYPES)
 {
     static const char *const keys[] = {"general.file_type", "general.quantization_version"};
     static const uint64_t file_types[] = {0, 1, 32, 7, 2};
-    struct gguf_file m = golden(_i % 2 ? "mha" : "mqa-f16");
+    struct gguf_file m = golden_gguf(_i % 2 ? "mha" : "mqa-f16");
     struct quantize q;
     struct gguf_file out =
         convert(&(struct quantize_params){.type = types[_i / 2], .gguf = m.g}, &q);
@@ -270,7 +249,8 @@ TEST(values_not_finite, .loops = N_TYPES, .tags = ONE_THREAD)
 {
     struct gguf_file m = image_make(TENSOR_F32, 32);
     struct quantize_params p = {.type = types[_i], .gguf = m.g};
-    float *matrix = floats_of(&m, "token_embd.weight"), *bias = floats_of(&m, "blk.0.ffn_up.bias");
+    float *matrix = floats_of(m.g, "token_embd.weight"),
+          *bias = floats_of(m.g, "blk.0.ffn_up.bias");
     const float was = matrix[70001];
     matrix[70001] = NAN;
     matrix[70002] = INFINITY;
@@ -288,7 +268,7 @@ TEST(values_too_large, .loops = N_TYPES, .tags = ONE_THREAD)
     static const float least[] = {0, 65520, 0x1.ffp127f, 127 * 65520.0f, 8 * 65520.0f};
     struct gguf_file m = image_make(TENSOR_F32, 32);
     const struct quantize_params p = {.type = types[_i], .gguf = m.g};
-    float *x = floats_of(&m, "blk.1.ffn_down.weight");
+    float *x = floats_of(m.g, "blk.1.ffn_down.weight");
     if (least[_i] > 0) {
         x[40] = least[_i];
         expect_refusal(&p, STATUS_FAILED, "blk.1.ffn_down.weight: element|too large for");

@@ -64,13 +64,9 @@ CONVERSION_TEST(values_that_are_constant)
     struct opened a = open_mha(2, 0);
     const size_t d = (size_t)a.model->config.d_model;
     for (int l = 0; l < a.model->config.n_layers; l++) {
-        float *parts[2];
-        for (int bias = 0; bias < 2; bias++) {
-            const struct tensor_name name = arch_tensor_name(ROLE_ATTN_QKV, l, bias);
-            const struct gguf_tensor *t = gguf_find_tensor(a.gguf, name.text);
-            parts[bias] = (float *)(void *)(a.bytes + (t->data - a.bytes));
-        }
-        float *values = parts[0] + 2 * d * d, *means = parts[1] + 2 * d;
+        float *values =
+            floats_of(a.gguf, arch_tensor_name(ROLE_ATTN_QKV, l, false).text) + 2 * d * d;
+        float *means = floats_of(a.gguf, arch_tensor_name(ROLE_ATTN_QKV, l, true).text) + 2 * d;
         memset(values, 0, d * d * sizeof *values);
         for (size_t i = 0; i < d; i++)
             means[i] = 0.1f + 0.01f * (float)i;
@@ -90,9 +86,7 @@ static struct opened open_outliers(void)
         config_sized("llama", "layers=3 heads=6 kv=3 dim=8 width=48 ff=64 ctx=64 vocab=20");
     write_config_checkpoint(path, &c);
     struct opened a = open_path(path);
-    const struct gguf_tensor *t =
-        gguf_find_tensor(a.gguf, arch_tensor_name(ROLE_FFN_DOWN, 0, false).text);
-    float *row = (float *)(void *)(a.bytes + (t->data - a.bytes)) + 5 * c.d_ff;
+    float *row = floats_of(a.gguf, "blk.0.ffn_down.weight") + 5 * c.d_ff;
     for (int i = 0; i < c.d_ff; i++)
         row[i] *= 2000;
     return a;

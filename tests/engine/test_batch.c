@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "checkpoints.h"
+#include "compute/kernel_data.h"
 #include "engine/own_text.h"
 #include "engine/schedule.h"
 #include "golden.h"
@@ -14,113 +14,10 @@
 #include "opened.h"
 #include "support.h"
 
-#define MAX_SEQUENCES 17
-
-static const enum storage caches[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
-
-/* What is asked of a session, and what each sequence gives alone. */
-struct cut {
-    const struct model *m;
-    struct session *session;
-    struct session_params params;   /* n_sequences, kv_storage, block */
-    int n_prefix;                   /* tokens that all sequences begin with */
-    int lengths[MAX_SEQUENCES];     /* to reach */
-    float *expected[MAX_SEQUENCES]; /* logits after every token, until the test ends */
-    struct rng rng;
-};
-
-/* Another text for each sequence, but the first n_prefix tokens, which are those of sequence 0. */
-static int32_t token_of(const struct cut *c, int sequence, int position)
-{
-    const int text = position < c->n_prefix ? 0 : sequence;
-    return (int32_t)((text * 31 + position * 7 + position * position) % c->m->config.n_vocab);
-}
-
-/* A sequence to be made of so many tokens: alone, stepped. */
-static void add_sequence(struct cut *c, int sequence, int n)
-{
-    const struct session_params p = {.kv_storage = c->params.kv_storage, .block = 1};
-    struct session *s = new_session(c->m, &p, NULL);
-    float *out = allocated((size_t)n * (size_t)c->m->config.n_vocab * sizeof *out);
-    for (int t = 0; t < n; t++) {
-        const int32_t token = token_of(c, sequence, t);
-        expect_ok(
-            session_feed(s, 0, &token, 1, out + (size_t)t * (size_t)c->m->config.n_vocab, &err));
-    }
-    c->lengths[sequence] = n;
-    c->expected[sequence] = out;
-}
-
-/* Some rows of some sequences, in any order of the sequences; gives their number, 0 also when
- * *done. */
-static int next_rows(struct cut *c, struct batch_row *rows, int max, bool *done)
-{
-    const int n_sequences = c->params.n_sequences;
-    int order[MAX_SEQUENCES], n = 0;
-    *done = true;
-    for (int i = 0; i < n_sequences; i++) { /* shuffled inside out */
-        const int j = below(&c->rng, i + 1);
-        order[i] = order[j];
-        order[j] = i;
-    }
-    for (int i = 0; i < n_sequences; i++) {
-        const int sequence = order[i], len = session_len(c->session, sequence);
-        const int left = c->lengths[sequence] - len;
-        const int count = below(&c->rng, 3) ? 1 : below(&c->rng, 12);
-        *done = *done && left == 0;
-        for (int r = 0; r < count && r < left && n < max; r++)
-            rows[n++] = (struct batch_row){.token = token_of(c, sequence, len + r),
-                                           .sequence = sequence,
-                                           .position = len + r,
-                                           .wants_logits = below(&c->rng, 4) != 0};
-    }
-    return n;
-}
-
-/* One sequence forgets the end of its text, which it then gets again. */
-static void forget_some(struct cut *c)
-{
-    const int sequence = below(&c->rng, c->params.n_sequences);
-    const int to = below(&c->rng, session_len(c->session, sequence) + 1);
-    session_rewind(c->session, sequence, to);
-    ck_assert_int_eq(session_len(c->session, sequence), to);
-}
-
-static void run_schedule(struct cut *c)
-{
-    enum { MAX_ROWS = 40 };
-    struct batch_row rows[MAX_ROWS];
-    const size_t n_vocab = (size_t)c->m->config.n_vocab;
-    float *logits = allocated(MAX_ROWS * n_vocab * sizeof *logits);
-    int n_forgotten = 0;
-    for (bool done = false; !done;) {
-        if (n_forgotten < 5 && below(&c->rng, 8) == 0) {
-            forget_some(c);
-            n_forgotten++;
-        }
-        const int n = next_rows(c, rows, MAX_ROWS, &done);
-        if (n == 0)
-            continue;
-        expect_ok(session_step(c->session, rows, n, logits, &err));
-        const float *found = logits;
-        for (const struct batch_row *row = rows; row < rows + n; row++) {
-            if (!row->wants_logits)
-                continue;
-            const float *expected = c->expected[row->sequence] + (size_t)row->position * n_vocab;
-            ck_assert_msg(memcmp(found, expected, n_vocab * sizeof *found) == 0,
-                          "sequence %d of %d, position %d: other bits than alone", row->sequence,
-                          c->params.n_sequences, row->position);
-            found += n_vocab;
-        }
-    }
-}
-
 static struct checkpoint made(const char *sizes)
 {
     const struct checkpoint_shape shape = shape_of(sizes);
-    const char *path = scratch_path("made.gguf");
-    write_checkpoint(path, &shape);
-    return opened_checkpoint(path, CHECKPOINT_MODEL);
+    return made_checkpoint(&shape);
 }
 
 /* Checkpoints whose context is several chunks of the cache. */
@@ -130,35 +27,101 @@ static const char *const long_ones[] = {
     "layers=2 heads=4 kv=1 dim=8 ff=32 vocab=256 seed=3 ctx=552",
     "layers=2 heads=4 kv=4 dim=8 ff=32 vocab=256 seed=3 ctx=552"};
 
-/* Sequence 0 reads the prefix, the others are given copies of it, and all go on. */
-static void run_copies(struct cut *c, int n_threads)
+enum { N_SEQUENCES = 4, MORE = 30, MOST_PREFIX = 300 };
+
+/* Texts that begin alike, and the logits after each of their tokens alone, one by one. */
+struct alike {
+    int n_prefix;
+    int32_t tokens[N_SEQUENCES][MOST_PREFIX + MORE];
+    const float *expected[N_SEQUENCES];
+};
+
+static void make_alike(struct alike *a, const struct model *m, int n_prefix, enum storage cache)
 {
-    c->params.block = n_threads == 2 ? 7 : 0;
-    c->session = new_session(c->m, &c->params, new_pool(n_threads));
-    int32_t prefix[KERNEL_CHUNK * 2];
-    for (int t = 0; t < c->n_prefix; t++)
-        prefix[t] = token_of(c, 0, t);
-    expect_ok(session_feed(c->session, 0, prefix, c->n_prefix, NULL, &err));
-    for (int i = 1; i < c->params.n_sequences; i++) {
-        const int from = below(&c->rng, i);
-        session_copy(c->session, from, i, c->n_prefix);
-        ck_assert_int_eq(session_len(c->session, i), c->n_prefix);
+    const struct session_params stepping = {.kv_storage = cache, .block = 1};
+    a->n_prefix = n_prefix;
+    for (int i = 0; i < N_SEQUENCES; i++) {
+        for (int t = 0; t < n_prefix + MORE; t++)
+            a->tokens[i][t] = ((t < n_prefix ? 0 : i * 31) + t * 7 + t * t) % m->config.n_vocab;
+        a->expected[i] = logits_after(m, a->tokens[i], n_prefix + MORE, 0, NULL, &stepping);
     }
-    run_schedule(c);
 }
 
+/* The next rows of some sequences, from any one on; sets *done when none has more. */
+static int next_rows(const struct alike *a, const struct session *s, struct rng *r,
+                     struct batch_row *rows, bool *done)
+{
+    const int first = below(r, N_SEQUENCES);
+    int n = 0;
+    *done = true;
+    for (int k = 0; k < N_SEQUENCES; k++) {
+        const int i = (first + k) % N_SEQUENCES, len = session_len(s, i);
+        const int end = a->n_prefix + MORE, count = below(r, 3) ? 1 : below(r, 9);
+        *done = *done && len == end;
+        for (int t = len; t < len + count && t < end; t++)
+            rows[n++] = (struct batch_row){.token = a->tokens[i][t],
+                                           .sequence = i,
+                                           .position = t,
+                                           .wants_logits = below(r, 4) != 0};
+    }
+    return n;
+}
+
+/* Rows of all in one step, while one of them now and then forgets the end of its text and gets it
+ * again. */
+static void go_on(const struct alike *a, struct session *s, int n_vocab, struct rng *r)
+{
+    enum { MAX_ROWS = 8 * N_SEQUENCES };
+    struct batch_row rows[MAX_ROWS];
+    float *logits = allocated((size_t)(MAX_ROWS * n_vocab) * sizeof *logits);
+    int n_forgotten = 0;
+    for (bool done = false; !done;) {
+        if (n_forgotten < 5 && below(r, 8) == 0) {
+            const int i = below(r, N_SEQUENCES), to = below(r, session_len(s, i) + 1);
+            session_rewind(s, i, to);
+            ck_assert_int_eq(session_len(s, i), to);
+            n_forgotten++;
+        }
+        const int n = next_rows(a, s, r, rows, &done);
+        const float *found = logits;
+        if (n > 0)
+            expect_ok(session_step(s, rows, n, logits, &err));
+        for (const struct batch_row *row = rows; row < rows + n; row++) {
+            const float *expected = a->expected[row->sequence] + row->position * n_vocab;
+            if (!row->wants_logits)
+                continue;
+            ck_assert_msg(memcmp(found, expected, (size_t)n_vocab * sizeof *found) == 0,
+                          "sequence %d, position %d: other bits than alone", row->sequence,
+                          row->position);
+            found += n_vocab;
+        }
+    }
+}
+
+/* The first sequence reads what all begin with, the others are given copies of it. */
 TEST(a_copy_goes_on_as_its_sequence, .loops = SANITIZED ? 3 : 9)
 {
-    static const int prefixes[] = {1, 15, 16, 17, 255, 256, 300};
-    struct cut c = {.m = made(long_ones[_i % 3]).model,
-                    .params = {.n_sequences = 4, .kv_storage = caches[_i / 3]}};
-    rng_seed(&c.rng, 2, (uint64_t)_i);
-    for (size_t s = SANITIZED ? (size_t)_i % 3 : 0; s < COUNT(prefixes); s += SANITIZED ? 3 : 1) {
-        c.n_prefix = prefixes[s];
-        for (int i = 0; i < c.params.n_sequences; i++)
-            add_sequence(&c, i, prefixes[s] + 1 + below(&c.rng, 30));
-        for (int n_threads = SANITIZED ? 3 : 1; n_threads <= 3; n_threads++)
-            run_copies(&c, n_threads);
+    static const enum storage caches[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
+    static const int prefixes[] = {1, 15, 16, 17, 255, 256, MOST_PREFIX};
+    static struct alike a;
+    const struct model *m = made(long_ones[_i % 3]).model;
+    struct pool *pools[] = {NULL, new_pool(2), new_pool(3)};
+    struct rng r;
+    rng_seed(&r, 2, (uint64_t)_i);
+    for (size_t k = SANITIZED ? (size_t)_i % 3 : 0; k < COUNT(prefixes); k += SANITIZED ? 3 : 1) {
+        make_alike(&a, m, prefixes[k], caches[_i / 3]);
+        for (int n_threads = SANITIZED ? 3 : 1; n_threads <= 3; n_threads++) {
+            const struct session_params p = {.n_sequences = N_SEQUENCES,
+                                             .kv_storage = caches[_i / 3],
+                                             .block = n_threads == 2 ? 7 : 0};
+            struct session *s = new_session(m, &p, pools[n_threads - 1]);
+            expect_ok(session_feed(s, 0, a.tokens[0], a.n_prefix, NULL, &err));
+            for (int i = 1; i < N_SEQUENCES; i++) {
+                session_copy(s, below(&r, i), i, a.n_prefix);
+                ck_assert_int_eq(session_len(s, i), a.n_prefix);
+            }
+            go_on(&a, s, m->config.n_vocab, &r);
+        }
     }
 }
 
@@ -269,8 +232,7 @@ TEST(probes_run_what_sessions_run, .loops = N_GOLDEN)
         const struct block_taps taps = {.at = {[TAP_OUT] = x}};
         probe_run(p, &m->blocks[l], l, x, n, &taps);
     }
-    const struct kernels *k;
-    expect_ok(kernels_choose(NULL, &k, &err));
+    const struct kernels *k = fastest_kernels();
     const struct norm *norm = &m->w[ROLE_OUTPUT_NORM].norm;
     float *normed = allocated(d * sizeof *normed);
     if (m->config.placement == PLACEMENT_BEFORE)

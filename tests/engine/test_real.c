@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "checkpoints.h"
+#include "compute/kernel_data.h"
 #include "opened.h"
 
 #define TOLERANCE 2e-4
@@ -42,11 +43,9 @@ static float truth[N_TEXTS * N_TOKENS][ROW];
 
 static void open_nano(void)
 {
-    size_t len;
     m = opened_checkpoint("tests/data/real/nano-sort.gguf", CHECKPOINT_MODEL).model;
-    const char *npy = file_text("tests/data/real/nano-sort.npy", &len);
-    ck_assert_uint_gt(len, sizeof truth);
-    memcpy(truth, npy + len - sizeof truth, sizeof truth);
+    memcpy(truth, read_npy("tests/data/real/nano-sort.npy", sizeof truth / sizeof(float)),
+           sizeof truth);
 }
 
 /* All positions of a text, found [N_TOKENS, columns[c].n]. */
@@ -101,7 +100,6 @@ static void check_text(int text, const struct kernels *k)
 
 TEST(activations_are_the_authors, .loops = N_TEXTS, .before = open_nano)
 {
-    for (int i = 0; kernels_at(i); i++)
-        if (kernels_supported(kernels_at(i)))
-            check_text(_i, kernels_at(i));
+    for (const struct kernels *k = NULL; (k = next_kernels(k));)
+        check_text(_i, k);
 }

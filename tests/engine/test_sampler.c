@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "engine/sampler.h"
 #include "opened.h"
 #include "support.h"
 
@@ -19,11 +18,6 @@ static struct sampler_params plain(double temperature)
     return (struct sampler_params){.temperature = temperature, .top_p = 1, .repeat_penalty = 1};
 }
 
-static void free_sampler(void *s)
-{
-    sampler_free(s);
-}
-
 /* Freed when the test ends. */
 static struct sampler *new_seeded(struct sampler_params p, int n_vocab, uint64_t seed,
                                   uint64_t stream)
@@ -32,7 +26,7 @@ static struct sampler *new_seeded(struct sampler_params p, int n_vocab, uint64_t
     struct sampler *s;
     expect_ok(sampler_create(&p, &sizes, &s, &err));
     sampler_reset(s, 0, seed, stream);
-    return released_by(free_sampler, s);
+    return released_by(close_sampler, s);
 }
 
 static struct sampler *new_sampler(struct sampler_params p, int n_vocab)
@@ -276,7 +270,6 @@ TEST(reset_replays_and_streams_differ)
     }
 }
 
-/* A stream that begins anew leaves the recent tokens, which a penalty makes impossible here. */
 /* --- greedy, extremes, refusals --------------------------------------------------------------- */
 
 TEST(greedy_takes_the_first_maximum, .tags = ONE_THREAD)

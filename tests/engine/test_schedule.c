@@ -66,18 +66,13 @@ static void put_token(struct made *m, int32_t token, const float *logits, double
 
 /* --- the plain loop -------------------------------------------------------------------------- */
 
-static void free_sampler(void *s)
-{
-    sampler_free(s);
-}
-
 static struct sampler *new_sampler(int n_sequences, int n_threads)
 {
     const struct sampler_sizes sizes = {texts.c.model->config.n_vocab, texts.n_ctx, n_sequences,
                                         n_threads};
     struct sampler *s;
     expect_ok(sampler_create(&texts.sampler, &sizes, &s, &err));
-    return released_by(free_sampler, s);
+    return released_by(close_sampler, s);
 }
 
 /* Where the first stop begins in what was made, or its end. */

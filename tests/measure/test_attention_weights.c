@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/rng.h"
+#include "compute/kernel_data.h"
 #include "formats/gguf_values.h"
 #include "golden.h"
 #include "measure/attend.h"
@@ -17,15 +17,6 @@
 #include "program.h"
 
 #define NOTHING ((double)NAN)
-
-/* The values of an .npy file: n floats, until the test ends. */
-static const float *read_npy(const char *path, size_t n)
-{
-    size_t len;
-    const char *bytes = file_text(path, &len);
-    ck_assert_uint_gt(len, n * sizeof(float));
-    return memcpy(allocated(n * sizeof(float)), bytes + len - n * sizeof(float), n * sizeof(float));
-}
 
 /* A run of all heads of a model, with a map of each. */
 struct all_heads {
@@ -84,10 +75,7 @@ static struct all_heads found_in(const struct model *m, int n, int cells)
 
 static void make_tokens(void)
 {
-    struct rng r;
-    rng_seed(&r, 11, 0);
-    for (size_t i = 0; i < COUNT(tokens); i++)
-        tokens[i] = (int32_t)(rng_u32(&r) % 17);
+    text_tokens(tokens, COUNT(tokens), 17, 11);
     for (size_t i = 0; i < COUNT(tokens); i++)
         separators[i] = tokens[i] < 3;
 }
@@ -274,13 +262,12 @@ TEST(no_block_thread_or_instruction_set_changes_a_bit, .before = make_tokens)
     const struct all_heads first = found_in(g.checkpoint.model, N, 9);
     struct all_heads other;
     struct pool *pool = new_pool(3);
-    for (int k = 0; kernels_at(k); k++) {
-        if (!kernels_supported(kernels_at(k)))
-            continue;
+    int turn = 0;
+    for (const struct kernels *k = NULL; (k = next_kernels(k)); turn++) {
         struct attend_spec spec = spec_of(g.checkpoint.model, &other, tokens, N, 9);
-        spec.params.kernels = kernels_at(k);
-        spec.params.block = 1 + 6 * (k % 2);
-        spec.pool = k % 3 ? pool : NULL;
+        spec.params.kernels = k;
+        spec.params.block = 1 + 6 * (turn % 2);
+        spec.pool = turn % 3 ? pool : NULL;
         spec.separators = separators;
         run(&spec, &other);
         ck_assert_mem_eq(first.heads, other.heads, (size_t)first.n * sizeof *first.heads);
@@ -442,7 +429,7 @@ TEST(traces_without_a_head)
 {
     enum { N = 12, LAYER = 1, HEAD = 2 };
     struct gguf_file f = read_gguf("tests/data/golden/mha.gguf");
-    float *output = (float *)(uintptr_t)gguf_find_tensor(f.g, "blk.1.attn_output.weight")->data;
+    float *output = floats_of(f.g, "blk.1.attn_output.weight");
     unsigned char off[64] = {0};
     const struct head_ablation without = {.off = off};
     float out[2][512];
@@ -497,40 +484,6 @@ TEST(what_comes_next)
     }
 }
 
-/* A bilinear score y W h ("general" of Luong et al. 2015, section 3.1) is a product q.k with W_k
- * the identity: the engine's scores are y W h, worked out from what enters the layer. */
-TEST(bilinear_scores)
-{
-    enum { D = 12, N = 9 };
-    const char *path = scratch_path("bilinear.gguf");
-    struct config c =
-        config_sized("decode", "layers=1 heads=1 kv=1 dim=12 width=12 ff=8 ctx=16 vocab=260");
-    c.split_qkv = c.no_biases = true;
-    c.score_scale = 1;
-    write_config_checkpoint(path, &c);
-    struct gguf_file file = read_gguf(path);
-    const float *w =
-        (const float *)(const void *)gguf_find_tensor(file.g, "blk.0.attn_q.weight")->data;
-    float *wk = (float *)(uintptr_t)gguf_find_tensor(file.g, "blk.0.attn_k.weight")->data;
-    for (int i = 0; i < D * D; i++)
-        wk[i] = i % (D + 1) == 0;
-    const struct model *m = new_model(file.g, NULL);
-    static const int32_t text[N] = {7, 3, 250, 3, 90, 91, 7, 0, 33};
-    struct attend_trace t = {.query = N - 1};
-    struct all_heads all;
-    struct attend_spec spec = spec_of(m, &all, text, N, 1);
-    spec.trace = &t;
-    run(&spec, &all);
-    for (int j = 0; j < N; j++) {
-        double score = 0;
-        for (int a = 0; a < D; a++)
-            for (int b = 0; b < D; b++)
-                score += (double)t.path.x[(N - 1) * D + b] * (double)w[a * D + b] *
-                         (double)t.path.x[j * D + a];
-        ck_assert_double_eq_tol((double)t.scores[j], score, 1e-5);
-    }
-}
-
 TEST(sizes)
 {
     struct golden g = open_golden("mha");
@@ -552,10 +505,8 @@ TEST(sizes)
 TEST(weights_that_are_not_finite, .before = make_tokens)
 {
     struct gguf_file f = read_gguf("tests/data/golden/mha.gguf");
-    const struct gguf_tensor *t = gguf_find_tensor(f.g, "blk.1.attn_norm.weight");
     struct all_heads all;
-    const float bad = NAN;
-    memcpy(f.bytes + (t->data - f.bytes), &bad, sizeof bad);
+    floats_of(f.g, "blk.1.attn_norm.weight")[0] = NAN;
     const struct attend_spec spec = spec_of(new_model(f.g, NULL), &all, tokens, 4, 2);
     expect_status(attend_run(&spec, all.found, &err), STATUS_FAILED,
                   "token 0 in head 0 of layer 1");

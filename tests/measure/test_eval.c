@@ -97,17 +97,7 @@ static struct checkpoint small;
 
 static void open_small(void)
 {
-    const char *path = scratch_path("small.gguf");
-    write_checkpoint(path, &shape);
-    small = opened_checkpoint(path, CHECKPOINT_MODEL);
-}
-
-static void random_tokens(int32_t *tokens, int n)
-{
-    struct rng r;
-    rng_seed(&r, 11, 0);
-    for (int i = 0; i < n; i++)
-        tokens[i] = (int32_t)(rng_u32(&r) % (uint32_t)shape.n_vocab);
+    small = made_checkpoint(&shape);
 }
 
 /* -log p(tokens[at] | tokens[from .. at)), fed from an empty cache. */
@@ -141,7 +131,7 @@ TEST(windows_score_each_token_once, .before = open_small)
 {
     enum { MAX = 14 };
     int32_t tokens[MAX];
-    random_tokens(tokens, MAX);
+    text_tokens(tokens, MAX, shape.n_vocab, 11);
     struct session *s = new_session(small.model, &(struct session_params){.n_ctx = MAX}, NULL);
     for (int n = 2; n <= MAX; n++)
         for (int ctx = 1; ctx <= 6; ctx++)
@@ -168,7 +158,7 @@ TEST(threads_and_blocks_change_nothing, .loops = SANITIZED ? 2 : 8, .before = op
                     {N_TEXT, 1, 1}, {60, 20, 20},    {101, 24, 11},  {2, 24, 24}};
     static const int n_threads[] = {1, 2, 3, 5, 8}, blocks[] = {0, 1, 5, 4096};
     int32_t tokens[N_TEXT];
-    random_tokens(tokens, N_TEXT);
+    text_tokens(tokens, N_TEXT, shape.n_vocab, 11);
     const struct model_options rounded = {.convert = true, .storage = STORAGE_BF16};
     struct eval_spec spec = windows_of(small.model, tokens, settings[_i].n_tokens, settings[_i].ctx,
                                        settings[_i].stride);
@@ -203,16 +193,6 @@ TEST(bytes_are_those_of_the_scored_tokens, .before = open_small)
     ck_assert_double_eq(r.bits_per_byte_other, r.bits_per_byte);
 }
 
-/* The small model with NaN as the embedding of its last token. */
-static struct gguf_file broken_file(void)
-{
-    struct gguf_file f = read_gguf(scratch_path("small.gguf"));
-    const struct gguf_tensor *t = gguf_find_tensor(f.g, "token_embd.weight");
-    const float nan = NAN;
-    memcpy(f.bytes + (t->data - f.bytes) + t->n_bytes - sizeof nan, &nan, sizeof nan);
-    return f;
-}
-
 /* Token 173 is the first after which logits are not finite, wherever in a window or a turn it is
  * and whoever comes to it, or to one behind it, first; of either model. */
 TEST(the_first_of_all_windows_is_named, .before = open_small)
@@ -220,16 +200,15 @@ TEST(the_first_of_all_windows_is_named, .before = open_small)
     enum { FIRST = 173 };
     static const int windows[][2] = {{1, 1}, {7, 7}, {16, 16}, {16, 5}, {24, 24}, {24, 1}};
     static const int blocks[] = {0, 1, 10, 4096};
-    struct gguf_file file = broken_file();
+    struct gguf_file file = read_gguf(scratch_path("made.gguf"));
     int32_t tokens[N_TEXT];
+    floats_of(file.g, "token_embd.weight")[shape.n_vocab * small.model->config.d_model - 1] = NAN;
     struct model *broken = new_model(file.g, NULL);
     broken->name = "broken.gguf";
-    random_tokens(tokens, N_TEXT);
+    text_tokens(tokens, N_TEXT, shape.n_vocab, 11);
     for (int i = 0; i < N_TEXT; i++)
         if (i == FIRST || i > FIRST + 40)
             tokens[i] = shape.n_vocab - 1;
-        else if (tokens[i] == shape.n_vocab - 1)
-            tokens[i] = 0;
     for (int n_threads = SANITIZED ? 3 : 1; n_threads <= 3; n_threads++) {
         struct pool *pool = new_pool(n_threads);
         for (size_t i = 0; i < 4 * COUNT(windows); i++) {
@@ -260,9 +239,7 @@ TEST(the_smaller_context_counts, .before = open_small)
     struct checkpoint_shape longer = shape;
     longer.n_ctx = 40;
     const int32_t tokens[4] = {1, 2, 3, 4};
-    const char *path = scratch_path("longer.gguf");
-    write_checkpoint(path, &longer);
-    const struct checkpoint c = opened_checkpoint(path, CHECKPOINT_MODEL);
+    const struct checkpoint c = made_checkpoint(&longer);
     struct eval_spec spec = windows_of(c.model, tokens, 4, 0, 0);
     spec.other = small.model;
     const struct eval_plan plan = planned(&spec);

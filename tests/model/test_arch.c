@@ -17,20 +17,11 @@
 
 #define N_TOKENS 21
 
-/* Logits after each of some tokens. */
-static float *feed(const struct model *m, int n_threads, int block)
-{
-    int32_t tokens[N_TOKENS];
-    for (int t = 0; t < N_TOKENS; t++)
-        tokens[t] = t * 37 % m->config.n_vocab;
-    return logits_after(m, tokens, N_TOKENS, n_threads, &(struct session_params){.block = block});
-}
-
 /* The largest distance between the logits of two models. */
 static double distance(const struct model *a, const struct model *b)
 {
     const size_t n = N_TOKENS * (size_t)a->config.n_vocab;
-    float *x = feed(a, 2, 0), *y = feed(b, 1, 1);
+    float *x = logits_of_some(a, N_TOKENS, 2, 0), *y = logits_of_some(b, N_TOKENS, 1, 1);
     double most = 0;
     for (size_t i = 0; i < n; i++) {
         ck_assert(isfinite(x[i]) && isfinite(y[i]));
@@ -44,11 +35,11 @@ static void expect_one_answer(const struct model *m, const char *what)
 {
     static const int settings[][2] = {{2, 0}, {3, 5}, {1, 13}};
     const size_t n = N_TOKENS * (size_t)m->config.n_vocab;
-    float *steps = feed(m, 1, 1);
+    float *steps = logits_of_some(m, N_TOKENS, 1, 1);
     for (size_t i = 0; i < n; i++)
         ck_assert_msg(isfinite(steps[i]), "%s: logit %zu", what, i);
     for (size_t i = 0; i < 3; i++) {
-        float *found = feed(m, settings[i][0], settings[i][1]);
+        float *found = logits_of_some(m, N_TOKENS, settings[i][0], settings[i][1]);
         ck_assert_msg(memcmp(steps, found, n * sizeof *found) == 0, "%s: other bits", what);
     }
 }
@@ -88,28 +79,13 @@ static struct config mixture(int i)
     return c;
 }
 
-#define SAME(member) ck_assert_msg(a->member == b->member, "mixture %d: %s", i, #member)
-
-static void assert_same_config(const struct config *a, const struct config *b, int i)
-{
-    SAME(arch), SAME(n_layers), SAME(n_heads), SAME(n_kv_heads), SAME(head_dim), SAME(value_dim);
-    SAME(d_model), SAME(d_ff), SAME(n_ctx), SAME(n_vocab), SAME(norm_eps), SAME(embedding_scale),
-        SAME(score_scale);
-    SAME(norm), SAME(placement), SAME(position), SAME(ffn), SAME(no_biases), SAME(split_qkv);
-    SAME(no_norm_biases), SAME(shared), SAME(rope.n_dims), SAME(rope.base), SAME(rope.scale);
-    for (int l = 0; l < a->n_layers; l++)
-        ck_assert_int_eq(config_kv_heads(a, l), config_kv_heads(b, l));
-}
-
 TEST(mixtures_survive_a_file_and_run, .loops = N_MIXTURES)
 {
     struct config c = mixture(_i);
     struct checkpoint file = made(&c);
     char what[32];
     config_complete(&c);
-    if (c.position != POSITION_ROPE) /* no key says these */
-        c.rope = (struct config_rope){0};
-    assert_same_config(&c, &file.model->config, _i);
+    expect_same_config(&file.model->config, &c);
     snprintf(what, sizeof what, "mixture %d", _i);
     expect_one_answer(file.model, what);
 }
@@ -141,6 +117,36 @@ static struct config wide_llama(void)
     return config_sized("llama", "layers=2 heads=4 kv=2 dim=16 width=64 ff=96 ctx=32 vocab=256");
 }
 
+/* The file with each tensor's type and data as `change` makes them of it. */
+static struct gguf_file rewritten(const struct gguf *g,
+                                  void (*change)(struct gguf_tensor *t, const void *arg),
+                                  const void *arg)
+{
+    struct gguf_writer *w;
+    expect_ok(gguf_writer_create(&w, &err));
+    for (size_t i = 0; i < g->n_pairs; i++)
+        gguf_add_value(w, g->pairs[i].key, &g->pairs[i].value);
+    for (size_t i = 0; i < g->n_tensors; i++) {
+        struct gguf_tensor t = g->tensors[i];
+        change(&t, arg);
+        gguf_add_tensor(w, t.name, t.type->type, t.n_dims, t.dims, t.data);
+    }
+    return written_gguf(w);
+}
+
+/* Of the gate and the other matrix beside it. */
+static void change_gates(struct gguf_tensor *t, const void *types)
+{
+    const bool gate = text_ends_with(t->name, "ffn_gate.weight");
+    if (!gate && !text_ends_with(t->name, "ffn_up.weight"))
+        return;
+    const uint32_t type = ((const uint32_t *)types)[!gate];
+    unsigned char *data = allocated(t->n_bytes); /* F32, the widest */
+    blocks_encode(type, data, (const float *)(const void *)t->data, t->n_elements);
+    t->type = tensor_type_find(type);
+    t->data = data;
+}
+
 /* The two products of a gated network may want the same rows differently. */
 TEST(gates_of_another_type, .loops = 6)
 {
@@ -149,20 +155,7 @@ TEST(gates_of_another_type, .loops = 6)
                                         {TENSOR_BF16, TENSOR_F32}, {TENSOR_Q8_0, TENSOR_Q8_0}};
     struct config c = wide_llama();
     struct checkpoint file = made(&c);
-    struct gguf_writer *w;
-    expect_ok(gguf_writer_create(&w, &err));
-    for (size_t i = 0; i < file.gguf->n_pairs; i++)
-        gguf_add_value(w, file.gguf->pairs[i].key, &file.gguf->pairs[i].value);
-    for (size_t i = 0; i < file.gguf->n_tensors; i++) {
-        const struct gguf_tensor *t = &file.gguf->tensors[i];
-        const bool gate = text_ends_with(t->name, "ffn_gate.weight");
-        const bool up = text_ends_with(t->name, "ffn_up.weight");
-        const uint32_t type = gate || up ? types[_i][up] : TENSOR_F32;
-        unsigned char *data = allocated(t->n_bytes); /* F32, the widest */
-        blocks_encode(type, data, (const float *)(const void *)t->data, t->n_elements);
-        gguf_add_tensor(w, t->name, type, t->n_dims, t->dims, data);
-    }
-    struct gguf_file mixed = written_gguf(w);
+    struct gguf_file mixed = rewritten(file.gguf, change_gates, types[_i]);
     struct model *m = new_model(mixed.g, NULL);
     enum storage gate, up;
     pack_storage(tensor_type_find(types[_i][0]), &gate);
@@ -173,39 +166,24 @@ TEST(gates_of_another_type, .loops = 6)
     ck_assert_double_lt(distance(file.model, m), 0.5); /* logits of a spread of 5 */
 }
 
-/* A checkpoint whose matrices are golden blocks again and again, as they are or widened already. */
-static struct gguf_file made_of_blocks(const struct checkpoint *file, const char *name,
-                                       uint32_t type, bool widened)
+/* Blocks of 768 elements, which a matrix is filled with again and again. */
+struct filling {
+    uint32_t type;
+    const void *blocks;
+};
+
+static void fill_matrix(struct gguf_tensor *t, const void *arg)
 {
-    char path[64];
-    size_t n_bytes;
-    snprintf(path, sizeof path, "tests/data/blocks/x.%s", name);
-    const char *blocks = file_text(path, &n_bytes);
-    float x[768];
-    unsigned char again[768 * sizeof(float)];
-    const uint32_t in_memory = blocks_in_memory(type);
-    blocks_decode(type, x, blocks, 768);
-    blocks_encode(in_memory, again, x, 768);
-    struct gguf_writer *w;
-    expect_ok(gguf_writer_create(&w, &err));
-    for (size_t i = 0; i < file->gguf->n_pairs; i++)
-        gguf_add_value(w, file->gguf->pairs[i].key, &file->gguf->pairs[i].value);
-    for (size_t i = 0; i < file->gguf->n_tensors; i++) {
-        const struct gguf_tensor *t = &file->gguf->tensors[i];
-        if (t->n_dims < 2) {
-            gguf_add_tensor(w, t->name, TENSOR_F32, t->n_dims, t->dims, t->data);
-            continue;
-        }
-        const uint32_t of = widened ? in_memory : type;
-        const uint64_t piece = tensor_type_bytes(tensor_type_find(of), 768);
-        const uint64_t n = tensor_type_bytes(tensor_type_find(of), t->n_elements);
-        unsigned char *data = allocated(n);
-        for (uint64_t at = 0; at < n; at += piece)
-            memcpy(data + at, widened ? (const char *)again : blocks,
-                   n - at < piece ? n - at : piece);
-        gguf_add_tensor(w, t->name, of, t->n_dims, t->dims, data);
-    }
-    return written_gguf(w);
+    const struct filling *f = arg;
+    if (t->n_dims < 2)
+        return;
+    t->type = tensor_type_find(f->type);
+    const uint64_t piece = tensor_type_bytes(t->type, 768);
+    const uint64_t n = tensor_type_bytes(t->type, t->n_elements);
+    unsigned char *data = allocated(n);
+    for (uint64_t at = 0; at < n; at += piece)
+        memcpy(data + at, f->blocks, n - at < piece ? n - at : piece);
+    t->data = data;
 }
 
 /* Types that are only read: the model is the one whose file has them widened, to the bit. */
@@ -220,8 +198,16 @@ TEST(widened_types, .loops = 9)
     struct config c =
         config_sized("llama", "layers=1 heads=4 kv=2 dim=64 width=256 ff=256 ctx=32 vocab=256");
     struct checkpoint file = made(&c);
-    struct gguf_file as_is = made_of_blocks(&file, read_only[_i].name, read_only[_i].type, false);
-    struct gguf_file widened = made_of_blocks(&file, read_only[_i].name, read_only[_i].type, true);
+    const uint32_t type = read_only[_i].type, in_memory = blocks_in_memory(type);
+    char path[64];
+    float x[768];
+    unsigned char again[768 * sizeof(float)];
+    snprintf(path, sizeof path, "tests/data/blocks/x.%s", read_only[_i].name);
+    const struct filling golden = {type, file_text(path, NULL)}, wide = {in_memory, again};
+    blocks_decode(type, x, golden.blocks, 768);
+    blocks_encode(in_memory, again, x, 768);
+    struct gguf_file as_is = rewritten(file.gguf, fill_matrix, &golden);
+    struct gguf_file widened = rewritten(file.gguf, fill_matrix, &wide);
     struct model *a = new_model(as_is.g, NULL), *b = new_model(widened.g, NULL);
     ck_assert_int_eq(a->blocks[0].w[ROLE_ATTN_QKV].matrix.storage,
                      read_only[_i].type == TENSOR_Q6_K ? STORAGE_F16 : STORAGE_Q8_0);

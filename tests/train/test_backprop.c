@@ -10,6 +10,7 @@
 
 #include "base/rng.h"
 #include "checkpoints.h"
+#include "compute/kernel_data.h"
 #include "model/config_keys.h"
 #include "opened.h"
 #include "plain_model.h"
@@ -43,28 +44,6 @@ static void open_model(struct fixture *f, const char *path)
     param_list_read(&f->list, f->file.g, f->weights.flat);
 }
 
-/* A shape and its kinds. Those of `decode`, NULL, are as they stand here, others the preset's. */
-struct model_case {
-    const char *preset;
-    struct config c;
-    unsigned as; /* see write_config_checkpoint_as */
-};
-
-static struct config config_of(const struct model_case *m)
-{
-    struct config c = m->c;
-    const struct arch *arch = arch_preset(text_of(m->preset ? m->preset : "decode"));
-    if (m->preset)
-        config_set_arch(&c, arch);
-    c.arch = arch;
-    if (!(c.norm_eps > 0))
-        c.norm_eps = 1e-5f;
-    config_complete(&c);
-    for (int l = 0; l < c.n_layers; l++)
-        c.n_kv_heads = c.layer_kv_heads[l] > c.n_kv_heads ? c.layer_kv_heads[l] : c.n_kv_heads;
-    return c;
-}
-
 static void make_windows(struct fixture *f)
 {
     const size_t n = (size_t)(f->n_sequences * f->length);
@@ -75,7 +54,7 @@ static void make_windows(struct fixture *f)
 static void open_fixture(struct fixture *f, const struct model_case *m, int n_sequences, int length)
 {
     const char *path = scratch_path("model.gguf");
-    struct config c = config_of(m);
+    struct config c = config_of_case(m);
     c.n_ctx = length + 2;
     write_config_checkpoint_as(path, &c, m->as | CONFIG_NO_TOKENIZER);
     open_model(f, path);
@@ -493,8 +472,7 @@ TEST(gradient_and_steps_are_those_of_pytorch, .loops = N_GOLDEN, .seconds = 400)
             token = (int)next_number(in);
             f.targets[s * f.length + t] = token;
         }
-    const struct kernels *fastest;
-    expect_ok(kernels_choose(NULL, &fastest, &err));
+    const struct kernels *fastest = fastest_kernels();
     const double loss = gradient_by(&f, fastest, 2);
     ck_assert_double_eq_tol(loss, next_number(in), 1e-5);
     const int n = (int)next_number(in);
@@ -508,41 +486,24 @@ TEST(gradient_and_steps_are_those_of_pytorch, .loops = N_GOLDEN, .seconds = 400)
     close_fixture(&f);
 }
 
-static const struct model_case same_bits[] = {
-    {"gpt2", {SIZES(2, 4, 2, 0, 100, 0, 75), .d_model = 36}, CONFIG_TIED},
-    {"llama", {SIZES(2, 4, 2, 0, 70, 0, 75), .d_model = 40}, CONFIG_TIED | CONFIG_ROPE_FACTORS},
-    {"transformer", {SIZES(2, 4, 4, 0, 70, 0, 75), .d_model = 36}, CONFIG_TIED},
-    {NULL,
-     {SIZES(3, 3, 0, 0, 50, 0, 40), .d_model = 33, .value_dim = 19, .placement = PLACEMENT_AFTER,
-      .position = POSITION_QUADRATIC, .ffn = FFN_GELU_ERF, .shared = true},
-     CONFIG_TIED},
-    {NULL,
-     {SIZES(2, 6, 0, 0, 50, 0, 40), .layer_kv_heads = {3, 1}, .d_model = 36, .norm = NORM_RMS,
-      .position = POSITION_ALIBI, .ffn = FFN_SWIGLU},
-     CONFIG_TIED},
-    {NULL,
-     {SIZES(2, 4, 2, 19, 40, 0, 40), .value_dim = 7, .d_model = 36, .score = SCORE_ADDITIVE},
-     CONFIG_TIED},
-};
-
-TEST(same_bits_everywhere, .first = SANITIZED ? 4 : 0, .loops = SANITIZED ? 5 : COUNT(same_bits),
-     .seconds = 400)
+/* Feed-forward layers and vocabularies of many lengths, so that each kernel has all remainders of a
+ * vector. */
+TEST(same_bits_everywhere, .first = SANITIZED ? N_CASES - 2 : 0, .loops = N_CASES, .seconds = 400)
 {
     struct fixture f = {.attn_dropout = _i % 2 ? 0.2 : 0, .smoothing = _i % 2 ? 0.1 : 0};
-    open_fixture(&f, &same_bits[_i], 5, 67);
+    struct model_case larger = cases[_i];
+    larger.c.d_ff += 30 + _i;
+    larger.c.n_vocab += 50 + _i;
+    open_fixture(&f, &larger, 3, 67);
     const double loss = gradient_by(&f, &kernels_scalar, 1);
     const size_t bytes = f.list.n_floats * sizeof(float);
     float *kept = allocated(bytes);
     memcpy(kept, f.gradient.flat, bytes);
-    for (int i = 0; kernels_at(i); i++) {
-        if (!kernels_supported(kernels_at(i)))
-            continue;
-        static const int threads[] = {1, 2, 3};
-        for (int t = SANITIZED ? 2 : 0; t < 3; t++) {
-            ck_assert(gradient_by(&f, kernels_at(i), threads[t]) == loss);
-            ck_assert_msg(memcmp(kept, f.gradient.flat, bytes) == 0, "%s, %d threads",
-                          kernels_at(i)->name, threads[t]);
-        }
+    int n_threads = SANITIZED ? 3 : 1 + _i % 3;
+    for (const struct kernels *k = NULL; (k = next_kernels(k)); n_threads = n_threads % 3 + 1) {
+        ck_assert(gradient_by(&f, k, n_threads) == loss);
+        ck_assert_msg(memcmp(kept, f.gradient.flat, bytes) == 0, "%s, %d threads", k->name,
+                      n_threads);
     }
     close_fixture(&f);
 }

@@ -2,6 +2,7 @@
  * Muon's step against its definition in double, of matrices of either form, joined and by head; the
  * same bits for any number of threads; runs with it.
  */
+#include "compute/kernel_data.h"
 #include "model/config_keys.h"
 #include "opened.h"
 #include "train/muon.h"
@@ -25,9 +26,7 @@ static double gradient_at(int step, size_t i)
 
 static struct trained train(const char *name, const struct kernels *k, int n_threads)
 {
-    char path[128];
-    snprintf(path, sizeof path, "tests/data/golden/%s.gguf", name);
-    struct trained r = {.file = read_gguf(path)};
+    struct trained r = {.file = golden_gguf(name)};
     struct trainer *t = &r.t;
     t->spec = (struct train_spec){.n_steps = N_STEPS,
                                   .warmup = 1,
@@ -150,10 +149,9 @@ TEST(steps_are_those_of_the_definition, .loops = SANITIZED ? 1 : COUNT(models))
 TEST(bits_are_the_same_for_threads_and_instruction_sets, .loops = SANITIZED ? 1 : COUNT(models))
 {
     struct trained one = train(models[_i], &kernels_scalar, 1);
-    for (int i = 0; kernels_at(i); i++)
-        for (int n_threads = SANITIZED ? 3 : 1; n_threads <= 5 && kernels_supported(kernels_at(i));
-             n_threads += SANITIZED ? 5 : 2) {
-            struct trained many = train(models[_i], kernels_at(i), n_threads);
+    for (const struct kernels *k = NULL; (k = next_kernels(k));)
+        for (int n_threads = SANITIZED ? 3 : 1; n_threads <= 5; n_threads += SANITIZED ? 5 : 2) {
+            struct trained many = train(models[_i], k, n_threads);
             ck_assert_mem_eq(one.t.weights.flat, many.t.weights.flat,
                              one.t.list.n_floats * sizeof(float));
             release(&many);

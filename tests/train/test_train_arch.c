@@ -4,62 +4,33 @@
 #include "train_run.h"
 
 /* The presets, and mixtures that have each kind. */
-static const struct {
-    const char *preset;
-    struct config kinds; /* of `decode` only */
-} archs[] = {
-    {"gpt2", {.arch = NULL}},
-    {"llama", {.arch = NULL}},
-    {"transformer", {.arch = NULL}},
-    {"decode", {.norm = NORM_RMS, .position = POSITION_ALIBI, .no_biases = true}},
-    {"decode", {.placement = PLACEMENT_AFTER, .position = POSITION_QUADRATIC, .ffn = FFN_GELU_ERF}},
-    {"decode", {.position = POSITION_NONE, .ffn = FFN_RELU, .layer_kv_heads = {2, 1}}},
-    {"decode", {.position = POSITION_ROPE, .ffn = FFN_SWIGLU, .shared = true}},
-    {"decode",
-     {.norm = NORM_RMS, .placement = PLACEMENT_AFTER, .position = POSITION_ALIBI, .shared = true}},
-    {"decode", {.score = SCORE_ADDITIVE}},
+#define TINY SIZES(2, 2, 1, 8, 32, 24, 256), .d_model = 16
+
+static const struct model_case archs[] = {
+    {"gpt2", {TINY}, 0},
+    {"llama", {TINY}, 0},
+    {"transformer", {TINY}, 0},
+    {NULL, {TINY, .norm = NORM_RMS, .position = POSITION_ALIBI, .no_biases = true}, 0},
+    {NULL,
+     {TINY, .placement = PLACEMENT_AFTER, .position = POSITION_QUADRATIC, .ffn = FFN_GELU_ERF},
+     0},
+    {NULL, {TINY, .position = POSITION_NONE, .ffn = FFN_RELU, .layer_kv_heads = {2, 1}}, 0},
+    {NULL, {TINY, .position = POSITION_ROPE, .ffn = FFN_SWIGLU, .shared = true}, 0},
+    {NULL,
+     {TINY, .norm = NORM_RMS, .placement = PLACEMENT_AFTER, .position = POSITION_ALIBI,
+      .shared = true},
+     0},
+    {NULL, {TINY, .score = SCORE_ADDITIVE}, 0},
 };
 #define N_TRAINED (SANITIZED ? 3 : (int)COUNT(archs))
-
-static struct config config_of(int i)
-{
-    struct config c = archs[i].kinds, sizes = make_run("out.gguf").spec.shape;
-    const struct arch *arch = arch_preset(text_of(archs[i].preset));
-    c.n_layers = sizes.n_layers;
-    c.n_heads = sizes.n_heads;
-    c.n_kv_heads = c.layer_kv_heads[0] ? 2 : 1;
-    c.d_model = sizes.d_model;
-    c.d_ff = sizes.d_ff;
-    c.n_ctx = sizes.n_ctx;
-    c.n_vocab = sizes.n_vocab;
-    c.norm_eps = sizes.norm_eps;
-    c.arch = arch;
-    if (i < 3)
-        config_set_arch(&c, arch);
-    config_complete(&c);
-    return c;
-}
 
 static struct run run_of(int i, const char *out)
 {
     struct run r = make_run(out);
-    r.spec.shape = config_of(i);
+    r.spec.shape = config_of_case(&archs[i]);
     r.spec.attn_dropout = 0.1;
     r.spec.label_smoothing = 0.1;
     return r;
-}
-
-static void assert_kinds(const struct config *found, const struct config *c)
-{
-    ck_assert_str_eq(found->arch->name, c->arch->name);
-    ck_assert(found->norm == c->norm && found->placement == c->placement);
-    ck_assert(found->position == c->position && found->ffn == c->ffn);
-    ck_assert(found->score == c->score);
-    ck_assert(found->shared == c->shared && found->no_biases == c->no_biases);
-    ck_assert(found->no_norm_biases == c->no_norm_biases || c->norm == NORM_RMS);
-    ck_assert(found->head_dim == c->head_dim && config_value_dim(found) == config_value_dim(c));
-    for (int l = 0; l < c->n_layers; l++)
-        ck_assert_int_eq(config_kv_heads(found, l), config_kv_heads(c, l));
 }
 
 /* Each token of the text makes the engine say the next. */
@@ -70,12 +41,11 @@ static void assert_knows_by_heart(const struct checkpoint *c, struct text t)
     ck_assert_int_lt(n, 64);
     for (int i = 0; i < n; i++)
         tokens[i] = (unsigned char)t.data[i]; /* plain bytes are their own ids */
-    float *logits = logits_after(c->model, tokens, n, 1, &(struct session_params){.block = 0});
+    float *logits =
+        logits_after(c->model, tokens, n, 0, NULL, &(struct session_params){.block = 0});
     for (int i = 0; i < n; i++) {
         const float *row = logits + (size_t)i * (size_t)n_vocab;
-        int best = 0;
-        for (int v = 1; v < n_vocab; v++)
-            best = row[v] > row[best] ? v : best;
+        const int best = logits_argmax(row, n_vocab);
         ck_assert_msg(best == (unsigned char)t.data[i + 1], "after %d tokens: %d", i + 1, best);
     }
 }
@@ -94,7 +64,7 @@ TEST(one_window_is_learned_and_the_engine_says_it, .loops = N_TRAINED, .tags = T
     run_well(&r);
     ck_assert_msg(r.first_loss > 5 && r.last_loss < 0.03, "%f", r.last_loss);
     struct checkpoint c = opened_checkpoint(r.out, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL);
-    assert_kinds(&c.model->config, &r.spec.shape);
+    expect_same_config(&c.model->config, &r.spec.shape);
     assert_knows_by_heart(&c, one);
 }
 
@@ -152,7 +122,8 @@ TEST(state_of_another_run_is_refused, .loops = COUNT(changes), .tags = ONE_THREA
 TEST(any_checkpoint_is_trained_further, .loops = N_TRAINED)
 {
     struct run r = make_run("out.gguf");
-    const struct config c = config_of(_i), other = config_of((_i + 1) % N_TRAINED);
+    const struct config c = config_of_case(&archs[_i]),
+                        other = config_of_case(&archs[(_i + 1) % N_TRAINED]);
     const char *source = scratch_path("source.gguf"), *teacher = scratch_path("teacher.gguf");
     write_config_checkpoint_as(source, &c, CONFIG_ROPE_FACTORS);
     write_config_checkpoint(teacher, &other);
@@ -164,7 +135,7 @@ TEST(any_checkpoint_is_trained_further, .loops = N_TRAINED)
     run_well(&r);
     ck_assert_msg(r.last_loss < r.first_loss, "%f, then %f", r.first_loss, r.last_loss);
     struct checkpoint out = opened_checkpoint(r.out, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL);
-    assert_kinds(&out.model->config, &c);
+    expect_same_config(&out.model->config, &c);
     if (c.position == POSITION_ROPE) {
         const struct gguf_tensor *x = gguf_find_tensor(from.gguf, "rope_freqs.weight"),
                                  *y = gguf_find_tensor(out.gguf, "rope_freqs.weight");
@@ -211,11 +182,11 @@ TEST(first_weights_are_as_their_models_began)
     };
     float first[4];
     for (size_t i = 0; i < COUNT(rows); i++) {
-        const struct config c = config_of(rows[i].arch);
+        const struct config c = config_of_case(&archs[rows[i].arch]);
         ck_assert_double_eq_tol(deviation_of(&c, rows[i].role, first), rows[i].deviation,
                                 rows[i].tolerance);
     }
-    const struct config quadratic = config_of(4);
+    const struct config quadratic = config_of_case(&archs[4]);
     deviation_of(&quadratic, ROLE_ATTN_REL, first);
     ck_assert(first[0] == 0.5f && first[1] == 0 && first[2] == 0.125f && first[3] == 1);
 }
