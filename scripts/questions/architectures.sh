@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # architectures.sh TEXT - What are the parts of a block worth? A llama of 4 layers of 64, 4 heads, and models that differ
 # from it in one part: positions, norms and their place, feed-forward layer, one block's weights for all layers.
-# 200 steps of 8 windows of 64 bytes, Muon. Takes 9 minutes on two cores.
+# 200 steps of 8 windows of 64 bytes, Muon; and a shared block in twice the width and context, 300 steps. Takes 20 minutes
+# on two cores.
 
 . "$(dirname "$0")/common.sh"
 needs_text "$@"
-study arms "$text" --layers 4 --embd 64 --heads 4 --ctx 64 --batch 8 --steps "$(steps 200)" --optimizer muon \
+study arms "$text" --rates 0.005,0.01,0.02,0.04,0.08 --layers 4 --embd 64 --heads 4 --ctx 64 --batch 8 --steps "$(steps 200)" --optimizer muon \
     --arm llama --arch llama \
     --arm shared --arch decode --no-bias --norm rms --ffn swiglu --position rope --share-layers \
     --arm learned --arch decode --no-bias --norm rms --ffn swiglu --position learned \
@@ -23,4 +24,7 @@ for arm in llama shared learned alibi none after layer gelu; do
     "$decode" info "$(best arms $arm 1)" --format csv >"$dir/info.csv"
     echo "| $arm | $(awk -F, '$1 == "total" { print $2 }' "$dir/info.csv") |"
 done
+echo
+study wide "$text" --layers 4 --embd 128 --heads 4 --ctx 128 --batch 8 --steps "$(steps 300)" --optimizer muon \
+    --arm wide --arch llama --arm wide-shared --arch decode --no-bias --norm rms --ffn swiglu --position rope --share-layers
 picture --panel rates "$dir/arms/study.csv" --level "bigrams=$(counts "$text" 1 | cut -d' ' -f2)" --title "one part changed"

@@ -29,14 +29,14 @@ needs_text() {
 # steps N: so many, or two in the short form.
 steps() { [ $short = no ] && echo "$1" || echo 2; }
 
-# study FOLDER TEXT OPTIONS...: scripts/study.sh in a folder of this question, on both processors: three seeds, and
-# four learning rates unless --rates says others.
+# study FOLDER TEXT [--rates R,...] OPTIONS...: scripts/study.sh in a folder of this question, on both processors: three
+# seeds, and four learning rates unless --rates says others. The short form has one of each.
 study() {
-    local folder=$dir/$1 which=$2 rates=(--rates 0.005,0.01,0.02,0.04)
+    local folder=$dir/$1 which=$2 rates=0.005,0.01,0.02,0.04
     shift 2
-    [[ " $* " != *" --rates "* ]] || rates=()
-    [ $short = no ] || rates=(--rates 0.02)
-    "$root/scripts/study.sh" "$which" "$folder" "${rates[@]}" --seeds $([ $short = no ] && echo 3 || echo 1) \
+    [ "$1" != --rates ] || { rates=$2 && shift 2; }
+    [ $short = no ] || rates=0.02
+    "$root/scripts/study.sh" "$which" "$folder" --rates "$rates" --seeds $([ $short = no ] && echo 3 || echo 1) \
         --jobs 2 -t 1 "$@" 2>"$dir/log" || { tail -n 3 "$dir/log" >&2 && exit 1; }
 }
 

@@ -5,14 +5,13 @@
 
 . "$(dirname "$0")/common.sh"
 needs_text "$@"
-rates=--rates=0.002,0.005,0.01,0.02,0.04
 sizes=(4 64 512)
-[ $short = no ] || rates=--rates=0.02 sizes=(4 64)
+[ $short = no ] || sizes=(4 64)
 model=(--arch llama --layers 2 --embd 64 --heads 2 --ctx 64 --steps "$(steps 150)" --optimizer muon)
 tail -c 64 "$text" >"$dir/line"
 panels=()
 for d in "${sizes[@]}"; do
-    study "$d" "$text" "$rates" "${model[@]}" --head-dim $d --arm "$d-divided" --arm "$d-undivided" --score-scale none
+    study "$d" "$text" --rates 0.002,0.005,0.01,0.02,0.04 "${model[@]}" --head-dim $d --arm "$d-divided" --arm "$d-undivided" --score-scale none
     floor "$text" 1 bigrams
     panels+=(--panel rates "$dir/$d/study.csv" --title "heads of $d, trained" --level "bigrams=$(counts "$text" 1 | cut -d' ' -f2)")
     echo
