@@ -167,10 +167,11 @@ def main():
         for axis in "xy":
             if axis in panel:
                 getattr(ax, f"set_{axis}label")(panel[axis])
-        if len(ax.get_legend_handles_labels()[0]) > 1:
-            ax.legend(fontsize=8, edgecolor="none", framealpha=0.8)
+        n_series = len(ax.get_legend_handles_labels()[0])
+        if n_series > 1:  # below, where it hides nothing
+            ax.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=min(n_series, 3))
     figure.tight_layout()
-    figure.savefig(out, metadata={"Date": None} if out.endswith(".svg") else None, dpi=110)
+    figure.savefig(out, metadata={"Date": None} if out.endswith(".svg") else None, dpi=110, bbox_inches="tight")
     print(f"figure.py: wrote {out}", file=sys.stderr)
 
 
