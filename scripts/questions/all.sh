@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # all.sh TEXT [NAME...] - runs the questions, or those named, one after the other, and puts their tables and pictures into this
-# folder: README.md's tables between `<!-- NAME.sh -->` and `<!-- end -->`, NAME.svg. What was trained before is not
-# trained again. All of them take two hours on two cores.
+# folder: NAME.txt, NAME.svg. What was trained before is not trained again. All of them take two hours on two cores.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$(dirname "$here")")
@@ -14,16 +13,6 @@ for name; do
     mkdir -p "$dir"
     echo "all.sh: $name" >&2
     "$here/$name.sh" "$text" >"$dir/table.part" || { echo "all.sh: $name.sh failed; the others go on" >&2 && continue; }
-    mv "$dir/table.part" "$dir/table.md"
+    mv "$dir/table.part" "$here/$name.txt"
     [ ! -e "$dir/$name.svg" ] || cp "$dir/$name.svg" "$here/$name.svg"
-    awk -v name="$name" -v table="$dir/table.md" '
-        /^<!-- end -->$/ { inside = 0 }
-        !inside { print }
-        $0 == "<!-- " name ".sh -->" {
-            inside = 1
-            print ""
-            while ((getline line <table) > 0) print line
-            print ""
-        }' "$here/README.md" >"$dir/README.part"
-    cp "$dir/README.part" "$here/README.md"
 done

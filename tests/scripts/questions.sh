@@ -1,6 +1,6 @@
 #!/bin/sh
 # questions.sh DECODE - the scripts of scripts/questions in their shortest forms, and its page: each script has its section,
-# whose table is of the same columns, or the same where nothing is trained or timed; the figures of an answer are in its
+# whose table, NAME.txt, is of the same columns, or the same where nothing is trained or timed; the figures of an answer are in its
 # table. Of the scripts a quarter is run, another one each time; QUESTIONS=all runs each. What needs NumPy or gguf is left
 # out where they are not installed, which is said. Run from the repository's top.
 . tests/checks.sh
@@ -12,10 +12,11 @@ export DECODE="$decode" OUT="$dir/questions" SHORT=1
 page=scripts/questions/README.md
 "$decode" generate "$model" -n 250 --seed 1 --samples 90 -q </dev/null >"$dir/text"
 
-# section NAME: its lines; table NAME: those between its marks; prose NAME: those behind, without references in parentheses.
+# section NAME: its lines; table NAME: what its file has, which all.sh writes; prose NAME: the lines behind the link to that,
+# without references in parentheses.
 section() { sed -n "/^## $1: /,/^## /p" "$page" | sed '$!b; /^## /d'; }
-table() { section "$1" | sed -n "/^<!-- $1.sh -->\$/,/^<!-- end -->\$/p" | sed '1d; $d' | sed '/./!d'; }
-prose() { section "$1" | sed '1,/^<!-- end -->$/d' | tr '\n' ' ' | sed 's/([^)]*[12][09][0-9][0-9][^)]*)//g; s/The paper: .*//'; }
+table() { sed '/./!d' "scripts/questions/$1.txt" 2>/dev/null; }
+prose() { section "$1" | sed '1,/^Figures: /d' | tr '\n' ' ' | sed 's/([^)]*[12][09][0-9][0-9][^)]*)//g; s/The paper: .*//'; }
 heads_of() { grep -B 1 '^|:*--' | grep '^| [^-]'; } # of a table's columns
 
 # figures: numbers of three characters and more on standard input, a line each; lacking FILE: of these, those that no
