@@ -20,29 +20,34 @@ done <<'ROWS'
 2,5|counts: both, in order
 ROWS
 
+# One head with 16 times the steps.
+echo
+study long "$dir/pairs.txt" --rates 0.01,0.02 "${model[@]}" --steps "$(steps 6400)" --arm heads-1-long --heads 1
+
 # What the heads of one and of two look at, over the last 12 lines, in every seed and at two rates. The letters that
 # the next one follows from, 2 and 5 before it, are 1 and 4 before the last one that is seen.
 echo
-echo "| heads | rate | seed | bits/byte | head | on 1 back | on 4 back |"
+echo "| variant | rate | seed | bits/byte | head | on 1 back | on 4 back |"
 echo "|--:|--:|--:|--:|--:|--:|--:|"
 tail -n 2 "$dir/pairs.txt" | head -c 49 >"$dir/lines"
-for heads in 1 2; do
-    awk -F, -v arm=heads-$heads '$1 == arm && ($8 == "yes" || $4 == 0.02) { print $4, $5, $6, $7 }' "$dir/pairs/study.csv" |
+while read -r folder arm; do
+    awk -F, -v arm=$arm '$1 == arm && ($8 == "yes" || $4 == 0.02) { print $4, $5, $6, $7 }' "$dir/$folder/study.csv" |
         while read -r rate seed bits cell; do
             for ((i = 0; i < $([ $short = no ] && echo 6 || echo 1); i++)); do
                 tail -n $((2 * i + 2)) "$dir/pairs.txt" | head -c 49 >"$dir/two-lines"
-                "$decode" attend "$dir/pairs/$cell.gguf" -f "$dir/two-lines" --npy "$dir/weights.npy" --format csv -q >"$dir/attend.csv"
+                "$decode" attend "$dir/$folder/$cell.gguf" -f "$dir/two-lines" --npy "$dir/weights.npy" --format csv -q >"$dir/attend.csv"
                 python3 "$here/weights.py" "$dir/weights.npy" back 1,4
-            done | awk -v row="| $heads | $rate | $seed | $(printf %.3f "$bits")" '
+            done | awk -v row="| $arm | $rate | $seed | $(printf %.3f "$bits")" '
                 { n[$1]++; one[$1] += $2; four[$1] += $3 }
                 END { for (h = 0; ("0." h) in n; h++) printf "%s | %d | %.2f | %.2f |\n", row, h, one["0." h] / n["0." h], four["0." h] / n["0." h] }'
         done
-    "$decode" attend "$(best pairs heads-$heads 1)" -f "$dir/lines" --npy "$dir/heads-$heads.npy" --format csv -q >"$dir/attend.csv"
-done
-
-# Does one head learn both in 16 times the steps?
-echo
-study long "$dir/pairs.txt" --rates 0.01,0.02 "${model[@]}" --steps "$(steps 6400)" --arm heads-1-long --heads 1
+    "$decode" attend "$(best "$folder" $arm 1)" -f "$dir/lines" --npy "$dir/$arm.npy" --format csv -q >"$dir/attend.csv"
+done <<'ROWS'
+pairs heads-1
+long heads-1-long
+pairs heads-2
+ROWS
 picture --panel rates "$dir/pairs/study.csv" "${levels[@]:4}" \
     --panel maps "$dir/heads-1.npy" --title "one:" --tokens "$(cat "$dir/lines")" \
+    --panel maps "$dir/heads-1-long.npy" --title "one, long:" --tokens "$(cat "$dir/lines")" \
     --panel maps "$dir/heads-2.npy" --title "two:" --tokens "$(cat "$dir/lines")"

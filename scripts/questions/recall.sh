@@ -6,7 +6,7 @@
 
 . "$(dirname "$0")/common.sh"
 "$here/texts.sh" recall $([ $short = no ] || echo 1500) >"$dir/recall.txt"
-study recall "$dir/recall.txt" --rates 0.01,0.02,0.04,0.08 --arch decode --norm rms --ffn swiglu --no-bias --layers 2 --embd 64 --heads 2 \
+study recall "$dir/recall.txt" --arch decode --norm rms --ffn swiglu --no-bias --layers 2 --embd 64 --heads 2 \
     --ctx 128 --batch 8 --steps "$(steps 400)" --optimizer muon --arm rope --position rope
 floor "$dir/recall.txt" 1 bigrams
 
