@@ -65,7 +65,7 @@ same_types() {
     h_model=$1
     shift
     for h_type in "$@"; do
-        same convert "$h_model" -o quantized.gguf --type "$h_type" --force --requantize -q
+        same convert "$h_model" -o quantized.gguf --type "$h_type" --force --requantize --format jsonl -q
         same score quantized.gguf --logits logits.npy -q \
             -p "ROMEO: What light through yonder window breaks?"
         same generate quantized.gguf -p "ROMEO:" -n 10 --greedy -q

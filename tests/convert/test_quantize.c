@@ -101,7 +101,7 @@ TEST(bytes_of_llama_quantize, .loops = 3)
 static bool is_matrix(struct text name)
 {
     static const char *const others[] = {"norm.weight", "position_embd.weight", "rel.weight",
-                                         "freqs.weight"};
+                                         "freqs.weight", "score.weight"};
     for (size_t i = 0; i < COUNT(others); i++)
         if (text_ends_with(name, others[i]))
             return false;
