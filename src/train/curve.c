@@ -49,8 +49,9 @@ enum status curve_open(struct curve *curve, const char *path, int first_step, st
         return file_failure(e, STATUS_FAILED, path, "write --log", errno);
     *curve = (struct curve){.path = path, .fd = fd};
     if (resumed) {
-        if (file_read_all(path, CURVE_MAX, &bytes, &len, e) != STATUS_OK)
-            return STATUS_FAILED; /* what this program has written is no bad input */
+        const enum status s = file_read_all(path, CURVE_MAX, &bytes, &len, e);
+        if (s != STATUS_OK) /* what this program has written is no bad input */
+            return s == STATUS_BAD_FILE ? STATUS_FAILED : s;
         end = rows_until(text_span(bytes, len), first_step);
         free(bytes);
         if (ftruncate(fd, end) != 0 || lseek(fd, end, SEEK_SET) < 0)
