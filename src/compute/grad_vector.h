@@ -128,22 +128,64 @@ ALWAYS_INLINE void grad_product_packed(const struct product *p, const bool colum
         }
 }
 
+ALWAYS_INLINE void grad_product_any(const struct product *p, const bool columns)
+{
+    if (PACKS && p->b_panel == KERNEL_LANES && p->b_row > TILE_VECS * KERNEL_LANES &&
+        p->m >= PACK_LEAST && p->k > 0)
+        grad_product_packed(p, columns);
+    else
+        grad_product_form(p, columns);
+}
+
+static void grad_product_near(const struct product *p)
+{
+    if (p->a_col == 1)
+        grad_product_any(p, false);
+    else
+        grad_product_any(p, true);
+}
+
+/* Rows of A that lie so many floats apart, as those of a real vocabulary's logits do, are each
+ * another page, and share few sets of the caches. So many rows and terms of A are copied at once. */
+#define FAR_APART  4096
+#define PART_ROWS  96
+#define PART_TERMS 384
+
+static void grad_product_apart(const struct product *p)
+{
+    const bool columns = p->a_col != 1;
+    float a[PART_ROWS * PART_TERMS];
+    const size_t apart = columns ? PART_ROWS : PART_TERMS;
+    for (int k = 0; k < p->k; k += PART_TERMS)
+        for (int row = 0; row < p->m; row += PART_ROWS) {
+            struct product part = *p;
+            part.m = MIN(p->m - row, PART_ROWS);
+            part.k = MIN(p->k - k, PART_TERMS);
+            part.a = a;
+            part.a_row = columns ? 1 : apart;
+            part.a_col = columns ? apart : 1;
+            part.b += k * p->b_row;
+            part.c += row * p->c_row;
+            part.start = k > 0 ? part.c : p->start ? p->start + row * p->c_row : NULL;
+            part.bias = k + part.k == p->k ? p->bias : NULL;
+            const float *from = p->a + row * p->a_row + k * p->a_col;
+            const int n_rows = columns ? part.k : part.m, n = columns ? part.m : part.k;
+            for (int i = 0; i < n_rows; i++)
+                memcpy(a + i * apart, from + i * MAX(p->a_row, p->a_col), n * sizeof *a);
+            grad_product_near(&part);
+        }
+}
+
 static void vector_product(const struct product *p)
 {
     assert(p->m >= 0 && p->n >= 0 && p->k >= 0 && (p->a_row == 1 || p->a_col == 1));
     assert(p->m <= 1 || p->c_row >= (size_t)p->n);
     assert(p->m == 0 || p->n == 0 || (p->c && p->c != p->a && p->c != p->b));
     assert(p->m == 0 || p->n == 0 || p->k == 0 || (p->a && p->b));
-    const bool packed = PACKS && p->b_panel == KERNEL_LANES &&
-                        p->b_row > TILE_VECS * KERNEL_LANES && p->m >= PACK_LEAST && p->k > 0;
-    if (p->a_col == 1 && packed)
-        grad_product_packed(p, false);
-    else if (p->a_col == 1)
-        grad_product_form(p, false);
-    else if (packed)
-        grad_product_packed(p, true);
+    if (MAX(p->a_row, p->a_col) >= FAR_APART && p->m > 1 && p->k > 1)
+        grad_product_apart(p);
     else
-        grad_product_form(p, true);
+        grad_product_near(p);
 }
 
 /* --- feed-forward ---------------------------------------------------------------------------- */

@@ -81,6 +81,42 @@ TEST(products, .loops = n_tables())
             try_product(m, columns[i], 1 + (m * 7 + i) % 19);
 }
 
+/* Rows of A as far apart as logits are, which are copied in parts, give the bits of those side by
+ * side. */
+TEST(rows_far_apart, .loops = n_tables())
+{
+    enum { M = 100, N = 20, K = 400, APART = 5000 };
+    static float a[K * APART], dense[K * M], b[K * 32], c[2][M * N];
+    choose(_i, 3);
+    for (int i = 0; i < K * 32; i++)
+        b[i] = numbers[1][i % MOST];
+    for (int form = 0; form < 8; form++) {
+        const int columns = form & 1, rows = columns ? K : M, n = columns ? M : K;
+        for (int i = 0; i < rows; i++)
+            for (int j = 0; j < n; j++)
+                dense[i * n + j] = a[i * APART + j] = numbers[0][(i * n + j) % MOST];
+        for (int i = 0; i < 2; i++) {
+            const size_t apart = i == 0 ? (size_t)n : APART;
+            const struct product p = {.m = M,
+                                      .n = N,
+                                      .k = K,
+                                      .a = i == 0 ? dense : a,
+                                      .a_row = columns ? 1 : apart,
+                                      .a_col = columns ? apart : 1,
+                                      .b = b,
+                                      .b_row = KERNEL_LANES,
+                                      .b_panel = (size_t)K * KERNEL_LANES,
+                                      .c = c[i],
+                                      .c_row = N,
+                                      .bias = form >> 2 ? numbers[2] : NULL,
+                                      .start = form >> 1 & 1 ? c[i] : NULL};
+            memcpy(c[i], numbers[3], sizeof c[i]);
+            tables[i]->product(&p);
+        }
+        assert_same_bits(c[0], c[1], M * N, tables[1]->name);
+    }
+}
+
 /* Where the slope is that of 0 or of 1. */
 TEST(slopes_at_the_limits, .loops = n_tables())
 {
