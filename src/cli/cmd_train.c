@@ -68,6 +68,10 @@ static const struct option origin_options[] = {
                "what is learned, and its weights: text, the tokens; teacher, its predictions; "
                "streams, its residual stream behind each block; or blocks, each block alone",
                .otherwise = "text=0.5,teacher=0.5", .needs = "teacher"),
+    OPT_CHOICE("only", spec.only, "PART", train_parts,
+               "what is trained: all, or attention with all norms, which repairs a conversion in "
+               "less time and memory",
+               .fallback = "all", .needs = "from"),
     OPT_U64("seed", common.seed, "S", "of the first weights and of the windows",
             .otherwise = "random"),
     OPT_END,

@@ -258,9 +258,33 @@ enum status param_list_create(struct param_list *list, const struct config *c, c
     *list = (struct param_list){.tied = !g || layout_output_tied(g)};
     TRY_ZEROED(list->items, max, "the list of parameters", e);
     const enum status s = list_params(list, c, g, e);
+    list->n_trained = list->n_floats;
     if (s != STATUS_OK)
         param_list_free(list);
     return s;
+}
+
+/* Whether it is a part of attention, or a norm. */
+static bool is_attention(const struct tensor_spec *s)
+{
+    return s->form == FORM_NORM || (s->role >= ROLE_ATTN_NORM && s->role <= ROLE_ATTN_OUTPUT_NORM);
+}
+
+void param_list_train_attention(struct param_list *list)
+{
+    size_t at = 0;
+    for (int rest = 0; rest < 2; rest++) {
+        for (int i = 0; i < list->n; i++) {
+            struct param *p = &list->items[i];
+            if (is_attention(&p->spec) != !rest)
+                continue;
+            p->offset = at;
+            at += (spec_elements(&p->spec) + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN;
+        }
+        if (!rest)
+            list->n_trained = at;
+    }
+    assert(at == list->n_floats);
 }
 
 void param_list_free(struct param_list *list)
@@ -286,16 +310,18 @@ void param_list_write(const struct param_list *list, const float *flat, struct g
     }
 }
 
-struct param_view param_view_take(struct arena *arena, const struct param_list *list,
+struct param_view param_view_take(struct arena *arena, const struct param_list *list, size_t n,
                                   const struct config *c)
 {
-    struct param_view v = {.flat = arena_take(arena, list->n_floats, sizeof(float))};
+    struct param_view v = {.flat = arena_take(arena, n, sizeof(float))};
     ARENA_TAKE(v.blocks, arena, c->n_layers);
     if (v.blocks)
         for (int i = 0; i < list->n; i++) {
             const struct tensor_spec *spec = &list->items[i].spec;
             struct param_pair *of_role = role_in_block(spec->role) ? v.blocks[spec->layer].w : v.w;
             float *at = v.flat + list->items[i].offset;
+            if (list->items[i].offset >= n)
+                continue;
             if (spec->is_bias)
                 of_role[spec->role].bias = at;
             else

@@ -74,6 +74,7 @@ struct param_list {
     struct param *items;
     int n;
     size_t n_floats;   /* of the flat run, gaps included */
+    size_t n_trained;  /* of those at its beginning, which training moves */
     uint64_t n_params; /* without the gaps */
     bool tied;         /* output.weight is token_embd.weight and not listed */
 };
@@ -85,6 +86,16 @@ struct param_list {
  */
 enum status param_list_create(struct param_list *list, const struct config *c, const struct gguf *g,
                               struct err *e);
+
+/* Attention and norms are trained alone: they come first in the flat run, and the rest behind
+ * n_trained. */
+void param_list_train_attention(struct param_list *list);
+
+static inline bool param_is_trained(const struct param_list *list, const struct param *p)
+{
+    return p->offset < list->n_trained;
+}
+
 void param_list_free(struct param_list *list); /* legal on a zeroed struct and twice */
 
 /* Reads all tensors of g, which the list was made from, into flat [n_floats], as F32. */
@@ -110,6 +121,7 @@ struct param_view {
     struct param_block *blocks;        /* [n_layers], of which all may have the same parts */
 };
 
-/* Takes a flat run and its view from an arena, or counts them (see base/mem.h). */
-struct param_view param_view_take(struct arena *arena, const struct param_list *list,
+/* Takes the first n floats of a flat run, n_floats or n_trained, and its view from an arena, or
+ * counts them (see base/mem.h). Tensors behind have no part in the view. */
+struct param_view param_view_take(struct arena *arena, const struct param_list *list, size_t n,
                                   const struct config *c);

@@ -181,6 +181,8 @@ static void embed_batch_backward(const struct pass *p, int thread)
     const float scale = embedding_scale(&b->config);
     float *tokens = p->gradient->w[ROLE_TOKEN_EMBD].weight;
     float *positions = p->gradient->w[ROLE_POSITION_EMBD].weight;
+    if (!tokens)
+        return;
     if (pass_drops(p)) {
         const struct row_range rows = rows_of_thread(p, all_rows(p), thread);
         float *dx = rows_view(b->dx, rows).x;

@@ -75,6 +75,8 @@ void backprop_weight_sums(const struct backprop *b, struct param_pair gradient,
                           struct matrix_view dy, struct matrix_view x, int thread)
 {
     int begin, end;
+    if (!gradient.weight)
+        return;
     pool_range(dy.n, thread, b->n_threads, &begin, &end);
     const struct matrix_view own = view_columns(dy, begin, end - begin);
     float *out = gradient.weight + (size_t)begin * x.n;

@@ -24,7 +24,7 @@ void backprop_multiply(const struct backprop *b, struct affine map, struct matri
                        struct matrix_view y);
 
 /* Adds to this thread's share, some rows of dW: dW [dy.n, x.n] += dy^T x and, where there is a
- * bias, db [dy.n] += the sum of dy's rows. */
+ * bias, db [dy.n] += the sum of dy's rows. Nothing where there is no dW: it is not trained. */
 void backprop_weight_sums(const struct backprop *b, struct param_pair gradient,
                           struct matrix_view dy, struct matrix_view x, int thread);
 

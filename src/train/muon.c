@@ -135,7 +135,7 @@ void muon_step(const struct trainer *t, int thread)
     for (int i = 0; i < t->list.n; i++) {
         const struct param *p = &t->list.items[i];
         const struct tensor_spec *s = &p->spec;
-        if (!muon_moves(&t->spec, s))
+        if (!muon_moves(&t->spec, s) || !param_is_trained(&t->list, p))
             continue;
         /* Q, K and V are three matrices. */
         const int parts[] = {config_q_dim(&t->config), config_k_dim(&t->config, s->layer),

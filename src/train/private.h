@@ -46,7 +46,7 @@ struct train_progress {
     int64_t step, best_step;
     double best; /* val_loss of OUT; infinite before the first evaluation */
     struct rng rng;
-    uint64_t n_floats;          /* in each of the arrays behind */
+    uint64_t n_floats, n_trained; /* of the weights behind, and of each moment */
     uint64_t out_len, out_hash; /* of OUT as it was last written: bytes, hash_bytes */
 };
 
@@ -58,7 +58,7 @@ struct state_header {
     uint64_t options_len;                         /* bytes behind the header, a multiple of 8 */
     struct train_progress progress;
 };
-_Static_assert(sizeof(struct state_header) == 14 * sizeof(uint64_t), "no gaps");
+_Static_assert(sizeof(struct state_header) == 15 * sizeof(uint64_t), "no gaps");
 
 /* A state file; its header, options and length are sound. */
 struct state_file {
@@ -93,7 +93,7 @@ struct trainer {
 
     struct arena arena; /* all down to the batch */
     struct param_view weights, gradient, teacher_weights;
-    float *m, *v;     /* [n_floats] moments */
+    float *m, *v;     /* [n_trained] moments */
     double *partials; /* [train_shards] sums of squares of the gradient */
     struct muon muon;
     int32_t *inputs, *targets; /* [batch, length] */
@@ -112,5 +112,5 @@ struct trainer {
 
 static inline size_t train_shards(const struct param_list *list)
 {
-    return (list->n_floats + SHARD - 1) / SHARD;
+    return (list->n_trained + SHARD - 1) / SHARD;
 }

@@ -39,6 +39,15 @@ enum optimizer {
 /* The optimizers' names in the order of the enum, then NULL. */
 extern const char *const train_optimizers[];
 
+/* What is trained. */
+enum trained {
+    TRAINED_ALL,
+    TRAINED_ATTENTION, /* its matrices, and all norms */
+};
+
+/* Their names in the order of the enum, then NULL. */
+extern const char *const train_parts[];
+
 /* What a run is asked for. Everything that it points to is borrowed. */
 struct train_spec {
     const struct text *texts; /* needed by trainer_open only, as the next two */
@@ -62,6 +71,7 @@ struct train_spec {
     int warmup;                 /* steps */
     double lr;                  /* above 0, to TRAIN_MOST_RATE */
     int optimizer;              /* enum optimizer */
+    int only;                   /* enum trained */
     double beta2, weight_decay;
     double dropout, attn_dropout; /* 0 to below 1 */
     double label_smoothing;       /* 0 to below 1 */

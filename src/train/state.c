@@ -4,10 +4,11 @@
  *     magic [8], u64 version
  *     u64 hashes of the text, the model's shape and the teacher, which must be the same to go on
  *     u64 bytes of the options
- *     u64 step, best_step, best (a double), rng state, rng increment, n_floats
+ *     u64 step, best_step, best (a double), rng state, rng increment, n_floats,
+ *         n_trained
  *     u64 length of OUT in bytes, hash of OUT
  *     options: a multiple of 8 bytes, the last one 0
- *     f32 weights [n_floats], m [n_floats], v [n_floats]
+ *     f32 weights [n_floats], m [n_trained], v [n_trained]
  *     u64 hash of all before
  */
 #include "train/state.h"
@@ -20,7 +21,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "states are written as they are");
 
-#define STATE_VERSION 7
+#define STATE_VERSION 8
 
 static const char magic[8] = {'D', 'E', 'C', 'T', 'R', 'A', 'I', 'N'};
 
@@ -114,13 +115,14 @@ enum status state_open(struct state_file *s, const char *path, struct err *e)
                             "%s: damaged: it claims %" PRId64 " steps, the best of them %" PRId64
                             " with a loss of %g",
                             path, p->step, p->best_step, p->best);
-    const uint64_t floats = u64_product(p->n_floats, 3 * sizeof(float));
+    const uint64_t floats = u64_sum(u64_product(p->n_floats, sizeof(float)),
+                                    u64_product(p->n_trained, 2 * sizeof(float)));
     if (h->options_len % 8 != 0 ||
         u64_sum(u64_sum(sizeof *h + sizeof(uint64_t), h->options_len), floats) != len)
         return err_bad_file(e,
                             "%s: damaged: it claims %" PRIu64 " bytes of options and %" PRIu64
-                            " weights in %zu bytes",
-                            path, h->options_len, p->n_floats, len);
+                            " weights, of which %" PRIu64 " are trained, in %zu bytes",
+                            path, h->options_len, p->n_floats, p->n_trained, len);
     const char *options = (const char *)s->file.data + sizeof *h;
     if (h->options_len > 0 && options[h->options_len - 1] != 0)
         return err_bad_file(e, "%s: damaged: its options do not end", path);
@@ -131,20 +133,25 @@ enum status state_open(struct state_file *s, const char *path, struct err *e)
 enum status state_read(struct trainer *t, struct err *e)
 {
     const struct state_file *s = &t->state;
-    const size_t n = t->list.n_floats, bytes = n * sizeof(float);
+    const struct train_progress *p = &s->header.progress;
+    const size_t weights = t->list.n_floats * sizeof(float);
+    const size_t moment = t->list.n_trained * sizeof(float);
     const size_t hashed = s->file.len - sizeof(uint64_t);
     uint64_t stored;
-    if (s->header.progress.n_floats != n)
-        return err_bad_file(e, "%s: damaged: it claims %" PRIu64 " weights of %zu", t->state_path,
-                            s->header.progress.n_floats, n);
+    if (p->n_floats != t->list.n_floats || p->n_trained != t->list.n_trained)
+        return err_bad_file(e,
+                            "%s: damaged: it claims %" PRIu64 " weights, %" PRIu64
+                            " of them trained; expected %zu and %zu",
+                            t->state_path, p->n_floats, p->n_trained, t->list.n_floats,
+                            t->list.n_trained);
     memcpy(&stored, s->file.data + hashed, sizeof stored);
     if (hash_words(HASH_START, s->file.data, hashed) != stored)
         return err_bad_file(e, "%s: damaged: its checksum is not that of its content",
                             t->state_path);
     const unsigned char *at = s->file.data + sizeof s->header + s->options.len;
-    memcpy(t->weights.flat, at, bytes);
-    memcpy(t->m, at + bytes, bytes);
-    memcpy(t->v, at + 2 * bytes, bytes);
+    memcpy(t->weights.flat, at, weights);
+    memcpy(t->m, at + weights, moment);
+    memcpy(t->v, at + weights + moment, moment);
     return STATUS_OK;
 }
 
@@ -161,18 +168,23 @@ enum status state_write(const struct trainer *t, struct err *e)
                              .progress = t->progress};
     memcpy(h.magic, magic, sizeof magic);
     h.progress.n_floats = t->list.n_floats;
+    h.progress.n_trained = t->list.n_trained;
     assert(options.len % sizeof(uint64_t) == 0);
     struct file_writer *w;
     TRY(file_writer_open(&w, t->state_path, e));
-    const float *const arrays[] = {t->weights.flat, t->m, t->v};
-    const size_t bytes = t->list.n_floats * sizeof(float);
+    const size_t n = t->list.n_floats, n_trained = t->list.n_trained;
+    const struct {
+        const float *x;
+        size_t n;
+    } arrays[] = {{t->weights.flat, n}, {t->m, n_trained}, {t->v, n_trained}};
     uint64_t hash = hash_words(HASH_START, &h, sizeof h);
     file_writer_put(w, &h, sizeof h);
     hash = hash_words(hash, options.data, options.len);
     file_writer_put(w, options.data, options.len);
     for (int i = 0; i < 3; i++) {
-        hash = hash_words(hash, arrays[i], bytes);
-        file_writer_put(w, arrays[i], bytes);
+        const size_t bytes = arrays[i].n * sizeof *arrays[i].x;
+        hash = hash_words(hash, arrays[i].x, bytes);
+        file_writer_put(w, arrays[i].x, bytes);
     }
     file_writer_put(w, &hash, sizeof hash);
     return file_writer_commit(w, e);

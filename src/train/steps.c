@@ -27,15 +27,15 @@ void trainer_take(struct trainer *t)
 {
     struct arena *arena = &t->arena;
     const uint64_t rows = (uint64_t)t->spec.batch * t->spec.length;
-    t->weights = param_view_take(arena, &t->list, &t->config);
-    t->gradient = param_view_take(arena, &t->list, &t->config);
-    ARENA_TAKE(t->m, arena, t->list.n_floats);
-    ARENA_TAKE(t->v, arena, t->list.n_floats);
+    t->weights = param_view_take(arena, &t->list, t->list.n_floats, &t->config);
+    t->gradient = param_view_take(arena, &t->list, t->list.n_trained, &t->config);
+    ARENA_TAKE(t->m, arena, t->list.n_trained);
+    ARENA_TAKE(t->v, arena, t->list.n_trained);
     ARENA_TAKE(t->partials, arena, train_shards(&t->list));
     if (t->spec.optimizer == OPTIMIZER_MUON)
         muon_take(&t->muon, arena, &t->list);
     if (t->spec.teacher)
-        t->teacher_weights = param_view_take(arena, &t->teacher_list, &t->teacher_config);
+        t->teacher_weights = param_view_take(arena, &t->teacher_list, t->teacher_list.n_floats, &t->teacher_config);
     ARENA_TAKE(t->inputs, arena, rows);
     ARENA_TAKE(t->targets, arena, rows);
 }
@@ -137,7 +137,7 @@ static void sum_shards(void *arg, int thread)
     int begin, end;
     pool_range(train_shards(&t->list), thread, pool_n_threads(t->spec.pool), &begin, &end);
     for (int i = begin; i < end; i++) {
-        const size_t first = i * SHARD, left = t->list.n_floats - first;
+        const size_t first = i * SHARD, left = t->list.n_trained - first;
         t->partials[i] = (double)t->grad->squares(t->gradient.flat + first, MIN(left, SHARD));
     }
 }
@@ -155,7 +155,8 @@ static void update_share(void *arg, int thread)
         const struct param *p = &t->list.items[i];
         int begin, end;
         pool_range(p->spec.rows, thread, pool_n_threads(t->spec.pool), &begin, &end);
-        if (begin == end || p->spec.flags & SPEC_FIXED || muon_moves(&t->spec, &p->spec))
+        if (begin == end || p->spec.flags & SPEC_FIXED || !param_is_trained(&t->list, p) ||
+            muon_moves(&t->spec, &p->spec))
             continue;
         struct adamw step = t->adamw;
         if (!(p->spec.flags & SPEC_DECAYS))
@@ -253,7 +254,7 @@ enum status trainer_step(struct trainer *t, struct train_event *event, struct er
         const size_t start = rng_unit(&t->progress.rng) * n_starts;
         put_window(t, &t->data.train, start, row);
     }
-    memset(t->gradient.flat, 0, t->list.n_floats * sizeof *t->gradient.flat);
+    memset(t->gradient.flat, 0, t->list.n_trained * sizeof *t->gradient.flat);
     event->loss = backprop_run(t->engine, &t->weights, &batch, &t->gradient);
     const enum status s = isfinite(event->loss) ? trainer_update(t, event, e)
                                                 : trainer_not_finite(t, "loss", event->loss, e);

@@ -12,6 +12,7 @@
 #include "train/steps.h"
 
 const char *const train_optimizers[] = {"adamw", "muon", NULL};
+const char *const train_parts[] = {"all", "attention", NULL};
 
 /* --- the plan -------------------------------------------------------------------------------- */
 
@@ -35,7 +36,8 @@ static enum status make_plan(struct trainer *t, struct err *e)
                              .best_step = t->progress.best_step,
                              .parameter_bytes = t->arena.used,
                              .token_bytes = n * sizeof(int32_t),
-                             .state_bytes = 3 * t->list.n_floats * sizeof(float)};
+                             .state_bytes =
+                                 (t->list.n_floats + 2 * t->list.n_trained) * sizeof(float)};
     for (size_t i = 0; i < t->gguf->n_tensors; i++)
         p->widened |= t->gguf->tensors[i].type->type != TENSOR_F32;
     struct backprop_spec params = {.config = &t->config,
@@ -104,6 +106,8 @@ static enum status open_run(struct trainer *t, struct err *e)
     TRY(err_in_file(e, train_template_make(t, e), spec->from_path));
     TRY(check_sizes(t, e));
     TRY(err_in_file(e, param_list_create(&t->list, &t->config, spec->from, e), spec->from_path));
+    if (spec->only == TRAINED_ATTENTION)
+        param_list_train_attention(&t->list);
     TRY(err_in_file(e, open_teacher(t, e), spec->teacher_path));
     TRY(train_data_read(t, e));
     state_identify(t);

@@ -176,9 +176,9 @@ static void read_params(const struct gguf *g, bool loads)
         require_refused(s, STATUS_BAD_FILE, &e);
         return;
     }
-    param_view_take(&arena, &list, &c);
+    param_view_take(&arena, &list, list.n_floats, &c);
     require(arena_allocate(&arena, "the parameters", &e) == STATUS_OK);
-    const struct param_view v = param_view_take(&arena, &list, &c);
+    const struct param_view v = param_view_take(&arena, &list, list.n_floats, &c);
     param_list_read(&list, g, v.flat);
     require(v.w[ROLE_TOKEN_EMBD].weight && v.w[ROLE_OUTPUT].weight);
     require(list.n_params <= list.n_floats);

@@ -27,6 +27,7 @@ struct fixture {
     int n_sequences, length;
     int32_t *inputs, *targets;
     double dropout, attn_dropout, smoothing;
+    bool only_attention; /* set before it is opened */
 };
 
 /* The model of a file, its weights widened to F32. */
@@ -35,9 +36,11 @@ static void open_model(struct fixture *f, const char *path)
     f->file = read_gguf(path);
     expect_ok(config_read(f->file.g, &f->config, &err));
     expect_ok(param_list_create(&f->list, &f->config, f->file.g, &err));
+    if (f->only_attention)
+        param_list_train_attention(&f->list);
     for (int pass = 0; pass < 2; pass++) {
-        f->weights = param_view_take(&f->arena, &f->list, &f->config);
-        f->gradient = param_view_take(&f->arena, &f->list, &f->config);
+        f->weights = param_view_take(&f->arena, &f->list, f->list.n_floats, &f->config);
+        f->gradient = param_view_take(&f->arena, &f->list, f->list.n_trained, &f->config);
         if (pass == 0)
             expect_ok(arena_allocate(&f->arena, "test", &err));
     }
@@ -99,7 +102,7 @@ static double gradient_by(struct fixture *f, const struct kernels *k, int n_thre
     expect_ok(backprop_start(b, f->weights.w[ROLE_ROPE_FREQS].weight, &err));
     const struct backprop_batch batch = batch_of(f);
     const double forward = backprop_run(b, &f->weights, &batch, NULL);
-    memset(f->gradient.flat, 0, f->list.n_floats * sizeof *f->gradient.flat);
+    memset(f->gradient.flat, 0, f->list.n_trained * sizeof *f->gradient.flat);
     const double loss = backprop_run(b, &f->weights, &batch, &f->gradient);
     ck_assert((forward == loss) == (f->dropout <= 0 && f->attn_dropout <= 0));
     backprop_free(b);
@@ -180,18 +183,18 @@ static double *widen(const struct fixture *f, const float *flat)
     return w;
 }
 
-/* Compares every step-th element of every tensor's gradient, one at least, with central
- * differences; what is not trained has none. */
+/* Compares every step-th element of every trained tensor's gradient, one at least, with central
+ * differences; what is fixed has none. */
 static void compare(struct fixture *f, const struct lesson *lesson, int step)
 {
     double *w = widen(f, f->weights.flat);
     for (int p = 0; p < f->list.n; p++) {
         const struct param *param = &f->list.items[p];
-        const int n = param->spec.rows * param->spec.cols;
+        const int n = param_is_trained(&f->list, param) ? param->spec.rows * param->spec.cols : 0;
         double largest = 1e-3;
         for (int i = 0; i < n; i++)
             largest = fmax(largest, fabs((double)f->gradient.flat[param->offset + (size_t)i]));
-        for (int i = p % (n < step ? n : step); i < n; i += step) {
+        for (int i = n > 0 ? p % (n < step ? n : step) : 0; i < n; i += step) {
             double *at = w + param->offset + i;
             const bool fixed = param->spec.flags & SPEC_FIXED;
             const double kept = *at, h = fixed ? 0 : 1e-7; /* ReLU's bend is seldom so near */
@@ -329,24 +332,27 @@ TEST(dropout_keeps_its_share, .tags = ONE_THREAD)
 static const struct {
     struct loss_weights loss;
     int model;
+    bool only_attention;
 } lessons[] = {
-    {{.text = 0.25f, .teacher = 0.75f}, 0},
-    {{.teacher = 1}, 6},
-    {{.text = 0.5f, .teacher = 0.5f, .streams = 2}, 6},
-    {{.streams = 3}, FIRST_MIXED},
-    {{.blocks = 1}, FIRST_MIXED},
+    {{.text = 0.25f, .teacher = 0.75f}, 0, false},
+    {{.teacher = 1}, 6, false},
+    {{.text = 0.5f, .teacher = 0.5f, .streams = 2}, 6, false},
+    {{.streams = 3}, FIRST_MIXED, false},
+    {{.blocks = 1}, FIRST_MIXED, false},
+    {{.text = 0.5f, .teacher = 0.5f, .streams = 2}, 1, true},
+    {{.teacher = 1, .streams = 2}, FIRST_MIXED + 1, true},
 };
 
 TEST(teacher_gradient, .loops = (int)COUNT(lessons), .tags = ONE_THREAD)
 {
-    struct fixture f = {.smoothing = 0.1};
+    struct fixture f = {.smoothing = 0.1, .only_attention = lessons[_i].only_attention};
     struct lesson lesson = {.loss = lessons[_i].loss};
     open_fixture(&f, &cases[lessons[_i].model], 2, 7);
     /* The teacher is another model of the same vocabulary: the same one, its weights changed. */
     struct arena arena = {0};
-    param_view_take(&arena, &f.list, &f.config);
+    param_view_take(&arena, &f.list, f.list.n_floats, &f.config);
     expect_ok(arena_allocate(&arena, "test", &err));
-    struct param_view other = param_view_take(&arena, &f.list, &f.config);
+    struct param_view other = param_view_take(&arena, &f.list, f.list.n_floats, &f.config);
     for (size_t i = 0; i < f.list.n_floats; i++)
         other.flat[i] = 1.5f * f.weights.flat[i];
 

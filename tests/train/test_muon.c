@@ -12,7 +12,7 @@ static const char *const models[] = {"llama", "layerwise-kv"};
 enum { N_STEPS = 3 };
 
 /* Trains a golden checkpoint with made-up gradients, the same for every call. */
-struct trained {
+struct muon_run {
     struct gguf_file file;
     struct trainer t;
     double *first; /* the weights before */
@@ -24,9 +24,9 @@ static double gradient_at(int step, size_t i)
     return 1e-3 * sin(1.7 * (double)i + step) * (1 + (double)(i % 7));
 }
 
-static struct trained train(const char *name, const struct kernels *k, int n_threads)
+static struct muon_run train(const char *name, const struct kernels *k, int n_threads)
 {
-    struct trained r = {.file = golden_gguf(name)};
+    struct muon_run r = {.file = golden_gguf(name)};
     struct trainer *t = &r.t;
     t->spec = (struct train_spec){.n_steps = N_STEPS,
                                   .warmup = 1,
@@ -59,7 +59,7 @@ static struct trained train(const char *name, const struct kernels *k, int n_thr
     return r;
 }
 
-static void release(struct trained *r)
+static void release(struct muon_run *r)
 {
     arena_free(&r->t.arena);
     param_list_free(&r->t.list);
@@ -78,7 +78,7 @@ static void outer(double *c, const double *a, int n, int k)
 
 /* All steps of the matrix [n, k] at `at`, as its write-up has them: the rows are the shorter side
  * (turned if need be), five rounds of X <- a X + (b X X^T + c (X X^T)^2) X. */
-static void move_plainly(const struct trained *r, double *w, size_t at, int rows, int cols)
+static void move_plainly(const struct muon_run *r, double *w, size_t at, int rows, int cols)
 {
     const bool turned = rows > cols;
     const int n = turned ? cols : rows, k = turned ? rows : cols;
@@ -119,7 +119,7 @@ static void move_plainly(const struct trained *r, double *w, size_t at, int rows
 
 TEST(steps_are_those_of_the_definition, .loops = SANITIZED ? 1 : COUNT(models))
 {
-    struct trained r = train(models[_i], &kernels_scalar, 1);
+    struct muon_run r = train(models[_i], &kernels_scalar, 1);
     const struct trainer *t = &r.t;
     int n_moved = 0;
     for (int i = 0; i < t->list.n; i++) {
@@ -148,10 +148,10 @@ TEST(steps_are_those_of_the_definition, .loops = SANITIZED ? 1 : COUNT(models))
 
 TEST(bits_are_the_same_for_threads_and_instruction_sets, .loops = SANITIZED ? 1 : COUNT(models))
 {
-    struct trained one = train(models[_i], &kernels_scalar, 1);
+    struct muon_run one = train(models[_i], &kernels_scalar, 1);
     for (const struct kernels *k = NULL; (k = next_kernels(k));)
         for (int n_threads = SANITIZED ? 3 : 1; n_threads <= 5; n_threads += SANITIZED ? 5 : 2) {
-            struct trained many = train(models[_i], k, n_threads);
+            struct muon_run many = train(models[_i], k, n_threads);
             ck_assert_mem_eq(one.t.weights.flat, many.t.weights.flat,
                              one.t.list.n_floats * sizeof(float));
             release(&many);

@@ -53,15 +53,40 @@ TEST(uptraining_keeps_the_tokenizer_and_lowers_the_loss)
     ck_assert_ptr_null(out.model->blocks[0].w[ROLE_FFN_UP].matrix.bias);
 }
 
-/* Interrupted after each number of steps, and then resumed: with OUT best and last. */
-TEST(resumed_is_uninterrupted, .loops = 2)
+TEST(only_attention_is_trained)
+{
+    struct run r = make_run("out.gguf");
+    const char *source = scratch_path("source.gguf");
+    const struct checkpoint_shape shape = {SIZES(2, 2, 1, 8, 16, 40, 260), .seed = 4};
+    write_checkpoint(source, &shape);
+    struct checkpoint from = opened_checkpoint(source, CHECKPOINT_TOKENIZER);
+    r.spec.from = from.gguf;
+    r.spec.only = TRAINED_ATTENTION;
+    run_well(&r);
+    ck_assert(r.last_loss < r.first_loss);
+    struct checkpoint out = opened_checkpoint(r.out, CHECKPOINT_TOKENIZER);
+    for (size_t i = 0; i < from.gguf->n_tensors; i++) {
+        const struct gguf_tensor *before = &from.gguf->tensors[i], *after = &out.gguf->tensors[i];
+        const struct text name = before->name;
+        const bool trained =
+            memmem(name.data, name.len, "attn", 4) || memmem(name.data, name.len, "norm", 4);
+        ck_assert_msg((memcmp(before->data, after->data, before->n_bytes) == 0) == !trained,
+                      "%.*s", (int)name.len, name.data);
+    }
+}
+
+/* Interrupted after each number of steps, and then resumed: with OUT best and last, and of
+ * attention alone. */
+TEST(resumed_is_uninterrupted, .loops = 3)
 {
     struct run whole = make_run("whole.gguf");
-    whole.spec.keep_last = _i;
+    whole.spec.keep_last = _i == 1;
+    whole.spec.only = _i == 2 ? TRAINED_ATTENTION : TRAINED_ALL;
     run_well(&whole);
     for (int stop_at = 0; stop_at < 12; stop_at += SANITIZED ? 7 : 1 + _i) {
         struct run parts = make_run("parts.gguf");
-        parts.spec.keep_last = _i;
+        parts.spec.keep_last = whole.spec.keep_last;
+        parts.spec.only = whole.spec.only;
         run_until(&parts, stop_at);
         ck_assert_int_eq(parts.steps, stop_at);
         ck_assert_int_eq(access(parts.out, F_OK), 0);
