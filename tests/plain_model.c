@@ -244,13 +244,9 @@ void plain_log_probabilities(const struct plain_model *m, int window, const int3
     }
     const size_t of_point = (size_t)(m->length * d), first = (size_t)(window * (c->n_layers + 1));
     for (int l = 0; l <= c->n_layers; l++) {
-        for (int t = 0; t < m->length; t++) {
-            const size_t at = (first + (size_t)l) * of_point + (size_t)(t * d);
-            if (m->streams)
-                memcpy(m->streams + at, x[t], (size_t)d * sizeof *x[t]);
-            if (m->starts && l < c->n_layers)
-                memcpy(x[t], m->starts + at, (size_t)d * sizeof *x[t]);
-        }
+        for (int t = 0; t < m->length && m->streams; t++)
+            memcpy(m->streams + (first + (size_t)l) * of_point + (size_t)(t * d), x[t],
+                   (size_t)d * sizeof *x[t]);
         if (l < c->n_layers)
             layer(m, l, window, x);
     }

@@ -16,9 +16,8 @@ struct plain_model {
     int length; /* of a window, at most PLAIN_LENGTH */
     struct dropout dropout, attn_dropout;
     /* Of each window [n_layers + 1][length][d_model]: the residual stream before the blocks and
-     * behind each. What is written, unless NULL; and what each block starts from, unless NULL. */
+     * behind each, which is written; NULL: it is not. */
     double *streams;
-    const double *starts;
 };
 #define PLAIN_LENGTH 64
 #define PLAIN_WIDTH  128

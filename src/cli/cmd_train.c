@@ -66,7 +66,7 @@ static const struct option origin_options[] = {
         .reads = "the checkpoint"),
     OPT_STRING("loss", loss_terms, "TERM=X,...",
                "what is learned, and its weights: text, the tokens; teacher, its predictions; "
-               "streams, its residual stream behind each block; or blocks, each block alone",
+               "streams, its residual stream behind each block",
                .otherwise = "text=0.5,teacher=0.5", .needs = "teacher"),
     OPT_CHOICE("only", spec.only, "PART", train_parts,
                "what is trained: all, or attention with all norms, which repairs a conversion in "

@@ -217,8 +217,8 @@ enum status train_spec_complete(struct train_spec *spec, struct train_shape *sha
 
 enum status train_loss_parse(const char *text, struct loss_weights *loss, struct err *e)
 {
-    static const char *const terms[] = {"text", "teacher", "streams", "blocks", NULL};
-    float *const weights[] = {&loss->text, &loss->teacher, &loss->streams, &loss->blocks};
+    static const char *const terms[] = {"text", "teacher", "streams", NULL};
+    float *const weights[] = {&loss->text, &loss->teacher, &loss->streams};
     char term[32], number[32] = "";
     if (!text)
         return STATUS_OK;
@@ -231,12 +231,12 @@ enum status train_loss_parse(const char *text, struct loss_weights *loss, struct
             end = list_next(&text, ",", number, sizeof number);
         if (i < 0 || !parse_double(number, &x) || x < 0 || x > TRAIN_MOST_WEIGHT)
             return err_usage(e,
-                             "--loss: expected text=X, teacher=X, streams=X or blocks=X, with X "
-                             "from 0 to %d, separated by commas; found '%s'",
+                             "--loss: expected text=X, teacher=X or streams=X, with X from 0 to "
+                             "%d, separated by commas; found '%s'",
                              TRAIN_MOST_WEIGHT, term);
         *weights[i] = (float)x;
     }
-    if (loss->text + loss->teacher + loss->streams + loss->blocks <= 0)
+    if (loss->text + loss->teacher + loss->streams <= 0)
         return err_usage(e, "--loss: all weights are 0; expected one that is not");
     return STATUS_OK;
 }

@@ -146,7 +146,8 @@ static void grad_product_near(const struct product *p)
 }
 
 /* Rows of A that lie so many floats apart, as those of a real vocabulary's logits do, are each
- * another page, and share few sets of the caches. So many rows and terms of A are copied at once. */
+ * another page, and share few sets of the caches. So many rows and terms of A are copied at once.
+ */
 #define FAR_APART  4096
 #define PART_ROWS  96
 #define PART_TERMS 384

@@ -311,23 +311,6 @@ static void run_pass(void *arg, int thread)
     embed_batch_backward(p, thread);
 }
 
-/* Each block alone: its input is the teacher's, its loss that of its own output. */
-static void run_blocks(void *arg, int thread)
-{
-    const struct pass *p = arg;
-    const struct backprop *b = p->b;
-    const struct row_range rows = rows_of_thread(p, all_rows(p), thread);
-    const size_t bytes = rows_n(rows) * b->dx.stride * sizeof *b->dx.x;
-    memset(rows_view(b->losses, rows).x, 0, rows_n(rows) * sizeof *b->losses.x);
-    for (int l = 0; l < b->config.n_layers; l++) {
-        memcpy(rows_view(b->blocks[l].x, rows).x,
-               rows_view(pass_stream(p->batch->teacher, 2 * l), rows).x, bytes);
-        memset(rows_view(b->dx, rows).x, 0, bytes);
-        backprop_block(p, l, thread);
-        backprop_block_backward(p, l, thread);
-    }
-}
-
 double backprop_run(struct backprop *b, const struct param_view *weights,
                     const struct backprop_batch *batch, struct param_view *gradient)
 {
@@ -344,7 +327,7 @@ double backprop_run(struct backprop *b, const struct param_view *weights,
             .b = t, .w = batch->teacher_weights, .batch = batch, .hidden_only = true};
         pool_run(t->pool, run_pass, &taught);
     }
-    pool_run(b->pool, t && batch->loss.blocks > 0 ? run_blocks : run_pass, &pass);
+    pool_run(b->pool, run_pass, &pass);
     for (int row = 0; row < pass_rows(&pass); row++)
         sum += (double)b->losses.x[row];
     return sum / pass_rows(&pass);

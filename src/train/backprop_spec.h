@@ -40,8 +40,6 @@ struct loss_weights {
      * behind a block, y the teacher's. Single positions have streams a thousand times as long as
      * others, of the teacher or, where it errs, of the model: so no row counts for more than 4. */
     float streams;
-    float blocks; /* the same of each block alone, whose input is the teacher's; then nothing else
-                     counts */
 };
 
 /* Windows [n_sequences][length] of token ids below n_vocab (trusted), and the token that follows

@@ -302,13 +302,11 @@ void backprop_block(const struct pass *p, int l, int thread)
 
 /* --- backwards ------------------------------------------------------------------------------- */
 
-/* Adds to dx [r, d] the gradient of the loss by the stream behind block l itself; of blocks alone
- * also to the rows' losses. */
+/* Adds to dx [r, d] the gradient of the loss by the stream behind block l itself. */
 static void add_stream_gradient(const struct pass *p, int l, struct row_range r)
 {
     const struct backprop *b = p->b, *teacher = p->batch->teacher;
-    const struct loss_weights *loss = &p->batch->loss;
-    const float weight = loss->blocks > 0 ? loss->blocks : loss->streams;
+    const float weight = p->batch->loss.streams;
     if (!teacher || weight <= 0)
         return;
     const int n_layers = b->config.n_layers, d = b->config.d_model;
@@ -325,8 +323,6 @@ static void add_stream_gradient(const struct pass *p, int l, struct row_range r)
         const float lost = squares / h, step = weight / (h * (float)n_layers * (float)pass_rows(p));
         for (int i = 0; i < d; i++)
             dx[i] += step * (2 * (x[i] - y[i]) - lost * x[i]);
-        if (loss->blocks > 0)
-            b->losses.x[t] += lost / (float)n_layers;
     }
 }
 

@@ -25,7 +25,7 @@ static inline void train_report(const struct train_spec *spec, struct train_even
 /* Whether the loss compares the residual streams of model and teacher. */
 static inline bool train_compares_streams(const struct train_spec *spec)
 {
-    return spec->teacher && (spec->loss.streams > 0 || spec->loss.blocks > 0);
+    return spec->teacher && spec->loss.streams > 0;
 }
 
 /* A text's tokens. */

@@ -35,7 +35,8 @@ void trainer_take(struct trainer *t)
     if (t->spec.optimizer == OPTIMIZER_MUON)
         muon_take(&t->muon, arena, &t->list);
     if (t->spec.teacher)
-        t->teacher_weights = param_view_take(arena, &t->teacher_list, t->teacher_list.n_floats, &t->teacher_config);
+        t->teacher_weights =
+            param_view_take(arena, &t->teacher_list, t->teacher_list.n_floats, &t->teacher_config);
     ARENA_TAKE(t->inputs, arena, rows);
     ARENA_TAKE(t->targets, arena, rows);
 }

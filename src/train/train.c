@@ -22,22 +22,21 @@ static enum status make_plan(struct trainer *t, struct err *e)
     const size_t n = train->n + val->n;
     trainer_take(t);
     struct train_plan *p = &t->plan;
-    *p = (struct train_plan){.config = t->config,
-                             .n_params = t->list.n_params,
-                             .train_tokens = train->n,
-                             .val_tokens = val->n,
-                             .val_scored = trainer_val_windows(t) * t->spec.length,
-                             .bytes_per_token = n ? (double)(train->n_bytes + val->n_bytes) / n : 0,
-                             .bits_per_nat =
-                                 val->n_bytes ? (double)val->n / val->n_bytes / log(2) : 0,
-                             .seed = t->spec.seed,
-                             .resumed_step = t->progress.step,
-                             .best_loss = t->progress.best,
-                             .best_step = t->progress.best_step,
-                             .parameter_bytes = t->arena.used,
-                             .token_bytes = n * sizeof(int32_t),
-                             .state_bytes =
-                                 (t->list.n_floats + 2 * t->list.n_trained) * sizeof(float)};
+    *p = (struct train_plan){
+        .config = t->config,
+        .n_params = t->list.n_params,
+        .train_tokens = train->n,
+        .val_tokens = val->n,
+        .val_scored = trainer_val_windows(t) * t->spec.length,
+        .bytes_per_token = n ? (double)(train->n_bytes + val->n_bytes) / n : 0,
+        .bits_per_nat = val->n_bytes ? (double)val->n / val->n_bytes / log(2) : 0,
+        .seed = t->spec.seed,
+        .resumed_step = t->progress.step,
+        .best_loss = t->progress.best,
+        .best_step = t->progress.best_step,
+        .parameter_bytes = t->arena.used,
+        .token_bytes = n * sizeof(int32_t),
+        .state_bytes = (t->list.n_floats + 2 * t->list.n_trained) * sizeof(float)};
     for (size_t i = 0; i < t->gguf->n_tensors; i++)
         p->widened |= t->gguf->tensors[i].type->type != TENSOR_F32;
     struct backprop_spec params = {.config = &t->config,
