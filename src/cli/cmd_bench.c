@@ -22,6 +22,11 @@
 
 #define VALUES struct bench_options
 
+static const struct option shape_bench_options[] = {
+    OPT_STRING("shape", shape, "SHAPE", SHAPE_HELP),
+    OPT_END,
+};
+
 static const struct option matrix_options[] = {
     OPT_STRING("kv-heads", kv_heads, "all|G,G,...",
                "numbers of K/V heads: as many as query heads is MHA, 1 is MQA; all: every divisor",
@@ -100,9 +105,9 @@ static enum status open_subjects(struct bench_run *r, struct err *e)
     r->others = calloc(n + 1, sizeof *r->others);
     if (!r->subjects || !r->others)
         return err_no_memory(e, "the list of checkpoints", (n + 1) * sizeof *r->others);
-    if (o->shape.shape) {
-        r->subjects[0].name = o->shape.shape;
-        TRY(shape_of_options(&o->shape, &o->common, &r->subjects[0].config, e));
+    if (o->shape) {
+        r->subjects[0].name = o->shape;
+        TRY(shape_of_option(o->shape, &o->common, &r->subjects[0].config, e));
     } else {
         TRY(open_subject(j->path, o->common.file ? CHECKPOINT_TEXTS : 0, &j->checkpoint,
                          &r->subjects[0], e));
@@ -147,7 +152,7 @@ static enum status read_variants(struct bench_run *r, struct err *e)
         return list_heads("--kv-heads", text, c->n_heads, variants, e);
     for (int g = c->n_kv_heads; g >= 1; g--)
         if (c->n_kv_heads % g == 0 && config_has_variant(c, g) &&
-            (r->o->shape.shape || c->score == SCORE_DOT || g == c->n_kv_heads))
+            (r->o->shape || c->score == SCORE_DOT || g == c->n_kv_heads))
             TRY(list_add("--kv-heads", g, variants, e));
     return STATUS_OK;
 }
@@ -161,7 +166,7 @@ static enum status read_types(struct bench_run *r, struct err *e)
     if (o->types)
         TRY(list_names("--type", o->types, storage_names, types, e));
     else
-        TRY(list_add("--type", o->shape.shape ? STORAGE_F32 : BENCH_AS_IS, types, e));
+        TRY(list_add("--type", o->shape ? STORAGE_F32 : BENCH_AS_IS, types, e));
     TRY(list_names("--kv-type", o->kv_types, kv_type_names, &named, e));
     for (int i = 0; i < named.n; i++)
         TRY(list_add("--kv-type", kv_type_storage[named.items[i]], kv_types, e));
@@ -357,7 +362,7 @@ static enum status check_bench(struct job *j, void *values, struct err *e)
     if (o->common.file && o->others.n > 0)
         return err_usage(e, "--text is for one checkpoint, whose variants it compares; found %d",
                          o->others.n + 1);
-    return o->shape.shape ? STATUS_OK : job_need_path(j, e);
+    return o->shape ? STATUS_OK : job_need_path(j, e);
 }
 
 static enum status run_bench(struct job *j, void *values, struct err *e)
@@ -381,8 +386,8 @@ const struct command command_bench = {
                 "./decode bench models/shakespeare-mha.gguf --type f32,q8_0\n"
                 "./decode bench models/shakespeare-mha.gguf --text LICENSE --kv-heads 2\n",
     .notes = help_of_bench,
-    .spec = {.groups = {{"Random weights of a shape instead of a checkpoint", shape_options,
-                         offsetof(VALUES, shape)},
+    .spec = {.groups = {{"Random weights of a shape instead of a checkpoint", shape_bench_options,
+                         0},
                         {"What is compared (one row for every combination)", matrix_options, 0},
                         {"Measuring", measuring_options, 0},
                         {"Which variant to choose", advice_options, 0},

@@ -16,8 +16,7 @@ struct info_options {
     struct common_options common;
     bool tensors, check;
     struct option_strings shapes;
-    struct shape_options shape; /* its arch */
-    int type;                   /* the index into storage_names and 1 more; 0: not given */
+    int type; /* the index into storage_names and 1 more; 0: not given */
     const char *depths, *batches;
     int shards; /* 0: not given */
 };
@@ -63,7 +62,6 @@ static const struct option own_options[] = {
 
 static const struct option shape_info_options[] = {
     OPT_STRINGS("shape", shapes, "SHAPE", SHAPE_HELP ". Several are put side by side"),
-    OPT_SHAPE_ARCH(shape.arch),
     OPT_CHOICE("type", type, "TYPE", storage_names, "type of its weight matrices",
                .otherwise = "f32", .needs = "shape"),
     OPT_END,
@@ -240,14 +238,14 @@ static enum status read_shape(struct info *info, int i, struct err *e)
     const struct info_options *o = info->o;
     struct config *c = &info->config;
     const enum storage type = o->type ? o->type - 1 : STORAGE_F32;
-    const struct shape_options of = {.shape = o->shapes.items[i], .arch = o->shape.arch};
-    TRY(shape_of_options(&of, &o->common, c, e));
+    const char *shape = o->shapes.items[i];
+    TRY(shape_of_option(shape, &o->common, c, e));
     struct sheet *s = &info->sheet;
     job_say_fallback(&o->common, c, type);
     info->cost = (struct cost_shape){c, c->n_kv_heads, type, .tied = !c->arch->own_output};
     info->has_config = info->runs = true;
     info->sheet.n_properties = 0;
-    sheet_string(s, "shape", of.shape);
+    sheet_string(s, "shape", shape);
     sheet_string(s, "architecture", c->arch->name);
     add_config(info);
     return STATUS_OK;

@@ -84,8 +84,27 @@ static const struct {
              {"dk", CONFIG_MAX_WIDTH, offsetof(struct config, head_dim)},
              {"dv", CONFIG_MAX_WIDTH, offsetof(struct config, value_dim)},
              {"kv", CONFIG_MAX_WIDTH, offsetof(struct config, n_kv_heads)},
-             {"score", 0, offsetof(struct config, score)}};
-enum { N_ORDERED = 3, SCORE = 9, N_SIZES };
+             {"score", 0, offsetof(struct config, score)},
+             {"arch", 0, offsetof(struct config, arch)}};
+enum { N_ORDERED = 3, SCORE = 9, ARCH, N_SIZES };
+
+static enum status read_size(const char *text, int i, struct config *c, struct err *e)
+{
+    void *member = (char *)c + sizes[i].offset;
+    const char *const *names = i == ARCH ? shape_archs : arch_score_names;
+    const int kind = i >= SCORE ? names_find(names, text) : 0;
+    if (kind < 0)
+        return err_usage(e, "--shape: %s: expected %s, found '%s'", sizes[i].name,
+                         names_joined(names, " or ").text, text);
+    if (i == ARCH)
+        c->arch = arch_preset(text_of(text));
+    else if (i == SCORE)
+        c->score = kind;
+    else if (!parse_int(text, 1, sizes[i].max, member))
+        return err_usage(e, "--shape: %s: expected an integer from 1 to %d, found '%s'",
+                         sizes[i].name, sizes[i].max, text);
+    return STATUS_OK;
+}
 
 /* Reads sizes up to the end of the text, of which *at are there already. */
 static enum status read_sizes(const char *text, int *at, struct config *c, struct err *e)
@@ -105,40 +124,32 @@ static enum status read_sizes(const char *text, int *at, struct config *c, struc
                 i++;
             if (i == N_SIZES || !part[len])
                 return err_usage(
-                    e, "--shape: expected ff=, vocab=, ctx=, dk=, dv=, kv= or score=, found '%s'",
+                    e,
+                    "--shape: expected arch=, ff=, vocab=, ctx=, dk=, dv=, kv= or score=, found "
+                    "'%s'",
                     part);
             number = part + len + 1;
         }
-        void *member = (char *)c + sizes[i].offset;
-        const int kind = i == SCORE ? names_find(arch_score_names, number) : 0;
-        if (kind < 0)
-            return err_usage(e, "--shape: score: expected %s, found '%s'",
-                             names_joined(arch_score_names, " or ").text, number);
-        if (i == SCORE)
-            *(unsigned *)member = kind;
-        else if (!parse_int(number, 1, sizes[i].max, member))
-            return err_usage(e, "--shape: %s: expected an integer from 1 to %d, found '%s'",
-                             sizes[i].name, sizes[i].max, number);
+        TRY(read_size(number, i, c, e));
     }
     return STATUS_OK;
 }
 
-enum status shape_parse(const char *text, const struct arch *arch, struct config *c, struct err *e)
+enum status shape_parse(const char *text, struct config *c, struct err *e)
 {
     static const struct shape_words words = {"--shape: heads", "d_model", "dk=", "--shape: score"};
     const struct named_shape *named = named_shape_of(text);
     int n = 0;
-    *c = (struct config){.arch = NULL};
+    *c = (struct config){.arch = arch_preset(text_of(named ? named->arch : shape_archs[0]))};
     if (named) {
         TRY(read_sizes(named->sizes, &n, c, e));
         text += strlen(named->name);
-        arch = arch_preset(text_of(named->arch));
     }
     if (*text || !named)
         TRY(read_sizes(text + (named != NULL), &n, c, e));
     if (c->n_kv_heads && c->n_heads % c->n_kv_heads != 0)
         return err_usage(e, "--shape: kv: expected a divisor of heads %d, found %d", c->n_heads,
                          c->n_kv_heads);
-    config_set_arch(c, arch);
+    config_set_arch(c, c->arch);
     return shape_complete(c, &words, e);
 }

@@ -20,10 +20,10 @@ struct shape_words {
  * `decode`. STATUS_USAGE for heads that no model has. */
 enum status shape_complete(struct config *c, const struct shape_words *words, struct err *e);
 
-/* LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C][,dk=K][,dv=V][,kv=G][,score=S]: a shape of an
- * architecture, completed; or one that has a name, followed by the same. STATUS_USAGE says which
- * number, its range and what was found. */
-enum status shape_parse(const char *text, const struct arch *arch, struct config *c, struct err *e);
+/* LAYERSxD_MODELxHEADS[,arch=A][,ff=F][,vocab=V][,ctx=C][,dk=K][,dv=V][,kv=G][,score=S]: a shape,
+ * completed, by default of a gpt2; or one that has a name, followed by the same. STATUS_USAGE says
+ * which number, its range and what was found. */
+enum status shape_parse(const char *text, struct config *c, struct err *e);
 
 /* Shapes that have a name; the last one has none. */
 struct named_shape {
@@ -31,7 +31,7 @@ struct named_shape {
 };
 extern const struct named_shape named_shapes[];
 
-#define SHAPE_FORM "LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C][,dk=K][,dv=V][,kv=G]"
+#define SHAPE_FORM "LAYERSxD_MODELxHEADS[,arch=A][,ff=F][,vocab=V][,ctx=C][,dk=K][,dv=V][,kv=G]"
 
 /* The named shape that the text begins with, and behind whose name it says what is to be changed;
  * NULL: none. */

@@ -302,26 +302,27 @@ TEST(shapes)
 {
     char bad[] = "12|12x768|12x768x|12x768x5|0x768x12|12x768x12x|12x768x12,|-1x8x2|12x768x12,ff=|"
                  "12x768x12,ff=0|12x768x12,fff=1|12x768x12,ctx=99999999|12x768x12 |12X768X12|"
-                 "1x99999999x1|12,768,12|2x64x5,dv=8|2x64x4,kv=3|2x64x4,dk=0|2x64x64,dk=1025";
+                 "1x99999999x1|12,768,12|2x64x5,dv=8|2x64x4,kv=3|2x64x4,dk=0|2x64x64,dk=1025|"
+                 "2x64x4,arch=bert";
     const struct arch *gpt2 = arch_preset(text_of("gpt2"));
     struct config c;
-    expect_ok(shape_parse("12x768x12,ff=3072,vocab=50257,ctx=4096", gpt2, &c, &err));
+    expect_ok(shape_parse("12x768x12,ff=3072,vocab=50257,ctx=4096", &c, &err));
     ck_assert(c.n_layers == 12 && c.d_model == 768 && c.n_heads == 12 && c.n_kv_heads == 12);
     ck_assert(c.head_dim == 64 && c.d_ff == 3072 && c.n_vocab == 50257 && c.n_ctx == 4096);
-    expect_ok(shape_parse("4x128x8", gpt2, &c, &err));
+    expect_ok(shape_parse("4x128x8", &c, &err));
     ck_assert(c.d_ff == 512 && c.n_vocab == 50257 && c.n_ctx == 1024);
-    expect_ok(shape_parse("4x128x8,ctx=9", gpt2, &c, &err));
+    expect_ok(shape_parse("4x128x8,ctx=9", &c, &err));
     ck_assert_int_eq(c.n_ctx, 9);
-    expect_ok(shape_parse("2x64x4,dk=16,kv=2", gpt2, &c, &err));
+    expect_ok(shape_parse("2x64x4,dk=16,kv=2", &c, &err));
     ck_assert(c.head_dim == 16 && c.value_dim == 16 && c.n_kv_heads == 2 && c.arch == gpt2);
-    expect_ok(shape_parse("2x64x5,dk=24,dv=10", gpt2, &c, &err));
+    expect_ok(shape_parse("2x64x5,dk=24,dv=10", &c, &err));
     ck_assert(c.head_dim == 24 && c.value_dim == 10 && c.n_kv_heads == 5);
     ck_assert_str_eq(c.arch->name, "decode");
-    expect_ok(shape_parse("2x64x4,dk=32", arch_preset(text_of("llama")), &c, &err));
+    expect_ok(shape_parse("2x64x4,dk=32,arch=llama", &c, &err));
     ck_assert_str_eq(c.arch->name, "llama");
     for (char *shape = strtok(bad, "|"); shape; shape = strtok(NULL, "|"))
-        expect_status(shape_parse(shape, gpt2, &c, &err), STATUS_USAGE, "--shape");
-    expect_status(shape_parse("", gpt2, &c, &err), STATUS_USAGE, "--shape");
+        expect_status(shape_parse(shape, &c, &err), STATUS_USAGE, "--shape");
+    expect_status(shape_parse("", &c, &err), STATUS_USAGE, "--shape");
 }
 
 /* --- all commands' options -------------------------------------------------------------------- */

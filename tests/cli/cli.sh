@@ -345,10 +345,10 @@ $ has "$out" "| architecture |"
 0 info $model --depth 0,32 --batch 1,4 --format csv | 17 lines | MQA,1,32,4,f32,
 0 info --shape 12x768x12 --depth 1024 --batch 1,16 | shape                   12x768x12
     | total      124,439,808 | 1024      1  f32 | 1.12 GiB
-0 info --shape 32x4096x32,ff=11008,vocab=32000,ctx=4096 --arch llama --type f16 --kv-type f16
+0 info --shape 32x4096x32,arch=llama,ff=11008,vocab=32000,ctx=4096 --type f16 --kv-type f16
     --format json | "total": 6738415616 | "bytes_per_token_f16": 524288 | "fits": 
     | "memory_available_bytes": 
-0 info --shape 32x4096x32,ff=14336,vocab=128256,ctx=8192,kv=8 --arch llama | total      8,030,261,248 | GQA-8
+0 info --shape 32x4096x32,arch=llama,ff=14336,vocab=128256,ctx=8192,kv=8 | total      8,030,261,248 | GQA-8
 $ [ "$("$decode" info --shape help --format csv | cut -d, -f1,2 | tr '\n' ' ')" = "shape,architecture
     gpt2,gpt2 gpt2-medium,gpt2 gpt2-large,gpt2 gpt2-xl,gpt2 gpt3,gpt2 llama-7b,llama llama-13b,llama
     llama-65b,llama llama2-70b,llama t5-large,llama t5-xxl,llama " ]
@@ -356,7 +356,7 @@ $ [ "$("$decode" info --shape help --format csv | cut -d, -f1,2 | tr '\n' ' ')" 
 0 info --shape gpt2-xl,ctx=2048,kv=5 --depth 2048 --format csv | GQA-5,5,2048,1,f32,
 0 info --shape 2x64x4,dk=8,dv=32,vocab=300 | head_dim                8 | value_dim               32 | architecture            decode
 2 info --shape gpt5 | or a name that `decode info --shape help` lists
-2 info --shape gpt2 --arch llama | --arch: --shape gpt2 has its own, gpt2
+2 info --shape gpt2,arch=bert | --shape: arch: expected gpt2 or llama
 # A layer of two heads of 32 as f32: 2 x 2 x 32 x 4 bytes a token; halves of it for MHA, and a copy of
 # MQA's in both shards.
 0 info --shape 2x64x2,vocab=300 --shape 3x64x4,vocab=300 --depth 10 --shards 2 --format csv | 6 lines
@@ -741,7 +741,7 @@ $ [ ! -e long.html ]
 2 train lines -o a.gguf $small --score additive --arch llama | --score: --arch llama has no such choice
 2 train lines -o a.gguf $small --score additive --position rope | --score additive: rope positions rotate
 2 train lines -o a.gguf $small --score additive --score-scale none | --score additive: they have no scale
-2 bench --shape 1x16x2,score=additive --arch llama | --shape: score additive: rope positions rotate
+2 bench --shape 1x16x2,arch=llama,score=additive | --shape: score additive: rope positions rotate
 2 info --shape 1x16x2,score=plus | --shape: score: expected dot or additive, found 'plus'
 0 train lines -o wide.gguf $small --heads 4 --kv-heads 2 --score additive --steps 1 --batch 1 -q
 0 bench wide.gguf --depth 4 -n 2 --repeat 1 --format csv | 2 lines

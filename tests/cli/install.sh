@@ -66,7 +66,7 @@ decode score --mo|--model
 decode help tok|tokenize
 decode convert --refit n|none
 decode convert --type q|q4_0 q8_0
-decode info --arch l|llama
+decode train --arch l|llama
 END
 
 if have bash; then
