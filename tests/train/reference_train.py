@@ -4,7 +4,9 @@ tests/train/test_backprop.c.
 
 Writes tests/data/train/NAME.txt: the batch, its loss, for every tensor the norm of the loss's
 gradient and its dot products with two fixed vectors, and the losses before each of some steps of
-AdamW with label smoothing. Needs torch, numpy and gguf.
+AdamW with label smoothing; of some also NAME-taught.txt: the same of a loss that compares
+predictions and streams with a teacher's, whose weights are 1.5 times the model's, without steps.
+Needs torch, numpy and gguf.
 
 usage: tests/train/reference_train.py   (from the repository's top)
 """
@@ -19,7 +21,10 @@ from gguf import GGUFReader
 
 NAMES = ["mha", "gqa", "mqa-f16", "llama", "transformer", "alibi", "quadratic",
          "shared-block", "layerwise-kv", "additive"]
+TAUGHT = ["gqa", "llama", "layerwise-kv"]
 WINDOWS, LENGTH = 3, 37
+# Of the taught; as in tests/train/test_backprop.c.
+TEXT, TEACHER, STREAMS, FACTOR = 0.25, 0.75, 2, 1.5
 # Of the steps; as in tests/train/test_backprop.c.
 STEPS, WARMUP, RATE, BETA2, DECAY, CLIP, SMOOTHING = 5, 2, 0.004, 0.99, 0.1, 1.0, 0.1
 FFN = {"gelu": lambda x: F.gelu(x, approximate="tanh"), "gelu_erf": F.gelu, "relu": F.relu,
@@ -151,8 +156,10 @@ class Model:
 
     def logits(self, inputs):
         x = self.embed(inputs)
+        self.streams = []  # behind each block
         for layer in range(self.c["layers"]):
             x = self.block(x, layer)
+            self.streams.append(x)
         if not self.c["after"]:
             x = self.norm(x, "output_norm")
         return F.linear(x, self.w.get("output.weight", self.w["token_embd.weight"]))
@@ -160,6 +167,17 @@ class Model:
     def loss(self, inputs, targets, smoothing=0.0):
         logits = self.logits(inputs).flatten(0, 1)
         return F.cross_entropy(logits, targets.flatten(), label_smoothing=smoothing)
+
+    def taught_loss(self, inputs, targets):
+        teacher = Model(self.c, {n: FACTOR * t.detach() for n, t in self.w.items()})
+        said, logits = teacher.logits(inputs).flatten(0, 1), self.logits(inputs).flatten(0, 1)
+        kl = F.kl_div(logits.log_softmax(-1), said.softmax(-1), reduction="batchmean")
+        apart = []
+        for x, y in zip(self.streams, teacher.streams):
+            length = (x**2 + y**2).sum(-1) / 2 + x.shape[-1] * self.c["eps"]
+            apart.append((((x - y) ** 2).sum(-1) / length).mean())
+        streams = sum(apart) / len(apart)
+        return TEXT * F.cross_entropy(logits, targets.flatten()) + TEACHER * kl + STREAMS * streams
 
 
 def rate(step):
@@ -194,6 +212,20 @@ def train(model, inputs, targets):
     return losses
 
 
+def write_gradients(f, batch, loss, tensors):
+    """The batch, the loss of the text, and the gradients that its tensors have."""
+    f.write(f"{WINDOWS} {LENGTH}\n")
+    for row in batch:
+        f.write(" ".join(map(str, row)) + "\n")
+    f.write(f"{loss.item():.9f}\n{len(tensors)}\n")
+    for tensor, weight in tensors.items():
+        g = weight.grad.numpy().ravel()
+        i = np.arange(len(g))
+        dots = np.cos(i) @ g, np.cos(0.3 * i + 1) @ g
+        f.write(f"{tensor} {np.linalg.norm(g):.7e} {dots[0]:.7e} {dots[1]:.7e}\n")
+        weight.grad = None
+
+
 def main():
     os.makedirs("tests/data/train", exist_ok=True)
     for name in NAMES:
@@ -205,15 +237,11 @@ def main():
         loss = model.loss(inputs, targets)
         loss.backward()
         with open(f"tests/data/train/{name}.txt", "w", encoding="utf-8") as f:
-            f.write(f"{WINDOWS} {LENGTH}\n")
-            for row in batch:
-                f.write(" ".join(map(str, row)) + "\n")
-            f.write(f"{loss.item():.9f}\n{len(tensors)}\n")
-            for tensor, weight in tensors.items():
-                g = weight.grad.numpy().ravel()
-                i = np.arange(len(g))
-                dots = np.cos(i) @ g, np.cos(0.3 * i + 1) @ g
-                f.write(f"{tensor} {np.linalg.norm(g):.7e} {dots[0]:.7e} {dots[1]:.7e}\n")
+            write_gradients(f, batch, loss, tensors)
+            if name in TAUGHT:
+                model.taught_loss(inputs, targets).backward()
+                with open(f"tests/data/train/{name}-taught.txt", "w", encoding="utf-8") as taught:
+                    write_gradients(taught, batch, loss, tensors)
             losses = train(model, inputs, targets)
             f.write(" ".join(f"{x:.9f}" for x in losses) + "\n")
 

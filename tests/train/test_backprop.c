@@ -339,38 +339,50 @@ static const struct {
     {{.teacher = 1, .streams = 2}, FIRST_MIXED + 1, true},
 };
 
-TEST(teacher_gradient, .loops = (int)COUNT(lessons), .tags = ONE_THREAD)
-{
-    struct fixture f = {.smoothing = 0.1, .only_attention = lessons[_i].only_attention};
-    struct lesson lesson = {.loss = lessons[_i].loss};
-    open_fixture(&f, &cases[lessons[_i].model], 2, 7);
-    /* The teacher is another model of the same vocabulary: the same one, its weights changed. */
-    struct arena arena = {0};
-    param_view_take(&arena, &f.list, f.list.n_floats, &f.config);
-    expect_ok(arena_allocate(&arena, "test", &err));
-    struct param_view other = param_view_take(&arena, &f.list, f.list.n_floats, &f.config);
-    for (size_t i = 0; i < f.list.n_floats; i++)
-        other.flat[i] = 1.5f * f.weights.flat[i];
+/* The teacher is another model of the same vocabulary: the same one, its weights changed. */
+struct taught {
+    struct arena arena;
+    struct param_view other;
+};
 
-    struct backprop_spec params = {.config = &f.config,
-                                   .n_sequences = 2,
-                                   .length = 7,
+/* The gradient of a lesson's loss. */
+static void taught_gradient(struct fixture *f, struct loss_weights loss, const struct kernels *k,
+                            struct taught *t)
+{
+    *t = (struct taught){.other = {NULL}};
+    param_view_take(&t->arena, &f->list, f->list.n_floats, &f->config);
+    expect_ok(arena_allocate(&t->arena, "test", &err));
+    t->other = param_view_take(&t->arena, &f->list, f->list.n_floats, &f->config);
+    for (size_t i = 0; i < f->list.n_floats; i++)
+        t->other.flat[i] = 1.5f * f->weights.flat[i];
+    struct backprop_spec params = {.config = &f->config,
+                                   .n_sequences = f->n_sequences,
+                                   .length = f->length,
                                    .taught = true,
-                                   .kernels = &kernels_scalar};
+                                   .kernels = k};
     struct backprop *both[2];
     for (int i = 0; i < 2; i++) {
         params.forward_only = params.keeps_streams = i == 1;
         expect_ok(backprop_create(&params, &both[i], &err));
-        const struct param_view *view = i == 1 ? &other : &f.weights;
+        const struct param_view *view = i == 1 ? &t->other : &f->weights;
         expect_ok(backprop_start(both[i], view->w[ROLE_ROPE_FREQS].weight, &err));
     }
-    struct backprop_batch batch = batch_of(&f);
+    struct backprop_batch batch = batch_of(f);
     batch.teacher = both[1];
-    batch.teacher_weights = &other;
-    batch.loss = lesson.loss;
-    backprop_run(both[0], &f.weights, &batch, &f.gradient);
+    batch.teacher_weights = &t->other;
+    batch.loss = loss;
+    backprop_run(both[0], &f->weights, &batch, &f->gradient);
+    backprop_free(both[0]), backprop_free(both[1]);
+}
 
-    double *w = widen(&f, other.flat);
+TEST(teacher_gradient, .loops = (int)COUNT(lessons), .tags = ONE_THREAD)
+{
+    struct fixture f = {.smoothing = 0.1, .only_attention = lessons[_i].only_attention};
+    struct lesson lesson = {.loss = lessons[_i].loss};
+    struct taught t;
+    open_fixture(&f, &cases[lessons[_i].model], 2, 7);
+    taught_gradient(&f, lesson.loss, &kernels_scalar, &t);
+    double *w = widen(&f, t.other.flat);
     const struct config *c = &f.config;
     lesson.logs = allocated((size_t)(2 * 7 * c->n_vocab) * sizeof *lesson.logs);
     lesson.streams =
@@ -380,8 +392,7 @@ TEST(teacher_gradient, .loops = (int)COUNT(lessons), .tags = ONE_THREAD)
     for (int s = 0; s < 2; s++)
         plain_log_probabilities(&m, s, f.inputs + s * 7, lesson.logs + s * 7 * c->n_vocab);
     compare(&f, &lesson, 3);
-    backprop_free(both[0]), backprop_free(both[1]);
-    arena_free(&arena);
+    arena_free(&t.arena);
     close_fixture(&f);
 }
 
@@ -454,35 +465,63 @@ static void compare_steps(struct fixture *f, const struct kernels *k, FILE *in)
     arena_free(&t.arena);
 }
 
-TEST(gradient_and_steps_are_those_of_pytorch, .loops = N_GOLDEN, .seconds = 400)
+/* A golden model and its batch, of tests/data/train/NAME`suffix`.txt, which is read on. */
+static FILE *open_golden(struct fixture *f, const char *name, const char *suffix)
 {
-    char path[128], name[64];
-    snprintf(path, sizeof path, "tests/data/golden/%s.gguf", golden_names[_i]);
-    struct fixture f = {.length = 0};
-    open_model(&f, path);
-    snprintf(path, sizeof path, "tests/data/train/%s.txt", golden_names[_i]);
+    char path[128];
+    snprintf(path, sizeof path, "tests/data/golden/%s.gguf", name);
+    open_model(f, path);
+    snprintf(path, sizeof path, "tests/data/train/%s%s.txt", name, suffix);
     FILE *in = fopen(path, "r");
     ck_assert_ptr_nonnull(in);
-    f.n_sequences = (int)next_number(in);
-    f.length = (int)next_number(in);
-    make_windows(&f);
-    for (int s = 0; s < f.n_sequences; s++)
-        for (int t = 0, token = (int)next_number(in); t < f.length; t++) {
-            f.inputs[s * f.length + t] = token;
+    f->n_sequences = (int)next_number(in);
+    f->length = (int)next_number(in);
+    make_windows(f);
+    for (int s = 0; s < f->n_sequences; s++)
+        for (int t = 0, token = (int)next_number(in); t < f->length; t++) {
+            f->inputs[s * f->length + t] = token;
             token = (int)next_number(in);
-            f.targets[s * f.length + t] = token;
+            f->targets[s * f->length + t] = token;
         }
+    return in;
+}
+
+static void compare_gradient(const struct fixture *f, FILE *in)
+{
+    char name[64];
+    const int n = (int)next_number(in);
+    ck_assert_int_eq(n, f->list.n);
+    for (int i = 0; i < n; i++) {
+        ck_assert_int_eq(fscanf(in, "%63s", name), 1);
+        compare_tensor(f, in, name);
+    }
+}
+
+TEST(gradient_and_steps_are_those_of_pytorch, .loops = N_GOLDEN, .seconds = 400)
+{
+    struct fixture f = {.length = 0};
+    FILE *in = open_golden(&f, golden_names[_i], "");
     const struct kernels *fastest = fastest_kernels();
     const double loss = gradient_by(&f, fastest, 2);
     ck_assert_double_eq_tol(loss, next_number(in), 1e-5);
-    const int n = (int)next_number(in);
-    ck_assert_int_eq(n, f.list.n);
-    for (int i = 0; i < n; i++) {
-        ck_assert_int_eq(fscanf(in, "%63s", name), 1);
-        compare_tensor(&f, in, name);
-    }
+    compare_gradient(&f, in);
     compare_steps(&f, fastest, in);
     fclose(in);
+    close_fixture(&f);
+}
+
+TEST(taught_gradient_is_that_of_pytorch, .loops = 3)
+{
+    static const char *const names[] = {"gqa", "llama", "layerwise-kv"};
+    struct fixture f = {.length = 0};
+    struct taught t;
+    FILE *in = open_golden(&f, names[_i], "-taught");
+    next_number(in); /* the loss of the text */
+    taught_gradient(&f, (struct loss_weights){.text = 0.25f, .teacher = 0.75f, .streams = 2},
+                    fastest_kernels(), &t);
+    compare_gradient(&f, in);
+    fclose(in);
+    arena_free(&t.arena);
     close_fixture(&f);
 }
 
