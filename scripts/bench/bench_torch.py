@@ -9,14 +9,19 @@ The model: 4 layers of 128 with 8 heads, feed-forward layer of 512, context 256,
 torch.compile as well if a compiler for it is there. Its data are random tokens: the time does not
 depend on them. A cell is the median of the rounds (lowest..highest).
 
+With --real STUDENT TEACHER, checkpoints of SmolLM2-135M's shape with 1 and 3 K/V heads (scripts/
+questions/real.sh leaves them), a step is that of uptraining: 2 windows of 512 tokens, the teacher's
+predictions and its streams are the loss, all weights are trained. PyTorch's weights are random.
+
 usage: scripts/bench/bench_torch.py TEXT [--decode PATH] [--rounds R] [--steps N] [--threads T]
+                                    [--real STUDENT TEACHER]
 Needs torch.
 """
 
 import argparse
+import csv
 import datetime
 import os
-import re
 import statistics
 import subprocess
 import tempfile
@@ -27,6 +32,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 LAYERS, WIDTH, HEADS, HIDDEN, CONTEXT, VOCABULARY, BATCH = 4, 128, 8, 512, 256, 512, 8
+REAL = {"layers": 30, "width": 576, "hidden": 1536, "vocabulary": 49152}
 
 
 class Block(nn.Module):
@@ -59,36 +65,110 @@ class Model(nn.Module):
         return F.cross_entropy(logits.view(-1, VOCABULARY), targets.reshape(-1))
 
 
-def torch_rate(model, optimizer, steps):
+class RealBlock(nn.Module):
+    """A block of SmolLM2-135M with so many K/V heads."""
+
+    def __init__(self, kv):
+        super().__init__()
+        self.norm_attention = nn.Parameter(torch.ones(REAL["width"]))
+        self.norm_hidden = nn.Parameter(torch.ones(REAL["width"]))
+
+        def matrix(n, m):
+            return nn.Linear(n, m, bias=False)
+
+        d = REAL["width"]
+        self.q, self.output = matrix(d, d), matrix(d, d)
+        self.k, self.v = matrix(d, 64 * kv), matrix(d, 64 * kv)
+        self.gate, self.up = matrix(d, REAL["hidden"]), matrix(d, REAL["hidden"])
+        self.down = matrix(REAL["hidden"], d)
+
+    @staticmethod
+    def norm(x, gain):
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5) * gain
+
+    @staticmethod
+    def turn(x):
+        angle = torch.arange(x.shape[2])[:, None] / 1e5 ** (torch.arange(0, 64, 2) / 64)
+        a, b = x.chunk(2, -1)
+        return torch.cat([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], -1)
+
+    def forward(self, x):
+        n = self.norm(x, self.norm_attention)
+        q, k, v = (y.unflatten(-1, (-1, 64)).transpose(1, 2)
+                   for y in (self.q(n), self.k(n), self.v(n)))
+        q, k = self.turn(q), self.turn(k)
+        k, v = (y.repeat_interleave(q.shape[1] // y.shape[1], 1) for y in (k, v))
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.output(mixed.transpose(1, 2).flatten(-2))
+        n = self.norm(x, self.norm_hidden)
+        return x + self.down(F.silu(self.gate(n)) * self.up(n))
+
+
+class Real(nn.Module):
+    def __init__(self, kv):
+        super().__init__()
+        self.tokens = nn.Embedding(REAL["vocabulary"], REAL["width"])
+        self.blocks = nn.ModuleList(RealBlock(kv) for _ in range(REAL["layers"]))
+        self.last = nn.Parameter(torch.ones(REAL["width"]))
+
+    def said(self, tokens):
+        """Logits, and the stream behind each block."""
+        x, streams = self.tokens(tokens), []
+        for block in self.blocks:
+            x = block(x)
+            streams.append(x)
+        return RealBlock.norm(x, self.last) @ self.tokens.weight.T, streams
+
+
+class Taught(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.student, self.teacher = Real(1), Real(3).requires_grad_(False)
+
+    def forward(self, tokens, _):
+        logits, xs = self.student.said(tokens)
+        with torch.no_grad():
+            taught, ys = self.teacher.said(tokens)
+        kl = F.kl_div(logits.flatten(0, 1).log_softmax(-1), taught.flatten(0, 1).softmax(-1),
+                      reduction="batchmean")
+        apart = [((x - y).square().sum(-1) * 2 / (x.square() + y.square()).sum(-1)).mean()
+                 for x, y in zip(xs, ys)]
+        return kl + 10 * sum(apart) / len(apart)
+
+
+def torch_rate(model, optimizer, steps, sizes):
     """Tokens a second of `steps` steps."""
-    text = torch.randint(VOCABULARY, (BATCH, CONTEXT + 1))
+    vocabulary, batch, context = sizes
+    text = torch.randint(vocabulary, (batch, context + 1))
+    trained = [p for p in model.parameters() if p.requires_grad]
     begin = time.perf_counter()
     for _ in range(steps):
         loss = model(text[:, :-1], text[:, 1:])
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
-    return steps * BATCH * CONTEXT / (time.perf_counter() - begin)
+    return steps * batch * context / (time.perf_counter() - begin)
 
 
-def torch_runner(compiled):
+def torch_runner(model, sizes, warmup, compiled):
     torch.manual_seed(1)
-    model = Model()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+    trained = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=1e-3, fused=True)
     forward = torch.compile(model) if compiled else model
-    torch_rate(forward, optimizer, 5)
-    return lambda steps: torch_rate(forward, optimizer, steps)
+    torch_rate(forward, optimizer, warmup, sizes)
+    return lambda steps: torch_rate(forward, optimizer, steps, sizes)
 
 
-def decode_runner(program, text, threads, folder):
+def decode_runner(program, text, options, folder):
     def run(steps):
-        out = os.path.join(tempfile.mkdtemp(dir=folder), "out.gguf")
-        command = [program, "train", text, "-o", out,
-                   "--vocab", str(VOCABULARY), "--batch", str(BATCH), "--steps", str(steps),
-                   "--eval-every", str(steps), "--seed", "1", "--threads", str(threads)]
-        told = subprocess.run(command, check=True, capture_output=True, text=True).stderr
-        return float(re.findall(r"(\d+) tokens/s", told)[-1])
+        log = os.path.join(tempfile.mkdtemp(dir=folder), "log.csv")
+        command = [program, "train", text, "-o", log.replace("log.csv", "out.gguf"), "--log", log,
+                   "--steps", str(steps), "--warmup", "1", "--eval-every", "-1", "--seed", "1",
+                   "--save-every", "1000000", "-q", *options]
+        subprocess.run(command, check=True)
+        with open(log, newline="", encoding="utf-8") as rows:
+            return statistics.median(float(row["tokens_per_s"]) for row in csv.DictReader(rows))
     return run
 
 
@@ -99,13 +179,22 @@ def main():
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--steps", type=int, default=20)
     arguments.add_argument("--threads", type=int, default=os.cpu_count())
+    arguments.add_argument("--real", nargs=2, metavar=("STUDENT", "TEACHER"))
     a = arguments.parse_args()
     torch.set_num_threads(a.threads)
+    options = ["--vocab", str(VOCABULARY), "--batch", str(BATCH)]
+    sizes, warmup, model = (VOCABULARY, BATCH, CONTEXT), 5, Model
+    if a.real:
+        sizes, warmup, model = (REAL["vocabulary"], 2, 512), 1, Taught
+        options = ["--from", a.real[0], "--teacher", a.real[1], "--loss", "teacher=1,streams=10",
+                   "--batch", "2", "--ctx", "512"]
+    options += ["--threads", str(a.threads)]
     with tempfile.TemporaryDirectory() as folder:
-        runners = {"decode": decode_runner(a.decode, a.text, a.threads, folder),
-                   "PyTorch": torch_runner(False)}
+        runners = {"decode": decode_runner(a.decode, a.text, options, folder),
+                   "PyTorch": torch_runner(model(), sizes, warmup, False)}
         try:
-            runners["PyTorch, compiled"] = torch_runner(True)
+            if not a.real:
+                runners["PyTorch, compiled"] = torch_runner(model(), sizes, warmup, True)
         except Exception as e:  # torch.compile needs a C++ compiler and its own back end
             print(f"(torch.compile: {str(e).splitlines()[0]})")
         rates = {name: [] for name in runners}
