@@ -104,7 +104,7 @@ plot() {
 plot 0 "$x" "$original" "$kl"
 for m in $(tr , '\n' <<<"$minutes" | sort -n); do
     steps=$([ $short = yes ] && echo $((m + 2)) || awk -v m="$m" -v r="$rate" -v t=$tokens \
-        'BEGIN { n = m * 60 * r / t; printf "%d", n > 11 ? n : 11 }')
+        'BEGIN { n = m * 60 * r / t; printf "%d", (n > 11 ? n : 11) }')
     train converted trained "$steps"
     train original control "$steps"
     read -r control own own_top < <(measure "$dir/control.gguf")
