@@ -113,8 +113,6 @@ struct matmul {
     float *y;        /* [n_tokens, n_out] */
     size_t y_stride; /* floats, >= n_out */
     enum epilogue epilogue;
-    bool from_memory; /* w is in no cache: of one token, panels that are not quantised are read one
-                         after the other, a single stream */
 };
 
 /* --- attention ------------------------------------------------------------------------------- */

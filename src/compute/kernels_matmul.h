@@ -233,10 +233,8 @@ ALWAYS_INLINE void matmul_storage(const struct matmul *m, enum storage storage, 
     const int most = storage_is_quantised(storage) ? QUANT_TOKENS : TILE_TOKENS;
     const int sums = storage_is_quantised(storage) ? QUANT_ACC : TILE_ACC;
     if (m->n_tokens == 1) {
-        if (!m->from_memory || storage_is_quantised(storage)) {
-            panel = token_panels(m, storage, panel, end, 4);
-            panel = token_panels(m, storage, panel, end, 2);
-        }
+        panel = token_panels(m, storage, panel, end, 4);
+        panel = token_panels(m, storage, panel, end, 2);
         token_panels(m, storage, panel, end, 1);
         return;
     }

@@ -50,14 +50,10 @@ void stage_tap(const struct worker *k, enum block_tap tap, const float *rows, in
 #define SHARED_OUT_BYTES ((size_t)1 << 20)
 #define CHUNK_PANELS     4
 
-/* Weights of so many bytes are in no cache when the next step reads them. */
-#define FROM_MEMORY_BYTES ((size_t)64 << 20)
-
 struct matmul stage_product(const struct worker *k, const struct matrix *w, const float *x,
                             float *y, enum epilogue epilogue)
 {
-    const struct forward *f = k->f;
-    const struct workspace *work = &f->work;
+    const struct workspace *work = &k->f->work;
     const size_t n = w->n_in;
     struct matmul m = {.w = w,
                        .x = x,
@@ -65,8 +61,7 @@ struct matmul stage_product(const struct worker *k, const struct matrix *w, cons
                        .n_tokens = k->n_rows,
                        .y = y,
                        .y_stride = w->n_out,
-                       .epilogue = epilogue,
-                       .from_memory = f->model && f->model->weights.cap >= FROM_MEMORY_BYTES};
+                       .epilogue = epilogue};
     if (storage_is_quantised(w->storage)) {
         unsigned char *quants = work->quants + worker_first(k) * work->quants_bytes;
         const struct item_range rows = worker_rows(k);
