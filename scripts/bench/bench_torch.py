@@ -131,8 +131,8 @@ class Taught(nn.Module):
             taught, ys = self.teacher.said(tokens)
         kl = F.kl_div(logits.flatten(0, 1).log_softmax(-1), taught.flatten(0, 1).softmax(-1),
                       reduction="batchmean")
-        apart = [((x - y).square().sum(-1) * 2 / (x.square() + y.square()).sum(-1)).mean()
-                 for x, y in zip(xs, ys)]
+        apart = [(2 - 2 * F.cosine_similarity(x, y, -1)
+                  + (x.norm(dim=-1) / y.norm(dim=-1)).log() ** 2).mean() for x, y in zip(xs, ys)]
         return kl + 10 * sum(apart) / len(apart)
 
 

@@ -36,9 +36,10 @@ struct backprop;
 struct loss_weights {
     float text;    /* the cross-entropy of the tokens that follow */
     float teacher; /* KL(teacher || model), of the predictions (Hinton et al. 2015) */
-    /* |x - y|^2 over the mean of |x|^2 and |y|^2, the mean over blocks: x is the residual stream
-     * behind a block, y the teacher's. Single positions have streams a thousand times as long as
-     * others, of the teacher or, where it errs, of the model: so no row counts for more than 4. */
+    /* 2 - 2 cos(x, y) + (log |x| / |y|)^2, the mean over blocks: x is the residual stream behind a
+     * block, y the teacher's; of streams nearly alike that is |x - y|^2 / |y|^2. Single positions
+     * have streams a thousand times as long as others. Where the model's has not grown, the teacher's
+     * length as the measure would leave it no slope to grow by. */
     float streams;
 };
 

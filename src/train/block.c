@@ -5,6 +5,8 @@
 
 #include "train/block.h"
 
+#include <math.h>
+
 #include "engine/causal.h"
 #include "train/layers.h"
 
@@ -311,18 +313,19 @@ static void add_stream_gradient(const struct pass *p, int l, struct row_range r)
         return;
     const int n_layers = b->config.n_layers, d = b->config.d_model;
     const struct matrix_view to = pass_stream(teacher, 2 * l + 2), from = pass_stream(b, 2 * l + 2);
+    const float step = 2 * weight / ((float)n_layers * (float)pass_rows(p));
     for (int t = r.begin; t < r.end; t++) {
         const float *x = from.x + t * from.stride, *y = to.x + t * to.stride;
-        float *dx = b->dx.x + t * b->dx.stride, squares = 0;
-        /* Of the loss e / h, e = |x - y|^2, with h = (|x|^2 + |y|^2) / 2: 2 (x - y) / h - e x /
-         * h^2. */
-        const float h =
-            (b->grad->squares(x, d) + b->grad->squares(y, d)) / 2 + (float)d * b->config.norm_eps;
+        float *dx = b->dx.x + t * b->dx.stride, dot = 0;
+        const float least = (float)d * b->config.norm_eps;
+        const float xx = b->grad->squares(x, d) + least, yy = b->grad->squares(y, d) + least;
         for (int i = 0; i < d; i++)
-            squares += (x[i] - y[i]) * (x[i] - y[i]);
-        const float lost = squares / h, step = weight / (h * (float)n_layers * (float)pass_rows(p));
+            dot += x[i] * y[i];
+        /* Of 2 - 2 cos + longer^2: the cosine changes by y / |x||y| - cos x / |x|^2, the logarithm
+         * by x / |x|^2. */
+        const float lengths = sqrtf(xx) * sqrtf(yy), longer = 0.5f * logf(xx / yy);
         for (int i = 0; i < d; i++)
-            dx[i] += step * (2 * (x[i] - y[i]) - lost * x[i]);
+            dx[i] += step * ((dot / lengths + longer) / xx * x[i] - y[i] / lengths);
     }
 }
 

@@ -174,8 +174,9 @@ class Model:
         kl = F.kl_div(logits.log_softmax(-1), said.softmax(-1), reduction="batchmean")
         apart = []
         for x, y in zip(self.streams, teacher.streams):
-            length = (x**2 + y**2).sum(-1) / 2 + x.shape[-1] * self.c["eps"]
-            apart.append((((x - y) ** 2).sum(-1) / length).mean())
+            xx, yy = ((v**2).sum(-1) + x.shape[-1] * self.c["eps"] for v in (x, y))
+            cosine, longer = (x * y).sum(-1) / (xx * yy).sqrt(), (xx / yy).log() / 2
+            apart.append((2 - 2 * cosine + longer**2).mean())
         streams = sum(apart) / len(apart)
         return TEXT * F.cross_entropy(logits, targets.flatten()) + TEACHER * kl + STREAMS * streams
 
