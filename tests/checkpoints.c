@@ -10,15 +10,11 @@
 #include "support.h"
 #include "text/vocab.h"
 
-static void close_checkpoint(void *c)
-{
-    checkpoint_close(c);
-    free(c);
-}
+RELEASER(close_checkpoint, checkpoint_close)
 
 struct checkpoint opened_checkpoint(const char *path, unsigned parts)
 {
-    struct checkpoint *c = malloc(sizeof *c);
+    struct checkpoint *c = allocated(sizeof *c);
     expect_ok(checkpoint_open(path, parts, c, &err));
     released_by(close_checkpoint, c);
     return *c;

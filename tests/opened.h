@@ -23,25 +23,10 @@ static inline int below(struct rng *r, int n)
     return (int)(rng_u32(r) % (uint32_t)n);
 }
 
-static inline void close_pool(void *pool)
-{
-    pool_free(pool);
-}
-
-static inline void close_model(void *m)
-{
-    model_free(m);
-}
-
-static inline void close_session(void *s)
-{
-    session_free(s);
-}
-
-static inline void close_sampler(void *s)
-{
-    sampler_free(s);
-}
+RELEASER(close_pool, pool_free)
+RELEASER(close_model, model_free)
+RELEASER(close_session, session_free)
+RELEASER(close_sampler, sampler_free)
 
 /* NULL for one thread. */
 static inline struct pool *new_pool(int n_threads)

@@ -148,10 +148,7 @@ char *file_text(const char *path, size_t *len)
     return text;
 }
 
-static void close_gguf(void *g)
-{
-    gguf_free(g);
-}
+RELEASER(close_gguf, gguf_free)
 
 struct gguf_file parsed_gguf(unsigned char *bytes, size_t len)
 {

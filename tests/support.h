@@ -98,6 +98,12 @@ void *released_by(void (*release)(void *), void *what);
 void *allocated(size_t n_bytes);
 void *allocated_zeros(size_t n_bytes);
 void release_all(void);
+/* Such a function, of one of the library's that takes another pointer. */
+#define RELEASER(name, function)                                                                   \
+    static inline void name(void *what)                                                            \
+    {                                                                                              \
+        function(what);                                                                            \
+    }
 
 /* Writes a file, in place of what has its path, and compares one with what it should hold. */
 void write_file(const char *path, const void *bytes, size_t len);

@@ -14,11 +14,7 @@
 static const uint32_t types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0, TENSOR_Q4_0};
 #define N_TYPES (int)(COUNT(types))
 
-static void close_quantize(void *q)
-{
-    quantize_free(q);
-    free(q);
-}
+RELEASER(close_quantize, quantize_free)
 
 static struct gguf_file written(const struct checkpoint_shape *shape)
 {
@@ -42,7 +38,7 @@ static struct gguf_file convert(const struct quantize_params *p, struct quantize
     size_t len;
     expect_ok(quantize_plan(p, q, &err));
     expect_ok(gguf_write_memory(q->writer, &bytes, &len, &err));
-    released_by(close_quantize, memcpy(malloc(sizeof *q), q, sizeof *q));
+    released_by(close_quantize, memcpy(allocated(sizeof *q), q, sizeof *q));
     return parsed_gguf(bytes, len);
 }
 

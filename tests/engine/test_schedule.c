@@ -149,11 +149,7 @@ struct run {
     void (*see)(const struct slot *slot); /* gets what a round made of it; may be NULL */
 };
 
-static void close_run(void *run)
-{
-    struct run *r = run;
-    schedule_free(&r->schedule);
-}
+RELEASER(close_schedule, schedule_free)
 
 /* Until the test ends, or release_all. */
 static struct run *open_run(struct ways ways)
@@ -177,7 +173,8 @@ static struct run *open_run(struct ways ways)
                                     .n_keep = texts.n_keep,
                                     .cap_rounds = 16};
     expect_ok(schedule_create(&r->schedule, &err));
-    return released_by(close_run, r);
+    released_by(close_schedule, &r->schedule);
+    return r;
 }
 
 /* What a round made of a text; m may be NULL. */

@@ -53,19 +53,14 @@ static struct bench_spec spec_of(const struct kernels *k)
     };
 }
 
-static void free_bench(void *b)
-{
-    bench_free(b);
-    free(b);
-}
+RELEASER(free_bench, bench_free)
 
 /* Until the test ends. */
 static struct bench *planned(const struct bench_spec *spec)
 {
-    struct bench *b = malloc(sizeof *b);
+    struct bench *b = allocated(sizeof *b);
     expect_ok(bench_plan(spec, b, &err));
-    released_by(free_bench, b);
-    return b;
+    return released_by(free_bench, b);
 }
 
 static struct bench run(const struct bench_spec *spec)

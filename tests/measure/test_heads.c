@@ -13,16 +13,12 @@
 #include "model/config_keys.h"
 #include "opened.h"
 
-static void free_heads(void *r)
-{
-    heads_free(r);
-    free(r);
-}
+RELEASER(free_heads, heads_free)
 
 /* Until the test ends. */
 static const struct heads_result *measure(const struct heads_spec *spec)
 {
-    struct heads_result *r = malloc(sizeof *r);
+    struct heads_result *r = allocated(sizeof *r);
     expect_ok(heads_run(spec, r, &err));
     return released_by(free_heads, r);
 }

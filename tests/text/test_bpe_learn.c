@@ -7,10 +7,8 @@
 #include "support.h"
 #include "text/bpe_learn.h"
 
-static void free_learned(void *v)
-{
-    bpe_learned_free(v);
-}
+RELEASER(free_learned, bpe_learned_free)
+RELEASER(free_tokenizer, tokenizer_free)
 
 /* Freed when the test ends. */
 static struct bpe_learned *learn(const struct text *texts, size_t n, int n_tokens)
@@ -48,11 +46,6 @@ static void check_merges(const struct bpe_learned *v, const struct bpe_merge *me
                       "merge %d is %d %d, expected %d %d", i, v->merges[i].left, v->merges[i].right,
                       merges[i].left, merges[i].right);
     ck_assert_int_eq(v->n_merges, n);
-}
-
-static void free_tokenizer(void *t)
-{
-    tokenizer_free(t);
 }
 
 /* The vocabulary as a checkpoint has it. */
