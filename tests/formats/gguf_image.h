@@ -55,48 +55,38 @@ static inline struct gguf_bytes image(const char *words)
     return b;
 }
 
-/* Until the test ends; bytes are exactly as long as the input, so that ASan sees overreads. */
-struct parsed {
-    unsigned char *bytes;
-    size_t len;
-    struct gguf *g;
-    enum status status;
-};
-
-static inline void free_parsed(void *g)
+/* The image, in memory that is exactly as long, so that ASan sees overreads. */
+static inline unsigned char *exactly(const struct gguf_bytes *b, size_t len)
 {
-    gguf_free(g);
+    unsigned char *bytes = malloc(len + !len);
+    ck_assert_ptr_nonnull(bytes);
+    return len ? memcpy(bytes, b->data, len) : bytes;
 }
 
-static inline struct parsed parse_exactly(const void *bytes, size_t len)
+/* Parses what must be good, until the test ends, and frees the image. */
+static inline struct gguf_file accept(struct gguf_bytes *b)
 {
-    struct parsed p = {.bytes = released_by(free, calloc(len + !len, 1)), .len = len};
-    if (len)
-        memcpy(p.bytes, bytes, len);
-    p.status = gguf_parse(p.bytes, len, &p.g, &err);
-    ck_assert((p.g != NULL) == (p.status == STATUS_OK));
-    if (p.g)
-        released_by(free_parsed, p.g);
-    return p;
-}
-
-/* Parses what must be good, and frees the image. */
-static inline struct parsed accept(struct gguf_bytes *b)
-{
-    const struct parsed p = parse_exactly(b->data, b->len);
-    expect_ok(p.status);
+    const struct gguf_file f = parsed_gguf(exactly(b, b->len), b->len);
     free(b->data);
-    *b = (struct gguf_bytes){0};
-    return p;
+    return f;
 }
 
-/* Parses what must be refused with a message that has all `parts`, as expect_status has them, and
- * frees the image. */
+/* The first bytes must be refused with a message that has all `parts`, as expect_status has them.
+ */
+static inline void refuse_part(const struct gguf_bytes *b, size_t len, const char *parts)
+{
+    struct gguf *g;
+    unsigned char *bytes = exactly(b, len);
+    expect_status(gguf_parse(bytes, len, &g, &err), STATUS_BAD_FILE, parts);
+    ck_assert_ptr_null(g);
+    free(bytes);
+}
+
+/* The same of all; frees the image. */
 static inline void refuse(struct gguf_bytes *b, const char *parts)
 {
-    expect_status(parse_exactly(b->data, b->len).status, STATUS_BAD_FILE, parts);
+    refuse_part(b, b->len, parts);
     free(b->data);
-    *b = (struct gguf_bytes){0};
 }
 
 #endif

@@ -86,7 +86,7 @@ TEST(numbers_of_every_kind)
             gb_put(&b, &(uint64_t){0}, (size_t)n->bytes);
     }
     image_add(&b, "'empty' 9 6 0L", 0);
-    struct parsed p = accept(&b);
+    struct gguf_file p = accept(&b);
     for (size_t i = 0; i < 2 * COUNT(numbers); i++) {
         const struct number *n = &numbers[i / 2];
         const struct gguf_value *v = &p.g->pairs[i].value;
@@ -111,7 +111,7 @@ TEST(strings_and_their_arrays)
     for (int i = 0; i < 4; i++)
         gb_put_text(&b, words[i]);
     image_add(&b, "'none' 9 8 0L", 0);
-    struct parsed p = accept(&b);
+    struct gguf_file p = accept(&b);
 
     struct text s;
     expect_ok(gguf_get_text(p.g, "s", &s, NULL, NULL));
@@ -161,7 +161,7 @@ TEST(lookups)
     struct gguf_bytes b = image("GGUF 3 0L 10L 'seven' 4 7 'minus' 1 255b 'half' 6 0x3f000000 "
                                 "'yes' 7 1b 'two' 7 2b 'word' 8 'text' 'list' 9 0 2L 1b 2b "
                                 "'double' 12 0x3fd0000000000000L 'huge' 10 -1L 'eight' 4 8");
-    struct parsed p = accept(&b);
+    struct gguf_file p = accept(&b);
     for (size_t i = 0; i < 2 * COUNT(cases); i++) {
         const char kind = cases[i / 2].kind, *key = cases[i / 2].key;
         const bool there = strcmp(key, "no") != 0;
@@ -202,7 +202,7 @@ TEST(file_with_nothing_in_it)
     static const char *const files[] = {"GGUF 2 0L 0L", "GGUF 3 0L 0L"};
     for (uint32_t i = 0; i < 2; i++) {
         struct gguf_bytes b = image(files[i]);
-        const struct parsed p = accept(&b);
+        const struct gguf_file p = accept(&b);
         ck_assert(p.g->version == 2 + i && p.g->alignment == 32);
         ck_assert(p.g->n_pairs == 0 && p.g->n_tensors == 0);
         ck_assert(!gguf_find(p.g, "x") && !gguf_find_tensor(p.g, "x"));
@@ -216,7 +216,7 @@ TEST(tensors_of_several_types_and_shapes)
                                 "'q4_k' 3 256L 1L 2L 12 128L 'bf16' 4 1L 2L 3L 1L 30 416L /32");
     const size_t start = b.len;
     image_add(&b, "*428", 0); /* without the last padding */
-    struct parsed p = accept(&b);
+    struct gguf_file p = accept(&b);
     static const uint64_t elements[] = {6, 64, 512, 6}, bytes[] = {24, 68, 288, 12};
     static const size_t offsets[] = {0, 32, 128, 416};
     static const char *const names[] = {"f32", "q8_0", "q4_k", "bf16"};
@@ -238,7 +238,7 @@ TEST(tensors_in_any_order_with_gaps)
 {
     struct gguf_bytes b = image("GGUF 3 3L 0L 'last' 1 8L 0 128L 'first' 1 8L 0 0L "
                                 "'middle' 1 1L 0 64L /32 *167"); /* and 7 bytes behind them */
-    struct parsed p = accept(&b);
+    struct gguf_file p = accept(&b);
     ck_assert_int_eq(gguf_find_tensor(p.g, "last")->data[0], 129);
     ck_assert_int_eq(gguf_find_tensor(p.g, "first")->data[0], 1);
     ck_assert_int_eq(gguf_find_tensor(p.g, "middle")->data[0], 65);

@@ -19,17 +19,11 @@ static void end(void)
 }
 
 /* What is written to memory, read again. The next file begins. */
-static struct parsed finish(void)
+static struct gguf_file finish(void)
 {
-    unsigned char *bytes;
-    size_t len;
-    expect_ok(gguf_write_memory(w, &bytes, &len, &err));
-    struct parsed p = parse_exactly(bytes, len);
-    expect_ok(p.status);
-    free(bytes);
-    gguf_writer_free(w);
+    const struct gguf_file f = written_gguf(w);
     begin();
-    return p;
+    return f;
 }
 
 /* Both ways of writing must fail with the message, and no file be left. The next one begins. */
@@ -50,7 +44,7 @@ static void refuse_write(enum status s, const char *parts)
 /* Finishes a file that has these values in their order. */
 static void values_are(const struct gguf_value *expected, size_t n)
 {
-    struct parsed p = finish();
+    struct gguf_file p = finish();
     ck_assert_uint_eq(p.g->n_pairs, n);
     for (size_t i = 0; i < n; i++) {
         const struct gguf_value *found = &p.g->pairs[i].value;
@@ -101,7 +95,7 @@ TEST(tensors_are_contiguous_and_padded, .before = begin, .after = end)
         gguf_add_tensor(w, text_of("b"), TENSOR_Q8_0, 1, (uint64_t[]){64}, data + 1);
         gguf_add_u32(w, "general.alignment", alignment);
         gguf_add_tensor(w, text_of("c"), TENSOR_F32, 4, (uint64_t[]){2, 2, 2, 16}, data);
-        struct parsed p = finish();
+        struct gguf_file p = finish();
         ck_assert_uint_eq(p.g->alignment, alignment);
         const unsigned char *at = p.g->tensors[0].data;
         for (size_t i = 0; i < 3; i++) {
@@ -140,7 +134,7 @@ TEST(large_padding_and_data_go_to_the_file, .before = begin, .after = end)
     gguf_add_tensor(w, text_of("small"), 24, 1, (uint64_t[]){1}, data);
     gguf_add_tensor(w, text_of("large"), 24, 1, (uint64_t[]){sizeof data}, data);
     expect_ok(gguf_write(w, path, NULL));
-    const struct parsed p = finish();
+    const struct gguf_file p = finish();
     ck_assert_uint_eq(p.len, (1 + 1 + 11) * 65536);
     ck_assert_mem_eq(gguf_find_tensor(p.g, "large")->data, data, sizeof data);
     expect_bytes(path, p.bytes, p.len);
@@ -173,7 +167,7 @@ TEST(tensors_that_cannot_be, .before = begin, .after = end)
         refuse_write(STATUS_BAD_FILE, cases[i].parts);
     }
     gguf_add_tensor(w, text_of(N63), TENSOR_F32, 1, (uint64_t[]){1}, x);
-    struct parsed p = finish();
+    struct gguf_file p = finish();
     ck_assert_ptr_nonnull(gguf_find_tensor(p.g, N63));
 }
 
@@ -234,7 +228,7 @@ TEST(sources_give_the_same_file, .loops = 5, .before = begin, .after = end)
     for (size_t i = 0; i < sizeof p.bytes; i++)
         p.bytes[i] = (unsigned char)(i * 7 + 1);
     add_three(&p, false);
-    struct parsed plain = finish();
+    struct gguf_file plain = finish();
     add_three(&p, true);
     for (int twice = 0; twice < 2; twice++) {
         expect_ok(gguf_write_memory(w, &found, &len, NULL));
