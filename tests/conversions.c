@@ -49,14 +49,6 @@ struct opened open_mha(int n_heads, int base)
     return open_shape(&shape);
 }
 
-struct opened open_writer(struct gguf_writer *w)
-{
-    unsigned char *bytes;
-    size_t len;
-    expect_ok(gguf_write_memory(w, &bytes, &len, &err));
-    return opened(parsed_gguf(bytes, len));
-}
-
 int32_t calib[N_CALIB];
 
 struct convert_spec spec_of(const struct opened *o, int g, enum convert_method method)
@@ -91,52 +83,10 @@ struct opened convert_to(const struct convert_spec *spec, struct convert_layer *
     expect_ok(convert_run(spec, &c, &err));
     if (lost)
         memcpy(lost, c.layers, (size_t)c.n_layers * sizeof *lost);
-    const struct opened o = open_writer(c.writer);
+    const struct opened o = opened(written_gguf(c.writer));
+    c.writer = NULL;
     convert_free(&c);
     return o;
-}
-
-void expect_same_bytes(struct convert_spec spec)
-{
-    struct opened alone = convert_to(&spec, NULL);
-    for (int scalar = 0; scalar <= (SANITIZED ? 0 : 1); scalar++) {
-        spec.pool = new_pool(scalar ? 2 : 5);
-        spec.kernels = scalar ? &kernels_scalar : NULL;
-        struct opened b = convert_to(&spec, NULL);
-        ck_assert_uint_eq(alone.len, b.len);
-        ck_assert_mem_eq(alone.bytes, b.bytes, b.len);
-    }
-}
-
-double logits_apart(const struct opened *a, const struct opened *b, double *spread)
-{
-    const struct session_params params = {.n_ctx = 0};
-    const size_t n_vocab = (size_t)a->model->config.n_vocab, n = N_TOKENS * n_vocab;
-    int32_t tokens[N_TOKENS];
-    text_tokens(tokens, N_TOKENS, (int)n_vocab, 3);
-    float *x = logits_after(a->model, tokens, N_TOKENS, 0, NULL, &params);
-    float *y = logits_after(b->model, tokens, N_TOKENS, 0, NULL, &params);
-    double square = 0, own = 0, mean = 0;
-    for (size_t i = 0; i < n; i++) {
-        square += pow((double)x[i] - (double)y[i], 2);
-        own += pow((double)x[i], 2);
-        mean += (double)x[i];
-    }
-    if (spread)
-        *spread = sqrt(own / (double)n - pow(mean / (double)n, 2));
-    return sqrt(square / (double)n);
-}
-
-double qkv_element(const struct opened *o, int layer, int row, const float *x)
-{
-    const struct matrix *w = &o->model->blocks[layer].w[ROLE_ATTN_QKV].matrix;
-    const float *panels = (const float *)w->panels +
-                          (size_t)(row / KERNEL_LANES) * (size_t)w->n_in * KERNEL_LANES +
-                          row % KERNEL_LANES;
-    double sum = w->bias ? (double)w->bias[row] : 0;
-    for (int i = 0; i < w->n_in; i++)
-        sum += (double)panels[i * KERNEL_LANES] * (double)x[i];
-    return sum;
 }
 
 #define MAX_DIM 32
@@ -399,7 +349,5 @@ struct opened plant(const struct opened *o, const struct planting *p)
             x[k] = (float)*element(&blocks[s.layer], &c, &s, k / s.cols, k % s.cols);
         gguf_add_tensor(w, t->name, TENSOR_F32, s.n_dims, spec_dims(&s).n, x);
     }
-    const struct opened planted = open_writer(w);
-    gguf_writer_free(w);
-    return planted;
+    return opened(written_gguf(w));
 }

@@ -7,8 +7,7 @@
 #include "model/model.h"
 #include "support.h"
 
-#define N_TOKENS 40   /* that logits are compared on */
-#define N_CALIB  1280 /* of calibration */
+#define N_CALIB 1280 /* tokens of calibration */
 
 struct opened {
     unsigned char *bytes;
@@ -30,7 +29,6 @@ struct opened open_mha(int n_heads, int base);
 #define N_KINDS 11
 extern const char *const golden_kinds[N_KINDS];
 struct opened open_golden_kind(const char *name);
-struct opened open_writer(struct gguf_writer *w);
 
 struct convert_spec spec_of(const struct opened *o, int g, enum convert_method method);
 /* The same on n of the tokens `calib`, which it makes anew. */
@@ -41,16 +39,6 @@ struct convert_spec fit_to(const struct opened *o, int g, enum convert_refit ref
 
 /* The losses of up to 8 layers go to `lost`, which may be NULL. */
 struct opened convert_to(const struct convert_spec *spec, struct convert_layer *lost);
-
-/* The same file on one thread and on more, and with scalar kernels. */
-void expect_same_bytes(struct convert_spec spec);
-
-/* Root mean square of the difference of the logits after each of some tokens, and (may be NULL) of
- * the first model's own around their mean. */
-double logits_apart(const struct opened *a, const struct opened *b, double *spread);
-
-/* Row `row` of W x + b of a layer's Q, K and V together, x [d_model]; F32. */
-double qkv_element(const struct opened *o, int layer, int row, const float *x);
 
 /*
  * A checkpoint in other weights, of F32. Head j of the layer's `kv_heads` new K/V heads
