@@ -24,19 +24,14 @@ static struct int_list only(int item)
 /* 2 layers, 4 heads of 8. */
 static struct bench_subject small;
 
-static const struct bench_subject *one_shape(void)
+static struct bench_spec spec_of(const struct kernels *k)
 {
     small = (struct bench_subject){.name = "small",
                                    .config = {SIZES(2, 4, 4, 8, 64, 32, 50),
                                               .arch = arch_preset(text_of("gpt2")), .d_model = 32,
                                               .norm_eps = 1e-5f}};
-    return &small;
-}
-
-static struct bench_spec spec_of(const struct kernels *k)
-{
     return (struct bench_spec){
-        .subjects = one_shape(),
+        .subjects = &small,
         .axes = {[BENCH_VARIANTS] = {{4, 2, 1}, 3},
                  [BENCH_SUBJECTS] = {{0}, 1},
                  [BENCH_BATCHES] = {{1}, 1},

@@ -1,5 +1,6 @@
-/* Figures against the golden logits and a NumPy implementation, windows against stepping through
- * them one by one, the same bits for any threads and blocks; the likeliest tokens. */
+/* Figures against a NumPy implementation, windows against stepping through them one by one (whose
+ * logits are those of the golden files: test_session.c), the same bits for any threads and blocks;
+ * the likeliest tokens. */
 #include "measure/eval.h"
 
 #include <math.h>
@@ -32,29 +33,6 @@ static struct eval_plan planned(const struct eval_spec *spec)
     struct eval_plan plan;
     expect_ok(eval_make_plan(spec, &plan, &err));
     return plan;
-}
-
-/* The nll of the golden logits themselves, by a long double softmax. */
-TEST(nll_is_that_of_the_golden_logits, .loops = N_GOLDEN)
-{
-    struct golden g = open_golden(golden_names[_i]);
-    const int n_vocab = g.checkpoint.model->config.n_vocab;
-    long double nll = 0;
-    for (int t = 0; t + 1 < g.n_tokens; t++) {
-        const float *logits = g.logits + (size_t)t * (size_t)n_vocab;
-        long double sum = 0;
-        for (int i = 0; i < n_vocab; i++)
-            sum += expl((long double)logits[i]);
-        nll += (logl(sum) - (long double)logits[g.tokens[t + 1]]) / (g.n_tokens - 1);
-    }
-    const struct eval_spec spec = windows_of(g.checkpoint.model, g.tokens, g.n_tokens, 0, 0);
-    const struct eval_result r = evaluate(&spec);
-    ck_assert_uint_eq(r.tokens, (uint64_t)g.n_tokens - 1);
-    ck_assert_double_eq_tol(r.nll, (double)nll, 1e-5);
-    ck_assert_double_eq_tol(r.perplexity, exp((double)nll), 1e-5 * r.perplexity);
-    ck_assert_uint_eq(r.bytes, 0); /* without a tokenizer */
-    ck_assert(isnan(r.bits_per_byte) && isnan(r.kl_mean) && isnan(r.kl_p99));
-    ck_assert(isnan(r.top1_agreement) && isnan(r.bits_per_byte_other));
 }
 
 /* golden/gqa with its three K/V heads averaged to one, against golden/gqa as it is, on its tokens:
@@ -125,6 +103,10 @@ static void check_windows(struct session *s, const struct eval_spec *spec)
     const struct eval_result r = evaluate(spec);
     ck_assert_uint_eq(r.tokens, spec->n_tokens - 1);
     ck_assert_double_eq(r.nll, sum / (double)(spec->n_tokens - 1));
+    ck_assert_double_eq(r.perplexity, exp(r.nll));
+    ck_assert_uint_eq(r.bytes, 0); /* without a tokenizer */
+    ck_assert(isnan(r.bits_per_byte) && isnan(r.kl_mean) && isnan(r.kl_p99));
+    ck_assert(isnan(r.top1_agreement) && isnan(r.bits_per_byte_other));
 }
 
 TEST(windows_score_each_token_once, .before = open_small)

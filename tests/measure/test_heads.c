@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "conversions.h"
 #include "formats/gguf_values.h"
 #include "golden.h"
 #include "measure/heads.h"
@@ -92,11 +91,6 @@ TEST(curve_leaves_out_the_least_first)
         ck_assert_int_eq(off[i], 1);
 }
 
-static bool same_worth(const struct head_worth *a, const struct head_worth *b, int n)
-{
-    return memcmp(a, b, (size_t)n * sizeof *a) == 0;
-}
-
 /* Several windows, on threads that share them or each of them. */
 TEST(threads_change_nothing)
 {
@@ -111,7 +105,7 @@ TEST(threads_change_nothing)
     const struct heads_result *one = measure(&spec);
     spec.eval.pool = new_pool(3);
     const struct heads_result *three = measure(&spec);
-    ck_assert(same_worth(one->heads, three->heads, one->n_heads));
+    ck_assert_mem_eq(one->heads, three->heads, (size_t)one->n_heads * sizeof *one->heads);
 }
 
 /* Ends the run when so many tokens are scored. */
