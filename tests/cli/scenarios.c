@@ -86,35 +86,20 @@ struct file {
     struct content old, new; /* before the runs; of an output, after that without a fault */
 };
 
-static const struct scenario *current;
+const struct scenario *scenario;
+long scenario_calls[FAULT_KINDS], scenario_all_calls;
 static char home[4096]; /* the working directory before */
 static struct file inputs[SCENARIO_FILES + 1], outputs[SCENARIO_FILES + 1];
 static struct ran reference;
-static long calls[FAULT_KINDS], all_calls;
-
-const struct scenario *scenario(void)
-{
-    return current;
-}
 
 bool scenario_is(unsigned flag)
 {
-    return current->flags & flag;
+    return scenario->flags & flag;
 }
 
 const char *scenario_output(int i)
 {
     return *outputs[i].name ? outputs[i].name : NULL;
-}
-
-long scenario_calls(enum fault_kind kind)
-{
-    return calls[kind];
-}
-
-long scenario_all_calls(void)
-{
-    return all_calls;
 }
 
 static struct content content_of(const char *path)
@@ -225,18 +210,18 @@ static void run_reference(void)
     scenario_run(&reference, &none);
     expect_success(&reference);
     ck_assert_str_eq(reference.err, "");
-    expect_no_leak(current->name);
-    all_calls = faults_report()->all;
-    memcpy(calls, faults_report()->calls, sizeof calls);
+    expect_no_leak(scenario->name);
+    scenario_all_calls = faults_report()->all;
+    memcpy(scenario_calls, faults_report()->calls, sizeof scenario_calls);
     for (struct file *f = outputs; *f->name; f++)
         f->new = content_of(f->name);
 }
 
 void scenario_begin(int index)
 {
-    current = &scenarios[index];
-    list_files(inputs, current->inputs);
-    list_files(outputs, current->outputs);
+    scenario = &scenarios[index];
+    list_files(inputs, scenario->inputs);
+    list_files(outputs, scenario->outputs);
     ck_assert_ptr_nonnull(getcwd(home, sizeof home));
     ck_assert_int_eq(chdir(scratch_path("")), 0);
     make_inputs();
@@ -266,14 +251,14 @@ void scenario_run(struct ran *r, const struct fault_plan *plan)
 {
     struct fault_plan copy = *plan;
     scenario_reset();
-    run_program(r, current->line, faults_arm, &copy);
+    run_program(r, scenario->line, faults_arm, &copy);
 }
 
 const char *scenario_where(const struct fault_plan *plan)
 {
     static char text[800];
     const struct fault_report *f = faults_report();
-    snprintf(text, sizeof text, "%s: %s call %ld%s (%s)%s%s", current->name,
+    snprintf(text, sizeof text, "%s: %s call %ld%s (%s)%s%s", scenario->name,
              plan->signal ? strsignal(plan->signal) : fault_names[plan->kind], plan->at,
              plan->from_then_on ? " and all after it" : "",
              plan->error ? strerror(plan->error) : "no error", f->what[0] ? " on " : "", f->what);
@@ -313,13 +298,6 @@ static void expect_no_other_file(const char *where)
     closedir(dir);
 }
 
-/* A picture that differs from run to run, or has a part of the rows: made at once, or not at all.
- */
-static bool is_whole(const struct content *c)
-{
-    return c->len > 7 && memcmp(c->bytes + c->len - 7, "</svg>\n", 7) == 0;
-}
-
 /* The head of the log and the row of the step before. */
 static bool keeps_two_lines(const struct content *old, const struct content *now)
 {
@@ -342,13 +320,15 @@ static bool is_of_training(const struct file *f, const struct content *c)
     return opens;
 }
 
+/* What is not steady is a picture, perhaps of a part of the rows. */
 static void expect_output_whole(const struct file *f, const char *where)
 {
     const struct content now = content_of(f->name);
     bool good = same(&now, &f->old) || same(&now, &f->new);
-    if (!good && now.bytes)
-        good = scenario_is(TRAINS) ? is_of_training(f, &now)
-                                   : !scenario_is(STEADY_FILES) && is_whole(&now);
+    if (!good && now.bytes && scenario_is(TRAINS))
+        good = is_of_training(f, &now);
+    else if (!good && !scenario_is(STEADY_FILES))
+        good = now.len > 7 && memcmp(now.bytes + now.len - 7, "</svg>\n", 7) == 0;
     ck_assert_msg(good, "%s: %s is neither the old file nor the new one", where, f->name);
     free(now.bytes);
 }
@@ -366,7 +346,7 @@ static void expect_goes_on(const char *where)
     char line[1024];
     if (access(outputs[1].name, F_OK) != 0)
         return;
-    snprintf(line, sizeof line, "%s%s", current->line, scenario_is(RESUMES) ? "" : " --resume");
+    snprintf(line, sizeof line, "%s%s", scenario->line, scenario_is(RESUMES) ? "" : " --resume");
     run_program(&r, line, NULL, NULL);
     ck_assert_msg(r.code == 0, "%s: and then --resume: exit %d: %s", where, r.code, r.err);
     expect_new(where, 2); /* OUT and OUT.state */

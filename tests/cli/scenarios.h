@@ -24,18 +24,17 @@ struct scenario {
 extern const struct scenario scenarios[];
 extern const int n_scenarios;
 
-/* The scenario that the following calls are about: makes its folder, and runs it once without a
+/* The one that the following calls are about: makes its folder, and runs it once without a
  * fault, which must succeed and leak nothing. The working directory is the folder until
  * scenario_end. */
 void scenario_begin(int index);
 void scenario_end(void);
-const struct scenario *scenario(void);
+extern const struct scenario *scenario;
 bool scenario_is(unsigned flag);
 const char *scenario_output(int i); /* NULL after the last */
 
 /* Calls of the run without a fault. */
-long scenario_calls(enum fault_kind kind);
-long scenario_all_calls(void);
+extern long scenario_calls[FAULT_KINDS], scenario_all_calls;
 
 /* Puts the outputs back as they were. */
 void scenario_reset(void);

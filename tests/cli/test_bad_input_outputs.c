@@ -45,32 +45,11 @@ static void copy_file(const char *from, const char *to)
     write_file(to, c.bytes, c.len);
 }
 
-static void cut_off(void)
-{
-    if (truncate(bad_path, 0) != 0)
-        _exit(2);
-}
-
-static void cut_in_half(void)
-{
-    if (truncate(bad_path, 70000) != 0)
-        _exit(2);
-}
-
-static void replace(void)
-{
-    if (rename(text_path, bad_path) != 0)
-        _exit(2);
-}
-
-static void delete (void)
-{
-    unlink(bad_path);
-}
+enum change { CUT_OFF, CUT_IN_HALF, DELETED, REPLACED };
 
 /* The change is made by a process of its own: when the conversion has mapped its checkpoint it
  * opens its calibration text, a FIFO, and only now goes on. */
-static void convert_while(void (*change)(void), int threads, struct ran *r)
+static void convert_while(enum change change, int threads, struct ran *r)
 {
     char line[3000];
     copy_file(good_path, bad_path);
@@ -81,7 +60,10 @@ static void convert_while(void (*change)(void), int threads, struct ran *r)
     if (meddler == 0) {
         alarm(60);
         const int fd = open(link_path, O_WRONLY);
-        change();
+        if (change == DELETED    ? unlink(bad_path)
+            : change == REPLACED ? rename(text_path, bad_path)
+                                 : truncate(bad_path, change == CUT_OFF ? 0 : 70000))
+            _exit(2);
         for (int i = 0; i < 100; i++)
             if (write(fd, "some text, to be calibrated on. ", 32) != 32)
                 _exit(1);
@@ -95,17 +77,16 @@ static void convert_while(void (*change)(void), int threads, struct ran *r)
 
 TEST(class_12_files_that_change, .before = set_up)
 {
-    void (*const cuts[])(void) = {cut_off, cut_in_half};
     struct ran r;
     for (int i = 0; i < 4; i++) {
-        convert_while(cuts[i % 2], 1 + i / 2, &r);
+        convert_while((enum change)(i % 2), 1 + i / 2, &r);
         expect_refusal(&r, 3, "cut short");
         expect_no_output();
     }
-    convert_while(delete, 1, &r);
+    convert_while(DELETED, 1, &r);
     expect_success(&r);
     const struct content expected = content_of(out_path);
-    convert_while(replace, 1, &r); /* what was opened stays what it was */
+    convert_while(REPLACED, 1, &r); /* what was opened stays what it was */
     expect_success(&r);
     expect_bytes(out_path, expected.bytes, expected.len);
     remove_outputs();

@@ -32,7 +32,7 @@ static bool is_optional(const char *what)
 
 static bool benches(void)
 {
-    return strncmp(scenario()->name, "bench", 5) == 0;
+    return strncmp(scenario->name, "bench", 5) == 0;
 }
 
 /* The exit code when the first call that failed was about `what`. */
@@ -137,7 +137,7 @@ static void judge(const struct ran *r, const struct way *w, const struct fault_p
 static long fail_each(struct way w)
 {
     long done = 0;
-    const long calls = scenario_calls(w.kind), few = 6;
+    const long calls = scenario_calls[w.kind], few = 6;
     for (long n = faults_next(-1, calls, few);; n = faults_next(n, calls, few), done++) {
         const struct fault_plan plan = {
             .kind = w.kind, .at = n, .from_then_on = w.from_then_on, .error = w.error};
@@ -227,7 +227,7 @@ TEST(interrupted_and_short_calls, .loops = faults_drawn(n_scenarios), .seconds =
     static const enum fault_kind kinds[] = {FAULT_OPEN, FAULT_READ, FAULT_WRITE, FAULT_SYNC};
     begin(_i);
     for (int i = 0; i < 4; i++) {
-        const long calls = scenario_calls(kinds[i]);
+        const long calls = scenario_calls[kinds[i]];
         for (long n = faults_next(-1, calls, 3); n < calls; n = faults_next(n, calls, 3)) {
             const struct fault_plan plan = {.kind = kinds[i], .at = n, .error = EINTR};
             expect_no_difference(&plan);
@@ -242,7 +242,7 @@ TEST(interrupted_and_short_calls, .loops = faults_drawn(n_scenarios), .seconds =
 static const char *loud_line(void)
 {
     static char line[1024];
-    strcpy(line, scenario()->line);
+    strcpy(line, scenario->line);
     char *quiet = strstr(line, " -q");
     if (quiet)
         memmove(quiet, quiet + 3, strlen(quiet + 3) + 1);
@@ -285,7 +285,7 @@ TEST(standard_error, .loops = faults_drawn(n_scenarios), .seconds = 300)
         run_program(&r, "info missing.gguf", ways[i], NULL);
         ck_assert_int_eq(r.code, STATUS_BAD_FILE);
     }
-    if (strstr(scenario()->line, " -q") && !benches() && scenario_calls(FAULT_THREAD) > 0) {
+    if (strstr(scenario->line, " -q") && !benches() && scenario_calls[FAULT_THREAD] > 0) {
         scenario_reset();
         run_program(&r, loud_line(), faults_arm, &threads);
         expect_success(&r);

@@ -35,7 +35,7 @@ static void judge(const struct ran *r, const struct fault_plan *plan)
 /* Raises it before call first, first + step, ..., but for those that faults_next leaves out. */
 static void interrupt_each(int number, long first, long step, long few)
 {
-    const long calls = scenario_all_calls() / step;
+    const long calls = scenario_all_calls / step;
     for (long n = faults_next(-1, calls, few);; n = faults_next(n, calls, few)) {
         const struct fault_plan plan = {.at = first + n * step, .signal = number};
         struct ran r;
