@@ -74,7 +74,7 @@ static void hostile_open(void)
 {
     size_t len;
     struct gguf *g;
-    h = (struct hostile){.alignment = 32};
+    h.alignment = 32;
     h.source = read_file(good_path, &len);
     expect_ok(gguf_parse(h.source, len, &g, NULL));
     for (size_t i = 0; i < g->n_pairs; i++) {
@@ -100,15 +100,14 @@ static void hostile_open(void)
     gguf_free(g);
 }
 
-static void hostile_free(void)
+static void hostile_free(void *unused)
 {
-    for (int i = 0; i < h.n_blocks; i++)
-        free(h.blocks[i]);
+    (void)unused;
+    while (h.n_blocks > 0)
+        free(h.blocks[--h.n_blocks]);
     free(h.source);
-    free(h.more_pairs.data);
-    free(h.more_tensors.data);
-    free(h.more_data.data);
-    h = (struct hostile){0};
+    h.source = NULL;
+    h.n_pairs = h.n_tensors = 0;
 }
 
 struct hostile_pair *hostile_pair(const char *key)
@@ -283,7 +282,7 @@ void set_token(int id, struct text token)
 
 void reset(void)
 {
-    hostile_free();
+    hostile_free(NULL);
     hostile_open();
 }
 
@@ -312,94 +311,56 @@ void bent_accepted(unsigned commands, const char *bends)
     expect_accepted(commands);
 }
 
-void use_config(const char *preset, const struct config *c)
+void use_sound(const struct sound *s)
 {
-    struct config config = *c;
-    config.arch = arch_preset(text_of(preset));
-    ck_assert_ptr_nonnull(config.arch);
-    hostile_free();
-    write_config_checkpoint(good_path, &config);
-    hostile_open();
-}
-
-static uint64_t padded(uint64_t n)
-{
-    return (n + h.alignment - 1) / h.alignment * h.alignment;
-}
-
-static void put_tensor_record(struct gguf_bytes *b, const struct hostile_tensor *t)
-{
-    gb_put_text(b, t->name);
-    gb_put_u32(b, t->n_dims);
-    for (uint32_t d = 0; d < t->n_dims && d < 8; d++)
-        gb_put_u64(b, t->dims[d]);
-    gb_put_u32(b, t->type);
-    gb_put_u64(b, t->offset);
-}
-
-void hostile_add_small_tensor(const char *name)
-{
-    struct hostile_tensor t = {.name = text_of(name), .n_dims = 1, .dims = {1}, .type = TENSOR_F32};
-    for (size_t i = 0; i < h.n_tensors; i++)
-        t.offset += padded(h.tensors[i].data.len);
-    t.offset += h.n_more_tensors++ * h.alignment;
-    put_tensor_record(&h.more_tensors, &t);
-    for (uint32_t i = 0; i < h.alignment; i++)
-        gb_put(&h.more_data, "", 1);
-}
-
-static void pad(struct gguf_bytes *b)
-{
-    while (b->len % h.alignment)
-        gb_put(b, "", 1);
+    struct config c = config_sized(s->kinds, s->sizes);
+    c.arch = arch_preset(text_of(s->preset));
+    c.placement = s->placement;
+    c.position = s->position;
+    c.shared = s->shared;
+    if (strcmp(s->preset, "decode") == 0) {
+        c.norm = NORM_LAYER;
+        c.no_biases = c.split_qkv = false;
+    }
+    write_config_checkpoint(good_path, &c);
+    reset();
 }
 
 void hostile_image(struct gguf_bytes *b)
 {
     *b = (struct gguf_bytes){0};
     gb_put(b, "GGUF\3\0\0\0", 8);
-    gb_put_u64(b, h.n_tensors + h.n_more_tensors);
-    gb_put_u64(b, h.n_pairs + h.n_more_pairs);
+    gb_put_u64(b, h.n_tensors);
+    gb_put_u64(b, h.n_pairs);
     for (size_t i = 0; i < h.n_pairs; i++) {
         gb_put_text(b, h.pairs[i].key);
         gb_put_u32(b, h.pairs[i].kind);
         gb_put(b, h.pairs[i].value.data, h.pairs[i].value.len);
     }
-    gb_put(b, h.more_pairs.data, h.more_pairs.len);
-    uint64_t offset = 0;
+    uint64_t offset = 0; /* after the data before it */
     for (size_t i = 0; i < h.n_tensors; i++) {
-        struct hostile_tensor *t = &h.tensors[i];
-        t->offset = offset;
-        put_tensor_record(b, t);
-        offset += padded(t->data.len);
+        const struct hostile_tensor *t = &h.tensors[i];
+        gb_put_text(b, t->name);
+        gb_put_u32(b, t->n_dims);
+        for (uint32_t d = 0; d < t->n_dims && d < 8; d++)
+            gb_put_u64(b, t->dims[d]);
+        gb_put_u32(b, t->type);
+        gb_put_u64(b, offset);
+        offset += (t->data.len + h.alignment - 1) / h.alignment * h.alignment;
     }
-    gb_put(b, h.more_tensors.data, h.more_tensors.len);
     for (size_t i = 0; i < h.n_tensors; i++) {
-        pad(b);
+        while (b->len % h.alignment)
+            gb_put(b, "", 1);
         gb_put(b, h.tensors[i].data.data, h.tensors[i].data.len);
     }
-    if (h.n_more_tensors > 0)
-        pad(b);
-    gb_put(b, h.more_data.data, h.more_data.len);
-}
-
-void hostile_write_bytes(const void *bytes, size_t len)
-{
-    write_file(bad_path, bytes, len);
 }
 
 void hostile_write(void)
 {
     struct gguf_bytes b;
     hostile_image(&b);
-    hostile_write_bytes(b.data, b.len);
+    write_file(bad_path, b.data, b.len);
     free(b.data);
-}
-
-static void release(void *unused)
-{
-    (void)unused;
-    hostile_free();
 }
 
 void hostile_set_up(void)
@@ -416,7 +377,7 @@ void hostile_set_up(void)
     for (int i = 0; i < 20; i++)
         memcpy(text + i * strlen(line), line, strlen(line));
     write_file(text_path, text, 20 * strlen(line));
-    released_by(release, &h);
+    released_by(hostile_free, &h);
 }
 
 void bent_set_up(void)

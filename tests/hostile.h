@@ -12,7 +12,7 @@
 #include "program.h"
 #include "support.h"
 
-#define HOSTILE_MAX_RECORDS 128
+#define HOSTILE_MAX_RECORDS 100100
 
 struct hostile_pair {
     struct text key;
@@ -25,7 +25,6 @@ struct hostile_tensor {
     uint32_t n_dims;
     uint64_t dims[8];
     uint32_t type;
-    uint64_t offset; /* set by hostile_image: after the data before it */
     struct text data;
 };
 
@@ -35,9 +34,6 @@ extern struct hostile {
     struct hostile_tensor tensors[HOSTILE_MAX_RECORDS];
     size_t n_pairs, n_tensors;
     uint32_t alignment; /* of the data as they are written */
-    /* Whole records behind the others, by the thousand; freed with the rest. */
-    struct gguf_bytes more_pairs, more_tensors, more_data;
-    uint64_t n_more_pairs, n_more_tensors;
     unsigned char *source;
     void *blocks[HOSTILE_MAX_RECORDS];
     int n_blocks;
@@ -58,8 +54,6 @@ void hostile_set_array(const char *key, uint32_t element, uint64_t count, const 
 /* At the end; name and data are borrowed. */
 struct hostile_tensor *hostile_add_tensor(const char *name, uint64_t rows, uint64_t columns,
                                           uint32_t type, struct text data);
-/* One more F32 tensor of one element, in more_tensors and more_data: after all those above. */
-void hostile_add_small_tensor(const char *name);
 
 /* Tensors follow each other in the records' order. free(b->data) at last. */
 void hostile_image(struct gguf_bytes *b);
@@ -73,9 +67,8 @@ void remove_outputs(void);
 void hostile_set_up(void);
 void bent_set_up(void);
 
-/* Writes what the commands are run on. */
+/* Writes what the commands are run on, bad_path. */
 void hostile_write(void);
-void hostile_write_bytes(const void *bytes, size_t len);
 
 /* A setup of run_program: another user, if this one is root, for whom permissions mean nothing. */
 void be_nobody(void *unused);
@@ -150,7 +143,15 @@ void reset(void);
 /* The vocabulary with this instead of one of its tokens. */
 void set_token(int id, struct text token);
 
-/* Another good checkpoint, a new one of this architecture, open in `h`. */
-void use_config(const char *preset, const struct config *c);
+/* Another good checkpoint, open in `h`: a new one of a preset, with these sizes and the kinds of
+ * another but for the last ones; `decode` has layer norms, biases, and Q, K and V in one. */
+struct sound {
+    const char *name, *preset, *kinds, *sizes;
+    enum norm_placement placement;
+    enum position_kind position;
+    bool shared;
+};
+#define SIZES_OF_LLAMA "layers=2 heads=4 kv=2 dim=8 width=32 ff=64 ctx=16 vocab=260"
+void use_sound(const struct sound *s);
 
 #endif

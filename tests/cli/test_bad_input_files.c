@@ -30,9 +30,9 @@ static struct gguf_bytes good_image(void)
 TEST(class_01_short_files, .before = bent_set_up)
 {
     const struct gguf_bytes b = good_image();
-    hostile_write_bytes(b.data, b.len - 1);
+    write_file(bad_path, b.data, b.len - 1);
     expect_refused(EVERY_COMMAND, "truncated");
-    hostile_write_bytes(b.data, 0);
+    write_file(bad_path, b.data, 0);
     expect_refused(EVERY_COMMAND, "empty");
 #if SIZE_MAX > UINT32_MAX
     /* More than 2 GiB that take no room. */
@@ -83,13 +83,13 @@ TEST(class_03_nothing_in_it, .before = bent_set_up)
 {
     const struct gguf_bytes b = good_image();
     b.data[4] = 2; /* an older version */
-    hostile_write_bytes(b.data, b.len);
+    write_file(bad_path, b.data, b.len);
     expect_accepted(INFO | GENERATE | CONVERT);
     memset(b.data + 8, 0, 8); /* no tensors, but their records and data */
-    hostile_write_bytes(b.data, b.len);
+    write_file(bad_path, b.data, b.len);
     expect_refused(LOADERS, "tensor token_embd.weight: missing");
     memset(b.data + 16, 0, 8); /* nothing at all */
-    hostile_write_bytes(b.data, b.len);
+    write_file(bad_path, b.data, b.len);
     expect_refused(LOADERS & ~(TRAIN | TEACHER), "key \"general.architecture\" is missing");
     expect_refused(TOKENIZE | TRAIN | TEACHER, "key \"tokenizer.ggml.model\" is missing");
     expect_accepted(INFO | CHECK);
@@ -98,17 +98,15 @@ TEST(class_03_nothing_in_it, .before = bent_set_up)
 /* Tables of their size are legal, take a moment and no more than some times the file. */
 TEST(class_03_many_records, .before = bent_set_up)
 {
-    char name[32];
-    for (h.n_more_pairs = 0; h.n_more_pairs < 100000; h.n_more_pairs++) {
-        snprintf(name, sizeof name, "key.%d", (int)h.n_more_pairs);
-        gb_put_text(&h.more_pairs, text_of(name));
-        gb_put_u32(&h.more_pairs, GGUF_U8);
-        gb_put(&h.more_pairs, "", 1);
+    char(*names)[20] = allocated(100000 * sizeof *names);
+    for (int i = 0; i < 100000; i++) {
+        snprintf(names[i], sizeof *names, "key.%d", i);
+        h.pairs[h.n_pairs++] = (struct hostile_pair){text_of(names[i]), GGUF_U8, {"", 1}};
     }
     bent_accepted(INFO | GENERATE | TOKENIZE | RETYPE | CONVERT, "");
     for (int i = 0; i < 20000; i++) {
-        snprintf(name, sizeof name, "blk.%d.other", i);
-        hostile_add_small_tensor(name);
+        snprintf(names[i], sizeof *names, "blk.%d.other", i);
+        hostile_add_tensor(names[i], 1, 1, TENSOR_F32, (struct text){"\0\0\0", 4});
     }
     bent_accepted(CHECK | SCORE | RETYPE | CONVERT | TRAIN, "");
 }
@@ -136,34 +134,17 @@ TEST(class_10_a_teacher_of_nan, .before = bent_set_up)
         "bad.gguf: what the teacher predicts is not finite");
 }
 
-static struct config llama(void)
+static void use(const char *preset, enum norm_placement placement, enum position_kind position)
 {
-    return config_sized("llama", "layers=2 heads=4 kv=2 dim=8 width=32 ff=64 ctx=16 vocab=260");
-}
-
-/* Of architecture `decode`: a llama of other kinds, with biases and Q, K and V in one. */
-static void use_decode(enum norm_placement placement, enum position_kind position)
-{
-    struct config c = llama();
-    c.norm = NORM_LAYER;
-    c.placement = placement;
-    c.position = position;
-    c.no_biases = c.split_qkv = false;
-    use_config("decode", &c);
-}
-
-static void use_llama(void)
-{
-    const struct config c = llama();
-    bent_set_up();
-    use_config("llama", &c);
+    use_sound(&(struct sound){NULL, preset, "llama", SIZES_OF_LLAMA, placement, position, false});
 }
 
 /* As llama.cpp's converter of llama2.c files writes: the base is 10000, the width a head's. */
-TEST(rotary_keys_may_be_missing, .before = use_llama)
+TEST(rotary_keys_may_be_missing, .before = bent_set_up)
 {
     static const char line[] = "score %B --tokens 5,7,11,13,17,2,3 -t 1 -q --top 3";
     struct ran with, without;
+    use("llama", PLACEMENT_BEFORE, POSITION_ROPE);
     bend("llama.context_length=u32:128");
     hostile_write();
     run_on_bad(&with, line);
@@ -294,11 +275,11 @@ static void long_context(const char *key)
 
 TEST(class_15_long_contexts, .before = bent_set_up, .left_out = SANITIZED)
 {
-    use_llama();
+    use("llama", PLACEMENT_BEFORE, POSITION_ROPE);
     long_context("llama.context_length");
-    use_decode(PLACEMENT_AFTER, POSITION_SINUSOIDAL);
+    use("decode", PLACEMENT_AFTER, POSITION_SINUSOIDAL);
     long_context("decode.context_length");
-    use_decode(PLACEMENT_BEFORE, POSITION_ALIBI);
+    use("decode", PLACEMENT_BEFORE, POSITION_ALIBI);
     long_context("decode.context_length");
 }
 

@@ -8,16 +8,10 @@
 
 #include "hostile.h"
 
-#define SIZES_OF_LLAMA "layers=2 heads=4 kv=2 dim=8 width=32 ff=64 ctx=16 vocab=260"
-#define SIZES_OF_MHA   "layers=2 heads=4 kv=4 dim=8 width=32 ff=64 ctx=16 vocab=260"
+#define SIZES_OF_MHA "layers=2 heads=4 kv=4 dim=8 width=32 ff=64 ctx=16 vocab=260"
 
-/* What rows change: an architecture with the kinds and sizes of another's preset. */
-static const struct {
-    const char *name, *preset, *kinds, *sizes; /* without a preset: hostile_set_up's */
-    enum norm_placement placement;
-    enum position_kind position;
-    bool shared;
-} sounds[] = {
+/* What rows change; without a preset: hostile_set_up's. */
+static const struct sound sounds[] = {
     {.name = "gpt2"},
     {"llama", "llama", "llama", SIZES_OF_LLAMA, 0, POSITION_ROPE, false},
     {"llama of wide heads", "llama", "llama",
@@ -35,22 +29,6 @@ static const struct {
     {"decode of heads", "decode", "gpt2", SIZES_OF_MHA, 0, POSITION_LEARNED, false},
     {"decode of one block", "decode", "gpt2", SIZES_OF_MHA, 0, POSITION_LEARNED, true},
 };
-
-static void use_sound(int i)
-{
-    bent_set_up();
-    if (!sounds[i].preset)
-        return;
-    struct config c = config_sized(sounds[i].kinds, sounds[i].sizes);
-    c.placement = sounds[i].placement;
-    c.position = sounds[i].position;
-    c.shared = sounds[i].shared;
-    if (strcmp(sounds[i].preset, "decode") == 0) {
-        c.norm = NORM_LAYER;
-        c.no_biases = c.split_qkv = false;
-    }
-    use_config(sounds[i].preset, &c);
-}
 
 /* The commands of a row; *all and *accept: what its first word says. */
 static unsigned commands_of(char *words, bool *all, bool *accept)
@@ -130,12 +108,13 @@ static void try_row(char *row)
 }
 
 /* The rows behind each "sound" line. */
-TEST(rows, .loops = COUNT(sounds), .seconds = 300)
+TEST(rows, .loops = COUNT(sounds), .before = bent_set_up, .seconds = 300)
 {
     char *rest = file_text("tests/data/broken/checkpoints.txt", NULL);
     bool mine = false;
     int n_sections = 0, n_rows = 0;
-    use_sound(_i);
+    if (sounds[_i].preset)
+        use_sound(&sounds[_i]);
     for (char *row; (row = next_row(&rest));) {
         if (strncmp(row, "sound ", 6) == 0) {
             mine = strcmp(row + 6, sounds[_i].name) == 0;
