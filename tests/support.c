@@ -43,16 +43,20 @@ void release_all(void)
     }
 }
 
+static char scratch_folder[256];
+
 static void end_test(void)
 {
+    char command[300];
     release_all();
-    scratch_remove();
+    snprintf(command, sizeof command, "rm -rf '%s'", scratch_folder);
+    if (scratch_folder[0] && system(command) != 0)
+        fprintf(stderr, "could not remove %s\n", scratch_folder);
+    scratch_folder[0] = 0;
     err = (struct err){""};
 }
 
 static Suite *suite;
-static TCase *last;
-static struct test_options of_last;
 
 void test_register(const TTest *test, const struct test_options *o)
 {
@@ -60,25 +64,18 @@ void test_register(const TTest *test, const struct test_options *o)
         return;
     if (!suite)
         suite = suite_create(program_invocation_short_name);
-    if (!last || !o->before_all || o->before_all != of_last.before_all || o->tags != of_last.tags) {
-        last = tcase_create(o->name);
-        of_last = *o;
-        suite_add_tcase(suite, last);
-        tcase_set_timeout(last, o->seconds ? o->seconds : 120);
-        if (o->tags)
-            tcase_set_tags(last, o->tags);
-        if (o->before || o->after)
-            tcase_add_checked_fixture(last, o->before, o->after);
-        if (o->before_all || o->after_all)
-            tcase_add_unchecked_fixture(last, o->before_all, o->after_all);
-        tcase_add_checked_fixture(last, NULL, o->before_all ? release_all : end_test);
-    }
-    if (o->signal)
-        tcase_add_loop_test_raise_signal(last, test, o->signal, o->first, o->loops);
-    else if (o->loops)
-        tcase_add_loop_test(last, test, o->first, o->loops);
+    TCase *alone = tcase_create(o->name);
+    suite_add_tcase(suite, alone);
+    tcase_set_timeout(alone, o->seconds ? o->seconds : 120);
+    if (o->tags)
+        tcase_set_tags(alone, o->tags);
+    if (o->before || o->after)
+        tcase_add_checked_fixture(alone, o->before, o->after);
+    tcase_add_checked_fixture(alone, NULL, end_test);
+    if (o->loops)
+        tcase_add_loop_test(alone, test, o->first, o->loops);
     else
-        tcase_add_test(last, test);
+        tcase_add_test(alone, test);
 }
 
 int run_suite(void)
@@ -149,6 +146,7 @@ char *file_text(const char *path, size_t *len)
 }
 
 RELEASER(close_gguf, gguf_free)
+RELEASER(close_tokenizer, tokenizer_free)
 
 struct gguf_file parsed_gguf(unsigned char *bytes, size_t len)
 {
@@ -178,7 +176,7 @@ struct tokenizer *tokenizer_in(const struct gguf *g)
 {
     struct tokenizer *t;
     expect_ok(tokenizer_create(g, &t, &err));
-    return t;
+    return released_by(close_tokenizer, t);
 }
 
 void write_file(const char *path, const void *bytes, size_t len)
@@ -198,8 +196,6 @@ void expect_bytes(const char *path, const void *bytes, size_t len)
     free(found);
 }
 
-static char scratch_folder[256];
-
 const char *scratch_path(const char *name)
 {
     if (!scratch_folder[0]) {
@@ -212,17 +208,6 @@ const char *scratch_path(const char *name)
     char *path = allocated(size);
     snprintf(path, size, "%s/%s", scratch_folder, name);
     return path;
-}
-
-void scratch_remove(void)
-{
-    if (!scratch_folder[0])
-        return;
-    char command[300];
-    snprintf(command, sizeof command, "rm -rf '%s'", scratch_folder);
-    if (system(command) != 0)
-        fprintf(stderr, "could not remove %s\n", scratch_folder);
-    scratch_folder[0] = 0;
 }
 
 char *next_row(char **rest)

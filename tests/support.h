@@ -51,9 +51,7 @@ struct test_options {
     int first, loops; /* _i of the first turn, and one more than that of the last; 0: no loop */
     int seconds;      /* 0: 120, enough for sanitizers and valgrind; it only ends what hangs */
     const char *tags;
-    void (*before)(void), (*after)(void);         /* around each turn */
-    void (*before_all)(void), (*after_all)(void); /* around neighbours that name the same */
-    int signal;                                   /* that ends it; 0: it returns */
+    void (*before)(void), (*after)(void); /* around each turn */
     bool left_out;
 };
 #define TEST(...) TEST_WITH(__VA_ARGS__, )
@@ -119,12 +117,11 @@ struct gguf_file parsed_gguf(unsigned char *bytes, size_t len); /* which it take
 struct gguf_file read_gguf(const char *path);
 struct gguf_file written_gguf(struct gguf_writer *w); /* which it frees */
 
-/* The one whose keys are there. */
+/* The one whose keys are there, until the test ends. */
 struct tokenizer *tokenizer_in(const struct gguf *g);
 
 /* A path for a scratch file in a fresh folder below $TMPDIR or /tmp, which is removed when the test
- * ends (with .before_all: by scratch_remove); so is the string. */
+ * ends; so is the string. */
 const char *scratch_path(const char *name);
-void scratch_remove(void);
 
 #endif

@@ -6,35 +6,31 @@
 /* --- merging --------------------------------------------------------------------------------- */
 
 /* What GPT-2's algorithm makes of a vocabulary of 400 merges, written down plainly in Python. */
-TEST(test_reference_cases, .after = drop_tokenizer)
+TEST(test_reference_cases)
 {
     check_cases("tests/data/bpe-small.gguf", "tests/data/bpe-small.txt", 201, NULL);
 }
 
 /* What Hugging Face's tokenizers make of a vocabulary with Llama 3's pattern. */
-TEST(test_cases_of_llama3, .after = drop_tokenizer)
+TEST(test_cases_of_llama3)
 {
     check_cases("tests/data/bpe-llama3.gguf", "tests/data/bpe-llama3.txt", 201, NULL);
 }
 
 /* An empty list of merges, of any kind, or none. */
-static void add_no_merges(struct gguf_writer *w, int i)
+TEST(test_bytes_without_merges)
 {
     static const enum gguf_kind kinds[] = {GGUF_STRING, GGUF_I32, GGUF_U8};
-    if (i < 3)
-        gguf_add_value(w, text_of("tokenizer.ggml.merges"),
-                       &(struct gguf_value){GGUF_ARRAY, kinds[i], 0, {"", 0}});
-}
-
-TEST(test_bytes_without_merges, .after = drop_tokenizer)
-{
     char all[256];
     int expected[256];
     for (int byte = 0; byte < 256; byte++)
         all[byte] = (char)(expected[byte] = byte);
     plain_bytes_vocabulary();
     for (int i = 0; i < 4; i++) {
-        use_vocabulary_with(add_no_merges, i);
+        struct gguf_writer *w = keys_of_vocabulary();
+        if (i < 3)
+            gguf_add_array(w, "tokenizer.ggml.merges", kinds[i], "", 0);
+        t = tokenizer_in(written_gguf(w).g);
         ck_assert_int_eq(tokenizer_n_tokens(t), 256);
         check_encoding((struct text){all, 256}, expected, 256, __FILE__, __LINE__);
         check_decoding((struct text){all, 256}, __FILE__, __LINE__);
@@ -44,7 +40,7 @@ TEST(test_bytes_without_merges, .after = drop_tokenizer)
 }
 
 /* A word of four million letters: looking at all pairs for every merge would take days. */
-TEST(test_long_word, .after = drop_tokenizer)
+TEST(test_long_word)
 {
     plain_bytes_vocabulary();
     ADD_TOKENS("aa", "aaaa");
@@ -58,7 +54,7 @@ TEST(test_long_word, .after = drop_tokenizer)
 
 /* --- special tokens -------------------------------------------------------------------------- */
 
-TEST(test_special_tokens_in_text, .after = drop_tokenizer)
+TEST(test_special_tokens_in_text)
 {
     plain_bytes_vocabulary();
     add_token("<|end|>", 3);   /* 256 */
@@ -91,7 +87,7 @@ TEST(test_special_tokens_in_text, .after = drop_tokenizer)
 }
 
 /* The text is cut at a special token as at its end: no look past it. */
-TEST(test_pieces_end_at_special_tokens, .after = drop_tokenizer)
+TEST(test_pieces_end_at_special_tokens)
 {
     plain_bytes_vocabulary();
     add_token("\u0120\u0120", 1); /* two spaces */
@@ -104,7 +100,7 @@ TEST(test_pieces_end_at_special_tokens, .after = drop_tokenizer)
 }
 
 /* Every place of the text may start the longest token that is looked for; a longer one is not. */
-TEST(test_hostile_special_tokens_take_linear_time, .after = drop_tokenizer)
+TEST(test_hostile_special_tokens_take_linear_time)
 {
     static char letters[1025 + 2];
     memset(letters, 'a', 1025);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-TEST(test_starcoder_digits, .after = drop_tokenizer)
+TEST(test_starcoder_digits)
 {
     static const char *const names[] = {"starcoder", "refact", "command-r", "codeshell",
                                         "smollm",    "gpt-2",  "default"};
@@ -21,7 +21,7 @@ TEST(test_starcoder_digits, .after = drop_tokenizer)
 }
 
 /* StarCoder's vocabulary lacks F1 and the bytes that are never in UTF-8, others nearly all. */
-TEST(test_bytes_without_a_token, .after = drop_tokenizer)
+TEST(test_bytes_without_a_token)
 {
     plain_bytes_vocabulary();
     for (int byte = 0xf5; byte < 0x100; byte++)
@@ -44,7 +44,7 @@ TEST(test_bytes_without_a_token, .after = drop_tokenizer)
 }
 
 /* As of a checkpoint that sorts letters: its merge names no token of it. */
-TEST(test_three_tokens, .after = drop_tokenizer)
+TEST(test_three_tokens)
 {
     plain_bytes_vocabulary();
     v.n_tokens = 0;
@@ -57,7 +57,7 @@ TEST(test_three_tokens, .after = drop_tokenizer)
 }
 
 /* What merges into others is merged, whatever else the list has. */
-TEST(test_merges_that_never_happen, .after = drop_tokenizer)
+TEST(test_merges_that_never_happen)
 {
     plain_bytes_vocabulary();
     ADD_TOKENS("ab", "abc"); /* 256 to 257 */
@@ -69,7 +69,7 @@ TEST(test_merges_that_never_happen, .after = drop_tokenizer)
 }
 
 /* A piece that is a token need not come out of the merges. */
-TEST(test_whole_pieces, .after = drop_tokenizer)
+TEST(test_whole_pieces)
 {
     static const char *const pres[] = {"llama-bpe", "llama3",  "llama-v3", "falcon3",
                                        "falcon-h1", "pixtral", "midm-2.0", "lfm2"};
@@ -93,7 +93,7 @@ TEST(test_whole_pieces, .after = drop_tokenizer)
     }
 }
 
-TEST(test_byte_tokens, .after = drop_tokenizer)
+TEST(test_byte_tokens)
 {
     plain_bytes_vocabulary();
     v.tokens[0] = text_of("<0x00>");
@@ -107,7 +107,7 @@ TEST(test_byte_tokens, .after = drop_tokenizer)
     ck_assert(text_is(tokenizer_bytes(t, 256), "B") && text_is(tokenizer_bytes(t, 257), "<0x4g>"));
 }
 
-TEST(test_tokens_outside_the_alphabet_are_raw, .after = drop_tokenizer)
+TEST(test_tokens_outside_the_alphabet_are_raw)
 {
     plain_bytes_vocabulary();
     ADD_TOKENS("\u2581the", "c d", "\xff\xfe", "[PAD]", "[PAD]", "xy");
@@ -123,7 +123,7 @@ TEST(test_tokens_outside_the_alphabet_are_raw, .after = drop_tokenizer)
     CHECK_IDS("b[PAD]", 'b', '[', 'P', 'A', 'D', ']'); /* duplicates that nothing needs */
 }
 
-TEST(test_special_ids, .after = drop_tokenizer)
+TEST(test_special_ids)
 {
     static const struct {
         int64_t bos, eos;
@@ -151,7 +151,7 @@ TEST(test_special_ids, .after = drop_tokenizer)
     }
 }
 
-TEST(ends_are_known_by_key_and_by_name, .after = drop_tokenizer)
+TEST(ends_are_known_by_key_and_by_name)
 {
     static const struct {
         int id;
@@ -181,7 +181,7 @@ TEST(ends_are_known_by_key_and_by_name, .after = drop_tokenizer)
 }
 
 /* What others read with a warning, too. */
-TEST(odd_vocabularies_are_read, .loops = 2, .after = drop_tokenizer)
+TEST(odd_vocabularies_are_read, .loops = 2)
 {
     for (int type = 1; type <= 6; type++) {
         if (_i)

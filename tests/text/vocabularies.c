@@ -59,8 +59,7 @@ void add_merge(const char *merge)
     v.has_merges = true;
 }
 
-/* The keys of `v`. */
-static struct gguf_writer *keys_of_vocabulary(void)
+struct gguf_writer *keys_of_vocabulary(void)
 {
     struct gguf_writer *w;
     expect_ok(gguf_writer_create(&w, &err));
@@ -100,33 +99,14 @@ void add_merges(const char *const *merges)
         add_merge(*merges++);
 }
 
-void drop_tokenizer(void)
-{
-    tokenizer_free(t);
-    t = NULL;
-}
-
-static void use(struct gguf_file f)
-{
-    drop_tokenizer();
-    expect_ok(tokenizer_create(f.g, &t, &err));
-}
-
-void use_vocabulary_with(void (*add)(struct gguf_writer *w, int i), int i)
-{
-    struct gguf_writer *w = keys_of_vocabulary();
-    add(w, i);
-    use(written_gguf(w));
-}
-
 void use_vocabulary(void)
 {
-    use(written_gguf(keys_of_vocabulary()));
+    t = tokenizer_in(written_gguf(keys_of_vocabulary()).g);
 }
 
 void use_file(const char *path)
 {
-    use(read_gguf(path));
+    t = tokenizer_in(read_gguf(path).g);
 }
 
 static enum status encode_copy(struct text s, int32_t **ids, size_t *n, struct err *e)

@@ -29,8 +29,7 @@ struct vocabulary {
     int adds_bos, adds_space, drops_spaces; /* likewise */
 };
 
-/* What the tests below make and look at, and the tokenizer of it; each `use` frees the one before,
- * drop_tokenizer the last. */
+/* What the tests below make and look at, and the tokenizer of it, until the test ends. */
 extern struct vocabulary v;
 extern struct tokenizer *t;
 
@@ -52,11 +51,12 @@ void add_merges(const char *const *merges);
 #define ADD_TOKENS(...) add_tokens((const char *const[]){__VA_ARGS__, NULL})
 #define ADD_MERGES(...) add_merges((const char *const[]){__VA_ARGS__, NULL})
 
-/* Makes a tokenizer, of `v`; of `v` with a key more; of a file under the repository. */
+/* Makes a tokenizer, of `v`; of a file under the repository. */
 void use_vocabulary(void);
-void use_vocabulary_with(void (*add)(struct gguf_writer *w, int i), int i);
 void use_file(const char *path);
-void drop_tokenizer(void);
+
+/* The keys of `v`, to be written by written_gguf. */
+struct gguf_writer *keys_of_vocabulary(void);
 
 /* The text, in memory of its own so that a read past its end is caught, has these ids. */
 void check_encoding(struct text s, const int *expected, size_t n_expected, const char *file,
