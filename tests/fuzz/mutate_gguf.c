@@ -1,90 +1,70 @@
 /*
- * mutate_gguf - the mutator of GGUF files. It changes whole pairs and tensors, so that the result
- * passes the checks of the container and what reads models and tokenizers is reached, or leaves the
- * bytes to libFuzzer. (Checkpoints of every kind that run, and containers that are broken in every
- * way, are in the corpus.)
+ * mutate_gguf - the mutator of GGUF files. It changes whole pairs and tensors, whose bytes
+ * libFuzzer mutates, and takes some over from another file, so that the result passes the checks of
+ * the container and what reads models and tokenizers is reached; or leaves all bytes to libFuzzer.
+ * (Checkpoints of every kind that run, and containers that are broken in every way, are in the
+ * corpus.)
  */
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
+#include "base/rng.h"
 #include "count.h"
 #include "formats/gguf_write.h"
 #include "model/layout.h"
 
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed);
+size_t LLVMFuzzerCustomCrossOver(const uint8_t *data, size_t size, const uint8_t *other,
+                                 size_t other_size, uint8_t *out, size_t max_size,
+                                 unsigned int seed);
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size); /* libFuzzer's own */
 
-/* Of libFuzzer; a program without it, which only replays, has none. */
-size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size) __attribute__((weak));
-
-/* --- chance ---------------------------------------------------------------------------------- */
-
-static uint64_t chance; /* libFuzzer mutates in one thread */
+static struct rng chance; /* libFuzzer mutates in one thread */
 
 static size_t pick(size_t n)
 {
-    chance = chance * 6364136223846793005u + 1442695040888963407u;
-    return (size_t)(chance >> 33) % n;
-}
-
-#define PICK(array) ((array)[pick(COUNT(array))])
-
-/* One of the words that single spaces separate. */
-static struct text pick_word(const char *words)
-{
-    size_t n = 1;
-    for (const char *c = words; *c; c++)
-        n += *c == ' ';
-    for (n = pick(n); n > 0; n--)
-        words = strchr(words, ' ') + 1;
-    return (struct text){words, strcspn(words, " ")};
-}
-
-static uint32_t pick_type(void)
-{
-    static const uint32_t types[] = {TENSOR_F32,  TENSOR_F16,  TENSOR_BF16, TENSOR_Q8_0,
-                                     TENSOR_Q4_0, TENSOR_Q8_0, TENSOR_F16,  12 /* Q4_K */};
-    return PICK(types);
+    return rng_u32(&chance) % n;
 }
 
 /* --- a file taken apart ---------------------------------------------------------------------- */
 
-#define MAX_PAIRS   64
-#define MAX_TENSORS 128
-#define POOL        (1 << 18) /* bytes of new values and tensor data */
+#define MAX_PARTS 128
+#define POOL      (1 << 18) /* bytes of new names, values and tensor data */
 
-/* Names and values point into the parsed bytes, into the pool or at constants. */
-static struct parts {
-    struct gguf_pair pairs[MAX_PAIRS];
-    size_t n_pairs;
-    struct gguf_tensor tensors[MAX_TENSORS];
-    size_t n_tensors;
+/* Names and values point into the parsed bytes or into the pool. */
+static struct {
+    struct gguf_pair pairs[MAX_PARTS];
+    struct gguf_tensor tensors[MAX_PARTS];
+    size_t n_pairs, n_tensors;
     unsigned char pool[POOL];
     size_t used;
-    bool broken; /* something would not fit */
 } parts;
 
-static void start_parts(void)
+static void take_parts(const struct gguf *g)
 {
-    parts.n_pairs = parts.n_tensors = parts.used = 0;
-    parts.broken = false;
+    parts.n_pairs = MIN(g->n_pairs, MAX_PARTS);
+    parts.n_tensors = MIN(g->n_tensors, MAX_PARTS);
+    parts.used = 0;
+    memcpy(parts.pairs, g->pairs, parts.n_pairs * sizeof *g->pairs);
+    memcpy(parts.tensors, g->tensors, parts.n_tensors * sizeof *g->tensors);
 }
 
-/* Those of a file, whose bytes must stay. */
-static void add_parts(const struct gguf *g)
+/* 0 if the file is refused or does not fit. It is written with the usual alignment. */
+static size_t write_parts(uint8_t *data, size_t max_size)
 {
-    for (size_t i = 0; i < g->n_pairs && parts.n_pairs < MAX_PAIRS; i++)
-        parts.pairs[parts.n_pairs++] = g->pairs[i];
-    for (size_t i = 0; i < g->n_tensors && parts.n_tensors < MAX_TENSORS; i++)
-        parts.tensors[parts.n_tensors++] = g->tensors[i];
-}
-
-/* Frees the writer; 0, with `data` left alone, if the file is refused or does not fit. */
-static size_t write_file(struct gguf_writer *w, uint8_t *data, size_t max_size)
-{
+    struct gguf_writer *w;
     unsigned char *bytes = NULL;
     size_t size = 0;
+    if (gguf_writer_create(&w, NULL) != STATUS_OK)
+        return 0;
+    for (size_t i = 0; i < parts.n_pairs; i++)
+        if (!text_is(parts.pairs[i].key, "general.alignment"))
+            gguf_add_value(w, parts.pairs[i].key, &parts.pairs[i].value);
+    for (size_t i = 0; i < parts.n_tensors; i++) {
+        const struct gguf_tensor *t = &parts.tensors[i];
+        gguf_add_tensor(w, t->name, t->type->type, t->n_dims, t->dims, t->data);
+    }
     if (gguf_write_memory(w, &bytes, &size, NULL) == STATUS_OK && size <= max_size)
         memcpy(data, bytes, size);
     else
@@ -94,139 +74,52 @@ static size_t write_file(struct gguf_writer *w, uint8_t *data, size_t max_size)
     return size;
 }
 
-static size_t write_parts(uint8_t *data, size_t max_size)
+/* The bytes as libFuzzer mutates them, `room` at most; as they are if the pool has no such room. */
+static struct text mutated(struct text t, size_t room)
 {
-    struct gguf_writer *w;
-    uint64_t total = 0;
-    for (size_t i = 0; i < parts.n_tensors; i++)
-        total += parts.tensors[i].n_bytes;
-    if (parts.broken || total > max_size || gguf_writer_create(&w, NULL) != STATUS_OK)
-        return 0;
-    for (size_t i = 0; i < parts.n_pairs; i++)
-        gguf_add_value(w, parts.pairs[i].key, &parts.pairs[i].value);
-    for (size_t i = 0; i < parts.n_tensors; i++) {
-        const struct gguf_tensor *t = &parts.tensors[i];
-        gguf_add_tensor(w, t->name, t->type->type, t->n_dims, t->dims, t->data);
+    unsigned char *copy = parts.pool + parts.used;
+    if (room > POOL - parts.used)
+        return t;
+    parts.used += room;
+    memset(copy, 0, room);
+    if (t.len > 0)
+        memcpy(copy, t.data, t.len);
+    return (struct text){(const char *)copy, LLVMFuzzerMutate(copy, t.len, room)};
+}
+
+/* --- changes --------------------------------------------------------------------------------- */
+
+/* Of an array its length, too, or its elements' if these are texts. */
+static void change_value(struct gguf_value *v)
+{
+    const bool is_array = v->kind == GGUF_ARRAY, grows = is_array || v->kind == GGUF_STRING;
+    const size_t old = v->bytes.len;
+    v->bytes = mutated(v->bytes, grows ? old + 16 : old);
+    if (!grows) {
+        v->bytes.len = old;
+    } else if (is_array && v->element_kind != GGUF_STRING && v->count > 0) {
+        const size_t width = old / (size_t)v->count;
+        v->count = v->bytes.len / width;
+        v->bytes.len = (size_t)v->count * width;
     }
-    return write_file(w, data, max_size);
 }
 
-/* What is used up breaks the file; the bytes there are may be written all the same. */
-static unsigned char *take(uint64_t n)
-{
-    parts.broken |= n > POOL - parts.used;
-    if (parts.broken)
-        return parts.pool;
-    parts.used += (size_t)n;
-    return parts.pool + parts.used - n;
-}
-
-static struct text keep(const char *text)
-{
-    const size_t len = strlen(text);
-    unsigned char *bytes = take(len);
-    if (!parts.broken)
-        memcpy(bytes, text, len);
-    return (struct text){(const char *)bytes, parts.broken ? 0 : len};
-}
-
-/* `n` bytes: those of `from`, of which there are `len`, again and again. */
-static unsigned char *repeated(const void *from, uint64_t len, uint64_t n)
-{
-    unsigned char *copy = take(n);
-    for (uint64_t i = 0; i < n && !parts.broken; i++)
-        copy[i] = ((const unsigned char *)from)[i % len];
-    return copy;
-}
-
-/* --- changes of pairs ------------------------------------------------------------------------ */
-
-/* Behind the architecture's name if a point is in front. */
-static const char known_keys[] =
-    ".context_length .embedding_length .block_count .attention.head_count "
-    ".attention.head_count_kv .attention.key_length .attention.value_length "
-    ".feed_forward_length .attention.layer_norm_epsilon .attention.layer_norm_rms_epsilon "
-    ".norm.epsilon .norm.type .norm.placement .position.type .feed_forward.type .block.shared "
-    ".embedding_scale .rope.dimension_count .rope.freq_base .rope.scaling.type "
-    ".rope.scaling.factor .rope.scale_linear .expert_count general.architecture "
-    "general.alignment tokenizer.ggml.model tokenizer.ggml.pre tokenizer.ggml.tokens "
-    "tokenizer.ggml.token_type tokenizer.ggml.merges tokenizer.ggml.scores "
-    "tokenizer.ggml.add_space_prefix tokenizer.ggml.bos_token_id tokenizer.ggml.eos_token_id "
-    "tokenizer.ggml.add_bos_token decode.convert.method";
-
-/* The row that the file's keys are of, if they are of one. */
-static const struct arch *architecture(void)
-{
-    for (size_t i = 0; i < parts.n_pairs; i++)
-        if (text_is(parts.pairs[i].key, "general.architecture") &&
-            arch_find(parts.pairs[i].value.bytes))
-            return arch_find(parts.pairs[i].value.bytes);
-    return arch_find(text_of("gpt2"));
-}
-
-static struct text known_key(void)
-{
-    char key[96];
-    const struct text name = pick_word(known_keys);
-    snprintf(key, sizeof key, "%s%.*s", name.data[0] == '.' ? architecture()->name : "",
-             text_width(name), name.data);
-    return keep(key);
-}
-
-static struct gguf_value some_number(void)
+/* Of another kind, whose bytes are the value's first, or zeros. */
+static void change_kind(struct gguf_value *v)
 {
     static const struct {
         enum gguf_kind kind;
         size_t bytes;
-    } kinds[] = {{GGUF_U32, 4}, {GGUF_U32, 4}, {GGUF_U32, 4}, {GGUF_U8, 1},  {GGUF_I16, 2},
-                 {GGUF_I32, 4}, {GGUF_U64, 8}, {GGUF_F32, 4}, {GGUF_F64, 8}, {GGUF_BOOL, 1}};
-    const size_t i = pick(COUNT(kinds));
-    const double x = strtod(pick_word("0 1 2 3 4 8 12 16 32 64 257 5 6 7 9 10 -1 1e-5 65536 0.5 "
-                                      "1e30 1e-9 1e9 10000 1024 4194304 4294967296 nan inf")
-                                .data,
-                            NULL);
-    const float f = (float)x;
-    const uint64_t n = x < 0 ? (uint64_t)(int64_t)x : x < 0x1p63 ? (uint64_t)x : UINT64_MAX;
-    const void *from = &n; /* little-endian: the first bytes are the smaller kinds */
-    if (kinds[i].kind == GGUF_F32)
-        from = &f;
-    else if (kinds[i].kind == GGUF_F64)
-        from = &x;
-    const char *bytes = (const char *)repeated(from, kinds[i].bytes, kinds[i].bytes);
-    return (struct gguf_value){.kind = kinds[i].kind, .count = 1, .bytes = {bytes, kinds[i].bytes}};
-}
-
-static struct gguf_value some_text(void)
-{
-    const struct text word = pick_word(
-        "gpt2 starcoder llama decode gpt-2 default smollm spe\n mean layer rms before after "
-        "learned rope sinusoidal alibi none quadratic gelu gelu_erf relu swiglu linear yarn  \xff "
-        "\x1b[31mred");
-    return (struct gguf_value){.kind = GGUF_STRING, .count = 1, .bytes = word};
-}
-
-/* An array of small integers, as K/V heads by layer are. */
-static struct gguf_value some_integers(void)
-{
-    const size_t n = pick(5);
-    unsigned char *bytes = take(n);
-    for (size_t i = 0; i < n && !parts.broken; i++)
-        bytes[i] = (unsigned char)(1 << pick(4));
-    return (struct gguf_value){.kind = GGUF_ARRAY,
-                               .element_kind = pick(6) ? GGUF_U8 : GGUF_BOOL,
-                               .count = n,
-                               .bytes = {(const char *)bytes, n}};
-}
-
-/* Another length of an array of numbers: cut short, or its beginning once more at its end. */
-static void resize_array(struct gguf_value *v)
-{
-    if (v->element_kind == GGUF_STRING || v->count == 0)
-        return;
-    const size_t old = v->bytes.len, bytes = old / (size_t)v->count;
-    v->count = pick((size_t)v->count + 3);
-    v->bytes.len = (size_t)v->count * bytes;
-    v->bytes.data = (const char *)repeated(v->bytes.data, old, v->bytes.len);
+    } kinds[] = {{GGUF_U32, 4}, {GGUF_F32, 4}, {GGUF_BOOL, 1}, {GGUF_U8, 1},     {GGUF_I16, 2},
+                 {GGUF_I32, 4}, {GGUF_U64, 8}, {GGUF_F64, 8},  {GGUF_STRING, 4}, {GGUF_ARRAY, 4}};
+    const size_t i = pick(COUNT(kinds)), bytes = kinds[i].bytes;
+    const struct text first = {v->bytes.data, MIN(v->bytes.len, bytes)};
+    const struct text new = mutated(first, bytes);
+    if (new.data != first.data)
+        *v = (struct gguf_value){.kind = kinds[i].kind,
+                                 .element_kind = GGUF_U8,
+                                 .count = kinds[i].kind == GGUF_ARRAY ? bytes : 1,
+                                 .bytes = {new.data, bytes}};
 }
 
 static void change_pair(void)
@@ -234,145 +127,141 @@ static void change_pair(void)
     struct gguf_pair *a = &parts.pairs[pick(parts.n_pairs)];
     struct gguf_pair *b = &parts.pairs[pick(parts.n_pairs)];
     const struct gguf_value old = a->value;
-    const size_t choice = pick(8);
-    const bool one_more = choice == 3 || (choice > 4 && pick(3) == 0);
-    if (one_more && parts.n_pairs < MAX_PAIRS) {
-        parts.pairs[parts.n_pairs] = *a;
-        a = &parts.pairs[parts.n_pairs++];
-    }
-    switch (choice) {
+    switch (pick(8)) {
     case 0:
         *a = parts.pairs[--parts.n_pairs];
         break;
     case 1:
-    case 3:
-        a->key = known_key();
+        a->key = mutated(a->key, a->key.len + 8);
         break;
     case 2:
         a->value = b->value;
         b->value = old;
         break;
-    case 4:
-        if (a->value.kind == GGUF_ARRAY)
-            resize_array(&a->value);
-        else
-            a->value = pick(4) ? some_text() : some_integers();
+    case 3:
+        change_kind(&a->value);
         break;
     default:
-        if (one_more)
-            a->key = known_key();
-        a->value = some_number();
+        change_value(&a->value);
     }
 }
 
-/* --- changes of tensors ---------------------------------------------------------------------- */
-
-/* The bytes that type and shape ask for: those there are, again and again. */
-static void fit_data(struct gguf_tensor *t)
+/* Another type, or size of one dimension; the data there are, again and again. */
+static void change_shape(struct gguf_tensor *t, const struct tensor_type_info *type, int dim,
+                         uint64_t size)
 {
+    struct gguf_tensor new = *t;
     uint64_t n = 1;
-    for (int i = 0; i < t->n_dims; i++)
-        n *= t->dims[i];
-    const uint64_t bytes = tensor_type_bytes(t->type, n);
-    parts.broken |= n > POOL;
-    if (bytes > t->n_bytes && !parts.broken)
-        t->data = repeated(t->data, t->n_bytes, bytes);
-    t->n_bytes = bytes;
-}
-
-static void change_type(struct gguf_tensor *t)
-{
-    const struct tensor_type_info *type = tensor_type_find(pick_type());
-    if (t->dims[0] % type->block_elements)
+    new.type = type;
+    new.dims[dim] = size;
+    new.n_dims = MAX(t->n_dims, dim + 1);
+    for (int i = 0; i < new.n_dims; i++)
+        n *= new.dims[i];
+    new.n_bytes = n > POOL ? POOL : tensor_type_bytes(type, n);
+    if (new.dims[0] % type->block_elements || new.n_bytes >= POOL - parts.used)
         return;
-    t->type = type;
-    fit_data(t);
-}
-
-static void change_shape(struct gguf_tensor *t)
-{
-    static const uint64_t sizes[] = {1, 2, 3, 4, 8, 16, 32, 64, 257};
-    const int i = (int)pick((size_t)t->n_dims + (t->n_dims < GGUF_MAX_DIMS));
-    t->dims[i] = PICK(sizes);
-    if (i == t->n_dims)
-        t->n_dims++;
-    if (t->dims[0] % t->type->block_elements)
-        t->dims[0] = t->type->block_elements;
-    fit_data(t);
-}
-
-/* Numbers that weights should not be, at one place or all over. */
-static void change_data(struct gguf_tensor *t)
-{
-    static const unsigned char odd[] = {0x00, 0xff, 0x7f, 0x80, 0x7c, 0xfc, 0x3c, 0x01};
-    const size_t len = (size_t)t->n_bytes, from = pick(2) ? 0 : pick(len);
-    unsigned char *data = repeated(t->data, len, len);
-    if (!parts.broken)
-        memset(data + from, PICK(odd), from ? 1 + pick(len - from) % 4 : len);
-    t->data = data;
+    new.data = parts.pool + parts.used;
+    for (uint64_t i = 0; i < new.n_bytes; i++)
+        parts.pool[parts.used++] = t->data[i % t->n_bytes];
+    *t = new;
 }
 
 static void change_tensor(void)
 {
+    static const uint64_t sizes[] = {1, 2, 3, 4, 8, 16, 32, 64, 257};
+    static const uint32_t types[] = {TENSOR_F32,  TENSOR_F16,  TENSOR_BF16,
+                                     TENSOR_Q8_0, TENSOR_Q4_0, TENSOR_Q4_K};
     struct gguf_tensor *a = &parts.tensors[pick(parts.n_tensors)];
     struct gguf_tensor *b = &parts.tensors[pick(parts.n_tensors)];
     const struct gguf_tensor old = *a;
-    const size_t choice = pick(8);
-    if (choice == 3 && parts.n_tensors < MAX_TENSORS) {
-        parts.tensors[parts.n_tensors] = *a;
-        a = &parts.tensors[parts.n_tensors++];
-    }
-    switch (choice) {
+    const struct text data = {(const char *)a->data, (size_t)a->n_bytes};
+    switch (pick(8)) {
     case 0:
         *a = parts.tensors[--parts.n_tensors];
         break;
     case 1:
+        a->name = mutated(a->name, a->name.len + 8);
+        break;
+    case 2: /* names exchanged */
+        a->name = b->name;
+        b->name = old.name;
+        break;
     case 3:
-        a->name =
-            keep(arch_tensor_name((enum tensor_role)pick(TENSOR_ROLES), (int)pick(3), pick(3) == 0)
-                     .text);
-        break;
-    case 2: /* places exchanged */
-        *a = *b;
-        *b = old;
-        break;
     case 4:
-        change_shape(a);
+        change_shape(a, a->type, (int)pick((size_t)MIN(a->n_dims + 1, GGUF_MAX_DIMS)),
+                     sizes[pick(COUNT(sizes))]);
         break;
     case 5:
-        change_data(a);
+        a->data = (const unsigned char *)mutated(data, data.len).data;
         break;
     default:
-        change_type(a);
+        change_shape(a, tensor_type_find(types[pick(COUNT(types))]), 0, a->dims[0]);
     }
-}
-
-static size_t mutate_checkpoint(uint8_t *data, size_t size, size_t max_size)
-{
-    struct gguf *g;
-    if (gguf_parse(data, size, &g, NULL) != STATUS_OK)
-        return 0;
-    start_parts();
-    add_parts(g);
-    for (size_t n = 1 + pick(3); n > 0; n--) {
-        const bool tensor = pick(2);
-        if (tensor && parts.n_tensors > 0)
-            change_tensor();
-        else if (!tensor && parts.n_pairs > 0)
-            change_pair();
-    }
-    const size_t result = write_parts(data, max_size);
-    gguf_free(g);
-    return result;
 }
 
 /* --- what libFuzzer calls -------------------------------------------------------------------- */
 
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed)
 {
-    chance = seed * 0x9e3779b97f4a7c15u + 1;
-    const size_t result = pick(2) ? mutate_checkpoint(data, size, max_size) : 0;
-    if (result)
-        return result;
-    return LLVMFuzzerMutate ? LLVMFuzzerMutate(data, size, max_size) : size;
+    struct gguf *g;
+    size_t result = 0;
+    rng_seed(&chance, seed, 0);
+    if (pick(2) && gguf_parse(data, size, &g, NULL) == STATUS_OK) {
+        take_parts(g);
+        for (size_t n = 1 + pick(3); n > 0; n--) {
+            const bool tensor = pick(2);
+            if (tensor && parts.n_tensors > 0)
+                change_tensor();
+            else if (!tensor && parts.n_pairs > 0)
+                change_pair();
+        }
+        result = write_parts(data, max_size);
+        gguf_free(g);
+    }
+    return result ? result : LLVMFuzzerMutate(data, size, max_size);
+}
+
+static void take_over_pair(const struct gguf_pair *p)
+{
+    size_t i = 0;
+    while (i < parts.n_pairs && !text_equal(parts.pairs[i].key, p->key))
+        i++;
+    if (i == MAX_PARTS)
+        return;
+    parts.pairs[i] = *p;
+    parts.n_pairs = MAX(parts.n_pairs, i + 1);
+}
+
+static void take_over_tensor(const struct gguf_tensor *t)
+{
+    size_t i = 0;
+    while (i < parts.n_tensors && !text_equal(parts.tensors[i].name, t->name))
+        i++;
+    if (i == MAX_PARTS)
+        return;
+    parts.tensors[i] = *t;
+    parts.n_tensors = MAX(parts.n_tensors, i + 1);
+}
+
+/* What is taken over is in place of what has its name, or behind all. */
+size_t LLVMFuzzerCustomCrossOver(const uint8_t *data, size_t size, const uint8_t *other,
+                                 size_t other_size, uint8_t *out, size_t max_size,
+                                 unsigned int seed)
+{
+    struct gguf *g = NULL, *from = NULL;
+    size_t result = 0;
+    rng_seed(&chance, seed, 1);
+    if (gguf_parse(data, size, &g, NULL) == STATUS_OK &&
+        gguf_parse(other, other_size, &from, NULL) == STATUS_OK) {
+        take_parts(g);
+        for (size_t n = 1 + pick(3); n > 0; n--)
+            if (from->n_pairs > 0 && pick(2))
+                take_over_pair(&from->pairs[pick(from->n_pairs)]);
+            else if (from->n_tensors > 0)
+                take_over_tensor(&from->tensors[pick(from->n_tensors)]);
+        result = write_parts(out, max_size);
+    }
+    gguf_free(g);
+    gguf_free(from);
+    return result;
 }
