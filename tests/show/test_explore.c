@@ -96,11 +96,3 @@ TEST(how_much_there_is_room_for)
     ck_assert_uint_eq(explore_weights(most, 4), most);
     ck_assert_uint_gt(explore_weights(144, 4096), EXPLORE_MOST);
 }
-
-TEST(where_it_cannot_be_written)
-{
-    const struct heatmap_map map = {.cells = weights[0], .group = -1};
-    const struct heatmap_picture p = page_of(&map, 1, 1);
-    const struct explore_page page = {.maps = &p};
-    ck_assert_int_eq(explore_write(&page, "/nonexistent/page.html", &err), STATUS_FAILED);
-}

@@ -250,13 +250,3 @@ TEST(extreme_values)
         draw_lines(extreme, 2);
     }
 }
-
-/* --- files ---------------------------------------------------------------------------------- */
-
-TEST(files_that_are_not_written)
-{
-    const struct plot_series series = {.name = "x", .points = simple_points, .n_points = 3};
-    const struct plot p = plot_of(&series, 1);
-    expect_status(plot_write(&p, scratch_path("no/such/folder.svg"), &err), STATUS_FAILED,
-                  "folder.svg");
-}
