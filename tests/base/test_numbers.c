@@ -40,25 +40,6 @@ TEST(seeds_and_streams_differ)
     }
 }
 
-/* Chi-square over 16 bins, 15 degrees of freedom: 44.3 is exceeded once in 10^4 seeds. */
-TEST(unit_is_uniform_in_its_range)
-{
-    enum { BINS = 16, DRAWS = 160000 };
-    int counts[BINS] = {0};
-    struct rng r = seeded(7, 7);
-    for (int i = 0; i < DRAWS; i++) {
-        const double u = rng_unit(&r);
-        ck_assert(u >= 0 && u < 1);
-        counts[(int)(u * BINS)]++;
-    }
-    double chi2 = 0;
-    for (int i = 0; i < BINS; i++) {
-        const double miss = counts[i] - DRAWS / BINS;
-        chi2 += miss * miss / (DRAWS / BINS);
-    }
-    ck_assert_double_lt(chi2, 44.3);
-}
-
 /* SplitMix64 started with seed 0 gives mix(i * 0x9e3779b97f4a7c15): its published first numbers;
  * and mix(0) is 0. Of each the low 53 bits, which a double has exactly. */
 TEST(derived_seeds_are_splitmix)
