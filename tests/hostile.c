@@ -77,16 +77,12 @@ static void hostile_open(void)
     h.alignment = 32;
     h.source = read_file(good_path, &len);
     expect_ok(gguf_parse(h.source, len, &g, NULL));
-    for (size_t i = 0; i < g->n_pairs; i++) {
-        const struct gguf_value *v = &g->pairs[i].value;
-        char key[64];
-        snprintf(key, sizeof key, "%.*s", text_width(g->pairs[i].key), g->pairs[i].key.data);
-        if (v->kind == GGUF_STRING)
-            hostile_set_text(key, v->bytes);
-        else if (v->kind == GGUF_ARRAY)
-            hostile_set_array(key, v->element_kind, v->count, v->bytes.data, v->bytes.len);
-        else
-            hostile_set(key, v->kind, v->bytes.data, v->bytes.len);
+    for (; h.n_pairs < g->n_pairs; h.n_pairs++) {
+        const struct gguf_value *v = &g->pairs[h.n_pairs].value;
+        /* With a string's length, or an array's element type and count, in front. */
+        const size_t front = v->kind == GGUF_STRING ? 8 : v->kind == GGUF_ARRAY ? 12 : 0;
+        h.pairs[h.n_pairs] = (struct hostile_pair){
+            g->pairs[h.n_pairs].key, v->kind, {v->bytes.data - front, v->bytes.len + front}};
     }
     for (; h.n_tensors < g->n_tensors; h.n_tensors++) {
         const struct gguf_tensor *t = &g->tensors[h.n_tensors];
