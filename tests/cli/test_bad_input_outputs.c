@@ -17,16 +17,11 @@
 #include "hostile.h"
 #include "support.h"
 
-struct content {
-    char *bytes;
-    size_t len;
-};
-
-static struct content content_of(const char *path)
+static struct text content_of(const char *path)
 {
-    struct content c;
-    c.bytes = file_text(path, &c.len);
-    return c;
+    size_t len;
+    const char *bytes = file_text(path, &len);
+    return (struct text){bytes, len};
 }
 
 static char folder[600], link_path[700];
@@ -41,8 +36,8 @@ static void set_up(void)
 
 static void copy_file(const char *from, const char *to)
 {
-    const struct content c = content_of(from);
-    write_file(to, c.bytes, c.len);
+    const struct text c = content_of(from);
+    write_file(to, c.data, c.len);
 }
 
 enum change { CUT_OFF, CUT_IN_HALF, DELETED, REPLACED };
@@ -85,10 +80,10 @@ TEST(class_12_files_that_change, .before = set_up)
     }
     convert_while(DELETED, 1, &r);
     expect_success(&r);
-    const struct content expected = content_of(out_path);
+    const struct text expected = content_of(out_path);
     convert_while(REPLACED, 1, &r); /* what was opened stays what it was */
     expect_success(&r);
-    expect_bytes(out_path, expected.bytes, expected.len);
+    expect_bytes(out_path, expected.data, expected.len);
     remove_outputs();
 }
 
@@ -123,7 +118,7 @@ TEST(class_12_outputs_that_are_no_files, .before = set_up)
         {link_path, 2, itself, good_path},
         {link_path, 2, itself, ""},
     };
-    const struct content good = content_of(good_path), text = content_of(text_path);
+    const struct text good = content_of(good_path), text = content_of(text_path);
     for (size_t i = 0; i < COUNT(outputs); i++) {
         const char *to = outputs[i].link;
         unlink(link_path);
@@ -139,8 +134,8 @@ TEST(class_12_outputs_that_are_no_files, .before = set_up)
         }
         expect_no_output();
     }
-    expect_bytes(good_path, good.bytes, good.len);
-    expect_bytes(text_path, text.bytes, text.len);
+    expect_bytes(good_path, good.data, good.len);
+    expect_bytes(text_path, text.data, text.len);
 }
 
 #define TRAIN_NEW                                                                                  \
@@ -154,7 +149,7 @@ TEST(class_13_training_state, .before = set_up)
     char state_path[700];
     snprintf(state_path, sizeof state_path, "%s.state", out_path);
     expect_line_done(TRAIN_NEW " --seed 1", "");
-    const struct content out = content_of(out_path);
+    const struct text out = content_of(out_path);
     expect_line_done(TRAIN_NEW " --resume", "");
     expect_line_done("train %T -o %O --resume -t 1", "");
     /* Options that are none; what else is damaged: test_train.c. */
@@ -182,5 +177,5 @@ TEST(class_13_training_state, .before = set_up)
     rmdir(state_path);
     ck_assert_int_eq(mkfifo(state_path, 0600), 0);
     expect_line_refused(TRAIN_NEW " --resume", 1, "found a pipe (FIFO)");
-    expect_bytes(out_path, out.bytes, out.len);
+    expect_bytes(out_path, out.data, out.len);
 }

@@ -126,11 +126,9 @@ static void run_session(struct ran *r, const struct fault_plan *plan)
 /* A Ctrl-C before the first token of the first answer left a session that went on with no text. */
 TEST(in_a_session, .seconds = 300)
 {
+    static const char lines[] = "to be\n\nor\nnot\n\n";
     scenario_begin(0); /* generate; for its files */
-    FILE *f = fopen("lines.txt", "w");
-    ck_assert_ptr_nonnull(f);
-    fputs("to be\n\nor\nnot\n\n", f);
-    ck_assert_int_eq(fclose(f), 0);
+    write_file("lines.txt", lines, sizeof lines - 1);
     struct ran r;
     struct fault_plan plan = {.at = 0};
     run_session(&r, &plan);
