@@ -44,16 +44,6 @@ float *copy_floats(const float *x, size_t n)
     return memcpy(allocated(n * sizeof *x), x, n * sizeof *x);
 }
 
-static void store(void *base, enum storage storage, size_t i, float x)
-{
-    if (storage == STORAGE_F16)
-        ((uint16_t *)base)[i] = f16_round(x);
-    else if (storage == STORAGE_BF16)
-        ((uint16_t *)base)[i] = bf16_round(x);
-    else
-        ((float *)base)[i] = x;
-}
-
 void *as_storage(const float *x, size_t n, enum storage storage)
 {
     if (storage == STORAGE_Q8_0) {
@@ -62,10 +52,12 @@ void *as_storage(const float *x, size_t n, enum storage storage)
             bytes[i] = isnan(x[i]) ? -128 : (int8_t)(x[i] * 80);
         return bytes;
     }
-    void *out = allocated((size_t)storage_bytes(storage, n));
+    if (storage == STORAGE_F32)
+        return copy_floats(x, n);
+    uint16_t *halves = allocated(n * sizeof *halves);
     for (size_t i = 0; i < n; i++)
-        store(out, storage, i, x[i]);
-    return out;
+        halves[i] = storage == STORAGE_F16 ? f16_round(x[i]) : bf16_round(x[i]);
+    return halves;
 }
 
 void assert_same_bits(const float *expected, const float *found, size_t n, const char *what)
