@@ -97,37 +97,26 @@ static struct model *converted(const struct checkpoint *c, enum storage storage)
     return new_model(c->gguf, &o);
 }
 
-/* Weights that a narrower type holds exactly give the same bits in every type. */
-TEST(types_hold_the_same_numbers, .loops = 2, .seconds = 300)
-{
-    enum { N = 30 };
-    struct checkpoint_shape shape =
-        shape_of("layers=2 heads=4 kv=2 dim=12 ff=40 ctx=32 vocab=260 seed=3");
-    shape.type = _i ? TENSOR_F16 : TENSOR_BF16;
-    const struct checkpoint narrow = made_checkpoint(&shape);
-    const struct model *wide = converted(&narrow, STORAGE_F32);
-    ck_assert_int_eq(wide->w[ROLE_OUTPUT].matrix.storage, STORAGE_F32);
-    ck_assert_int_eq(narrow.model->w[ROLE_OUTPUT].matrix.storage, _i ? STORAGE_F16 : STORAGE_BF16);
-    expect_same(wide, logits_of_some(narrow.model, N, 2, 0), logits_of_some(wide, N, 1, 1), N,
-                "types");
-}
-
-/* Quantised weights: the same bits from the file as from converting at load. (On any threads and in
- * any blocks: test_arch.c's every_type.) */
-TEST(quantised_weights, .loops = 2, .seconds = 300)
+/* Other types: the same bits from the file as from converting at load, and, of a type whose numbers
+ * F32 holds exactly, as from these. (Any threads and blocks: test_arch.c's every_type.) */
+TEST(types_of_weights, .loops = 4, .seconds = 300)
 {
     enum { N = 70 };
+    static const uint32_t types[] = {TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0, TENSOR_Q4_0};
+    static const enum storage storages[] = {STORAGE_F16, STORAGE_BF16, STORAGE_Q8_0, STORAGE_Q4_0};
     struct checkpoint_shape shape =
         shape_of("layers=2 heads=4 kv=2 dim=24 ff=160 ctx=80 vocab=260 seed=9");
     const struct checkpoint wide = made_checkpoint(&shape);
-    const struct model *loaded = converted(&wide, _i ? STORAGE_Q8_0 : STORAGE_Q4_0);
-    shape.type = _i ? TENSOR_Q8_0 : TENSOR_Q4_0;
-    shape.embedding_type = TENSOR_Q8_0;
+    const struct model *loaded = converted(&wide, storages[_i]);
+    shape.type = types[_i];
+    shape.embedding_type = _i == 3 ? TENSOR_Q8_0 : types[_i];
     const struct checkpoint narrow = made_checkpoint(&shape);
-    ck_assert_int_eq(narrow.model->blocks[0].w[ROLE_FFN_UP].matrix.storage,
-                     _i ? STORAGE_Q8_0 : STORAGE_Q4_0);
-    expect_same(loaded, logits_of_some(loaded, N, 1, 1), logits_of_some(narrow.model, N, 2, 0), N,
-                "file");
+    const float *found = logits_of_some(narrow.model, N, 2, 0);
+    ck_assert_int_eq(narrow.model->blocks[0].w[ROLE_FFN_UP].matrix.storage, storages[_i]);
+    expect_same(loaded, logits_of_some(loaded, N, 1, 1), found, N, "converted");
+    if (_i < 2)
+        expect_same(loaded, logits_of_some(converted(&narrow, STORAGE_F32), N, 1, 1), found, N,
+                    "widened");
 }
 
 /* On a trained checkpoint and real text, quantised weights and caches stay near F32. */
