@@ -45,34 +45,23 @@ static long seed, share; /* which faults are made: see faults_next */
 static atomic_long blocks, mapped_bytes, threads, faked_ns;
 static bool was_open[MAX_DESCRIPTOR];
 
-/* Every wrapped function: the library's own, and what takes its place. */
+/* Wrapped functions, but for FAIL_OR_PASS below: the library's own, and what takes its place. */
 #define WRAP(type, name, ...)                                                                      \
     type __real_##name(__VA_ARGS__);                                                               \
     type __wrap_##name(__VA_ARGS__)
 WRAP(int, program_run, int argc, char **argv);
-WRAP(void *, malloc, size_t n);
-WRAP(void *, calloc, size_t n, size_t size);
 WRAP(void *, realloc, void *p, size_t n);
-WRAP(void *, aligned_alloc, size_t align, size_t n);
-WRAP(char *, strdup, const char *s);
-WRAP(char *, strndup, const char *s, size_t n);
 WRAP(void, free, void *p);
 WRAP(void *, mmap, void *at, size_t n, int prot, int flags, int fd, off_t offset);
 void *__wrap_mmap64(void *at, size_t n, int prot, int flags, int fd, int64_t offset);
 WRAP(int, munmap, void *at, size_t n);
 WRAP(int, open, const char *path, int flags, ...);
 int __wrap_open64(const char *path, int flags, ...);
-WRAP(FILE *, fopen, const char *path, const char *mode);
 FILE *__wrap_fopen64(const char *path, const char *mode);
 WRAP(int, fclose, FILE *f);
 WRAP(ssize_t, read, int fd, void *to, size_t n);
 WRAP(ssize_t, write, int fd, const void *from, size_t n);
-WRAP(int, fsync, int fd);
-WRAP(int, rename, const char *from, const char *to);
-WRAP(int, fchmod, int fd, mode_t mode);
 WRAP(int, close, int fd);
-WRAP(int, pipe, int ends[2]);
-WRAP(pid_t, fork, void);
 WRAP(int, pthread_create, pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
      void *arg);
 WRAP(int, pthread_join, pthread_t thread, void **result);
@@ -80,6 +69,8 @@ WRAP(int, clock_gettime, clockid_t clock, struct timespec *now);
 
 /* One that fails as `failed`, or is passed on. */
 #define FAIL_OR_PASS(type, name, params, strikes, failed, passed)                                  \
+    type __real_##name params;                                                                     \
+    type __wrap_##name params;                                                                     \
     type __wrap_##name params                                                                      \
     {                                                                                              \
         return strikes ? failed : passed;                                                          \
@@ -321,18 +312,11 @@ int faults_scenario(int i, int n)
     return is_thinned() ? (4 * i + (int)(seed & 3)) % n : i;
 }
 
-/* Of how many calls one is to fail. */
-static long thinning(long calls, long few)
-{
-    const long wanted = is_thinned() ? 0 : calls * share / 100;
-    const long made = wanted > few ? wanted : few;
-    return calls > made ? calls / made : 1;
-}
-
 /* One call of each `step`. */
 long faults_next(long n, long calls, long few)
 {
-    const long step = thinning(calls, few), next = n < 0 ? 0 : n / step + 1;
+    const long wanted = is_thinned() ? 0 : calls * share / 100, made = MAX(wanted, few);
+    const long step = calls > made ? calls / made : 1, next = n < 0 ? 0 : n / step + 1;
     struct rng random;
     rng_seed(&random, (uint64_t)seed, (uint64_t)next);
     return next * step + (long)(rng_u32(&random) % (unsigned)step);
@@ -351,11 +335,6 @@ __attribute__((constructor(101))) static void create(void)
         abort();
 }
 
-static bool is_open(int fd)
-{
-    return fcntl(fd, F_GETFD) >= 0;
-}
-
 void faults_arm(void *how)
 {
     plan = *(const struct fault_plan *)how;
@@ -365,27 +344,22 @@ void faults_arm(void *how)
     shared->met = false;
     shared->report = (struct fault_report){.met = false};
     for (int fd = 0; fd < MAX_DESCRIPTOR; fd++)
-        was_open[fd] = is_open(fd);
+        was_open[fd] = fcntl(fd, F_GETFD) >= 0;
     program = getpid();
     blocks = mapped_bytes = threads = 0;
     armed = true;
 }
 
-static void take_stock(void)
+void faults_disarm(void)
 {
     struct fault_report *r = &shared->report;
+    armed = false;
     r->blocks = blocks;
     r->mapped_bytes = mapped_bytes;
     r->threads = threads;
     for (int fd = STDERR_FILENO + 1; fd < MAX_DESCRIPTOR; fd++)
-        r->descriptors += !was_open[fd] && is_open(fd);
+        r->descriptors += !was_open[fd] && fcntl(fd, F_GETFD) >= 0;
     r->returned = true;
-}
-
-void faults_disarm(void)
-{
-    armed = false;
-    take_stock();
 }
 
 const struct fault_report *faults_report(void)
