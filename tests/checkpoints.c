@@ -99,16 +99,6 @@ struct builder {
     uint64_t stream;
 };
 
-/* Rows of one stream are the same numbers whatever the others are. */
-static void fill_row(const struct builder *b, uint64_t row, float scale, float shift, float *out,
-                     int n)
-{
-    struct rng r;
-    rng_seed(&r, b->shape->seed, b->stream << 32 | row);
-    for (int i = 0; i < n; i++)
-        out[i] = shift + scale * (float)(rng_unit(&r) + rng_unit(&r) - 1.0);
-}
-
 /* In the QKV matrix, the row whose numbers row r shares. */
 static uint64_t source_row(const struct checkpoint_shape *s, int r)
 {
@@ -121,7 +111,8 @@ static uint64_t source_row(const struct checkpoint_shape *s, int r)
     return (uint64_t)(1000000 * (part + 1) + head * s->head_dim + in_part % s->head_dim);
 }
 
-/* The rows of a vector are its elements, so that QKV biases share too. */
+/* The rows of a vector are its elements, so that QKV biases share too. Rows are the same numbers
+ * whatever the others are. */
 static void add_tensor(struct builder *b, const struct tensor_spec *t, float scale)
 {
     const bool is_vector = t->n_dims == 1, is_weight = !t->is_bias;
@@ -138,7 +129,11 @@ static void add_tensor(struct builder *b, const struct tensor_spec *t, float sca
     float *row = allocated((size_t)cols * sizeof *row);
     b->stream++;
     for (int r = 0; r < rows; r++) {
-        fill_row(b, shares ? source_row(b->shape, r) : (uint64_t)r, scale, shift, row, cols);
+        struct rng random;
+        const uint64_t source = shares ? source_row(b->shape, r) : (uint64_t)r;
+        rng_seed(&random, b->shape->seed, b->stream << 32 | source);
+        for (int i = 0; i < cols; i++)
+            row[i] = shift + scale * (float)(rng_unit(&random) + rng_unit(&random) - 1.0);
         blocks_encode(type, data + (size_t)r * row_bytes, row, (uint64_t)cols);
     }
     gguf_add_tensor(b->writer, text_of(t->name.text), type, t->n_dims, spec_dims(t).n, data);
@@ -190,14 +185,6 @@ static bool is_asked_for(const struct tensor_spec *t, unsigned as)
     return !(t->flags & (SPEC_NOT_NEW | SPEC_UNUSUAL));
 }
 
-/* How far a new tensor's numbers go; 0: all tensors' by 0.2. */
-static float scale_of(const struct tensor_spec *t, bool by_role)
-{
-    if (by_role && t->is_bias)
-        return 0.1f;
-    return by_role && (t->role == ROLE_TOKEN_EMBD || t->role == ROLE_OUTPUT) ? 0.5f : 0.2f;
-}
-
 static void write_tensors(const char *path, const struct checkpoint_shape *shape,
                           const struct config *config, unsigned as)
 {
@@ -211,8 +198,10 @@ static void write_tensors(const char *path, const struct checkpoint_shape *shape
         add_tokenizer(&b);
     for (int64_t i = 0; i < layout_count(&c); i++) {
         const struct tensor_spec t = layout_at(&c, i);
+        const bool by_role = shape->n_heads > 0; /* how far numbers go */
+        const bool embeds = t.role == ROLE_TOKEN_EMBD || t.role == ROLE_OUTPUT;
         if (is_asked_for(&t, as))
-            add_tensor(&b, &t, scale_of(&t, shape->n_heads > 0));
+            add_tensor(&b, &t, !by_role ? 0.2f : t.is_bias ? 0.1f : embeds ? 0.5f : 0.2f);
     }
     expect_ok(gguf_write(b.writer, path, &err));
     gguf_writer_free(b.writer);
