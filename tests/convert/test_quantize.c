@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -221,17 +220,6 @@ TEST(threads_change_nothing, .loops = N_TYPES)
         ck_assert_mem_eq(found.bytes, expected.bytes, found.len);
         ck_assert_mem_eq(&q.error, &serial.error, sizeof q.error);
     }
-}
-
-TEST(types_that_do_not_run, .loops = 2)
-{
-    static const char *const names[] = {"blk.1.ffn_up.weight", "blk.1.ffn_up.bias"};
-    struct gguf_file m = image_make(TENSOR_F32, 32);
-    for (size_t i = 0; i < m.g->n_tensors; i++)
-        if (text_is(m.g->tensors[i].name, names[_i]))
-            m.g->tensors[i].type = tensor_type_named(text_of(_i ? "F64" : "MXFP4"));
-    expect_refusal(&(struct quantize_params){.type = TENSOR_F16, .gguf = m.g}, STATUS_BAD_FILE,
-                   _i ? "blk.1.ffn_up.bias|found F64" : "blk.1.ffn_up.weight|found MXFP4");
 }
 
 /* In a matrix, and in what is only copied. */

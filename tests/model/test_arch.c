@@ -5,10 +5,8 @@
  */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "formats/gguf_values.h"
 #include "formats/gguf_write.h"
 #include "golden.h"
 #include "model/config_keys.h"
@@ -31,16 +29,16 @@ static double distance(const struct model *a, const struct model *b)
 }
 
 /* Any threads, prefill or steps: the same bits. */
-static void expect_one_answer(const struct model *m, const char *what)
+static void expect_one_answer(const struct model *m)
 {
     static const int settings[][2] = {{2, 0}, {3, 5}, {1, 13}};
     const size_t n = N_TOKENS * (size_t)m->config.n_vocab;
     float *steps = logits_of_some(m, N_TOKENS, 1, 1);
     for (size_t i = 0; i < n; i++)
-        ck_assert_msg(isfinite(steps[i]), "%s: logit %zu", what, i);
+        ck_assert_msg(isfinite(steps[i]), "logit %zu", i);
     for (size_t i = 0; i < 3; i++) {
         float *found = logits_of_some(m, N_TOKENS, settings[i][0], settings[i][1]);
-        ck_assert_msg(memcmp(steps, found, n * sizeof *found) == 0, "%s: other bits", what);
+        ck_assert_mem_eq(steps, found, n * sizeof *found);
     }
 }
 
@@ -83,11 +81,9 @@ TEST(mixtures_survive_a_file_and_run, .loops = N_MIXTURES)
 {
     struct config c = mixture(_i);
     struct checkpoint file = made(&c);
-    char what[32];
     config_complete(&c);
     expect_same_config(&file.model->config, &c);
-    snprintf(what, sizeof what, "mixture %d", _i);
-    expect_one_answer(file.model, what);
+    expect_one_answer(file.model);
 }
 
 TEST(tensors_are_found_by_their_names)
@@ -162,7 +158,7 @@ TEST(gates_of_another_type, .loops = 6)
     pack_storage(tensor_type_find(types[_i][1]), &up);
     ck_assert_int_eq(m->blocks[1].w[ROLE_FFN_GATE].matrix.storage, gate);
     ck_assert_int_eq(m->blocks[1].w[ROLE_FFN_UP].matrix.storage, up);
-    expect_one_answer(m, "gates");
+    expect_one_answer(m);
     ck_assert_double_lt(distance(file.model, m), 0.5); /* logits of a spread of 5 */
 }
 
@@ -212,12 +208,6 @@ TEST(widened_types, .loops = 9)
     ck_assert_int_eq(a->blocks[0].w[ROLE_ATTN_QKV].matrix.storage,
                      read_only[_i].type == TENSOR_Q6_K ? STORAGE_F16 : STORAGE_Q8_0);
     ck_assert_double_eq(distance(a, b), 0);
-    for (size_t i = 0; i < as_is.g->n_tensors;
-         i++) /* no vector is in blocks, whatever they become */
-        if (text_is(as_is.g->tensors[i].name, "blk.0.attn_norm.weight"))
-            as_is.g->tensors[i].type = tensor_type_find(read_only[_i].type);
-    expect_status(model_create(as_is.g, NULL, NULL, &a, &err), STATUS_BAD_FILE,
-                  "blk.0.attn_norm.weight: expected type F32, F16 or BF16, found");
 }
 
 /* Queries, keys and values of several types in one matrix. */
@@ -253,5 +243,5 @@ TEST(every_type, .loops = 2 * STORAGE_COUNT)
     const struct model_options o = {.convert = true, .storage = (enum storage)(_i / 2)};
     struct model *m = new_model(file.gguf, &o);
     ck_assert_int_eq(m->blocks[0].w[ROLE_ATTN_QKV].matrix.storage, o.storage);
-    expect_one_answer(m, storage_name(o.storage));
+    expect_one_answer(m);
 }
