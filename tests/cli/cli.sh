@@ -676,6 +676,8 @@ $ n_rows=$(($(wc -l <expected) - 1))
 0 $h --tokens 100 --curve --format csv | heads_left_out,nll,delta_nll,bits_per_byte,added
 0 $h --tokens 100 --curve | left out
 0 $h --tokens 100 --format csv $same | == expected | for same in "-t 3" "--svg heads.svg"
+0 $h --tokens 100 --ablate mean --format csv -t 1 | > mean
+0 $h --tokens 100 --ablate mean --format csv -t 3 | == mean
 $ has heads.svg "<svg"
 0 $h --tokens 100 --format csv -q | == expected | quiet
 0 $h --tokens 100 --ablate mean --format json | "delta_nll": 
@@ -971,7 +973,6 @@ EOF
 cp gqa.gguf old.gguf
 cp text text.kept
 checks <<'EOF'
-2 $n --kv-heads 2 --calib none --refit wo | needs a text
 2 $n --kv-heads 4,2 | one for each layer, 4
 2 $n $option x --calib text | found 'x' | for option in --kv-heads "--kv-heads auto --cache-bytes"
 2 convert $model $output --kv-heads 2 | no output is named | for output in "" -o=

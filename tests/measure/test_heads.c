@@ -1,15 +1,11 @@
 /* Heads left out, against NumPy and against eval without them. */
 #include "measure/attend.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
-#include "formats/gguf_values.h"
 #include "golden.h"
 #include "measure/heads.h"
-#include "model/config_keys.h"
 #include "opened.h"
 
 RELEASER(free_heads, heads_free)
@@ -89,23 +85,6 @@ TEST(curve_leaves_out_the_least_first)
     ck_assert_int_eq(at, n);
     for (int i = 0; i < n; i++)
         ck_assert_int_eq(off[i], 1);
-}
-
-/* Several windows, on threads that share them or each of them. */
-TEST(threads_change_nothing)
-{
-    enum { N = 100 };
-    struct golden g = open_golden("gqa");
-    int32_t tokens[N];
-    text_tokens(tokens, N, g.checkpoint.model->config.n_vocab, 5);
-    struct heads_spec spec = spec_of_golden(&g);
-    spec.eval.tokens = tokens;
-    spec.eval.n_tokens = N;
-    spec.ablation = HEADS_MEAN;
-    const struct heads_result *one = measure(&spec);
-    spec.eval.pool = new_pool(3);
-    const struct heads_result *three = measure(&spec);
-    ck_assert_mem_eq(one->heads, three->heads, (size_t)one->n_heads * sizeof *one->heads);
 }
 
 /* Ends the run when so many tokens are scored. */
