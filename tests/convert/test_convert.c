@@ -3,7 +3,6 @@
 #include <complex.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "compute/linalg.h"
@@ -503,7 +502,7 @@ TEST(any_number_of_threads_gives_the_same_bytes, .first = SANITIZED ? 3 : 0, .lo
     }
 }
 
-/* (What lacks its text: tests/cli/cli.sh.) */
+/* (What lacks its text: tests/data/broken/lines.txt.) */
 CONVERSION_TEST(what_cannot_be_converted)
 {
     static const int bad[] = {0, -1, 3, 16, 64};

@@ -1,14 +1,11 @@
 /* What is fitted to text beyond the shared heads, and a cache's bytes dealt out to layers: never
  * worse than without. (The same bits for any threads and instruction set: test_convert.c.) */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "compute/linalg.h"
 #include "conversions.h"
 #include "engine/session.h"
-#include "formats/gguf_values.h"
 #include "opened.h"
 
 /* What a refit is judged by: on n tokens of calib the distances after attention, row by row, of the

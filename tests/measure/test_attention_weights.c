@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "compute/kernel_data.h"
-#include "formats/gguf_values.h"
 #include "golden.h"
 #include "measure/attend.h"
 #include "measure/eval.h"
@@ -121,17 +120,24 @@ static void assert_causal(const struct attend_map *m, const char *name)
 /* Queries at a quarter, a half, three quarters and the end of the text. */
 #define QUERIES 4
 
-static void compare_with_numpy(const char *name, const char *what)
+/* Behind the golden ones: with scores times 0.5, by tests/model/reference_model.py --attention
+ * --score-scale 0.5. */
+static const char *const scaled_names[] = {"gqa", "llama", "shared-block"};
+
+TEST(golden_weights, .loops = N_GOLDEN + COUNT(scaled_names))
 {
+    const bool is_scaled = _i >= N_GOLDEN;
+    const char *name = is_scaled ? scaled_names[_i - N_GOLDEN] : golden_names[_i];
     struct golden g = open_golden(name);
     struct all_heads all;
     const int n = g.n_tokens;
     struct attend_spec spec = spec_of(g.checkpoint.model, &all, g.tokens, n, n);
-    if (strcmp(what, "scaled") == 0)
+    if (is_scaled)
         g.checkpoint.model->config.score_scale = 0.5f;
     run(&spec, &all);
     char path[128];
-    snprintf(path, sizeof path, "tests/data/golden/%s.%s.npy", name, what);
+    snprintf(path, sizeof path, "tests/data/golden/%s.%s.npy", name,
+             is_scaled ? "scaled" : "attention");
     const float *truth = read_npy(path, (size_t)(all.n * QUERIES * n));
     for (int i = 0; i < all.n; i++) {
         assert_causal(&all.maps[i], name);
@@ -145,19 +151,6 @@ static void compare_with_numpy(const char *name, const char *what)
                               (double)found[j], (double)expected[j]);
         }
     }
-}
-
-TEST(golden_weights, .loops = N_GOLDEN)
-{
-    compare_with_numpy(golden_names[_i], "attention");
-}
-
-/* The scores times 0.5: by tests/model/reference_model.py --attention --score-scale 0.5. */
-static const char *const other_names[] = {"gqa", "llama", "shared-block"};
-
-TEST(golden_weights_of_other_scores, .loops = COUNT(other_names))
-{
-    compare_with_numpy(other_names[_i], "scaled");
 }
 
 static double at(const struct attend_map *m, int i, int j)
@@ -307,12 +300,10 @@ TEST(heads_that_are_a_convolution)
     static const int offsets[] = {0, 0, 2, 5, 2};
     struct golden g = open_golden("convolution");
     const struct model *m = g.checkpoint.model;
-    const size_t n_logits = (size_t)g.n_tokens * (size_t)m->config.n_vocab;
-    float *logits = allocated(n_logits * sizeof *logits);
-    struct session *s = new_session(m, &(struct session_params){0}, NULL);
+    const float *logits =
+        logits_after(m, g.tokens, g.n_tokens, 0, NULL, &(struct session_params){0});
     struct all_heads all;
-    expect_ok(session_feed(s, 0, g.tokens, g.n_tokens, logits, &err));
-    for (size_t i = 0; i < n_logits; i++)
+    for (int i = 0; i < g.n_tokens * m->config.n_vocab; i++)
         ck_assert_double_eq_tol((double)logits[i], (double)g.logits[i], 5e-6);
     const struct attend_spec spec = spec_of(m, &all, g.tokens, g.n_tokens, 1);
     run(&spec, &all);
@@ -498,16 +489,4 @@ TEST(sizes)
     for (int i = 0; i < all.n; i++)
         all.maps[i].cells = INT32_MAX;
     ck_assert_int_eq(attend_run(&spec, all.found, &err), STATUS_NO_MEMORY);
-    spec.n_tokens = g.checkpoint.model->config.n_ctx + 1;
-    ck_assert_int_eq(attend_plan(&spec, &more, &err), STATUS_USAGE);
-}
-
-TEST(weights_that_are_not_finite, .before = make_tokens)
-{
-    struct gguf_file f = read_gguf("tests/data/golden/mha.gguf");
-    struct all_heads all;
-    floats_of(f.g, "blk.1.attn_norm.weight")[0] = NAN;
-    const struct attend_spec spec = spec_of(new_model(f.g, NULL), &all, tokens, 4, 2);
-    expect_status(attend_run(&spec, all.found, &err), STATUS_FAILED,
-                  "token 0 in head 0 of layer 1");
 }

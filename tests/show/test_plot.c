@@ -1,7 +1,6 @@
 /* Line charts: ticks, figures and texts, and the SVG file as a reader of XML sees it. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "show/canvas.h"
 #include "show/plot.h"
