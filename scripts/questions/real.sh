@@ -11,7 +11,7 @@
 minutes=5,15,30,60
 [ "${1-}" != --minutes ] || minutes=${2?is a list of minutes}
 [ $short = no ] || minutes=1,2
-recipe=(--ctx 512 --batch 2 --lr 3e-4 --warmup 10 --only attention)
+recipe=(--ctx 128 --batch 8 --lr 3e-4 --warmup 10 --only attention)
 lesson=teacher=1,streams=10
 
 # package NAME==VERSION FILE: a file of a Python package, in $dir.

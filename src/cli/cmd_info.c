@@ -453,7 +453,7 @@ const struct command command_info = {
                         {"A shape instead of a checkpoint", shape_info_options, 0},
                         {"Steps", step_options, 0},
                         GENERAL_GROUP},
-             .everyday = "shape arch depth batch shards tensors format",
+             .everyday = "shape depth batch shards tensors format",
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .check = check_info,

@@ -356,7 +356,7 @@ $ [ "$("$decode" info --shape help --format csv | cut -d, -f1,2 | tr '\n' ' ')" 
 0 info --shape gpt2-xl,ctx=2048,kv=5 --depth 2048 --format csv | GQA-5,5,2048,1,f32,
 0 info --shape 2x64x4,dk=8,dv=32,vocab=300 | head_dim                8 | value_dim               32 | architecture            decode
 2 info --shape gpt5 | or a name that `decode info --shape help` lists
-2 info --shape gpt2,arch=bert | --shape: arch: expected gpt2 or llama
+2 info --shape gpt2,arch=bert | --shape: arch: expected gpt2, llama, transformer or decode
 # A layer of two heads of 32 as f32: 2 x 2 x 32 x 4 bytes a token; halves of it for MHA, and a copy of
 # MQA's in both shards.
 0 info --shape 2x64x2,vocab=300 --shape 3x64x4,vocab=300 --depth 10 --shards 2 --format csv | 6 lines
@@ -785,6 +785,8 @@ $ [ "$(tr -d ' ' <"$out" | grep -cF "$by_layer")" -gt 0 ]
 0 train self:600 -o self.gguf $further --steps 2 -t 1 | 2> 518 tokens to train on, 58 held out
 2 train self:64 -o x.gguf | written by a checkpoint; expected --from too
 2 train self:1 -o x.gguf $further | expected self:N with N from
+0 train lines -o only.gguf $further --only attention --steps 2 -t 1
+2 train lines -o x.gguf --only attention | --only | --from
 2 train lines -o x.gguf $further --loss text=1 | --teacher
 2 train lines -o x.gguf $further --teacher toy.gguf --loss $loss | --loss: expected text=X | found '${loss%%=*}'
     | for loss in text=-1 kl=1 streams

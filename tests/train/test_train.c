@@ -70,8 +70,8 @@ TEST(only_attention_is_trained)
         const struct text name = before->name;
         const bool trained =
             memmem(name.data, name.len, "attn", 4) || memmem(name.data, name.len, "norm", 4);
-        ck_assert_msg((memcmp(before->data, after->data, before->n_bytes) == 0) == !trained,
-                      "%.*s", (int)name.len, name.data);
+        ck_assert_msg((memcmp(before->data, after->data, before->n_bytes) == 0) == !trained, "%.*s",
+                      (int)name.len, name.data);
     }
 }
 
