@@ -12,7 +12,7 @@
 /* The values of the options. */
 struct bench_options {
     struct common_options common;
-    const char *shape; /* NULL: a checkpoint */
+    const char *shape;            /* NULL: a checkpoint */
     struct option_strings others; /* checkpoints beside the first */
     const char *kv_heads, *depths, *batches, *types, *kv_types;
     int n, repeats, warmup, prompt;

@@ -38,8 +38,8 @@ struct loss_weights {
     float teacher; /* KL(teacher || model), of the predictions (Hinton et al. 2015) */
     /* 2 - 2 cos(x, y) + (log |x| / |y|)^2, the mean over blocks: x is the residual stream behind a
      * block, y the teacher's; of streams nearly alike that is |x - y|^2 / |y|^2. Single positions
-     * have streams a thousand times as long as others. Where the model's has not grown, the teacher's
-     * length as the measure would leave it no slope to grow by. */
+     * have streams a thousand times as long as others. Where the model's has not grown, the
+     * teacher's length as the measure would leave it no slope to grow by. */
     float streams;
 };
 

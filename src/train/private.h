@@ -47,7 +47,7 @@ struct train_progress {
     double best; /* val_loss of OUT; infinite before the first evaluation */
     struct rng rng;
     uint64_t n_floats, n_trained; /* of the weights behind, and of each moment */
-    uint64_t out_len, out_hash; /* of OUT as it was last written: bytes, hash_bytes */
+    uint64_t out_len, out_hash;   /* of OUT as it was last written: bytes, hash_bytes */
 };
 
 /* The head of OUT.state. */
