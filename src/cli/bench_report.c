@@ -22,7 +22,7 @@ struct shown_row {
     const char *mark, *verdict; /* what it is at its depth and batch: see print_legend */
     const char *variant, *type;
     double load_ms;
-    char hash[20], speedup[16], line[256]; /* the last: what its line in the plot is called */
+    char hash[20], speedup[16], line[352]; /* the last: what its line in the plot is called */
 };
 
 /* When people are shown a field: where the axis has several items (a batch: where it is not one
