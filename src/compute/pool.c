@@ -24,7 +24,7 @@
 #define AWAKE_NS         50000
 #define CHECKS_PER_CLOCK 32
 
-/* A worker's stack. The deepest kernel takes 230 KiB when nothing is optimised. A C library's
+/* A worker's stack. The deepest kernel takes 170 KiB when nothing is optimised. A C library's
  * default is between 128 KiB (musl) and 8 MiB, which is much where address space is limited (ulimit
  * -v, 32 bits). */
 #define STACK_BYTES ((size_t)1 << 20)
