@@ -11,7 +11,7 @@
 minutes=5,15,30,60
 [ "${1-}" != --minutes ] || minutes=${2?is a list of minutes}
 [ $short = no ] || minutes=1,2
-# Steps of so many tokens. Four fifths are of windows that train attention's reach. The last are of windows that are hardly
+# Steps of so many tokens. The last fifth are of windows that are hardly
 # more than a beginning: what a window begins with is where heads park, and a first token that fails loses the window.
 tokens=1024
 long=(--ctx 128 --batch 8 --lr 3e-4 --warmup 10)
