@@ -350,7 +350,7 @@ struct taught {
 static void taught_gradient(struct fixture *f, struct loss_weights loss, const struct kernels *k,
                             struct taught *t)
 {
-    *t = (struct taught){.other = {NULL}};
+    *t = (struct taught){0};
     param_view_take(&t->arena, &f->list, f->list.n_floats, &f->config);
     expect_ok(arena_allocate(&t->arena, "test", &err));
     t->other = param_view_take(&t->arena, &f->list, f->list.n_floats, &f->config);
