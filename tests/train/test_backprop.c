@@ -302,7 +302,7 @@ TEST(gradient_is_that_of_differences, .loops = N_CASES * (int)COUNT(settings), .
     if (THREAD_SANITIZED || i < (SANITIZED ? settings[s].first_sanitized : settings[s].first))
         return;
     open_fixture(&f, &cases[i], 2, settings[s].length);
-    const double loss = gradient_by(&f, &kernels_scalar, settings[s].n_threads);
+    const double loss = gradient_by(&f, fastest_kernels(), settings[s].n_threads);
     if (f.dropout <= 0 && f.attn_dropout <= 0 && f.smoothing <= 0)
         ck_assert_double_eq_tol(loss, plain_loss(&f, widen(&f, f.weights.flat), NULL), 1e-5);
     /* Sanitizers look for other mistakes than a derivative's. */
@@ -382,7 +382,7 @@ TEST(teacher_gradient, .loops = (int)COUNT(lessons), .tags = ONE_THREAD)
     struct lesson lesson = {.loss = lessons[_i].loss};
     struct taught t;
     open_fixture(&f, &cases[lessons[_i].model], 2, 7);
-    taught_gradient(&f, lesson.loss, &kernels_scalar, &t);
+    taught_gradient(&f, lesson.loss, fastest_kernels(), &t);
     double *w = widen(&f, t.other.flat);
     const struct config *c = &f.config;
     lesson.logs = allocated((size_t)(2 * 7 * c->n_vocab) * sizeof *lesson.logs);
@@ -539,8 +539,9 @@ TEST(same_bits_everywhere, .first = SANITIZED ? N_CASES - 2 : 0, .loops = N_CASE
     const size_t bytes = f.list.n_floats * sizeof(float);
     float *kept = allocated(bytes);
     memcpy(kept, f.gradient.flat, bytes);
-    int n_threads = SANITIZED ? 3 : 1 + _i % 3;
-    for (const struct kernels *k = NULL; (k = next_kernels(k)); n_threads = n_threads % 3 + 1) {
+    const struct kernels *k = THREAD_SANITIZED ? NULL : &kernels_scalar; /* after which is next */
+    for (int n_threads = SANITIZED ? 3 : 1 + _i % 3; (k = next_kernels(k));
+         n_threads = n_threads % 3 + 1) {
         ck_assert(gradient_by(&f, k, n_threads) == loss);
         ck_assert_msg(memcmp(kept, f.gradient.flat, bytes) == 0, "%s, %d threads", k->name,
                       n_threads);

@@ -149,13 +149,15 @@ TEST(steps_are_those_of_the_definition, .loops = SANITIZED ? 1 : COUNT(models))
 TEST(bits_are_the_same_for_threads_and_instruction_sets, .loops = SANITIZED ? 1 : COUNT(models))
 {
     struct muon_run one = train(models[_i], &kernels_scalar, 1);
-    for (const struct kernels *k = NULL; (k = next_kernels(k));)
-        for (int n_threads = SANITIZED ? 3 : 1; n_threads <= 5; n_threads += SANITIZED ? 5 : 2) {
+    for (const struct kernels *k = NULL; (k = next_kernels(k));) {
+        const bool once = SANITIZED || k == &kernels_scalar;
+        for (int n_threads = once ? 3 : 1; n_threads <= 5; n_threads += once ? 5 : 2) {
             struct muon_run many = train(models[_i], k, n_threads);
             ck_assert_mem_eq(one.t.weights.flat, many.t.weights.flat,
                              one.t.list.n_floats * sizeof(float));
             release(&many);
         }
+    }
     release(&one);
 }
 

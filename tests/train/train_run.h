@@ -12,6 +12,7 @@
 
 #include "base/rng.h"
 #include "checkpoints.h"
+#include "compute/kernel_data.h"
 #include "support.h"
 #include "train/steps.h"
 #include "train/train.h"
@@ -92,7 +93,8 @@ static inline struct run make_run(const char *out)
         .eval_every = 5,
         .save_every = 4,
         .seed = 9,
-        .kernels = &kernels_scalar,
+        /* Of scalar ones a thread's sanitizer sees every load and store. */
+        .kernels = THREAD_SANITIZED ? &kernels_scalar : fastest_kernels(),
         .stop = stop,
         .event = event,
     };
