@@ -50,8 +50,9 @@ ALWAYS_INLINE void matmul_tile(const struct matmul *m, enum storage storage,
     tile_begin(segment, n_panels, n_tokens, acc);
     int left = segment->end - segment->begin;
     if (n_tokens > F32_ALONE || segment->stride < 64 || storage != STORAGE_F32) {
-        for (; left >= columns; left -= columns) {
-            tile_prefetch(segment, w, &ask, panel_bytes, left * column_bytes, n_panels, n_tokens);
+        for (; left >= columns; left -= columns, ask += segment->stride) {
+            tile_prefetch(tile_ahead(w, ask, panel_bytes, left * column_bytes, n_panels, n_tokens),
+                          panel_bytes, n_panels);
 #pragma GCC unroll 2
             for (int c = 0; c < columns; c++, w += column_bytes, x++)
                 matmul_column(w, storage, panel_bytes, x, stride, n_panels, n_tokens, acc);

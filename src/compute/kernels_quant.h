@@ -44,11 +44,18 @@ ALWAYS_INLINE int32_t quant_sum(const struct quant_rows *x, int t, int block)
 #define Q4_BLOCK_BYTES (QUANT_BLOCK / 2 * KERNEL_LANES)
 #define QUAD_BYTES     (4 * KERNEL_LANES)
 
-/* The integer dot products of one block: sums[panel][token]. */
+/* The lines that a block asks for: from `line` on, so far apart. */
+struct quant_ahead {
+    const unsigned char *line;
+    size_t stride;
+};
+
+/* The integer dot products of one block: sums[panel][token]. A line is asked for with each quad,
+ * because many at once stop the loads behind them. One token of Q8_0 loses by asking. */
 ALWAYS_INLINE void quant_block(const struct quant_rows *x, enum storage storage,
-                               const uint8_t *elements, size_t panel_bytes, int block, int t,
-                               const int n_panels, const int n_tokens,
-                               ints sums[MAX_PANELS][MAX_TOKENS])
+                               const uint8_t *elements, size_t panel_bytes,
+                               struct quant_ahead ahead, int block, int t, const int n_panels,
+                               const int n_tokens, ints sums[MAX_PANELS][MAX_TOKENS])
 {
     UNROLLED (j, n_tokens) {
         const int32_t sum_x = quant_sum(x, t + j, block);
@@ -59,6 +66,8 @@ ALWAYS_INLINE void quant_block(const struct quant_rows *x, enum storage storage,
     const int n_quads = storage == STORAGE_Q8_0 ? 8 : 4;
     UNROLLED (v, n_quads) {
         bytes w[MAX_PANELS];
+        if (n_tokens > 1 || storage == STORAGE_Q4_0)
+            tile_prefetch(ahead.line + v * ahead.stride, panel_bytes, n_panels);
         UNROLLED (p, n_panels)
             w[p] = bytes_load(elements + p * panel_bytes + (size_t)v * QUAD_BYTES);
         UNROLLED (j, n_tokens) {
@@ -96,15 +105,14 @@ ALWAYS_INLINE void quant_tile(const struct matmul *m, enum storage storage,
     tile_begin(segment, n_panels, n_tokens, acc);
     for (int block = segment->begin / QUANT_BLOCK; block < end; block++) {
         const uint8_t *elements_of = elements + block * block_bytes;
+        const struct quant_ahead ahead = {tile_ahead(elements_of, ask, panel_bytes,
+                                                     (end - block) * block_bytes, n_panels,
+                                                     n_tokens),
+                                          n_tokens > 1 ? segment->stride : QUAD_BYTES};
         ints sums[MAX_PANELS][MAX_TOKENS];
-        if (n_tokens > 1 || storage == STORAGE_Q4_0) { /* one of Q8_0 loses by it */
-            const size_t left = (end - block) * block_bytes;
-#pragma GCC unroll 8
-            for (size_t line = 0; line < block_bytes; line += 64)
-                tile_prefetch(segment, elements_of + line, &ask, panel_bytes, left, n_panels,
-                              n_tokens);
-        }
-        quant_block(&x, storage, elements_of, panel_bytes, block, t, n_panels, n_tokens, sums);
+        quant_block(&x, storage, elements_of, panel_bytes, ahead, block, t, n_panels, n_tokens,
+                    sums);
+        ask += block_bytes / QUAD_BYTES * segment->stride;
         UNROLLED (p, n_panels) {
             const lanes scales =
                 lanes_load_f16((const uint16_t *)(const void *)(base + p * panel_bytes) +

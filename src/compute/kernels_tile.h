@@ -76,19 +76,22 @@ struct matmul_segment {
 /* How far ahead one token asks, which gains nothing by asking farther. */
 #define AHEAD_BYTES 2048
 
-/* Asks for the lines ahead of the panels': for one token of those behind `line`, the first panel's,
- * `left` bytes before the end; for more of those at *ask, which moves on. */
-ALWAYS_INLINE void tile_prefetch(const struct matmul_segment *segment, const unsigned char *line,
-                                 const unsigned char **ask, size_t panel_bytes, size_t left,
-                                 const int n_panels, const int n_tokens)
+/* The first panel's line to ask for: for one token a line behind `line`, which is `left` bytes
+ * before the panel's end; for more `ask`. */
+ALWAYS_INLINE const unsigned char *tile_ahead(const unsigned char *line, const unsigned char *ask,
+                                              size_t panel_bytes, size_t left, const int n_panels,
+                                              const int n_tokens)
 {
     if (n_tokens > 1)
-        line = *ask;
-    else
-        line += left <= AHEAD_BYTES ? (n_panels - 1) * panel_bytes + AHEAD_BYTES : AHEAD_BYTES;
+        return ask;
+    return line + AHEAD_BYTES + (left <= AHEAD_BYTES ? (n_panels - 1) * panel_bytes : 0);
+}
+
+/* Asks for a line of the first panel, and for those of the others. */
+ALWAYS_INLINE void tile_prefetch(const unsigned char *line, size_t panel_bytes, const int n_panels)
+{
     UNROLLED (p, n_panels)
         __builtin_prefetch(line + p * panel_bytes);
-    *ask += segment->stride;
 }
 
 ALWAYS_INLINE void tile_begin(const struct matmul_segment *segment, const int n_panels,
