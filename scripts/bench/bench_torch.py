@@ -10,8 +10,8 @@ torch.compile as well if a compiler for it is there. Its data are random tokens:
 depend on them. A cell is the median of the rounds (lowest..highest).
 
 With --real STUDENT TEACHER, checkpoints of SmolLM2-135M's shape with 1 and 3 K/V heads (scripts/
-questions/real.sh leaves them), a step is that of uptraining: 2 windows of 512 tokens, the teacher's
-predictions and its streams are the loss, all weights are trained. PyTorch's weights are random.
+questions/real.sh leaves them), a step is that script's: 2 windows of 128 tokens, the teacher's
+predictions and its streams are the loss, attention and norms are trained. PyTorch's weights are random.
 
 usage: scripts/bench/bench_torch.py TEXT [--decode PATH] [--rounds R] [--steps N] [--threads T]
                                     [--real STUDENT TEACHER]
@@ -124,6 +124,10 @@ class Taught(nn.Module):
     def __init__(self):
         super().__init__()
         self.student, self.teacher = Real(1), Real(3).requires_grad_(False)
+        self.student.tokens.requires_grad_(False)
+        for block in self.student.blocks:
+            for part in (block.gate, block.up, block.down):
+                part.requires_grad_(False)
 
     def forward(self, tokens, _):
         logits, xs = self.student.said(tokens)
@@ -185,9 +189,9 @@ def main():
     options = ["--vocab", str(VOCABULARY), "--batch", str(BATCH)]
     sizes, warmup, model = (VOCABULARY, BATCH, CONTEXT), 5, Model
     if a.real:
-        sizes, warmup, model = (REAL["vocabulary"], 2, 512), 1, Taught
+        sizes, warmup, model = (REAL["vocabulary"], 2, 128), 1, Taught
         options = ["--from", a.real[0], "--teacher", a.real[1], "--loss", "teacher=1,streams=10",
-                   "--batch", "2", "--ctx", "512"]
+                   "--only", "attention", "--batch", "2", "--ctx", "128"]
     options += ["--threads", str(a.threads)]
     with tempfile.TemporaryDirectory() as folder:
         runners = {"decode": decode_runner(a.decode, a.text, options, folder),
