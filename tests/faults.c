@@ -326,7 +326,7 @@ long faults_next(long n, long calls, long few)
 __attribute__((constructor(101))) static void create(void)
 {
     seed = of_environment("DECODE_FAULT_SEED", time(NULL));
-    share = of_environment("DECODE_FAULT_SHARE", 10);
+    share = of_environment("DECODE_FAULT_SHARE", 8);
     printf("DECODE_FAULT_SEED=%ld DECODE_FAULT_SHARE=%ld\n", seed, share);
     fflush(stdout); /* or the processes of the tests print it too */
     shared = __real_mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,

@@ -285,12 +285,12 @@ static const struct {
     int first, first_sanitized, length, n_threads, step;
     double dropout, attn_dropout, smoothing;
 } settings[] = {
-    {0, N_CASES, 6, 1, 47, 0, 0, 0},
-    {0, N_CASES, 7, 2, 61, 0.3, 0.2, 0},
-    {FIRST_MIXED, N_CASES, 6, 1, 29, 0, 0, 0.3},
+    {0, N_CASES, 6, 1, 59, 0, 0, 0},
+    {0, N_CASES, 7, 2, 79, 0.3, 0.2, 0},
+    {FIRST_MIXED, N_CASES, 6, 1, 37, 0, 0, 0.3},
     /* Windows, and masks, longer than a block of queries. */
-    {0, N_CASES - 3, 43, 1, 499, 0, 0, 0},
-    {FIRST_MIXED, N_CASES - 2, 37, 2, 499, 0, 0.4, 0},
+    {0, N_CASES - 3, 43, 1, 701, 0, 0, 0},
+    {FIRST_MIXED, N_CASES - 2, 37, 2, 701, 0, 0.4, 0},
 };
 
 TEST(gradient_is_that_of_differences, .loops = N_CASES * (int)COUNT(settings), .seconds = 400)
