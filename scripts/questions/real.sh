@@ -134,7 +134,9 @@ echo
 "$decode" convert "$dir/trained.gguf" -o "$dir/repaired.gguf" --type f16 --force -q >/dev/null
 "$decode" bench "$dir/original.gguf" "$dir/repaired.gguf" --depth $depth --batch 1,16 --kv-type f16 -n 16 \
     --format csv -q >"$dir/bench.csv"
-echo "| | cache, bytes a token | tokens/s at depth $depth | tokens/s, batch 16 |"
+echo "At depth $depth:"
+echo
+echo "| | cache, bytes a token | tokens/s | tokens/s, batch 16 |"
 echo "|:--|--:|--:|--:|"
 python3 - "$dir/bench.csv" $depth <<'END'
 import csv, os, sys
