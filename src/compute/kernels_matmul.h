@@ -219,7 +219,8 @@ ALWAYS_INLINE int token_panels(const struct matmul *m, enum storage storage, int
 {
     for (; panel + n_panels <= end; panel += n_panels) {
         lanes sums[MAX_PANELS];
-        const struct matmul_segment segment = {.panel = panel, .end = m->w->n_in, .sums = sums};
+        const struct matmul_segment segment = {
+            .panel = panel, .end = m->w->n_in, .stride = 64, .sums = sums};
         product_tile(m, storage, &segment, 1, n_panels, 1);
         tile_finish(m, panel, 0, n_panels, 1, sums);
     }
