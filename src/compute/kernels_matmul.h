@@ -49,7 +49,8 @@ ALWAYS_INLINE void matmul_tile(const struct matmul *m, enum storage storage,
     lanes acc[MAX_PANELS][MAX_TOKENS];
     tile_begin(segment, n_panels, n_tokens, acc);
     int left = segment->end - segment->begin;
-    if (n_tokens > F32_ALONE || segment->stride < 64 || storage != STORAGE_F32) {
+    const int alone = storage == STORAGE_F32 ? F32_ALONE : HALVES_ALONE;
+    if (n_tokens > alone || segment->stride < 64) {
         for (; left >= columns; left -= columns, ask += segment->stride) {
             tile_prefetch(tile_ahead(w, ask, panel_bytes, left * column_bytes, n_panels, n_tokens),
                           panel_bytes, n_panels);

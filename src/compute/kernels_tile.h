@@ -7,6 +7,7 @@
  * Sizes of tiles are the instruction set's, which has
  *   TILE_ACC      accumulators (lanes) of a tile
  *   TILE_TOKENS   tokens of a product's widest tile, at most MAX_TOKENS
+ *   HALVES_ALONE  tokens up to which a single pass over F16 or BF16 does not ask for lines
  *   TILE_HEADS    query heads that one pass over keys and values serves (see kernels_attend.h)
  *   QUANT_ACC, QUANT_TOKENS  the first two for quantised weights, whose tiles need integer
  *                 accumulators, too
@@ -23,18 +24,21 @@
 #if defined(__AVX512F__)
 #define OF_SET(name) name##_avx512
 #define TILE_ACC     24
+#define HALVES_ALONE 0
 #define TILE_HEADS   12
 #define QUANT_TOKENS 6
 #define QUANT_ACC    12
 #elif defined(__AVX2__)
 #define OF_SET(name) name##_avx2
 #define TILE_ACC     6
+#define HALVES_ALONE 1 /* a step takes a tenth less */
 #define TILE_HEADS   6
 #define QUANT_TOKENS 4
 #define QUANT_ACC    4
 #else
 #define OF_SET(name) name##_neon
 #define TILE_ACC     6
+#define HALVES_ALONE 0
 #define TILE_HEADS   4
 #define QUANT_TOKENS 2
 #define QUANT_ACC    2
