@@ -11,7 +11,7 @@
 minutes=5,15,30,60
 [ "${1-}" != --minutes ] || minutes=${2?is a list of minutes}
 [ $short = no ] || minutes=1,2
-# Steps of so few tokens bring more than a quarter as many of 1,024 (src/train/README.md). The last fifth are of windows that are
+# Steps of so few tokens brought more than a quarter as many of 1,024 (src/train/README.md). The last fifth are of windows that are
 # hardly more than a beginning: what a window begins with is where heads park, and a first token that fails loses the window.
 tokens=256
 long=(--ctx 128 --batch 2 --lr 2e-4 --warmup 10)
