@@ -109,7 +109,7 @@ $ DECODE_THREADS=1
 0 generate $model -n 1 -v -t 2 | 2> (-t)
 $ DECODE_THREADS=
 0 generate $model -n 1 -v | 2> (auto)
-$ unset DECODE_THREADS
+$ DECODE_THREADS=1
 $ export DECODE_ISA=nosuch
 2 $words | DECODE_ISA | for words in "generate $model -n 1" --version
 $ DECODE_ISA=scalar
@@ -412,10 +412,10 @@ $ has "$out" "\"model\": \"$model\", \"shape\": null"
 $ usable=$(nproc)
 0 $b --kv-heads 1 -t 1,256 --format csv
 $ [ "$(cut -d , -f 5 "$out" | tail -n +2)" = "$(printf '1\n%s\n' "$usable" | sort -nu)" ]
-0 $b --kv-heads 1 --format csv -v
+0 $b --kv-heads 1 -t auto --format csv -v
 $ [ $usable = 1 ] || grep -q "threads: 1, as $usable would be slower for a model so small" "$err"
 $ [ "$(tail -n 1 "$out" | cut -d , -f 5)" = 1 ]
-0 bench --shape 2x256x4 --kv-heads 1 $quickest --format csv
+0 bench --shape 2x256x4 --kv-heads 1 -t auto $quickest --format csv
 $ [ "$(tail -n 1 "$out" | cut -d , -f 5)" = $usable ]
 EOF
 # What other work takes of the processor is told, here two thirds of it, in every form and width, of

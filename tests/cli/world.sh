@@ -5,6 +5,7 @@
 # fail: test_faults.c; more threads than processors: test_pool.c.) Run from the repository's top; the last
 # line counts what passed and failed.
 . tests/checks.sh
+unset DECODE_THREADS # threads want stacks and memory, too
 work=$dir/work
 mkdir "$work"
 
