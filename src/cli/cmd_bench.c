@@ -16,7 +16,7 @@
 /* The share of the text that is for calibration; the rest is measured. */
 #define CALIBRATED       0.9
 #define DEFAULT_PROMPT   128
-#define ROOFLINE_SECONDS 1.0
+#define ROOFLINE_SECONDS 0.5
 /* Memory beyond this is announced even without -v. */
 #define LARGE_MEMORY ((uint64_t)1 << 30)
 
