@@ -46,13 +46,16 @@ def kinds(ids):
 
 def main():
     original, text, size, n, *models = sys.argv[1:]
-    size, n, data = int(size), int(n), open(text, "rb").read()
+    size, n = int(size), int(n)
+    with open(text, "rb") as whole:
+        data = whole.read()
     parts = {}  # name: for each of its tokens the divergence of every model
     with tempfile.TemporaryDirectory() as folder:
         piece = os.path.join(folder, "piece")
         for i in range(n):
             begin = i * (len(data) - size) // max(n - 1, 1)
-            open(piece, "w", encoding="utf-8").write(data[begin:begin + size].decode("utf-8", "ignore"))
+            with open(piece, "w", encoding="utf-8") as out:
+                out.write(data[begin:begin + size].decode("utf-8", "ignore"))
             ids, p = predictions(original, piece, folder)
             lost = [(np.exp(p) * (p - predictions(m, piece, folder)[1])).sum(1) for m in models]
             for t, kind in enumerate(kinds(ids)):

