@@ -1,6 +1,7 @@
 #include "cli/terminal.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <sys/ioctl.h>
@@ -49,22 +50,28 @@ enum heatmap_ink terminal_ink(void)
 
 /* --- descriptors ----------------------------------------------------------------------------- */
 
-/* A reader that has stopped reading must not keep an interrupted program from ending: a signal that
- * comes while it is waited for ends the writing. */
+/* How long an interrupted program waits for a reader that does not read. */
+#define PATIENCE_MS 1000
+
+/* A reader that has stopped reading must not keep an interrupted program from ending, while one
+ * that is slow is given the rest: in pieces that a pipe takes whole once it can be written to. */
 static bool send_all(struct output *o, const char *data, size_t len)
 {
     struct descriptor *d = (struct descriptor *)o;
     struct pollfd p = {.fd = d->fd, .events = POLLOUT};
     while (len > 0 && !d->error) {
-        ssize_t n = write(d->fd, data, len);
-        if (n < 0 && errno == EAGAIN) /* the descriptor does not block */
+        const bool interrupted = signals_interrupted();
+        if (interrupted && poll(&p, 1, PATIENCE_MS) != 1) {
+            d->error = EINTR;
+            break;
+        }
+        ssize_t n = write(d->fd, data, interrupted ? MIN(len, PIPE_BUF) : len);
+        if (n < 0 && errno == EAGAIN && !interrupted) /* the descriptor does not block */
             n = poll(&p, 1, -1) < 0 ? -1 : 0;
-        if (n < 0 && errno != EINTR)
+        if (n < 0 && errno != EINTR && errno != EAGAIN)
             d->error = errno;
         data += MAX(n, 0);
         len -= MAX(n, 0);
-        if (len > 0 && !d->error && signals_interrupted())
-            d->error = EINTR;
     }
     return d->error == 0;
 }
