@@ -69,7 +69,7 @@ static void cut_text(struct schedule *s, struct slot *p, int n)
 {
     memmove(p->text + s->n_keep, p->text + p->len - n, n * sizeof *p->text);
     p->len = s->n_keep + n;
-    s->times.n_fed_again += n;
+    p->n_again = p->len;
     session_rewind(s->session, p->sequence, s->n_keep);
     s->times.n_shifts++;
 }
@@ -111,7 +111,7 @@ enum status schedule_begin(struct schedule *s, struct slot *p, const struct requ
     if (!r->goes_on) {
         assert(r->n_tokens >= 1 && r->n_tokens <= cap);
         sampler_reset(s->sampler, p->sequence, r->seed, r->stream);
-        p->len = 0;
+        p->len = p->n_again = 0;
         has_prompt = find_prompt(s, r->tokens, r->n_tokens);
         if (has_prompt)
             copy_prompt(s, has_prompt, p, r->n_tokens - 1);
@@ -143,8 +143,8 @@ enum status schedule_begin(struct schedule *s, struct slot *p, const struct requ
 
 /* The rows of a step, by what they are for. */
 struct fed {
-    int n_decoding, n_prompt;
-    uint64_t prompts_ns; /* of its time */
+    int n_decoding, n_prompt, n_again; /* n_again: those of n_prompt that were fed before */
+    uint64_t prompts_ns;               /* of its time */
 };
 
 /* One step of the model: a row for every slot that has a token to feed, and prompts until the last
@@ -166,9 +166,11 @@ static enum status feed_rows(struct schedule *s, struct fed *fed, struct err *e)
     const int block = session_block(s->session), end = (n / block + 1) * block;
     for (; done < s->n_prefills && n < end; done++) {
         struct slot *p = s->prefills[done];
+        const int first = p->n_fed;
         for (; n < end && p->n_fed < p->len; n++, p->n_fed++)
             s->rows[n] = (struct batch_row){p->text[p->n_fed], p->sequence, p->n_fed,
                                             .wants_logits = p->n_fed == p->len - 1};
+        fed->n_again += MAX(MIN(p->n_fed, p->n_again) - first, 0);
         if (p->n_fed < p->len)
             break;
         p->state = SLOT_DECODES;
@@ -263,6 +265,7 @@ static void count_round(struct schedule_times *t, const struct fed *fed, uint64_
     const uint64_t now = clock_ns(), ns = now - start - fed->prompts_ns;
     t->prefill_ns += fed->prompts_ns;
     t->n_prefilled += fed->n_prompt;
+    t->n_fed_again += fed->n_again;
     if (t->n_sampled > 0 && !t->first_token_at)
         t->first_token_at = now;
     if (fed->n_decoding == 0)

@@ -73,7 +73,8 @@ struct slot {
     enum text_end end; /* of SLOT_ENDED */
 
     /* Private. */
-    int n_fed;           /* of the tokens, while they are fed as a prompt is */
+    int n_fed;           /* of the tokens, while they are fed as a prompt is; */
+    int n_again;         /* those before this one were there before the context was last shifted */
     enum status sampled; /* how sampling went */
     struct stream stream;
 };
@@ -81,7 +82,7 @@ struct slot {
 /* What was done. A step's time goes to prompts and decoding by the numbers of their rows. */
 struct schedule_times {
     uint64_t n_prefilled, prefill_ns; /* prompt tokens fed, and those fed again */
-    uint64_t n_shifts, n_fed_again;   /* of full contexts, and their tokens that are to be */
+    uint64_t n_shifts, n_fed_again;   /* of full contexts, and their tokens that were */
     uint64_t n_sampled;               /* tokens */
     uint64_t n_decoded, decode_ns;    /* those that came out of rows of decoding */
     uint64_t first_token_at;          /* clock_ns; 0 before it */

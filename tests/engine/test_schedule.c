@@ -382,6 +382,15 @@ TEST(a_shift_for_what_is_said_is_counted)
     ck_assert_uint_eq(times->n_prefilled - times->n_fed_again, PROMPT + SAID);
     ck_assert_uint_eq(times->n_sampled, FIRST + 1);
     ck_assert_uint_eq(times->n_decoded, FIRST - 1); /* the others came after prompts */
+
+    /* Of a text that ends between a shift and the next step nothing was fed again. */
+    const struct request goes_on = {.goes_on = true, .n = texts.n_ctx};
+    struct slot *p = schedule_vacant(&r->schedule);
+    expect_ok(schedule_begin(&r->schedule, p, &goes_on, &err));
+    while (times->n_shifts < 2)
+        expect_ok(schedule_round(&r->schedule, &err));
+    schedule_finish(&r->schedule, p);
+    ck_assert_uint_eq(times->n_fed_again, (uint64_t)texts.n_ctx / 2 - SAID);
 }
 
 /* --- ends and memory ------------------------------------------------------------------------- */
