@@ -15,7 +15,7 @@ static inline enum status checkpoint_open(const char *path, unsigned parts, stru
     struct file_map file;
     *c = (struct checkpoint){0};
     TRY(file_map_open(&file, path, e));
-    return checkpoint_take(&file, path, parts, c, e);
+    return checkpoint_take(&file, path, parts, NULL, c, e);
 }
 
 /* Opens what there is of it (enum checkpoint_part), and closes it when the test ends. */

@@ -67,12 +67,13 @@ enum status job_map(const char *path, struct file_map *out, struct err *e)
 
 /* --- checkpoints ----------------------------------------------------------------------------- */
 
-enum status job_open(const char *path, unsigned parts, struct checkpoint *c, struct err *e)
+enum status job_open(const char *path, unsigned parts, struct pool *pool, struct checkpoint *c,
+                     struct err *e)
 {
     struct file_map file;
     *c = (struct checkpoint){0};
     TRY(job_map(path, &file, e));
-    return checkpoint_take(&file, path, parts, c, e);
+    return checkpoint_take(&file, path, parts, pool, c, e);
 }
 
 void job_warn_vocabulary(const struct common_options *o, const char *path,
@@ -103,10 +104,11 @@ enum status job_open_checkpoint(struct job *j, struct err *e)
     const unsigned model = CHECKPOINT_MODEL, texts = CHECKPOINT_TEXTS;
     const unsigned wanted = o->ids ? j->command->parts & ~texts : j->command->parts;
     const bool other = (wanted & model) && o->kv_heads;
-    TRY(job_open(j->path, other ? wanted & ~model : wanted, &j->checkpoint, e));
+    if (wanted & model)
+        TRY(job_start_threads(j, e));
+    TRY(job_open(j->path, other ? wanted & ~model : wanted, j->pool, &j->checkpoint, e));
     job_warn_vocabulary(o, j->path, j->checkpoint.tokenizer);
     if (other) {
-        TRY(job_start_threads(j, e));
         TRY(variant_load(j, o->kv_heads, NULL, (struct callbacks){.stop = progress_stop},
                          &j->checkpoint.model, e));
     }

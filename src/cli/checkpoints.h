@@ -8,8 +8,8 @@
 #include "cli/variant.h"
 
 /* Opens the job's checkpoint, with the parts that the command wants; its model with other K/V heads
- * than the file's, and without some query heads, if the options ask for that. The failures of
- * job_open and variant_load. */
+ * than the file's, and without some query heads, if the options ask for that. Whoever wants a model
+ * has job.pool from then on. The failures of job_open, variant_load and job_start_threads. */
 enum status job_open_checkpoint(struct job *j, struct err *e);
 
 /* Closes it, and forgets its tokens and what was left out of it: another may be opened. Legal
@@ -17,9 +17,11 @@ enum status job_open_checkpoint(struct job *j, struct err *e);
  */
 void job_close_checkpoint(struct job *j);
 
-/* Opens a checkpoint; `parts` as job.parts. Of a Hugging Face folder, or a file of another format
- * that scripts/import.py takes, the message has the command line that makes a GGUF file of it. */
-enum status job_open(const char *path, unsigned parts, struct checkpoint *c, struct err *e);
+/* Opens a checkpoint; parts and pool as in checkpoint_take. Of a Hugging Face folder, or a file of
+ * another format that scripts/import.py takes, the message has the command line that makes a GGUF
+ * file of it. */
+enum status job_open(const char *path, unsigned parts, struct pool *pool, struct checkpoint *c,
+                     struct err *e);
 /* The file alone. */
 enum status job_map(const char *path, struct file_map *out, struct err *e);
 

@@ -288,7 +288,6 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
     TRY(job_tokenize_for_context(j, "look at", e));
     if (o->query)
         TRY(find_query(j, o->query, &query, e));
-    TRY(job_start_threads(j, e));
     bool *separators;
     TRY_ZEROED(separators, j->n_tokens, "the tokens", e);
     if (t)

@@ -90,7 +90,7 @@ static const struct option advice_options[] = {
 static enum status open_subject(const char *path, unsigned parts, struct checkpoint *k,
                                 struct bench_subject *out, struct err *e)
 {
-    TRY(job_open(path, parts, k, e));
+    TRY(job_open(path, parts, NULL, k, e));
     *out = (struct bench_subject){.name = path, .gguf = k->gguf, .source = &k->file};
     return err_in_file(e, config_read(k->gguf, &out->config, e), path);
 }

@@ -314,7 +314,7 @@ static enum status measure_bits(struct job *j, const char *path, double *out, st
     *out = NO_FIGURE;
     if (!j->tokens)
         return STATUS_OK;
-    enum status s = job_open(path, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &k, e);
+    enum status s = job_open(path, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, j->pool, &k, e);
     if (s != STATUS_OK) /* what was just written is no bad input */
         return s == STATUS_BAD_FILE && path != j->path ? STATUS_FAILED : s;
     struct eval_spec spec = job_eval_spec(j, &k);

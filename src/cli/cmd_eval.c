@@ -103,7 +103,6 @@ static enum status evaluate(struct job *j, const struct eval_options *o, const c
     if (o->against)
         TRY(check_same_tokens(c, &j->other, o->against, e));
     TRY(job_tokenize(j, e));
-    TRY(job_start_threads(j, e));
     struct eval_spec spec = job_eval_spec(j, c);
     spec.other = j->other.model;
     spec.ctx = o->ctx;
@@ -134,8 +133,9 @@ static enum status run_eval(struct job *j, void *values, struct err *e)
     enum status s = STATUS_OK;
     struct eval_row *rows;
     int n_done = 0;
+    TRY(job_start_threads(j, e));
     if (o->against)
-        TRY(job_open(o->against, CHECKPOINT_MODEL, &j->other, e));
+        TRY(job_open(o->against, CHECKPOINT_MODEL, j->pool, &j->other, e));
     TRY_ZEROED(rows, n, "the rows", e);
     for (int i = 0; i < n && s == STATUS_OK; i++) {
         const char *path = i < n_before ? o->common.model : o->words.items[i - n_before];

@@ -174,7 +174,6 @@ static enum status run_heads(struct job *j, void *values, struct err *e)
     if (o->svg && most > HEATMAP_LARGE)
         return err_usage(e, "--svg: expected at most %d layers, and heads in each, found %d",
                          HEATMAP_LARGE, most);
-    TRY(job_start_threads(j, e));
     TRY(measure_heads(j, o, &result, e));
     enum status s = print_heads(j, &result, e);
     if (s == STATUS_OK && o->svg)

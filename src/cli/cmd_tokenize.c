@@ -43,11 +43,11 @@ static enum status run_tokenize(struct job *j, void *values, struct err *e)
     const struct tokenize_options *o = values;
     struct checkpoint *c = &j->checkpoint;
     if (o->decode) {
-        TRY(job_open(j->path, CHECKPOINT_TOKENIZER, c, e));
+        TRY(job_open(j->path, CHECKPOINT_TOKENIZER, NULL, c, e));
         return decode_ids(j, o->decode, e);
     }
     TRY(job_read_text(j, e));
-    TRY(job_open(j->path, CHECKPOINT_TEXTS, c, e));
+    TRY(job_open(j->path, CHECKPOINT_TEXTS, NULL, c, e));
     job_warn_vocabulary(j->common, j->path, c->tokenizer);
     TRY(tokenizer_encode(c->tokenizer, j->text, &j->tokens, &j->n_tokens, e));
     for (size_t i = 0; i < j->n_tokens; i++)

@@ -25,7 +25,9 @@ enum status self_text_write(struct job *j, const struct self_text *t, int32_t *t
     const struct checkpoint *k = t->checkpoint;
     struct model *model;
     TRY(input_needs_tokenizer(k->tokenizer, t->path, t->option, e));
-    TRY(err_in(e, model_create(k->gguf, NULL, &k->file, &model, e), "%s", t->path));
+    TRY(err_in(e,
+               model_create(k->gguf, &(struct model_options){.pool = j->pool}, &k->file, &model, e),
+               "%s", t->path));
     model->name = t->path;
     const struct own_text text = {.model = model,
                                   .tokenizer = k->tokenizer,

@@ -146,7 +146,7 @@ static enum status open_origin(const char *path, const struct train_shape *s,
     static const struct shape_words words = {"--heads", "--embd", "--head-dim", "--score"};
     int layers[CONFIG_MAX_LAYERS], n = 0; /* of --kv-heads: one for all layers, or one for each */
     if (path) {
-        TRY(job_open(path, CHECKPOINT_TEXTS, from, e));
+        TRY(job_open(path, CHECKPOINT_TEXTS, NULL, from, e));
         TRY(err_in_file(e, config_read(from->gguf, c, e), path));
         if (!s->score_scale)
             return STATUS_OK;
@@ -210,7 +210,7 @@ enum status train_spec_complete(struct train_spec *spec, struct train_shape *sha
     if (!spec->teacher_path)
         return STATUS_OK;
     spec->loss = (struct loss_weights){.text = 0.5f, .teacher = 0.5f};
-    TRY(job_open(spec->teacher_path, CHECKPOINT_TOKENIZER, teacher, e));
+    TRY(job_open(spec->teacher_path, CHECKPOINT_TOKENIZER, NULL, teacher, e));
     spec->teacher = teacher->gguf;
     return STATUS_OK;
 }

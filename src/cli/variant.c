@@ -69,10 +69,12 @@ enum status variant_load(const struct job *j, const char *kv_heads, const struct
     }
     if (fewer) {
         TRY(variant_convert(j, &spec, &converted, e));
-        s = convert_model(&converted, out, e);
+        s = convert_model(&converted, j->pool, out, e);
         convert_free(&converted);
     } else {
-        s = err_in(e, model_create(k->gguf, NULL, &k->file, out, e), "%s", j->path);
+        s = err_in(
+            e, model_create(k->gguf, &(struct model_options){.pool = j->pool}, &k->file, out, e),
+            "%s", j->path);
     }
     if (s == STATUS_OK)
         (*out)->name = j->path;

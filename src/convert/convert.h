@@ -18,6 +18,7 @@ enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct 
  * STATUS_FAILED if weights are not finite, or no longer fit the type of their tensor. */
 enum status convert_run(const struct convert_spec *spec, struct convert *out, struct err *e);
 
-/* The model that the result is, in memory of its own, which model_free releases. The failures of
- * gguf_parse and model_create. */
-enum status convert_model(const struct convert *converted, struct model **out, struct err *e);
+/* The model that the result is, in memory of its own, which model_free releases. The pool is as in
+ * model_options. The failures of gguf_parse and model_create. */
+enum status convert_model(const struct convert *converted, struct pool *pool, struct model **out,
+                          struct err *e);

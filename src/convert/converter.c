@@ -120,7 +120,8 @@ void convert_allocate(struct converter *c)
 static enum status open_described(struct converter *c, struct err *e)
 {
     /* The model's creation also checks every tensor's shape. */
-    TRY(model_create(c->spec->gguf, NULL, c->spec->source, &c->model, e));
+    TRY(model_create(c->spec->gguf, &(struct model_options){.pool = c->spec->pool}, c->spec->source,
+                     &c->model, e));
     convert_allocate(c);
     TRY(arena_allocate(&c->arena, "the conversion", e));
     TRY(arena_allocate(&c->out->arena, "the new tensors", e));

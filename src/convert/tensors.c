@@ -220,7 +220,7 @@ static void load_tensor(struct converter *c, enum tensor_role role, const struct
     const struct convert_panels *to = role == ROLE_ATTN_QKV ? &c->loading.qkv : &c->loading.output;
     struct matrix *m = &c->block.loaded.w[role].matrix;
     m->panels = to->panels;
-    pack_matrix(to->panels, m, first, &t[0].tensor, &c->loading.pack);
+    pack_rows(to->panels, m, first, &t[0].tensor, 0, t[0].tensor.dims[1], &c->loading.pack);
     if (t[1].bytes)
         pack_floats(to->bias + first, &t[1].tensor);
     else if (m->bias)

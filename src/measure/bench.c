@@ -278,13 +278,14 @@ static enum status restart_pools(const struct bench *b, struct err *e)
     return STATUS_OK;
 }
 
-static enum status load_model(struct bench_model *m, struct err *e)
+static enum status load_model(struct bench_model *m, struct pool *pool, struct err *e)
 {
     const struct bench_subject *of = m->subject;
     const struct inspect_variant *v = &m->variant;
     const struct model_options o = {.n_kv_heads = v->config.n_kv_heads,
                                     .convert = v->shape.converts,
-                                    .storage = v->shape.storage};
+                                    .storage = v->shape.storage,
+                                    .pool = pool};
     const uint64_t start = clock_ns();
     if (of->gguf)
         TRY(err_in(e, model_create(of->gguf, &o, of->source, &m->model, e), "%s", of->name));
@@ -346,7 +347,7 @@ static enum status set_up_row(const struct bench *b, struct bench_row *row, stru
                                      .kv_storage = item_of(spec, row, BENCH_KV_TYPES),
                                      .kernels = spec->kernels};
     if (!row->model->model)
-        TRY(load_model(row->model, e));
+        TRY(load_model(row->model, b->pools[row->at[BENCH_THREADS]], e));
     const struct model *m = row->model->model;
     row->plan = row_plan(b, row, row->plan.depth);
     TRY(session_create(m, &p, b->pools[row->at[BENCH_THREADS]], &row->session, e));

@@ -18,12 +18,12 @@ struct loader {
     const struct gguf *g; /* NULL: random numbers */
     const struct file_map *source;
     struct model_options options;
-    struct config file;     /* as the file has it */
-    const struct config *c; /* as the model is to be */
-    struct rng rng;         /* of random numbers */
-    struct arena arena;     /* counting in the first pass */
-    struct pack_scratch scratch;
-    enum status status; /* sticky */
+    struct config file;           /* as the file has it */
+    const struct config *c;       /* as the model is to be */
+    struct rng rng;               /* of random numbers */
+    struct arena arena;           /* counting in the first pass */
+    struct pack_scratch *scratch; /* of each thread */
+    enum status status;           /* sticky */
     struct err *err;
 };
 
@@ -43,6 +43,34 @@ static void release(const struct loader *ld, const struct gguf_tensor *t)
 {
     if (ld->source)
         file_map_release(ld->source, t->data, t->n_bytes);
+}
+
+/* A matrix on its way into panels, from row `first` of `w` on. */
+struct copy {
+    const struct loader *ld;
+    void *panels;
+    const struct matrix *w;
+    int first;
+    const struct gguf_tensor *t;
+};
+
+/* The rows of a thread, whole panels' as far as `first` begins one. */
+static void copy_range(void *arg, int thread)
+{
+    const struct copy *c = arg;
+    const int n_rows = c->t->dims[1];
+    int begin, end;
+    pool_range(matrix_panels(n_rows), thread, pool_n_threads(c->ld->options.pool), &begin, &end);
+    pack_rows(c->panels, c->w, c->first, c->t, begin * KERNEL_LANES,
+              MIN(end * KERNEL_LANES, n_rows), &c->ld->scratch[thread]);
+}
+
+static void copy_matrix(const struct loader *ld, void *panels, const struct matrix *w, int first,
+                        const struct gguf_tensor *t)
+{
+    struct copy copy = {ld, panels, w, first, t};
+    pool_run(ld->options.pool, copy_range, &copy);
+    release(ld, t);
 }
 
 /* A tensor of floats in file order, as F32; NULL where the file has none. */
@@ -92,10 +120,9 @@ static struct matrix load_matrix(struct loader *ld, const struct tensor_spec *sp
     void *panels = arena_take(&ld->arena, matrix_bytes(w.n_out, w.n_in, w.storage), 1);
     w.panels = panels;
     if (panels && t) {
-        pack_matrix(panels, &w, 0, t, &ld->scratch);
-        release(ld, t);
+        copy_matrix(ld, panels, &w, 0, t);
     } else if (panels) {
-        pack_random(panels, &w, &ld->rng, &ld->scratch);
+        pack_random(panels, &w, &ld->rng, ld->scratch);
     }
     return w;
 }
@@ -131,16 +158,15 @@ static struct matrix load_qkv(struct loader *ld, int layer)
     w.bias = bias;
     const bool is_random = !ld->g || config_kv_heads(file, layer) != config_kv_heads(c, layer);
     if (is_random && panels)
-        pack_random(panels, &w, &ld->rng, &ld->scratch);
+        pack_random(panels, &w, &ld->rng, ld->scratch);
     if (is_random && bias)
         pack_random_floats(bias, w.n_out, &ld->rng);
     if (is_random || !panels)
         return w;
     for (int i = 0; i < n; i++) {
-        pack_matrix(panels, &w, parts[i].first, weight[i], &ld->scratch);
+        copy_matrix(ld, panels, &w, parts[i].first, weight[i]);
         if (biases[i])
             pack_floats(bias + parts[i].first, biases[i]);
-        release(ld, weight[i]);
     }
     return w;
 }
@@ -176,7 +202,13 @@ static void load_all(struct loader *ld, struct model *m)
     const struct config *c = ld->c = &m->config;
     m->tied = ld->g && layout_output_tied(ld->g);
     ARENA_TAKE(m->blocks, &ld->arena, c->n_layers);
-    ld->scratch = pack_scratch_take(&ld->arena, layout_longest_row(c));
+    const int n_threads = pool_n_threads(ld->options.pool);
+    ARENA_TAKE(ld->scratch, &ld->arena, n_threads);
+    for (int i = 0; i < n_threads; i++) {
+        const struct pack_scratch own = pack_scratch_take(&ld->arena, layout_longest_row(c));
+        if (ld->scratch)
+            ld->scratch[i] = own;
+    }
     for (enum tensor_role role = 0; role < ROLE_BLOCK_FIRST; role++)
         m->w[role] = load_weight(ld, role, 0);
     const bool biases_scores = c->position == POSITION_ALIBI || c->position == POSITION_QUADRATIC;
@@ -352,7 +384,7 @@ void model_embed(const struct model *m, const struct positions *p, int token, in
 /* --- checkpoint ------------------------------------------------------------------------------- */
 
 enum status checkpoint_take(struct file_map *file, const char *path, unsigned parts,
-                            struct checkpoint *c, struct err *e)
+                            struct pool *pool, struct checkpoint *c, struct err *e)
 {
     const bool with_model = parts & CHECKPOINT_MODEL;
     const bool needs_tokenizer = parts & (CHECKPOINT_TOKENIZER | CHECKPOINT_TEXTS);
@@ -369,7 +401,7 @@ enum status checkpoint_take(struct file_map *file, const char *path, unsigned pa
     if (s == STATUS_OK && (gguf_find(c->gguf, "tokenizer.ggml.model") || needs_tokenizer))
         s = tokenizer_create(c->gguf, &c->tokenizer, e);
     if (s == STATUS_OK && with_model)
-        s = model_create(c->gguf, NULL, &c->file, &c->model, e);
+        s = model_create(c->gguf, &(struct model_options){.pool = pool}, &c->file, &c->model, e);
     if (s == STATUS_OK && with_model)
         c->model->name = path;
     if (s == STATUS_OK && parts & CHECKPOINT_TEXTS)

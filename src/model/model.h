@@ -51,6 +51,7 @@ struct model_options {
     int n_kv_heads;
     bool convert;         /* store the matrices as `storage`, not as in the file */
     enum storage storage; /* if convert; see layout_type */
+    struct pool *pool;    /* its threads copy the matrices; NULL: one does */
 };
 
 /*
@@ -97,8 +98,8 @@ enum checkpoint_parts {
 
 /* Parses a file that is open, or memory instead, and builds the parts asked for (a tokenizer that
  * is present is always built). `file` is the checkpoint's from then on, whatever is returned, and
- * zeroed. Messages begin with the path, which the model's name is, too, borrowed. On failure
- * everything is released. */
+ * zeroed. Messages begin with the path, which the model's name is, too, borrowed. The pool is as in
+ * model_options. On failure everything is released. */
 enum status checkpoint_take(struct file_map *file, const char *path, unsigned parts,
-                            struct checkpoint *c, struct err *e);
+                            struct pool *pool, struct checkpoint *c, struct err *e);
 void checkpoint_close(struct checkpoint *c); /* legal on a zeroed struct and twice */

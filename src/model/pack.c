@@ -172,18 +172,17 @@ static const unsigned char *row_data(const struct gguf_tensor *t, uint64_t row)
     return t->data + row * (t->n_bytes / (t->n_elements / t->dims[0]));
 }
 
-void pack_matrix(void *panels, const struct matrix *w, int first, const struct gguf_tensor *t,
-                 const struct pack_scratch *scratch)
+void pack_rows(void *panels, const struct matrix *w, int first, const struct gguf_tensor *t,
+               int begin, int end, const struct pack_scratch *scratch)
 {
-    const int n_rows = t->dims[1];
     if (t->type->type == pack_type(w->storage)) {
-        for (int row = 0, n; row < n_rows; row += n) {
-            n = MIN(n_rows - row, KERNEL_LANES - (first + row) % KERNEL_LANES);
+        for (int row = begin, n; row < end; row += n) {
+            n = MIN(end - row, KERNEL_LANES - (first + row) % KERNEL_LANES);
             place(panels, w, first + row, n, row_data(t, row));
         }
         return;
     }
-    for (int row = 0; row < n_rows; row++) {
+    for (int row = begin; row < end; row++) {
         blocks_decode(t->type->type, scratch->row, row_data(t, row), w->n_in);
         place_floats(panels, w, first + row, scratch->row, scratch);
     }

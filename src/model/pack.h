@@ -44,10 +44,11 @@ struct pack_scratch pack_scratch_take(struct arena *a, int n);
 /* All elements in file order, widened. */
 void pack_floats(float *out, const struct gguf_tensor *t);
 
-/* All rows of a tensor [rows, n_in], from row `first` of the target on. scratch may be NULL where
- * the tensor's type stays. */
-void pack_matrix(void *panels, const struct matrix *w, int first, const struct gguf_tensor *t,
-                 const struct pack_scratch *scratch);
+/* Rows begin to end - 1 of a tensor [rows, n_in], which begins at row `first` of the target.
+ * scratch may be NULL where the tensor's type stays. Threads may pack other rows at once, each with
+ * scratch of its own. */
+void pack_rows(void *panels, const struct matrix *w, int first, const struct gguf_tensor *t,
+               int begin, int end, const struct pack_scratch *scratch);
 
 /* Small uniform numbers: no sum of them overflows, whatever the width. */
 void pack_random(void *panels, const struct matrix *w, struct rng *r,
