@@ -19,7 +19,8 @@ static const char *const formats[] = {[FORMAT_TEXT] = "text", [FORMAT_JSON] = "j
 static const struct option text_options[] = {
     OPT_INT("n", n, "N", 0, INT_MAX, "tokens to make", .letter = 'n', .fallback = "256"),
     OPT_INT("ctx", ctx, "CTX", 1, INT_MAX, "positions to preallocate in the KV cache",
-            .letter = 'c', .otherwise = "the checkpoint's context"),
+            .letter = 'c',
+            .otherwise = "what the text needs; with --prompts or -i the checkpoint's context"),
     OPT_KV_TYPE,
     OPT_FLAG(
         "shift", shift,
@@ -178,6 +179,8 @@ static enum status open_generation(struct generation *g, struct err *e)
     g->n_texts = o->prompts ? count_prompts(g) : o->interactive ? 0 : (uint64_t)o->samples;
     if (!o->prompts && (!o->interactive || has_prompt(o)))
         TRY(generation_tokens(g, g->prompt, params.n_ctx, o->n, &job->tokens, &job->n_tokens, e));
+    if (!o->ctx && !o->prompts && !o->interactive) /* the texts' lengths are known */
+        params.n_ctx = MIN((uint64_t)c->n_ctx, (uint64_t)job->n_tokens + o->n);
     g->format = o->format;
     g->streams = g->format == FORMAT_TEXT && !o->prompts && o->samples == 1;
     g->echo = !o->no_echo && (!o->interactive || has_prompt(o));

@@ -46,8 +46,8 @@ $ limit="-s 100"
 0 bench $model --kv-heads 8 -n 1 --repeat 1 --depth 0 -q
 0 convert $model -o "$work/small.gguf" --kv-heads 2 --calib README.md --calib-tokens 512 -q
 0 convert $model -o "$work/by-layer.gguf" --kv-heads auto --cache-bytes 512 --calib README.md --calib-tokens 256 -q
-$ limit="-v 8000"
-4 generate $model -p x -n 1 | memory
+$ limit="-v 7000"
+4 generate $model -p x -n 1 -c 256 -t 1 | memory
 $ limit="-v 400000"
 4 heads $model "$dir/long" --tokens 2000000 | fewer --tokens
 # One word of 40 MB, of which 300 tokens are asked for.
