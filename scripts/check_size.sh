@@ -22,7 +22,7 @@ model       3320
 show        2850
 base        2530
 text        2830
-train       2960
+train       3000
 '
 most_lines=38300
 most_options=160

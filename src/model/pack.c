@@ -286,17 +286,59 @@ void param_list_train_attention(struct param_list *list)
     assert(at == list->n_floats);
 }
 
+static bool is_matrix(const struct tensor_spec *s)
+{
+    return s->form == FORM_MATRIX && !s->is_bias;
+}
+
+void param_list_use_panels(struct param_list *list)
+{
+    size_t at = 0;
+    for (int i = 0; i < list->n; i++) {
+        const struct tensor_spec *s = &list->items[i].spec;
+        const size_t n = is_matrix(s) ? (size_t)kernel_padded(s->rows) * s->cols : spec_elements(s);
+        list->items[i].offset = at;
+        at += (n + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN;
+    }
+    list->n_floats = list->n_trained = at;
+    list->in_panels = true;
+}
+
 void param_list_free(struct param_list *list)
 {
     free(list->items);
     *list = (struct param_list){0};
 }
 
+/* Elements of a row on their way: whole blocks of every type. */
+#define PIECE 1024
+
+static void pack_panels(float *panels, const struct tensor_spec *s, const struct gguf_tensor *t)
+{
+    float piece[PIECE];
+    for (int row = 0; row < s->rows; row++)
+        for (int first = 0; first < s->cols; first += PIECE) {
+            const int n = MIN(s->cols - first, PIECE);
+            blocks_decode(t->type->type, piece,
+                          row_data(t, row) + tensor_type_bytes(t->type, first), n);
+            float *out = panels + ((size_t)row / KERNEL_LANES * s->cols + first) * KERNEL_LANES +
+                         row % KERNEL_LANES;
+            for (int i = 0; i < n; i++)
+                out[i * KERNEL_LANES] = piece[i];
+        }
+}
+
 void param_list_read(const struct param_list *list, const struct gguf *g, float *flat)
 {
-    for (int i = 0; i < list->n; i++)
-        pack_floats(flat + list->items[i].offset,
-                    gguf_find_tensor(g, list->items[i].spec.name.text));
+    for (int i = 0; i < list->n; i++) {
+        const struct tensor_spec *s = &list->items[i].spec;
+        const struct gguf_tensor *t = gguf_find_tensor(g, s->name.text);
+        float *to = flat + list->items[i].offset;
+        if (list->in_panels && is_matrix(s))
+            pack_panels(to, s, t);
+        else
+            pack_floats(to, t);
+    }
 }
 
 void param_list_write(const struct param_list *list, const float *flat, struct gguf_writer *w)

@@ -78,6 +78,7 @@ struct param_list {
     size_t n_trained;  /* of those at its beginning, which training moves */
     uint64_t n_params; /* without the gaps */
     bool tied;         /* output.weight is token_embd.weight and not listed */
+    bool in_panels;    /* see param_list_use_panels */
 };
 
 /*
@@ -92,6 +93,9 @@ enum status param_list_create(struct param_list *list, const struct config *c, c
  * n_trained. */
 void param_list_train_attention(struct param_list *list);
 
+/* Matrices lie in panels, as of a struct matrix of F32, which the products read as they are. */
+void param_list_use_panels(struct param_list *list);
+
 static inline bool param_is_trained(const struct param_list *list, const struct param *p)
 {
     return p->offset < list->n_trained;
@@ -99,7 +103,8 @@ static inline bool param_is_trained(const struct param_list *list, const struct 
 
 void param_list_free(struct param_list *list); /* legal on a zeroed struct and twice */
 
-/* Reads all tensors of g, which the list was made from, into flat [n_floats], as F32. */
+/* Reads all tensors of g, which the list was made from, into flat [n_floats], as F32. Of panels it
+ * is zeroed before. */
 void param_list_read(const struct param_list *list, const struct gguf *g, float *flat);
 
 /* Adds all tensors to a GGUF file as F32; flat is borrowed until it is written. */
@@ -107,7 +112,7 @@ void param_list_write(const struct param_list *list, const float *flat, struct g
 
 /* A role's part of a flat run; the bias is NULL where there is none. */
 struct param_pair {
-    float *weight; /* [rows, cols] */
+    float *weight; /* [rows, cols], or its panels */
     float *bias;
 };
 

@@ -71,11 +71,12 @@ static void take_passes(struct backprop *b, const float *rope_factors)
         if (b->blocks)
             b->blocks[l] = saved;
     }
-    for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++)
+    for (enum tensor_role role = ROLE_BLOCK_FIRST; back && role < ROLE_BLOCK_END; role++)
         b->panels[role] = take_panels(b, role);
-    b->panels[ROLE_OUTPUT] = take_panels(b, ROLE_OUTPUT);
-    if (back)
+    if (back) {
+        b->panels[ROLE_OUTPUT] = take_panels(b, ROLE_OUTPUT);
         b->output_backward = take_panels(b, ROLE_OUTPUT);
+    }
     take_run_scratch(b, b->head_rows,
                      (const struct buffer[]){{&b->logits, c->n_vocab},
                                              {&b->teacher_logits, back * b->taught * c->n_vocab},
@@ -173,6 +174,17 @@ static float embedding_scale(const struct config *c)
     return c->embedding_scale > 0 ? c->embedding_scale : 1;
 }
 
+/* x [d] = the token's row of the embedding, scaled. */
+static void embed_token(const struct pass *p, int token, float *x)
+{
+    const size_t d = p->b->config.d_model;
+    const float *w = p->w->w[ROLE_TOKEN_EMBD].weight, scale = embedding_scale(&p->b->config);
+    const size_t lane = token % KERNEL_LANES, step = p->b->forward_only ? KERNEL_LANES : 1;
+    w += p->b->forward_only ? (token - lane) * d + lane : token * d;
+    for (size_t i = 0; i < d; i++)
+        x[i] = scale * w[i * step];
+}
+
 /* Each thread adds some columns of all rows, in order. */
 static void embed_batch_backward(const struct pass *p, int thread)
 {
@@ -205,12 +217,12 @@ static void embed_batch_backward(const struct pass *p, int thread)
 /* --- loss ------------------------------------------------------------------------------------ */
 
 /* The logits of rows r, from b->norm, as rows of `logits`, whose first is row `chunk`. */
-static struct matrix_view make_logits(const struct backprop *b, struct row_range r, int chunk,
-                                      struct matrix_view logits)
+static struct matrix_view make_logits(const struct backprop *b, const struct param_view *w,
+                                      struct row_range r, int chunk, struct matrix_view logits)
 {
     const struct matrix_view out =
         rows_view(logits, (struct row_range){r.begin - chunk, r.end - chunk});
-    const struct affine map = {.panels = b->panels[ROLE_OUTPUT]};
+    const struct affine map = {.panels = pass_panels(b, w, ROLE_OUTPUT, 0)};
     backprop_multiply(b, map, rows_view(b->norm, r), out);
     return out;
 }
@@ -229,8 +241,10 @@ static void lose_chunk(const struct pass *p, int chunk, struct row_range r, int 
     const float smooth = text * smoothing / (float)n_vocab;
     (void)thread;
     backprop_norm(p, last, r, rows_view(b->norm, r).x);
-    const struct matrix_view logits = make_logits(b, r, chunk, b->logits);
-    float *taught = teacher ? make_logits(teacher, r, chunk, b->teacher_logits).x : NULL;
+    const struct matrix_view logits = make_logits(b, p->w, r, chunk, b->logits);
+    float *taught =
+        teacher ? make_logits(teacher, p->batch->teacher_weights, r, chunk, b->teacher_logits).x
+                : NULL;
     for (int t = r.begin; t < r.end; t++) {
         float *row = logits.x + (size_t)(t - r.begin) * n_vocab;
         const int target = p->batch->targets[t];
@@ -262,19 +276,17 @@ static void run_pass(void *arg, int thread)
     const struct backprop *b = p->b;
     const struct config *c = &b->config;
     const size_t d = c->d_model;
-    const float scale = embedding_scale(c);
     const float *learned = p->w->w[ROLE_POSITION_EMBD].weight;
     const struct row_range rows = rows_of_thread(p, all_rows(p), thread);
-    backprop_pack(p, ROLE_OUTPUT, 0, false, thread);
+    if (!b->forward_only)
+        backprop_pack(p, ROLE_OUTPUT, 0, false, thread);
     if (p->gradient)
         backprop_pack(p, ROLE_OUTPUT, 0, true, thread);
     for (int row = rows.begin; row < rows.end; row++) {
-        const float *token = p->w->w[ROLE_TOKEN_EMBD].weight + p->batch->inputs[row] * d;
         const int t = row % b->length;
         const float *position = learned ? learned + t * d : positions_vector(&b->positions, t);
         float *x = b->blocks[0].x.x + row * d;
-        for (size_t i = 0; i < d; i++)
-            x[i] = scale * token[i];
+        embed_token(p, p->batch->inputs[row], x);
         if (position)
             for (size_t i = 0; i < d; i++)
                 x[i] += position[i];

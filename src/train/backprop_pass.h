@@ -75,7 +75,7 @@ struct backprop {
     struct saved *blocks;       /* [n_layers]; forward only: all share their memory */
     struct matrix_view out;     /* [rows, d] the residual stream after the last block */
     /* By role, matrices in panels: forward [n_out / 16][n_in][16], backward [n_in / 16][n_out][16];
-     * of one block, in one direction, at a time. */
+     * of one block, in one direction, at a time. None where it is forward only: weights lie so. */
     float *panels[TENSOR_ROLES];
     float *output_backward; /* panels[ROLE_OUTPUT] is its forward form */
 
@@ -125,6 +125,16 @@ struct pass {
     struct param_view *gradient; /* NULL: loss only, and nothing is left out */
     bool hidden_only;            /* norm of the last block's output is all */
 };
+
+/* The panels of a role's matrix, of block l: as they were packed last or, where there is no
+ * backward pass, as the weights lie. */
+static inline const float *pass_panels(const struct backprop *b, const struct param_view *w,
+                                       enum tensor_role role, int l)
+{
+    if (!b->forward_only)
+        return b->panels[role];
+    return (role_in_block(role) ? w->blocks[l].w : w->w)[role].weight;
+}
 
 static inline int pass_rows(const struct pass *p)
 {

@@ -19,9 +19,11 @@ struct dropout {
  * until backprop_free. */
 struct backprop_spec {
     const struct config *config;
-    int n_sequences;    /* windows in a batch, at most */
-    int length;         /* tokens of a window, at most the context */
-    bool forward_only;  /* no gradient will be asked for: takes less memory */
+    int n_sequences; /* windows in a batch, at most */
+    int length;      /* tokens of a window, at most the context */
+    /* No gradient will be asked for: takes less memory, and weights in panels
+     * (param_list_use_panels). */
+    bool forward_only;
     bool dropping;      /* batches may have dropout: takes room for masked gradients */
     bool taught;        /* a teacher may be given: takes room for its logits */
     bool keeps_streams; /* of a teacher that is forward only: what comes out of each block stays */

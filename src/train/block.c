@@ -187,7 +187,8 @@ static void pack_block(const struct pass *p, int l, bool backward, int thread)
 static struct affine map_of(const struct pass *p, const struct branch *br, enum tensor_role role,
                             const float *start)
 {
-    return (struct affine){p->b->panels[role], p->w->blocks[br->layer].w[role].bias, start};
+    return (struct affine){pass_panels(p->b, p->w, role, br->layer),
+                           p->w->blocks[br->layer].w[role].bias, start};
 }
 
 /* norm [r, d] = what the branch reads, and its matrices' products with it. */

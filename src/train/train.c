@@ -67,7 +67,9 @@ static enum status open_teacher(struct trainer *t, struct err *e)
     if (!spec->teacher)
         return STATUS_OK;
     TRY(train_teacher_check(t, e));
-    return param_list_create(&t->teacher_list, &t->teacher_config, spec->teacher, e);
+    TRY(param_list_create(&t->teacher_list, &t->teacher_config, spec->teacher, e));
+    param_list_use_panels(&t->teacher_list);
+    return STATUS_OK;
 }
 
 static enum status check_sizes(const struct trainer *t, struct err *e)

@@ -326,6 +326,9 @@ TEST(dropout_keeps_its_share, .tags = ONE_THREAD)
     ck_assert_double_eq_tol(sum, kept / 0.75, 1e-2);
 }
 
+/* A teacher's weights over the model's. */
+#define OTHER_WEIGHTS 1.5f
+
 /* Losses of which a teacher is a part, and the case of each. */
 static const struct {
     struct loss_weights loss;
@@ -340,22 +343,20 @@ static const struct {
     {{.teacher = 1, .streams = 2}, FIRST_MIXED + 1, true},
 };
 
-/* The teacher is another model of the same vocabulary: the same one, its weights changed. */
-struct taught {
-    struct arena arena;
-    struct param_view other;
-};
-
-/* The gradient of a lesson's loss. */
-static void taught_gradient(struct fixture *f, struct loss_weights loss, const struct kernels *k,
-                            struct taught *t)
+/* The gradient of a lesson's loss. The teacher is another model of the same vocabulary: the same
+ * one, its weights changed. */
+static void taught_gradient(struct fixture *f, struct loss_weights loss, const struct kernels *k)
 {
-    *t = (struct taught){0};
-    param_view_take(&t->arena, &f->list, f->list.n_floats, &f->config);
-    expect_ok(arena_allocate(&t->arena, "test", &err));
-    t->other = param_view_take(&t->arena, &f->list, f->list.n_floats, &f->config);
-    for (size_t i = 0; i < f->list.n_floats; i++)
-        t->other.flat[i] = 1.5f * f->weights.flat[i];
+    struct arena arena = {0};
+    struct param_list list;
+    expect_ok(param_list_create(&list, &f->config, f->file.g, &err));
+    param_list_use_panels(&list);
+    param_view_take(&arena, &list, list.n_floats, &f->config);
+    expect_ok(arena_allocate(&arena, "test", &err));
+    const struct param_view other = param_view_take(&arena, &list, list.n_floats, &f->config);
+    param_list_read(&list, f->file.g, other.flat);
+    for (size_t i = 0; i < list.n_floats; i++)
+        other.flat[i] *= OTHER_WEIGHTS;
     struct backprop_spec params = {.config = &f->config,
                                    .n_sequences = f->n_sequences,
                                    .length = f->length,
@@ -365,25 +366,28 @@ static void taught_gradient(struct fixture *f, struct loss_weights loss, const s
     for (int i = 0; i < 2; i++) {
         params.forward_only = params.keeps_streams = i == 1;
         expect_ok(backprop_create(&params, &both[i], &err));
-        const struct param_view *view = i == 1 ? &t->other : &f->weights;
+        const struct param_view *view = i == 1 ? &other : &f->weights;
         expect_ok(backprop_start(both[i], view->w[ROLE_ROPE_FREQS].weight, &err));
     }
     struct backprop_batch batch = batch_of(f);
     batch.teacher = both[1];
-    batch.teacher_weights = &t->other;
+    batch.teacher_weights = &other;
     batch.loss = loss;
     backprop_run(both[0], &f->weights, &batch, &f->gradient);
     backprop_free(both[0]), backprop_free(both[1]);
+    param_list_free(&list);
+    arena_free(&arena);
 }
 
 TEST(teacher_gradient, .loops = (int)COUNT(lessons), .tags = ONE_THREAD)
 {
     struct fixture f = {.smoothing = 0.1, .only_attention = lessons[_i].only_attention};
     struct lesson lesson = {.loss = lessons[_i].loss};
-    struct taught t;
     open_fixture(&f, &cases[lessons[_i].model], 2, 7);
-    taught_gradient(&f, lesson.loss, fastest_kernels(), &t);
-    double *w = widen(&f, t.other.flat);
+    taught_gradient(&f, lesson.loss, fastest_kernels());
+    double *w = widen(&f, f.weights.flat);
+    for (size_t i = 0; i < f.list.n_floats; i++)
+        w[i] *= (double)OTHER_WEIGHTS;
     const struct config *c = &f.config;
     lesson.logs = allocated((size_t)(2 * 7 * c->n_vocab) * sizeof *lesson.logs);
     lesson.streams =
@@ -393,7 +397,6 @@ TEST(teacher_gradient, .loops = (int)COUNT(lessons), .tags = ONE_THREAD)
     for (int s = 0; s < 2; s++)
         plain_log_probabilities(&m, s, f.inputs + s * 7, lesson.logs + s * 7 * c->n_vocab);
     compare(&f, &lesson, 3);
-    arena_free(&t.arena);
     close_fixture(&f);
 }
 
@@ -463,7 +466,6 @@ static void compare_steps(struct fixture *f, const struct kernels *k, FILE *in)
     }
     f->weights = weights;
     f->gradient = gradient;
-    arena_free(&t.arena);
 }
 
 /* A golden model and its batch, of tests/data/train/NAME`suffix`.txt, which is read on. */
@@ -515,14 +517,12 @@ TEST(taught_gradient_is_that_of_pytorch, .loops = 3)
 {
     static const char *const names[] = {"gqa", "llama", "layerwise-kv"};
     struct fixture f = {.length = 0};
-    struct taught t;
     FILE *in = open_golden(&f, names[_i], "-taught");
     next_number(in); /* the loss of the text */
     taught_gradient(&f, (struct loss_weights){.text = 0.25f, .teacher = 0.75f, .streams = 2},
-                    fastest_kernels(), &t);
+                    fastest_kernels());
     compare_gradient(&f, in);
     fclose(in);
-    arena_free(&t.arena);
     close_fixture(&f);
 }
 
