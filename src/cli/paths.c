@@ -36,16 +36,28 @@ enum status path_spares(const struct option_spec *spec, const void *values, cons
     return STATUS_OK;
 }
 
+/* What an option writes; NULL: nothing. */
+static const char *written_by(const struct option_row *row, const void *values)
+{
+    const void *value = (const char *)values + row->offset;
+    return row->option->writes ? *(const char *const *)value : NULL;
+}
+
 enum status paths_check(const struct option_spec *spec, const void *values, struct err *e)
 {
     struct option_rows rows;
     options_list(spec, &rows);
     for (int i = 0; i < rows.n; i++) {
         const struct option *o = rows.items[i].option;
-        const void *value = (const char *)values + rows.items[i].offset;
-        const char *path = o->writes ? *(const char *const *)value : NULL;
+        const char *path = written_by(&rows.items[i], values);
         if (path)
             TRY(err_in(e, path_spares(spec, values, path, e), "--%s", o->name));
+        for (int k = 0; path && k < i; k++) {
+            const char *other = written_by(&rows.items[k], values);
+            if (other && path_same(path, other))
+                return err_usage(e, "--%s and --%s both write '%.200s'; expected a file each",
+                                 rows.items[k].option->name, o->name, path);
+        }
         if (o->writes == WRITES_FILE)
             TRY(path_writable(path, e));
     }
