@@ -288,6 +288,18 @@ static double bits_per_byte(double nll, uint64_t bytes)
     return bytes ? nll / LOG2 / bytes : NO_FIGURE;
 }
 
+/* Of the text that the tokens behind the first one stand for: without the space that a tokenizer
+ * puts before a text. */
+static uint64_t count_bytes(const struct tokenizer *t, const int32_t *tokens, size_t n)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 1; i < n; i++)
+        bytes += tokenizer_bytes(t, tokens[i]).len;
+    return tokenizer_is_special(t, tokens[0])
+               ? bytes - tokenizer_added(t, tokenizer_bytes(t, tokens[1]))
+               : bytes;
+}
+
 /* The order of the divergences is lost. */
 static void summarise(struct eval_run *r, struct eval_result *result)
 {
@@ -295,8 +307,7 @@ static void summarise(struct eval_run *r, struct eval_result *result)
     const uint64_t n = result->tokens = r->plan.n_scored;
     const double nll = sum_of(r->nll[0], n);
     if (spec->tokenizer)
-        for (size_t i = 1; i < spec->n_tokens; i++)
-            result->bytes += tokenizer_bytes(spec->tokenizer, spec->tokens[i]).len;
+        result->bytes = count_bytes(spec->tokenizer, spec->tokens, spec->n_tokens);
     result->nll = nll / n;
     result->nll_stderr = eval_mean_error(r->nll[0], n, result->nll);
     result->perplexity = exp(result->nll);
