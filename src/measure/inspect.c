@@ -114,8 +114,8 @@ struct inspect_shard inspect_shard(const struct inspect_variant *v, const struct
         for (int first = 0; first < v->config.n_heads; first += own) {
             const int used = (first + own - 1) / group - first / group + 1;
             most = MAX(used, most);
+            held += used;
         }
-        held += (int64_t)n * most;
         c.layer_kv_heads[l] = most;
         c.n_kv_heads = MAX(most, c.n_kv_heads);
     }
