@@ -5,22 +5,31 @@
 #include <unistd.h>
 
 #include "base/status.h"
+#include "base/times.h"
 
 /* Any thread may take a signal, so these are atomics; lock-free ones are safe in handlers. */
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "signal flags must be lock-free");
 static atomic_int deferred;
 static atomic_int interrupted; /* the first signal; 0: none */
+static atomic_uint came_at;    /* when, in ms */
+
+/* timeout(1) sends a signal to the program, and at once to its group, the program once more. */
+#define SAME_SIGNAL_MS 100
 
 static void on_interrupt(int number)
 {
     if (!deferred)
         _exit(STATUS_INTERRUPTED);
+    const unsigned now = clock_ns() / 1000000;
     if (interrupted && number == SIGXCPU)
-        return;        /* it comes every second, while the work is being ended */
+        return; /* it comes every second, while the work is being ended */
+    if (interrupted == number && now - came_at < SAME_SIGNAL_MS)
+        return;
     if (interrupted) { /* the second one */
         signal(number, SIG_DFL);
         raise(number); /* on return from the handler, for it is blocked until then */
     }
+    came_at = now;
     interrupted = number;
 }
 
