@@ -63,7 +63,7 @@ static const struct option sampler_options[] = {
     OPT_DOUBLE("repeat-penalty", sampler.repeat_penalty, "X", 0, HUGE_VAL,
                "make recent tokens less likely; 1: off", .fallback = "1", .above_min = true),
     OPT_INT("repeat-last-n", sampler.repeat_last_n, "N", -1, INT_MAX,
-            "how many tokens are recent; -1: all", .fallback = "64"),
+            "how many tokens are recent, at most the context's; -1: these", .fallback = "64"),
     OPT_U64("seed", common.seed, "S", "replay the run of this seed",
             .otherwise = "a random one, which is shown"),
     OPT_END,

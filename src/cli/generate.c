@@ -324,16 +324,16 @@ static void log_end(const struct generation *g)
 {
     const struct generate_options *o = g->o;
     const int cap = session_cap(g->schedule.session), n = g->last_sampled;
-    const char *what = g->end == END_EOS    ? "end of text"
-                       : g->end == END_STOP ? "stop text found"
-                       : g->interrupted     ? "interrupted"
-                                            : NULL;
-    if (g->out->failed || o->prompts || o->samples > 1) /* job_run says how many of these */
+    const char *what = g->end == END_EOS              ? "end of text"
+                       : g->end == END_STOP           ? "stop text found"
+                       : g->interrupted && g->streams ? "interrupted"
+                                                      : NULL; /* job_run says how many are done */
+    if (g->out->failed || o->prompts)
         return;
     if (g->end == END_CONTEXT) {
         log_info(&o->common, "context full (%d token%s): stopped after %d of %d; --shift goes on",
                  cap, plural(cap), n, g->n);
-    } else if (what) {
+    } else if (what && o->samples == 1) {
         log_info(&o->common, "%s after %d token%s", what, n, plural(n));
     }
 }
@@ -360,14 +360,13 @@ void generation_report(struct generation *g)
 {
     const struct schedule *s = &g->schedule;
     const struct schedule_times *t = &s->times;
-    const uint64_t n = t->n_prefilled - t->n_fed_again;
     char prompts[128] = "prompt       ", times[160] = "";
     if (g->out->failed || g->o->common.quiet) /* program_run says why it failed */
         return;
     if (g->o->prompts)
         chars_printf(prompts, "prompts      %" PRIu64 " done, %" PRIu64 " error%s; ", g->n_done,
                      g->n_refused, plural(g->n_refused));
-    notice_summary("%s%" PRIu64 " token%s, %s tokens/s", prompts, n, plural(n),
+    notice_summary("%s%" PRIu64 " token%s, %s tokens/s", prompts, t->n_prompt, plural(t->n_prompt),
                    rate(t->n_prefilled, t->prefill_ns).text);
     if (t->first_token_at && !g->o->interactive) /* which would have the time for typing in it */
         notice_summary("first token  %s after start",

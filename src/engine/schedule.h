@@ -23,7 +23,7 @@
 #include "engine/session.h"
 
 /* Rounds whose times are worth keeping for percentiles: the first ones. */
-#define SCHEDULE_MAX_ROUNDS ((size_t)1 << 20)
+#define SCHEDULE_MAX_ROUNDS ((size_t)1 << 16)
 
 enum text_end {
     END_LENGTH,    /* n tokens are there */
@@ -74,19 +74,21 @@ struct slot {
 
     /* Private. */
     int n_fed;           /* of the tokens, while they are fed as a prompt is; */
-    int n_again;         /* those before this one were there before the context was last shifted */
+    int n_known;         /* those before this one were in the text before the request, */
+    int n_again;         /* and before this one in the cache, too, until it was shifted */
     enum status sampled; /* how sampling went */
     struct stream stream;
 };
 
 /* What was done. A step's time goes to prompts and decoding by the numbers of their rows. */
 struct schedule_times {
-    uint64_t n_prefilled, prefill_ns; /* prompt tokens fed, and those fed again */
-    uint64_t n_shifts, n_fed_again;   /* of full contexts, and their tokens that were */
-    uint64_t n_sampled;               /* tokens */
-    uint64_t n_decoded, decode_ns;    /* those that came out of rows of decoding */
-    uint64_t first_token_at;          /* clock_ns; 0 before it */
-    uint64_t *rounds;                 /* [n_rounds] ns of those that decoded, the first ones */
+    /* Tokens fed as prompts are, among them those of a text that goes on; of them a request's; and
+     * those that full contexts kept, after so many shifts. */
+    uint64_t n_prefilled, prefill_ns, n_prompt, n_fed_again, n_shifts;
+    uint64_t n_sampled;            /* tokens */
+    uint64_t n_decoded, decode_ns; /* those that came out of rows of decoding */
+    uint64_t first_token_at;       /* clock_ns; 0 before it */
+    uint64_t *rounds;              /* [n_rounds] ns of those that decoded, the first ones */
     size_t n_rounds;
 };
 
