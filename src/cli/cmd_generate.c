@@ -107,6 +107,12 @@ static bool has_prompt(const struct generate_options *o)
 
 /* --- the run --------------------------------------------------------------------------------- */
 
+/* Whether the cache has what the texts need, and no more. */
+static bool cache_fits_texts(const struct generate_options *o)
+{
+    return !o->ctx && !o->prompts && !o->interactive;
+}
+
 /* What the schedule borrows: the job's session, with as many of n_texts sequences as --batch or the
  * memory allows, and the sampler. */
 static enum status start_schedule(struct generation *g, struct session_params *params, int n_texts,
@@ -119,10 +125,11 @@ static enum status start_schedule(struct generation *g, struct session_params *p
     struct sequences_wanted w = {.n = o->n_batch ? o->n_batch : BATCH_AUTO,
                                  .all = o->n_batch > 0,
                                  .more_bytes = s->n_vocab * sizeof(float),
-                                 .option = n_texts > 1 ? "--batch N, -c N" : "-c N"};
+                                 .option = cache_fits_texts(o) ? "-n N" : "-c N"};
     w.n = MIN(w.n, n_texts);
     params->n_sequences = 1;
     if (w.n > 1) {
+        w.option = cache_fits_texts(o) ? "--batch N, -n N" : "--batch N, -c N";
         TRY(job_fit_sequences(job, params, &w, e));
         if (!w.all)
             log_verbose(&o->common, "batch: %d sequences%s; --batch N changes it",
@@ -179,7 +186,7 @@ static enum status open_generation(struct generation *g, struct err *e)
     g->n_texts = o->prompts ? count_prompts(g) : o->interactive ? 0 : (uint64_t)o->samples;
     if (!o->prompts && (!o->interactive || has_prompt(o)))
         TRY(generation_tokens(g, g->prompt, params.n_ctx, o->n, &job->tokens, &job->n_tokens, e));
-    if (!o->ctx && !o->prompts && !o->interactive) /* the texts' lengths are known */
+    if (cache_fits_texts(o))
         params.n_ctx = MIN((uint64_t)c->n_ctx, (uint64_t)job->n_tokens + o->n);
     g->format = o->format;
     g->streams = g->format == FORMAT_TEXT && !o->prompts && o->samples == 1;
