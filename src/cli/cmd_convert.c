@@ -6,6 +6,7 @@
 #include "base/replace.h"
 #include "cli/help_texts.h"
 #include "cli/job.h"
+#include "cli/paths.h"
 #include "cli/self_text.h"
 #include "convert/quantize.h"
 #include "formats/gguf_write.h"
@@ -214,7 +215,7 @@ static enum status read_eval(struct conversion *c, struct err *e)
     TRY(input_await(o->eval, TEXT_MAX, &j->text_bytes, &j->text.len, e));
     j->text.data = j->text_bytes;
     TRY(input_parse_range(o->range, &range, e));
-    if (o->range && str_is(o->calib, o->eval))
+    if (o->range && path_same(o->calib, o->eval))
         j->text = input_range_of((struct input_range){range.to, 1}, j->text);
     TRY(input_needs_tokenizer(j->checkpoint.tokenizer, j->path, "--eval", e));
     TRY(err_in(e, job_tokenize(j, e), "--eval"));

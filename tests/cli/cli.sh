@@ -487,7 +487,7 @@ $ [ "$(variants)" = "MHA GQA-2" ]
 $ has advised '"chosen": false' && lacks advised '"chosen": true'
 $ grep -q '"cache_bytes": 1249280, "bits_per_byte": [0-9.]*, "lost_bits_per_byte": 0, "lost_stderr": 0, "beyond": ""' advised
 0 convert $model -o advised.gguf --kv-heads 2 --calib calibrated.txt -q
-0 convert $model -o ranged.gguf --kv-heads 2 --calib text.txt --range 0:0.9 --eval text.txt --format json -q | > ranged
+0 convert $model -o ranged.gguf --kv-heads 2 --calib text.txt --range 0:0.9 --eval ./text.txt --format json -q | > ranged
 $ cmp advised.gguf ranged.gguf
 2 convert $model -o none.gguf --kv-heads 2 --calib LICENSE --range 0.9:0 | --range: expected A:B
 0 eval advised.gguf measured.txt --format jsonl -q
