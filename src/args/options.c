@@ -237,6 +237,18 @@ static const char *given_of(struct option_rows *rows, const char *names)
     return NULL;
 }
 
+/* "--depth, --batch or --shape" of "depth|batch|shape". */
+static struct description list_options(const char *names)
+{
+    struct description d = {""};
+    for (size_t len; *names; names += len + strspn(names + len, "|")) {
+        len = strcspn(names, "|");
+        const char *before = !d.text[0] ? "" : names[len] ? ", " : " or ";
+        chars_append(d.text, "%s--%.*s", before, (int)len, names);
+    }
+    return d;
+}
+
 /* Where an argument that may be a text belongs: in some programs -i is followed by one. */
 static const char *place_of_text(struct option_rows *rows)
 {
@@ -281,8 +293,8 @@ enum status options_parse(const struct option_spec *spec, char **argv, void *val
         const struct option *o = row->option;
         const char *other = given_of(rows, o->excludes);
         if (row->given && o->needs && !given_of(rows, o->needs))
-            return err_usage(e, "--%s is for --%.*s, which is not given", o->name,
-                             (int)strcspn(o->needs, "|"), o->needs);
+            return err_usage(e, "--%s is for %s, %s given", o->name, list_options(o->needs).text,
+                             strchr(o->needs, '|') ? "none of which is" : "which is not");
         if (row->given && other)
             return err_usage(e, "--%s and --%s are both given; expected one of them", o->name,
                              other);

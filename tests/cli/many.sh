@@ -77,7 +77,7 @@ checks <<'EOF'
 
 2 generate $model --prompts "$dir/one" $other | ${other%% *} and --prompts are both given
     | for other in "--prompt x" "--file y" "--samples 2"
-2 generate $model -p x --batch 2 | --batch is for --prompts, which is not given
+2 generate $model -p x --batch 2 | --batch is for --prompts or --samples, none of which is given
 2 generate $model --samples 2 --batch $n | --batch: expected auto or an integer from 1 to | for n in 0 x
 EOF
 
