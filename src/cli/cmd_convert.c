@@ -165,8 +165,8 @@ static enum status plan_text(struct conversion *c, struct err *e)
     if (o->refit)
         c->spec.refit = o->refit - 1;
     if (c->source == TEXT_NONE && (o->cache_bytes || c->spec.refit))
-        return err_usage(e, "--%s needs a text: expected --calib too",
-                         o->cache_bytes ? "cache-bytes" : "refit");
+        return err_usage(e, "--%s needs a text: expected --calib TEXT or self%s",
+                         o->cache_bytes ? "cache-bytes" : "refit", calib ? ", found none" : "");
     return STATUS_OK;
 }
 

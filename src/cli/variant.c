@@ -39,10 +39,9 @@ enum status variant_convert(const struct job *j, const struct convert_spec *spec
     size_t bytes;
     enum status s = convert_plan(spec, &bytes, e);
     if (s == STATUS_OK) {
-        log_verbose(j->common,
-                    "memory: the conversion needs %s beside the model; fewer --calib-tokens need "
-                    "less",
-                    figure_bytes(bytes).text);
+        log_verbose(j->common, "memory: the conversion needs %s beside the model%s",
+                    figure_bytes(bytes).text,
+                    spec->n_tokens > 0 ? "; fewer tokens to calibrate on need less" : "");
         s = convert_run(spec, out, e);
     }
     /* What runs into numbers that are not finite fails because of those in the file. */

@@ -898,7 +898,7 @@ head -c 600 text >eval-text # two windows and a half
 c="convert $model -o gqa.gguf --force --kv-heads 2"
 calib="--calib calib"
 checks <<'EOF'
-0 $c $calib --calib-tokens 4000 --refit wo --eval eval-text -v | score_lost | bits per byte | 2> memory: the conversion needs
+0 $c $calib --calib-tokens 4000 --refit wo --eval eval-text -v | score_lost | bits per byte | 2> to calibrate on need less
 0 info gqa.gguf | GQA-2
 0 $c $calib --format json -q | quiet | "method": "fit"
 # (Any threads: test_convert.c. A refit is kept only where it is not worse: test_refit.c.)
@@ -908,7 +908,7 @@ $ [ ! -e none.gguf ]
 0 convert models/shakespeare-llama.gguf -o few.gguf --kv-heads 1 --calib text --calib-tokens 130 --refit wo
 
 # In memory: the text of the file that is converted from the weights alone.
-0 convert $model -o alone.gguf --kv-heads 2 --calib none -q
+0 convert $model -o alone.gguf --kv-heads 2 --calib none -v | 2> memory: the conversion needs | 2! need less
 0 generate alone.gguf -p "ROMEO:" -n 40 --greedy -q | > expected
 0 generate $model -p "ROMEO:" -n 40 --greedy -q --kv-heads 2 | == expected
 0 convert $model -o mean.gguf --kv-heads 1 --method mean --eval eval-text | bits per byte
@@ -962,7 +962,7 @@ checks <<'EOF'
 2 $n --kv-heads auto --cache-bytes 383 $calib | expected at least 384
 2 $n $words | --kv-heads auto and --cache-bytes B: expected both | for words in "$calib --kv-heads auto"
     "$calib --cache-bytes 2560 --kv-heads 2" "--cache-bytes 2560 --type f16"
-2 $n --cache-bytes 2560 --kv-heads auto --calib none | needs a text
+2 $n --cache-bytes 2560 --kv-heads auto --calib none | needs a text: expected --calib TEXT or self, found none
 
 # K/V heads layer by layer, without a refit and with one.
 0 convert $model -o by-layer.gguf --kv-heads 4,1,2,1 $calib --refit wo | GQA-mixed-4
