@@ -78,7 +78,7 @@ static const struct option method_options[] = {
                "output matrix, where that lowers the error on windows held out",
                .otherwise = "wo for fit on a text, else none", .needs = "kv-heads"),
     OPT_U64("seed", common.seed, "S", "of the method random, and of the text that the model writes",
-            .otherwise = "a random one, printed; 0 for the text"),
+            .otherwise = "a random one, printed; 0 for the text", .needs = "kv-heads"),
     OPT_END,
 };
 
@@ -122,6 +122,17 @@ static enum status check_convert(struct job *j, void *values, struct err *e)
     if (!o->common.kv_heads && !o->type)
         return err_usage(e, "nothing to convert is named; expected --kv-heads G, --type TYPE, or "
                             "both");
+    if (!o->calib)
+        return STATUS_OK;
+    const bool is_self = self_text_is(o->calib), is_none = str_is(o->calib, "none");
+    if (o->range && (is_self || is_none))
+        return err_usage(e, "--range is for a file of text: expected --calib TEXT, found '%.200s'",
+                         o->calib);
+    if (o->calib_tokens && (is_none || (is_self && strchr(o->calib, ':'))))
+        return err_usage(e,
+                         "--calib-tokens is for a text whose length is not said: expected --calib "
+                         "TEXT or self, found '%.200s'",
+                         o->calib);
     return STATUS_OK;
 }
 
