@@ -124,6 +124,9 @@ static enum status check_convert(struct job *j, void *values, struct err *e)
                             "both");
     if (!o->calib)
         return STATUS_OK;
+    if (o->eval && str_is(o->calib, "-") && str_is(o->eval, "-"))
+        return err_usage(e, "--calib and --eval are both '-', standard input, which is read once; "
+                            "expected one of them");
     const bool is_self = self_text_is(o->calib), is_none = str_is(o->calib, "none");
     if (o->range && (is_self || is_none))
         return err_usage(e, "--range is for a file of text: expected --calib TEXT, found '%.200s'",

@@ -996,6 +996,7 @@ $ [ ! -e new.gguf ]
     | for option in --calib --eval
 2 score $model -f text --logits text | is the text itself
 2 $c --eval one | --eval: 
+2 $c --eval - --calib - | --calib and --eval are both '-'
 3 $c --eval no-such-file | no-such-file
 $ cmp -s text text.kept && cmp -s gqa.gguf old.gguf
 EOF
