@@ -313,10 +313,29 @@ static enum status change_type(struct conversion *c, struct err *e)
     return err_in_file(e, quantize_plan(&p, &c->retyped, e), j->path);
 }
 
+/* MODEL to OUT as it is. */
+static enum status copy_checkpoint(const struct conversion *c, struct err *e)
+{
+    struct job *j = c->job;
+    const struct file_map *file = &j->checkpoint.file;
+    struct file_writer *w;
+    char variant[16];
+    TRY(file_writer_open(&w, j->common->out, e));
+    file_writer_put(w, file->data, file->len);
+    TRY(file_writer_commit(w, e));
+    config_variant_name(&c->config, c->config.n_kv_heads, variant);
+    log_info(j->common, "%.200s is a copy: the checkpoint has these K/V heads already (%s)",
+             j->common->out, variant);
+    return STATUS_OK;
+}
+
 static enum status write_out(struct conversion *c, struct err *e)
 {
-    struct gguf_writer *writer = c->options->type ? c->retyped.writer : c->converted.writer;
-    TRY(err_in_file(e, gguf_write(writer, c->job->common->out, e), c->job->path));
+    const bool retypes = c->options->type;
+    struct gguf_writer *writer = retypes ? c->retyped.writer : c->converted.writer;
+    TRY(c->fewer || retypes
+            ? err_in_file(e, gguf_write(writer, c->job->common->out, e), c->job->path)
+            : copy_checkpoint(c, e));
     c->job->out_is_written = true;
     return STATUS_OK;
 }
@@ -339,22 +358,6 @@ static enum status measure_bits(struct job *j, const char *path, double *out, st
         *out = result.bits_per_byte;
     checkpoint_close(&k);
     return s;
-}
-
-/* MODEL to OUT as it is. */
-static enum status copy_checkpoint(const struct conversion *c, struct err *e)
-{
-    struct job *j = c->job;
-    const struct file_map *file = &j->checkpoint.file;
-    struct file_writer *w;
-    char variant[16];
-    TRY(file_writer_open(&w, j->common->out, e));
-    file_writer_put(w, file->data, file->len);
-    TRY(file_writer_commit(w, e));
-    config_variant_name(&c->config, c->config.n_kv_heads, variant);
-    log_info(j->common, "%.200s is a copy: the checkpoint has these K/V heads already (%s)",
-             j->common->out, variant);
-    return STATUS_OK;
 }
 
 /* --- the report ------------------------------------------------------------------------------- */
@@ -479,8 +482,6 @@ static enum status convert_and_print(struct conversion *c, struct err *e)
     struct job *j = c->job;
     TRY(job_start_threads(j, e));
     TRY(plan_heads(c, e));
-    if (!c->fewer && !c->options->type)
-        return copy_checkpoint(c, e);
     TRY(read_eval(c, e));
     TRY(measure_bits(j, j->path, &c->bits_before, e));
     const uint64_t started_ns = clock_ns();

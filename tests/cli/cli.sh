@@ -982,9 +982,9 @@ checks <<'EOF'
 2 $n $option x --calib text | found 'x' | for option in --kv-heads "--kv-heads auto --cache-bytes"
 2 convert $model $output --kv-heads 2 | no output is named | for output in "" -o=
 2 $n --kv-heads 3 | --kv-heads 3: expected a divisor of the 8 query heads
-0 $n --kv-heads 8 | 0 bytes | 2> new.gguf is a copy: the checkpoint has these K/V heads already (MHA)
+0 $n --kv-heads 8 --eval eval-text --format json | "checkpoint": "after" | 2> new.gguf is a copy: the checkpoint has these K/V heads already (MHA)
 $ cmp $model new.gguf && rm new.gguf
-0 convert gqa.gguf -o new.gguf --kv-heads 2 | 2> already (GQA-2)
+0 convert gqa.gguf -o new.gguf --kv-heads 2 | after  | 2> already (GQA-2)
 $ cmp gqa.gguf new.gguf && rm new.gguf
 2 convert gqa.gguf -o new.gguf --kv-heads 4 | no more than there are K/V heads, 2
 2 convert $model -o gqa.gguf --kv-heads 2 | exists; --force
