@@ -194,8 +194,9 @@ struct inspect_check inspect_check_tensor(const struct gguf_tensor *t, struct in
     if (c.nan + c.inf > 0 && !all->bad.text[0])
         err_format(&all->bad,
                    "tensor '%.*s' has %" PRId64
-                   " values that are not finite, the first%s at element %" PRIu64,
+                   " value%s not finite, the first%s at element %" PRIu64,
                    text_width(t->name), t->name.data, c.nan + c.inf,
+                   c.nan + c.inf == 1 ? " that is" : "s that are",
                    c.scales_only ? " (a block's scale)" : "", c.first);
     return c;
 }
