@@ -187,10 +187,12 @@ static void print_header(const struct bench_run *r, const struct shown_row *run,
         utf8_strip(name);
         paragraph_printf(&p, "%s\n", name);
     }
-    paragraph_printf(&p,
-                     "%s\n%d repeats, each of %d steps of every row at exactly its depth, after %d "
-                     "to warm up\n\n",
-                     machine, r->spec.repeats, r->spec.n, r->spec.warmup);
+    paragraph_printf(
+        &p,
+        "%s\n%d repeat%s, each of %d step%s of every row at exactly its depth, after %d "
+        "to warm up\n\n",
+        machine, r->spec.repeats, plural(r->spec.repeats), r->spec.n, plural(r->spec.n),
+        r->spec.warmup);
     paragraph_end(&p);
 }
 

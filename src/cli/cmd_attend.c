@@ -179,7 +179,7 @@ static enum status look(struct attend_view *v, struct err *e)
     TRY(attend_plan(&v->spec, &memory.scratch, e));
     chars_printf(what, "%d tokens", v->spec.n_tokens);
     TRY(job_check_memory(j, &memory, what, e));
-    v->spec.callbacks = job_callbacks(j, "tokens");
+    v->spec.callbacks = job_callbacks(j, "token");
     j->progress.all = n;
     TRY(attend_run(&v->spec, &v->found, e));
     progress_end(&j->progress);

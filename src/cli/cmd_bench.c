@@ -227,12 +227,12 @@ static enum status measure_variant(struct bench_run *r, int n_kv_heads, double *
     struct job *j = r->job;
     char number[16];
     chars_printf(number, "%d", n_kv_heads);
-    enum status s = variant_load(j, number, &r->calibration, job_callbacks(j, "windows"),
+    enum status s = variant_load(j, number, &r->calibration, job_callbacks(j, "window"),
                                  &j->checkpoint.model, e);
     if (s == STATUS_OK) {
         struct eval_spec spec = job_eval_spec(j, &j->checkpoint);
         spec.nll = nll;
-        spec.callbacks = job_callbacks(j, "tokens");
+        spec.callbacks = job_callbacks(j, "token");
         s = eval_run(&spec, out, e);
     }
     model_free(j->checkpoint.model);
@@ -330,7 +330,7 @@ static enum status measure_rows(struct bench_run *r, struct err *e)
     for (int i = 0; i < types->n; i++)
         if (types->items[i] != BENCH_AS_IS)
             job_say_fallback(&r->o->common, &r->subjects[0].config, types->items[i]);
-    r->spec.callbacks = job_callbacks(r->job, "repeats of rows");
+    r->spec.callbacks = job_callbacks(r->job, "row repeat");
     const enum status s = bench_run(&r->bench, e);
     progress_end(&r->job->progress);
     if (s == STATUS_OK || s == STATUS_INTERRUPTED)

@@ -281,7 +281,7 @@ static enum status convert_heads(struct conversion *c, struct err *e)
         TRY(c->source == TEXT_SELF ? write_text(c, e) : read_text(c, e));
     c->spec.tokens = c->text.tokens;
     c->spec.n_tokens = c->text.n;
-    c->spec.callbacks = job_callbacks(c->job, "windows");
+    c->spec.callbacks = job_callbacks(c->job, "window");
     TRY(variant_convert(c->job, &c->spec, &c->converted, e));
     if (c->source == TEXT_SELF)
         log_info(c->job->common,
@@ -352,7 +352,7 @@ static enum status measure_bits(struct job *j, const char *path, double *out, st
     if (s != STATUS_OK) /* what was just written is no bad input */
         return s == STATUS_BAD_FILE && path != j->path ? STATUS_FAILED : s;
     struct eval_spec spec = job_eval_spec(j, &k);
-    spec.callbacks = job_callbacks(j, "tokens");
+    spec.callbacks = job_callbacks(j, "token");
     s = err_in(e, eval_run(&spec, &result, e), "--eval");
     if (s == STATUS_OK)
         *out = result.bits_per_byte;

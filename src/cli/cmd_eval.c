@@ -117,7 +117,7 @@ static enum status evaluate(struct job *j, const struct eval_options *o, const c
                                            .cache = plan.kv_bytes,
                                            .scratch = plan.scratch_bytes,
                                            .advice = "--ctx lowers it"});
-    spec.callbacks = job_callbacks(j, "tokens");
+    spec.callbacks = job_callbacks(j, "token");
     j->progress.all = plan.n_scored;
     row->model = path;
     row->text = o->common.file;

@@ -192,7 +192,7 @@ static enum status open_generation(struct generation *g, struct err *e)
     g->streams = g->format == FORMAT_TEXT && !o->prompts && o->samples == 1;
     g->echo = !o->no_echo && (!o->interactive || has_prompt(o));
     if (!g->streams) /* lines that come by show it, too */
-        job_progress(job, o->prompts ? "prompts" : "texts")->terminal &= !isatty(STDOUT_FILENO);
+        job_progress(job, o->prompts ? "prompt" : "text")->terminal &= !isatty(STDOUT_FILENO);
     s->tokenizer = t;
     s->n_vocab = c->n_vocab;
     s->shifts = o->shift || o->interactive;
@@ -212,9 +212,9 @@ static enum status run_generate(struct job *j, void *values, struct err *e)
             generation_report(&g);
     }
     if (s == STATUS_OK && g.n_refused > 0)
-        s = err_failed(e,
-                       "%" PRIu64 " of %" PRIu64 " prompts could not be run; their lines say why",
-                       g.n_refused, g.n_refused + g.n_done);
+        s = err_failed(
+            e, "%" PRIu64 " of %" PRIu64 " prompt%s could not be run; the output's lines say why",
+            g.n_refused, g.n_refused + g.n_done, plural(g.n_refused + g.n_done));
     generation_free(&g);
     return s;
 }

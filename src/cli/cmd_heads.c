@@ -158,7 +158,7 @@ static enum status measure_heads(struct job *j, const struct heads_options *o,
     chars_printf(what, "%zu tokens", j->n_tokens);
     TRY(heads_plan(&spec, &memory.scratch, e));
     TRY(job_check_memory(j, &memory, what, e));
-    spec.eval.callbacks = job_callbacks(j, "tokens");
+    spec.eval.callbacks = job_callbacks(j, "token");
     return heads_run(&spec, result, e);
 }
 

@@ -150,10 +150,10 @@ static void announce(const struct training *t, const struct train_plan *p)
              c->n_ctx, c->n_vocab, p->n_params);
     log_info(
         o,
-        "text: %zu tokens to train on, %zu held out (%zu scored), %.2f bytes a token; %d steps of "
-        "%d windows of %d tokens read it %.1f times; seed %" PRIu64,
+        "text: %zu tokens to train on, %zu held out (%zu scored), %.2f bytes a token; %d step%s of "
+        "%d window%s of %d token%s read it %.1f times; seed %" PRIu64,
         p->train_tokens, p->val_tokens, p->val_scored, p->bytes_per_token, spec->n_steps,
-        spec->batch, spec->length,
+        plural(spec->n_steps), spec->batch, plural(spec->batch), spec->length, plural(spec->length),
         (double)spec->n_steps * spec->batch * spec->length / p->train_tokens, p->seed);
     if (p->widened)
         log_info(o, "%s is not all F32: it is trained, and written, in F32", spec->from_path);
@@ -346,8 +346,9 @@ static enum status run_to_the_end(struct training *t, struct trainer *trainer, s
                  "interrupted after step %d; the same command with --resume goes on from %s.state",
                  t->step, out);
     else
-        log_info(&t->common, "%s: %s%d steps in %s, %s tokens/s", out, best,
-                 t->step - t->first_step, figure_duration(t->step_ns).text, speed(t).text);
+        log_info(&t->common, "%s: %s%d step%s in %s, %s tokens/s", out, best,
+                 t->step - t->first_step, plural(t->step - t->first_step),
+                 figure_duration(t->step_ns).text, speed(t).text);
     TRY(curve_close(&t->log, e));
     return s;
 }

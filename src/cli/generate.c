@@ -381,8 +381,8 @@ void generation_report(struct generation *g)
     }
     notice_summary("decoded      %" PRIu64 " token%s%s", t->n_sampled, plural(t->n_sampled), times);
     if (t->n_shifts > 0)
-        notice_summary("shifts       %" PRIu64 ", %" PRIu64 " tokens fed again", t->n_shifts,
-                       t->n_fed_again);
+        notice_summary("shifts       %" PRIu64 ", %" PRIu64 " token%s fed again", t->n_shifts,
+                       t->n_fed_again, plural(t->n_fed_again));
     if (s->n_slots > 1)
         notice_summary("batch        %d sequences", s->n_slots);
     notice_summary("seed         %" PRIu64, g->job->seed);

@@ -31,8 +31,8 @@ static enum status add_prompt(struct generation *g, struct err *e)
     if ((int64_t)job->n_tokens <= room)
         return STATUS_OK;
     return err_usage(
-        e, "the text has %d tokens, the context %d: no room for %zu more; shorten what is added",
-        len, cap, job->n_tokens);
+        e, "the text has %d token%s, the context %d: no room for %zu more; shorten what is added",
+        len, plural(len), cap, job->n_tokens);
 }
 
 /* --- lines ----------------------------------------------------------------------------------- */

@@ -103,8 +103,8 @@ enum status job_run(const struct command *c, char **argv, struct output *out, ui
         if (s == STATUS_INTERRUPTED && (c->needs & JOB_OUT) && !j.out_is_written)
             log_info(o, "interrupted; %s is not written", o->out);
         else if (s == STATUS_INTERRUPTED && j.progress.unit && j.progress.all > 0)
-            log_info(o, "interrupted after %" PRIu64 " of %" PRIu64 " %s", j.progress.done,
-                     j.progress.all, j.progress.unit);
+            log_info(o, "interrupted after %" PRIu64 " of %" PRIu64 " %s%s", j.progress.done,
+                     j.progress.all, j.progress.unit, plural(j.progress.all));
     }
     session_free(j.session);
     pool_free(j.pool);

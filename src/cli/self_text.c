@@ -36,7 +36,7 @@ enum status self_text_write(struct job *j, const struct self_text *t, int32_t *t
                                   .seed = t->seed,
                                   .length = t->length,
                                   .n = t->n,
-                                  .callbacks = job_callbacks(j, "tokens of its own")};
+                                  .callbacks = job_callbacks(j, "own token")};
     enum status s = STATUS_OK;
     if (model->config.n_ctx < SELF_CTX)
         s = err_usage(e, "%s: expected a checkpoint with a context of at least %d, found %d",

@@ -202,8 +202,8 @@ void progress_show(void *arg, uint64_t done, uint64_t all)
     const double share = (double)done / all, rate = done / ((now - p->started_ns) / 1e9);
     const struct figure left = figure_duration((all - done) / rate * 1e9);
     if (p->unit)
-        notice_show("%" PRIu64 " of %" PRIu64 " %s, %s %s/s, %s left", done, all, p->unit,
-                    figure_rate(rate).text, p->unit, left.text);
+        notice_show("%" PRIu64 " of %" PRIu64 " %s%s, %s %ss/s, %s left", done, all, p->unit,
+                    plural(all), figure_rate(rate).text, p->unit, left.text);
     else
         notice_show("%.0f%% of %s, %s/s, %s left", 100 * share, figure_bytes(all).text,
                     figure_bytes(rate).text, left.text);

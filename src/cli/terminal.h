@@ -75,7 +75,7 @@ void notice_put(const char *line, int indent);
 /* --- progress -------------------------------------------------------------------------------- */
 
 struct progress {
-    const char *unit;   /* of what is counted; NULL: bytes */
+    const char *unit;   /* of what is counted, in the singular; NULL: bytes */
     uint64_t done, all; /* as last shown; 0 of 0: nothing yet */
     bool terminal;      /* something is shown: it is one, and -q is not given */
     uint64_t started_ns, shown_ns;

@@ -63,7 +63,7 @@ checks <<'EOF'
     | {"index": 0, "prompt": "ab", "text": "", "tokens": [], "n": 0, "finish": "length", "seed": 1, "logprob": 0}
 0 generate $model --prompts "$dir/one" --seed 1 -q -n 300 | "n": 255, "finish": "context", "seed": 1
 1+ generate $model --prompts "$dir/bad" --seed 5 -n 3 --greedy | 4 lines | > bad.out
-    | 2> 1 of 4 prompts could not be run; their lines say why | 2> prompts      3 done, 1 error;
+    | 2> 1 of 4 prompts could not be run; the output's lines say why | 2> prompts      3 done, 1 error;
     | {"index": 1, "prompt": "ab�c", "text": " | aaa", "error": "line 3: the prompt has 300 tokens, the context only 256: shorten the prompt or --truncate it"}
     | {"index": 3, "prompt": "last", "text": "
 1+ generate $model --prompts "$dir/bad" --seed 5 -n 3 --greedy --batch $batch | == bad.out
