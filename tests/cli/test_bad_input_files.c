@@ -281,11 +281,11 @@ TEST(class_15_long_contexts, .before = bent_set_up, .left_out = SANITIZED)
 TEST(class_15_batches, .before = hostile_set_up, .left_out = SANITIZED)
 {
     static const struct line lines[] = {
-        {"generate %G -p a --samples 40 -n 2 -t 1 --batch 40", 4,
+        {"generate %G -p a --samples 40 -n 2 -c 8192 -t 1 --batch 40", 4,
          "40 sequences need 1.2|would fit; --batch N, -c N and --kv-type f16 lower", NULL},
-        {"generate %G -p a --samples 40 -n 2 -t 1 -v", 0,
+        {"generate %G -p a --samples 40 -n 2 -c 8192 -t 1 -v", 0,
          "as memory has no room for more; --batch N changes it", NULL},
-        {"generate %G -p a --samples 40 -n 2 -t 1 --batch 2", 0, NULL, NULL},
+        {"generate %G -p a --samples 40 -n 2 -c 8192 -t 1 --batch 2", 0, NULL, NULL},
     };
     const struct checkpoint_shape wide =
         shape_of("layers=1 heads=16 kv=16 dim=32 ff=16 ctx=8192 vocab=257 seed=3");
