@@ -1,65 +1,21 @@
 #include "cli/checkpoints.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "cli/paths.h"
 #include "cli/threads.h"
+#include "formats/foreign.h"
 #include "model/config_keys.h"
 #include "model/pack.h"
 #include "model/selection.h"
 
-/* Longer names of folders are not looked into. */
-#define FOLDER_MAX 300
-
 /* --- files ----------------------------------------------------------------------------------- */
-
-/* Whether it is one of Hugging Face's. */
-static bool has_config(const char *folder)
-{
-    char path[FOLDER_MAX + sizeof "/config.json"];
-    chars_printf(path, "%s/config.json", folder);
-    return access(path, F_OK) == 0;
-}
-
-/* STATUS_BAD_FILE, saying what stands at `path`, and the command line that makes a GGUF file of
- * `in`. */
-static enum status name_import(const char *path, const char *what, const char *in, struct err *e)
-{
-    return err_bad_file(e,
-                        "%.100s: %s, and decode reads GGUF; make one with: scripts/import.py "
-                        "'%s' OUT.gguf",
-                        path, what, in);
-}
-
-/* Refuses a file whose name ends as those of other programs' checkpoints, and says which script
- * imports it. STATUS_OK for other names. */
-static enum status refuse_other_format(const char *path, struct err *e)
-{
-    static const char *const ends[] = {".safetensors", ".bin", ".pt", ".pth"};
-    const size_t len = path_name(path) - path; /* of its folder, with the slash */
-    char folder[FOLDER_MAX];
-    bool is_other = false;
-    for (int i = 0; i < LENGTH(ends); i++)
-        is_other |= text_ends_with(text_of(path), ends[i]);
-    if (!is_other)
-        return STATUS_OK;
-    chars_printf(folder, "%.*s", len > 0 ? (int)len : 1, len > 0 ? path : ".");
-    if (has_config(folder))
-        return name_import(path, "a file of a Hugging Face folder", folder, e);
-    return name_import(path, "by its name a checkpoint of another program", path, e);
-}
 
 enum status job_map(const char *path, struct file_map *out, struct err *e)
 {
-    struct stat st;
     *out = (struct file_map){0};
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode) && has_config(path))
-        return name_import(path, "a Hugging Face folder", path, e);
+    TRY(foreign_refuse_folder(path, e));
     TRY(file_map_open(out, path, e));
     if (text_starts_with(text_span((const char *)out->data, out->len), "GGUF"))
         return STATUS_OK;
-    const enum status s = refuse_other_format(path, e);
+    const enum status s = foreign_refuse_file(path, e);
     if (s != STATUS_OK)
         file_map_close(out);
     return s;
