@@ -14,9 +14,9 @@ bool path_same(const char *a, const char *b);
 const char *path_name(const char *path);
 
 /* Whether each file that an option of `spec`, whose values these are, writes can be written.
- * STATUS_USAGE, naming the options, for one that another reads or writes. The failures of file_writer_open for
- * one that is written whole: while it is tried there is a temporary file, so signals should be
- * deferred. */
+ * STATUS_USAGE, naming the options, for one that another reads or writes. The failures of
+ * file_writer_open for one that is written whole: while it is tried there is a temporary file, so
+ * signals should be deferred. */
 enum status paths_check(const struct option_spec *spec, const void *values, struct err *e);
 
 /* STATUS_USAGE if a path that is written is one that an option reads. */

@@ -5,9 +5,9 @@
  * are seen as failed writes. SIGINT, SIGTERM, SIGHUP (unless it was ignored, as by nohup) and
  * SIGXCPU end the program with exit code 130; after signals_defer the first one only sets a flag,
  * so that the work can be ended well, and the second one kills (SIGXCPU, which comes every second,
- * does not, nor does the same one within 100 ms, as timeout(1) sends it). SIGBUS from a mapped file that was cut short becomes one line and exit code 3. What
- * kills leaves the temporary file of an unfinished output, which the next writer in its folder
- * removes.
+ * does not, nor does the same one within 100 ms, as timeout(1) sends it). SIGBUS from a mapped file
+ * that was cut short becomes one line and exit code 3. What kills leaves the temporary file of an
+ * unfinished output, which the next writer in its folder removes.
  *
  * The state is global, because signal handlers take no argument.
  */
