@@ -466,6 +466,7 @@ static void compare_steps(struct fixture *f, const struct kernels *k, FILE *in)
     }
     f->weights = weights;
     f->gradient = gradient;
+    arena_free(&t.arena);
 }
 
 /* A golden model and its batch, of tests/data/train/NAME`suffix`.txt, which is read on. */
