@@ -56,9 +56,10 @@ size_t text_columns(struct text utf8)
     static const struct {
         uint32_t first, last;
         int more; /* than one column */
-    } ranges[] = {{0x300, 0x36f, -1},    {0x1100, 0x115f, 1},  {0x2e80, 0xa4cf, 1},
-                  {0xac00, 0xd7a3, 1},   {0xf900, 0xfaff, 1},  {0xff00, 0xff60, 1},
-                  {0x1f300, 0x1faff, 1}, {0x20000, 0x3ffff, 1}};
+    } ranges[] = {{0x300, 0x36f, -1},   {0x1100, 0x115f, 1}, {0x200b, 0x200f, -1},
+                  {0x2e80, 0xa4cf, 1},  {0xac00, 0xd7a3, 1}, {0xf900, 0xfaff, 1},
+                  {0xfe00, 0xfe0f, -1}, {0xff00, 0xff60, 1}, {0x1f300, 0x1faff, 1},
+                  {0x20000, 0x3ffff, 1}};
     size_t n = 0;
     for (uint32_t code; utf8.len > 0; n++) {
         utf8_next(&utf8, &code);
