@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +18,32 @@
 
 #define READ_FIRST ((size_t)64 << 10)
 #define PATH_SHOWN 250 /* the end of a longer path: a message must leave room for the reason */
+
+/* --- paths --------------------------------------------------------------------------------- */
+
+const char *path_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static bool stat_folder(const char *path, struct stat *st)
+{
+    char folder[PATH_MAX];
+    chars_printf(folder, "%.*s.", (int)(path_name(path) - path), path);
+    return stat(folder, st) == 0;
+}
+
+bool path_same(const char *a, const char *b)
+{
+    struct stat x, y;
+    bool a_is = stat(a, &x) == 0, b_is = stat(b, &y) == 0;
+    if (!a_is && !b_is && str_is(path_name(a), path_name(b))) { /* one name in one folder */
+        a_is = stat_folder(a, &x);
+        b_is = stat_folder(b, &y);
+    }
+    return a_is && b_is && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
 
 /* --- messages ------------------------------------------------------------------------------ */
 

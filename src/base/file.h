@@ -28,6 +28,14 @@ enum status file_open_input(const char *path, int *fd, struct err *e);
 /* What messages call that file: its path, or "standard input". */
 const char *file_input_name(const char *path);
 
+/* --- paths ---------------------------------------------------------------------------------- */
+
+/* What follows the last slash. */
+const char *path_name(const char *path);
+
+/* Whether two paths name one file, also by links, or where no file is yet. */
+bool path_same(const char *a, const char *b);
+
 /* --- reading -------------------------------------------------------------------------------- */
 
 /* A whole file, mapped read-only. Immutable: any threads may read it. */

@@ -3,7 +3,6 @@
 #include <ctype.h>
 
 #include "cli/attend_trace.h"
-#include "cli/paths.h"
 #include "formats/json_write.h"
 #include "show/explore.h"
 #include "show/heatmap.h"

@@ -2,7 +2,6 @@
 
 #include "base/limits.h"
 #include "cli/job.h"
-#include "cli/paths.h"
 #include "cli/program.h"
 #include "cli/terminal.h"
 #include "show/plot.h"

@@ -6,7 +6,6 @@
 #include "base/replace.h"
 #include "cli/help_texts.h"
 #include "cli/job.h"
-#include "cli/paths.h"
 #include "cli/self_text.h"
 #include "convert/quantize.h"
 #include "formats/gguf_write.h"

@@ -3,7 +3,6 @@
  */
 #include "cli/help_texts.h"
 #include "cli/job.h"
-#include "cli/paths.h"
 #include "measure/heads.h"
 #include "show/heatmap.h"
 

@@ -2,20 +2,8 @@
 
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/replace.h"
-
-const char *path_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
-bool path_same(const char *a, const char *b)
-{
-    struct stat x, y;
-    const bool a_is = stat(a, &x) == 0, b_is = stat(b, &y) == 0;
-    return a_is && b_is ? x.st_dev == y.st_dev && x.st_ino == y.st_ino : str_is(a, b);
-}
 
 enum status path_spares(const struct option_spec *spec, const void *values, const char *path,
                         struct err *e)

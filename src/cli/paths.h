@@ -6,13 +6,6 @@
 #include "args/options.h"
 #include "base/mem.h"
 
-/* Whether two paths name one file, also by links; where one of them names none yet, whether they
- * are alike. */
-bool path_same(const char *a, const char *b);
-
-/* What follows the last slash. */
-const char *path_name(const char *path);
-
 /* Whether each file that an option of `spec`, whose values these are, writes can be written.
  * STATUS_USAGE, naming the options, for one that another reads or writes. The failures of
  * file_writer_open for one that is written whole: while it is tried there is a temporary file, so

@@ -2,7 +2,6 @@
 
 #include "base/figures.h"
 #include "cli/input.h"
-#include "cli/paths.h"
 #include "cli/terminal.h"
 #include "model/config_keys.h"
 #include "model/selection.h"

@@ -313,6 +313,7 @@ $ has t.json '{"step": "A = all heads side by side", "shape": [27, 64], "rows": 
 2 attend $model -p x --trace 0.0 --show 0.0 | --trace and --show are both given
 2 attend $model -f prompt --json prompt | is the text itself
 2 attend copy.gguf -p x --svg copy.gguf | is the checkpoint itself
+2 $words | both write | for words in "attend copy.gguf -p x --json same --npy ./same" "train LICENSE -o same --log ./same"
 0 attend $model -p "<b> $line" --kv-heads 2 --head 0,4 --html a.html -q | 0 bytes | quiet
 $ has a.html '<!DOCTYPE html>' && has a.html 'class="group shared"' && lacks a.html '<b>'
 
