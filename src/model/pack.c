@@ -172,6 +172,22 @@ static const unsigned char *row_data(const struct gguf_tensor *t, uint64_t row)
     return t->data + row * (t->n_bytes / (t->n_elements / t->dims[0]));
 }
 
+/* Elements of a row on their way: whole blocks of every type. */
+#define PIECE 1024
+
+/* A row of any type into panels of F32. */
+static void widen_row(float *panels, int n_in, int row, uint32_t type, const unsigned char *data)
+{
+    float piece[PIECE];
+    float *out = panels + (size_t)(row / KERNEL_LANES) * n_in * KERNEL_LANES + row % KERNEL_LANES;
+    for (int first = 0; first < n_in; first += PIECE) {
+        const int n = MIN(n_in - first, PIECE);
+        blocks_decode(type, piece, data + tensor_type_bytes(tensor_type_find(type), first), n);
+        for (int i = 0; i < n; i++, out += KERNEL_LANES)
+            *out = piece[i];
+    }
+}
+
 void pack_rows(void *panels, const struct matrix *w, int first, const struct gguf_tensor *t,
                int begin, int end, const struct pack_scratch *scratch)
 {
@@ -183,8 +199,12 @@ void pack_rows(void *panels, const struct matrix *w, int first, const struct ggu
         return;
     }
     for (int row = begin; row < end; row++) {
-        blocks_decode(t->type->type, scratch->row, row_data(t, row), w->n_in);
-        place_floats(panels, w, first + row, scratch->row, scratch);
+        if (w->storage == STORAGE_F32) {
+            widen_row(panels, w->n_in, first + row, t->type->type, row_data(t, row));
+        } else {
+            blocks_decode(t->type->type, scratch->row, row_data(t, row), w->n_in);
+            place_floats(panels, w, first + row, scratch->row, scratch);
+        }
     }
 }
 
@@ -310,32 +330,15 @@ void param_list_free(struct param_list *list)
     *list = (struct param_list){0};
 }
 
-/* Elements of a row on their way: whole blocks of every type. */
-#define PIECE 1024
-
-static void pack_panels(float *panels, const struct tensor_spec *s, const struct gguf_tensor *t)
-{
-    float piece[PIECE];
-    for (int row = 0; row < s->rows; row++)
-        for (int first = 0; first < s->cols; first += PIECE) {
-            const int n = MIN(s->cols - first, PIECE);
-            blocks_decode(t->type->type, piece,
-                          row_data(t, row) + tensor_type_bytes(t->type, first), n);
-            float *out = panels + ((size_t)row / KERNEL_LANES * s->cols + first) * KERNEL_LANES +
-                         row % KERNEL_LANES;
-            for (int i = 0; i < n; i++)
-                out[i * KERNEL_LANES] = piece[i];
-        }
-}
-
 void param_list_read(const struct param_list *list, const struct gguf *g, float *flat)
 {
     for (int i = 0; i < list->n; i++) {
         const struct tensor_spec *s = &list->items[i].spec;
         const struct gguf_tensor *t = gguf_find_tensor(g, s->name.text);
         float *to = flat + list->items[i].offset;
+        const struct matrix m = {.n_out = s->rows, .n_in = s->cols, .storage = STORAGE_F32};
         if (list->in_panels && is_matrix(s))
-            pack_panels(to, s, t);
+            pack_rows(to, &m, 0, t, 0, s->rows, NULL);
         else
             pack_floats(to, t);
     }
@@ -343,6 +346,7 @@ void param_list_read(const struct param_list *list, const struct gguf *g, float 
 
 void param_list_write(const struct param_list *list, const float *flat, struct gguf_writer *w)
 {
+    assert(!list->in_panels);
     for (int i = 0; i < list->n; i++) {
         const struct tensor_spec *spec = &list->items[i].spec;
         const struct spec_dims dims = spec_dims(spec);

@@ -45,8 +45,8 @@ struct pack_scratch pack_scratch_take(struct arena *a, int n);
 void pack_floats(float *out, const struct gguf_tensor *t);
 
 /* Rows begin to end - 1 of a tensor [rows, n_in], which begins at row `first` of the target.
- * scratch may be NULL where the tensor's type stays. Threads may pack other rows at once, each with
- * scratch of its own. */
+ * scratch may be NULL where the tensor's type stays or becomes F32. Threads may pack other rows at
+ * once, each with scratch of its own. */
 void pack_rows(void *panels, const struct matrix *w, int first, const struct gguf_tensor *t,
                int begin, int end, const struct pack_scratch *scratch);
 
@@ -93,7 +93,8 @@ enum status param_list_create(struct param_list *list, const struct config *c, c
  * n_trained. */
 void param_list_train_attention(struct param_list *list);
 
-/* Matrices lie in panels, as of a struct matrix of F32, which the products read as they are. */
+/* Matrices are to lie in panels, as those of a struct matrix of F32, which products read as they
+ * are: of a list that is only read. Offsets and n_floats change. */
 void param_list_use_panels(struct param_list *list);
 
 static inline bool param_is_trained(const struct param_list *list, const struct param *p)

@@ -60,5 +60,5 @@ struct backprop_batch {
     /* Has the same n_sequences, length, n_vocab and pool, and may be forward only; where streams
      * are compared it has as many layers, as wide, and keeps them. NULL: none. */
     struct backprop *teacher;
-    const struct param_view *teacher_weights;
+    const struct param_view *teacher_weights; /* in panels if it is forward only */
 };
