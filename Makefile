@@ -37,11 +37,10 @@ BIN      := $(BUILD)/decode
 VECTOR_SRC := $(wildcard src/compute/*_avx*.c src/compute/*_neon*.c)
 VECTOR_OBJ := $(VECTOR_SRC:%.c=$(BUILD)/%.o)
 
-# A program for each tests/DIRECTORY/test_*.c; a library of what these share.
+# A program for each tests/DIRECTORY/test_*.c; a library of what these share, tests/support.
 TEST_SRC := $(wildcard tests/*/test_*.c)
 TEST_BIN := $(TEST_SRC:%.c=$(BUILD)/%)
-TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(TEST_SRC) tests/fuzz/%, \
-                                          $(wildcard tests/*.c tests/*/*.c)))
+TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/support/*.c))
 TEST_LIB := $(BUILD)/libtests.a
 
 .PHONY: all run deps test test-all test-binaries format format-check lint check-layers check-size \
@@ -174,11 +173,12 @@ endif
 CHECK_CFLAGS = $(shell pkg-config --cflags check 2>/dev/null)
 CHECK_LIBS   = $(shell pkg-config --libs check 2>/dev/null || echo -lcheck)
 
-$(BUILD)/tests/%.o: ALL_CFLAGS += -Itests $(CHECK_CFLAGS)
+$(BUILD)/tests/%.o: ALL_CFLAGS += -Itests/support $(CHECK_CFLAGS)
 # Optimisation costs tests more than it saves, but for those with references that compute.
 ifeq ($(MODE),release)
 $(BUILD)/tests/%.o: OBJ_FLAGS := -O0
-$(BUILD)/tests/plain_model.o $(foreach dir,compute convert train,$(BUILD)/tests/$(dir)/%.o): OBJ_FLAGS := -O1
+$(patsubst %,$(BUILD)/tests/%.o,support/plain_model support/kernel_data compute/% convert/% train/%): \
+    OBJ_FLAGS := -O1
 endif
 
 $(TEST_LIB): $(TEST_OBJ)
@@ -191,8 +191,8 @@ $(TEST_BIN): %: %.o $(TEST_LIB) $(CLI_LIB) $(LIB)
 # test_pool makes thread creation fail and counts the threads that are not joined.
 $(BUILD)/tests/compute/test_pool: TEST_LDFLAGS := -Wl,--wrap=pthread_create,--wrap=pthread_join
 
-# These have calls into the system fail on demand (tests/faults.h), those of the whole program, or of
-# the library alone.
+# These have calls into the system fail on demand (tests/support/faults.h): those of the whole program,
+# or of the library alone.
 FAULT_WRAPS := program_run malloc calloc realloc aligned_alloc strdup strndup free mmap mmap64 \
                munmap open open64 fopen fopen64 fclose read write fsync rename fchmod close pipe fork \
                pthread_create pthread_join clock_gettime
@@ -277,4 +277,4 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 -include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_BIN:=.d) $(CHECKED_OBJ:.o=.d)
--include $(wildcard $(BUILD)/tests/*.d $(BUILD)/tests/*/*.d)
+-include $(wildcard $(BUILD)/tests/*/*.d)

@@ -29,7 +29,7 @@ MODE_asan    := -O1 $(SAN_ASAN) $(COSTLY)
 MODE_tsan    := -O1 $(SAN_TSAN) $(COSTLY)
 MODE_fuzz    := -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all \
                 $(COSTLY)
-# SANITIZED in tests/support.h: under valgrind suites leave out what they do under sanitizers.
+# SANITIZED in tests/support/support.h: under valgrind suites leave out what they do under sanitizers.
 MODE_valgrind := -O2 -DUNDER_VALGRIND $(COSTLY)
 MODE_cov     := -O0 --coverage -fprofile-update=atomic $(COSTLY)
 

@@ -16,7 +16,7 @@
 #   text                       numbers may be others where another text stands for SHAKESPEARE
 #   short SED                  and this makes the commands shorter there
 #   -->
-. tests/checks.sh
+. tests/support/checks.sh
 shakespeare=${2:-}
 
 pages="README.md src/*/README.md models/README.md scripts/*.md scripts/questions/README.md tests/README.md"

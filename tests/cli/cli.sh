@@ -24,7 +24,7 @@
 # Two more kinds of line: "$ COMMAND" is a shell command that must succeed, and "EXIT | EXPECTED" looks at
 # a program that a command ran. A line that begins with blanks goes on with the one before. $ in EXPECTED
 # means what it does in double quotes. Every line is one check.
-. tests/checks.sh
+. tests/support/checks.sh
 top=$PWD
 
 # All happens in the script's folder, which has links to what it reads.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # install.sh DECODE - what make install puts where, the manual page, completion in bash, and the
 # tarball. Run from the repository's top; the last line counts what passed and failed.
-. tests/checks.sh
+. tests/support/checks.sh
 
 mode=$(basename "$(dirname "$decode")")
 

@@ -2,7 +2,7 @@
 # many.sh DECODE - generate with many prompts and many samples, end to end: the forms of prompts, what a
 # line of an answer says, lines that cannot be run, memory; nothing made is lost. (That every text, and its
 # log-probability, is what it is alone: test_schedule.c.) Run from the repository's top; the last line counts what passed and failed.
-. tests/checks.sh
+. tests/support/checks.sh
 
 sampler="--temp 1.2 --repeat-penalty 1.3 --stop the --stop er"
 tokens=20 many_lines=1200

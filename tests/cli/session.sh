@@ -1,7 +1,7 @@
 #!/bin/sh
 # session.sh DECODE - generate's sessions: -i over pipes, and with signals. Run from the repository's top;
 # the last line counts what passed and failed.
-. tests/checks.sh
+. tests/support/checks.sh
 
 # session LINES ARGS...: a session that reads these lines, as printf has them.
 session() {

@@ -2,7 +2,7 @@
 # typed.sh DECODE - what people type who know other programs of the kind: their options, texts that
 # are piped in, files that are no text, contexts that are full. (Numbers with units: test_options.c.)
 # Run from the repository's top; the last line counts what passed and failed.
-. tests/checks.sh
+. tests/support/checks.sh
 
 # --- others' names ------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@
 # they are read, outputs in odd places, limits on files, closed streams: test_bad_input_*.c; calls that
 # fail: test_faults.c; more threads than processors: test_pool.c.) Run from the repository's top; the last
 # line counts what passed and failed.
-. tests/checks.sh
+. tests/support/checks.sh
 unset DECODE_THREADS # threads want stacks and memory, too
 work=$dir/work
 mkdir "$work"

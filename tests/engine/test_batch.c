@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "compute/kernel_data.h"
 #include "engine/own_text.h"
 #include "engine/schedule.h"
 #include "golden.h"
+#include "kernel_data.h"
 #include "measure/bench.h"
 #include "opened.h"
 #include "support.h"

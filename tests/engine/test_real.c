@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "checkpoints.h"
-#include "compute/kernel_data.h"
+#include "kernel_data.h"
 #include "opened.h"
 
 #define TOLERANCE 2e-4

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compute/kernel_data.h"
 #include "engine/sampler.h"
 #include "golden.h"
+#include "kernel_data.h"
 #include "model/kv_cache.h"
 #include "opened.h"
 #include "support.h"

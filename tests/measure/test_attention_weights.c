@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "compute/kernel_data.h"
 #include "golden.h"
+#include "kernel_data.h"
 #include "measure/attend.h"
 #include "measure/eval.h"
 #include "model/pack.h"

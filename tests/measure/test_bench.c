@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "checkpoints.h"
-#include "compute/kernel_data.h"
+#include "kernel_data.h"
 #include "measure/verdicts.h"
 #include "model/config_keys.h"
 #include "support.h"

@@ -1,7 +1,7 @@
 /* The model of the machine's speed; no test depends on a time. */
 #include "measure/machine.h"
 
-#include "compute/kernel_data.h"
+#include "kernel_data.h"
 #include "support.h"
 
 /* A cache of 1 MiB, and a memory beyond it. */

@@ -3,7 +3,7 @@
 # whose table, NAME.txt, is of the same columns, or the same where nothing is trained or timed; the figures of an answer are in its
 # table. Of the scripts a quarter is run, another one each time; QUESTIONS=all runs each. What needs NumPy or gguf is left
 # out where they are not installed, which is said. Run from the repository's top.
-. tests/checks.sh
+. tests/support/checks.sh
 if is_sanitized; then
     echo "questions: left out under sanitizers, which run such commands in other scripts"
     exit

@@ -2,7 +2,7 @@
 # study.sh DECODE - scripts/study.sh with the smallest models that there are: its cells, its commands
 # as --print has them, its figures, what it takes up and what it refuses. Run from the repository's
 # top; the last line counts what passed and failed.
-. tests/checks.sh
+. tests/support/checks.sh
 
 export DECODE="$decode"
 text=$dir/text small="--embd 8 --layers 1 --ff 8 --ctx 8 --batch 1 --steps 40 -t 1"

@@ -2,7 +2,7 @@
 # page.sh DECODE - the page of attend --html in a browser, headless Chromium: what its script makes of
 # it, as the document is after loading from file://, without a network. Without a Chromium it says so
 # and checks nothing.
-. tests/checks.sh
+. tests/support/checks.sh
 
 for browser in chromium chromium-browser google-chrome; do
     command -v $browser >"$out" && break

@@ -10,7 +10,7 @@
 
 #include "base/rng.h"
 #include "checkpoints.h"
-#include "compute/kernel_data.h"
+#include "kernel_data.h"
 #include "model/config_keys.h"
 #include "opened.h"
 #include "plain_model.h"

@@ -2,7 +2,7 @@
  * Muon's step against its definition in double, of matrices of either form, joined and by head; the
  * same bits for any number of threads; runs with it.
  */
-#include "compute/kernel_data.h"
+#include "kernel_data.h"
 #include "model/config_keys.h"
 #include "opened.h"
 #include "train/muon.h"

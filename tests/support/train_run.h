@@ -12,7 +12,7 @@
 
 #include "base/rng.h"
 #include "checkpoints.h"
-#include "compute/kernel_data.h"
+#include "kernel_data.h"
 #include "support.h"
 #include "train/steps.h"
 #include "train/train.h"
