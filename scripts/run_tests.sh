@@ -3,7 +3,8 @@
 # processors, because some wait more than they work. Of each it prints, when it is done, what it has to
 # say and a line with its checks, its time and what processors worked for it. The checks are those that
 # its last line counts, or the command itself. Goes on after a failure, names at the end what failed,
-# and fails; the last line counts all: "tests: N passed, N failed".
+# and fails; the last line counts all: "tests: N passed, N failed". What suites draw depends on
+# DECODE_TEST_SEED, by default the time; the seed is printed, so that a run can be repeated.
 set -u
 
 dir=$(mktemp -d "${TMPDIR:-/tmp}/decode-tests-XXXXXX")
@@ -12,7 +13,8 @@ began=$(date +%s)
 
 # Check's timeouts only end what hangs: sanitizers, and two suites at once, take longer.
 CK_TIMEOUT_MULTIPLIER=${CK_TIMEOUT_MULTIPLIER:-5}
-export CK_TIMEOUT_MULTIPLIER
+DECODE_TEST_SEED=${DECODE_TEST_SEED:-$began}
+export CK_TIMEOUT_MULTIPLIER DECODE_TEST_SEED
 
 # one DIR COMMAND... - runs it and prints; leaves "passed failed" in DIR/counts, and its name in
 # DIR/failed if it failed.
@@ -55,6 +57,7 @@ if [ -e "$dir/failed" ]; then
     echo "failed:"
     sed 's/^/    /' "$dir/failed"
 fi
+echo "drawn with DECODE_TEST_SEED=$DECODE_TEST_SEED"
 awk -v took=$(($(date +%s) - began)) '{ passed += $1; failed += $2 } END {
     printf "%d checks of %d suites in %d s%s\n", passed + failed, NR, took, failed ? "" : ": all passed"
     printf "tests: %d passed, %d failed\n", passed, failed

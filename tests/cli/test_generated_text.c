@@ -30,7 +30,7 @@ static void write_words(bool space)
 }
 
 /* With the space or not; what is printed begins so. %T is a prompt. */
-TEST(test_first_space, .before = bent_set_up)
+TEST(first_space, .before = bent_set_up)
 {
     static const struct {
         bool space;
@@ -65,7 +65,7 @@ TEST(test_first_space, .before = bent_set_up)
 
 /* A text that begins with BOS itself, behind the one that the checkpoint asks for: said once, and
  * neither scored nor counted by eval. */
-TEST(test_two_bos, .before = bent_set_up)
+TEST(two_bos, .before = bent_set_up)
 {
     static const char with[] = "<s>a a a a", *const texts[] = {with + 3, with};
     static const char *const lines[] = {"score %B -p <s>a -t 1", "attend %B -p <s>a -t 1",
@@ -92,7 +92,7 @@ TEST(test_two_bos, .before = bent_set_up)
 }
 
 /* A row of the vocabulary that no tokenizer has. */
-TEST(test_unused_tokens_print_nothing, .before = bent_set_up)
+TEST(unused_tokens_print_nothing, .before = bent_set_up)
 {
     write_words(true);
     bend("tokenizer.ggml.token_type=i32[]:1,3,1,1,5*2,1*254");

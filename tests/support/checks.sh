@@ -23,9 +23,11 @@ exec </dev/null # what is piped in would be a prompt
 # Sanitizers make each process start slowly, and want memory and threads of their own.
 is_sanitized() { case $decode in */asan/* | */tsan/*) ;; *) false ;; esac }
 
-# is_drawn N: for one in N of its calls, other ones in another run.
-h_turn=$(date +%s)
+# is_drawn N: true for one in N of its calls; which ones depends on DECODE_TEST_SEED. Where nobody gave
+# a seed the time is one, which the first call prints.
+h_turn=${DECODE_TEST_SEED:-}
 is_drawn() {
+    [ "$h_turn" ] || { h_turn=$(date +%s) && echo "DECODE_TEST_SEED=$h_turn"; }
     h_turn=$((h_turn + 1))
     [ $((h_turn % $1)) -eq 0 ]
 }

@@ -291,12 +291,6 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
     return 0;
 }
 
-static long of_environment(const char *name, long otherwise)
-{
-    const char *value = getenv(name);
-    return value ? atol(value) : otherwise;
-}
-
 static bool is_thinned(void)
 {
     return SANITIZED && share < 100;
@@ -322,13 +316,12 @@ long faults_next(long n, long calls, long few)
     return next * step + (long)(rng_u32(&random) % (unsigned)step);
 }
 
-/* Before the tests are registered, which count the scenarios; says which faults are left out. */
+/* Before the tests are registered, which count the scenarios. */
 __attribute__((constructor(101))) static void create(void)
 {
-    seed = of_environment("DECODE_FAULT_SEED", time(NULL));
-    share = of_environment("DECODE_FAULT_SHARE", 8);
-    printf("DECODE_FAULT_SEED=%ld DECODE_FAULT_SHARE=%ld\n", seed, share);
-    fflush(stdout); /* or the processes of the tests print it too */
+    const char *percent = getenv("DECODE_FAULT_SHARE");
+    share = percent ? atol(percent) : 8;
+    seed = test_seed();
     shared = __real_mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
                          -1, 0);
     if (shared == MAP_FAILED)

@@ -52,10 +52,9 @@ struct fault_report {
 
 /*
  * Where `calls` calls are to fail in their turn: the one to fail after call n; after -1 the first.
- * Some of the calls are left out, drawn by DECODE_FAULT_SEED (default another one each time; the
- * suite prints it): DECODE_FAULT_SHARE percent of them are made (default 8; 100: every one), but
- * no fewer than `few`. Under the address sanitizer, where a process takes ten times as long
- * to come and go, about `few`.
+ * Some of the calls are left out, drawn by test_seed(): DECODE_FAULT_SHARE percent of them are made
+ * (default 8; 100: every one), but no fewer than `few`. Under the address sanitizer, where a
+ * process takes ten times as long to come and go, about `few`.
  */
 long faults_next(long n, long calls, long few);
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define LEFT_OUT (THREAD_SANITIZED ? ONE_THREAD " " TAKES_LONG : SANITIZED ? TAKES_LONG : NULL)
@@ -90,6 +91,18 @@ int run_suite(void)
 __attribute__((weak)) int main(void)
 {
     return run_suite();
+}
+
+long test_seed(void)
+{
+    char now[32];
+    if (!getenv("DECODE_TEST_SEED")) {
+        snprintf(now, sizeof now, "%ld", (long)time(NULL));
+        setenv("DECODE_TEST_SEED", now, 1);
+        printf("DECODE_TEST_SEED=%s\n", now);
+        fflush(stdout); /* or the processes of the tests print it too */
+    }
+    return atol(getenv("DECODE_TEST_SEED"));
 }
 
 void expect_says(const char *text, const char *parts)

@@ -64,6 +64,10 @@ struct test_options {
     START_TEST(test)
 void test_register(const TTest *test, const struct test_options *o);
 
+/* The seed of what suites draw: DECODE_TEST_SEED, else the time, which the first call prints for
+ * the next run and gives to child processes. A suite that draws calls it before its tests run. */
+long test_seed(void);
+
 /* Runs the tests, prints Check's summary line, and gives the exit code for main. */
 int run_suite(void);
 

@@ -29,7 +29,7 @@ static enum pretokenize_rule rule_of(const char *name)
 }
 
 /* What Python's `regex` makes of the patterns. */
-TEST(test_reference_cases)
+TEST(reference_cases)
 {
     static struct test_case t;
     char *lines = file_text("tests/data/pretokenize.txt", NULL), *rest;
@@ -44,7 +44,7 @@ TEST(test_reference_cases)
     ck_assert_int_gt(n, 800);
 }
 
-TEST(test_invalid_bytes_are_other_characters)
+TEST(invalid_bytes_are_other_characters)
 {
     static const struct {
         const char *bytes;
@@ -64,7 +64,7 @@ TEST(test_invalid_bytes_are_other_characters)
     }
 }
 
-TEST(test_names)
+TEST(names)
 {
     const struct pretokenizer *llama3 = pretokenizer_find(text_of("llama-bpe"));
     ck_assert_ptr_nonnull(llama3);
@@ -75,7 +75,7 @@ TEST(test_names)
 }
 
 /* Every run is read once or twice, not once for every piece in it. */
-TEST(test_long_runs_take_linear_time)
+TEST(long_runs_take_linear_time)
 {
     static const char *const units[] = {" ",   "\n",           "a",    "'",        "'s", "1",
                                         " \n", "\xe3\x80\x80", "\x80", "\n       "};

@@ -23,13 +23,13 @@ static bool comes_back(struct text s)
 }
 
 /* What SentencePiece and llama.cpp make of a vocabulary that SentencePiece learned. */
-TEST(test_reference_cases)
+TEST(reference_cases)
 {
     check_cases("tests/data/spm-small.gguf", "tests/data/spm-small.txt", 250, comes_back);
 }
 
 /* The same of a real one that has characters alone, no bytes, and ids that say "none". */
-TEST(test_vocabulary_of_characters)
+TEST(vocabulary_of_characters)
 {
     check_cases("tests/data/spm-chars.gguf", "tests/data/spm-chars.txt", 40, comes_back);
     use_file("tests/data/spm-chars.gguf");
@@ -43,7 +43,7 @@ TEST(test_vocabulary_of_characters)
 /* --- merging --------------------------------------------------------------------------------- */
 
 /* The leftmost of equal scores, as 0 and -0 are. */
-TEST(test_zeros_are_equal)
+TEST(zeros_are_equal)
 {
     vocabulary_of_scores(true);
     v.adds_space = 0;
@@ -55,7 +55,7 @@ TEST(test_zeros_are_equal)
 }
 
 /* A character takes as many bytes as its first one says. */
-TEST(test_broken_characters)
+TEST(broken_characters)
 {
     vocabulary_of_scores(true);
     add_scored("(", -1);    /* 259 */
@@ -69,7 +69,7 @@ TEST(test_broken_characters)
 }
 
 /* Where bytes have no token of their own, one-byte tokens may do. */
-TEST(test_tokens_of_one_byte_for_bytes)
+TEST(tokens_of_one_byte_for_bytes)
 {
     vocabulary_of_scores(false);
     v.adds_space = 0;
@@ -85,7 +85,7 @@ TEST(test_tokens_of_one_byte_for_bytes)
 
 /* --- spaces and special tokens --------------------------------------------------------------- */
 
-TEST(test_spaces)
+TEST(spaces)
 {
     vocabulary_of_scores(true);
     add_scored(MARK, -5);      /* 259 */
@@ -106,7 +106,7 @@ TEST(test_spaces)
     CHECK_IDS(" a", 261);
 }
 
-TEST(test_special_tokens)
+TEST(special_tokens)
 {
     vocabulary_of_scores(true);
     add_scored(MARK, -5);     /* 259 */
@@ -131,7 +131,7 @@ TEST(test_special_tokens)
     ck_assert_uint_eq(tokenizer_longest(t), 15); /* <unk>, or five times U+2581 */
 }
 
-TEST(test_added_space_and_special_ids)
+TEST(added_space_and_special_ids)
 {
     vocabulary_of_scores(false);
     use_vocabulary();
@@ -155,7 +155,7 @@ TEST(test_added_space_and_special_ids)
 }
 
 /* Spaces that are dropped: the ids are SentencePiece's for this vocabulary. */
-TEST(test_extra_spaces)
+TEST(extra_spaces)
 {
     static const struct {
         const char *text;
@@ -193,7 +193,7 @@ TEST(test_extra_spaces)
 }
 
 /* A text of a megabyte is its words, of letters, marks and bytes that are no UTF-8. */
-TEST(test_long_text_is_its_words)
+TEST(long_text_is_its_words)
 {
     static const char *const parts[] = {"a", "b", "  ", MARK, "\xc3", "\xe2", "\xf0", "\x96", "ab"};
     const size_t cap = 1 << 20;
@@ -235,7 +235,7 @@ TEST(test_long_text_is_its_words)
 
 /* Tokens of 1 to 1,500 letters, the longer the better: each merge adds one letter to the first
  * token, all of whose bytes are its name. Or the longest beginnings never meet their ends. */
-TEST(test_hostile_tokens_take_linear_time)
+TEST(hostile_tokens_take_linear_time)
 {
     static char letters[1501];
     const size_t n_tokens = 1500, len = 1 << 19;

@@ -6,19 +6,19 @@
 /* --- merging --------------------------------------------------------------------------------- */
 
 /* What GPT-2's algorithm makes of a vocabulary of 400 merges, written down plainly in Python. */
-TEST(test_reference_cases)
+TEST(reference_cases)
 {
     check_cases("tests/data/bpe-small.gguf", "tests/data/bpe-small.txt", 201, NULL);
 }
 
 /* What Hugging Face's tokenizers make of a vocabulary with Llama 3's pattern. */
-TEST(test_cases_of_llama3)
+TEST(cases_of_llama3)
 {
     check_cases("tests/data/bpe-llama3.gguf", "tests/data/bpe-llama3.txt", 201, NULL);
 }
 
 /* An empty list of merges, of any kind, or none. */
-TEST(test_bytes_without_merges)
+TEST(bytes_without_merges)
 {
     static const enum gguf_kind kinds[] = {GGUF_STRING, GGUF_I32, GGUF_U8};
     char all[256];
@@ -40,7 +40,7 @@ TEST(test_bytes_without_merges)
 }
 
 /* A word of four million letters: looking at all pairs for every merge would take days. */
-TEST(test_long_word)
+TEST(long_word)
 {
     plain_bytes_vocabulary();
     ADD_TOKENS("aa", "aaaa");
@@ -54,7 +54,7 @@ TEST(test_long_word)
 
 /* --- special tokens -------------------------------------------------------------------------- */
 
-TEST(test_special_tokens_in_text)
+TEST(special_tokens_in_text)
 {
     plain_bytes_vocabulary();
     add_token("<|end|>", 3);   /* 256 */
@@ -87,7 +87,7 @@ TEST(test_special_tokens_in_text)
 }
 
 /* The text is cut at a special token as at its end: no look past it. */
-TEST(test_pieces_end_at_special_tokens)
+TEST(pieces_end_at_special_tokens)
 {
     plain_bytes_vocabulary();
     add_token("\u0120\u0120", 1); /* two spaces */
@@ -100,7 +100,7 @@ TEST(test_pieces_end_at_special_tokens)
 }
 
 /* Every place of the text may start the longest token that is looked for; a longer one is not. */
-TEST(test_hostile_special_tokens_take_linear_time)
+TEST(hostile_special_tokens_take_linear_time)
 {
     static char letters[1025 + 2];
     memset(letters, 'a', 1025);

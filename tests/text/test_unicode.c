@@ -8,7 +8,7 @@
 
 /* All members of White_Space, as listed in Unicode's PropList; the others counted with the package
  * `regex` (\p{L}, \p{N}), which has the same version of Unicode. */
-TEST(test_classes_are_complete)
+TEST(classes_are_complete)
 {
     static const uint32_t spaces[] = {0x9,    0xa,    0xb,    0xc,    0xd,    0x20,   0x85,
                                       0xa0,   0x1680, 0x2000, 0x2001, 0x2002, 0x2003, 0x2004,
@@ -48,7 +48,7 @@ static bool decodes_to(const char *s, size_t len, size_t used, uint32_t code)
     return utf8_decode((struct text){s, len}, &got) == used && got == code;
 }
 
-TEST(test_every_code_point_decodes)
+TEST(every_code_point_decodes)
 {
     for (uint32_t code = 0; code <= 0x10ffff; code++) {
         char s[4];
@@ -65,7 +65,7 @@ TEST(test_every_code_point_decodes)
     }
 }
 
-TEST(test_malformed_sequences_are_one_byte)
+TEST(malformed_sequences_are_one_byte)
 {
     static const char *const bad[] = {"\x80",
                                       "\xc0\x80",
@@ -87,7 +87,7 @@ TEST(test_malformed_sequences_are_one_byte)
 
 /* --- the alphabet of bytes ------------------------------------------------------------------- */
 
-TEST(test_alphabet_is_a_bijection)
+TEST(alphabet_is_a_bijection)
 {
     char all[512];
     size_t len = 0;
@@ -100,7 +100,7 @@ TEST(test_alphabet_is_a_bijection)
         ck_assert_int_eq((unsigned char)all[byte], byte);
 }
 
-TEST(test_alphabet_refuses_other_characters)
+TEST(alphabet_refuses_other_characters)
 {
     static const char *const bad[] = {" ",      "a b",    "\n",        "\x7f", "\u00a0",
                                       "\u00ad", "\u0144", "\u2581the", "\xff", "a\xc4"};

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-TEST(test_starcoder_digits)
+TEST(starcoder_digits)
 {
     static const char *const names[] = {"starcoder", "refact", "command-r", "codeshell",
                                         "smollm",    "gpt-2",  "default"};
@@ -21,7 +21,7 @@ TEST(test_starcoder_digits)
 }
 
 /* StarCoder's vocabulary lacks F1 and the bytes that are never in UTF-8, others nearly all. */
-TEST(test_bytes_without_a_token)
+TEST(bytes_without_a_token)
 {
     plain_bytes_vocabulary();
     for (int byte = 0xf5; byte < 0x100; byte++)
@@ -44,7 +44,7 @@ TEST(test_bytes_without_a_token)
 }
 
 /* As of a checkpoint that sorts letters: its merge names no token of it. */
-TEST(test_three_tokens)
+TEST(three_tokens)
 {
     plain_bytes_vocabulary();
     v.n_tokens = 0;
@@ -57,7 +57,7 @@ TEST(test_three_tokens)
 }
 
 /* What merges into others is merged, whatever else the list has. */
-TEST(test_merges_that_never_happen)
+TEST(merges_that_never_happen)
 {
     plain_bytes_vocabulary();
     ADD_TOKENS("ab", "abc"); /* 256 to 257 */
@@ -69,7 +69,7 @@ TEST(test_merges_that_never_happen)
 }
 
 /* A piece that is a token need not come out of the merges. */
-TEST(test_whole_pieces)
+TEST(whole_pieces)
 {
     static const char *const pres[] = {"llama-bpe", "llama3",  "llama-v3", "falcon3",
                                        "falcon-h1", "pixtral", "midm-2.0", "lfm2"};
@@ -93,7 +93,7 @@ TEST(test_whole_pieces)
     }
 }
 
-TEST(test_byte_tokens)
+TEST(byte_tokens)
 {
     plain_bytes_vocabulary();
     v.tokens[0] = text_of("<0x00>");
@@ -107,7 +107,7 @@ TEST(test_byte_tokens)
     ck_assert(text_is(tokenizer_bytes(t, 256), "B") && text_is(tokenizer_bytes(t, 257), "<0x4g>"));
 }
 
-TEST(test_tokens_outside_the_alphabet_are_raw)
+TEST(tokens_outside_the_alphabet_are_raw)
 {
     plain_bytes_vocabulary();
     ADD_TOKENS("\u2581the", "c d", "\xff\xfe", "[PAD]", "[PAD]", "xy");
@@ -123,7 +123,7 @@ TEST(test_tokens_outside_the_alphabet_are_raw)
     CHECK_IDS("b[PAD]", 'b', '[', 'P', 'A', 'D', ']'); /* duplicates that nothing needs */
 }
 
-TEST(test_special_ids)
+TEST(special_ids)
 {
     static const struct {
         int64_t bos, eos;
