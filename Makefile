@@ -52,7 +52,7 @@ TEST_LIB := $(BUILD)/libtests.a
 # --- flags -----------------------------------------------------------------------------------
 
 # Flags, objects and targets of sanitizers, fuzzing, coverage and valgrind: one build folder each.
-include scripts/modes.mk
+include scripts/check/modes.mk
 
 WARN := -Wall -Wextra -Wshadow -Wvla -Wdouble-promotion -Wstrict-prototypes \
         -Wmissing-prototypes -Wpointer-arith -Wcast-qual -Wwrite-strings
@@ -139,7 +139,7 @@ define compile
 	$(Q)$(CC) $(ALL_CFLAGS) $(ISA_FLAGS) $(OBJ_FLAGS) -MMD -MP -c -o $@ $<
 endef
 
-$(BUILD)/%.o: %.c Makefile scripts/modes.mk
+$(BUILD)/%.o: %.c Makefile scripts/check/modes.mk
 	$(compile)
 
 # Files as strings, a line of them a line. $(1): the header that declares these, $(2): what stands
@@ -163,7 +163,7 @@ run: decode ## build, then continue a text from the shipped checkpoint
 # --- tests -----------------------------------------------------------------------------------
 
 deps: ## install what the tests need (Check); nothing to do when it is there
-	@scripts/deps.sh
+	@scripts/check/deps.sh
 
 # `make -j deps test`: nothing of the tests is built before Check is there.
 ifneq ($(filter deps,$(MAKECMDGOALS)),)
@@ -210,7 +210,7 @@ suites = $(foreach suite,$(filter-out $(if $(filter %/asan,$(1)),$(SUITES_AROUND
 test-binaries: $(BIN) $(TEST_BIN)
 
 test: test-binaries ## run the Check suites and the command-line tests
-	@scripts/run_tests.sh $(call suites,$(BUILD))
+	@scripts/check/run_tests.sh $(call suites,$(BUILD))
 
 test-all: ## the same with every fault, signal and question; TEXT=shakespeare.txt: README's long commands, too
 	DECODE_FAULT_SHARE=100 QUESTIONS=all $(MAKE) test
@@ -229,20 +229,20 @@ lint: ## clang-tidy over src
 	clang-tidy --quiet $(LIB_SRC) $(CLI_SRC) -- $(CFLAGS_COMMON)
 
 check-layers: $(BIN) ## includes point only downwards, no circles; the library reaches no stdio, exit
-	@scripts/check_layers.sh $(LIB)
+	@scripts/check/layers.sh $(LIB)
 
 check-size: $(BIN) ## lines of src by directory, options, size of tests: below their limits
 	@scripts/check_size.sh
 
-# BUILDS=all, or names out of scripts/check_builds.sh.
+# BUILDS=all, or names out of scripts/check/builds.sh.
 check-builds: $(BIN) ## 32 bits, musl: the same bits from each (BUILDS=all: many more)
-	@MAKE='$(MAKE)' scripts/check_builds.sh $(BIN) $(BUILDS)
+	@MAKE='$(MAKE)' scripts/check/builds.sh $(BIN) $(BUILDS)
 
 check-import: decode ## scripts/import.py and export.py against transformers; makes build/venv (network)
 	@tests/scripts/check_import.sh ./decode
 
 check-neon: $(BIN) ## cross-build for AArch64; under qemu the NEON kernels give the native bits
-	@MAKE='$(MAKE)' scripts/check_neon.sh $(BIN)
+	@MAKE='$(MAKE)' scripts/check/neon.sh $(BIN)
 
 # --- the rest --------------------------------------------------------------------------------
 

@@ -1,21 +1,24 @@
 #!/bin/sh
-# same_results.sh OLD NEW [FOLDER...] - whether NEW, the program after a change that is to change no
-# result, does the same as OLD: exit codes, texts, figures, messages and files, byte for byte, but for
-# times. On the checkpoints of tests/ and models/ and of the FOLDERs, with 1 and 2 threads, with plain
-# C and the best instruction set. What OLD refuses NEW must refuse with the same message. Prints what
-# was compared, how often, and how many differ; takes two minutes on 2 processors.
-# A trainer's state counts: each must go on with the other's. MEMORY=own: the memory plan that -v
-# prints may be another. Where a command or an option has changed its name, OLD is a script that gives
-# today's lines their old names.
+# same_results.sh OLD NEW [FOLDER...] - compares two programs, before and after a change that must change
+# no result, on some 2,800 command lines: exit codes, texts, figures, messages and files must be the same
+# byte for byte, without times. Runs the checkpoints of tests/, models/ and the FOLDERs, with 1 and 2
+# threads, in plain C and with the best instruction set. NEW refuses what OLD refuses with the same message,
+# and each goes on with a training that the other saved. Prints for each section how many runs there were
+# and how many differ; takes two minutes on 2 processors. MEMORY=own lets the plans of memory that -v
+# prints differ. Where a command or an option has a new name, OLD is a script that translates the lines.
 set -eu
-. scripts/same.sh
+[ $# -ge 2 ] || {
+    echo "usage: scripts/same_results.sh OLD NEW [FOLDER...]   (run from the repository's top)" >&2
+    exit 2
+}
+. scripts/check/same.sh
 
 old=$(realpath "$1") new_program=$(realpath "$2")
 shift 2
 same_begin same-results "$old" "$new_program"
 text=tests/data/bpe-small.txt
 
-# Of the FOLDERs only what the tests have not got.
+# A file of a FOLDER that is one of the golden files is not run twice.
 set -- "$@" tests/data
 checkpoints=$(ls tests/data/golden/*.gguf models/*.gguf)
 for folder in "$@"; do
@@ -46,7 +49,7 @@ section() {
 
 # --- whatever the instruction set ------------------------------------------------------------------
 
-# options COMMAND - those in the help of both; what others write is full of times
+# options COMMAND - those that both programs' helps have, without three whose output is full of times
 options() {
     for h_program in "$old" "$new_program"; do
         "$h_program" help "$1" --all | grep -oE '^ +(-., )?--[a-z0-9-]+' |
@@ -63,7 +66,8 @@ helps() {
     done
 }
 
-# Every option with no value, an empty one, and one that few take; what else is bad.
+# Every option without a value, with an empty one and with values that few options take; and other lines
+# that are refused.
 bad_lines() {
     model=tests/data/golden/mha.gguf
     while read -r line; do
@@ -164,7 +168,7 @@ info $model --tensors --check
 LINES
 }
 
-# Readers' messages: the seeds of the fuzz targets are files broken in as many ways.
+# The inputs of the fuzz targets are files broken in many ways: these compare the readers' messages.
 broken_files() {
     for file in tests/fuzz/corpus/gguf/*; do
         same info "$file" --check --tensors
@@ -311,7 +315,7 @@ trainings() {
     }
 }
 
-# OLD is interrupted somewhere, and both go on from there; then NEW is.
+# OLD is interrupted somewhere and both go on from there; then the same with NEW interrupted.
 interrupted() {
     long="--steps 400 -q"
     # shellcheck disable=SC2086 # words

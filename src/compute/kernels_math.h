@@ -104,7 +104,7 @@ static inline float math_gelu(float x)
 /*
  * Exact GELU: x Phi(x), where Phi(-t) = e^(-t^2 / 2) P(1 / (1 + GELU_TAIL t)) for t >= 0: the form
  * of Hastings (1955; Abramowitz and Stegun 7.1.26), whose error is relative to the tail. P is a
- * minimax polynomial of degree 9 (scripts/make_gelu.py), off by at most 0.14 units of 2^-24. What
+ * minimax polynomial of degree 9 (scripts/make/gelu.py), off by at most 0.14 units of 2^-24. What
  * t^2 loses by rounding is given back to P. From GELU_LAST on the tail is 0. Error below 7 ulp
  * while results are normal numbers.
  */

@@ -1,7 +1,7 @@
 /*
  * unicode_tables - the classes of all code points; only unicode.c includes it.
  *
- * Made by scripts/make_unicode.py from Unicode 18.0.0; not edited by hand.
+ * Made by scripts/make/unicode.py from Unicode 18.0.0; not edited by hand.
  */
 #pragma once
 

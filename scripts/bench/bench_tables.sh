@@ -1,15 +1,14 @@
 #!/bin/sh
-# bench_tables.sh [FOLDER [TABLE...]] - the benchmark tables and plots of src/measure/README.md; without names
-# all of
+# bench_tables.sh [FOLDER [TABLE...]] - prints the benchmark tables of src/measure/README.md. Without names
+# it makes all of them:
 #   shakespeare  the shipped checkpoint at depths up to its context
 #   gpt2-124m    the shape of GPT-2 small (124M) at depths up to 3840
 #   batches      that shape, batch x K/V heads: Q8_0 and Q4_0 weights, F16 cache, depths 1024 and
 #                3840, batches 1, 4, 16, 64; a plot over the batch for each type and depth
-# Writes NAME.md (every column), NAME.svg and NAME.csv to FOLDER (build/bench) and prints tables,
-# of whose columns and rows that page has some. The machine should have nothing else to do. The first two take
-# about two minutes and 6 GiB, the batches some twenty minutes and 18 GiB: MHA's caches of 64
-# sequences at depth 3840 are 9 GB. Where the memory that is available is less, the largest batches
-# are left out, which is said.
+# Writes NAME.md (every column), NAME.svg and NAME.csv to FOLDER (build/bench); that page shows some of
+# their columns and rows. The machine should have nothing else to do. The first two tables take about two
+# minutes and 6 GiB; the batches take some twenty minutes and 18 GiB, because MHA's caches of 64 sequences
+# at depth 3840 are 9 GB. Where less memory is available the largest batches are left out, which is said.
 set -eu
 
 out=build/bench

@@ -1,9 +1,9 @@
 #!/bin/sh
-# check_builds.sh DECODE [BUILD...|all] - builds the program in other ways, into build/check-BUILD,
-# and compares the bits they give with those of DECODE (same_bits.sh). Without names: the builds
-# that differ most, unoptimised, since what compiles fast is compared as well (clang's are in the build
-# of the sanitizers, whose bits `make test-everywhere` compares). Leaves out, and says so, what a
-# compiler or library is missing for.
+# builds.sh DECODE [BUILD...|all] - builds the program in other ways, into build/check-BUILD, and
+# compares the bits that each gives with those of DECODE (same_bits.sh). Without names these are 32-bit
+# and musl, which differ most; both are unoptimised, because that compiles fast and gives the same bits.
+# (clang's bits are compared by `make test-everywhere`, whose sanitizers are built by clang.) A build
+# whose compiler or library is missing is left out, which is said.
 #
 #   32-bit     -m32                          musl      static, with musl's C library
 #   clang-O0   clang's, unoptimised          gcc-O0    gcc's, unoptimised
@@ -21,7 +21,7 @@ shift
 
 failed=0
 
-# can_link COMPILER... - whether that makes programs here
+# can_link COMPILER... - whether this compiler makes programs on this machine
 can_link() {
     printf '#include <asm/errno.h>\nint main(void) { return 0; }\n' |
         "$@" -x c - -o /dev/null 2>/dev/null
@@ -36,10 +36,11 @@ build() {
 # compare NAME [ISA]
 compare() {
     # shellcheck disable=SC2086 # or none
-    scripts/same_bits.sh "check-builds: $1" "$native" "build/check-$1/decode" ${2:-} || failed=1
+    scripts/check/same_bits.sh "check-builds: $1" "$native" "build/check-$1/decode" ${2:-} || failed=1
 }
 
-# A file larger than the address space, and an output that is one.
+# refuse_large PROGRAM - a 32-bit program refuses an input and a model that are larger than its address
+# space, and sees that an output of that size exists
 refuse_large() {
     work=$(mktemp -d)
     truncate -s 5G "$work/large.gguf"
@@ -49,7 +50,7 @@ refuse_large() {
         echo "check-builds: 32-bit: a file of 5 GiB: exit $code: $(cat "$work/error")"
         failed=1
     fi
-    # Once lstat had no room for such a size, and the file counted as one that does not exist.
+    # lstat fails where a size has too few bits; the file must not count as absent then.
     code=0
     "$1" convert tests/data/shakespeare-bytes.gguf -o "$work/large.gguf" --type q8_0 \
         >/dev/null 2>"$work/error" || code=$?
@@ -75,7 +76,7 @@ for name in "$@"; do
     clang*) set -- clang ;;
     gcc-O0 | gcc-Os | native | hardened) set -- gcc ;;
     *)
-        echo "check-builds: $name is no build; see scripts/check_builds.sh"
+        echo "check-builds: $name is no build; see scripts/check/builds.sh"
         exit 2
         ;;
     esac

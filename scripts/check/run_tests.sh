@@ -1,23 +1,23 @@
 #!/bin/sh
-# run_tests.sh COMMAND... - runs each of these command lines: one more at once than there are
-# processors, because some wait more than they work. Of each it prints, when it is done, what it has to
-# say and a line with its checks, its time and what processors worked for it. The checks are those that
-# its last line counts, or the command itself. Goes on after a failure, names at the end what failed,
-# and fails; the last line counts all: "tests: N passed, N failed". What suites draw depends on
-# DECODE_TEST_SEED, by default the time; the seed is printed, so that a run can be repeated.
+# run_tests.sh COMMAND... - runs these command lines, one more at a time than there are processors,
+# because some suites wait more than they compute. When a command ends, prints its messages and a line:
+# seconds, seconds of processors, checks (which its last line counts; without such a line the command is
+# one check). Goes on after a failure; at the end names the commands that failed, and fails. The last line
+# counts all checks: "tests: N passed, N failed". What suites draw depends on DECODE_TEST_SEED, by default
+# the time; the seed is printed, so that a run can be repeated.
 set -u
 
 dir=$(mktemp -d "${TMPDIR:-/tmp}/decode-tests-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 began=$(date +%s)
 
-# Check's timeouts only end what hangs: sanitizers, and two suites at once, take longer.
+# Check's timeouts are for suites that hang: sanitizers and suites side by side take several times as long.
 CK_TIMEOUT_MULTIPLIER=${CK_TIMEOUT_MULTIPLIER:-5}
 DECODE_TEST_SEED=${DECODE_TEST_SEED:-$began}
 export CK_TIMEOUT_MULTIPLIER DECODE_TEST_SEED
 
-# one DIR COMMAND... - runs it and prints; leaves "passed failed" in DIR/counts, and its name in
-# DIR/failed if it failed.
+# one DIR COMMAND... - runs the command and prints its lines; appends "passed failed" to DIR/counts, and
+# the command to DIR/failed if it failed.
 cat >"$dir/one" <<'ONE'
 dir=$1
 shift

@@ -52,7 +52,7 @@ CHECKED_OBJ  := $(VECTOR_SRC:%.c=$(BUILD)/checked/%.o)
 CHECKED_TEST := $(patsubst %,$(BUILD)/tests/compute/test_%,kernels grad_kernels)
 $(CHECKED_OBJ): OBJ_FLAGS := -O0 -fno-sanitize=undefined $(if $(IS_CLANG),-mllvm -,--param \
                               )asan-instrumentation-with-call-threshold=0
-$(CHECKED_OBJ): $(BUILD)/checked/%.o: %.c Makefile scripts/modes.mk
+$(CHECKED_OBJ): $(BUILD)/checked/%.o: %.c Makefile scripts/check/modes.mk
 	$(compile)
 $(CHECKED_TEST): $(CHECKED_OBJ)
 endif
@@ -87,19 +87,19 @@ cov: ## line and branch coverage of src by the suites (gcov), by file and layer
 
 cov-run: test-binaries
 	@find $(BUILD) -name '*.gcda' -delete
-	@GCOV_ERROR_FILE=/dev/null scripts/run_tests.sh $(call suites,$(BUILD)) >$(BUILD)/tests.log || \
+	@GCOV_ERROR_FILE=/dev/null scripts/check/run_tests.sh $(call suites,$(BUILD)) >$(BUILD)/tests.log || \
 	    echo "cov: a suite failed, perhaps because the profile is a file, too: $(BUILD)/tests.log"
-	@scripts/coverage.sh $(BUILD)
+	@scripts/check/coverage.sh $(BUILD)
 
 valgrind: ## the Check suites and a run of every command under valgrind (long)
 	$(MAKE) MODE=valgrind valgrind-run
 
 valgrind-run: $(BIN) $(TEST_BIN)
-	@CK_TIMEOUT_MULTIPLIER=100 scripts/run_tests.sh 'scripts/valgrind.sh $(BIN)' \
-	    $(TEST_BIN:%='scripts/memcheck.sh %')
+	@CK_TIMEOUT_MULTIPLIER=100 scripts/check/run_tests.sh 'scripts/check/valgrind.sh $(BIN)' \
+	    $(TEST_BIN:%='scripts/check/memcheck.sh %')
 
 valgrind-quick: $(BIN) ## only the run of every command
-	@scripts/valgrind.sh $(BIN)
+	@scripts/check/valgrind.sh $(BIN)
 
 # Only what starts threads, with the scalar kernels, of which ThreadSanitizer sees all that they read
 # and write. $(1): build/MODE
@@ -113,7 +113,7 @@ tsan: ## the suites that use threads under ThreadSanitizer
 
 tsan-binaries: $(THREADED:%=$(BUILD)/tests/%)
 tsan-run: tsan-binaries
-	@scripts/run_tests.sh $(call threaded,$(BUILD))
+	@scripts/check/run_tests.sh $(call threaded,$(BUILD))
 
 fuzz: ## build the libFuzzer targets (clang): build/fuzz/fuzz_*
 	$(MAKE) MODE=fuzz CC=clang fuzz-binaries
@@ -134,7 +134,7 @@ build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o $(CLI_LIB) $(LIB)
 FUZZ_SECONDS ?= 1800
 JOBS         ?= 2
 fuzz-run: fuzz ## run every fuzz target for FUZZ_SECONDS (1800), JOBS (2) at a time
-	@scripts/fuzz_run.sh $(FUZZ_SECONDS) $(JOBS) $(foreach f,$(FUZZERS),$(f)=$(CORPUS_$(f)))
+	@scripts/check/fuzz_run.sh $(FUZZ_SECONDS) $(JOBS) $(foreach f,$(FUZZERS),$(f)=$(CORPUS_$(f)))
 
 fuzz-replay: ## replay the fuzz corpora under ASan and UBSan
 	$(MAKE) MODE=asan fuzz-replay-run
@@ -143,7 +143,7 @@ fuzz-replay: ## replay the fuzz corpora under ASan and UBSan
 replays = $(foreach f,$(FUZZERS),'$(1)/replay_$(f) $(CORPUS_$(f))')
 replay-binaries: $(FUZZERS:%=$(BUILD)/replay_%)
 fuzz-replay-run: replay-binaries
-	@scripts/run_tests.sh $(call replays,$(BUILD))
+	@scripts/check/run_tests.sh $(call replays,$(BUILD))
 
 $(BUILD)/replay_fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(CLI_LIB) $(LIB)
 	$(call say,LINK)
@@ -154,6 +154,6 @@ $(BUILD)/replay_fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.
 test-everywhere: test-binaries ## test, asan, tsan, valgrind-quick and fuzz-replay side by side
 	$(MAKE) MODE=asan test-binaries replay-binaries
 	$(MAKE) MODE=tsan tsan-binaries
-	@scripts/run_tests.sh $(call suites,build/asan) $(call threaded,build/tsan) \
-	    'scripts/valgrind.sh $(BIN)' $(call suites,$(BUILD)) $(call replays,build/asan) \
-	    'scripts/same_bits.sh sanitizers $(BIN) build/asan/decode'
+	@scripts/check/run_tests.sh $(call suites,build/asan) $(call threaded,build/tsan) \
+	    'scripts/check/valgrind.sh $(BIN)' $(call suites,$(BUILD)) $(call replays,build/asan) \
+	    'scripts/check/same_bits.sh sanitizers $(BIN) build/asan/decode'

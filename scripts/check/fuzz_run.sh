@@ -1,9 +1,9 @@
 #!/bin/sh
 # fuzz_run.sh SECONDS JOBS TARGET=CORPUS... - runs every libFuzzer target for SECONDS, JOBS at a time,
-# from its committed corpus and from what earlier runs found. That, the log and the inputs that fail
-# are in build/fuzz-run/TARGET. A hang of 5 seconds, 512 MiB of memory or 64 MiB taken at once are
-# findings too: inputs are of at most 16 KiB, and what reads them may take time and memory by their
-# size. Prints what each target executed; fails if one found anything.
+# from its committed corpus and from what earlier runs found. build/fuzz-run/TARGET has these finds, the
+# log, and the inputs that fail. A hang of 5 seconds, 512 MiB of memory in all and 64 MiB in one block are
+# failures, too: inputs have at most 16 KiB, and their readers may take time and memory in proportion.
+# Prints what each target executed; fails if one failed.
 set -u
 
 seconds=$1

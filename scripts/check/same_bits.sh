@@ -1,10 +1,10 @@
 #!/bin/sh
 # same_bits.sh NAME NATIVE OTHER [ISA...] - OTHER, the program built in another way or for another
-# machine, must give the bits of NATIVE with each of the kernels, those of this machine where none are
-# named: logits, texts, quantised files.
-# RUN is what starts OTHER: an emulator, or nothing. (same_results.sh compares builds of two versions.)
+# machine, must give the bits of NATIVE in logits, texts and quantised files, with the kernels of each ISA
+# (by default of every one that this machine runs). RUN is the emulator that starts OTHER, if it needs one.
+# (same_results.sh compares two versions of the program.)
 set -eu
-. scripts/same.sh
+. scripts/check/same.sh
 
 name=$1 native=$PWD/$2 other=$PWD/$3
 shift 3

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The polynomial of exact GELU in src/compute/kernels_math.h, for gelu_terms.
 
-    python3 scripts/make_gelu.py
+    python3 scripts/make/gelu.py
 
 Needs NumPy and mpmath. P(s) = Phi(-t) e^(t^2 / 2), s = 1 / (1 + GELU_TAIL t), is fitted over all t
 whose tail is a number in float32, by least squares whose weights grow where the relative error is

@@ -1,8 +1,7 @@
 #!/bin/sh
-# check_neon.sh DECODE - cross-builds for AArch64 into build/neon and runs that under emulation:
-# the NEON kernels, with and without the dot product, and the scalar ones must give the bits of
-# DECODE, the native program.
-# Leaves out, and says so, what the compiler or the emulator is missing for.
+# neon.sh DECODE - cross-builds for AArch64 into build/neon and runs that under emulation: the NEON
+# kernels, with and without the dot product, and the scalar ones must give the bits of DECODE, the native
+# program. Where the compiler or the emulator is missing, says so and does what is possible without it.
 set -eu
 
 native=$1
@@ -29,4 +28,4 @@ if ! qemu-aarch64 $cross --version | grep -q '^used .*neon$'; then
     qemu-aarch64 $cross --version
     exit 1
 fi
-RUN=qemu-aarch64 scripts/same_bits.sh check-neon "$native" $cross neon scalar
+RUN=qemu-aarch64 scripts/check/same_bits.sh check-neon "$native" $cross neon scalar

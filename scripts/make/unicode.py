@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes src/text/unicode_tables.h: the runs of code points of one class.
 
-    scripts/make_unicode.py | clang-format > src/text/unicode_tables.h
+    scripts/make/unicode.py | clang-format > src/text/unicode_tables.h
 
 The classes are those of GPT-2's pattern: letter (\\p{L}), number (\\p{N}), white space (\\s, the
 property White_Space) and everything else. The package unicodedata2 is used where it is
@@ -37,7 +37,7 @@ def main():
 /*
  * unicode_tables - the classes of all code points; only unicode.c includes it.
  *
- * Made by scripts/make_unicode.py from Unicode {unicodedata.unidata_version}; not edited by hand.
+ * Made by scripts/make/unicode.py from Unicode {unicodedata.unidata_version}; not edited by hand.
  */
 #ifndef DECODE_TEXT_UNICODE_TABLES_H
 #define DECODE_TEXT_UNICODE_TABLES_H

@@ -1,11 +1,11 @@
 #!/bin/sh
-# attention_pictures.sh TEXT [FOLDER] - the pictures of attention in README.md and src/measure, from the shipped
-# checkpoint: attention.svg, heads.svg on the last tenth of TEXT, and, where Chromium is installed, page.png, which is
-# smaller where optipng is, in FOLDER (scripts/plots).
+# attention_pictures.sh TEXT [FOLDER] - draws the pictures of attention in README.md and src/measure from the
+# shipped checkpoint into FOLDER (scripts/plots): attention.svg; heads.svg, of the last tenth of TEXT; and
+# page.png, where Chromium is installed (optipng makes it smaller, where that is installed, too).
 set -eu
 
 if [ $# -lt 1 ]; then
-    echo "usage: scripts/attention_pictures.sh TEXT [FOLDER]" >&2
+    echo "usage: scripts/make/attention_pictures.sh TEXT [FOLDER]" >&2
     exit 2
 fi
 text=$1

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""make_hello.py [FOLDER] - writes models/hello.gguf and models/hello-2-heads.gguf: four words of a few
+"""hello.py [FOLDER] - writes models/hello.gguf and models/hello-2-heads.gguf: four words of a few
 numbers each, with which one token's way through attention can be computed on paper.
 
     decode attend models/hello.gguf -p "hello how are you" --trace 0.0

@@ -1,6 +1,6 @@
 #!/bin/sh
-# valgrind.sh DECODE - a run of every command under valgrind's memcheck (memcheck.sh). The kernels
-# are those of the instruction sets that valgrind knows.
+# valgrind.sh DECODE - runs every command under valgrind's memcheck (memcheck.sh). valgrind tells the
+# program what instruction sets it knows, and the program chooses kernels of these.
 set -eu
 
 decode=$1
@@ -17,7 +17,7 @@ failed=0
 
 # run COMMAND OPTION... - one that must succeed
 run() {
-    if ! scripts/memcheck.sh "$decode" "$@" >"$work/out" 2>"$work/err"; then
+    if ! scripts/check/memcheck.sh "$decode" "$@" >"$work/out" 2>"$work/err"; then
         echo "valgrind: decode $*:"
         cat "$work/err"
         failed=1

@@ -1,9 +1,9 @@
 #!/bin/sh
-# coverage.sh BUILD - what the suites that ran in a build with --coverage executed of src: lines and
-# branches by file, layer and in all. Needs gcc's gcov only. BUILD/uncovered.txt then has the lines
-# that did not run, and those with a branch that was never or always taken. Lines and branches that
-# several objects hold (inline functions, kernels) count once, and as run when they ran in any.
-# The branches of an assertion do not count: only a bug takes them; an unrolled loop counts as one.
+# coverage.sh BUILD - prints how many lines and branches of src the suites ran in a build with
+# --coverage: by file, by layer, in all. Needs gcc's gcov only. BUILD/uncovered.txt lists the lines that
+# did not run and the branches that were never or always taken. A line or branch that several objects
+# have (inline functions, kernels) counts once, as run when one of them ran it. Branches of assertions do
+# not count, because only a bug takes them; the copies of an unrolled loop's branch count as one.
 set -eu
 
 build=$1

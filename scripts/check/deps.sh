@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what the tests need: the Check library. Does nothing when it is there already.
+# deps.sh - installs the Check library, which the tests need, unless it is there already.
 set -eu
 
 have_check() {

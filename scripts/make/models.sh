@@ -1,11 +1,10 @@
 #!/bin/sh
-# make_models.sh TEXT [FOLDER] - the recipe of the checkpoints in models/: trains the MHA checkpoint
-# on the first nine tenths of TEXT (Tiny Shakespeare, 1,115,394 bytes), converts it to 2 K/V heads
-# and to MQA by `fit`, uptrains those for 5% of its steps with the MHA checkpoint as the teacher, and
-# trains a llama on the same text, then a second one of the same shape with the first as its teacher.
-# Stores the trained ones in F16, the converted ones, from that, in Q8_0. Writes them, the training
-# curves and the scores on the held-out last tenth to FOLDER (build/models). Takes about an hour on
-# two cores.
+# models.sh TEXT [FOLDER] - the recipe of the checkpoints in models/. Trains an MHA checkpoint on the first
+# nine tenths of TEXT (Tiny Shakespeare, 1,115,394 bytes), converts it to 2 K/V heads and to MQA by `fit`,
+# and trains these further for 5% of its steps with the MHA checkpoint as the teacher. Then trains a llama on
+# the same text and a second one of the same shape with the first as its teacher. The trained ones are
+# stored in F16, the converted ones in Q8_0, made from F16. Writes checkpoints, training curves and the
+# scores on the held-out last tenth to FOLDER (build/models). Takes about an hour on two cores.
 set -eu
 
 text=$1

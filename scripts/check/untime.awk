@@ -1,5 +1,5 @@
-# untime.awk - takes out of the program's output what depends on time: rates and times in prose,
-# members of these names in JSON, columns and rows of these names in tables, Markdown and CSV.
+# untime.awk - removes what depends on time from the program's output: rates and times in prose; in JSON
+# the members of certain names; in tables, Markdown and CSV the columns and rows of these names.
 
 BEGIN {
     split("tokens_per_s p10_us p50_us p90_us p99_us max_us mean_us " \
@@ -18,18 +18,18 @@ BEGIN {
     member = "\"(" substr(members, 2) ")\": (\"[^\"]*\"|[^,}]*)"
 }
 
-# Ids of a text, which have no time in them.
+# The ids of a long text have no time in them, and take awk long.
 length($0) > 10000 { print; next }
 
 /^peak memory/ { next }
 
-# What a plan takes, where it may be another.
+# MEMORY=own: the two programs may plan with different memory.
 memory == "own" && /^decode: memory: / { $0 = "decode: memory" }
 
-# A row of convert's figures.
+# convert's figures have a row of seconds.
 /^[ |]*seconds/ { $0 = "seconds" }
 
-# bench marks its fastest rows, and those that it cannot tell apart.
+# bench marks its fastest rows (*) and those that it cannot tell apart (~).
 /^(\| )?[*~]/ { sub(/[*~]/, " ") }
 
 {
@@ -38,7 +38,7 @@ memory == "own" && /^decode: memory: / { $0 = "decode: memory" }
     line = $0
     if (line ~ /^ *\|/)
         gsub(/,/, ";", line)
-    if (line ~ /^[^{[]*,"/) { # commas of a cell's own
+    if (line ~ /^[^{[]*,"/) { # commas inside a quoted cell
         parts = split(line, quoted, /"/)
         line = quoted[1]
         for (i = 2; i <= parts; i++) {
@@ -53,7 +53,7 @@ memory == "own" && /^decode: memory: / { $0 = "decode: memory" }
 
 n != columns { columns = 0 }
 
-# A head with such columns, which holds for the lines with as many cells.
+# A head with such columns holds for the lines below that have as many cells.
 !columns {
     split("", blank)
     for (i = 1; i <= n; i++)

@@ -1,8 +1,8 @@
 #!/bin/sh
-# check_layers.sh LIBRARY - fails when an include points to a directory that its own may not use, when
-# headers or modules include one another in a circle, when files call one another in a circle (by the
-# objects beside the library), or when the library's directories reach stdio streams, exit, abort or the
-# environment, or keep mutable globals.
+# layers.sh LIBRARY - fails when an include points to a directory that its own may not use; when headers
+# or modules include one another in a circle; when files call one another in a circle (by the objects
+# beside the library); when the library's directories reach stdio streams, exit, abort or the
+# environment; or when they keep mutable globals.
 set -eu
 
 library=$1
@@ -10,7 +10,7 @@ bad=0
 work=$(mktemp)
 trap 'rm -f "$work"' EXIT
 
-# A directory's name, and the directories it may include beside its own.
+# Each row has a directory's name and the other directories that it may include.
 directories='
 base
 formats      base

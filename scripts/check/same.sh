@@ -1,15 +1,16 @@
-# same.sh - runs two builds of the program on the same command lines and compares all that comes of
-# them, byte for byte, but for times; same_bits.sh and same_results.sh source it. Helpers' own
-# variables begin with h_, so that they spare the loops'.
+# same.sh - runs two builds of the program on the same command lines and compares exit codes, output and
+# files byte for byte, without times. same_bits.sh and same_results.sh source it. The variables of
+# functions here begin with h_: a shell has one set of names, and those of the callers' loops are others.
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-untime=$PWD/scripts/untime.awk
+untime=$PWD/scripts/check/untime.awk
 runs=0
 differing=0
 
-# same_begin NAME FIRST SECOND - what messages begin with; the programs, in words: what starts one may
-# stand before it. Each runs in a folder of its own, where tests and models are what they are here.
+# same_begin NAME FIRST SECOND - NAME is what messages begin with. FIRST and SECOND are the programs; each
+# may be several words, such as an emulator and its program. Each runs in a folder of its own, which has
+# links to tests and models.
 same_begin() {
     h_name=$1 h_first=$2 h_second=$3
     mkdir -p "$work/first" "$work/second"
@@ -19,8 +20,8 @@ same_begin() {
     done
 }
 
-# in_folder FOLDER PROGRAM ARGUMENT... - its exit code, standard output and standard error are left
-# beside the files that it writes
+# in_folder FOLDER PROGRAM ARGUMENT... - runs the program there; leaves its exit code, standard output and
+# standard error in files beside those that it writes
 in_folder() {
     cd "$work/$1"
     h_program=$2
@@ -36,7 +37,7 @@ in_folder() {
     done
 }
 
-# same ARGUMENT... - runs both with these
+# same ARGUMENT... - runs both programs with these arguments and compares their folders
 same() {
     (in_folder first "$h_first" "$@") &
     (in_folder second "$h_second" "$@")
@@ -50,17 +51,17 @@ same() {
     fi
 }
 
-# same_forget - removes the files that were written
+# same_forget - removes the files that the programs wrote
 same_forget() {
     find "$work/first" "$work/second" -type f -exec rm {} +
 }
 
-# same_logits MODEL OPTION... - logits and rows
+# same_logits MODEL OPTION... - compares logits, as a file and as the rows of score
 same_logits() {
     same score "$@" --logits logits.npy -q
 }
 
-# same_types MODEL TYPE... - the model in each of the types: files, logits, texts
+# same_types MODEL TYPE... - compares the model converted to each type, its logits and its texts
 same_types() {
     h_model=$1
     shift
