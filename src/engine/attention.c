@@ -76,21 +76,6 @@ static float *partial_of(const struct attention *a, int row, int head, int chunk
 
 /* --- new keys and values --------------------------------------------------------------------- */
 
-/* A head's row of queries or keys as scores take it: rotated by its position's angles, where the
- * model has rotary positions, and times a scale. */
-static void rotate_row(const struct attention *a, int position, const float *x, float scale,
-                       float *out)
-{
-    const float *rotation = positions_rotation(&a->f->work.positions, position);
-    if (rotation) {
-        a->f->kernels->rotate(out, x, rotation, a->f->kv.config.rope.n_dims, a->key_dim, scale,
-                              false);
-        return;
-    }
-    for (int i = 0; i < a->key_dim; i++)
-        out[i] = x[i] * scale;
-}
-
 static void store_row(const struct attention *a, int kv_head, int row)
 {
     const struct config *c = &a->f->kv.config;
@@ -98,12 +83,10 @@ static void store_row(const struct attention *a, int kv_head, int row)
     const float *keys = a->f->work.qkv + row * a->qkv_dim + config_q_dim(c);
     const float *k = keys + (size_t)kv_head * a->key_dim;
     const float *v = keys + (size_t)a->n_kv_heads * a->key_dim + (size_t)kv_head * a->value_dim;
-    if (positions_rotation(&a->f->work.positions, r->position)) {
-        rotate_row(a, r->position, k, 1, a->scratch);
-        k = a->scratch;
-    }
+    positions_turn(&a->f->work.positions, a->f->kernels, r->position, k, a->key_dim, 1, false,
+                   a->scratch);
     kv_cache_put(&a->f->kv, a->f->kernels, (struct kv_slot){r->sequence, a->layer, kv_head},
-                 r->position, k, v);
+                 r->position, a->scratch, v);
 }
 
 /* --- weights --------------------------------------------------------------------------------- */
@@ -138,7 +121,8 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
     const float *q = a->f->work.qkv + row * a->qkv_dim + kv_head * n_heads * dim;
     float *scaled = a->scratch;
     for (size_t h = 0; h < n_heads; h++)
-        rotate_row(a, position, q + h * dim, a->scale, scaled + h * dim);
+        positions_turn(&a->f->work.positions, a->f->kernels, position, q + h * dim, a->key_dim,
+                       a->scale, false, scaled + h * dim);
 
     /* The keys that are read after a span's last chunk: of the next sequence, or head. (With many
      * rows they are those of the chunk itself, which are near.) */

@@ -73,11 +73,7 @@ static void copy_rows(struct rows out, const float *from, size_t stride, int n)
 static void turn_row(const struct item *it, float *out, const float *x, int position, bool back)
 {
     const struct causal_window *w = it->w;
-    const float *rotation = positions_rotation(w->positions, position);
-    if (rotation)
-        w->kernels->rotate(out, x, rotation, w->rope_dims, w->key_dim, 1, back);
-    else if (out != x)
-        memcpy(out, x, w->key_dim * sizeof *out);
+    positions_turn(w->positions, w->kernels, position, x, w->key_dim, 1, back, out);
 }
 
 /* out [dim, CAUSAL_WIDTH] = scale * rows^T; columns past n are zero. */

@@ -12,7 +12,6 @@ struct causal_window {
     const struct kernels *kernels;
     const struct grad_kernels *grad;
     const struct positions *positions; /* at least `length` of them */
-    int rope_dims;                     /* elements of a head that rotary positions rotate */
     int length, n_heads, key_dim, value_dim;
     float scale;            /* of scores */
     const float *additive;  /* [n_heads, key_dim] w of additive ones; NULL of others */

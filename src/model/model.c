@@ -211,21 +211,16 @@ static void load_all(struct loader *ld, struct model *m)
     }
     for (enum tensor_role role = 0; role < ROLE_BLOCK_FIRST; role++)
         m->w[role] = load_weight(ld, role, 0);
-    const bool biases_scores = c->position == POSITION_ALIBI || c->position == POSITION_QUADRATIC;
     for (int l = 0; l < config_blocks(c) && ld->status == STATUS_OK; l++) {
         struct block b = {.bias = NULL};
         for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++)
             b.w[role] = load_weight(ld, role, l);
-        /* Of scores, [n_heads]: from the head's slope, or its row of attn_rel, alpha and centre. */
-        const float *rel = b.w[ROLE_ATTN_REL].table;
-        struct attend_bias *bias =
-            biases_scores ? arena_take(&ld->arena, c->n_heads, sizeof *bias) : NULL;
-        if (bias)
-            for (int h = 0; h < c->n_heads; h++)
-                bias[h] = c->position == POSITION_ALIBI
-                              ? positions_alibi(h, c->n_heads)
-                              : positions_quadratic(rel[2 * h], rel[2 * h + 1]);
-        b.bias = bias;
+        if (c->position == POSITION_ALIBI || c->position == POSITION_QUADRATIC) {
+            struct attend_bias *bias = arena_take(&ld->arena, c->n_heads, sizeof *bias);
+            for (int h = 0; bias && h < c->n_heads; h++)
+                positions_bias(c, h, b.w[ROLE_ATTN_REL].table, &bias[h]);
+            b.bias = bias;
+        }
         if (m->blocks)
             m->blocks[l] = b;
     }

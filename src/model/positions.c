@@ -56,17 +56,23 @@ void positions_reach(struct positions *p, int n)
     p->n_filled = to;
 }
 
-struct attend_bias positions_alibi(int head, int n_heads)
+static float alibi_slope(int head, int n_heads)
 {
     int power = 1; /* of two, at most n_heads */
     while (2 * power <= n_heads)
         power *= 2;
     const double exponent =
         head < power ? -8.0 * (head + 1) / power : -8.0 * (2 * (head - power) + 1) / (2 * power);
-    return (struct attend_bias){.linear = (float)-elementary_power(2, exponent)};
+    return (float)elementary_power(2, exponent);
 }
 
-struct attend_bias positions_quadratic(float alpha, float centre)
+bool positions_bias(const struct config *c, int head, const float *rel, struct attend_bias *out)
 {
-    return (struct attend_bias){.centre = centre, .square = -alpha};
+    if (c->position == POSITION_ALIBI)
+        *out = (struct attend_bias){.linear = -alibi_slope(head, c->n_heads)};
+    else if (c->position == POSITION_QUADRATIC)
+        *out = (struct attend_bias){.centre = rel[2 * head + 1], .square = -rel[2 * head]};
+    else
+        return false;
+    return true;
 }

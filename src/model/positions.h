@@ -33,10 +33,16 @@ struct positions positions_take(struct arena *a, const struct config *c, const f
  * for each number. No other thread may read the positions meanwhile. */
 void positions_reach(struct positions *p, int n);
 
-/* The rotation of a position that is filled (trusted); NULL: queries and keys stay as they are. */
-static inline const float *positions_rotation(const struct positions *p, int position)
+/* out [n] = a head's row x [n] of queries or keys as scores take it: rotated by its position's
+ * angles, or the negative ones if `back`, where the model has rotary positions, and times `scale`.
+ * The position is filled (trusted); out may be x. */
+static inline void positions_turn(const struct positions *p, const struct kernels *kernels,
+                                  int position, const float *x, int n, float scale, bool back,
+                                  float *out)
 {
-    return p->kind == POSITION_ROPE ? p->rows + position * p->stride : NULL;
+    const int n_rot = p->kind == POSITION_ROPE ? p->rope.n_dims : 0;
+    const float *rotation = n_rot > 0 ? p->rows + position * p->stride : NULL;
+    kernels->rotate(out, x, rotation, n_rot, n, scale, back);
 }
 
 /* The vector [d_model] to be added to a token at a position; NULL: none. Learned ones are a tensor
@@ -46,11 +52,11 @@ static inline const float *positions_vector(const struct positions *p, int posit
     return p->kind == POSITION_SINUSOIDAL ? p->rows + position * p->stride : NULL;
 }
 
-/* What ALiBi does to scores of a head (Press et al. 2022, section 3): minus a slope times the
- * distance. Slopes of n = 2^k heads are 2^(-8 i / n), i from 1 on; of other numbers those of the
- * next power of two below, then every other one of the next above, from the first on, as in the
- * authors' program. */
-struct attend_bias positions_alibi(int head, int n_heads);
-
-/* What quadratic positions add to the scores of a head: -alpha (distance - centre)^2. */
-struct attend_bias positions_quadratic(float alpha, float centre);
+/* What distances add to the scores of a head; false, with *out left alone, where they add nothing.
+ * rel [n_heads, 2] is quadratic positions' alpha and centre, not looked at for others.
+ *   ALiBi      minus a slope times the distance (Press et al. 2022, section 3). Slopes of n = 2^k
+ *              heads are 2^(-8 i / n), i from 1 on; of other numbers those of the next power of two
+ *              below, then every other one of the next above, from the first on, as in the authors'
+ *              program.
+ *   quadratic  -alpha (distance - centre)^2 */
+bool positions_bias(const struct config *c, int head, const float *rel, struct attend_bias *out);

@@ -36,16 +36,8 @@ static void drop_head_columns(const void *arg, int head, int first, int n_keys, 
 static bool head_bias(const void *arg, int head, struct attend_bias *bias)
 {
     const struct item_heads *d = arg;
-    const struct config *c = &d->p->b->config;
-    const int h = d->first + head;
-    const float *rel = d->p->w->blocks[d->layer].w[ROLE_ATTN_REL].weight;
-    if (c->position == POSITION_ALIBI)
-        *bias = positions_alibi(h, c->n_heads);
-    else if (c->position == POSITION_QUADRATIC)
-        *bias = positions_quadratic(rel[2 * h], rel[2 * h + 1]);
-    else
-        return false;
-    return true;
+    return positions_bias(&d->p->b->config, d->first + head,
+                          d->p->w->blocks[d->layer].w[ROLE_ATTN_REL].weight, bias);
 }
 
 /* The gradient of block l's qkv, in rows as long as those: layers may differ. */
@@ -89,7 +81,6 @@ static void attend(const struct pass *p, int l, int thread,
             .kernels = b->kernels,
             .grad = b->grad,
             .positions = &b->positions,
-            .rope_dims = c->rope.n_dims,
             .length = b->length,
             .n_heads = group,
             .key_dim = key,
