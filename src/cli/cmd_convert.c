@@ -370,7 +370,7 @@ static struct figure figure_of_seconds(double seconds)
 struct convert_row {
     const char *checkpoint;                /* "before", "after" */
     const char *method, *grouping, *refit; /* of new heads */
-    const char *type;                      /* that matrices were given */
+    const char *type;                      /* of matrices that are new, or whose type changed */
     char variant[16];                      /* "MHA", "GQA-4" */
     uint64_t kv_bytes_per_token_f32, kv_bytes_per_token_f16;
     uint64_t parameters, file_bytes;
@@ -383,7 +383,7 @@ struct convert_row {
 };
 
 /* When fields are shown. Programs get all; CSV has the layers in a table of their own. */
-enum { IN_JSON = 1, WITH_TEXT = 2, WITH_EVAL = 4, WITH_TYPE = 8 };
+enum { IN_JSON = 1, WITH_TEXT = 2, WITH_EVAL = 4, WITH_TYPE = 8, RETYPED = 16 };
 
 static const struct report_field layer_fields[] = {
     {"layer", "layer", MEMBER(convert_layer, layer)},
@@ -398,8 +398,8 @@ static const struct report_field row_fields[] = {
     {"grouping", NULL, ROW(grouping), .when = IN_JSON},
     {"refit", NULL, ROW(refit), .when = IN_JSON},
     {"calibration_tokens", NULL, ROW(calibration_tokens), .when = IN_JSON},
-    {"type", NULL, ROW(type), .when = IN_JSON},
     {"variant", "variant", ROW(variant)},
+    {"type", "type", ROW(type), .when = RETYPED},
     {"kv_bytes_per_token_f32", "cache f32", ROW(kv_bytes_per_token_f32), .figure = figure_bytes},
     {"kv_bytes_per_token_f16", "cache f16", ROW(kv_bytes_per_token_f16), .figure = figure_bytes,
      .detail = true},
@@ -415,6 +415,15 @@ static const struct report_field row_fields[] = {
     {"layers", NULL, ROW(layers), .items = layer_fields, .n_items = LENGTH(layer_fields),
      .item_size = sizeof(struct convert_layer), .when = IN_JSON},
 };
+
+/* The names of a set of storages, separated by commas. */
+static void name_types(unsigned types, char out[32])
+{
+    size_t len = 0;
+    for (int s = 0; s < STORAGE_COUNT; s++)
+        if (types & 1u << s)
+            len += snprintf(out + len, 32 - len, "%s%s", len ? "," : "", storage_names[s]);
+}
 
 /* A checkpoint of the tensors of g and a config of its own. */
 static struct convert_row describe(const char *checkpoint, const struct gguf *g,
@@ -447,6 +456,7 @@ static enum status print_conversion(const struct conversion *c, struct err *e)
         describe("before", g, &c->config, j->checkpoint.file.len, c->bits_before),
         describe("after", g, c->fewer ? &k->config : &c->config, job_out_bytes(j), c->bits_after)};
     struct convert_row *after = &rows[1];
+    char new_types[32];
     after->seconds = c->seconds;
     if (c->spec.n_tokens > 0)
         rows[0].divergence = 0;
@@ -454,6 +464,8 @@ static enum status print_conversion(const struct conversion *c, struct err *e)
         after->method = convert_methods[c->spec.method];
         after->grouping = c->spec.cluster ? "cluster" : "adjacent";
         after->refit = convert_refits[c->spec.refit];
+        name_types(k->new_types, new_types);
+        after->type = new_types;
         after->calibration_tokens = c->spec.n_tokens;
         after->divergence = k->divergence;
         after->layers = (struct report_list){k->layers, k->n_layers};
@@ -464,10 +476,13 @@ static enum status print_conversion(const struct conversion *c, struct err *e)
     }
     const struct table layers = TABLE_OF(layer_fields, k->layers, k->n_layers);
     struct table figures = TABLE_OF(row_fields, rows, LENGTH(rows));
-    figures.shown = WITH_TEXT | WITH_EVAL | WITH_TYPE | (table_is_json(format) ? IN_JSON : 0);
+    figures.shown =
+        WITH_TEXT | WITH_EVAL | WITH_TYPE | RETYPED | (table_is_json(format) ? IN_JSON : 0);
     if (table_is_for_people(format))
         figures.shown = (c->spec.n_tokens > 0 ? WITH_TEXT : 0) | (j->tokens ? WITH_EVAL : 0) |
-                        (c->options->type ? WITH_TYPE : 0);
+                        (c->options->type ? WITH_TYPE
+                         : k->retyped     ? RETYPED
+                                          : 0);
     if (c->fewer && !table_is_json(format)) {
         TRY(job_print(j, &layers, e));
         output_puts(j->out, "\n");

@@ -77,6 +77,8 @@ struct convert {
     double divergence;    /* from the checkpoint's predictions, in nats a token, on windows held
                              out; NaN without text */
     struct convert_layer *layers;
+    unsigned new_types; /* of the new matrices: bit 1 << s for each enum storage s */
+    bool retyped;       /* whether one of them has not the type that it had in the checkpoint */
     struct gguf_writer *writer; /* holds everything: gguf_write or gguf_write_memory is left */
     struct arena arena;
 };

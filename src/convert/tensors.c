@@ -88,23 +88,14 @@ void convert_read(struct converter *c)
 
 /* --- the new tensors ------------------------------------------------------------------------- */
 
-/* Whether a conversion may change tensors of a role. */
-static bool changes(const struct converter *c, enum tensor_role role)
-{
-    return layout_has(&c->converted, role) && role >= ROLE_ATTN_QKV && role <= ROLE_ATTN_OUTPUT;
-}
-
-/* The type of a new tensor: the old one's if that can be written. */
+/* The type of a new tensor: the old one's, or, where that is only read, the type that it has in
+ * memory, which keeps all that was read. */
 static const struct tensor_type_info *new_type(const struct converter *c, enum tensor_role role,
                                                const struct gguf_tensor *old)
 {
-    const uint32_t in_memory = blocks_in_memory(old->type->type);
     if (c->spec->widens && role != ROLE_ATTN_REL) /* whose bytes only change places */
         return tensor_type_find(TENSOR_F32);
-    if (in_memory == old->type->type)
-        return old->type;
-    return tensor_type_find(
-        8 * old->type->block_bytes <= 5 * old->type->block_elements ? TENSOR_Q4_0 : in_memory);
+    return tensor_type_find(blocks_in_memory(old->type->type));
 }
 
 /* Without an old tensor of a name there is no new one. */
@@ -114,7 +105,8 @@ void convert_tensors_allocate(struct converter *c)
     for (int64_t i = 0; i < layout_count(&c->converted); i++) {
         const struct tensor_spec spec = layout_at(&c->converted, i);
         const struct gguf_tensor *old = gguf_find_tensor(c->spec->gguf, spec.name.text);
-        if (!old || !changes(c, spec.role))
+        if (!old || !layout_has(&c->converted, spec.role) || spec.role < ROLE_ATTN_QKV ||
+            spec.role > ROLE_ATTN_OUTPUT)
             continue;
         const struct tensor_type_info *type = new_type(c, spec.role, old);
         const uint64_t n = spec_elements(&spec), n_bytes = tensor_type_bytes(type, n);
@@ -266,6 +258,12 @@ static void write_new(const struct converter *c, const struct gguf_tensor *old)
     if (layout_named(&c->config, old->name, &spec) && role_in_block(spec.role)) {
         const struct convert_tensor *new = &c->tensors[spec.layer].of[spec.role][spec.is_bias];
         t = new->changed ? &new->tensor : old;
+        if (new->changed && t->n_dims > 1) {
+            enum storage storage;
+            pack_storage(t->type, &storage);
+            c->out->new_types |= 1u << storage;
+            c->out->retyped |= t->type != old->type;
+        }
     }
     gguf_add_tensor(c->out->writer, t->name, t->type->type, t->n_dims, t->dims, t->data);
 }
