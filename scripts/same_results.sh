@@ -294,8 +294,11 @@ conversions() {
     # shellcheck disable=SC2086 # words
     same convert "$1" -o out.gguf --force --kv-heads 2 --refit none $calibrated --format md \
         --eval tests/data/train/mha.txt
-    # shellcheck disable=SC2086 # words
-    same convert tests/data/shakespeare-bytes.gguf -o out.gguf --force --kv-heads 2 $calibrated
+    # Types that are only read, and massive activations, as real checkpoints have.
+    for of in shakespeare-bytes read-only massive; do
+        # shellcheck disable=SC2086 # words
+        same convert tests/data/$of.gguf -o out.gguf --force --kv-heads 1 --requantize $calibrated
+    done
 }
 
 # A small new model.
