@@ -121,6 +121,7 @@ struct head_rows {
     int n_top; /* 0: no query */
     struct key_row keys[TOP_KEYS];
     struct token_score top[TOP_KEYS];
+    uint64_t sorted[TOP_KEYS]; /* scratch memory */
     char joined[TOP_KEYS * KEY_BYTES];
 };
 
@@ -134,7 +135,7 @@ static const void *next_looks(void *arg, int at)
         return NULL;
     r->row = figures_of(v, at);
     if (r->n_top > 0)
-        score_top(v->found.query + (size_t)at * n_keys, n_keys, 0, r->n_top, r->top);
+        logits_top(v->found.query + (size_t)at * n_keys, n_keys, 0, r->n_top, r->sorted, r->top);
     for (int k = 0; k < r->n_top; k++) { /* "cat[4] .61" where there are several cats */
         const int position = r->top[k].id;
         char place[16] = "";

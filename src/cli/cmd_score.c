@@ -67,6 +67,7 @@ struct scoring {
     struct report report;
     struct scored_row *top;     /* [n_top], malloc'd, and behind them */
     struct token_score *scores; /* [n_top] */
+    uint64_t *keys;             /* [n_top] scratch memory */
     float *logits;              /* [block, n_vocab] */
     struct bytes joined;
 };
@@ -120,7 +121,7 @@ static enum status score_tokens(struct scoring *s, struct err *e)
         chars_printf(where, "after position %d", i);
         TRY(session_explain(j->session, logits_log_sum(logits, s->n_vocab, &log_sum, e), where, e));
         logprob = (double)logits[j->tokens[i + 1]] - log_sum;
-        score_top(logits, s->n_vocab, log_sum, s->n_top, s->scores);
+        logits_top(logits, s->n_vocab, log_sum, s->n_top, s->keys, s->scores);
     }
     return STATUS_OK;
 }
@@ -136,13 +137,14 @@ static enum status run_score(struct job *j, void *values, struct err *e)
     params.n_ctx = j->n_tokens;
     TRY(job_start_session(j, &params, NULL, e));
     const size_t block = session_block(j->session);
-    const size_t bytes = s.n_top * (sizeof *s.top + sizeof *s.scores) +
+    const size_t bytes = s.n_top * (sizeof *s.top + sizeof *s.scores + sizeof *s.keys) +
                          MIN(block, j->n_tokens) * n_vocab * sizeof *s.logits;
     s.top = malloc(bytes);
     if (!s.top)
         return err_no_memory(e, "the logits of a block", bytes);
     s.scores = (void *)(s.top + s.n_top);
-    s.logits = (void *)(s.scores + s.n_top);
+    s.keys = (void *)(s.scores + s.n_top);
+    s.logits = (void *)(s.keys + s.n_top);
     memcpy(own, fields, sizeof fields);
     own[FIELD_TOP].most = s.n_top;
     enum status status = STATUS_OK;

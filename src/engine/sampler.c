@@ -246,6 +246,39 @@ static void pop(uint64_t *keys, int n)
     sift_down(keys, n - 1, 0);
 }
 
+/* The keys of the k <= n greatest logits, 1 <= k, the greatest first. The k so far are a heap, the
+ * least of them on top, which is sorted at the end. */
+static void top_keys(const float *logits, int n, int k, uint64_t *keys)
+{
+    for (int i = 0; i < k; i++)
+        keys[i] = key_of(logits[i], i);
+    make_heap(keys, k);
+    float least = logits[token_of(keys[0])];
+    for (int i = k; i < n; i++) {
+        if (logits[i] <= least) /* an equal has the higher id, so it loses as well */
+            continue;
+        keys[0] = key_of(logits[i], i);
+        sift_down(keys, k, 0);
+        least = logits[token_of(keys[0])];
+    }
+    for (int left = k; left > 1; left--) {
+        const uint64_t last = keys[0];
+        pop(keys, left);
+        keys[left - 1] = last;
+    }
+}
+
+void logits_top(const float *logits, int n, double log_sum, int k, uint64_t *keys,
+                struct token_score *out)
+{
+    if (k > 0)
+        top_keys(logits, n, k, keys);
+    for (int i = 0; i < k; i++) {
+        const int id = token_of(keys[i]);
+        out[i] = (struct token_score){id, (double)logits[id] - log_sum};
+    }
+}
+
 /* --- weights and filters ---------------------------------------------------------------------- */
 
 /* The probabilities of n tokens over the most likely one's. The difference comes first: it is at
@@ -259,27 +292,6 @@ static void weigh(const struct sampler *s, const struct scratch *d, const int *t
         d->weights[i] = ((double)logit - (double)maximum) / temperature;
     }
     elementary_exp(d->weights, n);
-}
-
-/* Keeps the best k so far in a heap, the least of them on top; sorts them at the end. */
-static void choose_top_k(struct scratch *d, int k, int n_vocab)
-{
-    uint64_t *keys = d->keys;
-    for (int i = 0; i < k; i++)
-        keys[i] = key_of(d->logits[i], i);
-    make_heap(keys, k);
-    float least = d->logits[token_of(keys[0])];
-    for (int i = k; i < n_vocab; i++) {
-        if (d->logits[i] <= least) /* an equal has the higher id, so it loses as well */
-            continue;
-        keys[0] = key_of(d->logits[i], i);
-        sift_down(keys, k, 0);
-        least = d->logits[token_of(keys[0])];
-    }
-    for (int n = d->n_choices = k; n > 0; n--) {
-        d->tokens[n - 1] = token_of(keys[0]);
-        pop(keys, n);
-    }
 }
 
 /* Top-p of all tokens, which are weighed, sorting no further than needed. No token below the bound
@@ -309,7 +321,10 @@ static void filter(const struct sampler *s, struct scratch *d, float maximum)
     const struct sampler_params *p = &s->params;
     const int n_vocab = s->sizes.n_vocab;
     if (p->top_k > 0 && p->top_k < n_vocab) {
-        choose_top_k(d, p->top_k, n_vocab);
+        top_keys(d->logits, n_vocab, p->top_k, d->keys);
+        d->n_choices = p->top_k;
+        for (int i = 0; i < d->n_choices; i++)
+            d->tokens[i] = token_of(d->keys[i]);
         weigh(s, d, d->tokens, d->n_choices, maximum);
         const double wanted = p->top_p * sum_in_order(d->weights, d->n_choices);
         double sum = 0;

@@ -45,6 +45,17 @@ enum status logits_log_sum(const float *logits, int n, double *log_sum, struct e
 double logits_divergence(const float *p_logits, double p_log_sum, const float *q_logits,
                          double q_log_sum, int n);
 
+struct token_score {
+    int id;
+    double logprob; /* natural logarithm */
+};
+
+/* The k <= n likeliest tokens to out [k], the likeliest first, equal ones by ascending id; log_sum
+ * is what logits_log_sum gives; keys [k] is scratch memory. Or the largest of any numbers but NaN,
+ * with a log_sum of 0. O(n log k). */
+void logits_top(const float *logits, int n, double log_sum, int k, uint64_t *keys,
+                struct token_score *out);
+
 /* --- samplers --------------------------------------------------------------------------------- */
 
 struct sampler_params {

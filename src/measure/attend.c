@@ -20,7 +20,8 @@ struct attend_run {
     double
         *offsets; /* [n_heads, n_tokens / 2 + 1] of each head its weights by distance, summed up */
     double *divides, *content; /* [n_tokens] 1 for the keys of a query that count as such, else 0 */
-    float *logits; /* [NEXT_ROWS, n_vocab] of a step; NULL: nobody wants to know what comes next */
+    float *logits;  /* [NEXT_ROWS, n_vocab] of a step; NULL: nobody wants to know what comes next */
+    uint64_t *keys; /* [n_next] scratch memory */
     const struct attend_head *bad; /* the head and query whose weights are not finite; NULL: none */
     int bad_row;
 };
@@ -42,6 +43,7 @@ static void take_maps(struct attend_run *run)
     if (spec->n_next > 0) {
         run->out->next = arena_take(a, spec->n_tokens, spec->n_next * sizeof *run->out->next);
         run->logits = arena_take(a, NEXT_ROWS, spec->model->config.n_vocab * sizeof(float));
+        run->keys = arena_take(a, spec->n_next, sizeof *run->keys);
     }
     if (spec->query >= 0)
         run->out->query = arena_take(a, spec->n_heads, (spec->query + 1) * sizeof *run->out->query);
@@ -221,7 +223,8 @@ static enum status add_next(const struct attend_run *run, int at, int len, struc
         const float *logits = run->logits + (size_t)i * n_vocab;
         double log_sum;
         TRY(logits_log_sum(logits, n_vocab, &log_sum, e));
-        score_top(logits, n_vocab, log_sum, n_next, run->out->next + (size_t)(at + i) * n_next);
+        logits_top(logits, n_vocab, log_sum, n_next, run->keys,
+                   run->out->next + (size_t)(at + i) * n_next);
     }
     return STATUS_OK;
 }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "base/callbacks.h"
+#include "engine/sampler.h"
 #include "measure/eval.h"
 #include "measure/paths.h"
 

@@ -83,14 +83,3 @@ enum status eval_run(const struct eval_spec *spec, struct eval_result *result, s
 
 /* The standard error of the mean of n values, those of neighbours: see nll_stderr. */
 double eval_mean_error(const double *x, uint64_t n, double mean);
-
-/* --- scores of tokens ------------------------------------------------------------------------- */
-
-struct token_score {
-    int id;
-    double logprob; /* natural logarithm */
-};
-
-/* The k <= n most likely tokens to out [k], the most likely first, equal ones by ascending id;
- * log_sum is what logits_log_sum gives. Or the largest of any numbers, with 0. O(n log k). */
-void score_top(const float *logits, int n, double log_sum, int k, struct token_score *out);

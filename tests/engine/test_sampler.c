@@ -434,3 +434,35 @@ TEST(divergence_is_that_of_its_definition)
         logits_divergence(even, log_sum_of(even, 2), odd, log_sum_of(odd, 2), 2),
         log(2) - log(3) / 2, 1e-7);
 }
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct token_score *x = a, *y = b;
+    if (x->logprob > y->logprob || x->logprob < y->logprob)
+        return x->logprob > y->logprob ? -1 : 1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+#define N_SORTED 300
+
+/* Few distinct values, so that there are many ties. */
+TEST(top_is_that_of_a_full_sort, .loops = 2)
+{
+    float logits[N_SORTED];
+    struct token_score sorted[N_SORTED], top[N_SORTED];
+    uint64_t keys[N_SORTED];
+    struct rng r;
+    rng_seed(&r, 5, (uint64_t)_i);
+    for (int i = 0; i < N_SORTED; i++) {
+        logits[i] = (float)(rng_u32(&r) % (_i ? 7 : 100000));
+        sorted[i] = (struct token_score){i, (double)logits[i] - 2};
+    }
+    qsort(sorted, N_SORTED, sizeof sorted[0], by_rank);
+    for (int k = 0; k <= N_SORTED; k += k < 10 ? 1 : 29) {
+        logits_top(logits, N_SORTED, 2, k, keys, top);
+        for (int i = 0; i < k; i++) {
+            ck_assert_int_eq(top[i].id, sorted[i].id);
+            ck_assert_double_eq(top[i].logprob, sorted[i].logprob);
+        }
+    }
+}
