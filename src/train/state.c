@@ -18,42 +18,37 @@
 
 #include "base/replace.h"
 #include "formats/gguf_values.h"
+#include "formats/gguf_write.h"
+#include "model/config_keys.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "states are written as they are");
 
-#define STATE_VERSION 8
+#define STATE_VERSION 9
 
 static const char magic[8] = {'D', 'E', 'C', 'T', 'R', 'A', 'I', 'N'};
 
 /* --- whose state it is ----------------------------------------------------------------------- */
 
-/* All of a config that tells models apart and is no tensor's shape. */
-static uint64_t hash_config(uint64_t hash, const struct config *c)
+/* Hashes the keys that a checkpoint of this config is written with, so that nothing that tells
+ * models apart can be left out. STATUS_NO_MEMORY. */
+static enum status hash_config(uint64_t *hash, const struct config *c, struct err *e)
 {
-    const int sizes[] = {c->n_heads, c->head_dim, config_value_dim(c), c->rope.n_dims};
-    const bool flags[] = {c->no_biases, c->shared};
-    const unsigned kinds[] = {c->norm, c->placement, c->position, c->ffn};
-    const double numbers[] = {(double)c->norm_eps, (double)c->embedding_scale, c->rope.base,
-                              c->rope.scale};
-    hash = hash_bytes(hash, kinds, sizeof kinds);
-    hash = hash_bytes(hash, flags, sizeof flags);
-    hash = hash_bytes(hash, c->arch->name, strlen(c->arch->name) + 1);
-    hash = hash_bytes(hash, sizes, sizeof sizes);
-    hash = hash_bytes(hash, numbers, sizeof numbers);
-    if (c->score_scale != 0)
-        hash = hash_bytes(hash, &c->score_scale, sizeof c->score_scale);
-    if (c->score != SCORE_DOT)
-        hash = hash_bytes(hash, arch_score_names[c->score], 1);
-    for (int l = 0; l < c->n_layers; l++) {
-        const int kv_heads = config_kv_heads(c, l);
-        hash = hash_bytes(hash, &kv_heads, sizeof kv_heads);
-    }
-    return hash;
+    struct gguf_writer *w;
+    unsigned char *bytes = NULL;
+    size_t len = 0;
+    TRY(gguf_writer_create(&w, e));
+    config_write(c, w);
+    const enum status s = gguf_write_memory(w, &bytes, &len, e);
+    if (s == STATUS_OK)
+        *hash = hash_bytes(HASH_START, bytes, len);
+    free(bytes);
+    gguf_writer_free(w);
+    return s;
 }
 
-void state_identify(struct trainer *t)
+enum status state_identify(struct trainer *t, struct err *e)
 {
-    t->shape_hash = hash_config(HASH_START, &t->config);
+    TRY(hash_config(&t->shape_hash, &t->config, e));
     for (int i = 0; i < t->list.n; i++) {
         const struct tensor_spec *spec = &t->list.items[i].spec;
         const int shape[] = {spec->n_dims, spec->rows, spec->cols};
@@ -61,13 +56,14 @@ void state_identify(struct trainer *t)
         t->shape_hash = hash_bytes(t->shape_hash, shape, sizeof shape);
     }
     if (t->spec.teacher)
-        t->teacher_hash = hash_config(HASH_START, &t->teacher_config);
+        TRY(hash_config(&t->teacher_hash, &t->teacher_config, e));
     /* The tensors that teach: a file may have others, of any size. */
     for (int i = 0; i < t->teacher_list.n; i++) {
         const struct gguf_tensor *tensor =
             gguf_find_tensor(t->spec.teacher, t->teacher_list.items[i].spec.name.text);
         t->teacher_hash = hash_bytes(t->teacher_hash, tensor->data, tensor->n_bytes);
     }
+    return STATUS_OK;
 }
 
 enum status state_compare(const struct trainer *t, struct err *e)

@@ -10,8 +10,8 @@
  * every case. */
 enum status state_open(struct state_file *s, const char *path, struct err *e);
 
-/* Fills in the hashes of model and teacher, by which a state is known. */
-void state_identify(struct trainer *t);
+/* Fills in the hashes of model and teacher, by which a state is known. STATUS_NO_MEMORY. */
+enum status state_identify(struct trainer *t, struct err *e);
 
 /* STATUS_USAGE, naming the first input in which t->state is of another run than t, or fewer steps
  * than it has made. */

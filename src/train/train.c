@@ -111,7 +111,7 @@ static enum status open_run(struct trainer *t, struct err *e)
         param_list_train_attention(&t->list);
     TRY(err_in_file(e, open_teacher(t, e), spec->teacher_path));
     TRY(train_data_read(t, e));
-    state_identify(t);
+    TRY(state_identify(t, e));
     if (spec->resume)
         TRY(resume_progress(t, e));
     return make_plan(t, e);
