@@ -29,7 +29,7 @@ enum status variant_parse(const char *kv_heads, const struct config *c, int *lay
         *fewer |= layers[l] != (by_layer ? config_kv_heads(c, l) : c->n_kv_heads);
     spec->n_kv_heads = layers[0];
     spec->layer_kv_heads = by_layer ? layers : NULL;
-    return *fewer ? convert_check_heads(spec, c, e) : STATUS_OK;
+    return *fewer ? config_needs_dot(c, "fewer K/V heads", e) : STATUS_OK;
 }
 
 enum status variant_convert(const struct job *j, const struct convert_spec *spec,

@@ -12,8 +12,8 @@
 struct convert_spec variant_spec(const struct job *j, const struct config *c);
 
 /* Sets the K/V heads of *spec, all the same or by layer: `layers` [CONFIG_MAX_LAYERS] is then where
- * they are; and whether they are fewer than there are. STATUS_USAGE for what is no number, and as
- * convert_check_heads. */
+ * they are; and whether they are fewer than there are. The failures of
+ * heads_of_layers and config_needs_dot. */
 enum status variant_parse(const char *kv_heads, const struct config *c, int *layers,
                           struct convert_spec *spec, bool *fewer, struct err *e);
 

@@ -9,25 +9,7 @@
 #include "convert/refit.h"
 #include "convert/tensors.h"
 #include "model/config_keys.h"
-
-enum status convert_check_heads(const struct convert_spec *spec, const struct config *c,
-                                struct err *e)
-{
-    const int *numbers = spec->layer_kv_heads;
-    TRY(config_needs_dot(c, "conversion to fewer K/V heads", e));
-    for (int l = 0; l < c->n_layers; l++) {
-        const int n = numbers ? numbers[l] : spec->n_kv_heads;
-        const int own = numbers ? config_kv_heads(c, l) : c->n_kv_heads;
-        if (n < 1 || n > own || c->n_heads % (numbers ? n : config_variant_heads(c, n, l)) != 0)
-            return err_usage(e,
-                             "--kv-heads %d: expected a divisor of the %d query heads, and no more "
-                             "than there are K/V heads, %d",
-                             n, c->n_heads, own);
-        if (c->shared && numbers && n != numbers[0])
-            return err_usage(e, "all %d layers share one block: expected one number", c->n_layers);
-    }
-    return STATUS_OK;
-}
+#include "model/selection.h"
 
 enum status convert_describe(struct converter *c, const struct convert_spec *spec,
                              struct convert *out, struct err *e)
@@ -49,7 +31,9 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
             .qk = {.own = WEIGHT_Q, .cached = WEIGHT_K, .dim = f.head_dim},
             .ov = {.own = WEIGHT_O, .cached = WEIGHT_V, .dim = config_value_dim(&f)},
         }};
-    TRY(convert_check_heads(spec, &f, e));
+    TRY(config_needs_dot(&f, "fewer K/V heads", e));
+    TRY(heads_check("--kv-heads", &f, numbers ? numbers : &spec->n_kv_heads,
+                    numbers ? f.n_layers : 1, e));
     c->converted.n_kv_heads = numbers ? 0 : spec->n_kv_heads;
     for (int l = 0; l < f.n_layers; l++) {
         const int n = numbers ? numbers[l] : spec->n_kv_heads;

@@ -83,8 +83,3 @@ struct convert {
     struct arena arena;
 };
 void convert_free(struct convert *c); /* legal on a zeroed struct and twice */
-
-/* Whether a checkpoint of this shape can have the specification's K/V heads, given as numbers.
- * STATUS_USAGE if not. */
-enum status convert_check_heads(const struct convert_spec *spec, const struct config *c,
-                                struct err *e);

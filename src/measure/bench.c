@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "base/times.h"
 #include "model/kv_cache.h"
+#include "model/selection.h"
 
 /* The most samples of one run: 800 MB of times. */
 #define MAX_SAMPLES 100000000
@@ -41,9 +42,9 @@ static enum status check_subject(const struct bench_spec *spec, const struct con
     const struct int_list *variants = &spec->axes[BENCH_VARIANTS],
                           *depths = &spec->axes[BENCH_DEPTHS];
     for (int i = 0; i < variants->n; i++) {
-        const int g = variants->items[i], most = c->n_kv_heads;
-        if (g != BENCH_AS_IS && (g < 1 || g > most || most % g != 0))
-            return err_usage(e, "%d K/V heads: expected a divisor of %d", g, most);
+        const int *g = &variants->items[i];
+        if (*g != BENCH_AS_IS)
+            TRY(heads_check("--kv-heads", c, g, 1, e));
     }
     for (int i = 0; i < depths->n; i++) {
         const int depth = depths->items[i];
@@ -282,7 +283,7 @@ static enum status load_model(struct bench_model *m, struct pool *pool, struct e
 {
     const struct bench_subject *of = m->subject;
     const struct inspect_variant *v = &m->variant;
-    const struct model_options o = {.n_kv_heads = v->config.n_kv_heads,
+    const struct model_options o = {.random_kv_heads = v->config.n_kv_heads,
                                     .convert = v->shape.converts,
                                     .storage = v->shape.storage,
                                     .pool = pool};

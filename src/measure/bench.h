@@ -22,7 +22,7 @@
 
 /* What rows differ in, in the order in which they change, fastest first. */
 enum bench_axis {
-    BENCH_VARIANTS, /* K/V heads: divisors of each subject's n_kv_heads; BENCH_AS_IS */
+    BENCH_VARIANTS, /* K/V heads, as heads_check has them for each subject; BENCH_AS_IS */
     BENCH_SUBJECTS, /* 0 to n_subjects - 1 */
     BENCH_BATCHES,  /* sequences that a step serves, 1 or more */
     BENCH_DEPTHS,   /* positions in each cache before the timed token; the context: one less */

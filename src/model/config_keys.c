@@ -1,5 +1,6 @@
 #include "model/config_keys.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -7,6 +8,7 @@
 #include "base/mem.h"
 #include "formats/gguf_values.h"
 #include "formats/gguf_write.h"
+#include "model/selection.h"
 
 /* --- the keys -------------------------------------------------------------------------------- */
 
@@ -114,34 +116,29 @@ static enum status read_number(const struct key_reader *r, const char *suffix, d
     return STATUS_OK;
 }
 
-/* The K/V heads [n_layers] of a key that is there, one number for all layers or one for each:
- * divisors of the heads. */
+/* The K/V heads [n_layers] of a key that is there, one number for all layers or one for each. */
 static enum status read_by_layer(const struct key_reader *r, const struct gguf_value *v,
                                  int32_t *numbers)
 {
     const struct key_name key = arch_key(r->c, KV_HEADS_KEY);
     const bool is_array = v->kind == GGUF_ARRAY;
     const enum gguf_kind kind = is_array ? v->element_kind : v->kind;
-    const int n_layers = r->c->n_layers, n_heads = r->c->n_heads;
+    const int n_layers = r->c->n_layers;
     if (is_array && v->count != (uint64_t)n_layers)
         return err_bad_file(r->e, "%s: expected one number a layer, %d, found %llu", key.text,
                             n_layers, (unsigned long long)v->count);
     if (!gguf_is_integer(kind))
         return err_bad_file(r->e, "%s: expected integers, found %s", key.text,
                             gguf_kind_name(kind));
+    int wanted[CONFIG_MAX_LAYERS];
     for (int l = 0; l < n_layers; l++) {
         const int64_t number = gguf_int_at(v, is_array ? l : 0);
-        if (number < 1 || number > n_heads || n_heads % number != 0)
-            return err_bad_file(r->e, "%s: expected a divisor of head_count %d, found %lld",
-                                key.text, n_heads, (long long)number);
-        numbers[l] = number;
-        if (r->c->shared && numbers[l] != numbers[0])
-            return err_bad_file(
-                r->e,
-                "%s: expected the same number in all layers, which share one block; found several",
-                key.text);
+        wanted[l] = MIN(MAX(number, INT_MIN), INT_MAX);
     }
-    return STATUS_OK;
+    const enum status s = heads_check(key.text, r->c, wanted, n_layers, r->e);
+    for (int l = 0; l < n_layers; l++)
+        numbers[l] = wanted[l];
+    return s == STATUS_OK ? s : STATUS_BAD_FILE;
 }
 
 static enum status read_key(const struct key_reader *r, const struct config_key *k)

@@ -10,6 +10,7 @@
 #include "formats/gguf_values.h"
 #include "model/config_keys.h"
 #include "model/pack.h"
+#include "model/selection.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "checkpoints are little-endian and are read as they are");
@@ -308,15 +309,12 @@ static enum status check_file(struct loader *ld, const struct model_options *o)
 
     if (o)
         ld->options = *o;
-    if (ld->options.n_kv_heads == 0)
-        ld->options.n_kv_heads = c->n_kv_heads;
-    const int wanted = ld->options.n_kv_heads;
-    if (wanted != c->n_kv_heads)
+    int *wanted = &ld->options.random_kv_heads;
+    if (*wanted == 0)
+        *wanted = c->n_kv_heads;
+    if (*wanted != c->n_kv_heads)
         TRY(config_needs_dot(c, "fewer K/V heads", ld->err));
-    if (wanted < 1 || wanted > c->n_kv_heads || !config_has_variant(c, wanted))
-        return err_usage(ld->err, "%d K/V heads: expected a divisor of %d, at most %d", wanted,
-                         c->n_heads, c->n_kv_heads);
-    return STATUS_OK;
+    return heads_check("K/V heads", c, wanted, 1, ld->err);
 }
 
 enum status model_check(const struct gguf *g, struct err *e)
@@ -337,7 +335,7 @@ enum status model_create(const struct gguf *g, const struct model_options *o,
     rng_seed(&ld.rng, 0, 0);
     TRY(check_file(&ld, o));
     struct config c = ld.file;
-    c.n_kv_heads = ld.options.n_kv_heads;
+    c.n_kv_heads = ld.options.random_kv_heads;
     return build_model(&ld, &c, out);
 }
 
@@ -345,10 +343,7 @@ enum status model_create_random(const struct config *c, enum storage storage, ui
                                 struct model **out, struct err *e)
 {
     *out = NULL;
-    struct loader ld = {
-        .file = *c,
-        .options = {.n_kv_heads = c->n_kv_heads, .convert = true, .storage = storage},
-        .err = e};
+    struct loader ld = {.file = *c, .options = {.convert = true, .storage = storage}, .err = e};
     rng_seed(&ld.rng, seed, 0);
     return build_model(&ld, c, out);
 }

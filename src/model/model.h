@@ -46,9 +46,9 @@ struct model {
 
 /* How a model may differ from its file. */
 struct model_options {
-    /* K/V heads at most, for which there is a variant (config_has_variant): in layers of the file
-     * that have more Q, K and V are random, for measuring time. 0: as in the file. */
-    int n_kv_heads;
+    /* K/V heads at most, as heads_check has them: layers of the file that have more get random Q, K
+     * and V, for measuring time. 0: as in the file. */
+    int random_kv_heads;
     bool convert;         /* store the matrices as `storage`, not as in the file */
     enum storage storage; /* if convert; see layout_type */
     struct pool *pool;    /* its threads copy the matrices; NULL: one does */

@@ -16,15 +16,39 @@ bool parse_heads(const char *text, int n_heads, int *out)
     return true;
 }
 
+static enum status read_heads(const char *option, const char *text, int n_heads, int *out,
+                              struct err *e)
+{
+    return parse_heads(text, n_heads, out)
+               ? STATUS_OK
+               : err_usage(e, "%s: expected an integer from 1 on, or MHA, GQA-G, MQA, found '%s'",
+                           option, text);
+}
+
 enum status list_heads(const char *option, const char *text, int n_heads, struct int_list *list,
                        struct err *e)
 {
-    for (char item[32]; list_item(&text, item, sizeof item);) {
+    for (char item[48]; list_item(&text, item, sizeof item);) {
         int n;
-        if (!parse_heads(item, n_heads, &n))
-            return err_usage(e, "%s: expected numbers of K/V heads, or MHA, GQA-G, MQA, found '%s'",
-                             option, item);
+        TRY(read_heads(option, item, n_heads, &n, e));
         TRY(list_add(option, n, list, e));
+    }
+    return STATUS_OK;
+}
+
+enum status heads_check(const char *option, const struct config *c, const int *numbers, int n,
+                        struct err *e)
+{
+    for (int l = 0; l < c->n_layers; l++) {
+        const int wanted = numbers[n > 1 ? l : 0];
+        const int most = n > 1 ? config_kv_heads(c, l) : c->n_kv_heads;
+        if (wanted < 1 || wanted > most || c->n_heads % MIN(wanted, config_kv_heads(c, l)) != 0)
+            return err_usage(e,
+                             "%s: expected a divisor of the %d query heads, at most %d, found %d",
+                             option, c->n_heads, most, wanted);
+        if (c->shared && wanted != numbers[0])
+            return err_usage(e, "%s: all layers share one block; expected one number for all",
+                             option);
     }
     return STATUS_OK;
 }
@@ -36,17 +60,14 @@ enum status heads_of_layers(const char *kv_heads, const struct config *c, int *l
     *n = 0;
     for (char item[48]; list_item(&rest, item, sizeof item); (*n)++) {
         int x;
-        if (!parse_heads(item, c->n_heads, &x))
-            return err_usage(
-                e, "--kv-heads: expected an integer from 1 on, or MHA, GQA-G, MQA, found '%s'",
-                item);
+        TRY(read_heads("--kv-heads", item, c->n_heads, &x, e));
         for (int l = *n; l < c->n_layers; l++)
             layers[l] = x;
     }
     if (*n > 1 && *n != c->n_layers)
         return err_usage(e, "--kv-heads: expected one number, or one for each layer, %d; found %d",
                          c->n_layers, *n);
-    return STATUS_OK;
+    return heads_check("--kv-heads", c, layers, *n, e);
 }
 
 enum status parse_score_scale(const char *text, float *scale, struct err *e)

@@ -17,8 +17,15 @@ bool parse_heads(const char *text, int n_heads, int *out);
 enum status list_heads(const char *option, const char *text, int n_heads, struct int_list *list,
                        struct err *e);
 
-/* The value of --kv-heads, one number for all layers or one for each, into `layers`
- * [CONFIG_MAX_LAYERS]; *n is how many were named. */
+/* Whether layers of this shape can have so many K/V heads: `numbers` are one for each layer, or (n
+ * 1) one for all, of which a layer that has fewer keeps its own. Each is a divisor of the query
+ * heads and no more than the layer has; layers that share a block have the same. STATUS_USAGE, and
+ * `option` is what the message begins with. */
+enum status heads_check(const char *option, const struct config *c, const int *numbers, int n,
+                        struct err *e);
+
+/* Reads the value of --kv-heads, one number for all layers or one for each, into `layers`
+ * [CONFIG_MAX_LAYERS]; *n is how many were named. The failures of heads_check, too. */
 enum status heads_of_layers(const char *kv_heads, const struct config *c, int *layers, int *n,
                             struct err *e);
 

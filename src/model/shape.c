@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/numbers.h"
 #include "base/text.h"
+#include "model/selection.h"
 
 /* What the papers say. T5 1.1 stands as a llama: relative positions, which are a few numbers, and
  * attention to the encoder left out. */
@@ -147,9 +148,10 @@ enum status shape_parse(const char *text, struct config *c, struct err *e)
     }
     if (*text || !named)
         TRY(read_sizes(text + (named != NULL), &n, c, e));
-    if (c->n_kv_heads && c->n_heads % c->n_kv_heads != 0)
-        return err_usage(e, "--shape: kv: expected a divisor of heads %d, found %d", c->n_heads,
-                         c->n_kv_heads);
+    const int kv_heads = c->n_kv_heads ? c->n_kv_heads : c->n_heads;
+    c->n_kv_heads = c->n_heads;
+    TRY(heads_check("--shape: kv", c, &kv_heads, 1, e));
+    c->n_kv_heads = kv_heads;
     config_set_arch(c, c->arch);
     return shape_complete(c, &words, e);
 }
