@@ -165,7 +165,7 @@ static enum status store_value(const struct option_row *row, void *values, const
     case OPTION_CHOICE: {
         const int index = names_find(o->choices, text);
         ok = index >= 0;
-        *(int *)value = index + (o->fallback ? 0 : 1);
+        *(int *)value = index;
         break;
     }
     case OPTION_END:
@@ -266,6 +266,8 @@ enum status options_parse(const struct option_spec *spec, char **argv, void *val
     for (int i = 0; i < rows->n_options; i++) {
         struct option_row *row = &rows->items[i];
         const struct option *o = row->option;
+        if (o->kind == OPTION_CHOICE)
+            *(int *)((char *)values + row->offset) = CHOICE_NONE;
         if (o->fallback)
             TRY(store_value(row, values, o->name, o->fallback, e));
     }

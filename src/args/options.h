@@ -22,8 +22,13 @@ enum option_kind {
     OPTION_DOUBLE,  /* double, within [min, max]; min itself excluded if `above_min` */
     OPTION_STRING,  /* const char *, borrowed from argv */
     OPTION_STRINGS, /* struct option_strings */
-    OPTION_CHOICE,  /* int: the index into `choices`; without a fallback 1 more, and 0 for none */
+    OPTION_CHOICE,  /* int: the index into `choices`; CHOICE_NONE */
 };
+
+/* What is not given, and has no fallback, is of its kind false, NULL, or 0, which is then below the
+ * least number that may be given; of a choice it is this, and of a u64, which may be any number, it
+ * is said beside it. */
+#define CHOICE_NONE (-1)
 
 struct option_u64 {
     uint64_t value;
@@ -55,6 +60,7 @@ struct option {
     const char *excludes; /* likewise: beside any of these */
     const char *reads;    /* of the path of what is read, what that is: "the text"; or NULL */
     enum option_writes writes;
+    bool unrecorded; /* of this run alone: no record of the options has it, see record.h */
 };
 
 /* How rows are written, after `#define VALUES struct NAME`, the struct of `member`; the help may be

@@ -5,9 +5,7 @@
 /* What a record has of a row; NULL: nothing. */
 static const char *recorded(const struct option_row *row)
 {
-    const bool is_own =
-        str_is(row->group, "") || str_is(row->group, "Output") || str_is(row->group, "Run");
-    return is_own ? NULL : row->given;
+    return row->option->unrecorded ? NULL : row->given;
 }
 
 enum status record_make(const struct option_rows *rows, struct bytes *out, struct err *e)

@@ -1,8 +1,8 @@
 /*
  * record - the options that a run was given, as words "--name=value", each ended by a zero byte, in
  * the order of the command's rows, and as many zero bytes more as make them a multiple of 8: what a
- * later run goes on with. Options of the groups "Output" and "Run" are not in it, for each run has
- * its own.
+ * later run goes on with. Options that are marked `unrecorded` are not in it, for each run has its
+ * own.
  */
 #pragma once
 

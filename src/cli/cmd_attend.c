@@ -57,7 +57,7 @@ static const struct option picture_options[] = {
     OPT_END,
 };
 
-static enum status check_attend(struct job *j, void *values, struct err *e)
+static enum status check_attend(const struct job *j, const void *values, struct err *e)
 {
     const struct attend_options *o = values;
     if (o->common.range && o->common.ids)

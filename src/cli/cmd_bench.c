@@ -17,8 +17,6 @@
 #define CALIBRATED       0.9
 #define DEFAULT_PROMPT   128
 #define ROOFLINE_SECONDS 0.5
-/* Memory beyond this is announced even without -v. */
-#define LARGE_MEMORY ((uint64_t)1 << 30)
 
 #define VALUES struct bench_options
 
@@ -151,7 +149,7 @@ static enum status read_variants(struct bench_run *r, struct err *e)
     if (!str_is(text, "all"))
         return list_heads("--kv-heads", text, c->n_heads, variants, e);
     for (int g = c->n_kv_heads; g >= 1; g--)
-        if (c->n_kv_heads % g == 0 && config_has_variant(c, g) &&
+        if (config_has_variant(c, g) &&
             (r->o->shape || c->score == SCORE_DOT || g == c->n_kv_heads))
             TRY(list_add("--kv-heads", g, variants, e));
     return STATUS_OK;
@@ -309,15 +307,13 @@ static enum status plan_threads(struct bench_run *r, struct err *e)
 static enum status plan_rows(struct bench_run *r, struct err *e)
 {
     const struct bench *b = &r->bench;
+    char rows[40];
     const char *advice = "fewer or smaller --batch, --depth, --kv-heads, --type take less";
     TRY(bench_plan(&r->spec, &r->bench, e));
     TRY(plan_threads(r, e));
-    const uint64_t left = available_memory();
-    if (b->bytes > left)
-        return err_set(e, STATUS_NO_MEMORY,
-                       "out of memory: %d rows need %s together, and %s are free; %s", b->n_rows,
-                       figure_bytes(b->bytes).text, figure_bytes(left).text, advice);
-    if (r->o->common.verbose || b->bytes > LARGE_MEMORY)
+    chars_printf(rows, "%d rows", b->n_rows);
+    TRY(memory_check(b->bytes, rows, advice, e));
+    if (memory_is_worth_saying(&r->o->common, b->bytes))
         log_info(&r->o->common, "memory: %d rows take %s together; %s", b->n_rows,
                  figure_bytes(b->bytes).text, advice);
     return STATUS_OK;
@@ -356,7 +352,7 @@ static enum status run_stages(struct bench_run *r, struct err *e)
     return s;
 }
 
-static enum status check_bench(struct job *j, void *values, struct err *e)
+static enum status check_bench(const struct job *j, const void *values, struct err *e)
 {
     const struct bench_options *o = values;
     if (o->common.file && o->others.n > 0)

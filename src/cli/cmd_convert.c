@@ -18,13 +18,13 @@
 struct convert_options {
     struct common_options common;
     const char *cache_bytes;
-    int type;          /* an enum storage + 1; 0: none */
+    int type;          /* an enum storage; CHOICE_NONE */
     int method;        /* an enum convert_method */
     const char *calib; /* a file, "self", "self:N", "none", or NULL */
     int calib_tokens;  /* 0: the default */
     const char *range; /* of the calibration text */
     int grouping;      /* of `groupings` */
-    int refit;         /* an enum convert_refit + 1; 0: what fits */
+    int refit;         /* an enum convert_refit; CHOICE_NONE: what fits */
     const char *eval;
     bool requantize;
 };
@@ -111,14 +111,14 @@ struct conversion {
     double seconds;                 /* that the conversion took */
 };
 
-static enum status check_convert(struct job *j, void *values, struct err *e)
+static enum status check_convert(const struct job *j, const void *values, struct err *e)
 {
     const struct convert_options *o = values;
     const bool is_auto = o->common.kv_heads && str_is(o->common.kv_heads, "auto");
     (void)j;
     if (is_auto != (o->cache_bytes != NULL))
         return err_usage(e, "--kv-heads auto and --cache-bytes B: expected both, found only one");
-    if (!o->common.kv_heads && !o->type)
+    if (!o->common.kv_heads && o->type == CHOICE_NONE)
         return err_usage(e, "nothing to convert is named; expected --kv-heads G, --type TYPE, or "
                             "both");
     if (!o->calib)
@@ -175,8 +175,8 @@ static enum status plan_text(struct conversion *c, struct err *e)
         c->source = TEXT_FILE;
     }
     c->spec.refit = c->source != TEXT_NONE && fits ? CONVERT_REFIT_WO : CONVERT_REFIT_NONE;
-    if (o->refit)
-        c->spec.refit = o->refit - 1;
+    if (o->refit != CHOICE_NONE)
+        c->spec.refit = o->refit;
     if (c->source == TEXT_NONE && (o->cache_bytes || c->spec.refit))
         return err_usage(e, "--%s needs a text: expected --calib TEXT or self%s",
                          o->cache_bytes ? "cache-bytes" : "refit", calib ? ", found none" : "");
@@ -190,7 +190,7 @@ static enum status plan_heads(struct conversion *c, struct err *e)
     TRY(err_in_file(e, config_read(c->job->checkpoint.gguf, &c->config, e), c->job->path));
     c->spec = variant_spec(c->job, &c->config);
     c->spec.method = o->method;
-    c->spec.widens = o->type != 0;
+    c->spec.widens = o->type != CHOICE_NONE;
     if (o->grouping == GROUP_AUTO)
         c->spec.cluster &= o->method == CONVERT_FIT || o->method == CONVERT_PROCRUSTES;
     else
@@ -204,7 +204,7 @@ static enum status plan_heads(struct conversion *c, struct err *e)
         TRY(variant_parse(o->common.kv_heads, &c->config, c->layers, &c->spec, &c->fewer, e));
     if (c->fewer)
         TRY(plan_text(c, e));
-    if (c->fewer || o->type)
+    if (c->fewer || o->type != CHOICE_NONE)
         TRY(check_types(c, e));
     if (!c->fewer || o->method != CONVERT_RANDOM)
         return STATUS_OK;
@@ -298,9 +298,9 @@ static enum status change_type(struct conversion *c, struct err *e)
     struct quantize_params p = {
         .gguf = j->checkpoint.gguf, .source = &j->checkpoint.file, .pool = j->pool};
     size_t len;
-    if (!o->type)
+    if (o->type == CHOICE_NONE)
         return STATUS_OK;
-    p.type = tensor_type_named(text_of(storage_names[o->type - 1]))->type;
+    p.type = tensor_type_named(text_of(storage_names[o->type]))->type;
     p.callbacks = job_callbacks(j, NULL);
     if (c->fewer) {
         TRY(gguf_write_memory(c->converted.writer, &c->bytes, &len, e));
@@ -308,7 +308,7 @@ static enum status change_type(struct conversion *c, struct err *e)
         p.gguf = c->gguf;
         p.source = NULL;
     }
-    job_say_fallback(&o->common, &c->config, o->type - 1);
+    job_say_fallback(&o->common, &c->config, o->type);
     return err_in_file(e, quantize_plan(&p, &c->retyped, e), j->path);
 }
 
@@ -330,7 +330,7 @@ static enum status copy_checkpoint(const struct conversion *c, struct err *e)
 
 static enum status write_out(struct conversion *c, struct err *e)
 {
-    const bool retypes = c->options->type;
+    const bool retypes = c->options->type != CHOICE_NONE;
     struct gguf_writer *writer = retypes ? c->retyped.writer : c->converted.writer;
     TRY(c->fewer || retypes
             ? err_in_file(e, gguf_write(writer, c->job->common->out, e), c->job->path)
@@ -470,8 +470,8 @@ static enum status print_conversion(const struct conversion *c, struct err *e)
         after->divergence = k->divergence;
         after->layers = (struct report_list){k->layers, k->n_layers};
     }
-    if (c->options->type) {
-        after->type = storage_names[c->options->type - 1];
+    if (c->options->type != CHOICE_NONE) {
+        after->type = storage_names[c->options->type];
         after->error = c->retyped.error;
     }
     const struct table layers = TABLE_OF(layer_fields, k->layers, k->n_layers);
@@ -480,9 +480,9 @@ static enum status print_conversion(const struct conversion *c, struct err *e)
         WITH_TEXT | WITH_EVAL | WITH_TYPE | RETYPED | (table_is_json(format) ? IN_JSON : 0);
     if (table_is_for_people(format))
         figures.shown = (c->spec.n_tokens > 0 ? WITH_TEXT : 0) | (j->tokens ? WITH_EVAL : 0) |
-                        (c->options->type ? WITH_TYPE
-                         : k->retyped     ? RETYPED
-                                          : 0);
+                        (c->options->type != CHOICE_NONE ? WITH_TYPE
+                         : k->retyped                    ? RETYPED
+                                                         : 0);
     if (c->fewer && !table_is_json(format)) {
         TRY(job_print(j, &layers, e));
         output_puts(j->out, "\n");

@@ -61,7 +61,7 @@ static const struct report_field fields[] = {
 };
 
 /* The last word is the text, those before it are checkpoints; -m names the first of them. */
-static enum status check_eval(struct job *j, void *values, struct err *e)
+static enum status prepare_eval(struct job *j, void *values, struct err *e)
 {
     const struct eval_options *o = values;
     const int n = o->words.n + (j->common->model != NULL);
@@ -170,6 +170,6 @@ const struct command command_eval = {
     .values_size = sizeof(VALUES),
     .needs = JOB_TEXT | JOB_STOPS | JOB_WORKERS,
     .parts = CHECKPOINT_MODEL | CHECKPOINT_TEXTS,
-    .check = check_eval,
+    .prepare = prepare_eval,
     .run = run_eval,
 };

@@ -77,26 +77,35 @@ static const struct option session_options[] = {
     OPT_END,
 };
 
-/* --- checks ---------------------------------------------------------------------------------- */
+/* --- before the run -------------------------------------------------------------------------- */
 
-static enum status check_generate(struct job *j, void *values, struct err *e)
+/* The form of the output, the sequences of a step, and where the text is. */
+static enum status prepare_generate(struct job *j, void *values, struct err *e)
 {
     struct generate_options *o = values;
     const char *batch = o->batch;
-    for (int i = 0; i < o->stops.n; i++)
-        if (!o->stops.items[i][0])
-            return err_usage(e, "--stop: the text is empty");
     if (batch && !str_is(batch, "auto") && !parse_int(batch, 1, BATCH_MAX, &o->n_batch))
         return err_usage(e, "--batch: expected auto or an integer from 1 to %d, found '%.60s'",
                          BATCH_MAX, batch);
-    o->format = o->format > 0 ? o->format - 1 : o->prompts ? FORMAT_JSON : FORMAT_TEXT;
-    if (o->no_echo && o->format == FORMAT_JSON)
-        return err_usage(e, "--no-echo: JSON has the prompt as a field; expected --format text");
+    if (o->format == CHOICE_NONE)
+        o->format = o->prompts ? FORMAT_JSON : FORMAT_TEXT;
     if (o->prompts)
         j->common->file = o->prompts;
     else if (!o->interactive)
         input_use_pipe(j->common);
-    return job_seed(j, e); /* one for the text and for random heads, so that it replays both */
+    return STATUS_OK;
+}
+
+static enum status check_generate(const struct job *j, const void *values, struct err *e)
+{
+    const struct generate_options *o = values;
+    (void)j;
+    for (int i = 0; i < o->stops.n; i++)
+        if (!o->stops.items[i][0])
+            return err_usage(e, "--stop: the text is empty");
+    return o->no_echo && o->format == FORMAT_JSON
+               ? err_usage(e, "--no-echo: JSON has the prompt as a field; expected --format text")
+               : STATUS_OK;
 }
 
 /* From -p or -f: a session reads standard input line by line. */
@@ -173,6 +182,7 @@ static enum status open_generation(struct generation *g, struct err *e)
     const struct config *c = &job->checkpoint.model->config;
     const struct tokenizer *t = job->checkpoint.tokenizer;
     struct session_params params = job_session_params(job);
+    TRY(job_seed(job, e));
     params.n_ctx = o->ctx ? o->ctx : c->n_ctx;
     if (params.n_ctx > c->n_ctx)
         return err_usage(e, "-c: expected at most %d, the checkpoint's context, found %d", c->n_ctx,
@@ -239,6 +249,7 @@ const struct command command_generate = {
     .values_size = sizeof(VALUES),
     .needs = JOB_MODEL | JOB_TEXT,
     .parts = CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER,
+    .prepare = prepare_generate,
     .check = check_generate,
     .run = run_generate,
 };

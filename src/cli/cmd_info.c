@@ -16,7 +16,7 @@ struct info_options {
     struct common_options common;
     bool tensors, check;
     struct option_strings shapes;
-    int type; /* the index into storage_names and 1 more; 0: not given */
+    int type; /* an enum storage; CHOICE_NONE */
     const char *depths, *batches;
     int shards; /* 0: not given */
 };
@@ -237,7 +237,7 @@ static enum status read_shape(struct info *info, int i, struct err *e)
 {
     const struct info_options *o = info->o;
     struct config *c = &info->config;
-    const enum storage type = o->type ? o->type - 1 : STORAGE_F32;
+    const enum storage type = o->type != CHOICE_NONE ? o->type : STORAGE_F32;
     const char *shape = o->shapes.items[i];
     TRY(shape_of_option(shape, &o->common, c, e));
     struct sheet *s = &info->sheet;
@@ -417,7 +417,7 @@ static enum status compare_shapes(struct info *info, struct err *e)
     return job_print(info->job, &t, e);
 }
 
-static enum status check_info(struct job *j, void *values, struct err *e)
+static enum status check_info(const struct job *j, const void *values, struct err *e)
 {
     const struct info_options *o = values;
     if (o->shapes.n > 0 && (o->tensors || o->check))

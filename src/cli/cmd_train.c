@@ -44,15 +44,16 @@ static const struct option output_options[] = {
     OPT_STRING("output", spec.out, "OUT",
                "the checkpoint to write, the best on the held-out text; OUT.state beside it has "
                "what --resume needs",
-               .letter = 'o', .writes = WRITES_FILE),
+               .letter = 'o', .writes = WRITES_FILE, .unrecorded = true),
     OPT_INT("save-every", spec.save_every, "N", 1, INT_MAX, "steps between saves",
-            .otherwise = "as --eval-every"),
+            .otherwise = "as --eval-every", .unrecorded = true),
     OPT_FLAG("resume", spec.resume,
-             "go on from OUT.state, which has the options; a larger --steps goes on from the end"),
+             "go on from OUT.state, which has the options; a larger --steps goes on from the end",
+             .unrecorded = true),
     OPT_STRING(
         "log", log_path, "FILE.csv",
         "write loss (the text's cross-entropy), learning rate and gradient norm of every step",
-        .writes = WRITES_OTHER),
+        .writes = WRITES_OTHER, .unrecorded = true),
     OPT_END,
 };
 
@@ -159,7 +160,7 @@ static void announce(const struct training *t, const struct train_plan *p)
         log_info(o, "%s is not all F32: it is trained, and written, in F32", spec->from_path);
     if (p->resumed_step > 0)
         log_info(o, "going on after step %d", p->resumed_step);
-    if (o->verbose || p->parameter_bytes + p->activation_bytes + p->teacher_bytes > (size_t)1 << 30)
+    if (memory_is_worth_saying(o, p->parameter_bytes + p->activation_bytes + p->teacher_bytes))
         log_info(
             o,
             "memory: parameters, gradient and moments %s, activations %s, teacher's %s, tokens %s; "

@@ -42,9 +42,12 @@ struct command {
     unsigned needs;      /* enum job_needs */
     unsigned parts;      /* of the checkpoint: enum checkpoint_parts */
     const char *no_text; /* what is said where no text is given; NULL: it can do without */
-    /* What the options' rows cannot say of each other, found out without reading a file. NULL:
-     * nothing. */
-    enum status (*check)(struct job *j, void *values, struct err *e);
+    /* Completes the values of the options, each by what others say, before anything else is done.
+     * NULL: nothing is left open. */
+    enum status (*prepare)(struct job *j, void *values, struct err *e);
+    /* Whether the options can be together, as far as their rows cannot say it, found out without
+     * reading a file. NULL: whatever the rows allow. */
+    enum status (*check)(const struct job *j, const void *values, struct err *e);
     /* Does the work; *e is printed later, but not that of STATUS_INTERRUPTED. */
     enum status (*run)(struct job *j, void *values, struct err *e);
 };

@@ -7,8 +7,10 @@
 const struct option general_options[] = {
     OPT_STRING("model", model, "FILE", "the checkpoint, instead of the first argument",
                .letter = 'm', .reads = "the checkpoint"),
-    OPT_FLAG("quiet", quiet, "nothing on standard error but errors", .letter = 'q'),
-    OPT_FLAG("verbose", verbose, "also memory plan, threads, instruction set", .letter = 'v'),
+    OPT_FLAG("quiet", quiet, "nothing on standard error but errors", .letter = 'q',
+             .unrecorded = true),
+    OPT_FLAG("verbose", verbose, "also memory plan, threads, instruction set", .letter = 'v',
+             .unrecorded = true),
     OPT_END,
 };
 
@@ -21,7 +23,7 @@ const struct option input_options[] = {
     OPT_END,
 };
 
-const char *const truncate_sides[] = {"left", "right", NULL};
+const char *const truncate_sides[] = {[TRUNCATE_LEFT] = "left", [TRUNCATE_RIGHT] = "right", NULL};
 
 const char *const kv_type_names[] = {"f32", "f16", "q8_0", NULL};
 const enum storage kv_type_storage[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};

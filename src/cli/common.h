@@ -23,7 +23,7 @@ struct common_options {
     const char *prompt, *file, *positional_text; /* the text: one of them, or none */
     const char *ids;                             /* of --tokens, instead of a text */
     const char *range;                           /* of the text */
-    int truncate; /* of a text beyond the context its side that is left out: 1 left, 2 right */
+    int truncate; /* of truncate_sides, what of a text beyond the context is left out */
 
     const char *out; /* -o */
     bool force;
@@ -57,7 +57,7 @@ extern const struct option general_options[], input_options[], engine_options[];
 #define TEXT_POSITIONAL OPT_STRING("TEXT", common.positional_text, NULL, NULL, .reads = "the text")
 #define OPT_THREADS(...)                                                                           \
     OPT_STRING("threads", common.threads, "N|auto", __VA_ARGS__, .letter = 't',                    \
-               .otherwise = "DECODE_THREADS, else auto")
+               .otherwise = "DECODE_THREADS, else auto", .unrecorded = true)
 #define THREADS_HELP "threads; auto: as many processors as this process may use"
 #define OPT_TEXT(...)                                                                              \
     OPT_STRING("text", common.file, "FILE", __VA_ARGS__, .letter = 'f', .reads = "the text")
@@ -88,7 +88,8 @@ extern const struct option general_options[], input_options[], engine_options[];
     OPT_CHOICE("format", common.format, "FORM", table_formats, "form of the output",               \
                .fallback = "table")
 
-/* The sides of --truncate in the order of common_options.truncate, then NULL. */
+/* The sides of --truncate, then NULL. */
+enum { TRUNCATE_LEFT, TRUNCATE_RIGHT };
 extern const char *const truncate_sides[];
 
 /* What a cache can be stored as, the largest first, then NULL; and the types by the same numbers.

@@ -14,7 +14,7 @@
 #include "engine/schedule.h"
 #include "text/vocab.h"
 
-/* How texts are printed; of generate_options 1 more, and 0 where it is not given. */
+/* How texts are printed. */
 enum text_format { FORMAT_TEXT, FORMAT_JSON };
 
 /* The values of the options of decode generate. */
@@ -26,7 +26,7 @@ struct generate_options {
     int samples;
     bool greedy;
     struct sampler_params sampler; /* as the options have it; --greedy is not yet in it */
-    int format;
+    int format;                    /* an enum text_format; CHOICE_NONE */
     const char
         *prompts;      /* NULL: the input is one prompt; else it is this file's, a prompt a line */
     const char *batch; /* NULL, a number or "auto" */

@@ -133,15 +133,15 @@ enum status job_fit_tokens(struct job *j, const char *what, size_t cap, size_t m
         has_two_bos(j, ids, *n);
     if (*n <= cap)
         return STATUS_OK;
-    if (o->truncate == 0)
+    if (o->truncate == CHOICE_NONE)
         return err_usage(
             e, "the %s has %zu tokens, the context only %zu: shorten the %s%s or --truncate it",
             what, *n, cap, what,
             cap < (size_t)j->checkpoint.model->config.n_ctx ? ", raise -c" : "");
-    if (o->truncate == 1)
+    if (o->truncate == TRUNCATE_LEFT)
         memmove(ids + bos, ids + *n - (most - bos), (most - bos) * sizeof *ids);
     log_info(o, "%zu of %zu tokens are left out on the %s", *n - most, *n,
-             truncate_sides[o->truncate - 1]);
+             truncate_sides[o->truncate]);
     *n = most;
     return STATUS_OK;
 }
@@ -156,6 +156,6 @@ enum status job_tokenize_for_context(struct job *j, const char *purpose, struct 
         TRY(tokenizer_encode_after(t, j->text, tokenizer_adds_bos(t), &j->tokens, &j->n_tokens, e));
     if (j->n_tokens == 0)
         return err_usage(e, "there is no token to %s: the text is empty", purpose);
-    j->truncated = j->common->truncate && j->n_tokens > (size_t)c->n_ctx;
+    j->truncated = j->common->truncate != CHOICE_NONE && j->n_tokens > (size_t)c->n_ctx;
     return job_fit_tokens(j, "text", c->n_ctx, c->n_ctx, j->tokens, &j->n_tokens, e);
 }

@@ -57,10 +57,12 @@ static enum status check_outputs(struct job *j, void *values, struct err *e)
 }
 
 /* What enum job_needs says, in its order. */
-static enum status prepare(struct job *j, void *values, struct err *e)
+static enum status make_ready(struct job *j, void *values, struct err *e)
 {
     const unsigned needs = j->command->needs;
     TRY(name_inputs(j, e));
+    if (j->command->prepare)
+        TRY(j->command->prepare(j, values, e));
     if (j->command->check)
         TRY(j->command->check(j, values, e));
     if (needs & JOB_PATH)
@@ -96,7 +98,7 @@ enum status job_run(const struct command *c, char **argv, struct output *out, ui
     } else if (s == STATUS_OK) {
         if (o->verbose)
             out->columns = 0; /* who wants more of everything wants whole tables, too */
-        s = prepare(&j, values, e);
+        s = make_ready(&j, values, e);
         if (s == STATUS_OK)
             s = c->run(&j, values, e);
         progress_end(&j.progress);

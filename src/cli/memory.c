@@ -11,10 +11,29 @@
 /* Memory beyond this is announced even without -v. */
 #define LARGE_MEMORY ((uint64_t)1 << 30)
 
+bool memory_is_worth_saying(const struct common_options *o, uint64_t bytes)
+{
+    return o->verbose || bytes > LARGE_MEMORY;
+}
+
+static double spare_memory(void)
+{
+    return available_memory() * AVAILABLE_SHARE;
+}
+
+enum status memory_check(double bytes, const char *what, const char *advice, struct err *e)
+{
+    const double spare = spare_memory();
+    if (bytes <= spare)
+        return STATUS_OK;
+    return err_set(e, STATUS_NO_MEMORY, "out of memory: %s need %s, %s are available; %s", what,
+                   figure_bytes(bytes).text, figure_bytes(spare).text, advice);
+}
+
 void job_say_memory(const struct job *j, const struct job_memory *m)
 {
     char line[512];
-    if (!j->common->verbose && m->cache + m->scratch <= LARGE_MEMORY)
+    if (!memory_is_worth_saying(j->common, m->cache + m->scratch))
         return;
     chars_printf(line, "memory: weights %s", figure_bytes(m->weights).text);
     if (m->cache)
@@ -28,11 +47,7 @@ void job_say_memory(const struct job *j, const struct job_memory *m)
 enum status job_check_memory(const struct job *j, const struct job_memory *m, const char *what,
                              struct err *e)
 {
-    const double needed = (double)m->cache + m->scratch;
-    const double spare = available_memory() * AVAILABLE_SHARE;
-    if (needed > spare)
-        return err_set(e, STATUS_NO_MEMORY, "out of memory: %s need %s, %s are available; %s", what,
-                       figure_bytes(needed).text, figure_bytes(spare).text, m->advice);
+    TRY(memory_check((double)m->cache + m->scratch, what, m->advice, e));
     job_say_memory(j, m);
     return STATUS_OK;
 }
@@ -73,7 +88,7 @@ static struct advice advise(const struct job *j, const char *option)
 enum status job_fit_sequences(const struct job *j, struct session_params *p,
                               const struct sequences_wanted *w, struct err *e)
 {
-    const double spare = available_memory() * AVAILABLE_SHARE;
+    const double spare = spare_memory();
     struct session_memory plan;
     double needed = 0, bytes = 0; /* by all, and by p->n_sequences */
     for (p->n_sequences = w->n;; p->n_sequences--) {

@@ -14,11 +14,17 @@ struct job_memory {
     const char *advice; /* "fewer --tokens take less"; "" and NULL: none */
 };
 
-/* Says it, with -v and always beyond 1 GiB. */
+/* Whether people are told of so much memory: with -v, and always beyond 1 GiB. */
+bool memory_is_worth_saying(const struct common_options *o, uint64_t bytes);
+
+/* STATUS_NO_MEMORY if `what` ("100 tokens") need more bytes than a run may take: nine tenths of
+ * what is available, which is an estimate. The message ends with the advice. */
+enum status memory_check(double bytes, const char *what, const char *advice, struct err *e);
+
+/* Says it, if it is worth saying. */
 void job_say_memory(const struct job *j, const struct job_memory *m);
 
-/* The same, and STATUS_NO_MEMORY if cache and scratch are more than is available, for which
- * `what` ("100 tokens") is the reason. */
+/* The same, after memory_check of cache and scratch. */
 enum status job_check_memory(const struct job *j, const struct job_memory *m, const char *what,
                              struct err *e);
 

@@ -110,19 +110,22 @@ static enum status set_kinds(const struct train_shape *s, struct config *c, stru
     unsigned *const kinds[TRAIN_KINDS] = {(unsigned *)&c->norm, (unsigned *)&c->placement,
                                           (unsigned *)&c->position, (unsigned *)&c->ffn,
                                           (unsigned *)&c->score};
-    const char *preset = shape_archs[s->arch ? s->arch - 1 : 0], *option = NULL;
-    if (!s->arch && (s->no_bias || s->share_layers || s->score_scale || s->kinds[0] ||
-                     s->kinds[1] || s->kinds[2] || s->kinds[3] || s->kinds[4]))
-        preset = FREE_ARCH;
+    bool is_free = s->no_bias || s->share_layers || s->score_scale;
+    const char *option = NULL;
+    for (int i = 0; i < TRAIN_KINDS; i++)
+        is_free |= s->kinds[i] != CHOICE_NONE;
+    const char *preset = s->arch != CHOICE_NONE ? shape_archs[s->arch]
+                         : is_free              ? FREE_ARCH
+                                                : shape_archs[0];
     config_set_arch(c, arch_preset(text_of(preset)));
     if (s->share_layers)
         option = "share-layers";
     if (s->no_bias && !c->no_biases)
         option = "no-bias";
     for (int i = 0; i < TRAIN_KINDS; i++)
-        if (s->kinds[i] != 0 && (unsigned)s->kinds[i] - 1 != *kinds[i]) {
+        if (s->kinds[i] != CHOICE_NONE && (unsigned)s->kinds[i] != *kinds[i]) {
             option = train_kind_options[1 + i].name;
-            *kinds[i] = s->kinds[i] - 1;
+            *kinds[i] = s->kinds[i];
         }
     if (option && !str_is(preset, FREE_ARCH))
         return err_usage(
@@ -161,20 +164,16 @@ static enum status open_origin(const char *path, const struct train_shape *s,
                          .n_ctx = s->n_ctx ? s->n_ctx : TRAIN_CTX,
                          .n_vocab = s->n_vocab ? s->n_vocab : 256};
     TRY(set_kinds(s, c, e));
-    if (s->kv_heads)
+    c->n_kv_heads = c->n_heads;
+    if (s->kv_heads) {
         TRY(heads_of_layers(s->kv_heads, c, layers, &n, e));
+        c->n_kv_heads = 0;
+    }
     for (int l = 0; l < c->n_layers && n > 0; l++) {
-        if (c->n_heads % layers[l] != 0)
-            return err_usage(e, "--kv-heads %d: expected a divisor of --heads %d", layers[l],
-                             c->n_heads);
         c->layer_kv_heads[l] = n > 1 ? layers[l] : 0;
         c->n_kv_heads = MAX(layers[l], c->n_kv_heads);
     }
-    TRY(shape_complete(c, &words, e));
-    if (c->shared && !config_same_kv_heads(c))
-        return err_usage(e, "--kv-heads: layers that share their weights have the same number; "
-                            "expected one with --share-layers");
-    return STATUS_OK;
+    return shape_complete(c, &words, e);
 }
 
 /* --- from options to a specification --------------------------------------------------------- */

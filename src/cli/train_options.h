@@ -9,11 +9,11 @@
 
 #define TRAIN_KINDS 5
 
-/* What options say of a new model; 0 and NULL are what was not given. */
+/* What options say of a new model. */
 struct train_shape {
     int n_layers, d_model, n_heads, head_dim, d_ff, n_ctx, n_vocab;
     const char *kv_heads, *score_scale;
-    int arch, kinds[TRAIN_KINDS]; /* norm, placement, position, ffn, score; from 1 on */
+    int arch, kinds[TRAIN_KINDS]; /* choices: norm, placement, position, ffn, score */
     bool no_bias, share_layers;
 };
 extern const struct option train_size_options[], train_kind_options[];

@@ -472,7 +472,7 @@ $ [ "$(cut -d , -f 1-2 "$out" | xargs)" = "variant,n_kv_heads MHA,4 MQA,1" ]
 0 $several --format jsonl | "speedup": 1,
 $ has "$out" "\"model\": \"$golden/mha.gguf\"" && has "$out" "\"model\": \"$golden/mqa-f16.gguf\""
 0 $several | checkpoint | mqa-f16.gguf
-2 $several --kv-heads 4 | $golden/mqa-f16.gguf | 4 K/V heads: expected a divisor of 1
+2 $several --kv-heads 4 | $golden/mqa-f16.gguf | --kv-heads: expected a divisor of the 3 query heads, at most 1, found 4
 2 $several --text LICENSE | --text is for one checkpoint
 2 $several --shape $shape | a checkpoint and --shape are both named
 3 bench $golden/mha.gguf LICENSE | LICENSE
@@ -507,7 +507,7 @@ $ is_busy || { has "$out" "the smallest cache within the limits" && has "$out" "
 $ head -c 100 LICENSE >short.txt
 2 bench $model --text short.txt | --text, its first nine tenths: expected a text of at least 128 tokens
 # Before anything is said of what is measured.
-2 bench $model --depth 256 -t 256 --kv-heads $heads | expected a divisor of 8
+2 bench $model --depth 256 -t 256 --kv-heads $heads | expected a divisor of the 8 query heads, at most 8
     | for heads in 3 2147483647 "2147483647 --text LICENSE"
 2 bench $model --batch=$batch | --batch: expected integers from 1 to 2147483647, separated by commas
     | for batch in 0 -1 1,,2 2147483648 x
@@ -750,8 +750,17 @@ $ [ ! -e long.html ]
 0 train lines -o wide.gguf $small --heads 4 --kv-heads 2 --score additive --steps 1 --batch 1 -q
 0 bench wide.gguf --depth 4 -n 2 --repeat 1 --format csv | 2 lines
 2 convert wide.gguf -o scaled2.gguf --force --kv-heads 1 -q | whose scores are dot products
-2 eval wide.gguf lines --kv-heads 1 | conversion to fewer K/V heads: expected a checkpoint whose scores are dot products
+2 eval wide.gguf lines --kv-heads 1 | fewer K/V heads: expected a checkpoint whose scores are dot products
 2 bench wide.gguf --kv-heads 1 | fewer K/V heads: expected a checkpoint whose scores are dot products
+# Every command takes the same numbers of K/V heads, a divisor of the 4 that there are or not.
+0 train lines -o twelve.gguf --layers 1 --embd 48 --heads 12 --kv-heads 4 --ff 16 --ctx 32 --steps 1 --batch 1 -q
+0 bench twelve.gguf $quickest --format csv -q | 5 lines
+0 bench twelve.gguf $quickest --kv-heads 3 --format csv -q | 2 lines
+0 generate twelve.gguf -p "line 1" -n 2 -q --kv-heads 3
+0 convert twelve.gguf -o three.gguf --kv-heads 3 --calib none -q
+2 $command | --kv-heads: expected a divisor of the 12 query heads, at most 4, found 5
+    | for command in "generate twelve.gguf -p x --kv-heads 5" "bench twelve.gguf --kv-heads 5"
+    "convert twelve.gguf -o five.gguf --kv-heads 5" "eval twelve.gguf lines --kv-heads 5"
 0 info toy.gguf | n_ctx         32
 0 generate toy.gguf -p "line 1" -n 10 --greedy
 0 train lines -o more.gguf $toy -q -t 3 | quiet
@@ -838,14 +847,14 @@ checks <<'EOF'
 2 $x --arch llama --heads 16 --embd 48 | --heads 16: rotary positions rotate pairs
 2 $x --layers 2 --kv-heads 4,2,1 | --kv-heads: expected one number, or one for each layer, 2; found 3
 2 $x --kv-heads 8,2x,1,1 | --kv-heads: expected an integer from 1 on, or MHA, GQA-G, MQA, found '2x'
-2 $x --layers 2 --share-layers --kv-heads 4,2 | --kv-heads: layers that share
+2 $x --layers 2 --share-layers --kv-heads 4,2 | --kv-heads: all layers share one block; expected one number for all
 2 $x --from toy.gguf --arch llama | --arch and --from
 2 $x $words | ${words% *} | for words in "--attn-dropout 0.95" "--label-smoothing -0.1" "--vocab 255"
     "--val-fraction 1" "--lr 0"
 2 train -o x.gguf | no text is named
 2 train lines | no output is named
 2 $x --embd 16 --heads 3 | --heads 3: expected a divisor of --embd 16
-2 $x --kv-heads 3 | --kv-heads 3: expected a divisor of --heads 8
+2 $x --kv-heads 3 | --kv-heads: expected a divisor of the 8 query heads, at most 8, found 3
 2 $x --ctx 4096 | expected at least
 2 train lines -o lines | the text itself
 2 $x --from toy.gguf --layers 2 | --layers and --from
@@ -1005,12 +1014,12 @@ checks <<'EOF'
 2 $n --kv-heads 4,2 | one for each layer, 4
 2 $n $option x --calib text | found 'x' | for option in --kv-heads "--kv-heads auto --cache-bytes"
 2 convert $model $output --kv-heads 2 | no output is named | for output in "" -o=
-2 $n --kv-heads 3 | --kv-heads 3: expected a divisor of the 8 query heads
+2 $n --kv-heads 3 | --kv-heads: expected a divisor of the 8 query heads, at most 8, found 3
 0 $n --kv-heads 8 --eval eval-text --format json | "checkpoint": "after" | 2> new.gguf is a copy: the checkpoint has these K/V heads already (MHA)
 $ cmp $model new.gguf && rm new.gguf
 0 convert gqa.gguf -o new.gguf --kv-heads 2 | after  | 2> already (GQA-2)
 $ cmp gqa.gguf new.gguf && rm new.gguf
-2 convert gqa.gguf -o new.gguf --kv-heads 4 | no more than there are K/V heads, 2
+2 convert gqa.gguf -o new.gguf --kv-heads 4 | --kv-heads: expected a divisor of the 8 query heads, at most 2, found 4
 2 convert $model -o gqa.gguf --kv-heads 2 | exists; --force
 2 generate $model -p a --calib text | unknown option
 3 $n --kv-heads 2 --calib no-such-file | no-such-file
