@@ -1,63 +1,87 @@
 #!/usr/bin/env bash
-# study.sh TEXT DIR [--heads H,...|--kv-heads G,...|--arm NAME [OPTIONS] ...] [--method M,...]
-#          [--alpha P,...] [--rates R,...] [--seeds N] [--jobs N] [--match params|flops]
-#          [options of train] [--print] - trainings compared over seeds and learning rates
+# study.sh TEXT DIR [--seeds N] [--rates R,...] [--jobs N] [--print] [options of train]
+#          [--heads H,...] [--kv-heads G,...] [--method M,...] [--alpha P,...] [--match params|flops]
+#          [--arm NAME [options of train]] ... - trainings compared over seeds and learning rates
 #
-# The GQA paper's experiment: trains an MHA checkpoint for each seed, converts it by each method
-# (scratch: trains such a model from scratch) to each number of K/V heads, trains each further for
-# each percent of the steps, and evaluates all on the held-out part of TEXT. By default: --heads 8,
-# --kv-heads its divisors, --method mean,fit,scratch --alpha 0,5 --seeds 3 --steps 250.
-# Or arms, which are trained from scratch and compared with the first: of each NAME the options of
-# train behind it and those that all share; or several numbers of query heads, H, of size D as HxD,
-# over G K/V heads as H/G or HxD/G. --rates are the learning rates that each arm, or each further
-# training, is tried at: the table shows the best of each.
-# A cell is DIR/NAME.gguf and DIR/NAME.json; what is there is not made again. --jobs runs so many at
-# a time. --print prints the commands, in two groups, of which the second needs the first.
-# DIR/study.csv has every cell.
+# It compares one of three things:
+#   conversions    the GQA paper's experiment, for one number of --heads: trains an MHA checkpoint for each
+#                  seed, converts it by each --method to each number of --kv-heads (scratch: trains such a
+#                  model from scratch), and trains each further for each --alpha, a percent of the steps
+#   heads          several numbers of query heads, trained from scratch: H, of size D as HxD, with G K/V
+#                  heads as H/G or HxD/G; with --match they get feed-forward layers of such a width that all
+#                  have as many parameters, or operations, as the first has as MHA
+#   arms           models trained from scratch with the options that stand behind their --arm, besides those
+#                  that stand before the first --arm, which all arms share
+# Each is compared with the first one. By default: --heads 8, --kv-heads its divisors, --method
+# mean,fit,scratch --alpha 0,5 --seeds 3 --steps 250. --rates are learning rates that every arm, or every
+# further training, is tried at; the table shows the best one of each. --seeds, --rates and --jobs are the
+# study's, and stand before the first --arm.
+# A cell, one trained or converted model, is DIR/NAME.gguf and its evaluation on the held-out part of TEXT
+# DIR/NAME.json; what is there is not made again, so the same command goes on. --jobs runs so many at a
+# time. --print only prints the commands, in two groups, of which the second needs the first.
+# DIR/study.csv has every cell, DIR/study.md the table.
 set -euof pipefail
 export LC_ALL=C
 fail() { printf 'study.sh: %s\n' "$2" >&2 && exit "$1"; } # STATUS MESSAGE
 
-# --- options ------------------------------------------------------------------------------------
-case ${1:-} in -h | --help) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p;}' "$0" && exit ;; esac
-[[ $# -ge 2 && $1 != -* && $2 != -* ]] || fail 2 "expected TEXT DIR [options]; --help says more"
-[[ -f $1 && -r $1 ]] || fail 3 "$1: expected a file, which every cell reads again"
-text=$1 dir=${2%/} prints=no
-[ -n "$dir" ] || fail 2 "DIR: expected a folder for this study alone"
-shift 2
-number='[1-9][0-9]{0,7}' count='[0-9]{1,7}[kKM]?' share='[0-9]{1,6}([.][0-9]{1,6})?'
-declare -A given=()
-arms=() arm_words=() # of each arm its name, and its options as bash reads them back
-chosen='--(output|from|teacher|log|resume|force|seed|save-every|eval-every)'
-option() { # NAME [VALUE]: one that all cells share, or the last arm's
-    [[ ! $1 =~ ^$chosen$ ]] || fail 2 "$1 is chosen for each cell; expected options of the study or of a new model"
+# --- the command line -----------------------------------------------------------------------------
+
+declare -A given=() # options before the first --arm, each with its value
+arms=()             # names of arms
+arm_options=()      # of each arm its own options, quoted for bash
+prints=no
+
+# take_option NAME [VALUE] - stores an option of the study, of all cells or of the last arm
+take_option() {
+    local quoted
+    [[ ! $1 =~ ^--(output|from|teacher|log|resume|force|seed|save-every|eval-every)$ ]] ||
+        fail 2 "$1 is chosen for each cell; expected options of the study or of a new model"
     if [ ${#arms[@]} -eq 0 ]; then
         given[$1]=${2-}
-    else
-        printf -v words '%q ' "$@"
-        arm_words[-1]+=$words
+        return
     fi
+    [[ ! $1 =~ ^--(seeds|rates|jobs|method|alpha|match)$ ]] ||
+        fail 2 "$1 is the study's, not an arm's; expected it before the first --arm"
+    printf -v quoted '%q ' "$@"
+    arm_options[-1]+=$quoted
 }
-while [ $# -gt 0 ]; do
-    case $1 in
-    --print) prints=yes ;;
-    --arm | --arm=*)
-        [[ $1 == *=* ]] || { [ $# -gt 1 ] && set -- "--arm=$2" "${@:3}"; } || fail 2 "--arm: expected a name"
-        [[ ${1#--arm=} =~ ^[A-Za-z0-9][A-Za-z0-9.+/-]{0,40}$ ]] ||
-            fail 2 "--arm: expected a name of letters, digits and .+-/, found '${1#--arm=}'"
-        [[ " ${arms[*]} " != *" ${1#--arm=} "* ]] || fail 2 "--arm: there are two of '${1#--arm=}'"
-        arms+=("${1#--arm=}") arm_words+=('') ;;
-    --no-bias | --share-layers) option "$1" ;;
-    --*=*) option "${1%%=*}" "${1#*=}" ;;
-    -t | --*)
-        [ $# -gt 1 ] || fail 2 "$1: expected a value"
-        option "${1/#-t/--threads}" "$2"
-        shift ;;
-    *) fail 2 "expected an option of the study or of train, found '$1'" ;;
-    esac
-    shift
-done
-items() { # OPTION DEFAULT PATTERN [WHAT]: those of its list, each once
+
+take_arm() { # NAME
+    [[ $1 =~ ^[A-Za-z0-9][A-Za-z0-9.+/-]{0,40}$ ]] ||
+        fail 2 "--arm: expected a name of letters, digits and .+-/, found '$1'"
+    [[ " ${arms[*]} " != *" $1 "* ]] || fail 2 "--arm: there are two of '$1'"
+    arms+=("$1") arm_options+=('')
+}
+
+read_command_line() {
+    case ${1:-} in -h | --help) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p;}' "$0" && exit ;; esac
+    [[ $# -ge 2 && $1 != -* && $2 != -* ]] || fail 2 "expected TEXT DIR [options]; --help says more"
+    [[ -f $1 && -r $1 ]] || fail 3 "$1: expected a file, which every cell reads again"
+    text=$1 dir=${2%/}
+    [ -n "$dir" ] || fail 2 "DIR: expected a folder for this study alone"
+    shift 2
+    while [ $# -gt 0 ]; do
+        case $1 in
+        --print) prints=yes ;;
+        --arm=*) take_arm "${1#--arm=}" ;;
+        --no-bias | --share-layers) take_option "$1" ;;
+        --*=*) take_option "${1%%=*}" "${1#*=}" ;;
+        -t | --*)
+            [ $# -gt 1 ] || fail 2 "$1: expected a value"
+            if [ "$1" = --arm ]; then take_arm "$2"; else take_option "${1/#-t/--threads}" "$2"; fi
+            shift ;;
+        *) fail 2 "expected an option of the study or of train, found '$1'" ;;
+        esac
+        shift
+    done
+}
+
+# --- values of options ----------------------------------------------------------------------------
+
+number='[1-9][0-9]{0,7}'
+
+# items OPTION DEFAULT PATTERN [WHAT] - prints the items of the option's list, each once; WHAT they are
+items() {
     local list=${given[$1]-$2} item seen=,
     while [ -n "$list" ]; do
         item=${list%%,*} list=${list#"$item"} list=${list#,}
@@ -65,215 +89,363 @@ items() { # OPTION DEFAULT PATTERN [WHAT]: those of its list, each once
         [[ $seen == *",$item,"* ]] || { echo "$item" && seen+=$item,; }
     done
 }
-whole() { # OPTION DEFAULT: its value as a number, as train reads it
-    local value=${given[$1]-$2}
+
+# whole OPTION DEFAULT - prints the option's value as a number: train reads 2k and 3M, too
+whole() {
+    local value=${given[$1]-$2} unit=1
     [[ $value =~ ^([0-9]{1,7})([kKM]?)$ ]] || fail 2 "$1: expected a whole number, found '$value'"
-    case ${BASH_REMATCH[2]} in '') value=1 ;; M) value=1000000 ;; *) value=1000 ;; esac
-    echo $((10#${BASH_REMATCH[1]} * value))
+    case ${BASH_REMATCH[2]} in k | K) unit=1000 ;; M) unit=1000000 ;; esac
+    echo $((10#${BASH_REMATCH[1]} * unit))
 }
-steps=$(whole --steps 250)
-seeds=$(items --seeds 3 "$number" "a number of seeds")
-n_jobs=$(items --jobs 1 "$number" "a number of jobs")
-match=$(items --match '' 'params|flops')
-rates=($(items --rates '' '[0-9]*[.]?[0-9]+(e-?[0-9]{1,2})?' "learning rates"))
-kv_heads=() alphas=() methods=''
-# Of each variant: its name, how it is made, its cells' name, and how many heads it has.
-names=() methods_of=() stems=() n_query=() n_kv=() sizes=() options_of=()
+
+read_values() {
+    steps=$(whole --steps 250)
+    seeds=$(items --seeds 3 "$number" "a number of seeds")
+    n_jobs=$(items --jobs 1 "$number" "a number of jobs")
+    match=$(items --match '' 'params|flops')
+    rates=($(items --rates '' '[0-9]*[.]?[0-9]+(e-?[0-9]{1,2})?' "learning rates"))
+    held_out=$(items --val-fraction 0.1 "0?[.][0-9]{1,6}|0" "a fraction from 0 to 0.9")
+    threads=(${given[--threads]:+-t "${given[--threads]}"})
+}
+
+# --- what is compared -----------------------------------------------------------------------------
+
+# Of each variant: the table's name and method, the name that its cells' files begin with, its query heads, K/V
+# heads and head size ('': train's own), and its own options, quoted for bash.
+names=() methods=() stems=() n_query=() n_kv=() sizes=() own_options=()
+alphas=() # percents above 0
+
 variant() { # NAME METHOD STEM HEADS KV-HEADS SIZE OPTIONS
-    names+=("$1") methods_of+=("$2") stems+=("$3") n_query+=("$4") n_kv+=("$5") sizes+=("$6") options_of+=("$7")
+    names+=("$1") methods+=("$2") stems+=("$3") n_query+=("$4") n_kv+=("$5") sizes+=("$6") own_options+=("$7")
 }
-if [ ${#arms[@]} -gt 0 ]; then
-    [ -z "$match${given[--kv-heads]+x}${given[--method]+x}${given[--alpha]+x}" ] ||
-        fail 2 "--match, --kv-heads, --method, --alpha: not of arms, whose names are before their options"
-    for i in "${!arms[@]}"; do variant "${arms[i]}" train "${arms[i]//\//-}" '' '' '' "${arm_words[i]}"; done
-else
-    heads=($(items --heads 8 "$number(x$number)?(/$number)?" "numbers of query heads"))
-    unset 'given[--heads]'
-fi
-if [[ ${#arms[@]} -eq 0 && ${#heads[@]} -eq 1 && $heads =~ ^$number$ ]]; then
-    divisors=$(for ((g = heads[0] / 2; g > 0; g--)); do ((heads[0] % g)) || echo $g; done)
-    kv_heads=($(items --kv-heads "${divisors//$'\n'/,}" "${divisors//$'\n'/|}"))
-    methods=$(items --method mean,fit,scratch 'mean|first|random|procrustes|fit|scratch')
-    alphas=($(items --alpha 0,5 "$share" "percents of the steps" | sort -n | awk '$0 > 0'))
-    variant MHA mha mha "$heads" "$heads" '' ''
-    for g in "${kv_heads[@]}"; do
-        name=$([ "$g" = 1 ] && echo MQA || echo "GQA-$g") && stem=$(tr -d - <<<"${name,,}")
-        for method in $methods; do variant "$name" "$method" "$stem-$method" "$heads" "$g" '' ''; done
-    done
-elif [ ${#arms[@]} -eq 0 ]; then
-    [ -z "${given[--kv-heads]+x}${given[--method]+x}${given[--alpha]+x}" ] ||
-        fail 2 "--kv-heads, --method, --alpha: several --heads are not converted; expected one"
-    for item in "${heads[@]}"; do
+
+# refuse_given MESSAGE OPTION... - fails if one of the options is given
+refuse_given() {
+    local option
+    for option in "${@:2}"; do [ -z "${given[$option]+x}" ] || fail 2 "$1"; done
+}
+
+compare_arms() {
+    local i
+    refuse_given "--match, --kv-heads, --method, --alpha: not of arms, whose names are before their options" \
+        --match --kv-heads --method --alpha
+    for i in "${!arms[@]}"; do variant "${arms[i]}" train "${arms[i]//\//-}" '' '' '' "${arm_options[i]}"; done
+}
+
+compare_heads() { # HEADS...
+    local item h k g
+    refuse_given "--kv-heads, --method, --alpha: several --heads are not converted; expected one" \
+        --kv-heads --method --alpha
+    for item; do
         [[ $item =~ ^([0-9]+)(x([0-9]+))?(/([0-9]+))?$ ]]
         h=${BASH_REMATCH[1]} k=${BASH_REMATCH[3]} g=${BASH_REMATCH[5]}
         variant "heads-$item" train "heads-${item/\//-kv}" "$h" "${g:-$h}" "$k" ''
     done
-fi
-
-# What train gets, and of it train --from; and what tells this study's folder from others.
-fraction=$(items --val-fraction 0.1 "0?[.][0-9]{1,6}|0" "a fraction from 0 to 0.9")
-threads=(${given[--threads]:+-t "${given[--threads]}"})
-for name in threads seeds jobs rates kv-heads method alpha; do unset "given[--$name]"; done
-train=() further=() settings="text $(cksum <"$text")"
-while IFS= read -r name; do
-    [ -n "$name" ] || continue # there are no options
-    words=("$name" ${given[$name]:+"${given[$name]}"})
-    printf -v line '%q ' "${words[@]}"
-    settings+=$'\n'${line% }
-    [[ ! $name =~ ^--(steps|match)$ && $match$name != ?*--ff ]] || continue
-    train+=("${words[@]}")
-    [[ ! $name =~ ^--(ctx|batch|optimizer|weight-decay|clip|val-fraction)$ ]] || further+=("${words[@]}")
-done < <(printf '%s\n' "${!given[@]}" | sort)
-
-# --- the plan -----------------------------------------------------------------------------------
-decode=${DECODE:-$(cd "$(dirname "$0")/.." && pwd)/decode}
-[ -x "$decode" ] || fail 1 "$decode: there is no such program; make builds it, or DECODE names it"
-# Where the held-out part begins: in bytes, and as eval --range has it, to the last digit.
-read -r cut range < <(awk -v p="$fraction" -v size="$(wc -c <"$text")" 'BEGIN {
-    r = sprintf("%.15g", 1 - p); print int((1 - p) * size), r + 0 == 1 - p ? r : sprintf("%.17g", 1 - p) }')
-if [ -n "$match" ]; then
-    d=$(whole --embd 128)
-    ctx=$(whole --ctx 256)
-    k_all=$(whole --head-dim 0)
-    weights=0 bias=1 n=2
-    [ "$match" = flops ] || weights=1
-    [[ ${given[--arch]-} != llama && ${given[--ffn]-} != swiglu ]] || n=3 # matrices
-    [[ ${given[--arch]-} != llama && -z ${given[--no-bias]+x} ]] || bias=0
-    ff_first=$(whole --ff $((n == 3 ? (8 * d / 3 + 31) / 32 * 32 : 4 * d)))
-    each=$((weights ? n * d + (n - 1) * bias : 2 * n * d))
-fi
-amount() { # VARIANT: of a layer what differs, weights, or operations at half the context
-    local h=${n_query[$1]} g=${n_kv[$1]}
-    local k=${sizes[$1]:-$((k_all > 0 ? k_all : d / h))}
-    echo $((weights ? (h + 2 * g) * k * (d + bias) + h * k * d : 4 * d * (h + g) * k + 4 * h * k * (ctx / 2 + 1)))
 }
-width() { # VARIANT: the --ff with which it has as much as the first of --heads as MHA
-    local more ff g=${n_kv[0]}
-    n_kv[0]=${n_query[0]}
-    more=$(($(amount 0) - $(n_kv[0]=$([ "$1" = 0 ] && echo "$g" || echo "${n_kv[0]}") && amount "$1")))
-    ff=$((ff_first + (2 * more + (more < 0 ? -each : each)) / (2 * each)))
-    [ $ff -ge 1 ] || fail 2 "--match: ${n_query[$1]} heads, ${n_kv[$1]} K/V heads would need a feed-forward layer of $ff"
+
+compare_conversions() { # HEADS
+    local divisors kv_heads by g name method
+    divisors=$(for ((g = $1 / 2; g > 0; g--)); do (($1 % g)) || echo $g; done)
+    kv_heads=($(items --kv-heads "${divisors//$'\n'/,}" "${divisors//$'\n'/|}"))
+    by=$(items --method mean,fit,scratch 'mean|first|random|procrustes|fit|scratch')
+    alphas=($(items --alpha 0,5 '[0-9]{1,6}([.][0-9]{1,6})?' "percents of the steps" | sort -n | awk '$0 > 0'))
+    variant MHA mha mha "$1" "$1" '' ''
+    for g in "${kv_heads[@]}"; do
+        name=GQA-$g
+        [ "$g" != 1 ] || name=MQA
+        for method in $by; do variant "$name" "$method" "$(tr -d - <<<"${name,,}")-$method" "$1" "$g" '' ''; done
+    done
+}
+
+choose_variants() {
+    local heads
+    if [ ${#arms[@]} -gt 0 ]; then
+        compare_arms
+        return
+    fi
+    heads=($(items --heads 8 "$number(x$number)?(/$number)?" "numbers of query heads"))
+    unset 'given[--heads]' # each variant has its own
+    if [[ ${#heads[@]} -eq 1 && $heads =~ ^$number$ ]]; then
+        compare_conversions "$heads"
+    else
+        compare_heads "${heads[@]}"
+    fi
+}
+
+# --- options of train -----------------------------------------------------------------------------
+
+train=()   # what all trainings from scratch get
+further=() # what all trainings with --from get
+settings=  # what tells this study's folder from another's
+
+share_options() {
+    local name words line
+    for name in threads seeds jobs rates kv-heads method alpha; do unset "given[--$name]"; done
+    settings="text $(cksum <"$text")"
+    while IFS= read -r name; do
+        [ -n "$name" ] || continue # there are no options
+        words=("$name" ${given[$name]:+"${given[$name]}"})
+        printf -v line '%q ' "${words[@]}"
+        settings+=$'\n'${line% }
+        [[ ! $name =~ ^--(steps|match)$ && $match$name != ?*--ff ]] || continue # these are written for each cell
+        train+=("${words[@]}")
+        [[ ! $name =~ ^--(ctx|batch|optimizer|weight-decay|clip|val-fraction)$ ]] || further+=("${words[@]}")
+    done < <(printf '%s\n' "${!given[@]}" | sort)
+}
+
+# An option that train does not know is said now; train itself would say it when its job comes.
+check_options() {
+    local known word
+    decode=${DECODE:-$(cd "$(dirname "$0")/.." && pwd)/decode}
+    [ -x "$decode" ] || fail 1 "$decode: there is no such program; make builds it, or DECODE names it"
+    known=$("$decode" help train --all | grep -oE '^ +(-[a-zA-Z], )?--[a-z0-9-]+' | grep -oE -- '--[a-z0-9-]+$')
+    for word in "${train[@]}" ${arm_options[*]}; do
+        [[ $word != --* || $'\n'$known$'\n' == *$'\n'$word$'\n'* ]] ||
+            fail 2 "$word: train has no such option; \`decode help train --all\` lists those it has"
+    done
+}
+
+# --- equal parameters or operations ---------------------------------------------------------------
+
+# What --match needs to know of a layer, as train's defaults have it.
+measure_layer() {
+    local matrices=2
+    d_model=$(whole --embd 128)
+    ctx=$(whole --ctx 256)
+    head_size=$(whole --head-dim 0)
+    bias=1
+    [[ ${given[--arch]-} != llama && ${given[--ffn]-} != swiglu ]] || matrices=3
+    [[ ${given[--arch]-} != llama && -z ${given[--no-bias]+x} ]] || bias=0
+    ff_first=$(whole --ff $((matrices == 3 ? (8 * d_model / 3 + 31) / 32 * 32 : 4 * d_model)))
+    # What an element of the feed-forward layer adds: parameters, or operations.
+    element=$((matrices * d_model + (matrices - 1) * bias))
+    [ "$match" = params ] || element=$((2 * matrices * d_model))
+}
+
+# attention_cost H G SIZE - prints parameters of a layer's attention, or its operations at half the context
+attention_cost() {
+    local size=${3:-$((head_size > 0 ? head_size : d_model / $1))}
+    if [ "$match" = params ]; then
+        echo $((($1 + 2 * $2) * size * (d_model + bias) + $1 * size * d_model))
+    else
+        echo $((4 * d_model * ($1 + $2) * size + 4 * $1 * size * (ctx / 2 + 1)))
+    fi
+}
+
+# matched_width VARIANT - prints the --ff with which it costs as much as the first variant with MHA
+matched_width() {
+    local base own more ff
+    base=$(attention_cost "${n_query[0]}" "${n_query[0]}" "${sizes[0]}")
+    own=$(attention_cost "${n_query[$1]}" "${n_kv[$1]}" "${sizes[$1]}")
+    more=$((base - own))
+    ff=$((ff_first + (2 * more + (more < 0 ? -element : element)) / (2 * element))) # rounded
+    [ $ff -ge 1 ] ||
+        fail 2 "--match: ${n_query[$1]} heads, ${n_kv[$1]} K/V heads would need a feed-forward layer of $ff"
     echo $ff
 }
-name_of() { # STEM ALPHA RATE: of a cell of this seed
+
+# --- the cells and their commands -----------------------------------------------------------------
+
+cells=()           # names of the cells' files
+cell_rows=()       # of each cell its line of study.csv, without the result
+first=() second=() # jobs: shell commands, each for one cell or several; the second need files of the first
+job=               # the one that is being written
+
+cell_name() { # STEM ALPHA RATE; of this seed
     local name=$1
     [ "$2" = 0 ] || name+=-alpha$2
     [ -z "$3" ] || name+=-lr$3
     echo "$name-seed$seed"
 }
-run() { printf '%q ' "$decode" "$@" -q "${threads[@]}"; } # a command as bash reads it back
-# The files of a name f: unless one is there, a command writes f.part, which is renamed when whole.
-named() { printf 'f=%q' "$1"; }
-made() { echo "{ test -e \"\$f.$1\" || { $2 && mv \"\$f.part\" \"\$f.$1\"; }; }"; } # SUFFIX COMMAND
-cells=() cell_of=() # names of files; and what each cell is, a line of study.csv without its result
-cell() { # VARIANT ALPHA RATE COMMAND: adds what makes and evaluates the cell to `job`
-    local name && name=$(name_of "${stems[$1]}" "$2" "$3")
-    job+="${job:+ && }$(named "$dir/$name") && $(made gguf "$4") && $(made json \
-        "$(run eval --range "$range:1" --format jsonl)\"\$f.gguf\" $(printf %q "$text") >\"\$f.part\"")"
-    cells+=("$name") cell_of+=("${names[$1]},${methods_of[$1]},$2,${3:--},$seed")
-}
-trained() { # VARIANT ALPHA RATE STEPS OPTIONS; an interrupted training leaves a state, with which it goes on
-    local out='-o "$f.part" $(test -e "$f.part.state" && echo --resume || rm -f "$f.part")'
-    cell "$1" "$2" "$3" "$(run train "$text" "${@:5}" --steps "$4" ${3:+--lr "$3"} --seed $seed \
-        --eval-every -1)${options_of[$1]}$out && rm -f \"\$f.part.state\""
-}
-further_steps() { awk -v p="$1" -v n="$steps" 'BEGIN { k = int(p / 100 * n + 0.5); print k ? k : 1 }'; }
-first=() second=()
-for ((seed = 1; seed <= seeds; seed++)); do
-    for v in "${!names[@]}"; do
-        job='' method=${methods_of[v]} g=${n_kv[v]} own=()
-        [ "$method" = train ] || own=(--heads "$heads" --kv-heads "$g")
-        [ -z "${n_query[v]}" ] || own=(--heads "${n_query[v]}" --kv-heads "$g" ${sizes[v]:+--head-dim "${sizes[v]}"})
-        [[ -z $match || ! $method =~ ^(train|mha|scratch)$ ]] || own+=(--ff "$(width "$v")")
-        case $method in
-        train) for rate in "${rates[@]:-}"; do
-            job='' && trained "$v" 0 "$rate" "$steps" "${train[@]}" "${own[@]}"
-            first+=("$job")
-        done ;;
-        scratch)
-            alpha=0 more=0
-            [ ${#alphas[@]} -eq 0 ] || { alpha=${alphas[-1]} && more=$(further_steps "$alpha"); }
-            trained "$v" "$alpha" '' $((steps + more)) "${train[@]}" "${own[@]}"
-            first+=("$job") ;;
-        mha)
-            trained "$v" 0 '' "$steps" "${train[@]}" "${own[@]}"
-            first+=("$job") && job='' ;;
-        *)
-            words=(--kv-heads "$g" --method "$method" --seed "$seed" --force)
-            [ "$method" != fit ] || words+=(--calib "$dir/study-calib.txt")
-            cell "$v" 0 '' "$(run convert "$dir/$(name_of mha 0 '').gguf" "${words[@]}")-o \"\$f.part\"" ;;
-        esac
-        [[ $method =~ ^(train|scratch)$ ]] && continue
-        for alpha in "${alphas[@]}"; do
-            for rate in "${rates[@]:-}"; do
-                trained "$v" "$alpha" "$rate" "$(further_steps "$alpha")" \
-                    --from "$dir/$(name_of "${stems[v]}" 0 '').gguf" "${further[@]}"
-            done
-        done
-        [ -z "$job" ] || second+=("$job")
-    done
-done
 
-# --- the folder ---------------------------------------------------------------------------------
-mkdir -p -- "$dir"
-same() { # FILE PATTERN SETTINGS: of cells that there are the settings must be these
-    [ -z "$(find "$dir" -name "$2")" ] || [ ! -e "$dir/$1" ] || { # there are cells
-        local other && other=$(diff "$dir/$1" - <<<"$3" | sed -n 's/^</; there/p; s/^>/; here/p') || true
+# command_of ARGUMENT... - prints the program's command as bash reads it back
+command_of() { printf '%q ' "$decode" "$@" -q "${threads[@]}"; }
+
+# unless_made SUFFIX COMMAND - prints a command that makes "$f.SUFFIX", unless it is there. COMMAND writes
+# "$f.part", which is renamed when it is whole.
+unless_made() { echo "{ test -e \"\$f.$1\" || { $2 && mv \"\$f.part\" \"\$f.$1\"; }; }"; }
+
+# add_cell VARIANT ALPHA RATE COMMAND - adds a cell to the job: what makes it, and what evaluates it
+add_cell() {
+    local name file evaluation
+    name=$(cell_name "${stems[$1]}" "$2" "$3")
+    printf -v file 'f=%q' "$dir/$name"
+    evaluation="$(command_of eval --range "$range:1" --format jsonl)\"\$f.gguf\" $(printf %q "$text") >\"\$f.part\""
+    job+="${job:+ && }$file && $(unless_made gguf "$4") && $(unless_made json "$evaluation")"
+    cells+=("$name") cell_rows+=("${names[$1]},${methods[$1]},$2,${3:--},$seed")
+}
+
+# add_training VARIANT ALPHA RATE STEPS OPTION... - adds a trained cell; an interrupted training leaves a
+# state, from which it goes on
+add_training() {
+    local out='-o "$f.part" $(test -e "$f.part.state" && echo --resume || rm -f "$f.part")'
+    local words=("${@:5}" --steps "$4" ${3:+--lr "$3"} --seed $seed --eval-every -1)
+    add_cell "$1" "$2" "$3" \
+        "$(command_of train "$text" "${words[@]}")${own_options[$1]}$out && rm -f \"\$f.part.state\""
+}
+
+# add_further_trainings VARIANT - trains the cell further, for each percent of the steps at each rate
+add_further_trainings() {
+    local alpha rate from
+    from=$dir/$(cell_name "${stems[$1]}" 0 '').gguf
+    for alpha in "${alphas[@]}"; do
+        for rate in "${rates[@]:-}"; do
+            add_training "$1" "$alpha" "$rate" "$(share_of_steps "$alpha")" --from "$from" "${further[@]}"
+        done
+    done
+}
+share_of_steps() { awk -v p="$1" -v n="$steps" 'BEGIN { k = int(p / 100 * n + 0.5); print k ? k : 1 }'; } # PERCENT
+
+# shape_options VARIANT - sets `shape` to the options of train that differ between variants
+shape_options() {
+    local heads=(--heads "${n_query[$1]}" --kv-heads "${n_kv[$1]}")
+    shape=()
+    [ -z "${n_query[$1]}" ] || shape=("${heads[@]}" ${sizes[$1]:+--head-dim "${sizes[$1]}"})
+    [ -z "$match" ] || shape+=(--ff "$(matched_width "$1")")
+}
+
+plan_trained() { # VARIANT: a job for each rate
+    local rate
+    shape_options "$1"
+    for rate in "${rates[@]:-}"; do
+        job=
+        add_training "$1" 0 "$rate" "$steps" "${train[@]}" "${shape[@]}"
+        first+=("$job")
+    done
+}
+
+plan_scratch() { # VARIANT: one training, as long as the longest of the converted ones
+    local alpha=0 n=$steps
+    shape_options "$1"
+    [ ${#alphas[@]} -eq 0 ] || { alpha=${alphas[-1]} && n=$((steps + $(share_of_steps "$alpha"))); }
+    add_training "$1" "$alpha" '' "$n" "${train[@]}" "${shape[@]}"
+    first+=("$job")
+}
+
+plan_mha() { # VARIANT: trained, then trained further
+    shape_options "$1"
+    add_training "$1" 0 '' "$steps" "${train[@]}" "${shape[@]}"
+    first+=("$job")
+    job=
+    add_further_trainings "$1"
+    [ -z "$job" ] || second+=("$job")
+}
+
+plan_converted() { # VARIANT: converted from this seed's MHA, then trained further
+    local words=(--kv-heads "${n_kv[$1]}" --method "${methods[$1]}" --seed "$seed" --force)
+    [ "${methods[$1]}" != fit ] || words+=(--calib "$dir/study-calib.txt")
+    add_cell "$1" 0 '' "$(command_of convert "$dir/$(cell_name mha 0 '').gguf" "${words[@]}")-o \"\$f.part\""
+    add_further_trainings "$1"
+    second+=("$job")
+}
+
+plan_cells() {
+    local v
+    # Where the held-out part begins: in bytes, and as eval --range has it, to the last digit.
+    read -r cut range < <(awk -v p="$held_out" -v size="$(wc -c <"$text")" 'BEGIN {
+        r = sprintf("%.15g", 1 - p); print int((1 - p) * size), r + 0 == 1 - p ? r : sprintf("%.17g", 1 - p) }')
+    [ -z "$match" ] || measure_layer
+    for ((seed = 1; seed <= seeds; seed++)); do
+        for v in "${!names[@]}"; do
+            job=
+            case ${methods[v]} in
+            train) plan_trained "$v" ;;
+            scratch) plan_scratch "$v" ;;
+            mha) plan_mha "$v" ;;
+            *) plan_converted "$v" ;;
+            esac
+        done
+    done
+}
+
+# --- the folder -----------------------------------------------------------------------------------
+
+# keep_settings FILE PATTERN SETTINGS - writes DIR/FILE; fails where cells of this pattern are there that were
+# made with other settings
+keep_settings() {
+    local other
+    if [ -e "$dir/$1" ] && [ -n "$(find "$dir" -name "$2")" ]; then
+        other=$(diff "$dir/$1" - <<<"$3" | sed -n 's/^</; there/p; s/^>/; here/p') || true
         [ -z "$other" ] || fail 2 "$dir: another study's; expected its text and options, or a new folder${other//$'\n'/}"
-    }
+    fi
     printf '%s\n' "$3" >"$dir/$1"
 }
-same study.txt '*-seed*.gguf' "$settings"
-for i in "${!arms[@]}"; do same "arm-${stems[i]}.txt" "${stems[i]}-*seed*.gguf" "${arm_words[i]}"; done
-head -c "$cut" -- "$text" >"$dir/calib.part" && mv -- "$dir/calib.part" "$dir/study-calib.txt"
 
-# --- the run ------------------------------------------------------------------------------------
-[ $prints = no ] || { printf '%s\n' "${first[@]}" '' "${second[@]}" && exit; }
-set -m # each job is a process group, which a signal reaches as a whole
-running=()
-# A signal to this script ends the jobs that it started, then itself.
-stop() { # SIGNAL
-    trap - INT TERM HUP
-    end_jobs "$1"
-    kill -s "$1" $$
+open_folder() {
+    local i
+    mkdir -p -- "$dir"
+    keep_settings study.txt '*-seed*.gguf' "$settings"
+    for i in "${!arms[@]}"; do keep_settings "arm-${stems[i]}.txt" "${stems[i]}-*seed*.gguf" "${arm_options[i]}"; done
+    head -c "$cut" -- "$text" >"$dir/calib.part" && mv -- "$dir/calib.part" "$dir/study-calib.txt"
 }
-end_jobs() { # SIGNAL; a training saves its state first, a second signal does not wait for that
+
+# --- the run --------------------------------------------------------------------------------------
+
+running=() # processes of jobs, each the leader of a group, which a signal reaches as a whole
+
+# end_jobs SIGNAL - ends the jobs and waits for them: a training saves its state first, and a second signal
+# would not let it
+end_jobs() {
+    local pid
     for pid in "${running[@]}"; do kill -s "$1" -- "-$pid" 2>/dev/null || true; done
     for pid in "${running[@]}"; do
         wait "$pid" 2>/dev/null || true
         while kill -0 -- "-$pid" 2>/dev/null; do sleep 0.1; done
     done
 }
-for signal in INT TERM HUP; do trap "stop $signal" $signal; done
-finished() { # waits until fewer than N jobs run
+
+# stop SIGNAL - ends the jobs, then this script, by the signal that it got
+stop() {
+    trap - INT TERM HUP
+    end_jobs "$1"
+    kill -s "$1" $$
+}
+
+# wait_for_room N - waits until fewer than N jobs run; ends all when one fails
+wait_for_room() {
+    local pid status left
     while [ ${#running[@]} -ge "$1" ] && [ ${#running[@]} -gt 0 ]; do
-        wait -n "${running[@]}" || true # which one ended is asked of each: a signal, too, ends the waiting
-        local left=() p status
-        for p in "${running[@]}"; do
-            kill -0 "$p" 2>/dev/null && left+=("$p") && continue
-            status=0 && wait "$p" || status=$?
+        wait -n "${running[@]}" || true # a signal ends this, too: what has ended is asked below
+        left=()
+        for pid in "${running[@]}"; do
+            kill -0 "$pid" 2>/dev/null && left+=("$pid") && continue
+            status=0 && wait "$pid" || status=$?
             [ $status -eq 0 ] || { end_jobs TERM && fail $status "stopped; the same command goes on"; }
         done
         running=("${left[@]}")
     done
 }
-n_done=0
-for group in first second; do
-    declare -n jobs=$group
-    for job in "${jobs[@]}"; do
-        printf 'study.sh: job %d of %d: %s\n' $((++n_done)) $((${#first[@]} + ${#second[@]})) "${job%% &&*}" >&2
-        bash -c "$job" >/dev/null </dev/null &
-        running+=($!)
-        finished "$n_jobs"
-    done
-    finished 1
-done
 
-# --- the table ----------------------------------------------------------------------------------
-for i in "${!cells[@]}"; do
-    bits=$(sed -n 's/.*"bits_per_byte": *\([0-9.]*\)[,}].*/\1/p' "$dir/${cells[i]}.json")
-    echo "${cell_of[i]},${bits:-inf},${cells[i]}"
-done | csv=$dir/study.part awk -F, -v first="${names[0]}" '
+run_jobs() {
+    local signal group job n_begun=0
+    set -m # a process group for each job
+    for signal in INT TERM HUP; do trap "stop $signal" $signal; done
+    for group in first second; do
+        local -n jobs=$group
+        for job in "${jobs[@]}"; do
+            printf 'study.sh: job %d of %d: %s\n' $((++n_begun)) $((${#first[@]} + ${#second[@]})) "${job%% &&*}" >&2
+            bash -c "$job" >/dev/null </dev/null &
+            running+=($!)
+            wait_for_room "$n_jobs"
+        done
+        wait_for_room 1
+    done
+}
+
+# --- the table ------------------------------------------------------------------------------------
+
+# results - prints a line for each cell: variant,method,alpha,rate,seed,bits_per_byte,cell
+results() {
+    local i bits
+    for i in "${!cells[@]}"; do
+        bits=$(sed -n 's/.*"bits_per_byte": *\([0-9.]*\)[,}].*/\1/p' "$dir/${cells[i]}.json")
+        echo "${cell_rows[i]},${bits:-inf},${cells[i]}"
+    done
+}
+
+# table - makes the table of these lines, and study.csv of them, each with whether its rate is the best
+table() {
+    csv=$dir/study.part awk -F, -v first="${names[0]}" '
     function mean(row, rate,   s, sum) {
         for (s = 1; s <= seeds; s++)
             sum += bits[row, rate, s] == "inf" ? 1e9 : bits[row, rate, s]
@@ -320,5 +492,26 @@ done | csv=$dir/study.part awk -F, -v first="${names[0]}" '
             split(line[i], part, ",")
             print line[i] "," (part[4] == best[row_of[i]] ? "yes" : "no") >ENVIRON["csv"]
         }
-    }' | tee -- "$dir/study.md"
-mv -- "$dir/study.part" "$dir/study.csv"
+    }'
+}
+
+write_table() {
+    results | table | tee -- "$dir/study.md"
+    mv -- "$dir/study.part" "$dir/study.csv"
+}
+
+# --------------------------------------------------------------------------------------------------
+
+read_command_line "$@"
+read_values
+choose_variants
+share_options
+check_options
+plan_cells
+open_folder
+if [ $prints = yes ]; then
+    printf '%s\n' "${first[@]}" '' "${second[@]}"
+else
+    run_jobs
+    write_table
+fi

@@ -208,6 +208,11 @@ $ refuses 2 "--steps: expected a value" "$text" "$dir/x" --steps
 $ refuses 2 "expected an option of the study or of train, found 'b'" "$text" "$dir/x" --steps 4 b
 $ DECODE=$dir/missing refuses 1 "there is no such program" "$text" "$dir/x" $small
 $ [ ! -e "$dir/x" ]
+# An option that train does not know is said before the first job, whosesoever it is.
+$ refuses 2 "--rate: train has no such option" "$text" "$dir/x" --rate 0.1 --heads 2,1
+$ refuses 2 "--hedas: train has no such option" "$text" "$dir/x" $short --arm a --heads 2 --arm b --hedas 2
+$ refuses 2 "--seeds is the study's, not an arm's" "$text" "$dir/x" --arm a --heads 2 --seeds 2
+$ [ ! -e "$dir/x" ]
 # What train refuses, with its words and its exit code; the folder may be another study's then.
 $ study 2 "$text" "$dir/x" --embd 7
 $ has "$err" "decode: train: "
