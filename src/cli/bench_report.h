@@ -30,7 +30,7 @@ struct bench_run {
     struct bench_spec spec;
     struct bench bench;
     struct bench_limits limits;     /* of what is chosen on a text */
-    struct calibration calibration; /* of a text, but for its last tenth; its tokens malloc'd */
+    struct text_sample calibration; /* of a text, but for its last tenth; its tokens malloc'd */
     bool has_losses;                /* what variants lose on a text is known */
 };
 

@@ -208,7 +208,7 @@ static enum status prepare_text(struct bench_run *r, struct err *e)
     r->limits.us = o->max_us;
     job_warn_vocabulary(&o->common, j->path, j->checkpoint.tokenizer);
     TRY(err_in(e,
-               calibration_take(j->checkpoint.tokenizer, r->subjects[0].config.n_ctx,
+               text_sample_take(j->checkpoint.tokenizer, r->subjects[0].config.n_ctx,
                                 text_span(j->text.data, len),
                                 o->calib_tokens ? o->calib_tokens : CALIBRATION_TOKENS,
                                 &r->calibration, e),

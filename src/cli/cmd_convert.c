@@ -101,7 +101,7 @@ struct conversion {
     int layers[CONFIG_MAX_LAYERS];                   /* K/V heads by layer */
     enum { TEXT_NONE, TEXT_SELF, TEXT_FILE } source; /* of the calibration text */
     int n_self;                                      /* tokens, if the model writes it itself */
-    struct calibration text;
+    struct text_sample text;
     struct convert converted;
     /* Where the type changes, too: the converted checkpoint, which is still to be written. */
     unsigned char *bytes;
@@ -264,7 +264,7 @@ static enum status read_text(struct conversion *c, struct err *e)
     TRY(input_await(o->calib, TEXT_MAX, &bytes, &len, e));
     const struct text text = input_range_of(range, text_span(bytes, len));
     const enum status s =
-        calibration_take(k->tokenizer, c->config.n_ctx, text, wanted, &c->text, e);
+        text_sample_take(k->tokenizer, c->config.n_ctx, text, wanted, &c->text, e);
     free(bytes);
     return err_in(e, s, "--calib %.200s", o->calib);
 }

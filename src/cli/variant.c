@@ -47,7 +47,7 @@ enum status variant_convert(const struct job *j, const struct convert_spec *spec
     return s == STATUS_BAD_FILE || s == STATUS_FAILED ? err_in(e, s, "%s", j->path) : s;
 }
 
-enum status variant_load(const struct job *j, const char *kv_heads, const struct calibration *text,
+enum status variant_load(const struct job *j, const char *kv_heads, const struct text_sample *text,
                          struct callbacks callbacks, struct model **out, struct err *e)
 {
     const struct checkpoint *k = &j->checkpoint;

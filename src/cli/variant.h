@@ -4,8 +4,8 @@
 #pragma once
 
 #include "cli/command.h"
-#include "convert/calibration.h"
 #include "convert/convert.h"
+#include "convert/sample.h"
 
 /* A conversion of the job's checkpoint by fit, from the weights alone, whose K/V heads are not set
  * yet. What it borrows is the job's. */
@@ -26,5 +26,5 @@ enum status variant_convert(const struct job *j, const struct convert_spec *spec
  * converted by fit in memory: from the weights alone if `text` is NULL, else on it and with refit,
  * whose windows `callbacks` count.
  * Unchanged if it has as many. The failures of variant_parse, convert_run and model_create. */
-enum status variant_load(const struct job *j, const char *kv_heads, const struct calibration *text,
+enum status variant_load(const struct job *j, const char *kv_heads, const struct text_sample *text,
                          struct callbacks callbacks, struct model **out, struct err *e);

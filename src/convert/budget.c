@@ -1,22 +1,19 @@
 /*
- * K/V heads of each layer for so many bytes of cache: what a layer loses with each number that it
- * can have is measured, all others as they are, and those are taken whose sum is least.
+ * Chooses the K/V heads of each layer for so many bytes of cache: measures what a layer loses with
+ * each number that it can have, while all other layers keep theirs, and takes the numbers whose
+ * losses have the least sum.
  */
-#include "convert/budget.h"
+#include "convert/private.h"
 
 #include <math.h>
 
-#include "convert/calibrate.h"
-#include "convert/converter.h"
-#include "convert/divergence.h"
-#include "convert/tensors.h"
 #include "model/config_keys.h"
 #include "model/kv_cache.h"
 
-/* Tokens at most on which K/V heads are measured: each number of them is a conversion. */
+/* The most tokens on which K/V heads are measured, because each number of heads is a conversion. */
 #define HEADS_TOKENS 16384
 
-/* The most K/V heads that a layer may have, no more than it has and than `limit`. */
+/* Returns the most K/V heads, up to `limit`, that a layer can have. */
 static int most_heads(const struct config *f, int layer, int limit)
 {
     int g = MIN(config_kv_heads(f, layer), limit);
@@ -55,8 +52,8 @@ enum status convert_budget_plan(struct convert_budget *b, const struct convert_s
     return STATUS_OK;
 }
 
-/* The divergence of layer l with `chosen` K/V heads, if these are fewer; *lost as it was otherwise.
- */
+/* Measures the divergence with `chosen` K/V heads in layer l alone. If that is as many as there
+ * are, *lost keeps its value. */
 static enum status measure_layer(struct converter *c, int l, double *lost, struct err *e)
 {
     TRY(convert_begin_block(c, l));
@@ -75,7 +72,7 @@ static enum status measure_layer(struct converter *c, int l, double *lost, struc
     return STATUS_OK;
 }
 
-/* The divergences of all layers, each with `chosen` K/V heads, all others as they are. */
+/* Measures the divergence with `chosen` K/V heads in each layer, while all others keep theirs. */
 static enum status measure(struct convert_budget *b, struct err *e)
 {
     struct converter c;
@@ -94,14 +91,14 @@ static enum status measure(struct convert_budget *b, struct err *e)
     return s;
 }
 
-/* Every number of K/V heads that a layer can have. */
+/* Measures every number of K/V heads that a layer can have. */
 static enum status measure_all(struct convert_budget *b, struct err *e)
 {
     const struct config *f = &b->config;
-    for (int l = 0; l < f->n_layers; l++) /* as it is */
+    for (int l = 0; l < f->n_layers; l++) /* a layer that keeps its heads loses nothing */
         b->lost[l * (b->most + 1) + config_kv_heads(f, l)] = 0;
     for (int number = 1; number < f->n_kv_heads; number++) {
-        bool is_new = false; /* for a layer at least */
+        bool is_new = false; /* whether some layer was not measured with this number */
         for (int l = 0; l < f->n_layers; l++) {
             b->chosen[l] = most_heads(f, l, number);
             is_new |= b->chosen[l] == number && number < config_kv_heads(f, l);
@@ -116,12 +113,13 @@ enum status convert_budget_choose(struct convert_budget *b, struct err *e)
 {
     const int n_layers = b->config.n_layers, width = b->all + 1, most = b->most;
     const size_t n_lost = (size_t)n_layers * (most + 1), n_best = (size_t)(n_layers + 1) * width;
-    if (b->config.shared) { /* `equal` is all there is */
+    if (b->config.shared) { /* there is one block, so all layers have the same number */
         memcpy(b->chosen, b->equal, sizeof b->chosen);
         return STATUS_OK;
     }
-    /* Behind the losses the least sums [n_layers + 1, width] for so many layers and K/V heads, and
-     * how many of these the last layer has. */
+    /* Dynamic programming over the layers: best [n_layers + 1, width] is the least sum of losses
+     * with so many layers and K/V heads together; `heads`, as large, is how many of these heads the
+     * last of the layers has. Both lie behind the losses. */
     TRY_ZEROED(b->lost, n_lost + 2 * n_best, "what layers lose", e);
     double *best = b->lost + n_lost;
     int *heads = (void *)(best + n_best);

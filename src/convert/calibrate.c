@@ -1,12 +1,9 @@
 /*
  * Windows of a text through the checkpoint's layers and the converted ones.
  */
-#include "convert/calibrate.h"
+#include "convert/private.h"
 
 #include <math.h>
-
-#include "convert/products.h"
-#include "convert/tensors.h"
 
 /* --- windows --------------------------------------------------------------------------------- */
 
@@ -57,7 +54,8 @@ void convert_calibration_allocate(struct converter *c)
     c->scratch.float_product = convert_floats(c, c->widest, c->widest);
 }
 
-/* Fills both streams with the embeddings. The first touch of so much memory may take long. */
+/* Fills both streams with the embeddings. Asks at every window whether to stop, because the first
+ * touch of so much memory may take long. */
 static enum status embed_tokens(struct converter *c)
 {
     for (size_t t = 0; t < c->spec->n_tokens; t++) {
@@ -101,7 +99,7 @@ enum status convert_each_window(struct converter *c, enum convert_windows which,
         TRY(embed_tokens(c));
     for (int w = 0; w < c->calib.n_windows; w++) {
         const struct convert_window win = convert_window_at(c, w);
-        /* As it was: its input, the stream after attention, and behind it. */
+        /* What the checkpoint's layer leaves: its input, the stream after attention, its output. */
         const struct block_taps taps = {.at = {[TAP_NORMED] = c->scratch.rows,
                                                [TAP_MIDDLE] = win.middle,
                                                [TAP_OUT] = c->scratch.rows2}};
@@ -129,7 +127,8 @@ double convert_squared_distance(struct converter *c, const float *x, const float
 
 /* --- moments --------------------------------------------------------------------------------- */
 
-/* What attention adds, and its sum over the rows; then moments of its inputs. */
+/* Adds a window to the energy and the sum of what attention adds, and, unless the window is held
+ * out, to the moments of attention's input. */
 static void measure_window(struct converter *c, int layer, const struct convert_window *win)
 {
     const size_t n = win->n, at = layer - c->block.index, d = c->d;
@@ -146,15 +145,16 @@ static void measure_window(struct converter *c, int layer, const struct convert_
         c->calib.input_mean[i] += c->scratch.x_sum[i];
         c->scratch.y_sum[i] = c->scratch.x_sum[i] / n;
     }
-    /* Its mean's square, n times. */
+    /* n times the square of the window's mean, which is later taken from the second moments. */
     convert_add_product(
         c, linalg_product_turned(c->calib.key_moments, c->scratch.x_sum, c->scratch.y_sum, d, 1, d),
         d);
     c->calib.n_fitted += n;
 }
 
-/* Without text: what the norm before a block gives, before gain and bias, has any direction or, if
- * it takes the mean away, any that sums to 0, and the mean square 1. Embeddings have no norm. */
+/* Assumes moments where there is no text: what the norm before a block gives, before gain and bias,
+ * has a mean square of 1 and any direction with equal probability; if the norm takes the mean away,
+ * any direction whose elements sum to 0. Embeddings, which have no norm, count as such outputs. */
 static void assume_moments(struct converter *c)
 {
     const struct block *b = c->model->blocks;
@@ -205,8 +205,8 @@ enum status convert_calibrate(struct converter *c)
 
 /* --- the converted block --------------------------------------------------------------------- */
 
-/* One window through the converted layer, whose squared distance from the checkpoint's stream after
- * attention is lost. */
+/* Takes one window through the converted layer. Its squared distance from the checkpoint's stream
+ * after attention counts as lost. */
 static void advance_window(struct converter *c, int layer, const struct convert_window *win)
 {
     struct convert_window from = *win;

@@ -1,21 +1,15 @@
-/*
- * The two products of a block's attention: their second moments, what a conversion loses of them,
- * and the weights that maps make.
- */
-#include "convert/circuits.h"
+#include "convert/private.h"
 
 #include <math.h>
 
 #include "base/rng.h"
-#include "convert/products.h"
-#include "convert/tensors.h"
 
 /* Added to the metric's diagonal, relative to its mean: it only has to make it invertible. */
 #define METRIC_RIDGE 1e-6
 
 /* --- moments --------------------------------------------------------------------------------- */
 
-/* The mean of row i of the matrix times the input, bias included. */
+/* Returns the mean, over the inputs, of output i of a matrix, bias included. */
 static double mean_of_row(const struct converter *c, const struct convert_matrix *x, size_t i)
 {
     return linalg_dot(x->w + i * c->d, c->calib.input_mean, c->d) + x->bias[i];
@@ -34,9 +28,9 @@ static void add_outer(double *m, const double *a, const double *b, size_t n)
         linalg_add_scaled(m + i * n, a[i], b, n);
 }
 
-/* The mean of R m R^T over all R that rotate each pair by an angle of its own: as pairs rotate at
- * frequencies that have nothing in common, over distances a score's products of different pairs
- * average out, and of one pair those with its mirror image. */
+/* Replaces m by the mean of R m R^T over all R that rotate each pair by an angle of its own. Pairs
+ * rotate at frequencies that have nothing in common, so over many distances the products of
+ * different pairs in a score average out, and so do those of a pair with its mirror image. */
 static void average_rotations(const struct convert_circuit *s, double *m, size_t stride)
 {
     for (size_t i = 0; i < s->n_rotary; i += 2) {
@@ -52,12 +46,13 @@ static void average_rotations(const struct convert_circuit *s, double *m, size_t
     }
 }
 
-/* A head's factor x of a product: what has its rows [dim, d], and their means; NULL: centred. */
+/* A head's factor of a product: its rows [dim, d], and the means of its elements, NULL if centred.
+ */
 struct factor {
     const double *rows, *means;
 };
 
-/* out [dim, dim] = E x y^T, where the rows of x are multiplied by the input's moments already. */
+/* out [dim, dim] = E x y^T. The rows of x must already be multiplied by the input's moments. */
 static void cross(const struct converter *c, const struct convert_circuit *s, double *out,
                   struct factor x, struct factor y)
 {
@@ -100,7 +95,7 @@ void convert_circuits_measure(struct converter *c)
             for (size_t h = 0; h < n; h += dim)
                 average_rotations(s, s->gram + g * n + h, n);
 
-        /* The metrics E q q^T of every head, biases included, or o o^T; and their roots. */
+        /* Every head's metric, E q q^T with biases or o o^T, and its root. */
         const bool is_q = s->own == WEIGHT_Q;
         double *means = c->scratch.square2;
         if (is_q) {
@@ -139,8 +134,9 @@ void convert_circuits_measure(struct converter *c)
 
 /* --- what is lost ---------------------------------------------------------------------------- */
 
-/* E (y.x - y'.x')^2 over independent positions, for the own factors y and cached x of all heads,
- * over E (y.x)^2: sums of products of second moments, of which one is averaged over rotations. */
+/* E (y.x - y'.x')^2 / E (y.x)^2 for the own factors y and the cached factors x of all heads, at
+ * independent positions. Each expectation is a sum of products of two second moments, one of which
+ * is averaged over rotations. */
 double convert_loss(struct converter *c, struct convert_circuit *s)
 {
     const struct convert_matrix *from = &c->block.from.at[s->cached],
@@ -181,15 +177,15 @@ static void add_mapped(double *to, const double *map, const double *from, size_t
     linalg_add_product(&p, 0, dim);
 }
 
-/* The bias that takes the mean from the rows times the input. */
+/* Sets the bias that takes the mean away from the rows' outputs. */
 static void centre(const struct converter *c, const struct convert_matrix *x)
 {
     for (size_t i = 0; i < x->rows; i++)
         x->bias[i] = -linalg_dot(x->w + i * c->d, c->calib.input_mean, c->d);
 }
 
-/* To `to`'s output bias the mean of `from`'s values, which any attention pattern passes on
- * unchanged, as its rows sum to 1. */
+/* Adds the mean of the checkpoint's values to the new output bias. Any attention pattern passes
+ * that mean on unchanged, because its rows sum to 1. */
 static void add_value_means(const struct converter *c)
 {
     const size_t d = c->d, dim = c->circuits.ov.dim;
@@ -200,7 +196,7 @@ static void add_value_means(const struct converter *c)
     }
 }
 
-/* Numbers as large as those they replace. */
+/* Fills the new weight with random numbers of the mean square that the old one has. */
 static void randomize(const struct converter *c, enum convert_weight weight, struct rng *r)
 {
     const struct convert_matrix *from = &c->block.from.at[weight], *to = &c->block.to.at[weight];
@@ -211,7 +207,7 @@ static void randomize(const struct converter *c, enum convert_weight weight, str
     convert_zero(to->bias, to->rows);
 }
 
-/* Rows of every head into their new order. */
+/* Puts the rows of every head, of_head numbers each, into the heads' new order. */
 static void permute_rows(const struct converter *c, double *rows, size_t of_head)
 {
     memcpy(c->scratch.square, rows, c->block.n_heads * of_head * sizeof *rows);
@@ -227,7 +223,7 @@ void convert_apply(struct converter *c)
         convert_zero(c->block.to.at[p].w, c->block.to.at[p].rows * d);
         convert_zero(c->block.to.at[p].bias, c->block.to.at[p].n_bias);
     }
-    /* Biases are mapped as their rows are, but that of the output matrix is no head's. */
+    /* A bias is mapped as its rows are. The output matrix's bias belongs to no head and stays. */
     for (const struct convert_circuit *s = c->circuits.at; s < c->circuits.at + 2; s++) {
         const struct convert_matrix *own = &c->block.from.at[s->own],
                                     *cached = &c->block.from.at[s->cached];

@@ -1,11 +1,6 @@
 #include "convert/convert.h"
 
-#include "convert/budget.h"
-#include "convert/calibrate.h"
-#include "convert/converter.h"
-#include "convert/divergence.h"
-#include "convert/refit.h"
-#include "convert/tensors.h"
+#include "convert/private.h"
 
 enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct err *e)
 {
@@ -77,17 +72,8 @@ static enum status convert_once(const struct convert_spec *spec, struct convert 
 
 /* --- the whole -------------------------------------------------------------------------------- */
 
-/* The nearer of two results to the checkpoint's predictions, the first of equal ones; the other one
- * is freed. */
-static struct convert nearer(struct convert a, struct convert b)
-{
-    const bool second = b.divergence < a.divergence;
-    convert_free(second ? &a : &b);
-    return second ? b : a;
-}
-
-/* For so many bytes with the K/V heads that do best layer by layer, and with equal numbers of them,
- * of which the result nearer to the checkpoint's predictions is kept. */
+/* Converts to at most so many bytes: with the K/V heads that do best layer by layer, and with equal
+ * numbers of them. Keeps the result that is nearer to the checkpoint's predictions. */
 static enum status convert_to_budget(const struct convert_spec *spec, struct convert *out,
                                      struct err *e)
 {
@@ -102,10 +88,13 @@ static enum status convert_to_budget(const struct convert_spec *spec, struct con
         return STATUS_OK;
     one.layer_kv_heads = budget.chosen;
     const enum status s = convert_once(&one, &chosen, e);
-    if (s == STATUS_OK)
-        *out = nearer(*out, chosen);
-    else
+    const bool is_nearer = s == STATUS_OK && chosen.divergence < out->divergence;
+    if (s != STATUS_OK || is_nearer)
         convert_free(out);
+    else
+        convert_free(&chosen);
+    if (is_nearer)
+        *out = chosen;
     return s;
 }
 

@@ -1,8 +1,8 @@
-#include "convert/divergence.h"
+#include "convert/private.h"
 
 #include "engine/sampler.h"
 
-/* Logits that exist at once, of the checkpoint or changed. */
+/* The most logits of either stream that exist at once. */
 #define MAX_LOGITS (1 << 23)
 
 void convert_divergence_allocate(struct converter *c)
@@ -37,7 +37,7 @@ void convert_divergence_close(struct converter *c)
     session_free(c->divergence.session);
 }
 
-/* The logits of n rows of a stream before `layer`. */
+/* Computes the logits of n rows of a stream before `layer`. */
 static enum status predict(const struct convert_divergence *v, int layer, size_t n,
                            const float *stream, float *logits, struct err *e)
 {

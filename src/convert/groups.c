@@ -1,15 +1,14 @@
 /*
- * Which heads share, and the maps that make them: by fit, alignment or plainly.
+ * Which heads share, and the maps that make the shared heads.
  *
- * Up to EXACT_HEADS heads the best grouping is found: dynamic programming over the sets of heads
- * that are placed. Beyond, swaps lower the sum of the costs of all pairs that share.
+ * Up to EXACT_HEADS heads, dynamic programming over the sets of heads that are placed finds the
+ * best grouping. With more heads, swaps lower the sum of the costs of all pairs that share.
  */
-#include "convert/groups.h"
+#include "convert/private.h"
 
 #include <math.h>
 
 #include "compute/linalg_eigen.h"
-#include "convert/circuits.h"
 
 #define EXACT_HEADS 12
 /* Rounds of alignment to the mean of the aligned heads. */
@@ -25,7 +24,8 @@ struct range {
     bool is_pair; /* rotary: maps are of the form ((a, -b), (b, a)) */
 };
 
-/* Range i of a head's, false behind the last: each rotary pair, and all that is not rotated. */
+/* Finds range i of a head; false behind the last. Each rotary pair is a range, and all elements
+ * that are not rotated are one. */
 static bool next_range(const struct convert_circuit *s, size_t i, struct range *out)
 {
     const bool is_pair = i < s->n_rotary / 2;
@@ -36,8 +36,8 @@ static bool next_range(const struct convert_circuit *s, size_t i, struct range *
 
 /* --- what sharing costs ---------------------------------------------------------------------- */
 
-/* The eigenvalues of a range of `white` between these heads, and n_vectors eigenvectors; returns
- * how many there are. */
+/* Computes the eigenvalues of a range of `white` between these heads, and n_vectors eigenvectors.
+ * Returns how many eigenvalues there are. */
 static size_t solve_range(const struct range *range, const int *heads, size_t n,
                           struct convert_eigen *scratch, size_t n_vectors)
 {
@@ -54,8 +54,8 @@ static size_t solve_range(const struct range *range, const int *heads, size_t n,
     return width;
 }
 
-/* The squared error that one shared head leaves: of each range the sum of the eigenvalues but the
- * range.n largest. */
+/* Returns the squared error that one shared head leaves: over all ranges, the sum of all
+ * eigenvalues but the range.n largest. */
 static double energy_beyond(const struct convert_circuit *s, const int *heads, size_t n,
                             struct convert_eigen *scratch)
 {
@@ -69,8 +69,8 @@ static double energy_beyond(const struct convert_circuit *s, const int *heads, s
     return sum;
 }
 
-/* The costs of n sets of `size` heads: what fit cannot reproduce, as a share of the block's energy,
- * of both circuits together. */
+/* The costs of n sets of `size` heads. A set costs what fit cannot reproduce if its heads share:
+ * the sum over both circuits of the share of the block's energy. */
 struct costing {
     struct converter *c;
     const int *sets;
@@ -115,7 +115,7 @@ static enum status check_eigen(const struct converter *c, struct err *e)
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-/* How many sets of so many heads there are: the binomial coefficient. */
+/* Returns the number of sets of so many heads, which is the binomial coefficient. */
 static size_t count_sets(size_t n_heads, size_t size)
 {
     size_t n = 1;
@@ -159,8 +159,8 @@ void convert_groups_allocate(struct converter *c)
 
 /* --- grouping up to EXACT_HEADS heads -------------------------------------------------------- */
 
-/* The set of heads, in ascending order, that follows this one in lexicographic order; false after
- * the last. */
+/* Goes on to the next set of heads in lexicographic order, its members ascending; false after the
+ * last. */
 static bool next_set(int *set, int size, int n_heads)
 {
     int i = size - 1; /* the last member that can still grow */
@@ -174,7 +174,7 @@ static bool next_set(int *set, int size, int n_heads)
     return true;
 }
 
-/* All sets of `size` heads in lexicographic order, with their costs; returns how many. */
+/* Lists all sets of `size` heads in lexicographic order and their costs; returns how many. */
 static size_t cost_all_sets(struct converter *c, int size)
 {
     const size_t n = count_sets(c->block.n_heads, size);
@@ -197,9 +197,9 @@ static unsigned mask_of(const int *set, size_t size)
     return mask;
 }
 
-/* Of every mask of heads, from small to large: the cheapest way to make groups of them is that of a
- * mask with one group less and this group, which has the mask's first head. Of equal costs the
- * first that was found stays. */
+/* Goes through all masks of heads from small to large. The cheapest grouping of a mask is a group
+ * that has the mask's first head, and the cheapest grouping of the rest. Where two cost the same,
+ * the first that was found stays. */
 static void group_exactly(struct converter *c)
 {
     const size_t n_sets = cost_all_sets(c, c->block.group);
@@ -228,15 +228,15 @@ static void group_exactly(struct converter *c)
 
 /* --- grouping more heads --------------------------------------------------------------------- */
 
-/* The place of a pair of heads, low < high, among all pairs in lexicographic order. */
+/* Returns the index of a pair of heads, low < high, among all pairs in lexicographic order. */
 static size_t pair_index(size_t low, size_t high, size_t n_heads)
 {
     const size_t before = low * n_heads - low * (low + 1) / 2; /* pairs whose first is lower */
     return before + high - low - 1;
 }
 
-/* What the head costs in this group: the sum over its pairs with the group's members, without the
- * one at position `except` of the order. */
+/* Returns what the head costs in this group: the sum over its pairs with the group's members. The
+ * member at position `except` of the order is left out. */
 static double bond(const struct converter *c, size_t head, size_t group, size_t except)
 {
     double sum = 0;
@@ -255,8 +255,8 @@ static void swap_places(int *a, int *b)
     *b = old;
 }
 
-/* Makes the swap of two heads of different groups that lowers the cost most; false if none does by
- * more than rounding. */
+/* Swaps the two heads of different groups for which the cost falls most; false if no swap lowers it
+ * by more than rounding. */
 static bool swap_best(struct converter *c)
 {
     double most = 1e-12;
@@ -282,8 +282,8 @@ static int compare_heads(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-/* Swaps heads while that lowers the cost. As pairs say little about whole groups, neighbours share
- * after all if their groups cost less. */
+/* Swaps heads while that lowers the cost. Costs of pairs say little about whole groups: if groups
+ * of neighbours cost less than those found, neighbours share after all. */
 static void group_by_swaps(struct converter *c)
 {
     double *swapped = c->groups.costs + cost_all_sets(c, 2);
@@ -308,10 +308,10 @@ static void group_by_swaps(struct converter *c)
 /* --- fit ------------------------------------------------------------------------------------- */
 
 /*
- * Of head h, with E_h its columns of the leading eigenvectors (rows of `vectors`, `width` apart):
- * map_cached_h = E_h^T root_h^T, map_own_h = E_h^T root_h^-1. Of an eigenvalue w the shared element
- * has the variance w and the heads' own have 1; a factor w^-1/4 here and w^1/4 there makes them
- * equal.
+ * Fits the maps of a group. The leading eigenvectors are rows of `vectors`, `width` apart; with E_h
+ * as head h's columns of them, map_cached_h = E_h^T root_h^T and map_own_h = E_h^T root_h^-1. So
+ * the shared element of an eigenvalue w would have the variance w, and the heads' own elements 1; a
+ * factor w^-1/4 to the former and w^1/4 to the latter makes both equal.
  */
 static void fit_group(const struct converter *c, const struct convert_circuit *s, const int *heads,
                       struct convert_eigen *scratch)
@@ -338,7 +338,7 @@ static void fit_group(const struct converter *c, const struct convert_circuit *s
             for (size_t i = 0; i < n; i++)
                 for (size_t k = 0; k < n; k++)
                     e[i * n + k] = first[k * width + g * n + i];
-            /* Transposed: root E, and root^-T E. */
+            /* The maps transposed: root E and root^-T E. */
             linalg_multiply(product, root, e, n, n, n);
             linalg_solve_lower_transposed(root, n, e, n);
             for (size_t k = 0; k < n; k++) {
@@ -355,8 +355,9 @@ static void fit_group(const struct converter *c, const struct convert_circuit *s
 
 /* --- alignment ------------------------------------------------------------------------------- */
 
-/* Rotates each cached factor, by map_own from the identity on, to come nearest to the mean of the
- * rotated ones, again and again (generalized Procrustes, Gower 1975); at first to the first. */
+/* Rotates each cached factor to come nearest to the mean of the rotated factors, again and again,
+ * and in the first round to the first head (generalized Procrustes, Gower 1975). The rotations are
+ * map_own, which is the identity before. */
 static void align_group(const struct converter *c, const struct convert_circuit *s,
                         const int *heads, struct convert_eigen *scratch)
 {
@@ -404,7 +405,8 @@ static void map_groups(void *arg, int thread)
     for (; item < end; item++) {
         const struct convert_circuit *s = &c->circuits.at[item % 2];
         const int *heads = c->block.order + item / 2 * c->block.group;
-        /* The mean of the heads, or the first of them; fit and alignment then replace it. */
+        /* The shared head is the mean of the heads, or the first; fit and alignment replace that.
+         */
         for (size_t g = 0; g < c->block.group; g++) {
             const double share = c->spec->method == CONVERT_MEAN ? 1.0 / c->block.group : g == 0;
             double *cached = convert_of_head(s, s->map_cached, heads[g]);

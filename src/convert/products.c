@@ -1,4 +1,4 @@
-#include "convert/products.h"
+#include "convert/private.h"
 
 /* --- doubles --------------------------------------------------------------------------------- */
 

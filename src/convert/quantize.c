@@ -1,9 +1,8 @@
 /*
- * Tensors go through in pieces, each the work of all threads, cut into chunks of a fixed size.
- * A chunk is decoded to floats, encoded, and decoded again to see what was lost. Sums of errors
- * are stored by chunk and added in order, so they are the same for any number of threads.
+ * A tensor is converted piece by piece; all threads work on a piece, which is cut into chunks of a
+ * fixed size. A chunk is decoded to floats, encoded, and decoded again to see what was lost. Sums
+ * of errors are stored by chunk and added in order, so they are the same for any number of threads.
  */
-
 #include "convert/quantize.h"
 
 #include <inttypes.h>
@@ -17,14 +16,15 @@
 #include "model/layout.h"
 #include "model/model.h"
 
-/* A chunk's floats, before and after, fit a core's own cache. A multiple of every block. */
+/* A multiple of every block, so small that a chunk's floats before and after fit a core's own
+ * cache. */
 #define CHUNK_ELEMENTS 8192
 #define PIECE_CHUNKS   128
 #define PIECE          (CHUNK_ELEMENTS * PIECE_CHUNKS)
-/* Interleaved partial sums of a chunk. */
+/* A chunk's sums are added up in so many interleaved partial sums. */
 #define SUM_LANES 8
 
-/* What a file in another type has for keys of its own, behind the others. */
+/* The keys that a file in another type has instead of the checkpoint's, behind all others. */
 #define TYPE_KEY    "general.file_type"
 #define VERSION_KEY "general.quantization_version"
 /* ggml's version of the block layouts (GGML_QNT_VERSION); it changed last in 2023. */
@@ -40,7 +40,7 @@ static void add_sums(struct quantize_sums *sum, const struct quantize_sums *r)
     sum->n += r->n;
 }
 
-/* n, or the first value that is not finite. */
+/* Returns the index of the first value that is not finite, or n. */
 static uint64_t first_bad(const float *x, uint64_t n)
 {
     uint32_t any = 0;
@@ -57,8 +57,8 @@ static uint64_t first_bad(const float *x, uint64_t n)
     return i;
 }
 
-/* A thread's share of the piece. How far y is from x is in SUM_LANES sums that are then folded in
- * order; zeros fill the last. */
+/* Converts a thread's share of the piece. The distances of y from x go to SUM_LANES sums, which are
+ * folded in order at the end; zeros fill up the last lanes. */
 static void convert_chunks(void *arg, int thread)
 {
     struct quantize *q = arg;
@@ -134,7 +134,7 @@ static enum status next_piece(void *arg, uint64_t offset, const void **data, siz
         add_sums(&q->total, r);
         if (r->bad == UINT64_MAX)
             continue;
-        /* A value that is not finite, or became so. */
+        /* The value is not finite, or is too large for the new type. */
         float values[256]; /* of the element's block: no type has larger ones */
         const uint64_t in_block = r->bad % type->block_elements;
         blocks_decode(type->type, values, from->data + tensor_type_bytes(type, r->bad - in_block),
@@ -178,7 +178,7 @@ static enum status plan_tensor(const struct quantize_params *p, const struct con
                             "tensor %.*s: expected type " BLOCKS_READ
                             ", found %s; start from a file in one of those",
                             text_width(from->name), from->name.data, from->type->name);
-    /* What has one row does not take the type asked for. */
+    /* A tensor of one row keeps its type. */
     if ((spec.flags & SPEC_QUANTISES) && from->n_elements != from->dims[0]) {
         if (from->dims[0] % asked->block_elements == 0)
             t->to = tensor_type_find(layout_type(&spec, p->type));
@@ -206,7 +206,7 @@ static enum status plan_tensors(struct quantize *q, struct err *e)
 {
     const struct gguf *g = q->params.gguf;
     struct config config;
-    TRY(model_check(g, e)); /* of what does not load nothing that loads can be made */
+    TRY(model_check(g, e)); /* a checkpoint that does not load cannot become one that does */
     TRY(config_read(g, &config, e));
     take_buffers(q);
     TRY(arena_allocate(&q->arena, "the conversion", e));

@@ -1,13 +1,13 @@
 /*
  * quantize - a checkpoint in another weight type.
  *
- * Metadata stay as they are but general.file_type and general.quantization_version; tensors keep
- * their names, shapes and order. The matrices take the type: what the layout lets change, and of
- * tensors that it does not know what is named "*.weight", has more than one row and is no norm. The
- * token embedding takes the type that goes with it (see layout_type); the bytes of the others are
- * those of `llama-quantize --pure`. All other tensors keep their own type.
- *
- * A matrix whose rows are no multiple of the type's block becomes F16 if it was F32.
+ * Metadata stay as they are, except general.file_type and general.quantization_version; tensors
+ * keep their names, shapes and order. Matrices take the new type. A tensor is a matrix if the
+ * layout says so; one that the layout does not know is, if it is named "*.weight", is no norm and
+ * has more than one row. The token embedding takes the type that goes with the new one
+ * (layout_type); the bytes of all other matrices are those of `llama-quantize --pure`. A matrix
+ * whose rows are no multiple of the type's block becomes F16 if it was F32. All other tensors keep
+ * their type.
  */
 #pragma once
 
@@ -19,17 +19,17 @@
 #include "formats/gguf_write.h"
 
 struct quantize_params {
-    uint32_t type;                 /* of the matrices: one that blocks_runs */
+    uint32_t type;                 /* the matrices' new type, for which blocks_runs is true */
     const struct gguf *gguf;       /* the checkpoint */
-    const struct file_map *source; /* of gguf, whose pages are released as they are read; or NULL */
+    const struct file_map *source; /* gguf's file, whose pages are released once read; or NULL */
     struct pool *pool;
-    struct callbacks callbacks; /* of bytes read */
+    struct callbacks callbacks; /* progress is counted in bytes read */
 };
 
-/* How far numbers are from what they were. */
+/* How far the numbers y of the new file are from those of the checkpoint, x. */
 struct quantize_error {
     double rms;      /* sqrt(mean (x - y)^2) */
-    double relative; /* rms over sqrt(mean x^2); 0 if both are */
+    double relative; /* rms / sqrt(mean x^2); 0 if rms is 0 */
     double max;      /* max |x - y| */
 };
 
@@ -38,7 +38,7 @@ struct quantize_sums {
     double error, size; /* of squares: of differences, of values */
     double max;
     uint64_t n;   /* elements that changed type */
-    uint64_t bad; /* of a chunk the first element that is not finite, or UINT64_MAX */
+    uint64_t bad; /* the first element of a chunk that is not finite, or UINT64_MAX */
 };
 
 struct quantize_tensor {
@@ -68,13 +68,13 @@ struct quantize {
 
 /*
  * Settles what becomes of each tensor. STATUS_BAD_FILE for an architecture or tensor type that does
- * not run here, STATUS_NO_MEMORY.
- * quantize_free is due on success; what params points to must live until then, and *q stay where it
- * is.
+ * not run here; STATUS_NO_MEMORY. On success quantize_free is due; until then all that params
+ * points to must live, and *q must not move.
  *
- * gguf_write or gguf_write_memory of q->writer is left, which converts tensor by tensor in a few
- * MiB and fills in the error; the bytes are the same for any number of threads. It fails with
- * STATUS_BAD_FILE for a value that is not finite, STATUS_FAILED for one too large for the type.
+ * The caller then writes q->writer with gguf_write or gguf_write_memory: that converts tensor by
+ * tensor in a few MiB of memory, and fills in q->error. The bytes are the same for any number of
+ * threads. It fails with STATUS_BAD_FILE for a value that is not finite, with STATUS_FAILED for one
+ * that is too large for the type.
  */
 enum status quantize_plan(const struct quantize_params *params, struct quantize *q, struct err *e);
 

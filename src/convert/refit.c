@@ -1,24 +1,20 @@
 /*
- * Ridge regression of what the checkpoint's attention added on the heads' results, from the
- * converted model's residual stream. (Where layers share a block, from the checkpoint's stream.)
- * The new matrix is kept if the layer's error after attention is lower with it on the windows held
- * out. That error is the sum of the rows' distances and not of their squares, of which a few rows
- * have almost all.
+ * Ridge regression of what the checkpoint's attention adds on the heads' results, which come from
+ * the converted model's residual stream (or, where layers share a block, from the checkpoint's).
+ * The new matrix is kept if it lowers the layer's error after attention on the windows held out.
+ * That error is the sum of the rows' distances and not of their squares, because a few rows have
+ * almost all of the squares.
  */
-#include "convert/refit.h"
+#include "convert/private.h"
 
 #include <math.h>
 
-#include "convert/calibrate.h"
-#include "convert/products.h"
-#include "convert/tensors.h"
-
-/* A row of targets beyond so many times a window's median counts as one that long: with massive
- * activations a few rows have almost all of the squares. But heads park on the first position,
- * which must be right. */
+/* A row of targets longer than so many times the window's median counts as that long, because with
+ * massive activations a few rows have almost all of the squares. The first position counts as it
+ * is: heads park there, so it must be right. */
 #define MOST_OF_MEDIAN 16
-/* What pulls a feature's weights towards those there are, relative to its mean square: for each
- * target that of these which does best on the windows held out. */
+/* How strongly a feature's weights are pulled towards the old ones, relative to the feature's mean
+ * square. Each target takes the ridge that does best on the windows held out. */
 static const double ridges[] = {1e-3, 1e-2, 1e-1, 1};
 
 void convert_refit_allocate(struct converter *c)
@@ -52,7 +48,7 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* x [d] *= root, and sum += root x. */
+/* x [d] *= root; then sum [d] += root * x. */
 static void weigh_row(double *sum, float *x, double root, size_t d)
 {
     for (size_t i = 0; i < d; i++) {
@@ -61,7 +57,8 @@ static void weigh_row(double *sum, float *x, double root, size_t d)
     }
 }
 
-/* Adds a window's rows: the heads' results, and what the checkpoint's attention adds. */
+/* Adds a window's rows to the sums: features are the heads' results, targets what the checkpoint's
+ * attention adds. */
 static void add_window(struct converter *c, int layer, const struct convert_window *win)
 {
     struct convert_sums *s = &c->refitting.sums[win->held_out];
@@ -104,7 +101,8 @@ static enum status sum_windows(struct converter *c)
 
 /* --- the regression --------------------------------------------------------------------------- */
 
-/* A thread's range of the columns of scratch.square, by way of scratch.square2. */
+/* Solves a thread's range of the columns of scratch.square, which are copied to scratch.square2
+ * meanwhile. */
 static void solve_columns(void *arg, int thread)
 {
     const struct converter *c = arg;
@@ -121,8 +119,9 @@ static void solve_columns(void *arg, int thread)
     linalg_copy(w, d, columns, n, m, n);
 }
 
-/* The solution [m, d] with this ridge, in scratch.square; then r->w gets those of its columns whose
- * mean squared error on the windows held out, less that of 0, is lower than it was. */
+/* Computes the solution [m, d] with this ridge in scratch.square. r->w takes those of its columns
+ * that have a lower mean squared error on the windows held out than r->w had. (Of each error a
+ * constant is left out, the error of weights of 0.) */
 static void try_ridge(struct converter *c, double ridge)
 {
     const struct convert_refitting *r = &c->refitting;
@@ -152,8 +151,8 @@ static void try_ridge(struct converter *c, double ridge)
         }
 }
 
-/* Solves t = f w + b for the sums, which it destroys, and puts w and b into `to`; b only where the
- * file has a bias. `to` stays as it is where the features are constant. */
+/* Solves t = f w + b for the sums, which it destroys, and puts w and, where the file has a bias, b
+ * into `to`. Where the features are constant, `to` stays as it is. */
 static void solve(struct converter *c)
 {
     struct convert_refitting *r = &c->refitting;
@@ -195,7 +194,8 @@ static void add_distance(struct converter *c, int layer, const struct convert_wi
             sqrt(convert_squared_distance(c, c->scratch.rows + at, win->middle + at, c->d));
 }
 
-/* How far what is stored of `to` is from the checkpoint after attention, on windows held out. */
+/* Measures the distance of the stored tensors' stream from the checkpoint's, after attention, on
+ * the windows held out. */
 static enum status measure_distance(struct converter *c, double *distance)
 {
     c->refitting.distance = 0;
@@ -205,7 +205,7 @@ static enum status measure_distance(struct converter *c, double *distance)
     return STATUS_OK;
 }
 
-/* A solution with numbers that the type of the weights cannot hold is no better either. */
+/* A solution whose numbers the type of the weights cannot hold counts as worse. */
 enum status convert_refit(struct converter *c, struct err *e)
 {
     struct convert_refitting *r = &c->refitting;

@@ -1,4 +1,4 @@
-#include "convert/tensors.h"
+#include "convert/private.h"
 
 #include <math.h>
 
@@ -19,7 +19,8 @@ static const struct gguf_tensor *find_old(const struct converter *c, enum tensor
 
 /* --- where a weight of a block is ------------------------------------------------------------- */
 
-/* The tensor that a weight is in, and from which row on: Q, K and V may be one. */
+/* Returns the tensor that a weight is in, and the weight's first row there: Q, K and V may be one
+ * tensor. */
 static enum tensor_role find_weight(const struct config *c, int block, enum convert_weight weight,
                                     uint64_t *first)
 {
@@ -56,7 +57,9 @@ void convert_weights_allocate(struct converter *c, union convert_weights *w)
 
 /* --- reading --------------------------------------------------------------------------------- */
 
-/* n elements from `first` on; zeros where there is no tensor. The model's loader has checked it. */
+/* Reads n elements from `first` on; without a tensor, zeros. The model's loader has checked the
+ * tensor.
+ */
 static void read_elements(const struct gguf_tensor *t, uint64_t first, uint64_t n, double *out)
 {
     float chunk[CHUNK] = {0};
@@ -98,7 +101,7 @@ static const struct tensor_type_info *new_type(const struct converter *c, enum t
     return tensor_type_find(blocks_in_memory(old->type->type));
 }
 
-/* Without an old tensor of a name there is no new one. */
+/* A tensor that the checkpoint does not have is not made. */
 void convert_tensors_allocate(struct converter *c)
 {
     ARENA_TAKE(c->tensors, &c->out->arena, config_blocks(&c->config));
@@ -126,8 +129,8 @@ void convert_tensors_allocate(struct converter *c)
     }
 }
 
-/* Rounds n numbers to elements from `first` on, if there is such a tensor. STATUS_FAILED if one is
- * not finite then. */
+/* Rounds n numbers to the elements from `first` on; without a tensor, does nothing. STATUS_FAILED
+ * if a number is not finite once it is rounded. */
 static enum status write_elements(struct convert_tensor *t, uint64_t first, uint64_t n,
                                   const double *x, struct err *e)
 {
@@ -183,7 +186,8 @@ void convert_store_order(struct converter *c)
 
 /* --- as a model loads them ------------------------------------------------------------------- */
 
-/* Room for the largest layer's matrix of a role as floats, the widest storage, and its bias. */
+/* Takes room for the largest matrix of a role, as floats, which are the widest storage, and its
+ * bias. */
 static struct convert_panels allocate_panels(struct converter *c, enum tensor_role role)
 {
     uint64_t most = 0, rows = 0;
@@ -205,7 +209,7 @@ void convert_loading_allocate(struct converter *c)
     c->loading.output = allocate_panels(c, ROLE_ATTN_OUTPUT);
 }
 
-/* A weight, from row `first` of the role's matrix on, and its bias. */
+/* Loads a weight to the rows of the role's matrix from `first` on, and its bias. */
 static void load_tensor(struct converter *c, enum tensor_role role, const struct convert_tensor *t,
                         int first)
 {
@@ -250,7 +254,7 @@ void convert_load_stored(struct converter *c)
 const char *const convert_methods[] = {"mean", "first", "random", "procrustes", "fit", NULL};
 const char *const convert_refits[] = {"none", "wo", NULL};
 
-/* What becomes of an old tensor, where it was. */
+/* Adds to the new file what becomes of an old tensor. */
 static void write_new(const struct converter *c, const struct gguf_tensor *old)
 {
     struct tensor_spec spec;

@@ -1,12 +1,12 @@
-#include "convert/calibration.h"
+#include "convert/sample.h"
 
-/* Of a text that is longer than this, and than so many bytes a token, only the beginning is read.
+/* The bytes of a text that are read: so many, or, if that is more, so many for each token wanted.
  */
 #define TEXT_BYTES  ((size_t)16 << 20)
 #define TOKEN_BYTES 64
 
-/* Leaves about so many tokens, in whole windows at equal distances. */
-static void spread_windows(struct calibration *text, size_t wanted, int n_ctx)
+/* Keeps about `wanted` of the tokens, in whole windows at equal distances. */
+static void spread_windows(struct text_sample *text, size_t wanted, int n_ctx)
 {
     const size_t window = convert_window_size(n_ctx, wanted);
     const size_t n_windows = wanted / window, step = (text->n - window) / (n_windows - 1);
@@ -15,8 +15,8 @@ static void spread_windows(struct calibration *text, size_t wanted, int n_ctx)
     text->n = n_windows * window;
 }
 
-enum status calibration_take(const struct tokenizer *t, int n_ctx, struct text text, size_t wanted,
-                             struct calibration *out, struct err *e)
+enum status text_sample_take(const struct tokenizer *t, int n_ctx, struct text text, size_t wanted,
+                             struct text_sample *out, struct err *e)
 {
     const size_t most = MAX(TEXT_BYTES, TOKEN_BYTES * wanted);
     if (text.len > most)

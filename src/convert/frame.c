@@ -1,13 +1,7 @@
-#include "convert/converter.h"
+#include "convert/private.h"
 
 #include <math.h>
 
-#include "convert/calibrate.h"
-#include "convert/circuits.h"
-#include "convert/divergence.h"
-#include "convert/groups.h"
-#include "convert/refit.h"
-#include "convert/tensors.h"
 #include "model/config_keys.h"
 #include "model/selection.h"
 
@@ -100,10 +94,10 @@ void convert_allocate(struct converter *c)
     convert_tensors_allocate(c);
 }
 
-/* The checkpoint as a model, memory, and the text's streams. */
+/* Loads the checkpoint as a model, gets the memory, and starts the text's streams. */
 static enum status open_described(struct converter *c, struct err *e)
 {
-    /* The model's creation also checks every tensor's shape. */
+    /* This also checks the shape of every tensor. */
     TRY(model_create(c->spec->gguf, &(struct model_options){.pool = c->spec->pool}, c->spec->source,
                      &c->model, e));
     convert_allocate(c);
