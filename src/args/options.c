@@ -101,7 +101,7 @@ static struct description range_of(const struct option *o, bool message)
     const char *kind = !message ? "" : o->kind == OPTION_DOUBLE ? "a number, " : "an integer, ";
     if (o->kind == OPTION_U64 && message) {
         chars_printf(d.text, "%s0 to %" PRIu64, kind, UINT64_MAX);
-    } else if (o->kind == OPTION_CHOICE) {
+    } else if (o->choices) {
         chars_printf(d.text, "one of %s", names_joined(o->choices, ", ").text);
     } else if (o->kind == OPTION_INT || o->kind == OPTION_DOUBLE) {
         chars_printf(d.text, "%s%s%.9g", kind, o->above_min ? "above " : "", o->min);

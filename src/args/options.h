@@ -54,7 +54,8 @@ struct option {
     const char *otherwise; /* what the help says the default is, without a fallback; or NULL */
     double min, max;       /* max of INT_MAX or HUGE_VAL: no upper limit */
     bool above_min;
-    const char *const *choices; /* of an OPTION_CHOICE, NULL-terminated */
+    const char *const *choices; /* of an OPTION_CHOICE, or what an OPTION_STRING is made of;
+                                   NULL-terminated */
     const char *help;           /* one line, without the default and the range */
     const char *needs;    /* long names, "a|b": without one of these options it says nothing */
     const char *excludes; /* likewise: beside any of these */

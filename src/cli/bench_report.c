@@ -46,7 +46,8 @@ static const struct report_field bench_fields[] = {
     {"variant", "variant", MEMBER(shown_row, variant)},
     {"n_kv_heads", NULL, MEMBER(shown_row, of.plan.n_kv_heads)},
     {"type", "type", MEMBER(shown_row, type), .when = VARIES(BENCH_TYPES) | VERBOSE},
-    {"kv_type", "KV", MEMBER(shown_row, of.plan.kv_type), .when = VARIES(BENCH_KV_TYPES) | VERBOSE},
+    {"kv_type", "KV", MEMBER(shown_row, of.plan.kv_type.text),
+     .when = VARIES(BENCH_KV_TYPES) | VERBOSE},
     {"threads", "threads", MEMBER(shown_row, of.threads), .when = VARIES(BENCH_THREADS) | VERBOSE},
     {"depth", "depth", MEMBER(shown_row, of.plan.depth)},
     {"batch", "batch", MEMBER(shown_row, of.plan.batch), .when = VARIES(BENCH_BATCHES) | VERBOSE},
@@ -117,7 +118,7 @@ static void name_line(const struct bench_run *r, struct shown_row *s)
     char part[BENCH_AXES][64] = {""};
     chars_printf(part[BENCH_SUBJECTS], " of %.50s", path_name(row->model->subject->name));
     chars_printf(part[BENCH_TYPES], " %s", storage_name(row->type));
-    chars_printf(part[BENCH_KV_TYPES], ", %s KV", row->plan.kv_type);
+    chars_printf(part[BENCH_KV_TYPES], ", %s KV", row->plan.kv_type.text);
     chars_printf(part[BENCH_THREADS], ", %d threads", row->threads);
     chars_printf(part[BENCH_BATCHES], ", batch %d", row->plan.batch);
     for (int a = 0; a < BENCH_AXES; a++)

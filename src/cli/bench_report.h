@@ -14,7 +14,7 @@ struct bench_options {
     struct common_options common;
     const char *shape;            /* NULL: a checkpoint */
     struct option_strings others; /* checkpoints beside the first */
-    const char *kv_heads, *depths, *batches, *types, *kv_types;
+    const char *kv_heads, *depths, *batches, *types;
     int n, repeats, warmup, prompt;
     const char *svg;
     double max_loss, max_us; /* bits per byte, microseconds of a step; 0: any */

@@ -38,8 +38,7 @@ static const struct option matrix_options[] = {
     OPT_STRING("type", types, "TYPE,...",
                "types of the weight matrices: f32, f16, bf16, q8_0, q4_0",
                .otherwise = "as in the checkpoint; f32 with --shape"),
-    OPT_STRING("kv-type", kv_types, "KV,...", "types of the cache: f32, f16, q8_0",
-               .fallback = "f32"),
+    OPT_KV_TYPE("KV,...", "types of the cache, of keys and values, or K/V of each"),
     OPT_STRING("threads", common.threads, "T,T,...",
                "numbers of threads; auto: as many processors as this process may use",
                .letter = 't', .otherwise = "DECODE_THREADS, else auto"),
@@ -159,15 +158,11 @@ static enum status read_types(struct bench_run *r, struct err *e)
 {
     const struct bench_options *o = r->o;
     struct int_list *types = &r->spec.axes[BENCH_TYPES];
-    struct int_list *kv_types = &r->spec.axes[BENCH_KV_TYPES];
-    struct int_list named = {.n = 0};
     if (o->types)
         TRY(list_names("--type", o->types, storage_names, types, e));
     else
         TRY(list_add("--type", o->shape ? STORAGE_F32 : BENCH_AS_IS, types, e));
-    TRY(list_names("--kv-type", o->kv_types, kv_type_names, &named, e));
-    for (int i = 0; i < named.n; i++)
-        TRY(list_add("--kv-type", kv_type_storage[named.items[i]], kv_types, e));
+    r->spec.axes[BENCH_KV_TYPES] = r->job->kv_types;
     return STATUS_OK;
 }
 
@@ -393,7 +388,7 @@ const struct command command_bench = {
              .positionals = {MODEL_POSITIONAL,
                              OPT_STRINGS("MODEL...", others, NULL, NULL, .reads = "a checkpoint")}},
     .values_size = sizeof(VALUES),
-    .needs = JOB_TEXT | JOB_STOPS,
+    .needs = JOB_TEXT | JOB_STOPS | JOB_KV_TYPES,
     .check = check_bench,
     .run = run_bench,
 };

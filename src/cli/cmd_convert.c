@@ -433,8 +433,8 @@ static struct convert_row describe(const char *checkpoint, const struct gguf *g,
     const struct cost_shape shape = {c, c->n_kv_heads, .tied = layout_output_tied(g), .gguf = g};
     struct convert_row row = {
         .checkpoint = checkpoint,
-        .kv_bytes_per_token_f32 = kv_cache_bytes_per_token(c, c->n_kv_heads, STORAGE_F32),
-        .kv_bytes_per_token_f16 = kv_cache_bytes_per_token(c, c->n_kv_heads, STORAGE_F16),
+        .kv_bytes_per_token_f32 = kv_cache_bytes_per_token(c, c->n_kv_heads, kv_type_of(CACHE_F32)),
+        .kv_bytes_per_token_f16 = kv_cache_bytes_per_token(c, c->n_kv_heads, kv_type_of(CACHE_F16)),
         .parameters = cost_weights(&shape).parameters,
         .file_bytes = file_bytes,
         .divergence = NO_FIGURE,

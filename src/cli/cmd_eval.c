@@ -27,22 +27,24 @@ static const struct option result_options[] = {
                "also the distance from this checkpoint, which must have the same vocabulary",
                .reads = "the other checkpoint"),
     OPT_SCORE_SCALE,
-    OPT_KV_TYPE,
+    OPT_KV_TYPE("KV,...", "how keys and values are cached, or K/V: each; a row for each item"),
     OPT_FORMAT,
     OPT_END,
 };
 
-/* A checkpoint on the text. */
+/* A checkpoint on the text, its cache of one type. */
 struct eval_row {
     const char *model, *text, *range; /* as they were named */
+    struct kv_type_name kv_type;
     struct eval_result of;
 };
 
 /* When fields are shown. */
-enum { AGAINST = 1 };
+enum { AGAINST = 1, CACHES = 2 };
 
 static const struct report_field fields[] = {
     {"model", "model", MEMBER(eval_row, model)},
+    {"kv_type", "KV", MEMBER(eval_row, kv_type.text), .when = CACHES},
     {"text", "text", MEMBER(eval_row, text), .detail = true},
     {"range", "range", MEMBER(eval_row, range), .detail = true},
     {"tokens", "tokens", MEMBER(eval_row, of.tokens), .detail = true},
@@ -92,18 +94,14 @@ static enum status check_same_tokens(const struct checkpoint *mine, const struct
     return STATUS_OK;
 }
 
-/* The row of the checkpoint at `path`, which is open until job_close_checkpoint. */
-static enum status evaluate(struct job *j, const struct eval_options *o, const char *path,
-                            struct eval_row *row, struct err *e)
+/* The row of the checkpoint that is open, its cache of this type. */
+static enum status evaluate_cached(struct job *j, const struct eval_options *o,
+                                   struct kv_type kv_type, struct eval_row *row, struct err *e)
 {
     const struct checkpoint *c = &j->checkpoint;
     struct eval_plan plan;
-    j->path = path;
-    TRY(job_open_checkpoint(j, e));
-    if (o->against)
-        TRY(check_same_tokens(c, &j->other, o->against, e));
-    TRY(job_tokenize(j, e));
     struct eval_spec spec = job_eval_spec(j, c);
+    spec.params.kv_type = kv_type;
     spec.other = j->other.model;
     spec.ctx = o->ctx;
     spec.stride = o->stride;
@@ -119,10 +117,29 @@ static enum status evaluate(struct job *j, const struct eval_options *o, const c
                                            .advice = "--ctx lowers it"});
     spec.callbacks = job_callbacks(j, "token");
     j->progress.all = plan.n_scored;
-    row->model = path;
+    row->model = j->path;
+    row->kv_type = kv_type_name(kv_type);
     row->text = o->common.file;
     row->range = o->common.range ? o->common.range : "0:1";
     return eval_run(&spec, &row->of, e);
+}
+
+/* The rows of the checkpoint at `path`, one for each type of cache, counted in *n_done. It is open
+ * until job_close_checkpoint. */
+static enum status evaluate(struct job *j, const struct eval_options *o, const char *path,
+                            struct eval_row *rows, int *n_done, struct err *e)
+{
+    j->path = path;
+    TRY(job_open_checkpoint(j, e));
+    if (o->against)
+        TRY(check_same_tokens(&j->checkpoint, &j->other, o->against, e));
+    TRY(job_tokenize(j, e));
+    for (int i = 0; i < j->kv_types.n; i++) {
+        const struct kv_type type = kv_type_at(j->kv_types.items[i]);
+        TRY(evaluate_cached(j, o, type, &rows[*n_done], e));
+        ++*n_done;
+    }
+    return STATUS_OK;
 }
 
 /* What is done is shown also if a later checkpoint fails. */
@@ -136,15 +153,14 @@ static enum status run_eval(struct job *j, void *values, struct err *e)
     TRY(job_start_threads(j, e));
     if (o->against)
         TRY(job_open(o->against, CHECKPOINT_MODEL, j->pool, &j->other, e));
-    TRY_ZEROED(rows, n, "the rows", e);
+    TRY_ZEROED(rows, (size_t)n * j->kv_types.n, "the rows", e);
     for (int i = 0; i < n && s == STATUS_OK; i++) {
         const char *path = i < n_before ? o->common.model : o->words.items[i - n_before];
-        s = evaluate(j, o, path, &rows[i], e);
+        s = evaluate(j, o, path, rows, &n_done, e);
         job_close_checkpoint(j);
-        n_done += s == STATUS_OK;
     }
     struct table table = TABLE_OF(fields, rows, n_done);
-    table.shown = o->against ? AGAINST : 0;
+    table.shown = (o->against ? AGAINST : 0) | (str_is(o->common.kv_types, "f32") ? 0 : CACHES);
     if (n_done > 0) {
         const enum status printed = job_print(j, &table, s == STATUS_OK ? e : NULL);
         s = s == STATUS_OK ? printed : s;
@@ -168,7 +184,7 @@ const struct command command_eval = {
              .everyday = "range against ctx kv-heads format",
              .positionals = {OPT_STRINGS("MODEL... TEXT", words, NULL, NULL)}},
     .values_size = sizeof(VALUES),
-    .needs = JOB_TEXT | JOB_STOPS | JOB_WORKERS,
+    .needs = JOB_TEXT | JOB_STOPS | JOB_WORKERS | JOB_KV_TYPES,
     .parts = CHECKPOINT_MODEL | CHECKPOINT_TEXTS,
     .prepare = prepare_eval,
     .run = run_eval,

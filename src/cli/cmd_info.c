@@ -71,8 +71,8 @@ static const struct option step_options[] = {
     OPT_STRING("depth", depths, "D,D,...", "tokens that every sequence has in its cache",
                .otherwise = "0 and the context; of several shapes the context"),
     OPT_STRING("batch", batches, "B,B,...", "sequences that a step serves", .otherwise = "1"),
-    OPT_CHOICE("kv-type", common.kv_type, "TYPE", kv_type_names, "how keys and values are cached",
-               .fallback = "f32", .needs = "depth|batch|shards|shape"),
+    OPT_KV_TYPE("K[/V]", "how keys and values are cached, or K/V: each",
+                .needs = "depth|batch|shards|shape"),
     OPT_INT("shards", shards, "N", 1, CONFIG_MAX_WIDTH,
             "what each of N partitions of the heads (tensor parallel) holds; a divisor of the "
             "query heads",
@@ -275,7 +275,7 @@ static enum status plan_steps(struct info *info, struct err *e)
     const struct info_options *o = info->o;
     const bool steps_asked = o->depths || o->batches || o->shards;
     const int n_ctx = info->config.n_ctx, n_heads = info->config.n_heads;
-    struct inspect_settings settings = {.kv_type = kv_type_storage[o->common.kv_type],
+    struct inspect_settings settings = {.kv_type = kv_type_at(info->job->kv_types.items[0]),
                                         .shards = o->shards,
                                         .available_bytes = available_memory()};
     char context[32];
@@ -313,13 +313,27 @@ static const struct report_field cache_fields[] = {
     {"n_kv_heads", "K/V heads", MEMBER(inspect_variant, config.n_kv_heads), .detail = true},
     {"parameters", "parameters", MEMBER(inspect_variant, weights.parameters), .grouped = true,
      .detail = true},
-    {"bytes_per_token_f32", "bytes/token f32", MEMBER(inspect_variant, token_bytes[0]),
-     .grouped = true},
-    {"bytes_per_token_f16", "bytes/token f16", MEMBER(inspect_variant, token_bytes[1]),
-     .grouped = true, .detail = true},
-    {"bytes_per_token_q8_0", "bytes/token q8_0", MEMBER(inspect_variant, token_bytes[2]),
-     .grouped = true, .detail = true},
 };
+
+/* These, and a column for each type of a cache. */
+struct cache_columns {
+    struct report_field fields[LENGTH(cache_fields) + CACHE_TYPES];
+    char keys[CACHE_TYPES][32], headings[CACHE_TYPES][32];
+};
+
+static void list_cache_columns(struct cache_columns *c)
+{
+    memcpy(c->fields, cache_fields, sizeof cache_fields);
+    for (int t = 0; t < CACHE_TYPES; t++) {
+        struct report_field *f = &c->fields[LENGTH(cache_fields) + t];
+        chars_printf(c->keys[t], "bytes_per_token_%s", cache_type_names[t]);
+        chars_printf(c->headings[t], "bytes/token %s", cache_type_names[t]);
+        *f = (struct report_field){c->keys[t], c->headings[t],
+                                   MEMBER(inspect_variant, token_bytes[0]), .grouped = true,
+                                   .detail = t > 0};
+        f->offset += t * sizeof(uint64_t);
+    }
+}
 
 /* When a step's fields are shown. */
 enum {
@@ -332,7 +346,7 @@ static const struct report_field step_fields[] = {
     {"n_kv_heads", NULL, MEMBER(inspect_step, of.n_kv_heads)},
     {"depth", "depth", MEMBER(inspect_step, of.depth), .detail = true},
     {"batch", "batch", MEMBER(inspect_step, of.batch), .detail = true},
-    {"kv_type", "KV", MEMBER(inspect_step, of.kv_type), .detail = true},
+    {"kv_type", "KV", MEMBER(inspect_step, of.kv_type.text), .detail = true},
     {"cache_bytes", "cache", MEMBER(inspect_step, of.cache_bytes), .figure = figure_bytes,
      .detail = true},
     {"memory_bytes", "with weights", MEMBER(inspect_step, of.memory_bytes), .figure = figure_bytes,
@@ -374,9 +388,11 @@ static struct table step_table(const struct info *info)
 
 static enum status print_info(struct info *info, struct err *e)
 {
+    struct cache_columns caches;
+    list_cache_columns(&caches);
     struct sheet_table tables[] = {
         {NULL, TABLE_OF(part_fields, info->parts, INSPECT_PARTS + 1), true},
-        {"kv_cache", TABLE_OF(cache_fields, info->variants.items, info->variants.n), false},
+        {"kv_cache", TABLE_OF(caches.fields, info->variants.items, info->variants.n), false},
         {"steps", step_table(info), true},
         {"tensors", TABLE_OF(tensor_fields, info->tensors, info->n_listed), true},
     };

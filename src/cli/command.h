@@ -25,6 +25,7 @@ enum job_needs {
     JOB_OUT = 1 << 4,        /* -o is named; what is there is replaced only with --force */
     JOB_WORKERS = 1 << 5,    /* -t is checked, and kernels are chosen */
     JOB_CHECKPOINT = 1 << 6, /* the checkpoint is opened, with job.parts of it */
+    JOB_KV_TYPES = 1 << 7,   /* --kv-type takes a list */
     JOB_MODEL = JOB_PATH | JOB_STOPS | JOB_WORKERS | JOB_CHECKPOINT, /* what runs one */
 };
 
@@ -70,9 +71,10 @@ struct job {
 
     struct checkpoint checkpoint; /* its model converted if the options ask for another variant */
     const struct kernels *kernels;
-    int n_threads;         /* wanted; once they are started, those there are */
-    bool threads_are_auto; /* may be lowered where fewer are faster */
-    struct pool *pool;     /* NULL until job_start_threads */
+    struct int_list kv_types; /* items of kv_type_at, at least one */
+    int n_threads;            /* wanted; once they are started, those there are */
+    bool threads_are_auto;    /* may be lowered where fewer are faster */
+    struct pool *pool;        /* NULL until job_start_threads */
     struct session *session;
     unsigned char *off; /* [n_layers, n_heads], malloc'd: 1 for the heads that --without names; NULL
                            if it is not given */

@@ -25,9 +25,6 @@ const struct option input_options[] = {
 
 const char *const truncate_sides[] = {[TRUNCATE_LEFT] = "left", [TRUNCATE_RIGHT] = "right", NULL};
 
-const char *const kv_type_names[] = {"f32", "f16", "q8_0", NULL};
-const enum storage kv_type_storage[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
-
 const struct option engine_options[] = {
     OPT_STRING("threads", threads, "N|auto", THREADS_HELP, .letter = 't',
                .otherwise = "DECODE_THREADS, else auto"),

@@ -30,7 +30,7 @@ struct common_options {
     int format; /* an enum table_format */
     struct option_u64 seed;
 
-    int kv_type;             /* of kv_type_names */
+    const char *kv_types;    /* of the cache; NULL: F32 */
     const char *without;     /* NULL: all heads are there */
     const char *score_scale; /* NULL: the checkpoint's */
     const char *kv_heads;    /* NULL: the checkpoint's */
@@ -77,8 +77,8 @@ extern const struct option general_options[], input_options[], engine_options[];
     OPT_STRING("score-scale", common.score_scale, "X|none",                                        \
                "multiply attention's scores by X, or by nothing, instead of 1/sqrt(head size)",    \
                .otherwise = "the checkpoint's")
-#define OPT_KV_TYPE                                                                                \
-    OPT_CHOICE("kv-type", common.kv_type, "TYPE", kv_type_names, "how keys and values are cached", \
+#define OPT_KV_TYPE(called, ...)                                                                   \
+    OPT_STRING("kv-type", common.kv_types, called, __VA_ARGS__, .choices = cache_type_names,       \
                .fallback = "f32")
 #define OPT_OUT                                                                                    \
     OPT_STRING("output", common.out, "OUT", "the new checkpoint; required", .letter = 'o',         \
@@ -91,8 +91,3 @@ extern const struct option general_options[], input_options[], engine_options[];
 /* The sides of --truncate, then NULL. */
 enum { TRUNCATE_LEFT, TRUNCATE_RIGHT };
 extern const char *const truncate_sides[];
-
-/* What a cache can be stored as, the largest first, then NULL; and the types by the same numbers.
- */
-extern const char *const kv_type_names[];
-extern const enum storage kv_type_storage[];

@@ -56,11 +56,22 @@ static enum status check_outputs(struct job *j, void *values, struct err *e)
     return writes ? path_new(o->out, o->force, "--force replaces it", e) : STATUS_OK;
 }
 
+/* --kv-type, of which most commands take one item. */
+static enum status read_kv_types(struct job *j, struct err *e)
+{
+    const char *text = j->common->kv_types;
+    TRY(list_kv_types("--kv-type", text ? text : cache_type_names[CACHE_F32], &j->kv_types, e));
+    return j->kv_types.n == 1 || (j->command->needs & JOB_KV_TYPES)
+               ? STATUS_OK
+               : err_usage(e, "--kv-type: expected one K or K/V, found '%s'", text);
+}
+
 /* What enum job_needs says, in its order. */
 static enum status make_ready(struct job *j, void *values, struct err *e)
 {
     const unsigned needs = j->command->needs;
     TRY(name_inputs(j, e));
+    TRY(read_kv_types(j, e));
     if (j->command->prepare)
         TRY(j->command->prepare(j, values, e));
     if (j->command->check)

@@ -54,7 +54,7 @@ enum status job_check_memory(const struct job *j, const struct job_memory *m, co
 
 struct session_params job_session_params(const struct job *j)
 {
-    return (struct session_params){.kv_storage = kv_type_storage[j->common->kv_type],
+    return (struct session_params){.kv_type = kv_type_at(j->kv_types.items[0]),
                                    .kernels = j->kernels,
                                    .without = j->without.off ? &j->without : NULL};
 }
@@ -77,9 +77,11 @@ struct advice {
 static struct advice advise(const struct job *j, const char *option)
 {
     struct advice advice = {""};
-    const char *smaller = kv_type_names[j->common->kv_type + 1]; /* NULL: there is none */
-    if (option && smaller)
-        chars_printf(advice.text, "%s and --kv-type %s lower the cache", option, smaller);
+    const struct kv_type type = kv_type_at(j->kv_types.items[0]);
+    const enum cache_type smaller = MAX(type.keys, type.values) + 1;
+    if (option && smaller < CACHE_TYPES)
+        chars_printf(advice.text, "%s and --kv-type %s lower the cache", option,
+                     cache_type_names[smaller]);
     else if (option)
         chars_printf(advice.text, "%s lowers the cache", option);
     return advice;
@@ -116,7 +118,7 @@ static bool one_thread_is_faster(const struct model *m, const struct session_par
                                      .tied = m->tied};
     const struct cost_weights weights = cost_weights(&shape);
     const struct cost_plan step =
-        cost_plan(&shape, &weights, p->kv_storage, 0, MAX(p->n_sequences, 1));
+        cost_plan(&shape, &weights, p->kv_type, 0, MAX(p->n_sequences, 1));
     return cost_prefers_one_thread(&step, m->config.n_layers);
 }
 

@@ -29,7 +29,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "compute/matrix.h"
+#include "compute/cache_type.h"
 
 /* --- kinds ----------------------------------------------------------------------------------- */
 
@@ -119,23 +119,25 @@ struct matmul {
 
 /*
  * One K/V head's view of the cache: n_positions of it, one after the other, from a multiple of
- * KERNEL_CHUNK on, stored as F32, F16 or Q8_0. What stands behind them in the last panel does not
- * matter. (Prefetch asks for bytes a little ahead of use, and for what is past the end.)
- *   k  [panel of KERNEL_LANES positions][key_dim][KERNEL_LANES], whole panels
- *   v  [position][kernel_padded(value_dim)]; what the padding holds does not matter
- * Q8_0 elements are int8, and QUANT_BLOCK dimensions of a position (the last block may be
- * shorter) share a binary16 scale:
+ * KERNEL_CHUNK on. What stands behind them in the last panel does not matter. (Prefetch asks for
+ * bytes a little ahead of use, and for what is past the end.)
+ *   k  [panel of KERNEL_LANES positions][cache_key_cells][KERNEL_LANES] cells, whole panels: of
+ *      F32, F16 and Q8_0 a cell is a number, of Q8_0 an int8
+ *   v  [position][cache_value_bytes], the numbers one after the other, in whole lanes; what the
+ *      padding holds does not matter
+ * Of types with scales, QUANT_BLOCK dimensions of a position (the last block may be shorter) share
+ * a binary16 scale, and k_scales or v_scales may not be NULL:
  *   k_scales  [panel][quant_blocks(key_dim)][KERNEL_LANES]
  *   v_scales  [position][quant_blocks(value_dim)]
  */
 struct kv_chunk {
     const void *k;
     const void *v;
-    const uint16_t *k_scales; /* NULL but for Q8_0 */
+    const uint16_t *k_scales;
     const uint16_t *v_scales;
     int n_positions; /* 1..KERNEL_CHUNK */
     int key_dim, value_dim;
-    enum storage storage;
+    struct kv_type type;
 };
 
 /* What one head adds to its score of a position at a distance d = position of the query - position

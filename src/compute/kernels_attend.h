@@ -30,12 +30,18 @@ ALWAYS_INLINE int pass_heads(const int n_left)
                                             : n_left;
 }
 
-/* The bytes of one element in a cache. */
-ALWAYS_INLINE size_t element_bytes(enum storage storage)
+/* Number i of the cells or values of a cache and those that follow it, without their scales. */
+ALWAYS_INLINE lanes load_cached(const void *base, enum cache_type type, size_t i)
 {
-    return storage == STORAGE_F32   ? sizeof(float)
-           : storage == STORAGE_F16 ? sizeof(uint16_t)
-                                    : sizeof(int8_t);
+    return type == CACHE_Q8_0  ? lanes_load_i8((const int8_t *)base + i)
+           : type == CACHE_F16 ? lanes_load_f16((const uint16_t *)base + i)
+                               : lanes_load((const float *)base + i);
+}
+
+/* The bytes of KERNEL_LANES numbers. */
+ALWAYS_INLINE size_t vector_bytes(enum cache_type type)
+{
+    return type == CACHE_F32 ? 64 : type == CACHE_F16 ? 32 : 16;
 }
 
 /*
@@ -52,17 +58,17 @@ struct ahead {
     size_t share; /* bytes that a head asks for when it meets a vector: at most a line */
 };
 
-ALWAYS_INLINE size_t ahead_share(const struct attend *a, enum storage storage)
+ALWAYS_INLINE size_t ahead_share(const struct attend *a, enum cache_type type)
 {
     const size_t n_heads = a->n_heads;
-    return (KERNEL_LANES * element_bytes(storage) + n_heads - 1) / n_heads;
+    return (vector_bytes(type) + n_heads - 1) / n_heads;
 }
 
 /* When n_heads heads meet n_vecs vectors. One alone leaves long runs of memory to the processor. */
-ALWAYS_INLINE void ask_ahead(struct ahead *ahead, enum storage storage, const int n_vecs,
+ALWAYS_INLINE void ask_ahead(struct ahead *ahead, enum cache_type type, const int n_vecs,
                              const int n_heads)
 {
-    if (storage == STORAGE_F32 && n_heads == 1)
+    if (type == CACHE_F32 && n_heads == 1)
         return;
     UNROLLED (i, n_vecs) {
         __builtin_prefetch(ahead->at);
@@ -71,16 +77,16 @@ ALWAYS_INLINE void ask_ahead(struct ahead *ahead, enum storage storage, const in
 }
 
 /* acc[head][panel] += q.k over the dimensions [begin, end). */
-ALWAYS_INLINE void score_dims(const void *keys, enum storage storage, int panel,
+ALWAYS_INLINE void score_dims(const void *keys, enum cache_type type, int panel,
                               struct ahead *ahead, size_t dim, const float *q, size_t begin,
                               size_t end, const int n_panels, const int n_heads,
                               lanes acc[TILE_HEADS][4])
 {
     for (size_t i = begin; i < end; i++) {
         lanes k[4];
-        ask_ahead(ahead, storage, n_panels, n_heads);
+        ask_ahead(ahead, type, n_panels, n_heads);
         UNROLLED (p, n_panels)
-            k[p] = load_element(keys, storage, ((panel + p) * dim + i) * KERNEL_LANES);
+            k[p] = load_cached(keys, type, ((panel + p) * dim + i) * KERNEL_LANES);
         UNROLLED (h, n_heads) {
             const lanes qh = lanes_all(q[h * dim + i]);
             UNROLLED (p, n_panels)
@@ -107,7 +113,7 @@ ALWAYS_INLINE void score_quant_dims(const struct kv_chunk *kv, int panel, struct
         const size_t end = MIN(begin + QUANT_BLOCK, dim);
         lanes part[TILE_HEADS][4];
         clear_tile(part, n_heads, n_panels);
-        score_dims(kv->k, STORAGE_Q8_0, panel, ahead, dim, q, begin, end, n_panels, n_heads, part);
+        score_dims(kv->k, CACHE_Q8_0, panel, ahead, dim, q, begin, end, n_panels, n_heads, part);
         UNROLLED (p, n_panels) {
             const lanes scale =
                 lanes_load_f16(kv->k_scales + ((panel + p) * n_blocks + b) * KERNEL_LANES);
@@ -118,17 +124,17 @@ ALWAYS_INLINE void score_quant_dims(const struct kv_chunk *kv, int panel, struct
 }
 
 /* Scores of n_panels * KERNEL_LANES positions for n_heads heads. */
-ALWAYS_INLINE void score_tile(const struct attend *a, enum storage storage, struct ahead *ahead,
+ALWAYS_INLINE void score_tile(const struct attend *a, enum cache_type type, struct ahead *ahead,
                               int panel, int head, const int n_panels, const int n_heads)
 {
     const size_t dim = a->kv.key_dim;
     const float *q = a->q + head * dim;
     lanes acc[TILE_HEADS][4];
     clear_tile(acc, n_heads, n_panels);
-    if (storage == STORAGE_Q8_0)
+    if (type == CACHE_Q8_0)
         score_quant_dims(&a->kv, panel, ahead, dim, q, n_panels, n_heads, acc);
     else
-        score_dims(a->kv.k, storage, panel, ahead, dim, q, 0, dim, n_panels, n_heads, acc);
+        score_dims(a->kv.k, type, panel, ahead, dim, q, 0, dim, n_panels, n_heads, acc);
     float *scores = a->scores + (size_t)head * KERNEL_CHUNK;
     UNROLLED (h, n_heads)
         UNROLLED (p, n_panels)
@@ -136,14 +142,14 @@ ALWAYS_INLINE void score_tile(const struct attend *a, enum storage storage, stru
 }
 
 /* The same of additive scores, for one panel and head: their arithmetic outlasts the loads. */
-ALWAYS_INLINE void score_additive(const struct attend *a, enum storage storage, int panel, int head)
+ALWAYS_INLINE void score_additive(const struct attend *a, enum cache_type type, int panel, int head)
 {
     const size_t dim = a->kv.key_dim;
     const float *q = a->q + head * dim, *w = a->additive + head * dim;
     lanes sum = lanes_zero();
     for (size_t i = 0; i < dim; i++) {
-        lanes k = load_element(a->kv.k, storage, (panel * dim + i) * KERNEL_LANES);
-        if (storage == STORAGE_Q8_0) {
+        lanes k = load_cached(a->kv.k, type, (panel * dim + i) * KERNEL_LANES);
+        if (type == CACHE_Q8_0) {
             const size_t block = panel * quant_blocks((int)dim) + i / QUANT_BLOCK;
             k = lanes_mul(k, lanes_load_f16(a->kv.k_scales + block * KERNEL_LANES));
         }
@@ -153,63 +159,63 @@ ALWAYS_INLINE void score_additive(const struct attend *a, enum storage storage, 
 }
 
 /* n_heads heads against the panels from `panel` to `end`, as many at a time as a tile has. */
-ALWAYS_INLINE void score_heads(const struct attend *a, enum storage storage, struct ahead *ahead,
+ALWAYS_INLINE void score_heads(const struct attend *a, enum cache_type type, struct ahead *ahead,
                                int panel, int end, int head, const int n_heads)
 {
     for (; tile_width(n_heads) >= 4 && panel + 4 <= end; panel += 4)
-        score_tile(a, storage, ahead, panel, head, 4, n_heads);
+        score_tile(a, type, ahead, panel, head, 4, n_heads);
     for (; tile_width(n_heads) >= 2 && panel + 2 <= end; panel += 2)
-        score_tile(a, storage, ahead, panel, head, 2, n_heads);
+        score_tile(a, type, ahead, panel, head, 2, n_heads);
     for (; panel < end; panel++)
-        score_tile(a, storage, ahead, panel, head, 1, n_heads);
+        score_tile(a, type, ahead, panel, head, 1, n_heads);
 }
 
 /* All heads against a few panels, which stay in the nearest cache meanwhile. */
-ALWAYS_INLINE void score_panels(const struct attend *a, enum storage storage, struct ahead *ahead,
+ALWAYS_INLINE void score_panels(const struct attend *a, enum cache_type type, struct ahead *ahead,
                                 int panel, int end)
 {
     if (a->additive) {
         for (; panel < end; panel++)
             for (int h = 0; h < a->n_heads; h++)
-                score_additive(a, storage, panel, h);
+                score_additive(a, type, panel, h);
         return;
     }
     for (int head = 0, n; head < a->n_heads; head += n) {
         n = pass_heads(a->n_heads - head);
         switch (n) {
         case 12:
-            score_heads(a, storage, ahead, panel, end, head, MIN(12, TILE_HEADS));
+            score_heads(a, type, ahead, panel, end, head, MIN(12, TILE_HEADS));
             break;
         case 6:
-            score_heads(a, storage, ahead, panel, end, head, MIN(6, TILE_HEADS));
+            score_heads(a, type, ahead, panel, end, head, MIN(6, TILE_HEADS));
             break;
         case 4:
-            score_heads(a, storage, ahead, panel, end, head, 4);
+            score_heads(a, type, ahead, panel, end, head, 4);
             break;
         case 3:
-            score_heads(a, storage, ahead, panel, end, head, 3);
+            score_heads(a, type, ahead, panel, end, head, 3);
             break;
         case 2:
-            score_heads(a, storage, ahead, panel, end, head, 2);
+            score_heads(a, type, ahead, panel, end, head, 2);
             break;
         default:
-            score_heads(a, storage, ahead, panel, end, head, 1);
+            score_heads(a, type, ahead, panel, end, head, 1);
             break;
         }
     }
 }
 
 /* The scores of whole panels; behind the last one the values are next. */
-ALWAYS_INLINE void score_chunk(const struct attend *a, enum storage storage)
+ALWAYS_INLINE void score_chunk(const struct attend *a, enum cache_type type)
 {
     const int n_panels = matrix_panels(a->kv.n_positions);
-    const size_t panel_bytes = (size_t)a->kv.key_dim * KERNEL_LANES * element_bytes(storage);
-    struct ahead ahead = {.share = ahead_share(a, storage)};
+    const size_t panel_bytes = (size_t)a->kv.key_dim * vector_bytes(type);
+    struct ahead ahead = {.share = ahead_share(a, type)};
     for (int panel = 0, end; panel < n_panels; panel = end) {
         end = MIN(panel + BLOCK_PANELS, n_panels);
         ahead.at = a->next && end == n_panels ? a->kv.v
                                               : (const unsigned char *)a->kv.k + end * panel_bytes;
-        score_panels(a, storage, &ahead, panel, end);
+        score_panels(a, type, &ahead, panel, end);
     }
 }
 
@@ -252,7 +258,7 @@ struct row_run {
 };
 
 /* acc[head][vector] += the run's rows times their weights p. */
-ALWAYS_INLINE void value_rows(const struct attend *a, enum storage storage, struct row_run *run,
+ALWAYS_INLINE void value_rows(const struct attend *a, enum cache_type type, struct row_run *run,
                               const float *p, int first, const int n_heads, const int n_vecs,
                               lanes acc[TILE_HEADS][4])
 {
@@ -260,11 +266,11 @@ ALWAYS_INLINE void value_rows(const struct attend *a, enum storage storage, stru
     const size_t n_blocks = quant_blocks(a->kv.value_dim);
     for (int t = run->begin; t < run->end; t++) {
         lanes v[4];
-        ask_ahead(&run->ahead, storage, n_vecs, n_heads);
+        ask_ahead(&run->ahead, type, n_vecs, n_heads);
         UNROLLED (j, n_vecs) {
             const size_t i = first + j * KERNEL_LANES;
-            v[j] = load_element(a->kv.v, storage, t * v_stride + i);
-            if (storage == STORAGE_Q8_0)
+            v[j] = load_cached(a->kv.v, type, t * v_stride + i);
+            if (type == CACHE_Q8_0)
                 v[j] =
                     lanes_mul(v[j], lanes_all_f16(a->kv.v_scales[t * n_blocks + i / QUANT_BLOCK]));
         }
@@ -278,7 +284,7 @@ ALWAYS_INLINE void value_rows(const struct attend *a, enum storage storage, stru
 
 /* Adds a run's rows to out for n_vecs * KERNEL_LANES dimensions (the last vector may have fewer) of
  * n_heads heads. */
-ALWAYS_INLINE void value_tile(const struct attend *a, enum storage storage, struct row_run *run,
+ALWAYS_INLINE void value_tile(const struct attend *a, enum cache_type type, struct row_run *run,
                               int head, int first, const int n_heads, const int n_vecs)
 {
     const int tail = (n_vecs - 1) * KERNEL_LANES, left = a->kv.value_dim - first - tail;
@@ -293,8 +299,7 @@ ALWAYS_INLINE void value_tile(const struct attend *a, enum storage storage, stru
             acc[h][j] = lanes_load(out + h * a->stride + j * KERNEL_LANES);
         acc[h][n_vecs - 1] = lanes_load_upto(out + h * a->stride + tail, left);
     }
-    value_rows(a, storage, run, a->scores + (size_t)head * KERNEL_CHUNK, first, n_heads, n_vecs,
-               acc);
+    value_rows(a, type, run, a->scores + (size_t)head * KERNEL_CHUNK, first, n_heads, n_vecs, acc);
     UNROLLED (h, n_heads) {
         UNROLLED (j, n_vecs - 1)
             lanes_store(out + h * a->stride + j * KERNEL_LANES, acc[h][j]);
@@ -303,63 +308,63 @@ ALWAYS_INLINE void value_tile(const struct attend *a, enum storage storage, stru
 }
 
 /* All dimensions of n_heads heads; as many at a time as a tile has, the tail one by one. */
-ALWAYS_INLINE void value_heads(const struct attend *a, enum storage storage, struct row_run *run,
+ALWAYS_INLINE void value_heads(const struct attend *a, enum cache_type type, struct row_run *run,
                                int head, const int n_heads)
 {
     const int dim = a->kv.value_dim, width = tile_width(n_heads);
     int i = 0;
     for (; i + width * KERNEL_LANES <= dim; i += width * KERNEL_LANES)
-        value_tile(a, storage, run, head, i, n_heads, width);
+        value_tile(a, type, run, head, i, n_heads, width);
     for (; i < dim; i += KERNEL_LANES)
-        value_tile(a, storage, run, head, i, n_heads, 1);
+        value_tile(a, type, run, head, i, n_heads, 1);
 }
 
 /* All heads against a few rows, which stay in the nearest cache meanwhile. */
-ALWAYS_INLINE void value_run(const struct attend *a, enum storage storage, struct row_run *run)
+ALWAYS_INLINE void value_run(const struct attend *a, enum cache_type type, struct row_run *run)
 {
     for (int head = 0, n; head < a->n_heads; head += n) {
         n = pass_heads(a->n_heads - head);
         switch (n) {
         case 12:
-            value_heads(a, storage, run, head, MIN(12, TILE_HEADS));
+            value_heads(a, type, run, head, MIN(12, TILE_HEADS));
             break;
         case 6:
-            value_heads(a, storage, run, head, MIN(6, TILE_HEADS));
+            value_heads(a, type, run, head, MIN(6, TILE_HEADS));
             break;
         case 4:
-            value_heads(a, storage, run, head, 4);
+            value_heads(a, type, run, head, 4);
             break;
         case 3:
-            value_heads(a, storage, run, head, 3);
+            value_heads(a, type, run, head, 3);
             break;
         case 2:
-            value_heads(a, storage, run, head, 2);
+            value_heads(a, type, run, head, 2);
             break;
         default:
-            value_heads(a, storage, run, head, 1);
+            value_heads(a, type, run, head, 1);
             break;
         }
     }
 }
 
-ALWAYS_INLINE void value_chunk(const struct attend *a, enum storage storage)
+ALWAYS_INLINE void value_chunk(const struct attend *a, enum cache_type type)
 {
     const int n = a->kv.n_positions;
-    const size_t row_bytes = kernel_padded(a->kv.value_dim) * element_bytes(storage);
-    struct row_run run = {.ahead.share = ahead_share(a, storage)};
+    const size_t row_bytes = cache_value_bytes(type, a->kv.value_dim);
+    struct row_run run = {.ahead.share = ahead_share(a, type)};
     for (; run.begin < n; run.begin = run.end) {
         run.end = MIN(run.begin + BLOCK_ROWS, n);
         run.ahead.at = a->next && run.end == n
                            ? a->next
                            : (const unsigned char *)a->kv.v + run.end * row_bytes;
-        value_run(a, storage, &run);
+        value_run(a, type, &run);
     }
 }
 
 /* Scores to exponentials, of all heads. */
-ALWAYS_INLINE void weigh_storage(const struct attend *a, enum storage storage)
+ALWAYS_INLINE void weigh_type(const struct attend *a, enum cache_type type)
 {
-    score_chunk(a, storage);
+    score_chunk(a, type);
     if (a->bias)
         for (int h = 0; h < a->n_heads; h++)
             bias_chunk(a->scores + (size_t)h * KERNEL_CHUNK, matrix_panels(a->kv.n_positions),
@@ -369,29 +374,25 @@ ALWAYS_INLINE void weigh_storage(const struct attend *a, enum storage storage)
                       &a->max[h * a->stride], &a->sum[h * a->stride]);
 }
 
-/* A function NAME_STORAGE for each storage that a cache has, for the reason in kernels_matmul.h,
- * and NAME, which calls the one of the chunk's. */
-#define EACH_CACHE_STORAGE(name, body)                                                             \
-    static __attribute__((noinline)) void name##_f32(const struct attend *a)                       \
+/* A function NAME_TYPE for each type of a cache, for the reason in kernels_matmul.h, and NAME,
+ * which calls the one of the chunk's keys, or values. */
+#define OF_CACHE_TYPE(name, body, type)                                                            \
+    static __attribute__((noinline)) void name##_##type(const struct attend *a)                    \
     {                                                                                              \
-        body(a, STORAGE_F32);                                                                      \
-    }                                                                                              \
-    static __attribute__((noinline)) void name##_f16(const struct attend *a)                       \
-    {                                                                                              \
-        body(a, STORAGE_F16);                                                                      \
-    }                                                                                              \
-    static __attribute__((noinline)) void name##_q8_0(const struct attend *a)                      \
-    {                                                                                              \
-        body(a, STORAGE_Q8_0);                                                                     \
-    }                                                                                              \
+        body(a, CACHE_##type);                                                                     \
+    }
+#define EACH_CACHE_TYPE(name, body, member)                                                        \
+    OF_CACHE_TYPE(name, body, F32)                                                                 \
+    OF_CACHE_TYPE(name, body, F16)                                                                 \
+    OF_CACHE_TYPE(name, body, Q8_0)                                                                \
     static void name(const struct attend *a)                                                       \
     {                                                                                              \
-        static void (*const by_storage[STORAGE_COUNT])(const struct attend *) = {                  \
-            [STORAGE_F32] = name##_f32, [STORAGE_F16] = name##_f16, [STORAGE_Q8_0] = name##_q8_0}; \
-        by_storage[a->kv.storage](a);                                                              \
+        static void (*const by_type[CACHE_TYPES])(const struct attend *) = {                       \
+            [CACHE_F32] = name##_F32, [CACHE_F16] = name##_F16, [CACHE_Q8_0] = name##_Q8_0};       \
+        by_type[a->kv.type.member](a);                                                             \
     }
-EACH_CACHE_STORAGE(vector_weights, weigh_storage)
-EACH_CACHE_STORAGE(vector_values, value_chunk)
+EACH_CACHE_TYPE(vector_weights, weigh_type, keys)
+EACH_CACHE_TYPE(vector_values, value_chunk, values)
 
 void OF_SET(attend)(const struct attend *a)
 {

@@ -73,9 +73,10 @@ KERNEL_CHECK attend_check(const struct attend *a)
     const struct kv_chunk *kv = &a->kv;
     assert(kv->n_positions >= 1 && kv->n_positions <= KERNEL_CHUNK);
     assert(kv->key_dim >= 1 && kv->value_dim >= 1 && a->n_heads >= 1);
-    assert(kv->storage == STORAGE_F32 || kv->storage == STORAGE_F16 || kv->storage == STORAGE_Q8_0);
+    assert((unsigned)kv->type.keys < CACHE_TYPES && (unsigned)kv->type.values < CACHE_TYPES);
     assert_costly(kv->k && kv->v);
-    assert_costly(kv->storage != STORAGE_Q8_0 || (kv->k_scales && kv->v_scales));
+    assert_costly(kv->k_scales || !cache_types[kv->type.keys].has_scales);
+    assert_costly(kv->v_scales || !cache_types[kv->type.values].has_scales);
     assert(a->n_heads == 1 || a->stride >= (size_t)kv->value_dim);
     assert(!a->bias || a->distance >= kv->n_positions - 1);
     assert_costly(a->q && a->scores && a->max && a->sum && a->out);

@@ -212,7 +212,7 @@ static inline float math_quant_scale(const unsigned char *panel, int row, int bl
     return f16_widen(scales[block * KERNEL_LANES + row % KERNEL_LANES]);
 }
 
-/* Element i of an array of F32, F16 or BF16; of Q8_0, as a cache stores it, the bare integer. */
+/* Element i of an array of F32, F16 or BF16. */
 static inline float math_load(const void *base, enum storage storage, size_t i)
 {
     switch (storage) {
@@ -220,9 +220,15 @@ static inline float math_load(const void *base, enum storage storage, size_t i)
         return f16_widen(((const uint16_t *)base)[i]);
     case STORAGE_BF16:
         return bf16_widen(((const uint16_t *)base)[i]);
-    case STORAGE_Q8_0:
-        return (float)((const int8_t *)base)[i];
     default:
         return ((const float *)base)[i];
     }
+}
+
+/* Number i of the cells or values of a cache, its block's scale left out. */
+static inline float math_cached(const void *base, enum cache_type type, size_t i)
+{
+    return type == CACHE_Q8_0  ? (float)((const int8_t *)base)[i]
+           : type == CACHE_F16 ? f16_widen(((const uint16_t *)base)[i])
+                               : ((const float *)base)[i];
 }

@@ -132,20 +132,25 @@ static void scalar_rotate(float *out, const float *x, const float *rotation, int
         out[i] = scale * x[i];
 }
 
+static bool has_scales(enum cache_type type)
+{
+    return cache_types[type].has_scales;
+}
+
 /* Element i of a position's key, times *scale, its block's; 1 where there are none. */
 static float chunk_key(const struct kv_chunk *kv, int t, int i, float *scale)
 {
     const size_t panel = t / KERNEL_LANES, lane = t % KERNEL_LANES;
     const size_t block = panel * quant_blocks(kv->key_dim) + i / QUANT_BLOCK;
-    *scale = kv->storage == STORAGE_Q8_0 ? f16_widen(kv->k_scales[block * KERNEL_LANES + lane]) : 1;
-    return math_load(kv->k, kv->storage, (panel * kv->key_dim + i) * KERNEL_LANES + lane);
+    *scale = has_scales(kv->type.keys) ? f16_widen(kv->k_scales[block * KERNEL_LANES + lane]) : 1;
+    return math_cached(kv->k, kv->type.keys, (panel * kv->key_dim + i) * KERNEL_LANES + lane);
 }
 
 /* q.k of one position of the chunk, or w.tanh(q + k) where w is not NULL. */
 static float chunk_score(const struct kv_chunk *kv, const float *q, const float *w, int t)
 {
     const int dim = kv->key_dim;
-    const bool quantised = kv->storage == STORAGE_Q8_0;
+    const bool quantised = has_scales(kv->type.keys);
     float s = 0, scale = 1;
     if (w) {
         for (int i = 0; i < dim; i++) {
@@ -167,8 +172,8 @@ static float chunk_score(const struct kv_chunk *kv, const float *q, const float 
 static float chunk_value(const struct kv_chunk *kv, int t, int i)
 {
     const size_t row = (size_t)t * kernel_padded(kv->value_dim);
-    const float v = math_load(kv->v, kv->storage, row + i);
-    if (kv->storage != STORAGE_Q8_0)
+    const float v = math_cached(kv->v, kv->type.values, row + i);
+    if (!has_scales(kv->type.values))
         return v;
     return v * f16_widen(kv->v_scales[t * quant_blocks(kv->value_dim) + i / QUANT_BLOCK]);
 }

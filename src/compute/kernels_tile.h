@@ -48,11 +48,9 @@
  * `attend` of struct kernels. */
 void OF_SET(attend)(const struct attend *a);
 
-/* Element i of a row in a cache, widened. Q8_0's are the bare integers, without their scale. */
+/* Element i of a row of F32, F16 or BF16 and those that follow it, widened. */
 ALWAYS_INLINE lanes load_element(const void *base, enum storage storage, size_t i)
 {
-    if (storage == STORAGE_Q8_0)
-        return lanes_load_i8((const int8_t *)base + i);
     if (storage == STORAGE_F16)
         return lanes_load_f16((const uint16_t *)base + i);
     if (storage == STORAGE_BF16)

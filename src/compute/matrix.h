@@ -11,8 +11,8 @@
 /* Width of a weight panel, a K panel and of every interleaved sum. */
 #define KERNEL_LANES 16
 
-/* How numbers are stored in memory: weights as any of these, the KV cache as F32, F16 or Q8_0.
- * In the quantised ones, GGUF's, QUANT_BLOCK consecutive elements share a binary16 scale. */
+/* How weights are stored in memory. In the quantised types, GGUF's, QUANT_BLOCK consecutive
+ * elements share a binary16 scale. (The KV cache has types of its own: cache_type.h.) */
 enum storage { STORAGE_F32, STORAGE_F16, STORAGE_BF16, STORAGE_Q8_0, STORAGE_Q4_0, STORAGE_COUNT };
 #define QUANT_BLOCK 32
 

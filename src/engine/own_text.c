@@ -46,13 +46,13 @@ static enum status write_texts(const struct own_text *t, struct schedule *s, int
     return STATUS_OK;
 }
 
-static enum status write_cached(const struct own_text *t, enum storage kv_storage, int32_t *tokens,
+static enum status write_cached(const struct own_text *t, enum cache_type cached, int32_t *tokens,
                                 struct err *e)
 {
     const int n_vocab = t->model->config.n_vocab, n_threads = pool_n_threads(t->pool);
     struct session_params params = {.n_sequences = MIN(t->n, MOST_SLOTS),
                                     .n_ctx = t->length,
-                                    .kv_storage = kv_storage,
+                                    .kv_type = kv_type_of(cached),
                                     .kernels = t->kernels};
     struct session_memory memory;
     TRY(session_plan(t->model, &params, n_threads, &memory, e));
@@ -79,7 +79,7 @@ static enum status write_cached(const struct own_text *t, enum storage kv_storag
 
 enum status own_text_write(const struct own_text *t, int32_t *tokens, struct err *e)
 {
-    const enum status s = write_cached(t, STORAGE_F16, tokens, e);
+    const enum status s = write_cached(t, CACHE_F16, tokens, e);
     /* Logits that are not finite may come from keys and values that are too large for F16. */
-    return s == STATUS_FAILED ? write_cached(t, STORAGE_F32, tokens, e) : s;
+    return s == STATUS_FAILED ? write_cached(t, CACHE_F32, tokens, e) : s;
 }

@@ -1,12 +1,11 @@
 #include "engine/session.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "base/figures.h"
 #include "engine/forward.h"
-
-#define F16_LARGEST 65504.0 /* that is stored as such; of Q8_0 the scale of a block is an F16 */
 
 /* Enough rows to reuse each weight well; more would only take memory. */
 #define DEFAULT_BLOCK 96
@@ -46,7 +45,7 @@ static enum status resolve(struct session *s, const struct model *m, const struc
               .watch = p->watch,
               .without = p->without,
               .model = m},
-        .shape = {.n_sequences = n, .cap = cap, .storage = p->kv_storage}};
+        .shape = {.n_sequences = n, .cap = cap, .type = p->kv_type}};
     return STATUS_OK;
 }
 
@@ -220,13 +219,13 @@ enum status session_explain(const struct session *s, enum status status, const c
                             struct err *e)
 {
     const struct model *m = s->f.model;
-    const enum storage storage = s->shape.storage;
-    if (e && status == STATUS_FAILED && storage != STORAGE_F32)
+    const struct kv_type type = s->shape.type;
+    const double keys = cache_types[type.keys].largest, values = cache_types[type.values].largest;
+    if (e && status == STATUS_FAILED && fmin(keys, values) < cache_types[CACHE_F32].largest)
         chars_append(e->text,
                      "; or keys or values are more than %.0f, which a cache of %s cannot hold: one "
                      "of %s can",
-                     storage == STORAGE_Q8_0 ? F16_LARGEST * 127 : F16_LARGEST,
-                     storage_name(storage), storage_name(STORAGE_F32));
+                     fmin(keys, values), kv_type_name(type).text, cache_type_names[CACHE_F32]);
     if (where)
         err_in(e, status, "%s", where);
     return m->name ? err_in(e, status, "%s", m->name) : status;

@@ -16,7 +16,7 @@
 struct session_params {
     int n_sequences;               /* 0: one */
     int n_ctx;                     /* positions of each to preallocate; 0: the model's context */
-    enum storage kv_storage;       /* of the cache: F32, F16 or Q8_0 */
+    struct kv_type kv_type;        /* of the cache */
     int block;                     /* rows at once; 0: the default, at least one a sequence */
     const struct kernels *kernels; /* NULL: the fastest */
     const struct attention_watch *watch; /* borrowed, as is the next; NULL: none */
@@ -31,8 +31,7 @@ struct session_memory {
 
 struct session;
 
-/* STATUS_USAGE when n_ctx exceeds the model's context, STATUS_NO_MEMORY when it does not fit. The
- * cache's type is one of those above (asserted). */
+/* STATUS_USAGE when n_ctx exceeds the model's context, STATUS_NO_MEMORY when it does not fit. */
 enum status session_plan(const struct model *m, const struct session_params *p, int n_threads,
                          struct session_memory *out, struct err *e);
 
@@ -74,8 +73,8 @@ enum status session_feed(struct session *s, int sequence, const int32_t *tokens,
 
 /* Returns `status`. If it is a failure, as numbers that the session made are not finite, the
  * model's file stands before the message, then `where` ("after token 3"; NULL: nothing); and of a
- * cache of another type than F32 it says what that cannot hold, because then the checkpoint may be
- * sound. */
+ * cache of another type than F32 it says what that cannot hold, and which type can, because then
+ * the checkpoint may be sound. */
 enum status session_explain(const struct session *s, enum status status, const char *where,
                             struct err *e);
 

@@ -102,8 +102,8 @@ static enum status plan_models(struct bench *b, struct err *e)
 static struct cost_plan row_plan(const struct bench *b, const struct bench_row *row, int depth)
 {
     const struct inspect_variant *v = &row->model->variant;
-    return cost_plan(&v->shape, &v->weights, item_of(b->spec, row, BENCH_KV_TYPES), depth,
-                     item_of(b->spec, row, BENCH_BATCHES));
+    return cost_plan(&v->shape, &v->weights, kv_type_at(item_of(b->spec, row, BENCH_KV_TYPES)),
+                     depth, item_of(b->spec, row, BENCH_BATCHES));
 }
 
 /* Row i of all, whose model is planned. */
@@ -345,7 +345,7 @@ static enum status set_up_row(const struct bench *b, struct bench_row *row, stru
     const struct bench_spec *spec = b->spec;
     const struct session_params p = {.n_sequences = row->plan.batch,
                                      .n_ctx = row_context(spec, row),
-                                     .kv_storage = item_of(spec, row, BENCH_KV_TYPES),
+                                     .kv_type = kv_type_at(item_of(spec, row, BENCH_KV_TYPES)),
                                      .kernels = spec->kernels};
     if (!row->model->model)
         TRY(load_model(row->model, b->pools[row->at[BENCH_THREADS]], e));

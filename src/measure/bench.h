@@ -27,7 +27,7 @@ enum bench_axis {
     BENCH_BATCHES,  /* sequences that a step serves, 1 or more */
     BENCH_DEPTHS,   /* positions in each cache before the timed token; the context: one less */
     BENCH_THREADS,  /* 1 to POOL_MAX_THREADS */
-    BENCH_KV_TYPES, /* enum storage of the cache: F32, F16, Q8_0 */
+    BENCH_KV_TYPES, /* kv_type_item of the cache's */
     BENCH_TYPES,    /* enum storage of the matrices; BENCH_AS_IS */
     BENCH_AXES
 };

@@ -23,7 +23,7 @@ struct eval_run {
     const struct model *models[EVAL_MODELS]; /* [n_models] the model, and the other */
     int n_models, n_vocab;
     struct eval_plan plan;
-    struct session_params params; /* of both sessions */
+    struct session_params params; /* of the model's session */
     int block;                    /* rows that both sessions take at once */
     struct arena arena;
     struct session *sessions[EVAL_MODELS];
@@ -53,6 +53,17 @@ enum status eval_check_length(size_t n_tokens, struct err *e)
     return STATUS_OK;
 }
 
+/* What session m is to be: the reference has all its heads, and a cache that loses nothing. */
+static struct session_params params_of(const struct eval_run *r, int m)
+{
+    struct session_params params = r->params;
+    if (m > 0) {
+        params.without = NULL;
+        params.kv_type = kv_type_of(CACHE_F32);
+    }
+    return params;
+}
+
 /* Chooses the windows of a batch: as many as fit in a block, but at least one. No cache is longer
  * than the text, and no block than a batch. */
 static enum status plan_sessions(struct eval_run *r, struct err *e)
@@ -67,8 +78,9 @@ static enum status plan_sessions(struct eval_run *r, struct err *e)
     if (p->block / p->n_sequences > p->n_ctx)
         p->block = p->n_ctx * p->n_sequences;
     for (int m = 0; m < r->n_models; m++) {
+        const struct session_params of = params_of(r, m);
         struct session_memory memory;
-        TRY(session_plan(r->models[m], p, pool_n_threads(r->spec->pool), &memory, e));
+        TRY(session_plan(r->models[m], &of, pool_n_threads(r->spec->pool), &memory, e));
         plan->kv_bytes += memory.kv_bytes;
         plan->scratch_bytes += memory.scratch_bytes;
     }
@@ -245,12 +257,11 @@ static enum status run_windows(struct eval_run *r, struct err *e)
 
 static enum status create_sessions(struct eval_run *r, struct err *e)
 {
-    struct session_params params = r->params;
     for (int m = 0; m < r->n_models; m++) {
+        const struct session_params params = params_of(r, m);
         TRY(session_create(r->models[m], &params, r->spec->pool, &r->sessions[m], e));
         const int block = session_block(r->sessions[m]);
         r->block = MIN(block, r->block);
-        params.without = NULL; /* the other has all its heads */
     }
     return STATUS_OK;
 }

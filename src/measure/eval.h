@@ -24,7 +24,8 @@ struct eval_entry {
 struct eval_spec {
     const struct model *model;
     const struct model *other;    /* the reference, of the same vocabulary; NULL: none */
-    struct session_params params; /* n_ctx is not read; `without` is for the model only */
+    struct session_params params; /* n_ctx is not read; `without` and kv_type are the model's only:
+                                     the reference has all its heads and an F32 cache */
     struct pool *pool;            /* NULL: one thread */
     const int32_t *tokens;
     size_t n_tokens;                   /* at least 2 */

@@ -69,7 +69,6 @@ void inspect_parts(const struct cost_shape *shape, struct inspect_sum parts[INSP
 
 void inspect_variant(const struct cost_shape *shape, int n_kv_heads, struct inspect_variant *out)
 {
-    static const enum storage kinds[3] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
     struct config *c = &out->config;
     *c = *shape->config;
     c->n_kv_heads = n_kv_heads;
@@ -77,8 +76,8 @@ void inspect_variant(const struct cost_shape *shape, int n_kv_heads, struct insp
     out->shape.config = c;
     out->shape.n_kv_heads = n_kv_heads;
     config_variant_name(c, n_kv_heads, out->name);
-    for (int i = 0; i < 3; i++)
-        out->token_bytes[i] = kv_cache_bytes_per_token(c, n_kv_heads, kinds[i]);
+    for (int t = 0; t < CACHE_TYPES; t++)
+        out->token_bytes[t] = kv_cache_bytes_per_token(c, n_kv_heads, kv_type_of(t));
     out->weights = cost_weights(&out->shape);
 }
 
@@ -98,7 +97,7 @@ enum status inspect_list_variants(const struct cost_shape *shape, struct inspect
 }
 
 struct inspect_shard inspect_shard(const struct inspect_variant *v, const struct cost_plan *step,
-                                   enum storage kv_type, int n)
+                                   struct kv_type kv_type, int n)
 {
     const int own = v->config.n_heads / n;
     struct config c = v->config;

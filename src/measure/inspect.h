@@ -39,7 +39,7 @@ struct inspect_variant {
     struct config config;
     struct cost_shape shape; /* of this config: it points into the variant, which stays in place */
     char name[16];
-    uint64_t token_bytes[3]; /* that a token adds, as f32, f16 and q8_0 */
+    uint64_t token_bytes[CACHE_TYPES]; /* that a token adds, keys and values of that type */
     struct cost_weights weights;
 };
 
@@ -64,7 +64,7 @@ struct inspect_shard {
     uint64_t weight_bytes, cache_bytes; /* in memory; of depth tokens of every sequence */
 };
 struct inspect_shard inspect_shard(const struct inspect_variant *v, const struct cost_plan *step,
-                                   enum storage kv_type, int n);
+                                   struct kv_type kv_type, int n);
 
 /* A step of a variant of a shape. */
 struct inspect_step {
@@ -85,7 +85,7 @@ struct inspect_steps {
 struct inspect_settings {
     const char *shape;
     struct int_list depths, batches;
-    enum storage kv_type;
+    struct kv_type kv_type;
     int shards; /* 0: none; else a divisor of the query heads */
     uint64_t available_bytes;
 };

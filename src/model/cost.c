@@ -77,11 +77,11 @@ struct cost_weights cost_weights(const struct cost_shape *s)
 /* --- a step ---------------------------------------------------------------------------------- */
 
 struct cost_plan cost_plan(const struct cost_shape *s, const struct cost_weights *w,
-                           enum storage kv, int depth, int batch)
+                           struct kv_type kv, int depth, int batch)
 {
     struct config c = *s->config;
     const struct kv_shape room = {
-        .n_sequences = batch, .cap = depth < c.n_ctx ? depth + 1 : depth, .storage = kv};
+        .n_sequences = batch, .cap = depth < c.n_ctx ? depth + 1 : depth, .type = kv};
     const uint64_t heads = (uint64_t)c.n_layers * c.n_heads;
     /* Elements of keys and values, for every head. */
     uint64_t of_position = heads * (c.head_dim + config_value_dim(&c));
@@ -101,7 +101,7 @@ struct cost_plan cost_plan(const struct cost_shape *s, const struct cost_weights
     return (struct cost_plan){.n_kv_heads = s->n_kv_heads,
                               .depth = depth,
                               .batch = batch,
-                              .kv_type = storage_name(kv),
+                              .kv_type = kv_type_name(kv),
                               .weight_bytes = w->step_bytes,
                               .kv_bytes = kv_bytes,
                               .step_bytes = u64_sum(w->step_bytes, cache_bytes),

@@ -60,7 +60,7 @@ struct cost_time {
  * their caches. Sums that do not fit a u64 are its largest number. */
 struct cost_plan {
     int n_kv_heads, depth, batch;
-    const char *kv_type;     /* the storage's name */
+    struct kv_type_name kv_type;
     uint64_t weight_bytes;   /* read once a step (a few rows of the embeddings aside) */
     uint64_t kv_bytes;       /* read for each sequence; the token's own key and value, just written,
                                 are not counted */
@@ -77,10 +77,10 @@ struct cost_plan {
     struct cost_time predicted;
 };
 
-/* The plan for a shape, whose weights are as cost_weights has them, and caches stored as `kv`;
+/* The plan for a shape, whose weights are as cost_weights has them, and caches of the type `kv`;
  * depth >= 0, batch >= 1. */
 struct cost_plan cost_plan(const struct cost_shape *s, const struct cost_weights *w,
-                           enum storage kv, int depth, int batch);
+                           struct kv_type kv, int depth, int batch);
 
 /* Fills in how long the step takes at least on a machine of these limits. */
 void cost_predict(struct cost_plan *p, const struct roofline *limits);

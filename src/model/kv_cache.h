@@ -4,8 +4,8 @@
  * Sequences are the outermost dimension, then layers, then K/V heads: each of these has a region of
  * keys and one of values, contiguous along the positions: K in panels of KERNEL_LANES positions,
  * dimension-major, so that scores come out vectorised; V row by row. A group's query heads read
- * each of them once. Q8_0 keeps its scales in regions of their own (see struct kv_chunk). Which
- * positions are filled is the owner's to know.
+ * each of them once. Types with scales keep these in regions of their own (see struct kv_chunk).
+ * Which positions are filled is the owner's to know.
  */
 #pragma once
 
@@ -16,18 +16,18 @@
 struct kv_shape {
     int n_sequences; /* at least 1 */
     int cap;         /* positions of a sequence, at least 1 */
-    enum storage storage;
+    struct kv_type type;
     bool one_layer; /* there is room for one layer, whichever has the most: only one is used */
 };
 
-/* What a cache keeps, each in arrays of its own; scales of Q8_0 only. */
+/* What a cache keeps, each in arrays of its own; scales of types that have them. */
 enum kv_array { KV_KEYS, KV_VALUES, KV_KEY_SCALES, KV_VALUE_SCALES, KV_ARRAYS };
 
 struct kv_cache {
     struct config config; /* of the model: layers, K/V heads, their sizes */
     struct kv_shape shape;
-    size_t all[KV_ARRAYS]; /* numbers of a sequence's position, over all layers: elements of
-                             keys, of values in whole lanes, scales */
+    size_t all[KV_ARRAYS]; /* cells of a sequence's position, over all layers: of keys, bytes of
+                              values, scales */
     size_t before[CONFIG_MAX_LAYERS][KV_ARRAYS]; /* of them what stands before each layer */
     size_t room[KV_ARRAYS]; /* positions of a region; of keys and their scales in whole panels */
     unsigned char *array[KV_ARRAYS];
@@ -40,9 +40,9 @@ bool kv_cache_bytes(const struct config *c, const struct kv_shape *shape, size_t
 /* Bytes that one position takes, over all layers, as they are laid out: a key, and a value in whole
  * lanes, of each K/V head, of which the layers have n_kv_heads (see config_kv_heads). (A sequence's
  * keys are in whole panels of KERNEL_LANES positions.) */
-size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, enum storage storage);
+size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, struct kv_type type);
 
-/* The shape's bounds, and a storage of F32, F16 or Q8_0, are asserted. STATUS_NO_MEMORY. */
+/* The shape's bounds are asserted. STATUS_NO_MEMORY. */
 enum status kv_cache_create(struct kv_cache *kv, const struct config *c,
                             const struct kv_shape *shape, struct err *e);
 void kv_cache_free(struct kv_cache *kv); /* legal on a zeroed struct and twice */

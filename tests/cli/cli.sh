@@ -513,7 +513,7 @@ $ head -c 100 LICENSE >short.txt
     | for batch in 0 -1 1,,2 2147483648 x
 2 bench $model $list | an item is given twice | for list in "--batch 4,4" "--kv-heads 4,4"
 2 bench $model --type q9 | --type: expected some of f32, f16, bf16, q8_0, q4_0
-2 bench $model --kv-type f64 | --kv-type: expected some of f32, f16, q8_0
+2 bench $model --kv-type f64 | --kv-type: expected K or K/V of f32, f16, q8_0
 2 bench $model --prompt 257 | prompt of 257
 2 bench $model --svg $model $quick | the checkpoint itself
 1 $b --svg nosuchfolder/p.svg --format csv -q | nosuchfolder

@@ -11,7 +11,7 @@
 
 struct shape {
     int n_heads, key_dim, value_dim, n;
-    enum storage storage;
+    struct kv_type type;
     bool biased, additive;
 };
 
@@ -29,6 +29,17 @@ static uint16_t *random_scales(size_t n)
     for (size_t i = 0; i < n; i++)
         scales[i] = f16_round(fabsf(random_float()) * 0.01f);
     return scales;
+}
+
+/* Numbers as a type has them, in so many bytes: those given, or integers with any bits. */
+static void *as_cached(const float *x, size_t n, enum cache_type type, size_t bytes)
+{
+    if (!cache_types[type].has_scales)
+        return as_storage(x, n, type == CACHE_F16 ? STORAGE_F16 : STORAGE_F32);
+    uint8_t *any = allocated(bytes);
+    for (size_t i = 0; i < bytes; i++)
+        any[i] = (uint8_t)random_u32();
+    return any;
 }
 
 /* ALiBi's and quadratic ones in turn. */
@@ -61,16 +72,20 @@ static struct attention make_attention(struct shape s)
     for (size_t i = 0; i < n_v; i++)
         if (i % v_stride >= (size_t)s.value_dim)
             at.v_values[i] = NAN;
+    const size_t cells = (size_t)cache_key_cells(s.type.keys, s.key_dim);
+    const size_t k_bytes =
+        n_panels * cells * KERNEL_LANES * (size_t)cache_types[s.type.keys].cell_bytes;
+    const size_t v_bytes = n * (size_t)cache_value_bytes(s.type.values, s.value_dim);
     const size_t k_blocks = n_panels * (size_t)quant_blocks(s.key_dim) * KERNEL_LANES;
     at.args =
-        (struct attend){.kv = {.k = as_storage(at.k_values, n_k, s.storage),
-                               .v = as_storage(at.v_values, n_v, s.storage),
+        (struct attend){.kv = {.k = as_cached(at.k_values, n_k, s.type.keys, k_bytes),
+                               .v = as_cached(at.v_values, n_v, s.type.values, v_bytes),
                                .k_scales = random_scales(k_blocks),
                                .v_scales = random_scales(n * (size_t)quant_blocks(s.value_dim)),
                                .n_positions = s.n,
                                .key_dim = s.key_dim,
                                .value_dim = s.value_dim,
-                               .storage = s.storage},
+                               .type = s.type},
                         .n_heads = s.n_heads,
                         .q = random_floats(n_heads * key_dim),
                         .additive = s.additive ? random_floats(n_heads * key_dim) : NULL,
@@ -98,7 +113,7 @@ static void compare_attend(const struct kernels *k, struct shape s)
     expected.sum = copy_floats(found->sum, at.n_out);
     kernels_scalar.attend(&expected);
     snprintf(what, sizeof what, "%s attend, %d heads of %d and %d, %d positions, %s%s%s", k->name,
-             s.n_heads, s.key_dim, s.value_dim, s.n, storage_name(s.storage),
+             s.n_heads, s.key_dim, s.value_dim, s.n, kv_type_name(s.type).text,
              s.biased ? ", biased" : "", s.additive ? ", additive" : "");
     k->attend(found);
     assert_same_bits(expected.max, found->max, at.n_out, what);
@@ -106,8 +121,6 @@ static void compare_attend(const struct kernels *k, struct shape s)
     assert_same_bits(expected.out, found->out, at.n_out, what);
     release_all();
 }
-
-static const enum storage storages[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
 
 /* Plainly, and with values of any other size. */
 TEST(attend_equals_scalar, .first = SANITIZED ? 4 : 0, .loops = SANITIZED ? 5 : 7,
@@ -117,25 +130,26 @@ TEST(attend_equals_scalar, .first = SANITIZED ? 4 : 0, .loops = SANITIZED ? 5 : 
     static const int dims[] = {1, 8, 16, 20, 24, 48, 64, 80};
     static const int positions[] = {1, 15, 16, 17, 63, 64, 100, 256};
     for (const struct kernels *k = NULL; (k = next_vector(k));)
-        for (int i = 0; i < 8 * 8 * 3; i++) {
-            const int d = i / 24, p = i / 3 % 8, dim = dims[d], n = positions[p];
+        for (int i = 0; i < 8 * 8 * CACHE_TYPES; i++) {
+            const int d = i / 8 / CACHE_TYPES, p = i / CACHE_TYPES % 8, dim = dims[d],
+                      n = positions[p];
             const int other = dims[(d + _i + 1) % 8];
-            const enum storage storage = storages[i % 3];
-            compare_attend(k, (struct shape){heads[_i], dim, dim, n, storage, false, false});
-            compare_attend(k, (struct shape){heads[_i], dim, other, n, storage, true, false});
+            const struct kv_type type = {i % CACHE_TYPES, (i + i / CACHE_TYPES) % CACHE_TYPES};
+            compare_attend(k, (struct shape){heads[_i], dim, dim, n, type, false, false});
+            compare_attend(k, (struct shape){heads[_i], dim, other, n, type, true, false});
             if (i % 7 == _i) /* they take as long as many others */
-                compare_attend(k, (struct shape){heads[_i], dim, other, n, storage, i % 2, true});
+                compare_attend(k, (struct shape){heads[_i], dim, other, n, type, i % 2, true});
         }
 }
 
 /* --- what it means --------------------------------------------------------------------------- */
 
 /* Number `index` of the keys or values, as stored. */
-static double stored(enum storage storage, const void *x, size_t index, uint16_t scale)
+static double stored(enum cache_type type, const void *x, size_t index, uint16_t scale)
 {
-    return storage == STORAGE_F16    ? (double)f16_widen(((const uint16_t *)x)[index])
-           : storage == STORAGE_Q8_0 ? ((const int8_t *)x)[index] * (double)f16_widen(scale)
-                                     : (double)((const float *)x)[index];
+    return type == CACHE_F16    ? (double)f16_widen(((const uint16_t *)x)[index])
+           : type == CACHE_Q8_0 ? ((const int8_t *)x)[index] * (double)f16_widen(scale)
+                                : (double)((const float *)x)[index];
 }
 
 /* The chunk's keys or values at position t, dimension i. */
@@ -143,7 +157,7 @@ static double key_at(const struct attention *at, int t, int i)
 {
     const struct kv_chunk *kv = &at->args.kv;
     const int block = (t / 16 * ((kv->key_dim + 31) / 32) + i / 32) * 16 + t % 16;
-    return stored(kv->storage, kv->k, (size_t)((t / 16 * kv->key_dim + i) * 16 + t % 16),
+    return stored(kv->type.keys, kv->k, (size_t)((t / 16 * kv->key_dim + i) * 16 + t % 16),
                   kv->k_scales[block]);
 }
 
@@ -151,7 +165,7 @@ static double value_at(const struct attention *at, int t, int i)
 {
     const struct kv_chunk *kv = &at->args.kv;
     const int block = t * ((kv->value_dim + 31) / 32) + i / 32;
-    return stored(kv->storage, kv->v, (size_t)(t * ((kv->value_dim + 15) / 16 * 16) + i),
+    return stored(kv->type.values, kv->v, (size_t)(t * ((kv->value_dim + 15) / 16 * 16) + i),
                   kv->v_scales[block]);
 }
 
@@ -183,12 +197,13 @@ static void add_softmax(const struct attention *at, int h, double *numerator, do
 }
 
 /* Any number of heads, every storage, with biases and without, products and additive scores. */
-TEST(attend_is_softmax, .loops = SANITIZED ? 3 : 12, .before = seed_numbers)
+TEST(attend_is_softmax, .loops = SANITIZED ? KV_TYPES : 4 * KV_TYPES, .before = seed_numbers)
 {
     for (int n_heads = 1; n_heads <= 22; n_heads++) {
         const int values = n_heads % 3 ? 70 : 12;
-        const struct attention at = make_attention((struct shape){
-            n_heads, 33, values, 100 + n_heads, storages[_i % 3], _i / 3 % 2, _i / 6});
+        const struct attention at = make_attention(
+            (struct shape){n_heads, 33, values, 100 + n_heads, kv_type_at(_i % KV_TYPES),
+                           _i / KV_TYPES % 2, _i / KV_TYPES / 2});
         kernels_scalar.attend(&at.args);
         for (int h = 0; h < n_heads; h++) {
             double numerator[80] = {0}, denominator = 0;

@@ -36,9 +36,9 @@ struct alike {
     const float *expected[N_SEQUENCES];
 };
 
-static void make_alike(struct alike *a, const struct model *m, int n_prefix, enum storage cache)
+static void make_alike(struct alike *a, const struct model *m, int n_prefix, enum cache_type cache)
 {
-    const struct session_params stepping = {.kv_storage = cache, .block = 1};
+    const struct session_params stepping = {.kv_type = kv_type_of(cache), .block = 1};
     a->n_prefix = n_prefix;
     for (int i = 0; i < N_SEQUENCES; i++) {
         for (int t = 0; t < n_prefix + MORE; t++)
@@ -101,7 +101,7 @@ static void go_on(const struct alike *a, struct session *s, int n_vocab, struct 
 /* The first sequence reads what all begin with, the others are given copies of it. */
 TEST(a_copy_goes_on_as_its_sequence, .loops = SANITIZED ? 3 : 9)
 {
-    static const enum storage caches[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
+    static const enum cache_type caches[] = {CACHE_F32, CACHE_F16, CACHE_Q8_0};
     static const int prefixes[] = {1, 15, 16, 17, 255, 256, MOST_PREFIX};
     static struct alike a;
     const struct model *m = made(long_ones[_i % 3]).model;
@@ -112,7 +112,7 @@ TEST(a_copy_goes_on_as_its_sequence, .loops = SANITIZED ? 3 : 9)
         make_alike(&a, m, prefixes[k], caches[_i / 3]);
         for (int n_threads = SANITIZED ? 3 : 1; n_threads <= 3; n_threads++) {
             const struct session_params p = {.n_sequences = N_SEQUENCES,
-                                             .kv_storage = caches[_i / 3],
+                                             .kv_type = kv_type_of(caches[_i / 3]),
                                              .block = n_threads == 2 ? 7 : 0};
             struct session *s = new_session(m, &p, pools[n_threads - 1]);
             expect_ok(session_feed(s, 0, a.tokens[0], a.n_prefix, NULL, &err));

@@ -25,7 +25,7 @@ enum { MOST_TEXTS = 7, MOST_PROMPT = 40, MOST_MADE = 40, MOST_BYTES = MOST_MADE 
 static struct {
     struct checkpoint c;
     struct sampler_params sampler;
-    enum storage kv_storage;
+    enum cache_type cache;
     int n_ctx, n_texts, n_keep;
     bool shares; /* all have the first one's prompt: it is fed once */
     bool shifts, ignore_eos;
@@ -89,7 +89,7 @@ static size_t before_stops(const struct made *m)
 /* Of text i. A shift begins the context anew with what is left of it. */
 static struct made made_plainly(int i)
 {
-    const struct session_params params = {.n_ctx = texts.n_ctx, .kv_storage = texts.kv_storage};
+    const struct session_params params = {.n_ctx = texts.n_ctx, .kv_type = kv_type_of(texts.cache)};
     struct session *session = new_session(texts.c.model, &params, NULL);
     struct sampler *sampler = new_sampler(1, 1);
     const int prompt = texts.shares ? 0 : i, n_vocab = texts.c.model->config.n_vocab;
@@ -156,7 +156,7 @@ static struct run *open_run(struct ways ways)
 {
     const struct session_params params = {.n_sequences = ways.n_slots,
                                           .n_ctx = texts.n_ctx,
-                                          .kv_storage = texts.kv_storage,
+                                          .kv_type = kv_type_of(texts.cache),
                                           .block = ways.block};
     struct sampler *sampler = new_sampler(ways.n_slots, ways.n_threads);
     struct run *r = allocated_zeros(sizeof *r);
@@ -254,7 +254,6 @@ static void open_texts(const char *path, int n)
 /* A stop is bytes of some token, so that texts meet it. */
 static void choose_texts(const char *path, struct rng *r)
 {
-    static const enum storage caches[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
     open_texts(path, 0);
     const int n_vocab = texts.c.model->config.n_vocab;
     texts.sampler = (struct sampler_params){.temperature = ONE_OF(r, 0, 0.2, 0.8, 1.5),
@@ -263,7 +262,7 @@ static void choose_texts(const char *path, struct rng *r)
                                             .min_p = ONE_OF(r, 0, 0.05),
                                             .repeat_penalty = ONE_OF(r, 1, 1, 1.3, 0.7),
                                             .repeat_last_n = (int)ONE_OF(r, -1, 0, 3, 64)};
-    texts.kv_storage = caches[below(r, 3)];
+    texts.cache = below(r, CACHE_TYPES);
     texts.n_ctx = texts.n_ctx < 64 || below(r, 2) ? texts.n_ctx : 64;
     texts.n_texts = 1 + below(r, MOST_TEXTS);
     texts.shares = below(r, 3) == 0;

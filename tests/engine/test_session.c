@@ -53,14 +53,16 @@ TEST(same_bits_however_computed, .loops = N_GOLDEN, .seconds = 300)
 {
     struct golden g = open_golden(golden_names[_i]);
     static const int threads[] = {1, 2, 3, 5, 8}, blocks[] = {0, 1, 2, 5, 13};
-    static const enum storage caches[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
+    static const struct kv_type caches[] = {{CACHE_F32, CACHE_F32},
+                                            {CACHE_F16, CACHE_F16},
+                                            {CACHE_Q8_0, CACHE_Q8_0},
+                                            {CACHE_Q8_0, CACHE_F32}};
     enum { N_CACHES = COUNT(caches) };
     const float *references[N_CACHES];
     for (int i = 0; i < N_CACHES; i++)
-        references[i] =
-            golden_run(&g, 1, NULL,
-                       &(struct session_params){
-                           .block = 1, .kv_storage = caches[i], .kernels = &kernels_scalar});
+        references[i] = golden_run(
+            &g, 1, NULL,
+            &(struct session_params){.block = 1, .kv_type = caches[i], .kernels = &kernels_scalar});
     for (size_t t = SANITIZED ? 2 : 0; t < COUNT(threads); t += SANITIZED ? 2 : 1) {
         struct pool *pool = new_pool(threads[t]);
         for (size_t k = SANITIZED ? _i % N_CACHES : 0; k < N_CACHES * COUNT(blocks);
@@ -68,10 +70,10 @@ TEST(same_bits_however_computed, .loops = N_GOLDEN, .seconds = 300)
             const size_t i = k % N_CACHES, b = k / N_CACHES;
             if (b % 2 != t % 2)
                 continue;
-            const struct session_params p = {.block = blocks[b], .kv_storage = caches[i]};
+            const struct session_params p = {.block = blocks[b], .kv_type = caches[i]};
             char what[96];
             snprintf(what, sizeof what, "%s, %d threads, blocks of %d, %s cache", golden_names[_i],
-                     threads[t], blocks[b], storage_name(caches[i]));
+                     threads[t], blocks[b], kv_type_name(caches[i]).text);
             expect_same(g.checkpoint.model, references[i], golden_run(&g, b == 0 ? 7 : 0, pool, &p),
                         g.n_tokens, what);
         }
@@ -126,12 +128,13 @@ TEST(quantisation_costs_little, .seconds = 300, .left_out = THREAD_SANITIZED)
                                "summer by this sun of York;\nAnd all the clouds that lour'd upon "
                                "our house\nIn the deep bosom of the ocean buried.\n";
     static const struct {
-        enum storage weights, cache;
+        enum storage weights;
+        struct kv_type cache;
         double limit;
-    } cases[] = {{STORAGE_F32, STORAGE_F16, 1e-4},
-                 {STORAGE_F32, STORAGE_Q8_0, 1e-3},
-                 {STORAGE_Q8_0, STORAGE_F32, 1e-3},
-                 {STORAGE_Q4_0, STORAGE_F32, 5e-2}};
+    } cases[] = {{STORAGE_F32, {CACHE_F16, CACHE_F16}, 1e-4},
+                 {STORAGE_F32, {CACHE_Q8_0, CACHE_Q8_0}, 1e-3},
+                 {STORAGE_Q8_0, {0}, 1e-3},
+                 {STORAGE_Q4_0, {0}, 5e-2}};
     struct checkpoint c = opened_checkpoint("models/shakespeare-mha.gguf", CHECKPOINT_MODEL);
     int32_t *tokens;
     size_t n;
@@ -140,13 +143,13 @@ TEST(quantisation_costs_little, .seconds = 300, .left_out = THREAD_SANITIZED)
     const float *exact =
         logits_after(c.model, tokens, (int)n, 0, NULL, &(struct session_params){.block = 0});
     for (size_t i = 0; i < COUNT(cases); i++) {
-        const struct session_params p = {.kv_storage = cases[i].cache};
+        const struct session_params p = {.kv_type = cases[i].cache};
         const float *found =
             logits_after(converted(&c, cases[i].weights), tokens, (int)n, 0, NULL, &p);
         const double kl = mean_kl(exact, found, (int)n, c.model->config.n_vocab);
         ck_assert_msg(kl > 0 && kl < cases[i].limit,
                       "weights %s, cache %s: a divergence of %g, expected less than %g",
-                      storage_name(cases[i].weights), storage_name(cases[i].cache), kl,
+                      storage_name(cases[i].weights), kv_type_name(cases[i].cache).text, kl,
                       cases[i].limit);
     }
 }
@@ -190,19 +193,18 @@ TEST(refusals_change_nothing, .seconds = 300)
 }
 
 /* Whatever the size of a head, positions times the bytes of one are what is planned and taken. */
-TEST(bytes_of_a_position_are_those_taken, .loops = 12, .seconds = 300)
+TEST(bytes_of_a_position_are_those_taken, .loops = 4 * KV_TYPES, .seconds = 300)
 {
     static const char *const sizes[] = {"layers=3 heads=6 kv=2 ctx=256 vocab=9 ff=8 width=24",
                                         "layers=3 heads=6 kv=2 ctx=256 vocab=9 ff=8 width=48",
                                         "layers=3 heads=6 kv=2 ctx=256 vocab=9 ff=8 width=120",
                                         "layers=3 heads=6 kv=2 ctx=256 vocab=9 ff=8 width=288"};
-    static const enum storage types[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
-    const struct kv_shape shape = {.n_sequences = 1, .cap = 256, .storage = types[_i % 3]};
-    struct config c = config_sized("gpt2", sizes[_i / 3]);
+    const struct kv_shape shape = {.n_sequences = 1, .cap = 256, .type = kv_type_at(_i / 4)};
+    struct config c = config_sized("gpt2", sizes[_i % 4]);
     struct kv_cache kv;
     size_t planned;
     config_complete(&c);
-    const size_t all = 256 * kv_cache_bytes_per_token(&c, 2, shape.storage);
+    const size_t all = 256 * kv_cache_bytes_per_token(&c, 2, shape.type);
     ck_assert(kv_cache_bytes(&c, &shape, &planned));
     ck_assert_uint_eq(planned, all);
     expect_ok(kv_cache_create(&kv, &c, &shape, NULL));

@@ -82,7 +82,7 @@ static struct tokenizer *try_vocabulary(const struct gguf *g)
 
 /* The way one input is run: another one for each, but always the same. */
 struct way {
-    enum storage cache;
+    struct kv_type cache;
     const struct kernels *kernels;
     struct sampler_params sampling;
     uint64_t seed;
@@ -90,8 +90,7 @@ struct way {
 
 static struct way choose_way(uint64_t hash)
 {
-    static const enum storage caches[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
-    struct way w = {.cache = caches[hash % 3],
+    struct way w = {.cache = kv_type_at(hash % KV_TYPES),
                     .sampling = {.temperature = hash >> 8 & 1 ? 0.9 : 0,
                                  .top_k = hash >> 9 & 1 ? 7 : 0,
                                  .top_p = hash >> 10 & 1 ? 0.9 : 1,
@@ -141,7 +140,7 @@ static void run_model(const struct model *m, const struct way *w)
     const int n = m->config.n_ctx < N_TOKENS ? m->config.n_ctx : N_TOKENS;
     /* Blocks of 4: a prompt of more ends with a block that is not full. */
     const struct session_params p = {
-        .n_ctx = n, .kv_storage = w->cache, .block = 4, .kernels = w->kernels};
+        .n_ctx = n, .kv_type = w->cache, .block = 4, .kernels = w->kernels};
     int32_t tokens[N_TOKENS];
     struct session_memory memory;
     require(session_plan(m, &p, 1, &memory, &e) == STATUS_OK);

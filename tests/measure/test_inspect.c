@@ -60,7 +60,7 @@ TEST(steps_of_variants)
     struct inspect_settings settings = {.shape = "twelve",
                                         .depths = {{50, 0}, 2},
                                         .batches = {{1, 2}, 2},
-                                        .kv_type = STORAGE_F16,
+                                        .kv_type = kv_type_of(CACHE_F16),
                                         .available_bytes = UINT64_MAX};
     struct inspect_variants list;
     struct inspect_steps steps = {NULL, 0};
@@ -76,7 +76,7 @@ TEST(steps_of_variants)
         ck_assert_int_eq(s->of.batch, 1 + i / 6 % 2);
         ck_assert_int_eq(s->of.depth, i / 12 % 2 ? 0 : 50);
         ck_assert(s->fits == (i < 24) && (s->shard.n_kv_heads > 0) == (i >= 24));
-        ck_assert_str_eq(s->of.kv_type, "f16");
+        ck_assert_str_eq(s->of.kv_type.text, "f16");
     }
     free(steps.items);
     free(list.items);
@@ -94,8 +94,8 @@ TEST(shards)
         const int n = cases[i].n;
         struct inspect_variant v;
         inspect_variant(&shape, cases[i].g, &v);
-        const struct cost_plan step = cost_plan(&v.shape, &v.weights, STORAGE_F16, 50, 2);
-        const struct inspect_shard s = inspect_shard(&v, &step, STORAGE_F16, n);
+        const struct cost_plan step = cost_plan(&v.shape, &v.weights, kv_type_of(CACHE_F16), 50, 2);
+        const struct inspect_shard s = inspect_shard(&v, &step, kv_type_of(CACHE_F16), n);
         ck_assert_int_eq(s.n_kv_heads, cases[i].held);
         ck_assert_double_eq_tol(s.copies, cases[i].copies, 1e-12);
         /* Values of 10 take the room of 16. */

@@ -20,7 +20,7 @@ static const struct config shape = {SIZES(2, 4, 4, 16, 256, 32, 300), .d_model =
 static struct cost_plan plan_of(const struct cost_shape *s, int depth, int batch)
 {
     const struct cost_weights w = cost_weights(s);
-    return cost_plan(s, &w, STORAGE_F32, depth, batch);
+    return cost_plan(s, &w, kv_type_of(CACHE_F32), depth, batch);
 }
 
 TEST(figures_of_a_shape)

@@ -46,12 +46,6 @@ float *copy_floats(const float *x, size_t n)
 
 void *as_storage(const float *x, size_t n, enum storage storage)
 {
-    if (storage == STORAGE_Q8_0) {
-        int8_t *bytes = allocated(n);
-        for (size_t i = 0; i < n; i++)
-            bytes[i] = isnan(x[i]) ? -128 : (int8_t)(x[i] * 80);
-        return bytes;
-    }
     if (storage == STORAGE_F32)
         return copy_floats(x, n);
     uint16_t *halves = allocated(n * sizeof *halves);

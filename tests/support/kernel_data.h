@@ -24,7 +24,7 @@ float float_of(uint32_t bits);
  * ends (support.h). */
 float *random_floats(size_t n);
 float *copy_floats(const float *x, size_t n);
-/* x stored; integers for Q8_0, as a cache stores them. */
+/* x stored as F32, F16 or BF16. */
 void *as_storage(const float *x, size_t n, enum storage storage);
 
 void assert_same_bits(const float *expected, const float *found, size_t n, const char *what);
