@@ -204,14 +204,14 @@ static void load_model(const struct gguf *g, uint64_t hash)
     while (m->config.n_kv_heads % heads)
         heads--;
     const struct model_options o = {
-        .n_kv_heads = heads, .convert = hash >> 15 & 1, .storage = storages[(hash >> 16) % 5]};
+        .random_kv_heads = heads, .convert = hash >> 15 & 1, .storage = storages[(hash >> 16) % 5]};
     model_free(m);
     s = model_create(g, &o, NULL, &m, &e);
     if (s != STATUS_OK) { /* rows that are no whole blocks */
         require_refused(s, STATUS_USAGE, &e);
         return;
     }
-    require(m->config.n_kv_heads == o.n_kv_heads);
+    require(m->config.random_kv_heads == o.n_kv_heads);
     run_model(m, &w);
     model_free(m);
 }
