@@ -82,9 +82,10 @@ struct forward {
     struct block_taps taps;
     const struct attention_watch *watch; /* NULL: nobody watches */
     const struct head_ablation *without; /* NULL: no head is left out */
-    const struct model *model; /* its output matrix makes the logits; NULL: no row wants any */
-    float *logits;             /* [n_logits, n_vocab] of the rows that want them, in order */
-    struct batch batch;        /* the rows of the forward_run on its way */
+    const struct model *model;  /* its output matrix makes the logits; NULL: no row wants any */
+    float *logits;              /* [n_logits, n_vocab] of the rows that want them, in order */
+    struct batch batch;         /* the rows of the forward_run on its way */
+    int streams[STORAGE_COUNT]; /* of struct matmul, for weights stored so */
 };
 
 /* A thread, and the rows that it helps to make: those of the batch, or those that want logits. */

@@ -6,6 +6,7 @@
 
 #include "base/figures.h"
 #include "engine/forward.h"
+#include "engine/streams.h"
 
 /* Enough rows to reuse each weight well; more would only take memory. */
 #define DEFAULT_BLOCK 96
@@ -99,12 +100,20 @@ enum status session_create(const struct model *m, const struct session_params *p
     TRY_ZEROED(s, 1, "the session", e);
     *s = resolved;
     s->f.pool = pool;
+    s->f.blocks = m->blocks;
     const enum status status = take_session(s, &m->config, m->w[ROLE_ROPE_FREQS].table, e);
-    if (status == STATUS_OK)
-        *out = s;
-    else
+    if (status != STATUS_OK) {
         session_free(s);
-    return status;
+        return status;
+    }
+    streams_choose(&s->f);
+    *out = s;
+    return STATUS_OK;
+}
+
+int session_streams(const struct session *s, enum storage storage)
+{
+    return s->f.streams[storage];
 }
 
 void session_free(struct session *s)

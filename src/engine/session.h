@@ -43,6 +43,10 @@ void session_free(struct session *s); /* NULL is legal */
 int session_cap(const struct session *s);   /* positions of a sequence there is room for */
 int session_block(const struct session *s); /* rows taken at once */
 
+/* Panels that one token reads side by side of weights stored so, as the session's first
+ * milliseconds chose for this machine (engine/streams.h). */
+int session_streams(const struct session *s, enum storage storage);
+
 /* Positions of a sequence (asserted everywhere) in the cache. */
 int session_len(const struct session *s, int sequence);
 

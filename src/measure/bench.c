@@ -352,6 +352,7 @@ static enum status set_up_row(const struct bench *b, struct bench_row *row, stru
     const struct model *m = row->model->model;
     row->plan = row_plan(b, row, row->plan.depth);
     TRY(session_create(m, &p, b->pools[row->at[BENCH_THREADS]], &row->session, e));
+    row->streams = session_streams(row->session, row->type);
     if (spec->prompt > 0)
         TRY(measure_prefill(b, row, e));
     for (int q = 0; q < row->plan.batch; q++) {

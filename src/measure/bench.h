@@ -91,6 +91,7 @@ struct bench_row {
     double *medians_us;          /* [repeats] of each; owned likewise */
     double cpu_share;            /* of its threads' time that they had the processors */
     double prefill_tokens_per_s; /* of one sequence; NaN: not measured */
+    int streams;                 /* panels that one token reads side by side */
     uint64_t logits_hash;        /* FNV-1a of sequence 0's: equal for any threads and any batch */
     /* What follows from that, see verdicts.h. */
     double p10_us, p50_us, p90_us, p99_us, max_us, mean_us;

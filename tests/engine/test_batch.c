@@ -246,7 +246,8 @@ TEST(probes_run_what_sessions_run, .loops = N_GOLDEN)
     struct session *s = new_session(m, &(struct session_params){.n_ctx = 0}, NULL);
     expect_ok(session_feed(s, 0, g.tokens, n, NULL, &err));
     float *logits = allocated((size_t)w->n_out * sizeof *logits);
-    const struct matmul product = {w, normed, d, NULL, 1, logits, (size_t)w->n_out, EPILOGUE_STORE};
+    const struct matmul product = {w, normed, d, NULL, 1, logits, (size_t)w->n_out, EPILOGUE_STORE,
+                                   0};
     k->matmul(&product, 0, matrix_panels(w->n_out));
     ck_assert_mem_eq(logits, session_logits(s), (size_t)w->n_out * sizeof *logits);
 }
