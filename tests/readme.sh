@@ -1,13 +1,13 @@
 #!/bin/sh
-# readme.sh DECODE [SHAKESPEARE] - the command lines in the code blocks of README.md, and of the pages of
-# each folder, run, and print what is shown there; their links lead somewhere. SHAKESPEARE is the text
-# that they name: with it nothing is shortened, which takes minutes; without it another text stands for
-# it. Run from the repository's top; the last line counts what passed and failed.
+# readme.sh DECODE [SHAKESPEARE] - runs the command lines in the code blocks of README.md and of every
+# folder's page: they print what is shown there. Also checks that links lead somewhere. SHAKESPEARE is the
+# text that the pages name; with it nothing is shortened, which takes minutes, and without it another text
+# takes its place. Run from the repository's top; the last line counts what passed and failed.
 #
-# The commands of a page run one after the other in a folder of its own, which stands for the top.
+# The commands of a page run one after the other in a folder of its own, in place of the top.
 #
-# What is printed must be what README shows, if it shows anything, both streams together; a line "..."
-# stands for any number of lines. A comment before a block says more, a line a rule:
+# A block that shows output must be what its command prints, both streams together; a line "..." stands for
+# any number of lines. A comment before a block has a rule on each line:
 #   <!-- readme.sh
 #   not run: WHY               the block's lines are not run
 #   not run WORDS: WHY         nor those of its commands that begin so

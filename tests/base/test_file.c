@@ -1,5 +1,5 @@
-/* Files mapped, read whole and replaced, and what others left or put there. (Each call into the
- * system that fails, is interrupted or moves one byte alone: test_faults.c.) */
+/* Mapping, reading and replacing files, also where another process left or put a file. (Calls into
+ * the system that fail, are interrupted or move one byte: test_faults.c.) */
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* Processors and memory that are left, from made-up files of the system's. */
+/* How many processors and how much memory are left, by made-up files of /proc and control groups.
+ */
 #include <sched.h>
 #include <stdio.h>
 #include <sys/resource.h>

@@ -1,6 +1,5 @@
 #!/bin/sh
-# install.sh DECODE - what make install puts where, the manual page, completion in bash, and the
-# tarball. Run from the repository's top; the last line counts what passed and failed.
+# install.sh DECODE - make install, the manual page, completion in bash, and the tarball of make dist. Run from the repository's top; the last line counts what passed and failed.
 . tests/support/checks.sh
 
 mode=$(basename "$(dirname "$decode")")

@@ -1,7 +1,7 @@
 #!/bin/sh
-# many.sh DECODE - generate with many prompts and many samples, end to end: the forms of prompts, what a
-# line of an answer says, lines that cannot be run, memory; nothing made is lost. (That every text, and its
-# log-probability, is what it is alone: test_schedule.c.) Run from the repository's top; the last line counts what passed and failed.
+# many.sh DECODE - generate with many prompts and many samples: the forms of prompts, what a line of an
+# answer says, prompts that cannot be run, memory; no text that was made is lost. (Texts are the same as
+# alone: test_schedule.c.) Run from the repository's top; the last line counts what passed and failed.
 . tests/support/checks.sh
 
 sampler="--temp 1.2 --repeat-penalty 1.3 --stop the --stop er"

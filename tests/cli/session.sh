@@ -1,5 +1,5 @@
 #!/bin/sh
-# session.sh DECODE - generate's sessions: -i over pipes, and with signals. Run from the repository's top;
+# session.sh DECODE - generate -i over pipes, and with signals. Run from the repository's top;
 # the last line counts what passed and failed.
 . tests/support/checks.sh
 

@@ -1,8 +1,8 @@
 /*
- * Hostile files against the whole program: short and special ones, many records, odd names, long
- * tokens, contexts that only a key makes long; and what of their texts reaches the terminal. What
- * the reader refuses is in test_gguf_bad.c, what loaders refuse, and numbers that cannot be
- * computed with, in test_bad_input_table.c.
+ * Hostile files against the whole program: short and special files, many records, odd names, long
+ * tokens, contexts that are long only by their key; and which of their texts reach the terminal.
+ * test_gguf_bad.c has what the reader refuses; test_bad_input_table.c has what loaders refuse, and
+ * numbers that cannot be computed with.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,8 +1,6 @@
 /*
- * Hostile surroundings of a run of the whole program: inputs that change and outputs that must not
- * be (class 12), and a training state that is not what it was (class 13: there is no session
- * file). System calls that fail at the n-th call are in test_file.c and the other suites of
- * faults.
+ * Hostile surroundings of the whole program: inputs that change, outputs that must not be written,
+ * and a training state that was changed. (Calls into the system that fail: test_faults.c.)
  */
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /*
- * The n-th call into the system fails, once or from then on, for n advancing until the command
- * succeeds without having met the fault: each time the right exit code, one line that says what
- * failed, nothing leaked, no file half written, the old ones as they were. Where
- * there are many calls some are left out (see faults_next); `make test-all` makes every one.
+ * Makes the n-th call into the system fail, once or from then on, for one n after the other until
+ * the command ends without having met the fault. Each time the exit code is right, one line says
+ * what failed, nothing leaks, no file is half written and the old files are as they were. Where
+ * there are many calls some are left out (faults_next); `make test-all` makes every one fail.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /*
- * A signal at the n-th call into the system, for n advancing until the command ends untouched:
- * exit 130, or 0 with the work done, no temporary file left, the old files or the new ones whole,
- * and a training that can go on.
+ * Raises a signal before the n-th call into the system, for one n after the other until the command
+ * ends without meeting it. The exit code is 130, or 0 with the work done; no temporary file is
+ * left, files are the old or the whole new ones, and a training can go on.
  */
 #include <fcntl.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* The program on a terminal: tables that fit it, colours, and the line about work under way. */
+/* The program on a terminal: tables fit its width, there are colours and a line of progress. */
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>

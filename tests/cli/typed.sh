@@ -1,6 +1,6 @@
 #!/bin/sh
-# typed.sh DECODE - what people type who know other programs of the kind: their options, texts that
-# are piped in, files that are no text, contexts that are full. (Numbers with units: test_options.c.)
+# typed.sh DECODE - lines that people type who know other programs of this kind: those programs' options,
+# texts piped in, files that are no text, full contexts. (Numbers with units: test_options.c.)
 # Run from the repository's top; the last line counts what passed and failed.
 . tests/support/checks.sh
 

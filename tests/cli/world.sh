@@ -1,9 +1,7 @@
 #!/bin/sh
 # world.sh DECODE - the program in a hostile world: little memory and time, texts through pipes, long
-# names, readers that stop. (Texts that are no files: test_file.c. Checkpoints that are none or change while
-# they are read, outputs in odd places, limits on files, closed streams: test_bad_input_*.c; calls that
-# fail: test_faults.c; more threads than processors: test_pool.c.) Run from the repository's top; the last
-# line counts what passed and failed.
+# names, readers that stop. (Other hostile surroundings: test_file.c, test_bad_input_*.c, test_faults.c,
+# test_pool.c.) Run from the repository's top; the last line counts what passed and failed.
 . tests/support/checks.sh
 unset DECODE_THREADS # threads want stacks and memory, too
 work=$dir/work

@@ -1,5 +1,5 @@
-/* Attention to a chunk of the cache, and the joining of chunks: every vector table against the
- * scalar definition, bit for bit, and the definition against double precision. */
+/* Attention to a chunk of the cache, and joining chunks: every vector table gives the bits of the
+ * scalar definition, and the definition is compared with double precision. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

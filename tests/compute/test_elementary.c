@@ -1,5 +1,5 @@
-/* Exponentials, logarithms, powers, sines and cosines against the C library's in long double, and
- * their bits against a sum that every compiler has to give. */
+/* Exponentials, logarithms, powers, sines and cosines against the C library's in long double; and a
+ * hash of their bits, which must be the same with every compiler. */
 #include <float.h>
 #include <math.h>
 

@@ -1,6 +1,5 @@
-/* The products of training, every table's bits against those of the definition, and what kernels
- * make of numbers at the limits. (That gradients are right, by differences in double and by
- * PyTorch's, and that every table gives the same bits of each: train/test_backprop.c.) */
+/* The products of training: every table gives the bits of the definition; and the results of
+ * kernels for numbers at the limits. (Whether gradients are right: train/test_backprop.c.) */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The functions of single numbers that kernels share, against the C library's in double; the
- * conversions to and from halves, on every table. */
+/* Functions of single numbers that kernels share, against the C library's in double; conversions to
+ * and from halves with every table. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

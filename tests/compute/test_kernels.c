@@ -1,4 +1,4 @@
-/* Every vector table against the scalar definition, bit for bit, and the definition against
+/* Every vector table gives the bits of the scalar definition, and the definition is compared with
  * double precision. */
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* Residuals, orthogonality and NumPy's values, also for matrices that are singular or nearly so. */
+/* Decompositions and solvers: residuals, orthogonality and NumPy's values, also for matrices that
+ * are singular or nearly so. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Teams of threads. Plain variables throughout: ThreadSanitizer then checks that the pool orders
- * their accesses. */
+/* Teams of threads. All variables are plain ones, so that ThreadSanitizer checks that the pool
+ * orders accesses to them. */
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>

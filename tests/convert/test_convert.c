@@ -1,5 +1,5 @@
-/* The conversion of every architecture against what it promises: exact where nothing has to be
- * lost, blind to the gauge, its reported losses those of plain loops over the activations. */
+/* What conversion promises for every architecture: it is exact where nothing has to be lost, does
+ * not depend on the gauge, and reports the losses that plain loops over the activations find. */
 #include <complex.h>
 #include <math.h>
 #include <stdio.h>

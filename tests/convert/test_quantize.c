@@ -1,4 +1,4 @@
-/* Whole checkpoints in other types: the bytes llama-quantize gives, metadata kept, refusals. */
+/* Whole checkpoints in other types: they have the bytes of llama-quantize and keep the metadata. */
 #include "convert/convert.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* What is fitted to text beyond the shared heads, and a cache's bytes dealt out to layers: never
+/* Refitting other matrices to text, and dividing a cache's bytes between layers: neither is ever
  * worse than without. (The same bits for any threads and instruction set: test_convert.c.) */
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Rows of many sequences in one step against each sequence alone: the same bits, whatever the
- * schedule, the threads, the cache's type and the number of rows that go through at once. */
+/* Rows of many sequences in one step give the bits of each sequence alone, for any schedule,
+ * threads, type of cache and number of rows at once. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>

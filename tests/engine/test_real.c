@@ -1,7 +1,6 @@
 /*
- * A model that its author trained and explained, number by number: three letters, sorted (llm-viz,
- * MIT; tests/data/real, made by tests/engine/make_nano_sort.py). The activations are his, from
- * PyTorch.
+ * A model that sorts three letters, against the activations that its author published from PyTorch
+ * (llm-viz, MIT; tests/engine/make_nano_sort.py makes tests/data/real).
  */
 #include <math.h>
 #include <stdlib.h>

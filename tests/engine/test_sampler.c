@@ -1,4 +1,4 @@
-/* Sampling and the softmax arithmetic below it, against plain references of their own. */
+/* Sampling, and the arithmetic of softmax below it, against plain references in this file. */
 #include <float.h>
 #include <limits.h>
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Texts that a schedule decodes together, in any number of slots, threads and rows at once, against
- * a plain loop of session_feed and sampler_pick over one text after the other. */
+/* Texts that a schedule decodes together, in any number of slots, threads and rows at once, are
+ * those of a plain loop of session_feed and sampler_pick over one text after the other. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* The engine against logits that another implementation computed in double precision, and
- * against itself: any threads, blocks, instruction sets and rewinds give the same bits. Contexts of
- * several chunks of the cache are in test_batch.c. */
+/* The engine against logits that another implementation computed in double precision; and the same
+ * bits for any threads, blocks, instruction sets and rewinds. (Contexts of several chunks of the
+ * cache: test_batch.c.) */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

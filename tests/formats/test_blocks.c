@@ -1,5 +1,5 @@
-/* The row codecs against bytes that the ggml project's own Python code made (see
- * tests/formats/make_blocks.py), and at the values that code leaves open. */
+/* Quantised rows against bytes that the ggml project's Python code made
+ * (tests/formats/make_blocks.py), and at values for which that code has no rule. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

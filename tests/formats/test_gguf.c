@@ -1,5 +1,5 @@
-/* Reading good files: every kind, array and tensor type, lookups, and what is accepted although
- * it is unusual. What is refused is in test_gguf_bad.c. */
+/* Reading sound files: every kind, array and tensor type, lookups, and unusual files that are
+ * accepted. (What is refused: test_gguf_bad.c.) */
 #include <math.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
-/* Bad files: each is refused, with a message that names where and what
- * (tests/data/broken/gguf.txt). */
+/* Bad files (tests/data/broken/gguf.txt): each is refused with a message that names place and
+ * fault. */
 #include <stdio.h>
 
 #include "gguf_image.h"

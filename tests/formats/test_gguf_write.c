@@ -1,4 +1,4 @@
-/* Writing: what is written reads back the same, in the layout llama.cpp demands. */
+/* Writing: files read back as they were written, and have the layout that llama.cpp demands. */
 #include <stdio.h>
 #include <unistd.h>
 

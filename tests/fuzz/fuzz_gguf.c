@@ -1,6 +1,6 @@
 /*
- * fuzz_gguf - parses the input as a GGUF file, reads everything in it, writes it again and
- * compares; and shows it as `decode info` does, in every form.
+ * fuzz_gguf - parses the input as a GGUF file, reads everything in it, writes it again and compares
+ * the two; and prints what `decode info` prints of it, in every form.
  */
 #include <stdio.h>
 #include <sys/mman.h>

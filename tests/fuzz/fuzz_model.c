@@ -1,9 +1,9 @@
 /*
- * fuzz_model - loads the input as a checkpoint: tokenizer, model, and if that succeeds a few
- * tokens of inference. A file may be refused, with one clean line; what loads must run, as it is
- * and with fewer K/V heads or matrices of another type; and a prompt fed at once must give the
- * logits, bit for bit, of one fed token by token. What is converted to fewer K/V heads must be
- * written, read again and run, with the heads asked for and nothing else changed.
+ * fuzz_model - loads the input as a checkpoint, tokenizer and model, and runs a few tokens. A file
+ * may be refused, with one clean line. A file that loads must run, also with fewer K/V heads or
+ * matrices of another type, and a prompt fed at once must give the bits of one fed token by token.
+ * Converted to fewer K/V heads it must be written, read again and run, with these heads and nothing
+ * else changed.
  */
 #include "base/hash.h"
 #include "convert/convert.h"

@@ -1,9 +1,8 @@
 /*
  * mutate_gguf - the mutator of GGUF files. It changes whole pairs and tensors, whose bytes
- * libFuzzer mutates, and takes some over from another file, so that the result passes the checks of
- * the container and what reads models and tokenizers is reached; or leaves all bytes to libFuzzer.
- * (Checkpoints of every kind that run, and containers that are broken in every way, are in the
- * corpus.)
+ * libFuzzer mutates, and copies some from another file: the result passes the checks of the
+ * container, and reaches the readers of models and tokenizers. Or it leaves all bytes to libFuzzer.
+ * (The corpus has checkpoints of every kind that run, and containers that are broken in every way.)
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
- * Attention's weights against NumPy's and against those that a model's author has; figures and maps
- * against their definitions, worked out from the whole weights.
+ * Attention's weights against NumPy's and against those that a model's author published; figures
+ * and maps against their definitions, computed from the whole weights.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,5 @@
-/* Figures against a NumPy implementation, windows against stepping through them one by one (whose
- * logits are those of the golden files: test_session.c), the same bits for any threads and blocks.
- */
+/* eval's figures against a NumPy implementation; windows against stepping through them one by one;
+ * the same bits for any threads and blocks. */
 
 #include "measure/eval.h"
 

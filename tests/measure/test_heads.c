@@ -1,4 +1,4 @@
-/* Heads left out, against NumPy and against eval without them. */
+/* What leaving a head out costs, against NumPy and against eval without that head. */
 #include "measure/attend.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Parts, cache sizes and the search for values that are not finite. */
+/* What info says: parts of a model, sizes of caches, values that are not finite. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* The model of the machine's speed; no test depends on a time. */
+/* The predicted speed of the machine; no test depends on a time. */
 #include "measure/machine.h"
 
 #include "kernel_data.h"

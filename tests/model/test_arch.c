@@ -1,7 +1,7 @@
 /*
- * Architectures as values: every mixture of kinds survives a file, and one answer comes from
- * prefill and steps; matrices in several types are the same model. (That the answer is right is for
- * the golden files to say.)
+ * Architectures as values: every mixture of kinds is read from a file as it was written, prefill
+ * and steps give the same answer, and matrices of several types are the same model. (Whether the
+ * answer is right: the golden files of test_session.c.)
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 #!/bin/sh
-# questions.sh DECODE - the scripts of scripts/questions in their shortest forms, and its page: each script has its section,
-# whose table, NAME.txt, is of the same columns, or the same where nothing is trained or timed; the figures of an answer are in its
-# table. Of the scripts a quarter is run, another one each time; QUESTIONS=all runs each. What needs NumPy or gguf is left
-# out where they are not installed, which is said. Run from the repository's top.
+# questions.sh DECODE - the scripts of scripts/questions and their page. Each script has a section, whose figures are in its
+# table, NAME.txt. A quarter of the scripts, drawn, is run in its shortest form (QUESTIONS=all: every one): the table that it
+# prints has the columns of NAME.txt, and is the same where nothing is trained or timed. Scripts that need NumPy or gguf are
+# left out where these are not installed, which is said. Run from the repository's top.
 . tests/support/checks.sh
 if is_sanitized; then
     echo "questions: left out under sanitizers, which run such commands in other scripts"
@@ -12,15 +12,15 @@ export DECODE="$decode" OUT="$dir/questions" SHORT=1
 page=scripts/questions/README.md
 "$decode" generate "$model" -n 250 --seed 1 --samples 90 -q </dev/null >"$dir/text"
 
-# section NAME: its lines; table NAME: what its file has, which all.sh writes; prose NAME: the lines behind the link to that,
-# without references in parentheses.
+# section NAME prints the lines of its section; table NAME its table, which all.sh wrote; prose NAME the section's lines behind
+# the link to the table, without references in parentheses; heads_of the heads of the tables on standard input.
 section() { sed -n "/^## $1: /,/^## /p" "$page" | sed '$!b; /^## /d'; }
 table() { sed '/./!d' "scripts/questions/$1.txt" 2>/dev/null; }
 prose() { section "$1" | sed '1,/^Figures: /d' | tr '\n' ' ' | sed 's/([^)]*[12][09][0-9][0-9][^)]*)//g; s/The paper: .*//'; }
-heads_of() { grep -B 1 '^|:*--' | grep '^| [^-]'; } # of a table's columns
+heads_of() { grep -B 1 '^|:*--' | grep '^| [^-]'; }
 
-# figures: numbers of three characters and more on standard input, a line each; lacking FILE: of these, those that no
-# number of the file is, or is rounded to.
+# figures prints the numbers of three characters and more on standard input, a line each; lacking FILE prints those of these
+# that are no number of the file, not even rounded.
 figures() { grep -oE '[-+]?[0-9][0-9,.]*[0-9]' | grep -E '[0-9].*[0-9].*[0-9]|[.]'; }
 lacking() {
     awk '

@@ -1,7 +1,7 @@
 #!/bin/sh
-# study.sh DECODE - scripts/study.sh with the smallest models that there are: its cells, its commands
-# as --print has them, its figures, what it takes up and what it refuses. Run from the repository's
-# top; the last line counts what passed and failed.
+# study.sh DECODE - scripts/study.sh with very small models: its cells, the commands of --print, its
+# figures, what it goes on with and what it refuses. Run from the repository's top; the last line counts
+# what passed and failed.
 . tests/support/checks.sh
 
 export DECODE="$decode"
@@ -137,7 +137,7 @@ $ [ "$(ff_of "$dir/mqa/mqa-scratch-seed1.gguf") $(ff_of "$dir/mqa/mqa-mean-seed1
 EOF
 # --- arms and rates -------------------------------------------------------------------------------
 
-# Two arms at two rates: the better one of each is shown, and further training has rates likewise.
+# Two arms at two rates: the better rate of each is shown. Further training has rates, too.
 short="--embd 8 --layers 1 --ff 8 --ctx 8 --batch 1 --steps 40 --seeds 2 -t 1"
 few="$short --rates 0.001,0.02 --arm two --heads 2 --arm plain --heads 2 --score-scale none"
 bits_of() { sed -n 's/.*"bits_per_byte": *\([0-9.]*\).*/\1/p' "$1"; }

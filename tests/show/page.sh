@@ -1,7 +1,6 @@
 #!/bin/sh
-# page.sh DECODE - the page of attend --html in a browser, headless Chromium: what its script makes of
-# it, as the document is after loading from file://, without a network. Without a Chromium it says so
-# and checks nothing.
+# page.sh DECODE - the page of attend --html in headless Chromium: the document that its script has made
+# after loading from file://, without a network. Where there is no Chromium, says so and checks nothing.
 . tests/support/checks.sh
 
 for browser in chromium chromium-browser google-chrome; do

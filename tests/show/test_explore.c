@@ -1,5 +1,5 @@
-/* The page to explore: its parts, its weights by hand, and texts that would break out of it. What
- * its script makes of it is tests/show/page.sh's. */
+/* attend's page as it is written: its parts, weights worked out by hand, and texts that would break
+ * out of the markup. (What its script does in a browser: tests/show/page.sh.) */
 #include "show/plot.h"
 
 #include "base/mem.h"

@@ -1,5 +1,4 @@
-/* Levels, maps as SVG paths and pictures, maps, texts and colours on terminals, what a terminal is.
- */
+/* Maps as SVG paths, as pictures and on terminals; levels of colour; what counts as a terminal. */
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>

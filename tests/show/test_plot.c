@@ -1,4 +1,4 @@
-/* Line charts: ticks, figures and texts, and the SVG file as a reader of XML sees it. */
+/* Line charts: ticks, figures and texts; the SVG file is well-formed. */
 #include <math.h>
 #include <stdio.h>
 

@@ -20,7 +20,8 @@ struct test_case {
     size_t n;
 };
 
-/* The first word of the next line that is no comment, NULL at the end; *rest is for strtok_r. */
+/* The first word of the next line that is no comment; NULL at the end. *rest is strtok_r's state.
+ */
 static inline char *cases_line(char **lines, char **rest)
 {
     char *row = next_row(lines);

@@ -8,7 +8,7 @@
 #include "model/config.h"
 #include "model/model.h"
 
-/* Opens the parts of a file that are asked for. */
+/* Opens some parts (enum checkpoint_part) of a file; the caller closes it. */
 static inline enum status checkpoint_open(const char *path, unsigned parts, struct checkpoint *c,
                                           struct err *e)
 {
@@ -18,10 +18,10 @@ static inline enum status checkpoint_open(const char *path, unsigned parts, stru
     return checkpoint_take(&file, path, parts, NULL, c, e);
 }
 
-/* Opens what there is of it (enum checkpoint_part), and closes it when the test ends. */
+/* Opens some parts of a file, and closes it when the test ends. */
 struct checkpoint opened_checkpoint(const char *path, unsigned parts);
 
-/* The sizes of a shape or of a config: query heads, K/V heads, elements of each. */
+/* Initialises the sizes of a shape or a config: dim is the elements of a head. */
 #define SIZES(layers, heads, kv_heads, dim, ff, ctx, vocab)                                        \
     .n_layers = (layers), .n_heads = (heads), .n_kv_heads = (kv_heads), .head_dim = (dim),         \
     .d_ff = (ff), .n_ctx = (ctx), .n_vocab = (vocab)
@@ -41,16 +41,16 @@ struct checkpoint_shape {
     uint64_t seed;
 };
 
-/* "layers=2 heads=4 kv=2 dim=8 ff=32 ctx=64 vocab=256 seed=3", each of them or not; also base,
- * width (d_model), no_biases, tied, no_tokenizer. All F32 otherwise. */
+/* The shape of "layers=2 heads=4 kv=2 dim=8 ff=32 ctx=64 vocab=256 seed=3", each of which may be
+ * left out; also base, width (d_model), no_biases, tied, no_tokenizer. All is F32. */
 struct checkpoint_shape shape_of(const char *sizes);
 
-/* Of an architecture by its name or a preset's: "layers=2 heads=4 kv=2 dim=8 width=32 ff=64 ctx=16
- * vocab=260"; epsilon is 1e-5. Complete but for what the caller still sets (config_complete). */
+/* The config of an architecture or preset with sizes such as "layers=2 heads=4 kv=2 dim=8 width=32
+ * ff=64 ctx=16 vocab=260"; epsilon is 1e-5. The caller may change it and calls config_complete. */
 struct config config_sized(const char *arch, const char *sizes);
 
-/* A shape and its kinds. Those of `decode`, NULL, are as they stand here, others the preset's;
- * epsilon is 1e-5 and the scale of embeddings 1 if they are 0. */
+/* Sizes and kinds of a model. A preset decides the kinds; without one (NULL) they are those of `c`,
+ * and the architecture is `decode`. Epsilon is 1e-5 and the scale of embeddings 1 if they are 0. */
 struct model_case {
     const char *preset;
     struct config c;
@@ -58,20 +58,20 @@ struct model_case {
 };
 struct config config_of_case(const struct model_case *m);
 
-/* All that a file says of a model. */
+/* Checks all that a file says of a model. */
 void expect_same_config(const struct config *found, const struct config *expected);
 
 /* Writes the checkpoint to `path`; fails the running test if it cannot. The vocabulary is the
  * 256 bytes, then "<x256>" and so on as user-defined tokens. */
 void write_checkpoint(const char *path, const struct checkpoint_shape *shape);
-/* Such a scratch file, "made.gguf", and its model; until the test ends. */
+/* Writes such a checkpoint to a scratch file, "made.gguf", and opens it until the test ends. */
 struct checkpoint made_checkpoint(const struct checkpoint_shape *shape);
 
-/* The same of any architecture, all F32 and with an output of its own: the tensors that a new one
- * of this config has. What follows from its sizes may be 0 (config_complete). */
+/* Writes a checkpoint of any architecture, all F32 and with its own output matrix. Fields that
+ * follow from others may be 0 (config_complete). */
 void write_config_checkpoint(const char *path, const struct config *c);
 
-/* The same with what else is asked for. */
+/* Writes one with these differences. */
 enum { CONFIG_TIED = 1, CONFIG_NO_TOKENIZER = 2, CONFIG_ROPE_FACTORS = 4 };
 void write_config_checkpoint_as(const char *path, const struct config *c, unsigned as);
 

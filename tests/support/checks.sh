@@ -1,6 +1,6 @@
-# checks.sh - what the scripts of tests/ share. They source it with the program as $1; then $dir is a
-# folder of their own, and they end with `finish`. Helpers' own variables begin with h_, so that they
-# spare the scripts'.
+# checks.sh - what the shell scripts of tests/ share. They source it with the program as $1; then $dir is a
+# folder of their own, and they end with `finish`. The variables of functions here begin with h_, because
+# a shell has one set of names.
 set -u
 
 decode=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
@@ -15,12 +15,12 @@ err=$dir/err
 passed=0
 failed=0
 unset DECODE_ISA NO_COLOR COLUMNS
-# Beside other suites a second thread waits for its processor more than it works. Checks that are about
-# threads say how many.
+# One thread, because beside other suites a second one mostly waits for a processor. Checks of threads say
+# how many they want.
 export DECODE_THREADS=1
 exec </dev/null # what is piped in would be a prompt
 
-# Sanitizers make each process start slowly, and want memory and threads of their own.
+# is_sanitized: true for a program with sanitizers, which starts slowly and needs memory and threads itself.
 is_sanitized() { case $decode in */asan/* | */tsan/*) ;; *) false ;; esac }
 
 # is_drawn N: true for one in N of its calls; which ones depends on DECODE_TEST_SEED. Where nobody gave
@@ -60,14 +60,13 @@ end" ]; }
 size_of() { wc -c <"$1" | tr -d ' '; }
 repeat() { head -c "$2" /dev/zero | tr '\0' "$1"; }
 
-# run ARGS...: the program with its output in $out and $err, its exit code in $code.
+# run ARGS...: runs the program; its output is in $out and $err, its exit code in $code.
 run() {
     "$decode" "$@" >"$out" 2>"$err"
     code=$?
 }
 
-# checks: runs the lines of standard input (checks <<'EOF'), which are written as tests/cli/cli.sh
-# begins with.
+# checks: runs the lines of standard input (checks <<'EOF'); the head of tests/cli/cli.sh explains them.
 checks() {
     h_ifs=$IFS
     IFS='
@@ -89,7 +88,7 @@ checks() {
     done </dev/null
 }
 
-# check LINE: of a run.
+# check LINE: runs the program and compares, as one line of checks says.
 check() {
     h_check="$1 | "
     h_command=${h_check%% | *} h_check=${h_check#* | } h_fault=
@@ -111,7 +110,7 @@ check() {
     note "$1 --$h_fault" [ -z "$h_fault" ]
 }
 
-# says WORDS: one of a line's.
+# says WORDS: whether one expectation of a line holds.
 says() {
     case $1 in *'$'*) eval "set -- \"$1\"" ;; esac
     case $1 in
@@ -128,7 +127,7 @@ says() {
     esac
 }
 
-# await CONDITION...: until it holds, for twenty seconds at most.
+# await CONDITION...: waits until it holds, for twenty seconds at most.
 await() {
     h_tries=0
     while ! "$@" && [ $h_tries -lt 1000 ]; do
@@ -137,7 +136,7 @@ await() {
     done
 }
 
-# start ARGS...: the program in the background, its process in $pid.
+# start ARGS...: starts the program in the background; its process is $pid.
 start() {
     : >"$out"
     : >"$err"
@@ -145,7 +144,7 @@ start() {
     pid=$!
 }
 
-# end_by SIGNAL PID: sends it to a process of this shell; its exit code in $code.
+# end_by SIGNAL PID: sends the signal to a child of this shell; the child's exit code is in $code.
 end_by() {
     kill -"$1" "$2"
     wait "$2" 2>/dev/null

@@ -25,7 +25,7 @@ enum fault_kind {
     FAULT_CLOSE,   /* close, fclose: closed all the same, but the call fails */
     FAULT_THREAD,  /* pthread_create */
     FAULT_PROCESS, /* pipe, fork */
-    FAULT_RELEASE, /* free, munmap, pthread_join: counted, but they cannot fail */
+    FAULT_RELEASE, /* free, munmap, pthread_join, which are counted and cannot fail */
     FAULT_KINDS
 };
 extern const char *const fault_names[FAULT_KINDS];
@@ -33,7 +33,7 @@ extern const char *const fault_names[FAULT_KINDS];
 struct fault_plan {
     enum fault_kind kind;
     long at;           /* the first call that fails: 0 is the first of its kind */
-    bool from_then_on; /* and all after it */
+    bool from_then_on; /* all calls after it fail, too */
     int error;         /* its errno; 0: none fails */
     int signal;        /* 0: none; else raised before call `at` of any kind */
     bool one_byte;     /* every read and write moves one byte */
@@ -43,33 +43,33 @@ struct fault_plan {
 struct fault_report {
     long calls[FAULT_KINDS], all; /* up to the end of the run */
     bool met;                     /* the fault, or the signal, happened */
-    char what[512]; /* of the first call that failed: its path, "standard output", or "" */
-    /* At the end of program_run, where it ended so: */
-    bool returned;
-    long blocks, mapped_bytes, threads; /* not given back */
-    int descriptors;                    /* above 2 still open, and not before */
+    char what[512]; /* what the first call that failed was about: a path, "standard output", "" */
+    bool returned;  /* program_run returned; only then the rest is known */
+    long blocks, mapped_bytes, threads; /* that were not given back */
+    int descriptors;                    /* above 2 that were opened and not closed */
 };
 
 /*
- * Where `calls` calls are to fail in their turn: the one to fail after call n; after -1 the first.
+ * Which one of `calls` calls is to fail after call n did; -1 gives the first.
  * Some of the calls are left out, drawn by test_seed(): DECODE_FAULT_SHARE percent of them are made
  * (default 8; 100: every one), but no fewer than `few`. Under the address sanitizer, where a
  * process takes ten times as long to come and go, about `few`.
  */
 long faults_next(long n, long calls, long few);
 
-/* How many of n scenarios are run, and which the i-th of these is: under the address sanitizer a
- * quarter of them, drawn by the seed, unless every fault is asked for. */
+/* How many of n scenarios are run, and which one the i-th of these is. Under the address sanitizer
+ * it is a quarter of them, drawn by test_seed(), unless every fault is asked for. */
 int faults_drawn(int n);
 int faults_scenario(int i, int n);
 
 /* A program_setup: from here on the child's calls follow the plan. */
 void faults_arm(void *plan);
 
-/* For a test that calls the library itself: arms this process, and ends that. */
+/* Ends what faults_arm began, for a test that armed its own process and calls the library itself.
+ */
 void faults_disarm(void);
 
-/* Of the last run; cleared when the next one is armed. */
+/* The report of the last run; cleared when the next one is armed. */
 const struct fault_report *faults_report(void);
 
 #endif

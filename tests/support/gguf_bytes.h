@@ -1,6 +1,6 @@
 /*
- * gguf_bytes - builds the metadata of a GGUF file in memory, right or wrong, for tests and fuzz
- * targets of what reads it.
+ * gguf_bytes - builds the metadata of a GGUF file in memory, sound or broken, for tests and fuzz
+ * targets of the readers.
  */
 #ifndef TESTS_GGUF_BYTES_H
 #define TESTS_GGUF_BYTES_H

@@ -1,5 +1,5 @@
 /*
- * gguf_image - whole GGUF files in memory, field by field, right or wrong (on top of gguf_bytes).
+ * gguf_image - builds whole GGUF files in memory, field by field, sound or broken.
  */
 #ifndef TESTS_GGUF_IMAGE_H
 #define TESTS_GGUF_IMAGE_H
@@ -55,7 +55,8 @@ static inline struct gguf_bytes image(const char *words)
     return b;
 }
 
-/* The image, in memory that is exactly as long, so that ASan sees overreads. */
+/* A copy of the first bytes in memory of exactly that length, so that ASan sees a read past the
+ * end. */
 static inline unsigned char *exactly(const struct gguf_bytes *b, size_t len)
 {
     unsigned char *bytes = malloc(len + !len);
@@ -63,7 +64,7 @@ static inline unsigned char *exactly(const struct gguf_bytes *b, size_t len)
     return len ? memcpy(bytes, b->data, len) : bytes;
 }
 
-/* Parses what must be good, until the test ends, and frees the image. */
+/* Parses an image that must be sound, and frees it; the file is closed when the test ends. */
 static inline struct gguf_file accept(struct gguf_bytes *b)
 {
     const struct gguf_file f = parsed_gguf(exactly(b, b->len), b->len);
@@ -71,8 +72,7 @@ static inline struct gguf_file accept(struct gguf_bytes *b)
     return f;
 }
 
-/* The first bytes must be refused with a message that has all `parts`, as expect_status has them.
- */
+/* Checks that the first bytes are refused with a message that has all `parts` (expect_status). */
 static inline void refuse_part(const struct gguf_bytes *b, size_t len, const char *parts)
 {
     struct gguf *g;
@@ -82,7 +82,7 @@ static inline void refuse_part(const struct gguf_bytes *b, size_t len, const cha
     free(bytes);
 }
 
-/* The same of all; frees the image. */
+/* Checks that the image is refused, and frees it. */
 static inline void refuse(struct gguf_bytes *b, const char *parts)
 {
     refuse_part(b, b->len, parts);

@@ -19,15 +19,15 @@ struct golden {
     float *logits; /* [n_tokens, n_vocab] */
 };
 
-/* Those that differ most first. The mixed ones are made by tests/model/make_golden.py. */
+/* Those that differ most come first. tests/model/make_golden.py makes the mixed ones. */
 static const char *const golden_names[] = {
     "gqa", "llama", "transformer", "shared-block", "layerwise-kv", "mixed-llama",
-    /* sanitizers run these */
+    /* sanitizers run those above */
     "mixed-alibi", "mqa-f16", "mha", "alibi", "quadratic", "mixed-none", "mixed-quadratic",
     "mixed-sinusoidal", "additive"};
 #define N_GOLDEN (SANITIZED ? 6 : (int)COUNT(golden_names))
 
-/* Closed when the test ends. */
+/* Opens one, and closes it when the test ends. */
 static inline struct golden open_golden(const char *name)
 {
     struct golden g = {.n_tokens = 0};

@@ -1,6 +1,6 @@
 /*
- * hostile - a good checkpoint taken apart into records, for a test to bend before they are written
- * as a file again; and the commands run on that file, each of which must refuse it properly.
+ * hostile - takes a sound checkpoint apart into records, which a test bends before they are written
+ * to a file again; and runs commands on that file, each of which must refuse it properly.
  */
 #ifndef TESTS_HOSTILE_H
 #define TESTS_HOSTILE_H
@@ -43,34 +43,36 @@ extern struct hostile {
 struct hostile_pair *hostile_pair(const char *key);
 struct hostile_tensor *hostile_tensor(const char *name);
 
-/* A pair with this value in place of the one with this key, or at the end; an array's payload is as
- * in the file. Values are copied. */
+/* Give this key a value, which is copied; a new key comes last. An array's payload is as in the
+ * file. */
 void hostile_set(const char *key, uint32_t kind, const void *value, size_t len);
 void hostile_set_u32(const char *key, uint32_t value);
 void hostile_set_text(const char *key, struct text value);
 void hostile_set_array(const char *key, uint32_t element, uint64_t count, const void *payload,
                        size_t len);
 
-/* At the end; name and data are borrowed. */
+/* Adds a tensor behind the others; name and data are borrowed. */
 struct hostile_tensor *hostile_add_tensor(const char *name, uint64_t rows, uint64_t columns,
                                           uint32_t type, struct text data);
 
-/* Tensors follow each other in the records' order. free(b->data) at last. */
+/* Writes the records as a file in memory, tensors in the records' order. The caller frees b->data.
+ */
 void hostile_image(struct gguf_bytes *b);
 
-/* Paths in the scratch folder; what a command leaves beside standard output begins with "out". */
+/* Paths in the scratch folder; the names of files that commands write begin with "out". */
 extern char good_path[], bad_path[], text_path[], out_path[];
-void expect_no_output(void); /* nor a temporary file */
+void expect_no_output(void); /* checks that no output and no temporary file is there */
 void remove_outputs(void);
 
-/* The fixtures: the folder with a good checkpoint and a text; and `h` open on it. */
+/* Fixtures: hostile_set_up makes the folder with a sound checkpoint and a text, bent_set_up also
+ * takes the checkpoint apart into `h`. */
 void hostile_set_up(void);
 void bent_set_up(void);
 
-/* Writes what the commands are run on, bad_path. */
+/* Writes the records to bad_path, which commands are run on. */
 void hostile_write(void);
 
-/* A setup of run_program: another user, if this one is root, for whom permissions mean nothing. */
+/* A setup of run_program: root becomes another user, because permissions do not hold for root. */
 void be_nobody(void *unused);
 
 enum command_bit {
@@ -88,35 +90,37 @@ enum command_bit {
     BENCH = 1 << 11,
     N_COMMANDS = 12,
     EVERY_COMMAND = (1 << N_COMMANDS) - 1,
-    /* What reads hyperparameters and tensors, what the vocabulary, and what texts by it; but for
-     * info, which opens every sound file and says what is wrong. */
+    /* Commands that read hyperparameters and tensors; the vocabulary; texts. None has info, which
+     * opens every sound file and says what is wrong. */
     MODEL_READERS = EVERY_COMMAND & ~(INFO | CHECK | TOKENIZE),
     TOKENIZER_READERS = EVERY_COMMAND & ~(INFO | CHECK),
     TEXT_READERS = GENERATE | SCORE | TOKENIZE | EVAL | TRAIN,
 };
 
-/* Each of the commands refuses the bad file: exit code 3, one line with its path and `text`,
- * nothing on standard output, no file written, little more memory than for the good one. Or one of
- * them, each time the next: for a fault that all meet in the same reader; under sanitizers, where a
- * run takes long, the other two do so, too. Or each accepts it. */
-int next_of(unsigned commands); /* whose turn it is */
+/* expect_refused checks that each of the commands refuses the bad file: exit code 3, one line with
+ * its path and `text`, nothing on standard output, no file written, little more memory than for the
+ * sound file. expect_refused_in_turn runs only one of them, another one each time, for faults that
+ * all commands meet in the same reader. expect_accepted checks that each accepts the file. Under
+ * sanitizers, where a run takes long, all three run one command. next_of says whose turn it is. */
+int next_of(unsigned commands);
 void expect_refused(unsigned commands, const char *text);
 void expect_refused_in_turn(unsigned commands, const char *text);
 void expect_accepted(unsigned commands);
 
-/* The paths in place of %B, the bad file; %G, the good one; %T, the text; %O, the output. */
+/* Copies `format` with paths in place of %B (the bad file), %G (the sound one), %T (the text) and
+ * %O (the output). */
 void fill_paths(char *line, size_t size, const char *format);
 
-/* Runs `line`, a space after each word, its paths filled in; and expects the refusal, or success
- * and all `parts` on standard output. */
+/* Run `line`, words with single spaces between them, its paths filled in; the others check that it
+ * is refused, or succeeds with all `parts` on standard output. */
 void run_on_bad(struct ran *r, const char *line);
 void expect_line_refused(const char *line, int code, const char *text);
 void expect_line_done(const char *line, const char *parts);
 
 /*
- * A transcript: lines as above, each with its exit code; what standard error and standard output
- * must say ("|" between parts, "!" before one that must not be there). What fails says one line,
- * and prints nothing unless told. No output is left of it.
+ * A row of a transcript: a line as above, its exit code, and what standard error and standard
+ * output must say ("|" between parts, "!" before one that must not be there). A line that fails
+ * must say one line of error, print nothing unless `prints` says so, and leave no output.
  */
 struct line {
     const char *line;
@@ -126,13 +130,15 @@ struct line {
 void try_lines(const struct line *rows, size_t n, program_setup *setup, void *context);
 #define TRY_LINES(rows) try_lines(rows, COUNT(rows), NULL, NULL)
 
-/* Bends the records as a row of tests/data/broken/checkpoints.txt says. */
+/* Changes the records as a row of tests/data/broken/checkpoints.txt says. */
 void bend(const char *bends);
 
-/* All elements of a tensor of floats. */
+/* Sets all elements of a tensor of F32. */
 void hostile_fill(const char *tensor, float value);
 
-/* So bent it is refused by one of the commands, the next one each time; by all; or accepted. */
+/* Change the records so, check that one of the commands refuses the file (another one each time),
+ * that all refuse it, or that all accept it; and change the records back. reset() only does the
+ * last. */
 void bent_refused(unsigned commands, const char *bends, const char *text);
 void bent_refused_by_all(unsigned commands, const char *bends, const char *text);
 void bent_accepted(unsigned commands, const char *bends);
@@ -140,11 +146,12 @@ void reset(void);
 
 #define TOKENS "tokenizer.ggml.tokens"
 
-/* The vocabulary with this instead of one of its tokens. */
+/* Replaces one token of the vocabulary. */
 void set_token(int id, struct text token);
 
-/* Another good checkpoint, open in `h`: a new one of a preset, with these sizes and the kinds of
- * another but for the last ones; `decode` has layer norms, biases, and Q, K and V in one. */
+/* Another sound checkpoint: sizes, the preset whose tensors it has, the preset whose kinds it has,
+ * and the kinds that differ from these. Those of `decode` have layer norms, biases, and Q, K, V in
+ * one. use_sound opens it in `h`. */
 struct sound {
     const char *name, *preset, *kinds, *sizes;
     enum norm_placement placement;

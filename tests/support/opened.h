@@ -1,6 +1,6 @@
 /*
- * opened - what suites open to work with, or fail: teams of threads, models, sessions; they are
- * closed when the test ends. And what suites draw.
+ * opened - teams of threads, models and sessions for suites: a function here opens one, or fails
+ * the test, and what it opened is closed when the test ends. Also numbers and tokens at random.
  */
 #ifndef TESTS_OPENED_H
 #define TESTS_OPENED_H
@@ -17,7 +17,7 @@
 #include "model/model.h"
 #include "support.h"
 
-/* From 0 to n - 1. */
+/* A random number from 0 to n - 1. */
 static inline int below(struct rng *r, int n)
 {
     return (int)(rng_u32(r) % (uint32_t)n);
@@ -28,7 +28,7 @@ RELEASER(close_model, model_free)
 RELEASER(close_session, session_free)
 RELEASER(close_sampler, sampler_free)
 
-/* NULL for one thread. */
+/* A team of n threads; NULL for one thread. */
 static inline struct pool *new_pool(int n_threads)
 {
     struct pool *pool = NULL;
@@ -36,7 +36,7 @@ static inline struct pool *new_pool(int n_threads)
     return pool ? released_by(close_pool, pool) : NULL;
 }
 
-/* With options, or NULL. */
+/* A model of the file; `o` may be NULL. */
 static inline struct model *new_model(const struct gguf *g, const struct model_options *o)
 {
     struct model *m = NULL;
@@ -52,7 +52,7 @@ static inline struct session *new_session(const struct model *m, const struct se
     return released_by(close_session, s);
 }
 
-/* Of rows of a model; kernels as probe_create has them. */
+/* A probe (session.h) for n rows of the model; `k` is what probe_create takes. */
 static inline struct session *new_probe(const struct model *m, int n_rows, const struct kernels *k)
 {
     struct session *p = NULL;
@@ -61,8 +61,8 @@ static inline struct session *new_probe(const struct model *m, int n_rows, const
     return released_by(close_session, p);
 }
 
-/* Logits [n, n_vocab] after each of the tokens, fed so many at a time (0: all), until the test
- * ends. */
+/* Logits [n, n_vocab] after each of the n tokens, which are fed `piece` at a time (0: all at once).
+ * Freed when the test ends. */
 static inline float *logits_after(const struct model *m, const int32_t *tokens, int n, int piece,
                                   struct pool *pool, const struct session_params *p)
 {
@@ -77,7 +77,7 @@ static inline float *logits_after(const struct model *m, const int32_t *tokens, 
     return logits;
 }
 
-/* The same after tokens 0, 37, 74, ... */
+/* Logits [n, n_vocab] after each of the tokens 0, 37, 74, ... */
 static inline float *logits_of_some(const struct model *m, int n, int n_threads, int block)
 {
     int32_t *tokens = allocated((size_t)n * sizeof *tokens);
@@ -87,7 +87,7 @@ static inline float *logits_of_some(const struct model *m, int n, int n_threads,
                         &(struct session_params){.block = block});
 }
 
-/* Tokens of a vocabulary, the first 256 at most. */
+/* n random tokens of a vocabulary, of the first 256 at most. */
 static inline void text_tokens(int32_t *tokens, int n, int n_vocab, uint64_t seed)
 {
     struct rng r;
@@ -96,7 +96,7 @@ static inline void text_tokens(int32_t *tokens, int n, int n_vocab, uint64_t see
         tokens[i] = below(&r, n_vocab < 256 ? n_vocab : 256);
 }
 
-/* What a file in memory has as a tensor of F32; may be changed. */
+/* The values of a tensor of F32 of a file in memory, where they may be changed. */
 static inline float *floats_of(const struct gguf *g, const char *name)
 {
     const struct gguf_tensor *t = gguf_find_tensor(g, name);
@@ -112,7 +112,7 @@ static inline struct gguf_file golden_gguf(const char *name)
     return read_gguf(path);
 }
 
-/* The values of an .npy file, n floats, until the test ends. */
+/* The n floats of an .npy file. Freed when the test ends. */
 static inline float *read_npy(const char *path, size_t n)
 {
     size_t len;

@@ -1,4 +1,4 @@
-/* plain_model - what checkpoints of any architecture predict, in double, once more and plainly. */
+/* plain_model - a second, plain implementation of every architecture, in double. */
 #ifndef TESTS_PLAIN_MODEL_H
 #define TESTS_PLAIN_MODEL_H
 
@@ -15,21 +15,21 @@ struct plain_model {
     const double *flat;
     int length; /* of a window, at most PLAIN_LENGTH */
     struct dropout dropout, attn_dropout;
-    /* Of each window [n_layers + 1][length][d_model]: the residual stream before the blocks and
-     * behind each, which is written; NULL: it is not. */
+    /* [windows][n_layers + 1][length][d_model], written: the residual stream before the blocks and
+     * behind each of them. NULL: not wanted. */
     double *streams;
 };
 #define PLAIN_LENGTH 64
 #define PLAIN_WIDTH  128
 
-/* What an element of a site's [rows, n], counted from the first, is multiplied by: 0 or
- * 1 / (1 - share). */
+/* What dropout multiplies an element by, 0 or 1 / (1 - share); elements of a site's [rows, n] are
+ * counted from the first. */
 float dropout_factor(const struct dropout *d, int site, uint64_t element);
 
-/* What a feed-forward network of this kind makes of x; of a gated one, of the gate. */
+/* The activation function of a feed-forward network of this kind at x (of its gate, if gated). */
 double plain_activation(enum ffn_kind kind, double x);
 
-/* log softmax of the logits at each position of a batch's window `window`, [length][n_vocab]. */
+/* Writes log softmax of the logits at each position of one window of a batch: [length][n_vocab]. */
 void plain_log_probabilities(const struct plain_model *m, int window, const int32_t *inputs,
                              double *out);
 

@@ -10,17 +10,17 @@
 
 struct ran {
     int code;         /* the exit code; -1: ended by a signal */
-    int signal;       /* that signal, or 0; SIGALRM: it hung */
-    size_t out_len;   /* bytes of standard output, of which `out` has the first */
+    int signal;       /* the signal that ended it, or 0; SIGALRM: it hung */
+    size_t out_len;   /* bytes of standard output; `out` has the first of them */
     char out[8192];   /* terminated */
-    char err[4096];   /* standard error, terminated, its end cut */
+    char err[4096];   /* the beginning of standard error, terminated */
     long max_rss_kib; /* at its peak, the memory of the suite itself included */
 };
 
-/* What the child does before the program starts: limits, faults, closed descriptors. */
+/* What the child does before the program starts: sets limits, arms faults, closes descriptors. */
 typedef void program_setup(void *context);
 
-/* One that takes a limit. */
+/* A setup that sets a limit. */
 struct limit {
     int resource; /* of setrlimit */
     rlim_t value;
@@ -36,14 +36,14 @@ program_setup limit_to;
  */
 void run_program(struct ran *r, const char *line, program_setup *setup, void *context);
 
-/* The same with `body` as the whole program; exit code 77 where it returns. */
+/* Runs `body` in the child in place of the program; the exit code is 77 if it returns. */
 void run_child(struct ran *r, void (*body)(void *context), void *context);
 
-/* The run was refused as it should be: exit code, nothing on standard output, one line of
- * standard error, without control characters, that has `text`. */
+/* Checks a refusal: this exit code, nothing on standard output, and one line of standard error that
+ * has `text` and no control characters. */
 void expect_refusal(const struct ran *r, int code, const char *text);
 
-/* The run succeeded. */
+/* Checks that the run succeeded. */
 void expect_success(const struct ran *r);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * scenarios - the program's commands on small files of a scratch folder, which the fault and
- * interrupt suites run over and over: what each reads and writes, and what must be left of it
- * when it fails.
+ * scenarios - command lines on small files of a scratch folder, for the suites that make calls into
+ * the system fail or interrupt them. A scenario says which files its command reads and writes;
+ * functions here check what is left of these when the command fails.
  */
 #ifndef TESTS_SCENARIOS_H
 #define TESTS_SCENARIOS_H
@@ -19,14 +19,14 @@ struct scenario {
     const char *name;
     const char *line;             /* the command with its arguments */
     const char *inputs, *outputs; /* files that it reads and writes, a space between */
-    unsigned flags; /* no times in standard output, nor in the files: the same at every run */
+    unsigned flags; /* STEADY: every run prints, or writes, the same, because no time is in it */
 };
 extern const struct scenario scenarios[];
 extern const int n_scenarios;
 
-/* The one that the following calls are about: makes its folder, and runs it once without a
- * fault, which must succeed and leak nothing. The working directory is the folder until
- * scenario_end. */
+/* Begins a scenario, which the other functions are about until scenario_end: makes its folder,
+ * which becomes the working directory, and runs the command once without a fault. That must succeed
+ * and leak nothing. */
 void scenario_begin(int index);
 void scenario_end(void);
 extern const struct scenario *scenario;
@@ -39,15 +39,16 @@ extern long scenario_calls[FAULT_KINDS], scenario_all_calls;
 /* Puts the outputs back as they were. */
 void scenario_reset(void);
 
-/* The same, and runs the command. */
+/* Puts the outputs back as they were and runs the command. */
 void scenario_run(struct ran *r, const struct fault_plan *plan);
 
-/* The run did all that it does without a fault, and said nothing on standard error. */
+/* Checks that the run did all that it does without a fault, and printed nothing to standard
+ * error. */
 void scenario_expect_done(const struct ran *r, const struct fault_plan *plan);
 
-/* The inputs are unchanged, every output is the old one or the new one whole, there is no other
- * file, and a training that saved can go on to the same end. With `leaks` the run that returned
- * gave back all it had. */
+/* Checks what is left: the inputs are unchanged, every output is either the old file or the whole
+ * new one, there is no other file, and a training that saved can go on to the same end. With
+ * `leaks` also that a run that returned gave back all its memory, threads and descriptors. */
 void scenario_expect_kept(const struct ran *r, const struct fault_plan *plan, bool leaks);
 
 /* For messages: scenario, kind, number of the call. */

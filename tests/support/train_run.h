@@ -27,10 +27,10 @@ struct run {
     struct train_spec spec;
     char out[512];
     struct trainer *trainer;
-    int stop_at;      /* steps after which `stop` says so; -1: never */
+    int stop_at;      /* the run stops after so many steps; -1: never */
     int steps, evals; /* events */
     double first_loss, last_loss, best;
-    char folder[512], moved[528]; /* of OUT, and where that is while it cannot be written; "" */
+    char folder[512], moved[528]; /* OUT's folder, and its name while it is moved away; else "" */
 };
 
 static inline bool stop(void *arg)
@@ -93,7 +93,7 @@ static inline struct run make_run(const char *out)
         .eval_every = 5,
         .save_every = 4,
         .seed = 9,
-        /* Of scalar ones a thread's sanitizer sees every load and store. */
+        /* ThreadSanitizer sees every load and store of scalar kernels. */
         .kernels = THREAD_SANITIZED ? &kernels_scalar : fastest_kernels(),
         .stop = stop,
         .event = event,
@@ -101,7 +101,7 @@ static inline struct run make_run(const char *out)
     return r;
 }
 
-/* Opens and runs; the addresses in the spec are those of *r. */
+/* Opens and runs the training. Its spec points into *r, which must stay where it is. */
 static inline enum status run(struct run *r, struct err *e)
 {
     r->spec.out = r->out;
@@ -132,7 +132,7 @@ static inline enum status resume(struct run *r, struct err *e)
     return run(r, e);
 }
 
-/* Until the test ends. */
+/* The path with the suffix. Freed when the test ends. */
 static inline char *with_suffix(const char *out, const char *suffix)
 {
     char *path = allocated(strlen(out) + strlen(suffix) + 1);
@@ -152,7 +152,7 @@ static inline void assert_same_run(const struct run *a, const struct run *b)
     assert_same_file(with_suffix(a->out, ".state"), with_suffix(b->out, ".state"));
 }
 
-/* Fails before the first step. */
+/* Expects that the run fails so before its first step. */
 static inline void refused(struct run *r, enum status expected, const char *message)
 {
     r->steps = 0;
@@ -160,7 +160,8 @@ static inline void refused(struct run *r, enum status expected, const char *mess
     ck_assert_int_eq(r->steps, 0);
 }
 
-/* What a run that was stopped in its steps leaves, and is to go on with. */
+/* Runs up to a step; the bytes of the state that is then saved, and its path. The next run resumes.
+ */
 static inline unsigned char *state_of(struct run *r, int stop_at, char **path, size_t *n)
 {
     run_until(r, stop_at);
@@ -169,7 +170,7 @@ static inline unsigned char *state_of(struct run *r, int stop_at, char **path, s
     return (unsigned char *)file_text(*path, n);
 }
 
-/* A state with one of its numbers another. */
+/* Expects that a state in which one number has another value is refused as damaged. */
 static inline void refused_with(struct run *r, const char *path, const unsigned char *bytes,
                                 size_t n, size_t number, double value)
 {

@@ -1,5 +1,5 @@
 /*
- * xml - SVG files as a reader of XML sees them.
+ * xml - checks that SVG files are well-formed XML, and counts what is in them.
  */
 #ifndef TESTS_XML_H
 #define TESTS_XML_H
@@ -19,7 +19,8 @@ static inline int count(const char *text, const char *what)
     return n;
 }
 
-/* expect_counts(text, "3 <path", "0 nan", "+ title"): how often each is there; +: at least once. */
+/* expect_counts(text, "3 <path", "0 nan", "+ title") checks how often each is there; +: at least
+ * once. */
 static inline void expect_count_list(const char *text, const char *const *expected)
 {
     for (; *expected; expected++) {
@@ -40,7 +41,8 @@ static inline const char *check_entity(const char *at)
     ck_abort_msg("bad entity: %.20s", at);
 }
 
-/* From behind "<name": attributes up to '>'. Sets *empty for "/>". */
+/* Checks the attributes behind "<name" up to '>', and returns what follows. Sets *empty for "/>".
+ */
 static inline const char *check_attributes(const char *at, bool *empty)
 {
     for (;;) {
@@ -73,7 +75,7 @@ static inline void check_characters(const char *text)
     }
 }
 
-/* Well-formed: tags in pairs, one root, attributes quoted, markup characters escaped. */
+/* Checks that tags are in pairs, there is one root, attributes are quoted and markup is escaped. */
 static inline void check_xml(const char *text)
 {
     struct text open[16];

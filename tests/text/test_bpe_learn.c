@@ -1,3 +1,4 @@
+/* Learned merges, against a plain reference in Python. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

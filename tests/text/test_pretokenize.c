@@ -1,3 +1,4 @@
+/* Where texts are cut before merging, against the reference's cases. */
 #include "cases.h"
 #include "support.h"
 #include "text/pretokenize.h"

@@ -1,3 +1,4 @@
+/* SentencePiece: ids of the reference, bytes, spaces, special tokens, long and hostile texts. */
 #include "vocabularies.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* What is held back on the way to the reader, and where stop strings end the text. */
+/* Which bytes of a generated text are held back for now, and where stop strings end it. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,3 +1,5 @@
+/* Byte-level BPE: ids of reference implementations, special tokens in texts, long and hostile
+ * texts. */
 #include "vocabularies.h"
 
 #include <stdlib.h>

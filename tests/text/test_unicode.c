@@ -1,10 +1,11 @@
+/* UTF-8, and classes of characters. (Where these lie: the cases of test_pretokenize.c.) */
 #include "support.h"
 #include "text/unicode.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* --- classes: where they lie is in the cases of test_pretokenize.c ---------------------------- */
+/* --- classes ------------------------------------------------------------------------------- */
 
 /* All members of White_Space, as listed in Unicode's PropList; the others counted with the package
  * `regex` (\p{L}, \p{N}), which has the same version of Unicode. */

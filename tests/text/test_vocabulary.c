@@ -1,3 +1,5 @@
+/* Vocabularies of unusual content: bytes without tokens, merges that never happen, odd special ids.
+ */
 #include "vocabularies.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
- * Gradients: every parameter's against central differences of a loss in double (plain_model), for
- * every kind alone and for mixtures; against PyTorch's, and some steps of training with them; bits
- * across threads and instruction sets.
+ * Gradients of every parameter against central differences of a loss in double (plain_model), for
+ * every kind alone and for mixtures; gradients and some steps of training against PyTorch's; the
+ * same bits for any threads and instruction set.
  */
 #include <math.h>
 #include <stdio.h>

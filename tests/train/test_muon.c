@@ -1,6 +1,6 @@
 /*
- * Muon's step against its definition in double, of matrices of either form, joined and by head; the
- * same bits for any number of threads; runs with it.
+ * Muon's step against its definition in double, for wide and tall matrices, joined and by head; the
+ * same bits for any number of threads; trainings that use it.
  */
 #include "kernel_data.h"
 #include "model/config_keys.h"

@@ -1,4 +1,4 @@
-/* Training of every architecture: what it writes runs, resumes exactly, and is trained further. */
+/* Training every architecture: the checkpoint runs, training resumes exactly and can go further. */
 #include "formats/gguf_values.h"
 #include "opened.h"
 #include "train_run.h"
