@@ -23,6 +23,12 @@
 # `limit` is the share that decode reaches of what the machine allows (bench's `of limit`): a plain
 # read of the same bytes by as many threads, timed in the same run, or the peak of the arithmetic.
 #
+# Memory that others use, too, is twice as fast in one minute as in the next. So each turn of a
+# program begins with a plain read of as many bytes as a step reads, and ratios are of rates over
+# the read beside them: `ratio` is the median of the rounds' (lowest..highest), each of decode to the
+# peer that is faster in that round. A row is `behind` only if its highest is below 1. Prefill waits
+# for arithmetic: there rates are compared as they are.
+#
 # What is compared with what:
 # - Checkpoints have random weights (make_random_checkpoint.py); decode and llama.cpp read the same
 #   file. Beside a gpt2 llama2.c gets its own architecture in the same shape, with a feed-forward
@@ -161,6 +167,12 @@ decode_steps() {
     value tokens_per_s "$work/out"
 }
 
+# The rate of a plain read of what a step of the row reads, in GB/s, timed now.
+plain_read() {
+    decode_bench --depth "$depth" --batch "$batch" -n 1 --repeat 1 --warmup 0 --prompt 0 || return
+    value bandwidth_gb_per_s "$work/out"
+}
+
 decode_prefill() {
     decode_bench --depth 0 -n 1 --repeat 1 --warmup 0 --prompt "$prompt" || return
     value prefill_tokens_per_s "$work/out"
@@ -267,17 +279,20 @@ complain() {
     { tail -n 3 "$work/out"; tail -n 3 "$work/err"; } | cut -c 1-300 | sed 's/^/    /' >&2
 }
 
-# take COLUMN MEASURE - a round of a program; after a failure none more in this row.
+# take COLUMN MEASURE - a round of a program behind a plain read; after a failure none more in this
+# row.
 take() {
-    local rate=''
+    local rate='' read=1
     if [ -z "$2" ] || [ -f "$work/$1.failed" ]; then
         return
     fi
     : >"$work/out"
     : >"$work/err"
+    [ "$2" = decode_prefill ] || [ "$2" = llama_prefill ] || read=$(plain_read)
     rate=$("$2") || rate=''
-    if [[ $rate == [0-9]* ]]; then
+    if [[ $rate == [0-9]* ]] && [[ $read == [0-9]* ]]; then
         echo "$rate" >>"$work/$1.rates"
+        echo "$rate $read" >>"$work/$1.pairs"
     else
         complain "$label: $1 gave no rate"
         : >"$work/$1.failed"
@@ -296,12 +311,24 @@ cell() {
         }'
 }
 
-# ratio OURS PEER... - of cells, ours to the fastest; nothing if one side is missing.
+# ratio - of the rounds of decode's pairs to the faster peer's; nothing if one side is missing.
 ratio() {
-    printf '%s\n' "$@" | awk '
-        NR == 1 { ours = $1 + 0; next }
-        $1 + 0 > best { best = $1 + 0 }
-        END { if (ours && best) printf "%.2f", ours / best }'
+    local peers
+    peers=$(cd "$work" && ls llama.cpp.pairs llama2.c.pairs 2>/dev/null) || true
+    [ -n "$peers" ] && [ -s "$work/decode.pairs" ] || return 0
+    # shellcheck disable=SC2086
+    (cd "$work" && paste -d ' ' decode.pairs $peers) | awk '
+        NF >= 4 {
+            best = 0
+            for (i = 3; i < NF; i += 2) if ($i / $(i + 1) > best) best = $i / $(i + 1)
+            print $1 / $2 / best
+        }' | sort -g | awk '
+        { x[NR] = $1 }
+        END {
+            if (NR == 0) exit
+            m = NR % 2 ? x[(NR + 1) / 2] : (x[NR / 2] + x[NR / 2 + 1]) / 2
+            printf "%.2f (%.2f..%.2f)%s", m, x[1], x[NR], x[NR] < 1 ? " behind" : ""
+        }'
 }
 
 # row LABEL REQUIRED OURS LLAMA LLAMA2C - measures and prints a row; the last three are measures,
@@ -309,7 +336,7 @@ ratio() {
 row() {
     label=$1
     local required=$2 ours=$3 llama=$4 llama2=$5 round line
-    rm -f "$work"/*.rates "$work"/*.failed
+    rm -f "$work"/*.rates "$work"/*.pairs "$work"/*.failed
     for ((round = 1; round <= rounds; round++)); do
         [ -t 2 ] && printf '\r%s: round %d of %d\033[K' "$label" "$round" "$rounds" >&2
         take decode "$ours"
@@ -324,7 +351,7 @@ row() {
     [ -n "$llama2c" ] && line+=" ${c:-–} |"
     if [ -n "$llama_bench$llama_batched$llama2c" ]; then
         local x=''
-        compgen -G "$work/*.failed" >/dev/null || x=$(ratio "$a" "$b" "$c")
+        compgen -G "$work/*.failed" >/dev/null || x=$(ratio)
         line+=" ${x:-–} | $required |"
     fi
     printf '%s\n' "$line"
@@ -477,7 +504,8 @@ empty cache, ours at their mean depth, $((steps / 2)); each program's default ca
 $steps_at_depth tokens after $prefix, ours at depth $depth_middle. Batches: $steps_of_batch steps after
 $prefix_of_batch tokens of each sequence, ours at depth $((prefix_of_batch + steps_of_batch / 2)); all sequences are counted. Prefill: the better
 of two passes. Limit: the share of what a plain read of the same bytes, timed in the same run, or the
-arithmetic's peak allows decode.
+arithmetic's peak allows decode. Ratio: the median of the rounds' (lowest..highest), of rates over the
+plain read beside each, those of prefill of the rates.
 END
     if [ -n "$llama_bench$llama_batched$llama2c" ]; then
         cat <<END
