@@ -79,6 +79,8 @@ static void run_layers(void *arg, int thread)
         if (!f->only_attention)
             block_feed_forward(&k, b);
     }
+    if (thread == 0 && f->watch && f->watch->end)
+        f->watch->end(f->watch->arg, f->batch.rows, k.n_rows, f->work.x);
     k.n_rows = f->batch.n_logits;
     if (k.n_rows == 0)
         return;

@@ -52,10 +52,12 @@ struct attention_weights {
     const struct head_ablation *without; /* NULL: no head is left out */
 };
 
-/* Gets every layer's in order, from the thread that steps; they are valid until it returns. */
+/* Gets every layer's in order, and then the residual streams [n_rows, d_model] after the last block
+ * (`end` may be NULL), from the thread that steps; they are valid until it returns. */
 struct attention_watch {
     void (*take)(void *arg, const struct attention_weights *w);
     void *arg;
+    void (*end)(void *arg, const struct batch_row *rows, int n_rows, const float *streams);
 };
 
 /* Where a block's numbers can be had on their way. */

@@ -38,8 +38,10 @@ static void take_maps(struct attend_run *run)
     run->content = arena_take(a, spec->n_tokens, sizeof *run->content);
     if (spec->trace)
         trace_take(spec->trace, a, &spec->model->config);
-    if (spec->paths)
+    if (spec->paths) {
+        spec->paths->n_next = spec->n_next;
         paths_take(spec->paths, a, &spec->model->config);
+    }
     if (spec->n_next > 0) {
         run->out->next = arena_take(a, spec->n_tokens, spec->n_next * sizeof *run->out->next);
         run->logits = arena_take(a, NEXT_ROWS, spec->model->config.n_vocab * sizeof(float));
@@ -215,6 +217,12 @@ static void take_layer(void *arg, const struct attention_weights *l)
     }
 }
 
+static void take_streams(void *arg, const struct batch_row *rows, int n_rows, const float *streams)
+{
+    const struct attend_spec *spec = ((struct attend_run *)arg)->spec;
+    paths_add_streams(spec->paths, &spec->model->config, rows, n_rows, streams);
+}
+
 /* The likeliest tokens after each of `len` tokens from `at` on, whose logits are there. */
 static enum status add_next(const struct attend_run *run, int at, int len, struct err *e)
 {
@@ -232,7 +240,7 @@ static enum status add_next(const struct attend_run *run, int at, int len, struc
 enum status attend_run(const struct attend_spec *spec, struct attend_found *out, struct err *e)
 {
     struct attend_run run = {.spec = spec, .out = out};
-    const struct attention_watch watch = {take_layer, &run};
+    const struct attention_watch watch = {take_layer, &run, spec->paths ? take_streams : NULL};
     struct session_params params = spec->params;
     const double none = NO_FIGURE;
     const int n = spec->n_tokens;
@@ -276,6 +284,8 @@ enum status attend_run(const struct attend_spec *spec, struct attend_found *out,
             callbacks_progress(&spec->callbacks, at + len, n);
     }
     session_free(session);
+    if (s == STATUS_OK && spec->paths)
+        paths_finish(spec->paths, spec->model, out->next);
     for (int i = 0; i < spec->n_heads; i++) {
         struct attend_head *h = &spec->heads[i];
         h->entropy /= n; /* sums to means */

@@ -69,12 +69,16 @@ static double product(const float *a, const float *b, int n)
 
 void paths_take(struct attend_paths *p, struct arena *a, const struct config *c)
 {
+    const uint64_t n = p->layers[0].n_tokens, n_next = n * p->n_next;
     for (int i = 0; i < p->n_layers; i++) {
         struct path_layer *l = &p->layers[i];
         take_layer(l, a, c);
-        l->written = arena_take(a, l->n_tokens, c->n_heads * sizeof *l->written);
+        l->written = arena_take(a, n, c->n_heads * sizeof *l->written);
+        l->direct = arena_take(a, n_next, c->n_heads * sizeof *l->direct);
     }
-    p->row = arena_take(a, config_heads_dim(c), sizeof *p->row);
+    p->scales = arena_take(a, n, sizeof *p->scales);
+    p->row = arena_take(a, MAX(config_heads_dim(c), c->d_model), sizeof *p->row);
+    p->counts = arena_take(a, n_next, c->d_model * sizeof *p->counts);
 }
 
 /* Puts a number among the largest, if it is one of them. */
@@ -92,40 +96,80 @@ static void put_largest(struct path_written *to, int place, float number)
     to->largest[at].number = number;
 }
 
-/* What the heads of the rows write: their results, times a row of Wo after the other. */
-static void write_parts(const struct path_layer *l, const struct model *m,
-                        const struct attention_weights *w, float *row)
-{
-    const struct config *c = &m->config;
-    const struct matrix *output = &m->blocks[l->layer].w[ROLE_ATTN_OUTPUT].matrix;
-    const int dim = config_value_dim(c), heads = c->n_heads;
-    const int n_parts = w->n_rows * heads;
-    const size_t first = (size_t)w->rows[0].position * heads;
-    struct path_written *written = l->written + first;
-    for (int i = 0; i < n_parts; i++) {
-        written[i].length = 0;
-        for (int k = 0; k < PATHS_LARGEST; k++)
-            written[i].largest[k].place = -1;
-    }
-    for (int o = 0; o < c->d_model; o++) {
-        pack_read_row(output, o, row);
-        for (int i = 0; i < n_parts; i++) {
-            const double sum = product(row + i % heads * dim, l->results + (first + i) * dim, dim);
-            written[i].length += (float)(sum * sum);
-            put_largest(&written[i], o, (float)sum);
-        }
-    }
-    for (int i = 0; i < n_parts; i++)
-        written[i].length = sqrtf(written[i].length);
-}
-
 void paths_add(struct attend_paths *p, const struct model *m, const struct attention_weights *w)
 {
     for (int i = 0; i < p->n_layers; i++)
-        if (p->layers[i].layer == w->layer) {
+        if (p->layers[i].layer == w->layer)
             add_rows(&p->layers[i], &m->config, w);
-            write_parts(&p->layers[i], m, w, p->row);
+}
+
+void paths_add_streams(struct attend_paths *p, const struct config *c, const struct batch_row *rows,
+                       int n_rows, const float *streams)
+{
+    const int d = c->d_model;
+    for (int r = 0; r < n_rows; r++) {
+        const float *x = streams + (size_t)r * d;
+        double mean = 0, squares = 0;
+        for (int o = 0; o < d; o++)
+            mean += c->norm == NORM_LAYER ? (double)x[o] / d : 0;
+        for (int o = 0; o < d; o++)
+            squares += ((double)x[o] - mean) * ((double)x[o] - mean);
+        p->scales[rows[r].position] = 1 / sqrt(squares / d + (double)c->norm_eps);
+    }
+}
+
+/* What a number of each token's stream counts in the logits of its next tokens: the last norm is
+ * the stream less its mean (only of a layer norm), times a scale and the gain. */
+static void count_streams(struct attend_paths *p, const struct model *m,
+                          const struct token_score *next)
+{
+    const struct config *c = &m->config;
+    const int d = c->d_model, n_next = p->n_next, n = p->layers[0].n_tokens * n_next;
+    const float *gain = m->w[ROLE_OUTPUT_NORM].norm.gain;
+    for (int i = 0; i < n; i++) {
+        double mean = 0;
+        pack_read_row(&m->w[ROLE_OUTPUT].matrix, next[i].id, p->row);
+        for (int o = 0; o < d; o++) {
+            p->row[o] *= gain[o];
+            mean += c->norm == NORM_LAYER ? (double)p->row[o] / d : 0;
         }
+        for (int o = 0; o < d; o++)
+            p->counts[(size_t)o * n + i] =
+                (float)(((double)p->row[o] - mean) * p->scales[i / n_next]);
+    }
+}
+
+/* What the heads write: their results, times a row of Wo after the other. */
+static void write_parts(struct attend_paths *p, struct path_layer *l, const struct model *m)
+{
+    const struct config *c = &m->config;
+    const struct matrix *output = &m->blocks[l->layer].w[ROLE_ATTN_OUTPUT].matrix;
+    const int dim = config_value_dim(c), heads = c->n_heads, n_next = p->n_next;
+    const int n_parts = l->n_tokens * heads;
+    for (int i = 0; i < n_parts; i++)
+        for (int k = 0; k < PATHS_LARGEST; k++)
+            l->written[i].largest[k].place = -1;
+    for (int o = 0; o < c->d_model; o++) {
+        pack_read_row(output, o, p->row);
+        for (int i = 0; i < n_parts; i++) {
+            const double sum = product(p->row + i % heads * dim, l->results + (size_t)i * dim, dim);
+            const float *counts = p->counts + ((size_t)o * l->n_tokens + i / heads) * n_next;
+            l->written[i].length += (float)(sum * sum);
+            put_largest(&l->written[i], o, (float)sum);
+            for (int k = 0; k < n_next; k++)
+                l->direct[(size_t)i * n_next + k] += (float)(sum * (double)counts[k]);
+        }
+    }
+    for (int i = 0; i < n_parts; i++)
+        l->written[i].length = sqrtf(l->written[i].length);
+}
+
+void paths_finish(struct attend_paths *p, const struct model *m, const struct token_score *next)
+{
+    if (paths_are_direct(&m->config))
+        count_streams(p, m, next);
+    for (int i = 0; i < p->n_layers; i++)
+        write_parts(p, &p->layers[i], m);
 }
 
 /* --- one of them ----------------------------------------------------------------------------- */

@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "engine/sampler.h"
 #include "engine/session.h"
 
 /* A layer's numbers of the tokens at the first positions, of all heads. Queries and keys are
@@ -21,6 +22,12 @@ struct path_layer {
     float *results;      /* [n_tokens, n_heads, value_dim] values, weighted and added up, or what a
                             session without the head has in their place */
     struct path_written *written; /* [n_tokens, n_heads]; not of a trace */
+    /* [n_tokens, n_heads, n_next] what each head adds to the logits of the tokens that may come
+     * next by the direct path: its columns of Wo times its result, scaled as the last norm scales
+     * the token's whole stream, times the token's row of the output matrix. What later layers make
+     * of it is not in it. (Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits")
+     * Zeros where norms stand after the residuals, which scale it once more in every layer. */
+    float *direct;
 };
 
 /* Numbers of each product with Wo that are kept. */
@@ -35,10 +42,20 @@ struct path_written {
 };
 
 struct attend_paths {
-    int n_layers;              /* given */
+    int n_layers;              /* given, at least 1 */
+    int n_next;                /* that of struct attend_spec */
     struct path_layer *layers; /* [n_layers] likewise; their numbers are found */
-    float *row;                /* scratch: [heads_dim] of Wo */
+    double *scales;            /* [n_tokens] what the last norm multiplies each stream by */
+    /* Scratch: [heads_dim] of Wo or [d_model] of the output matrix; [d_model, n_tokens, n_next]
+     * what a number of the stream counts in those logits. */
+    float *row, *counts;
 };
+
+/* Whether heads reach the last norm, and so the logits, by a path of their own. */
+static inline bool paths_are_direct(const struct config *c)
+{
+    return c->placement != PLACEMENT_AFTER;
+}
 
 struct attend_trace {
     int head, query;        /* given: of the layer of `path`, and the position of the token */
@@ -59,3 +76,11 @@ void trace_take(struct attend_trace *t, struct arena *a, const struct config *c)
 /* Adds the rows of a block, which come in order from position 0 on, if its layer is wanted. */
 void paths_add(struct attend_paths *p, const struct model *m, const struct attention_weights *w);
 void trace_add(struct attend_trace *t, const struct model *m, const struct attention_weights *w);
+
+/* Adds the residual streams [n_rows, d_model] after the last block, in order likewise. */
+void paths_add_streams(struct attend_paths *p, const struct config *c, const struct batch_row *rows,
+                       int n_rows, const float *streams);
+
+/* What the heads write, when all has been added. next [n_tokens, n_next]: the tokens that may come
+ * next; NULL if n_next is 0. */
+void paths_finish(struct attend_paths *p, const struct model *m, const struct token_score *next);

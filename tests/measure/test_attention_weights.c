@@ -475,6 +475,82 @@ TEST(what_comes_next)
     }
 }
 
+/* A stream [d], or a part of one, as the last norm scales `whole`, times the output matrix's row of
+ * a token; with the norm's bias, if it has one and that is wanted, the token's logit. */
+static double logit_of(const struct model *m, const float *part, const float *whole, int token,
+                       bool biased)
+{
+    const struct config *c = &m->config;
+    const struct norm *norm = &m->w[ROLE_OUTPUT_NORM].norm;
+    const bool centred = c->norm == NORM_LAYER;
+    double mean[2] = {0, 0}, squares = 0, logit = 0;
+    float row[512];
+    ck_assert_int_le(c->d_model, COUNT(row));
+    pack_read_row(&m->w[ROLE_OUTPUT].matrix, token, row);
+    for (int o = 0; o < c->d_model && centred; o++) {
+        mean[0] += (double)part[o] / c->d_model;
+        mean[1] += (double)whole[o] / c->d_model;
+    }
+    for (int o = 0; o < c->d_model; o++)
+        squares += pow((double)whole[o] - mean[1], 2) / c->d_model;
+    for (int o = 0; o < c->d_model; o++) {
+        const double x = ((double)part[o] - mean[0]) / sqrt(squares + (double)c->norm_eps);
+        logit += (double)row[o] *
+                 (x * (double)norm->gain[o] + (biased && norm->bias ? (double)norm->bias[o] : 0));
+    }
+    return logit;
+}
+
+static void keep_streams(void *arg, const struct batch_row *rows, int n, const float *streams)
+{
+    struct attend_trace *t = arg; /* `row` is of the last token's */
+    memcpy(t->row, streams + (size_t)(n - 1) * t->query, t->query * sizeof *streams);
+    ck_assert_int_ge(rows[n - 1].position, n - 1);
+}
+
+static void watch_nothing(void *arg, const struct attention_weights *w)
+{
+    ck_assert(arg && w);
+}
+
+/* What a head adds to logits: each of A Wo's parts (t.parts, held to NumPy's above) as the last
+ * norm scales the whole stream, times the output matrix. That this is how a logit is made of the
+ * whole is held to the golden logits. */
+TEST(heads_add_to_logits, .loops = 4)
+{
+    static const char *const names[] = {"mha", "llama", "mixed-alibi", "transformer"};
+    enum { NEXT = 3 };
+    struct golden g = open_golden(names[_i]);
+    const struct model *m = g.checkpoint.model;
+    const struct config *c = &m->config;
+    const int n = g.n_tokens, d = c->d_model, heads = c->n_heads, layer = c->n_layers - 1;
+    float *last = allocated((size_t)d * sizeof *last);
+    struct attend_trace kept = {.row = last, .query = d}, t = {.path.layer = layer, .query = n - 1};
+    const struct attention_watch watch = {watch_nothing, &kept, keep_streams};
+    struct session *session;
+    struct all_heads all;
+    expect_ok(session_create(m, &(struct session_params){.watch = &watch}, NULL, &session, &err));
+    expect_ok(session_feed(session, 0, g.tokens, n, NULL, &err));
+    session_free(session);
+    struct attend_spec spec = spec_of(m, &all, g.tokens, n, 1);
+    struct path_layer of_layer = {.layer = layer, .n_tokens = n};
+    struct attend_paths paths = {.n_layers = 1, .layers = &of_layer};
+    spec.trace = &t;
+    spec.paths = &paths;
+    spec.n_next = NEXT;
+    run(&spec, &all);
+    for (int k = 0; k < NEXT; k++) {
+        const int token = all.found->next[(n - 1) * NEXT + k].id;
+        const double logit = (double)g.logits[(size_t)(n - 1) * c->n_vocab + token];
+        if (paths_are_direct(c))
+            ck_assert_double_eq_tol(logit_of(m, last, last, token, true), logit, 2e-4);
+        for (int h = 0; h < heads; h++)
+            ck_assert_double_eq_tol(
+                (double)of_layer.direct[((size_t)(n - 1) * heads + h) * NEXT + k],
+                paths_are_direct(c) ? logit_of(m, t.parts + h * d, last, token, false) : 0, 1e-4);
+    }
+}
+
 TEST(sizes)
 {
     struct golden g = open_golden("mha");
