@@ -38,7 +38,10 @@ void heatmap_levels(const struct heatmap_scale *s, const float *x, int n, unsign
 static struct figure scale_end(const struct heatmap_scale *s, bool high)
 {
     struct figure f;
-    chars_printf(f.text, "%.2g", high ? s->top : s->log ? s->top * LOG_FIRST : 0);
+    chars_printf(f.text, high && s->log ? "%.2g (log scale)" : "%.2g",
+                 high     ? s->top
+                 : s->log ? s->top * LOG_FIRST
+                          : 0);
     return f;
 }
 

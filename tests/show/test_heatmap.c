@@ -125,7 +125,7 @@ TEST(large_maps)
 {
     struct heatmap_picture p = picture_of(&triangle_map, 0.99, true);
     expect_counts(draw(&p), "2 >To</text>", "2 &lt;|x|&gt;</text>", "2 \xe6\x97\xa5</text>",
-                  "4 rotate(-90)", "1 >weight 0.0021</text>", "1 >0.99</text>");
+                  "4 rotate(-90)", "1 >weight 0.0021</text>", "1 >0.99 (log scale)</text>");
     p = picture_of(&triangle_map, 0, false);
     p.triangle = false;
     p.map_columns = 2;
@@ -149,7 +149,7 @@ TEST(plain_cells)
     heatmap_put_legend(&out.out, HEATMAP_PLAIN, &log, "weight");
     output_is(&out, " .:-=+*#%@@ %%%@@@\n"
                     "weight 0  .:-=+*#%@ 0.5\n"
-                    "weight 0.0022 .:-=+*#%@ 1\n");
+                    "weight 0.0022 .:-=+*#%@ 1 (log scale)\n");
 }
 
 /* Colours begin where the level changes, and end. */
