@@ -43,7 +43,7 @@ TEST_BIN := $(TEST_SRC:%.c=$(BUILD)/%)
 TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/support/*.c))
 TEST_LIB := $(BUILD)/libtests.a
 
-.PHONY: all run deps test test-all test-binaries format format-check lint check-layers check-size \
+.PHONY: all run deps deps-browser test test-all test-binaries format format-check lint check-layers check-size \
         check-neon check-builds check-import dist clean install uninstall help
 # Objects stay after a link.
 .PRECIOUS: $(BUILD)/%.o
@@ -151,8 +151,12 @@ embed = $(Q)mkdir -p $(@D); { echo '\#include "$(1)"'; for f in $(filter-out Mak
 $(HELP_C): $(HELP_TXT) Makefile
 	$(call embed,cli/help_texts.h,help_of_)
 
+# And what the page's content security policy knows its style and script by (printf of a shell may
+# have no \x, that of env has).
 $(PAGE_C): $(addprefix src/show/explore.,html css js) Makefile
 	$(call embed,show/explore_page.h)
+	$(Q)for kind in css js; do echo "const char explore_$${kind}_hash[] = \"sha256-$$(env printf "$$( \
+	    sha256sum <src/show/explore.$$kind | sed 's/ .*//; s/../\\x&/g')" | base64)\";"; done >>$@
 
 $(HELP_C:.c=.o) $(PAGE_C:.c=.o): %.o: %.c
 	$(compile)
@@ -164,6 +168,9 @@ run: decode ## build, then continue a text from the shipped checkpoint
 
 deps: ## install what the tests need (Check); nothing to do when it is there
 	@scripts/check/deps.sh
+
+deps-browser: ## install a Chromium, which the tests of attend's page want; without it they are skipped
+	@scripts/check/deps.sh browser
 
 # `make -j deps test`: nothing of the tests is built before Check is there.
 ifneq ($(filter deps,$(MAKECMDGOALS)),)

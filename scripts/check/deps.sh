@@ -1,5 +1,6 @@
 #!/bin/sh
-# deps.sh - installs the Check library, which the tests need, unless it is there already.
+# deps.sh [browser] - installs what the tests need: the Check library, or a Chromium for those of the page
+# of attend --html. Does nothing when it is there already.
 set -eu
 
 have_check() {
@@ -8,8 +9,15 @@ have_check() {
         ${CC:-cc} -x c - -o /dev/null -lcheck 2>/dev/null
 }
 
-if have_check; then
-    echo "deps: Check is installed"
+have_browser() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
+
+case ${1:-check} in
+check) what=Check there=have_check packages=check dnf=check-devel apk=check-dev ;;
+browser) what=Chromium there=have_browser packages=chromium dnf=chromium apk=chromium ;;
+*) echo "deps.sh: expected browser or nothing, found $1" >&2 && exit 2 ;;
+esac
+if $there >/dev/null; then
+    echo "deps: $what is installed"
     exit 0
 fi
 
@@ -18,14 +26,14 @@ as_root=
 
 if command -v apt-get >/dev/null; then
     $as_root apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq check pkg-config
+    DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq $packages pkg-config
 elif command -v dnf >/dev/null; then
-    $as_root dnf install -y check-devel pkgconf-pkg-config
+    $as_root dnf install -y $dnf pkgconf-pkg-config
 elif command -v apk >/dev/null; then
-    $as_root apk add check-dev pkgconf
+    $as_root apk add $apk pkgconf
 elif command -v brew >/dev/null; then
-    brew install check pkg-config
+    brew install $packages pkg-config
 else
-    echo "deps: no known package manager; install the Check library (libcheck) by hand" >&2
+    echo "deps: no known package manager; install $what by hand" >&2
     exit 1
 fi

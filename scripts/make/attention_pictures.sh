@@ -35,7 +35,7 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 ./decode attend $model -p "To be, or not to be, that is the question." --html "$work/page.html" -q
-"$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$work/profile" --window-size=1280,720 \
+"$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$work/profile" --window-size=1366,768 \
     --blink-settings=preferredColorScheme=1 --virtual-time-budget=3000 --screenshot="$work/page.png" \
     "file://$work/page.html#2.5,0.5@9!" 2>"$work/log"
 if command -v optipng >/dev/null; then

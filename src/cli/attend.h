@@ -14,11 +14,6 @@
 #define TOP_KEYS 4
 /* Columns of a token beside a large map, and in a page. */
 #define LARGE_LABEL 16
-/* A page has so many tokens that may come next, of each position; and the paths of texts up to so
- * many tokens, if they take no more memory than this, four thirds of which are in the file. */
-#define PAGE_NEXT    5
-#define PATHS_TOKENS 64
-#define PATHS_BYTES  ((uint64_t)16 << 20)
 
 /* The values of the options of decode attend. */
 struct attend_options {
@@ -33,6 +28,8 @@ struct attend_view {
     const struct attend_options *options;
     struct job *job;
     const struct config *config;
+    const struct tokenizer *tokenizer; /* NULL: tokens are named by their ids */
+    const char *path;                  /* of the checkpoint */
 
     char variant[16];
     struct choice layers, heads; /* of each chosen layer the same heads */
@@ -50,10 +47,10 @@ struct attend_view {
 static inline struct text_label attend_label_of(const struct attend_view *v, int32_t token,
                                                 size_t columns, bool printable)
 {
-    const struct tokenizer *t = v->job->checkpoint.tokenizer;
     char id[24];
     chars_printf(id, "#%d", token);
-    return text_label(t ? tokenizer_bytes(t, token) : text_of(id), columns, printable);
+    return text_label(v->tokenizer ? tokenizer_bytes(v->tokenizer, token) : text_of(id), columns,
+                      printable);
 }
 
 /* The same for the token at a position of the text. */

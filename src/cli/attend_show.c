@@ -2,10 +2,9 @@
 
 #include <ctype.h>
 
+#include "cli/attend_page.h"
 #include "cli/attend_trace.h"
 #include "formats/json_write.h"
-#include "show/explore.h"
-#include "show/heatmap.h"
 
 /* Columns of a token in a cell of a table. */
 #define LABEL_COLUMNS 10
@@ -28,7 +27,7 @@ static const struct report_field key_fields[] = {
 
 static struct key_row key_row(const struct attend_view *v, int position, double weight)
 {
-    const struct tokenizer *t = v->job->checkpoint.tokenizer;
+    const struct tokenizer *t = v->tokenizer;
     const int id = v->spec.tokens[position];
     return (struct key_row){position, id, t ? tokenizer_bytes(t, id) : text_span(NULL, 0), weight};
 }
@@ -103,8 +102,7 @@ static struct attend_row figures_of(const struct attend_view *v, int at)
         chars_printf(row.pair, "%s: %s %s", attend_label(v, h->query, LABEL_COLUMNS, false).text,
                      attend_label(v, h->key, LABEL_COLUMNS, false).text,
                      figure_weight(h->strongest).text);
-    const char *role = attend_role(h, &row.role_share);
-    chars_printf(row.role, str_is(role, "offset") ? "%s %d" : "%s", role, h->offset);
+    row.role_share = attend_put_role(h, row.role, sizeof row.role);
     chars_printf(row.role_text, "%s %s", row.role, figure_weight(row.role_share).text);
     if (v->config->position == POSITION_QUADRATIC) {
         const struct attend_bias *bias = &v->spec.model->blocks[h->layer].bias[h->head];
@@ -234,138 +232,44 @@ static struct heatmap_scale scale_of(const struct attend_map *maps, int n)
     return heatmap_scale((double)most, false);
 }
 
-/* What is said of a head that is pointed at. */
-static void put_note(const struct attend_view *v, int at, struct heatmap_map *m)
+enum status attend_write_picture(const struct attend_view *v, struct err *e)
 {
-    const struct attend_row row = figures_of(v, at);
-    chars_printf(
-        m->note, "layer %d, head %d, %s: role %s; entropy %.2f nats, %.1f tokens back on average",
-        row.of.layer, row.of.head, v->variant, row.role_text, row.of.entropy, row.of.distance);
-    if (m->group >= 0)
-        chars_append(m->note, "; it reads K/V head %d", row.kv_head);
-}
-
-/* The page takes these structs as the floats that they are made of. */
-_Static_assert(sizeof(struct attend_bias) == 3 * sizeof(float), "centre, linear, square");
-_Static_assert(sizeof(struct path_written) == (1 + 2 * PATHS_LARGEST) * sizeof(float),
-               "length, then places with their numbers");
-
-static struct explore_layer layer_of(const struct attend_view *v, const struct path_layer *l)
-{
-    const struct block *b = &v->spec.model->blocks[l->layer];
-    return (struct explore_layer){.layer = l->layer,
-                                  .n_heads = v->config->n_heads,
-                                  .n_shared = config_kv_heads(v->config, l->layer),
-                                  .x = l->x,
-                                  .q = l->q,
-                                  .keys = l->keys,
-                                  .values = l->values,
-                                  .additive = b->w[ROLE_ATTN_SCORE].table,
-                                  .written = &l->written->length,
-                                  .bias = b->bias ? &b->bias->centre : NULL};
-}
-
-/* The page of --html: the maps, how it follows a token's path, and what may come next. */
-static enum status write_page(const struct attend_view *v, const struct heatmap_picture *maps,
-                              struct err *e)
-{
-    const struct config *c = v->config;
-    const int n_layers = v->spec.paths ? v->paths.n_layers : 0;
-    const int n_next = v->spec.n_tokens * v->spec.n_next;
-    struct explore_layer *layers;
-    char why[256], scaled[32];
-    layers = array_zeroed(1, n_layers * sizeof *layers + n_next * sizeof(struct explore_next),
-                          "the paths and what may come next", e);
-    if (!layers)
-        return STATUS_NO_MEMORY;
-    struct explore_next *next = (void *)(layers + n_layers);
-    for (int i = 0; i < n_layers; i++)
-        layers[i] = layer_of(v, &v->paths.layers[i]);
-    for (int i = 0; i < n_next; i++) {
-        const struct token_score *score = &v->found.next[i];
-        next[i] = (struct explore_next){attend_label_of(v, score->id, LARGE_LABEL, true),
-                                        exp(score->logprob)};
-    }
-    chars_printf(why,
-                 "A page has paths of texts of up to %d tokens and %d MiB of numbers; this text "
-                 "has %d tokens. On a terminal: decode attend MODEL ...",
-                 PATHS_TOKENS, (int)(PATHS_BYTES >> 20), v->spec.n_tokens);
-    if (c->score_scale == 0)
-        chars_printf(scaled, "/√%d", c->head_dim);
-    else
-        chars_printf(scaled, "times %g", (double)c->score_scale);
-    const struct explore_paths paths = {
-        .d = c->d_model,
-        .key = c->head_dim,
-        .value = config_value_dim(c),
-        .n_largest = PATHS_LARGEST,
-        .scale = (double)config_score_scale(c),
-        .x = c->placement == PLACEMENT_BEFORE ? "x = norm of the stream" : "x = the stream",
-        .rotated = c->position == POSITION_ROPE ? ", rotated" : "",
-        .scaled = scaled,
-        .layers = layers,
-        .n_layers = n_layers};
-    const struct explore_page page = {.maps = maps,
-                                      .next = next,
-                                      .n_next = v->spec.n_next,
-                                      .paths = v->spec.paths ? &paths : NULL,
-                                      .why = why};
-    const enum status s = explore_write(&page, v->options->html, e);
-    free(layers);
-    return s;
-}
-
-enum status attend_write_picture(const struct attend_view *v, bool page, struct err *e)
-{
-    const struct attend_map *first = page ? v->arrays : v->pictures;
-    const int cells = first->cells, n = v->spec.n_tokens, n_heads = v->spec.n_heads;
-    const bool large = n_heads == 1 && !page;
-    const size_t n_names = (size_t)cells + v->layers.n;
+    const int cells = v->pictures->cells, n = v->spec.n_tokens, n_heads = v->spec.n_heads;
+    const bool large = n_heads == 1;
+    const size_t n_names = large ? cells : v->layers.n;
     const double side = (double)n / cells; /* tokens */
     char title[256], subtitle[512], size[80] = "";
     struct heatmap_map *maps = array_zeroed(
         1, n_heads * sizeof *maps + n_names * sizeof(struct text_label), "the picture", e);
     if (!maps)
         return STATUS_NO_MEMORY;
-    struct text_label *names = (void *)(maps + n_heads); /* of cells, then of layers */
-    for (int at = 0; at < n_heads; at++) {
-        const struct attend_head *h = &v->spec.heads[at];
-        const int group = config_group(v->config, h->layer);
-        maps[at].cells = first[at].cell;
-        maps[at].group = group > 1 ? h->head / group : -1;
-        if (!large)
-            chars_printf(maps[at].name, "%d.%d", h->layer, h->head);
-        put_note(v, at, &maps[at]);
-    }
-    for (int i = 0; i < cells; i++)
-        names[i] = attend_label(v, attend_cell_begin(i, cells, n), LARGE_LABEL, true);
-    for (int l = 0; l < v->layers.n; l++)
-        chars_printf(names[cells + l].text, "layer %d", v->layers.items[l]);
+    struct text_label *names = (void *)(maps + n_heads); /* of cells, or of layers */
+    attend_fill_maps(v, v->pictures, maps);
+    for (size_t i = 0; i < n_names; i++)
+        if (large)
+            names[i] = attend_label(v, attend_cell_begin(i, cells, n), LARGE_LABEL, true);
+        else
+            chars_printf(names[i].text, "layer %d", v->layers.items[i]);
+    if (large)
+        maps->name[0] = 0; /* the text says it */
     if (cells < n)
         chars_printf(size, " A cell is the largest weight of %.1f by %.1f tokens.", side, side);
-    chars_printf(title, "What the heads of %.160s look at", path_name(v->job->path));
-    if (page)
-        chars_printf(subtitle,
-                     "%s, %d token%s. Shown are attention weights, rounded by at most 0.004.",
-                     v->variant, n, plural(n));
-    else
-        chars_printf(subtitle,
-                     "Queries from top to bottom, keys from left to right: %d token%s.%s%s%s", n,
-                     plural(n), size, large ? " This is " : "", large ? maps->note : "");
+    attend_title(v, title, sizeof title);
+    chars_printf(subtitle, "Queries from top to bottom, keys from left to right: %d token%s.%s%s%s",
+                 n, plural(n), size, large ? " This is " : "", large ? maps->note : "");
     const struct heatmap_picture picture = {.title = title,
                                             .subtitle = subtitle,
                                             .what = "weight",
-                                            .scale = scale_of(first, n_heads),
+                                            .scale = scale_of(v->pictures, n_heads),
                                             .maps = maps,
                                             .n_rows = v->layers.n,
                                             .n_columns = v->heads.n,
                                             .map_rows = cells,
                                             .map_columns = cells,
                                             .triangle = true,
-                                            .row_names = large ? names : names + cells,
-                                            .column_names = large || page ? names : NULL};
-    const enum status s =
-        page ? write_page(v, &picture, e) : heatmap_write(&picture, v->options->svg, e);
+                                            .row_names = names,
+                                            .column_names = large ? names : NULL};
+    const enum status s = heatmap_write(&picture, v->options->svg, e);
     free(maps);
     return s;
 }

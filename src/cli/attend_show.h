@@ -14,9 +14,8 @@ enum status attend_print(const struct attend_view *v, struct err *e);
  * text, and the figures. */
 enum status attend_write_json(const struct attend_view *v, struct err *e);
 
-/* Writes the file of --svg, small maps of all heads or a large one of a single head; or, if `page`,
- * that of --html, a page to explore all weights of all heads. */
-enum status attend_write_picture(const struct attend_view *v, bool page, struct err *e);
+/* Writes the file of --svg, small maps of all heads or a large one of a single head. */
+enum status attend_write_picture(const struct attend_view *v, struct err *e);
 
 /* Draws the map of --show on standard output. */
 void attend_draw(const struct attend_view *v);

@@ -5,13 +5,11 @@
 #include <unistd.h>
 
 #include "base/replace.h"
-#include "cli/attend.h"
+#include "cli/attend_page.h"
 #include "cli/attend_show.h"
 #include "cli/attend_trace.h"
 #include "cli/help_texts.h"
 #include "formats/npy.h"
-#include "show/explore.h"
-#include "show/heatmap.h"
 #include "text/unicode.h"
 
 #define VALUES struct attend_options
@@ -50,7 +48,7 @@ static const struct option picture_options[] = {
                .writes = WRITES_FILE),
     OPT_STRING("html", html, "FILE.html",
                "write a page to explore in a browser: heads, and the path of a token that is "
-               "clicked; its weights are rounded by at most 0.004",
+               "clicked",
                .writes = WRITES_FILE),
     OPT_STRING("show", show, "L.H",
                "draw this head here, layer and head from 0, in place of the table"),
@@ -73,34 +71,6 @@ static enum status check_attend(const struct job *j, const void *values, struct 
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
-
-/* A map of every head, of this many cells a side or, if these are fewer, the tokens. */
-static struct attend_map *add_maps(struct attend_spec *spec, int cells)
-{
-    struct attend_map *maps = spec->maps + spec->n_maps;
-    spec->n_maps += spec->n_heads;
-    for (int i = 0; i < spec->n_heads; i++)
-        maps[i] = (struct attend_map){.layer = spec->heads[i].layer,
-                                      .head = spec->heads[i].head,
-                                      .cells = MIN(cells, spec->n_tokens)};
-    return maps;
-}
-
-/* What a page needs beside maps: what may come next, and if they are not too large the paths. */
-static enum status place_paths(struct attend_view *v, struct err *e)
-{
-    struct arena counted = {.used = 0};
-    v->spec.n_next = MIN(PAGE_NEXT, v->config->n_vocab);
-    TRY_ZEROED(v->paths.layers, v->layers.n, "the layers of paths", e);
-    v->paths.n_layers = v->layers.n;
-    for (int i = 0; i < v->layers.n; i++)
-        v->paths.layers[i] =
-            (struct path_layer){.layer = v->layers.items[i], .n_tokens = v->spec.n_tokens};
-    paths_take(&v->paths, &counted, v->config);
-    if (v->spec.n_tokens <= PATHS_TOKENS && counted.used <= PATHS_BYTES)
-        v->spec.paths = &v->paths;
-    return STATUS_OK;
-}
 
 /* Which heads, and of which of them maps are wanted. */
 static enum status place_heads(struct attend_view *v, struct err *e)
@@ -138,18 +108,11 @@ static enum status place_heads(struct attend_view *v, struct err *e)
                          "numbers, of which --layer and --head choose",
                          grid ? grid : "--head");
     if (o->svg)
-        v->pictures = add_maps(spec, n == 1 ? HEATMAP_LARGE : HEATMAP_SMALL);
-    const uint64_t n_weights = explore_weights(n, n_tokens);
-    if (o->html && n_weights > EXPLORE_MOST)
-        return err_usage(e,
-                         "--html: expected at most %" PRIu64 " weights, found %" PRIu64
-                         " of %zu heads and %d "
-                         "tokens; fewer heads by --layer and --head, or a shorter text, are fewer",
-                         EXPLORE_MOST, n_weights, n, n_tokens);
-    if (o->npy || o->html)
-        v->arrays = add_maps(spec, n_tokens);
+        v->pictures = attend_add_maps(spec, n == 1 ? HEATMAP_LARGE : HEATMAP_SMALL);
+    if (o->npy)
+        v->arrays = attend_add_maps(spec, n_tokens);
     if (o->html)
-        TRY(place_paths(v, e));
+        TRY(attend_place_page(v, e));
     if (!o->show)
         return STATUS_OK;
     /* All tokens where there is room; else cells, as few as in a small picture. */
@@ -161,6 +124,11 @@ static enum status place_heads(struct attend_view *v, struct err *e)
     v->shown = &spec->maps[spec->n_maps++];
     *v->shown = (struct attend_map){.cells = cells};
     return head_of_option("--show", o->show, v->config, &v->shown->layer, &v->shown->head, e);
+}
+
+static enum status write_page(const struct explore_page *page, const void *path, struct err *e)
+{
+    return explore_write(page, path, e);
 }
 
 /* Runs the text and shows what was asked for. */
@@ -192,9 +160,9 @@ static enum status look(struct attend_view *v, struct err *e)
     if (o->json)
         TRY(attend_write_json(v, e));
     if (o->svg)
-        TRY(attend_write_picture(v, false, e));
+        TRY(attend_write_picture(v, e));
     if (o->html)
-        TRY(attend_write_picture(v, true, e));
+        TRY(attend_make_page(v, write_page, o->html, e));
     const char *const files[] = {o->npy, o->json, o->svg, o->html};
     bool written = false;
     for (int i = 0; i < LENGTH(files); i++)
@@ -296,6 +264,8 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
     struct attend_view view = {.options = o,
                                .job = j,
                                .config = &m->config,
+                               .tokenizer = t,
+                               .path = j->path,
                                .spec = {.model = m,
                                         .params = job_session_params(j),
                                         .pool = j->pool,

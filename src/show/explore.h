@@ -5,7 +5,8 @@
 
 #include "show/heatmap.h"
 
-/* Weights that a page has room for, of all maps: a byte each, four thirds of one in the file. */
+/* Weights that a page has room for, of all maps: a float32 each, four thirds of that in the file.
+ */
 #define EXPLORE_MOST ((uint64_t)24 << 20)
 
 /* The weights of so many maps over so many tokens; the largest u64 if they are more. */
@@ -26,6 +27,7 @@ struct explore_layer {
     const float *values;          /* [n, n_shared, value] */
     const float *additive;        /* [n_heads, key] w of scores w.tanh(q + k); NULL: they are q.k */
     const float *written;         /* [n, n_heads, 1 + 2 n_largest] */
+    const float *direct;          /* [n, n_heads, n_next] added to logits; NULL: none are known */
     const float *bias;            /* [n_heads, 3] centre, linear, square: each score
                                      gets linear x + square x^2, x = distance - centre; NULL: 0 */
 };
@@ -40,14 +42,9 @@ struct explore_paths {
 };
 
 /*
- * Replaces the file at `path` by one HTML page: pick maps, point at a token. Maps are triangles
- * over n tokens of any number, which column_names name, of weights from 0 to 1, each in the page as
- * the nearest square of a 255th; row_names are of rows of maps. The weights are at most
- * EXPLORE_MOST (asserted); `what` and `scale` are not read.
- *
- * The page holds its style and its script, refers to nothing outside and asks for nothing: it works
- * from file://, without a network. It follows the reader's light or dark scheme; all of it can be
- * reached with the keyboard, and says to screen readers what it shows. Texts may hold any bytes.
+ * What a page shows: maps, which are triangles over n tokens of any number, which column_names
+ * name, of weights from 0 to 1; row_names are of rows of maps. The weights are at most EXPLORE_MOST
+ * (asserted); `what` and `scale` are not read. Texts may hold any bytes.
  */
 struct explore_page {
     const struct heatmap_picture *maps;
@@ -56,4 +53,18 @@ struct explore_page {
     const struct explore_paths *paths;
     const char *why; /* where there are none: why, and the command, but for head and token */
 };
+
+/* All of it but the floats, as a JSON object; and those, little-endian: the triangle of each map,
+ * row by row, then of each layer its numbers in the order of struct explore_layer, but for `bias`.
+ */
+void explore_put_view(const struct explore_page *page, struct output *out);
+void explore_put_numbers(const struct explore_page *page, struct output *out);
+
+/*
+ * Replaces the file at `path` by one HTML page: pick maps, point at a token.
+ *
+ * The page holds its style and its script, refers to nothing outside and asks for nothing: it works
+ * from file://, without a network. It follows the reader's light or dark scheme; all of it can be
+ * reached with the keyboard, and says to screen readers what it shows. The failures of file_writer.
+ */
 enum status explore_write(const struct explore_page *page, const char *path, struct err *e);

@@ -1,16 +1,13 @@
 'use strict';
 const $ = id => document.getElementById(id);
-const texts = [...$('tokens').children].map(e => e.textContent), n = texts.length;
-const next = [...$('next').children].map(e => `'${e.textContent}' ${e.dataset.p}`);
-const heads = [...document.querySelectorAll('#heads button')];
-const columns = document.querySelectorAll('.row:first-child button').length;
 const HEIGHT = 20; // of a token
-const SMALL = 38; // pixels of a small map
+const SMALL = 38, STRIP = 7; // pixels of a small map, and of the strip below it
 const LABELS = 56, ROOM = 6; // pixels beside the large map with labels, and without
 const CELLS = 44; // pixels of a strip in a table
 const MOST = 3; // heads at once, and colours
-const decode = id => Uint8Array.from(atob($(id).textContent), c => c.charCodeAt(0));
-const bytes = decode('weights');
+// What is shown, as explore_put_view of explore.c writes it; its tokens, and how many they are; the
+// buttons of its heads, and how many are in a row; the weights of each.
+let view, texts, n, heads, columns, maps;
 // What is looked at: a token that looks or, on the other side, is looked at, -1 for all of them; of
 // a cell or a line also its key. What is kept stays when the pointer moves on.
 const at = {side: 'queries', token: -1, key: -1, kept: false, small: false, first: false};
@@ -18,20 +15,90 @@ const items = {};
 // The heads that are shown, each with its colour; the large map and the path are of the last.
 let picked = [{head: 0, colour: 0}];
 
-// Weights come as bytes b, each (b / 255)^2; those of a map's rows follow each other, row i with
-// i + 1 of them. This is the one that query i gives to key j, and how dark it is shown.
-function weight(head, i, j) {
-  const b = bytes[head * n * (n + 1) / 2 + i * (i + 1) / 2 + j] / 255;
-  return b * b;
-}
+// The weight that query i gives to key j, and how dark it is shown.
+const weight = (head, i, j) => maps[head][i * (i + 1) / 2 + j];
 function shade(w, j) {
   return at.first && j == 0 ? 0 : at.small ? Math.sqrt(w) : w;
 }
-const percent = w => `${(100 * w).toFixed(w < .1 ? 1 : 0)}%`;
+// Every weight is said like this, wherever it is.
+const amount = w => w.toFixed(3);
+const signed = x => (x < 0 ? '−' : '+') + Math.abs(x).toFixed(3);
 const named = t => `'${texts[t]}' (${t})`;
 const style = name => getComputedStyle(document.documentElement).getPropertyValue(name);
 const ink = (colour, strength) => `rgba(var(--c${colour}),${strength})`;
 const last = () => picked[picked.length - 1];
+
+function element(name, text, colour) {
+  const e = document.createElement(name);
+  e.textContent = text;
+  if (colour === undefined) return e;
+  e.style.setProperty('--own', ink(colour, 1));
+  e.prepend(document.createElement('i'));
+  return e;
+}
+
+// --- what is shown ---
+
+function showHeads() {
+  let group, before;
+  heads = [];
+  $('heads').replaceChildren(...view.rows.map(row => {
+    const line = element('div', '');
+    line.className = 'row';
+    line.append(element('span', row.name));
+    row.heads.forEach((h, k) => {
+      if (k == 0 || h.group < 0 || h.group != before) {
+        line.append(group = element('div', ''));
+        group.className = h.group < 0 ? 'group' : 'group shared';
+      }
+      before = h.group;
+      const b = element('button', '');
+      b.dataset.name = h.name;
+      b.setAttribute('aria-label', 'head ' + h.name);
+      b.append(document.createElement('canvas'), document.createElement('canvas'), h.name,
+               element('span', ''));
+      b.note = h.note;
+      b.of = heads.push(b) - 1;
+      group.append(b);
+    });
+    return line;
+  }));
+  columns = view.rows[0].heads.length;
+}
+
+// Takes another view with its numbers, which are in the order of struct explore_layer.
+function load(json, buffer) {
+  const numbers = new Float32Array(buffer, 0, Math.floor(buffer.byteLength / 4));
+  let from = 0;
+  const take = count => numbers.subarray(from, from += count);
+  view = json;
+  texts = view.tokens;
+  n = texts.length;
+  $('subtitle').textContent = view.subtitle;
+  showHeads();
+  maps = heads.map(() => take(n * (n + 1) / 2));
+  const p = view.paths;
+  for (const l of p ? p.layers : []) {
+    l.x = take(n * p.d);
+    l.q = take(n * l.heads * p.key);
+    l.k = take(n * l.shared * p.key);
+    l.v = take(n * l.shared * p.value);
+    l.w = take(l.additive ? l.heads * p.key : 0);
+    l.written = take(n * l.heads * (1 + 2 * p.largest)); // a length; largest numbers behind places
+    l.added = take(l.direct ? n * l.heads * view.n_next : 0);
+  }
+  for (const side of ['queries', 'keys']) {
+    items[side] = texts.map((text, t) => {
+      const e = element('li', text);
+      e.setAttribute('role', 'option');
+      e.setAttribute('aria-label', `token ${t}, ${text}`);
+      e.cell = {side, token: t};
+      return e;
+    });
+    $(side).replaceChildren(...items[side]);
+  }
+  $('lines').setAttribute('height', n * HEIGHT);
+}
 
 // --- maps ---
 
@@ -112,15 +179,6 @@ function line(i, j, w, colour, aside) {
   $('lines').append(path);
 }
 
-function element(name, text, colour) {
-  const e = document.createElement(name);
-  e.textContent = text;
-  if (colour === undefined) return e;
-  e.style.setProperty('--own', ink(colour, 1));
-  e.prepend(document.createElement('i'));
-  return e;
-}
-
 // Lines and shades of the k-th head that is picked; returns what is said of it.
 function showHead({head, colour}, k) {
   const t = at.token, all = t < 0, looks = at.side == 'queries', best = [];
@@ -138,11 +196,14 @@ function showHead({head, colour}, k) {
       e.style.background = `linear-gradient(90deg,${e.stripes})`;
       if (w > 0) best.push([w, partner]);
     }
-  if (at.key >= 0) return `${percent(weight(head, t, at.key))} of the weight is on ${named(at.key)}`;
+  if (at.key >= 0) return `${amount(weight(head, t, at.key))} of the weight is on ${named(at.key)}`;
   best.sort((a, b) => b[0] - a[0]);
   const most = best.slice(0, picked.length > 1 ? 3 : 6);
-  return most.map(([w, p]) => `${named(p)} ${percent(w)}`).join(', ') || 'nothing';
+  return most.map(([w, p]) => `${named(p)} ${amount(w)}`).join(', ') || 'nothing';
 }
+
+// The tokens that may come after token t.
+const nextOf = t => view.next.slice(view.n_next * t, view.n_next * (t + 1));
 
 function showAnswers() {
   const t = at.token, all = t < 0, looks = at.side == 'queries', said = [];
@@ -152,70 +213,87 @@ function showAnswers() {
   });
   const what = all ? 'All tokens: lines are weights of 0.1 and more.' :
     `${named(t)} ${looks ? 'looks at' : 'is looked at by'}`;
-  if (!all && next.length)
-    said.push(element('p', `After ${named(t)} comes: ${next.slice(5 * t, 5 * t + 5).join(', ')}`));
+  if (!all && view.n_next)
+    said.push(element('p', `After ${named(t)} comes: ` + nextOf(t).map(([text, p]) =>
+      `'${text}' ${(100 * p).toFixed(p < .1 ? 1 : 0)}%`).join(', ')));
   $('said').replaceChildren(element(all ? 'p' : 'h2', what), ...said);
   $('cards').replaceChildren(...picked.map(p => {
     const card = document.createElement('div'), b = heads[p.head];
-    card.append(element('h2', 'Head ' + b.dataset.name, p.colour), element('p', b.title));
+    card.append(element('h2', 'Head ' + b.dataset.name, p.colour), element('p', b.note));
     card.lastChild.className = 'muted';
     return card;
   }));
 }
 
-// --- the path of a token ---
-
-// The numbers of every layer, in this order: x [n, d], q [n, heads, key], k [n, shared, key], v [n,
-// shared, value]; w [heads, key] of additive scores; of each token and head the length of what it
-// adds to the stream, and the largest numbers of that, each behind its place.
-const paths = $('paths') && JSON.parse($('paths').dataset.shape);
-if (paths) {
-  const raw = decode('paths').buffer; // zeros may follow
-  const numbers = new Float32Array(raw, 0, Math.floor(raw.byteLength / 4));
-  let from = 0;
-  const take = count => numbers.subarray(from, from += count);
-  for (const l of paths.layers) {
-    l.x = take(n * paths.d);
-    l.q = take(n * l.heads * paths.key);
-    l.k = take(n * l.shared * paths.key);
-    l.v = take(n * l.shared * paths.value);
-    l.w = take(l.additive ? l.heads * paths.key : 0);
-    l.written = take(n * l.heads * (1 + 2 * paths.largest));
+// Under each head, for the token at hand: its weights as a strip, and the largest of them, with whose
+// it is.
+function showStrips() {
+  const t = at.token, looks = at.side == 'queries', side = Math.min(n, SMALL);
+  const colour = style('--c0');
+  for (const b of heads) {
+    const pen = penOf(b.children[1], SMALL, STRIP), cells = new Float32Array(side), label = b.lastChild;
+    let most = -1, of = 0;
+    for (let p = looks ? 0 : t; t >= 0 && p < (looks ? t + 1 : n); p++) {
+      const w = looks ? weight(b.of, t, p) : weight(b.of, p, t), c = Math.floor(p * side / n);
+      const counts = !at.first || (looks ? p : t) > 0;
+      cells[c] = Math.max(cells[c], shade(w, looks ? p : t));
+      if (counts && w > most) [most, of] = [w, p];
+    }
+    pen.fillStyle = `rgb(${colour})`;
+    cells.forEach((s, c) => {
+      pen.globalAlpha = s;
+      pen.fillRect(c * SMALL / side, 0, SMALL / side, STRIP);
+    });
+    label.replaceChildren(...most < 0 ? [] : [element('span', texts[of]), ' ' + amount(most).slice(1)]);
+    b.title = b.note + (most < 0 ? '' :
+      `; most of the weight ${looks ? 'is on' : 'comes from'} ${named(of)}: ${amount(most)}`);
   }
 }
 
-// What one head makes of query i: its numbers before softmax and after, and the sum of the values.
-// (The formulas are those of attend --trace.)
-function pathOf(layer, head, i) {
-  const {key, value, scale} = paths, shared = Math.floor(head / (layer.heads / layer.shared));
-  const row = (all, t, of, h, size) => all.subarray((t * of + h) * size, (t * of + h + 1) * size);
-  const q = row(layer.q, i, layer.heads, head, key), w = row(layer.w, 0, layer.heads, head, key);
-  const [centre, linear, square] = layer.bias ? layer.bias[head] : [0, 0, 0];
-  const rows = texts.map((_, j) => {
+// --- the path of a token ---
+
+const layerOf = head => {
+  const [l, h] = heads[head].dataset.name.split('.').map(Number);
+  return [view.paths.layers.find(x => x.layer == l), h];
+};
+const row = (all, t, of, h, size) => all.subarray((t * of + h) * size, (t * of + h + 1) * size);
+
+// What one head makes of query i: its scores, weights, and the sum of the values. (The formulas are
+// those of attend --trace.)
+function pathOf(head, i) {
+  const {d, key, value, scale, largest} = view.paths, [layer, h] = layerOf(head);
+  const shared = Math.floor(h / (layer.heads / layer.shared));
+  const q = row(layer.q, i, layer.heads, h, key), w = row(layer.w, 0, layer.heads, h, key);
+  const [centre, linear, square] = layer.bias ? layer.bias.slice(3 * h) : [0, 0, 0];
+  const result = new Float32Array(value), rows = texts.map((_, j) => {
     const k = row(layer.k, j, layer.shared, shared, key), v = row(layer.v, j, layer.shared, shared, value);
     const products = q.map((x, c) => layer.additive ? w[c] * Math.tanh(x + k[c]) : x * k[c]);
     let product = 0;
     for (let c = 0; c < key; c++) product += layer.additive ? w[c] * Math.tanh(q[c] + k[c]) : q[c] * k[c];
     const x = i - j - centre, score = product * (layer.additive ? 1 : scale) + linear * x + square * x * x;
-    return {k, v, products, product, score, weight: 0};
+    return {k, v, products, product, score, weight: j > i ? 0 : weight(head, i, j)};
   });
-  const seen = rows.slice(0, i + 1), most = Math.max(...seen.map(r => r.score));
-  const sum = seen.reduce((s, r) => s + Math.exp(r.score - most), 0), result = new Float32Array(value);
-  for (const r of seen) {
-    r.weight = Math.exp(r.score - most) / sum;
-    r.v.forEach((x, c) => { result[c] += r.weight * x; });
-  }
-  const size = 1 + 2 * paths.largest, written = row(layer.written, i, layer.heads, head, size);
-  return {x: layer.x.subarray(i * paths.d, (i + 1) * paths.d), q, rows, result, written};
+  for (const r of rows) r.v.forEach((x, c) => { result[c] += r.weight * x; });
+  return {x: layer.x.subarray(i * d, (i + 1) * d), q, rows, result, additive: layer.additive,
+          written: row(layer.written, i, layer.heads, h, 1 + 2 * largest)};
 }
+
+// What a head adds to the logits of the tokens that may come after token t, by the direct path.
+const addedBy = (head, t) => {
+  const [layer, h] = layerOf(head);
+  return layer.direct ? [...row(layer.added, t, layer.heads, h, view.n_next)] : [];
+};
+// The heads by what they add to the first of these, the most first.
+const byAdded = t => heads.map(b => [addedBy(b.of, t)[0], b]).sort((a, b) => b[0] - a[0]);
 
 // Numbers as a strip of cells, the positive ones in one colour, the negative ones in another.
 function strip(name, numbers, width) {
   const canvas = document.createElement('canvas'), pen = penOf(canvas, width, 12);
   const cell = width / numbers.length, most = Math.max(1e-30, ...numbers.map(Math.abs));
   canvas.style.width = width + 'px';
+  const signs = [style('--plus'), style('--minus')];
   numbers.forEach((x, c) => {
-    pen.fillStyle = `rgba(${style(x < 0 ? '--c1' : '--c0')},${Math.abs(x) / most})`;
+    pen.fillStyle = `rgba(${signs[+(x < 0)]},${Math.abs(x) / most})`;
     pen.fillRect(c * cell, 0, Math.max(cell, 1), 12);
   });
   canvas.onpointermove = canvas.onclick = event => {
@@ -236,13 +314,13 @@ const largest = numbers => element('span', 'largest ' + [...numbers.keys()]
   .sort((a, b) => Math.abs(numbers[b]) - Math.abs(numbers[a])).slice(0, 3)
   .map(c => `[${c}] ${numbers[c].toFixed(3)}`).join(', '));
 
-function tableOf(path, layer) {
+function tableOf(path) {
   const table = document.createElement('table'), i = at.token;
   const rows = path.rows.map((r, j) => {
     const tr = document.createElement('tr'), masked = j > i;
     const cells = [texts[j], strip(`k of ${named(j)}`, r.k, CELLS),
       strip(`q k of ${named(j)}`, r.products, CELLS), r.product.toFixed(3), r.score.toFixed(3),
-      masked ? '−∞' : '', r.weight.toFixed(4), strip(`v of ${named(j)}`, r.v, CELLS)];
+      masked ? '−∞' : '', amount(r.weight), strip(`v of ${named(j)}`, r.v, CELLS)];
     tr.className = masked ? 'masked' : r.weight >= .1 ? 'large' : '';
     if (j == at.key) tr.classList.add('chosen');
     tr.append(...cells.map(c => {
@@ -255,34 +333,49 @@ function tableOf(path, layer) {
     return tr;
   });
   const head = document.createElement('tr');
-  const product = layer.additive ? 'w·tanh(q+k)' : 'q·k';
-  head.append(...['token', 'k', layer.additive ? 'w tanh(q+k)' : 'q k', product, paths.scaled,
-                  'mask', 'weight', 'v'].map(h => element('th', h)));
+  head.append(...['token', 'k', path.additive ? 'w tanh(q+k)' : 'q k',
+                  path.additive ? 'w·tanh(q+k)' : 'q·k', view.paths.scaled, 'mask', 'weight', 'v']
+    .map(h => element('th', h)));
   table.append(head, ...rows);
   return table;
 }
 
+// What the head adds to the tokens that may come next, and which heads add most to the first of them.
+function addedTo(t) {
+  const added = addedBy(last().head, t), next = nextOf(t);
+  if (!added.length)
+    return [element('p', 'Norms follow the residuals: no head has a path of its own to the logits.')];
+  const most = byAdded(t).slice(0, 4).map(([x, b]) => `${b.dataset.name} ${signed(x)}`).join(', ');
+  const how = element('p', 'The direct path: this head’s A·Wo as the last norm scales the stream here, ' +
+    'times rows of the output matrix. What later layers make of it is not in it.');
+  how.className = 'muted';
+  return [step('added to the logits', next.map(([text], k) => `'${text}' ${signed(added[k])}`).join(', ')),
+          step(`most to '${next[0][0]}' by`, most), how];
+}
+
 function showPath() {
-  const [l, h] = heads[last().head].dataset.name.split('.').map(Number), t = at.token;
+  const {dataset: {name}} = heads[last().head], t = at.token;
   if (!at.kept || t < 0 || at.side == 'keys') return $('path').replaceChildren();
-  if (!paths) {
-    const why = $('why').dataset;
-    return $('path').replaceChildren(element('p', `${why.text} --trace ${l}.${h} --query ${t}`));
-  }
-  const layer = paths.layers.find(x => x.layer == l), path = pathOf(layer, h, t);
-  const w = path.written, places = Array.from({length: paths.largest}, (_, k) => 1 + 2 * k);
+  if (!view.paths)
+    return $('path').replaceChildren(element('p', `${view.why} --trace ${name} --query ${t}`));
+  const p = view.paths, path = pathOf(last().head, t), w = path.written;
+  const places = Array.from({length: p.largest}, (_, k) => 1 + 2 * k);
   const wide = Math.max(120, Math.min(320, $('answers').clientWidth - 150));
-  const number = document.createElement('div');
+  const number = element('div', ''), signs = element('p', '');
   number.id = 'number';
   number.textContent = 'Point at a strip for its numbers.';
+  signs.className = 'signs muted';
+  signs.append('Strips: ', element('i', ''), 'positive', element('i', ''),
+               'negative; the largest number of a strip is darkest.');
   $('path').replaceChildren(
-    element('h2', `The path of ${named(t)} through head ${l}.${h}`, last().colour), number,
-    step(paths.x, strip('x', path.x, wide), largest(path.x)),
-    step('q = x·Wq' + paths.rotated, strip('q', path.q, wide), largest(path.q)),
-    tableOf(path, layer),
+    element('h2', `The path of ${named(t)} through head ${name}`, last().colour), number, signs,
+    step(p.x, strip('x', path.x, wide), largest(path.x)),
+    step('q = x·Wq' + p.rotated, strip('q', path.q, wide), largest(path.q)),
+    tableOf(path),
     step('sum of weight·v', strip('sum', path.result, wide), largest(path.result)),
     step('times Wo, into the stream', element('span', `length ${w[0].toFixed(3)}, largest ` +
-      places.filter(k => w[k] >= 0).map(k => `[${w[k]}] ${w[k + 1].toFixed(3)}`).join(', '))));
+      places.filter(k => w[k] >= 0).map(k => `[${w[k]}] ${w[k + 1].toFixed(3)}`).join(', '))),
+    ...view.n_next ? addedTo(t) : []);
 }
 
 // --- the page ---
@@ -310,7 +403,9 @@ function show() {
     const e = element('span', (at.small ? s * s : s).toFixed(2), last().colour);
     e.firstChild.style.background = ink(last().colour, s);
     return e;
-  }));
+  }), at.small ? ' (shaded by its root)' : '');
+  document.body.classList.toggle('empty', all);
+  showStrips();
   drawLarge();
   const of = picked.map(p => heads[p.head].dataset.name).join();
   const key = at.key >= 0 ? ':' + at.key : '', side = at.side == 'keys' ? 'k' : '';
@@ -367,15 +462,6 @@ function target(key, from, count, across) {
 }
 
 for (const side of ['queries', 'keys']) {
-  items[side] = texts.map((text, t) => {
-    const e = document.createElement('li');
-    e.textContent = text;
-    e.setAttribute('role', 'option');
-    e.setAttribute('aria-label', `token ${t}, ${text}`);
-    e.cell = {side, token: t};
-    return e;
-  });
-  $(side).append(...items[side]);
   $(side).onkeydown = event => {
     const aside = {ArrowLeft: 'queries', ArrowRight: 'keys'}[event.key];
     const to = aside ? at.token : target(event.key, at.token, n, 1);
@@ -432,9 +518,10 @@ $('heads').onkeydown = event => {
 };
 // Of clicks that are a key's (Space, Enter) detail is 0.
 const adds = () => $('add').getAttribute('aria-pressed') == 'true';
-heads.forEach((b, h) => {
-  b.onclick = event => pick(h, event.shiftKey || event.detail == 0 || adds());
-});
+$('heads').onclick = event => {
+  const b = event.target.closest('button');
+  if (b) pick(b.of, event.shiftKey || event.detail == 0 || adds());
+};
 $('add').onclick = () => $('add').setAttribute('aria-pressed', !adds());
 $('all').onclick = () => go(ALL);
 document.addEventListener('keydown', event => {
@@ -442,30 +529,42 @@ document.addEventListener('keydown', event => {
 });
 
 // FILE.html#1.3,0.5@12! begins with heads 1.3 and 0.5 and the query at position 12, kept; "@12:4" is
-// a cell of the map, "@12k" a token that is looked at.
+// a cell of the map, "@12k" a token that is looked at. Without any of it the last token is kept, and
+// the head shown that adds most to what comes next.
 function begin() {
-  const hash = decodeURIComponent(location.hash.slice(1));
+  let hash = '';
+  try {
+    hash = decodeURIComponent(location.hash.slice(1));
+  } catch { } // an address that nobody wrote
   const [, names, token, key, side, kept] = hash.match(/^([\d.,]*)(?:@(\d+)(?::(\d+))?(k)?(!)?)?/);
   const wanted = names.split(',').map(name => heads.findIndex(b => b.dataset.name == name));
   picked = [...new Set(wanted)].filter(h => h >= 0).slice(0, MOST)
     .map((head, colour) => ({head, colour}));
-  if (!picked.length) picked = [{head: 0, colour: 0}];
   Object.assign(at, ALL);
   if (token !== undefined && +token < n) {
     at.token = +token;
     at.side = side ? 'keys' : 'queries';
     at.key = key !== undefined && +key <= at.token && !side ? +key : -1;
     at.kept = !!kept;
+  } else if (!picked.length) {
+    at.token = n - 1;
+    at.kept = true;
   }
+  const best = view.paths && view.n_next && at.token >= 0 ? byAdded(at.token)[0][1].of : 0;
+  if (!picked.length) picked = [{head: best, colour: 0}];
   $('small').checked = hash.includes('&small');
   $('first').checked = hash.includes('&first');
   redraw();
   if (at.token >= 0) reveal(at.token, true);
+  const all = $('heads').getBoundingClientRect(), one = heads[last().head].getBoundingClientRect();
+  if (one.bottom > all.bottom || one.top < all.top) $('heads').scrollTop += one.top - all.top;
+  if (one.right > all.right || one.left < all.left) $('heads').scrollLeft += one.left - all.left;
 }
 
-$('lines').setAttribute('height', n * HEIGHT);
 $('small').onchange = $('first').onchange = redraw;
 matchMedia('(prefers-color-scheme: dark)').onchange = redraw;
 addEventListener('resize', show);
 addEventListener('hashchange', begin);
+load(JSON.parse($('view').textContent),
+     Uint8Array.from(atob($('numbers').textContent), c => c.charCodeAt(0)).buffer);
 begin();

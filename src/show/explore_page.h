@@ -8,3 +8,5 @@
 /* @NAME@ is a place for what put_place of explore.c knows by that name. */
 extern const char explore_html[];
 extern const char explore_css[], explore_js[];
+/* "sha256-..." of style and script: what the page's content security policy allows to be used. */
+extern const char explore_css_hash[], explore_js_hash[];

@@ -315,7 +315,7 @@ $ has t.json '{"step": "A = all heads side by side", "shape": [27, 64], "rows": 
 2 attend copy.gguf -p x --svg copy.gguf | is the checkpoint itself
 2 $words | both write | for words in "attend copy.gguf -p x --json same --npy ./same" "train LICENSE -o same --log ./same"
 0 attend $model -p "<b> $line" --kv-heads 2 --head 0,4 --html a.html -q | 0 bytes | quiet
-$ has a.html '<!DOCTYPE html>' && has a.html 'class="group shared"' && lacks a.html '<b>'
+$ has a.html '<!DOCTYPE html>' && has a.html '"group": 1}' && lacks a.html '<b>'
 
 # --- tokenize
 0 tokenize $model -p ROMEO | = 82 79 77 69 79

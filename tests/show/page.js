@@ -21,6 +21,9 @@ const bars = name => document.querySelectorAll(name).forEach(e =>
   check(`scroll bar across ${e.id || e.tagName}`, e.scrollWidth <= e.clientWidth, true));
 bars('html,#heads,#lists,#answers');
 
+check('it opens with the last token kept', position() + ' ' + at.kept, '99 true');
+$('all').click();
+
 // The pointer, and then keys while it rests: what is below it changes, as the text scrolls.
 move(list.children[3], 10, 10);
 check('a first place is no movement', chosen(), null);
@@ -60,6 +63,10 @@ check('a second click lets go', position(), 40);
 const size = mapSize() / n, cell = (i, j) =>
   [map.left + LABELS + (j + .5) * size, map.top + ROOM + (i + .5) * size];
 move($('map'), ...cell(30, 7));
+check('each head has the token\'s largest weight', heads.every(b => {
+  const most = Math.max(...Array.from({length: 31}, (_, j) => weight(b.of, 30, j)));
+  return b.lastChild.textContent.endsWith(amount(most).slice(1));
+}), true);
 check('a cell has its weight', $('said').textContent.includes('of the weight is on') &&
   $('said').textContent.includes('(7)'), true);
 check('the address has the cell', location.hash, '#0.0@30:7');
@@ -122,5 +129,17 @@ check('the first token is left out', document.querySelectorAll('#lines path').le
 bars('html,#heads,#lists,#answers');
 
 const dots = $('map').getContext('2d').getImageData(0, 0, LABELS - 2, $('map').height).data;
+$('small').click();
+check('the legend says that it is no linear scale', $('legend').textContent.includes('root'), true);
+$('small').click();
+$('heads').style.maxHeight = '80px';
+location.hash = '#3.5';
+begin();
+const row3 = heads[29].getBoundingClientRect(), shown = $('heads').getBoundingClientRect();
+check('an address scrolls to its head', row3.top >= shown.top - 1 && row3.top < shown.bottom, true);
+check('and looks at no token', chosen(), null);
+location.hash = '#%zz';
+begin();
+check('a malformed address is none', position(), 99);
 check('the map has labels', dots.some((b, i) => i % 4 == 3 && b > 128), true);
 document.body.append(element('pre', '\n' + results.join('\n') + '\n'));

@@ -8,7 +8,7 @@ for browser in chromium chromium-browser google-chrome; do
     browser=
 done
 if [ -z "$browser" ]; then
-    finish "; skipped: no chromium is installed, which would load the page of attend --html"
+    finish "; skipped: no chromium is installed (make deps-browser), which loads the page of attend --html"
 fi
 
 # load PAGE: $out is the document after loading; what the script complains of is in $err.
@@ -27,18 +27,40 @@ note "with -q a file comes without a table" is_empty "$out"
 note "pages are written" [ -s "$dir/page.html" ]
 note "a page names nothing outside" lacks "$dir/page.html" "src="
 
+# with PAGE FILE: the page with a script at its end, which its policy would refuse.
+with() {
+    sed -e "s/script-src [^;\"]*/script-src 'unsafe-inline'/" -e '/<\/body>/,$d' "$dir/$1"
+    echo "<script>"
+    cat "$2"
+    echo "</script></body></html>"
+}
+# results: notes each line "ok WHAT" or "FAILED WHAT" of the document; $1 there are at least.
+results() {
+    sed 's/<br>/\n/g; s/<pre>/\n/g' "$out" | grep -E '^(ok|FAILED) ' >"$dir/results"
+    note "there are $1 results" [ "$(wc -l <"$dir/results")" -ge "$1" ]
+    while IFS= read -r result; do
+        note "$result" [ "${result%% *}" = ok ]
+    done <"$dir/results"
+}
+
 load page.html
 note "no complaint of the script" is_empty "$err"
-note "a thumbnail is drawn for each head" [ "$(grep -o '<canvas width="[1-9][0-9]*" height="[1-9]' "$out" | wc -l)" -eq 32 ]
+note "a map and a strip are drawn for each head" [ "$(grep -o '<canvas width="[1-9][0-9]*" height="[1-9]' "$out" | wc -l)" -ge 64 ]
 note "heads that share are framed" [ "$(grep -o 'class="group shared"' "$out" | wc -l)" -eq 8 ]
-note "the first head is picked" has "$out" 'tabindex="0" aria-label="head 0.0"'
 note "one head is picked" [ "$(grep -o 'aria-pressed="true"' "$out" | wc -l)" -eq 1 ]
 note "text is no markup" lacks "$out" 'id="bad"'
 note "text is there" has "$out" '>&lt;</li>'
 note "both sides have all tokens" \
-    [ "$(grep -o 'role="option"' "$out" | wc -l)" -eq "$((2 * $(grep -o '<li>' "$dir/page.html" | wc -l)))" ]
+    [ "$(grep -o 'role="option"' "$out" | wc -l)" -eq "$((2 * $("$decode" tokenize models/shakespeare-gqa2.gguf -p "$line" | wc -w)))" ]
 note "lines are drawn" has "$out" '<path d="M0 '
-note "nothing is picked" has "$out" 'All tokens: lines are'
+note "a token is kept, and its path shown" has "$out" '</i>The path of '
+note "leading spaces are seen" has "$out" '>␣'
+load 'page.html#%zz'
+note "a malformed address draws the page" has "$out" '</i>The path of '
+note "and is no complaint" is_empty "$err"
+sed 's/const SMALL = 38/const SMALL = 37/' "$dir/page.html" >"$dir/changed.html"
+load changed.html
+note "a script that is another does not run" lacks "$out" '</i>The path of '
 
 # The strongest key that the page says is that of --query.
 "$decode" attend models/shakespeare-gqa2.gguf -p "$line" --query 9 --layer 2 --head 4 \
@@ -63,7 +85,7 @@ page = open(sys.argv[1], errors="replace").read()
 rows = re.findall(r'<tr class="[^"]*">(.*?)</tr>', page)
 cells = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in rows]
 steps = json.load(open(sys.argv[2]))["trace"]
-for name, column, digits in (("scores", 4, 3), ("weights", 6, 4)):
+for name, column, digits in (("scores", 4, 3), ("weights", 6, 3)):
     numbers = next(s["rows"][0] for s in steps if s["step"].startswith(name))
     for x, row in zip(numbers, cells):
         assert abs(float(row[column]) - x) <= 1.1 * 10**-digits, (name, x, row[column])
@@ -72,19 +94,22 @@ note "scores and weights are those of --trace" is_empty "$dir/compared"
 
 # Keys and pointer: page.js does what a reader would, and finds what must be seen then.
 "$decode" attend models/shakespeare-mha.gguf --tokens "$(seq -s, 1 100)" --html "$dir/long.html" -q >"$out"
-{
-    sed '/<\/body>/,$d' "$dir/long.html"
-    echo "<script>"
-    cat tests/show/page.js
-    echo "</script></body></html>"
-} >"$dir/driven.html"
+with long.html tests/show/page.js >"$dir/driven.html"
 load driven.html
 note "no complaint of page.js" is_empty "$err"
-grep -E '^(ok|FAILED) ' "$out" >"$dir/results"
-note "page.js comes to its end" [ -s "$dir/results" ]
-while IFS= read -r result; do
-    note "$result" [ "${result%% *}" = ok ]
-done <"$dir/results"
+results 50
+
+# At all sizes of a window a cell of the map is where it is drawn.
+with page.html tests/show/sizes.js >"$dir/sized.html"
+{
+    echo "<body><pre></pre>"
+    for size in 1920x1080 2560x1440 1280x1024 1600x900 1366x768 683x384 390x844; do
+        echo "<iframe src='sized.html#0.0' style='width:${size%x*}px;height:${size#*x}px;border:0'></iframe>"
+    done
+    echo "<script>onmessage = e => document.querySelector('pre').append(e.data, document.createElement('br'))</script>"
+} >"$dir/frames.html"
+load frames.html
+results 7
 
 load 'long.html#0.1@12!'
 note "a long text has no paths, but the command" has "$out" '64 tokens and 16 MiB of numbers; this text has 100 tokens. On a terminal: decode attend MODEL ... --trace 0.1 --query 12'

@@ -33,16 +33,19 @@ static struct heatmap_picture page_of(const struct heatmap_map *maps, int n_rows
                                     .row_names = rows};
 }
 
-/* ff 80 dd 00 33 fa is /4DdADP6 in base64, ff ff 00 00 00 ff is //8AAAD/. */
-TEST(weights_are_bytes)
+/* 1, then 0 and 1, as in 00 00 80 3f 00 00 00 00 00 00 80 3f: AACAPwAAAAAAAIA/ in base64; the
+ * triangle's rows follow each other. */
+TEST(weights_are_floats)
 {
-    const struct heatmap_map maps[] = {{.cells = weights[0], .group = -1, .name = "0.0"},
-                                       {.cells = weights[1], .group = -1, .name = "0.1"}};
+    const struct heatmap_map maps[] = {{.cells = weights[1], .group = -1, .name = "0.0"},
+                                       {.cells = weights[1], .group = 3, .name = "0.1"}};
     struct heatmap_picture p = page_of(maps, 1, 2);
-    expect_counts(write_page(&p), "1 id=\"weights\">/4DdADP6//8AAAD/</script>",
-                  "2 <button tabindex", "0 group shared", "2 class=\"group\"");
-    p.map_rows = p.map_columns = p.n_columns = 1; /* a byte, and zeros behind it */
-    expect_counts(write_page(&p), "1 id=\"weights\">/wAA</script>", "1 <button tabindex");
+    p.map_rows = p.map_columns = 2;
+    expect_counts(write_page(&p), "1 id=\"numbers\">AACAPwAAAAAAAIA/AACAPwAAAAAAAIA/</script>",
+                  "1 {\"name\": \"0.0\", \"note\": \"\", \"group\": -1}",
+                  "1 {\"name\": \"0.1\", \"note\": \"\", \"group\": 3}");
+    p.map_rows = p.map_columns = p.n_columns = 1; /* a float, and zeros behind it */
+    expect_counts(write_page(&p), "1 id=\"numbers\">AACAPwAA</script>");
 }
 
 TEST(texts_stay_texts)
@@ -50,42 +53,36 @@ TEST(texts_stay_texts)
     const struct heatmap_map map = {
         .cells = weights[0], .group = -1, .name = "<i>", .note = "\" onclick=\"x"};
     const struct heatmap_picture p = page_of(&map, 1, 1);
-    expect_counts(write_page(&p), "1 <title>t &lt;/title&gt;</title>", "1 s &amp; s",
-                  "1 <li>&lt;/script&gt;&lt;b&gt;</li>", "1 <li>&quot;&#39;&amp;\xef\xbf\xbd</li>",
-                  "1 <li>\xe6\x97\xa5</li>", "0 <b>", "0 <i>", "1 title=\"&quot; onclick=&quot;x\"",
-                  "2 <script", "2 </script>", "0 http://www.w3.org/1999",
-                  "0 src=", "0 href=", "0 url(", "0 fetch(", "1 default-src 'none'");
+    expect_counts(write_page(&p), "1 <title>t &lt;/title&gt;</title>", "1 \"s & s\"",
+                  "1 \"\\u003c/script>\\u003cb>\"", "1 \"\\\"'&\xef\xbf\xbd\\u0001\"",
+                  "1 \"\xe6\x97\xa5\"", "0 <b>", "0 <i>", "1 \"note\": \"\\\" onclick=\\\"x\"",
+                  "3 <script", "3 </script>", "0 http://www.w3.org/1999",
+                  "0 src=", "0 href=", "0 url(", "0 fetch(",
+                  "1 default-src 'none'; base-uri 'none'; form-action 'none'",
+                  "1 style-src 'sha256-", "1 script-src 'sha256-", "0 unsafe-inline");
 }
 
-/* 1.0f is 00 00 80 3f: AACAPw; the shape is what the script finds its way with. */
 TEST(paths_are_floats)
 {
     enum { N = 3 };
-    const struct heatmap_map map = {.cells = weights[0], .group = -1, .name = "0.0"};
-    const struct heatmap_picture p = page_of(&map, 1, 1);
+    const struct heatmap_map map = {.cells = weights[1], .group = -1, .name = "0.0"};
+    struct heatmap_picture p = page_of(&map, 1, 1);
     static const float ones[N * 3] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
-    const struct explore_layer layer = {4, 1, 1, ones, ones, ones, ones, NULL, ones, ones};
+    const struct explore_layer layer = {4, 1, 1, ones, ones, ones, ones, NULL, ones, ones, ones};
     const struct explore_paths paths = {1, 1, 1, 1, 0.5, "x", "", "/2", &layer, 1};
     const struct explore_next next[N] = {{{"<a>"}, 0.25}, {{"b"}, 0.0625}, {{"c"}, 1}};
     const struct explore_page page = {&p, next, 1, &paths, NULL};
     const char *path = scratch_path("page.html");
+    p.map_rows = p.map_columns = 1;
     expect_ok(explore_write(&page, path, &err));
+    /* The weight, x, q, k, v, length, place and number, added to a logit: nine ones. */
     expect_counts(
         file_text(path, NULL),
-        "1 data-shape='{\"d\": 1, \"key\": 1, \"value\": 1, \"largest\": 1, \"scale\": 0.5, "
+        "1 \"paths\": {\"d\": 1, \"key\": 1, \"value\": 1, \"largest\": 1, \"scale\": 0.5, "
         "\"x\": \"x\", \"rotated\": \"\", \"scaled\": \"/2\", \"layers\": [{\"layer\": 4, "
-        "\"heads\": 1, \"shared\": 1, \"bias\": [[1, 1, 1]]}]}'>AACAPwAAgD8AAIA/",
-        "1 <li data-p=\"25%\">&lt;a&gt;</li>", "1 <li data-p=\"6.2%\">b</li>", "0 id=\"why\"");
-}
-
-TEST(heads_that_share_are_framed)
-{
-    struct heatmap_map maps[8];
-    for (int i = 0; i < 8; i++)
-        maps[i] = (struct heatmap_map){.cells = weights[i % 2], .group = i < 4 ? i / 2 : -1};
-    const struct heatmap_picture p = page_of(maps, 2, 4);
-    expect_counts(write_page(&p), "2 class=\"group shared\"", "4 class=\"group\"",
-                  "2 class=\"row\"", "8 <button tabindex", "1 layer &lt;1&gt;");
+        "\"heads\": 1, \"shared\": 1, \"additive\": 0, \"direct\": 1, \"bias\": [1, 1, 1]}]}",
+        "1 id=\"numbers\">AACAPwAAgD8AAIA/AACAPwAAgD8AAIA/AACAPwAAgD8AAIA/</script>",
+        "1 [\"\\u003ca>\", 0.25]", "0 \"why\"");
 }
 
 TEST(how_much_there_is_room_for)

@@ -1,0 +1,195 @@
+#include "cli/attend_page.h"
+
+#include <math.h>
+
+/* --- of all pictures -------------------------------------------------------------------------- */
+
+struct attend_map *attend_add_maps(struct attend_spec *spec, int cells)
+{
+    struct attend_map *maps = spec->maps + spec->n_maps;
+    spec->n_maps += spec->n_heads;
+    for (int i = 0; i < spec->n_heads; i++)
+        maps[i] = (struct attend_map){.layer = spec->heads[i].layer,
+                                      .head = spec->heads[i].head,
+                                      .cells = MIN(cells, spec->n_tokens)};
+    return maps;
+}
+
+double attend_put_role(const struct attend_head *h, char *role, size_t size)
+{
+    double share;
+    const char *name = attend_role(h, &share);
+    snprintf(role, size, str_is(name, "offset") ? "%s %d" : "%s", name, h->offset);
+    return share;
+}
+
+void attend_fill_maps(const struct attend_view *v, const struct attend_map *cells,
+                      struct heatmap_map *maps)
+{
+    for (int i = 0; i < v->spec.n_heads; i++) {
+        const struct attend_head *h = &v->spec.heads[i];
+        const int group = config_group(v->config, h->layer);
+        char role[32];
+        const double share = attend_put_role(h, role, sizeof role);
+        maps[i] =
+            (struct heatmap_map){.cells = cells[i].cell, .group = group > 1 ? h->head / group : -1};
+        chars_printf(maps[i].name, "%d.%d", h->layer, h->head);
+        chars_printf(maps[i].note,
+                     "layer %d, head %d, %s: role %s %s; entropy %.2f nats, %.1f tokens back on "
+                     "average",
+                     h->layer, h->head, v->variant, role, figure_weight(share).text, h->entropy,
+                     h->distance);
+        if (group > 1)
+            chars_append(maps[i].note, "; it reads K/V head %d", h->head / group);
+    }
+}
+
+void attend_title(const struct attend_view *v, char *title, size_t size)
+{
+    snprintf(title, size, "What the heads of %.160s look at", path_name(v->path));
+}
+
+/* --- of the page ------------------------------------------------------------------------------ */
+
+/* A page has so many tokens that may come next, of each position; and the paths of texts up to so
+ * many tokens, if they take no more memory than this, four thirds of which are in the file. */
+#define PAGE_NEXT    5
+#define PATHS_TOKENS 64
+#define PATHS_BYTES  ((uint64_t)16 << 20)
+
+enum status attend_place_page(struct attend_view *v, struct err *e)
+{
+    struct attend_spec *spec = &v->spec;
+    const int n = spec->n_tokens;
+    const uint64_t n_weights = explore_weights(spec->n_heads, n);
+    struct arena counted = {.used = 0};
+    if (n_weights > EXPLORE_MOST)
+        return err_usage(e,
+                         "--html: expected at most %" PRIu64 " weights, found %" PRIu64
+                         " of %d heads and %d "
+                         "tokens; fewer heads by --layer and --head, or a shorter text, are fewer",
+                         EXPLORE_MOST, n_weights, spec->n_heads, n);
+    if (!v->arrays)
+        v->arrays = attend_add_maps(spec, n);
+    spec->n_next = v->paths.n_next = MIN(PAGE_NEXT, v->config->n_vocab);
+    TRY_ZEROED(v->paths.layers, v->layers.n, "the layers of paths", e);
+    v->paths.n_layers = v->layers.n;
+    for (int i = 0; i < v->layers.n; i++)
+        v->paths.layers[i] = (struct path_layer){.layer = v->layers.items[i], .n_tokens = n};
+    paths_take(&v->paths, &counted, v->config);
+    if (n <= PATHS_TOKENS && counted.used <= PATHS_BYTES)
+        spec->paths = &v->paths;
+    return STATUS_OK;
+}
+
+/* The page takes these structs as the floats that they are made of. */
+_Static_assert(sizeof(struct attend_bias) == 3 * sizeof(float), "centre, linear, square");
+_Static_assert(sizeof(struct path_written) == (1 + 2 * PATHS_LARGEST) * sizeof(float),
+               "length, then places with their numbers");
+
+static struct explore_layer layer_of(const struct attend_view *v, const struct path_layer *l)
+{
+    const struct block *b = &v->spec.model->blocks[l->layer];
+    return (struct explore_layer){.layer = l->layer,
+                                  .n_heads = v->config->n_heads,
+                                  .n_shared = config_kv_heads(v->config, l->layer),
+                                  .x = l->x,
+                                  .q = l->q,
+                                  .keys = l->keys,
+                                  .values = l->values,
+                                  .additive = b->w[ROLE_ATTN_SCORE].table,
+                                  .written = &l->written->length,
+                                  .direct = paths_are_direct(v->config) ? l->direct : NULL,
+                                  .bias = b->bias ? &b->bias->centre : NULL};
+}
+
+/* A token with the spaces before it as U+2423: most words begin with one. */
+static struct text_label page_label(const struct attend_view *v, int32_t token)
+{
+    struct text_label label = {""};
+    struct text t = v->tokenizer ? tokenizer_bytes(v->tokenizer, token) : text_of("");
+    size_t spaces = 0;
+    while (spaces < t.len && t.data[spaces] == ' ')
+        spaces++;
+    if (spaces == t.len)
+        return attend_label_of(v, token, LARGE_LABEL, true);
+    text_cut(&t, spaces);
+    spaces = MIN(spaces, LARGE_LABEL / 2);
+    for (size_t i = 0; i < spaces; i++)
+        chars_append(label.text, "\xe2\x90\xa3");
+    chars_append(label.text, "%s", text_label(t, LARGE_LABEL - spaces, true).text);
+    return label;
+}
+
+enum status attend_make_page(const struct attend_view *v, attend_show_page *show, const void *arg,
+                             struct err *e)
+{
+    const struct config *c = v->config;
+    const int n = v->spec.n_tokens, n_next = n * v->spec.n_next;
+    const int n_layers = v->layers.n, n_heads = v->spec.n_heads;
+    char title[256], subtitle[64], why[256], scaled[32];
+    struct arena a = {.used = 0};
+    struct heatmap_map *maps;
+    struct text_label *tokens, *layers;
+    struct explore_layer *paths;
+    struct explore_next *next;
+    for (int pass = 0; pass < 2; pass++) {
+        ARENA_TAKE(maps, &a, n_heads);
+        ARENA_TAKE(tokens, &a, n);
+        ARENA_TAKE(layers, &a, n_layers);
+        ARENA_TAKE(paths, &a, n_layers);
+        ARENA_TAKE(next, &a, n_next);
+        if (pass == 0)
+            TRY(arena_allocate(&a, "the page", e));
+    }
+    attend_fill_maps(v, v->arrays, maps);
+    for (int i = 0; i < n; i++)
+        tokens[i] = page_label(v, v->spec.tokens[i]);
+    for (int l = 0; l < n_layers; l++) {
+        chars_printf(layers[l].text, "layer %d", v->layers.items[l]);
+        if (v->spec.paths)
+            paths[l] = layer_of(v, &v->paths.layers[l]);
+    }
+    for (int i = 0; i < n_next; i++)
+        next[i] = (struct explore_next){page_label(v, v->found.next[i].id),
+                                        exp(v->found.next[i].logprob)};
+    attend_title(v, title, sizeof title);
+    chars_printf(subtitle, "%s, %d token%s. Shown are attention weights.", v->variant, n,
+                 plural(n));
+    chars_printf(why,
+                 "A page has paths of texts of up to %d tokens and %d MiB of numbers; this text "
+                 "has %d tokens. On a terminal: decode attend MODEL ...",
+                 PATHS_TOKENS, (int)(PATHS_BYTES >> 20), n);
+    if (c->score_scale == 0)
+        chars_printf(scaled, "/√%d", c->head_dim);
+    else
+        chars_printf(scaled, "times %g", (double)c->score_scale);
+    const struct explore_paths all = {
+        .d = c->d_model,
+        .key = c->head_dim,
+        .value = config_value_dim(c),
+        .n_largest = PATHS_LARGEST,
+        .scale = (double)config_score_scale(c),
+        .x = c->placement == PLACEMENT_BEFORE ? "x = norm of the stream" : "x = the stream",
+        .rotated = c->position == POSITION_ROPE ? ", rotated" : "",
+        .scaled = scaled,
+        .layers = paths,
+        .n_layers = n_layers};
+    const struct heatmap_picture picture = {.title = title,
+                                            .subtitle = subtitle,
+                                            .maps = maps,
+                                            .n_rows = n_layers,
+                                            .n_columns = v->heads.n,
+                                            .map_rows = n,
+                                            .map_columns = n,
+                                            .row_names = layers,
+                                            .column_names = tokens};
+    const struct explore_page page = {.maps = &picture,
+                                      .next = next,
+                                      .n_next = v->spec.n_next,
+                                      .paths = v->spec.paths ? &all : NULL,
+                                      .why = why};
+    const enum status s = show(&page, arg, e);
+    arena_free(&a);
+    return s;
+}
