@@ -33,9 +33,21 @@ LIB      := $(BUILD)/libdecode.a
 CLI_LIB  := $(BUILD)/libcli.a
 BIN      := $(BUILD)/decode
 
-# Kernels with vector instructions.
-VECTOR_SRC := $(wildcard src/compute/*_avx*.c src/compute/*_neon*.c)
-VECTOR_OBJ := $(VECTOR_SRC:%.c=$(BUILD)/%.o)
+# Kernels with vector instructions: each of these files is compiled once for each instruction set
+# that machines of this architecture may have.
+MACHINE    := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+ISA_SETS   := $(if $(filter x86_64 amd64 i%86,$(MACHINE)),avx2 avx512)\
+              $(if $(filter aarch64 arm64,$(MACHINE)),neon)
+VECTOR_SRC := $(patsubst %,src/compute/%.h,kernels_vector kernels_attend grad_vector)
+# Their objects in the folder $(1).
+vector_objects = $(foreach set,$(ISA_SETS),$(VECTOR_SRC:%.h=$(1)/%_$(set).o))
+VECTOR_OBJ := $(call vector_objects,$(BUILD))
+LIB_OBJ    += $(VECTOR_OBJ)
+# How objects of the instruction set $(2) are made there.
+define vector_rule
+$(1)/%_$(2).o: %.h Makefile scripts/check/modes.mk
+	$$(compile)
+endef
 
 # A program for each tests/DIRECTORY/test_*.c; a library of what these share, tests/support.
 TEST_SRC := $(wildcard tests/*/test_*.c)
@@ -67,7 +79,6 @@ CFLAGS_COMMON := -std=c11 -D_GNU_SOURCE -Isrc -g -ffp-contract=off -fno-math-err
 CFLAGS  ?=
 LDFLAGS ?=
 
-MACHINE    := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 PREDEFINED := $(shell $(CC) $(MODE_$(MODE)) $(CFLAGS) -dM -E -x c /dev/null 2>/dev/null)
 # 32 bits: files may still be larger than 2 GiB; x87 registers keep more bits than a float has.
 ifeq ($(filter __LP64__,$(PREDEFINED)),)
@@ -121,17 +132,12 @@ $(BIN): $(CLI_OBJ) $(LIB)
 AVX2   := -mavx2 -mfma -mf16c
 AVX512 := $(AVX2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni \
           -mprefer-vector-width=512
-# Other machines compile these files to nothing.
-ifneq ($(filter x86_64 amd64 i%86,$(MACHINE)),)
 %_avx2.o:   ISA_FLAGS := $(AVX2)
 %_avx512.o: ISA_FLAGS := $(AVX512)
-endif
-ifneq ($(filter aarch64 arm64,$(MACHINE)),)
-%_neon.o: ISA_FLAGS := -march=armv8.2-a+dotprod
-endif
+%_neon.o:   ISA_FLAGS := -march=armv8.2-a+dotprod
 
 # Lines are all that a profile needs; to say where the tiles' variables are takes half the time.
-$(VECTOR_OBJ) $(CHECKED_OBJ): ISA_FLAGS += -g1
+$(VECTOR_OBJ) $(CHECKED_OBJ): ISA_FLAGS += -g1 -x c
 
 define compile
 	@mkdir -p $(@D)
@@ -141,6 +147,8 @@ endef
 
 $(BUILD)/%.o: %.c Makefile scripts/check/modes.mk
 	$(compile)
+
+$(foreach set,$(ISA_SETS),$(eval $(call vector_rule,$(BUILD),$(set))))
 
 # Files as strings, a line of them a line. $(1): the header that declares these, $(2): what stands
 # before their names

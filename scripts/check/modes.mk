@@ -48,12 +48,11 @@ ifneq ($(filter asan,$(MODE))$(IS_CLANG),)
 $(VECTOR_OBJ): OBJ_FLAGS := -fno-sanitize=all
 endif
 ifeq ($(MODE),asan)
-CHECKED_OBJ  := $(VECTOR_SRC:%.c=$(BUILD)/checked/%.o)
+CHECKED_OBJ  := $(call vector_objects,$(BUILD)/checked)
 CHECKED_TEST := $(patsubst %,$(BUILD)/tests/compute/test_%,kernels grad_kernels)
 $(CHECKED_OBJ): OBJ_FLAGS := -O0 -fno-sanitize=undefined $(if $(IS_CLANG),-mllvm -,--param \
                               )asan-instrumentation-with-call-threshold=0
-$(CHECKED_OBJ): $(BUILD)/checked/%.o: %.c Makefile scripts/check/modes.mk
-	$(compile)
+$(foreach set,$(ISA_SETS),$(eval $(call vector_rule,$(BUILD)/checked,$(set))))
 $(CHECKED_TEST): $(CHECKED_OBJ)
 endif
 

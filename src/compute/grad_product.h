@@ -1,6 +1,10 @@
 /*
- * grad_product - the matrix product of training over lanes, for grad_vector.h alone, whose includer
- * defines its register tiles and PACKS (private).
+ * grad_product - the matrix product of training over lanes, for grad_vector.h alone (private).
+ *
+ * An instruction set's register tiles are
+ *   TILE_VECS x TILE_ROWS  vectors of columns by rows, where there are that many columns
+ *   1 x NARROW_ROWS        where a single vector is left
+ * and PACKS says whether it pays to copy rows of B that lie far apart.
  */
 #pragma once
 
@@ -8,6 +12,26 @@
 #include "compute/grad_kernels.h"
 #include "compute/lanes.h"
 
+#if defined(LANES_SCALAR)
+#define TILE_VECS   1
+#define TILE_ROWS   1
+#define NARROW_ROWS 1
+#define PACKS       false
+#elif defined(__AVX512F__)
+#define TILE_VECS   2
+#define TILE_ROWS   12
+#define NARROW_ROWS 16
+#define PACKS       false
+#else
+#define TILE_VECS   1
+#define TILE_ROWS   6
+#define NARROW_ROWS 6
+#if defined(__AVX2__)
+#define PACKS true
+#else
+#define PACKS false
+#endif
+#endif
 #define MAX_VECS 2
 #define MAX_ROWS 16
 

@@ -1,11 +1,6 @@
 /*
- * grad_vector - the training kernels over lanes, included by one object an instruction set
- * (private).
- *
- * The includer defines VECTOR_NAME, VECTOR_TABLE and the register tiles of the product:
- *   TILE_VECS x TILE_ROWS  vectors of columns by rows where there are that many columns
- *   1 x NARROW_ROWS        where a single vector is left
- * and PACKS, whether it pays to copy rows of B that lie far apart.
+ * grad_vector - the training kernels over lanes, compiled once for each instruction set
+ * (kernels_vector.h) and, as their definition, over lanes of plain C (grad_scalar.c).
  */
 #include <float.h>
 
@@ -439,8 +434,8 @@ static void vector_adamw(const struct adamw *o, float *w, float *m, float *v, co
     }
 }
 
-const struct grad_kernels VECTOR_TABLE = {
-    .name = VECTOR_NAME,
+const struct grad_kernels OF_SET(grad) = {
+    .name = SET_NAME,
     .product = vector_product,
     .ffn = {[FFN_GELU] = vector_gelu,
             [FFN_GELU_ERF] = vector_gelu_erf,

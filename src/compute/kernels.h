@@ -209,9 +209,8 @@ struct kernels {
     void (*merge)(float *out, const float *partials, const float *max, const float *sum,
                   int n_chunks, size_t stride, int n);
 
-    /* Rounds n >= 0 floats to binary16, nearest even; and widens them, exactly. */
+    /* Rounds n >= 0 floats to binary16, nearest even. */
     void (*to_f16)(uint16_t *out, const float *x, size_t n);
-    void (*from_f16)(float *out, const uint16_t *x, size_t n);
 
     /* For measuring the machine: reads n floats (their sum, in some order); runs `rounds` times
      * KERNEL_CHAINS independent multiply-adds on KERNEL_LANES lanes (some number); and as many

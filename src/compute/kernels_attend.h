@@ -7,8 +7,6 @@
  * the chains of multiply-adds in flight, which have to cover the latency of one. So a pass serves
  * as many heads as it can, up to TILE_HEADS, and TILE_ACC says how many accumulators it may have.
  */
-#pragma once
-
 #include "compute/kernels_check.h"
 #include "compute/kernels_tile.h"
 

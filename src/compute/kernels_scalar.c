@@ -243,12 +243,6 @@ static void scalar_to_f16(uint16_t *out, const float *x, size_t n)
         out[i] = f16_round(x[i]);
 }
 
-static void scalar_from_f16(float *out, const uint16_t *x, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        out[i] = f16_widen(x[i]);
-}
-
 static float scalar_read(const float *x, size_t n)
 {
     float sum = 0;
@@ -295,7 +289,6 @@ const struct kernels kernels_scalar = {
     .attend = scalar_attend,
     .merge = scalar_merge,
     .to_f16 = scalar_to_f16,
-    .from_f16 = scalar_from_f16,
     .read = scalar_read,
     .fma = scalar_fma,
     .dot = scalar_dot,

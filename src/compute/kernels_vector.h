@@ -1,9 +1,9 @@
 /*
- * kernels_vector - the kernels in vector form, included by one object an instruction set
- * (private).
+ * kernels_vector - the kernels in vector form. The Makefile compiles this file, kernels_attend.h
+ * and grad_vector.h once for each instruction set of the machine.
  *
- * The includer defines VECTOR_NAME and VECTOR_TABLE. The order of operations on every output is
- * that of kernels_scalar.c; tiles only choose how many outputs are in flight.
+ * The order of operations on every output is that of kernels_scalar.c; tiles only choose how many
+ * outputs are in flight.
  */
 #include "compute/grad_kernels.h"
 #include "compute/kernels_check.h"
@@ -17,36 +17,24 @@ static void vector_layer_norm(float *out, const float *x, const float *gain, con
                               int n, float eps)
 {
     norm_check(out, x, gain, n, eps);
-    const int whole = n / KERNEL_LANES * KERNEL_LANES;
-    const int rest = n - whole;
     lanes sum = lanes_zero();
-    for (int i = 0; i < whole; i += KERNEL_LANES)
-        sum = lanes_add(sum, lanes_load(x + i));
-    if (rest)
-        sum = lanes_add(sum, lanes_load_n(x + whole, rest));
+    for (int i = 0; i < n; i += KERNEL_LANES)
+        sum = lanes_add(sum, lanes_load_upto(x + i, n - i)); /* 0 past the end */
     const lanes mean = lanes_all(lanes_sum(sum) / (float)n);
 
     lanes squares = lanes_zero();
-    for (int i = 0; i < whole; i += KERNEL_LANES) {
-        const lanes d = lanes_sub(lanes_load(x + i), mean);
-        squares = lanes_fma(d, d, squares);
-    }
-    if (rest) {
-        const lanes d = lanes_sub(lanes_load_n(x + whole, rest), mean);
-        squares = lanes_first(lanes_fma(d, d, squares), squares, rest);
+    for (int i = 0; i < n; i += KERNEL_LANES) {
+        const lanes d = lanes_sub(lanes_load_upto(x + i, n - i), mean);
+        const lanes more = lanes_fma(d, d, squares);
+        squares = n - i < KERNEL_LANES ? lanes_first(more, squares, n - i) : more;
     }
     const lanes scale = lanes_all(1.0f / sqrtf(lanes_sum(squares) / (float)n + eps));
 
-    for (int i = 0; i < whole; i += KERNEL_LANES) {
-        const lanes normed = lanes_mul(lanes_sub(lanes_load(x + i), mean), scale);
-        const lanes shift = bias ? lanes_load(bias + i) : lanes_zero();
-        lanes_store(out + i, lanes_fma(normed, lanes_load(gain + i), shift));
-    }
-    if (rest) {
-        const lanes normed = lanes_mul(lanes_sub(lanes_load_n(x + whole, rest), mean), scale);
-        const lanes shift = bias ? lanes_load_n(bias + whole, rest) : lanes_zero();
-        lanes_store_n(out + whole, lanes_fma(normed, lanes_load_n(gain + whole, rest), shift),
-                      rest);
+    for (int i = 0; i < n; i += KERNEL_LANES) {
+        const lanes normed = lanes_mul(lanes_sub(lanes_load_upto(x + i, n - i), mean), scale);
+        const lanes shift = bias ? lanes_load_upto(bias + i, n - i) : lanes_zero();
+        lanes_store_upto(out + i, lanes_fma(normed, lanes_load_upto(gain + i, n - i), shift),
+                         n - i);
     }
 }
 
@@ -144,15 +132,6 @@ static void vector_to_f16(uint16_t *out, const float *x, size_t n)
         out[i] = f16_round(x[i]);
 }
 
-static void vector_from_f16(float *out, const uint16_t *x, size_t n)
-{
-    size_t i = 0;
-    for (; i + KERNEL_LANES <= n; i += KERNEL_LANES)
-        lanes_store(out + i, lanes_load_f16(x + i));
-    for (; i < n; i++)
-        out[i] = f16_widen(x[i]);
-}
-
 /* --- products -------------------------------------------------------------------------------- */
 
 MATMUL_OF(static, matmul_f32, STORAGE_F32)
@@ -173,8 +152,8 @@ static void vector_matmul(const struct matmul *m, int panel_begin, int panel_end
 
 /* --- the table ------------------------------------------------------------------------------- */
 
-const struct kernels VECTOR_TABLE = {
-    .name = VECTOR_NAME,
+const struct kernels OF_SET(kernels) = {
+    .name = SET_NAME,
     .grad = &OF_SET(grad),
     .matmul = vector_matmul,
     .quantize = vector_quantize,
@@ -183,7 +162,6 @@ const struct kernels VECTOR_TABLE = {
     .attend = OF_SET(attend),
     .merge = vector_merge,
     .to_f16 = vector_to_f16,
-    .from_f16 = vector_from_f16,
     .read = vector_read,
     .fma = vector_fma,
     .dot = vector_dot,

@@ -29,11 +29,23 @@
 #define UNROLLED(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < (n); i++)
 #endif
 
+/* OF_SET(name) is what a function or table is called in this instruction set's object. */
 #if defined(LANES_SCALAR)
+#define SET_NAME     "scalar"
+#define OF_SET(name) name##_scalar
 #include "compute/lanes_scalar.h"
 #elif defined(__aarch64__)
+#define SET_NAME     "neon"
+#define OF_SET(name) name##_neon
 #include "compute/lanes_neon.h"
 #else
+#if defined(__AVX512F__)
+#define SET_NAME     "avx512"
+#define OF_SET(name) name##_avx512
+#else
+#define SET_NAME     "avx2"
+#define OF_SET(name) name##_avx2
+#endif
 #include "compute/lanes_x86.h"
 #endif
 

