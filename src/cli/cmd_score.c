@@ -95,7 +95,7 @@ static enum status score_tokens(struct scoring *s, struct err *e)
         if (signals_interrupted() || unread)
             return STATUS_INTERRUPTED;
         if (i % block == 0)
-            TRY(session_feed(j->session, 0, j->tokens + i, MIN(n - i, block), s->logits, e));
+            TRY(session_feed(j->session, 0, j->tokens + i, MIN(n - i, block), s->logits, true, e));
         if (s->npy)
             file_writer_put(s->npy, logits, s->n_vocab * sizeof *logits);
         s->joined.len = 0;

@@ -16,7 +16,6 @@ struct session {
     struct kv_shape shape;  /* of the cache */
     struct arena arena;     /* of all below, and of the workspace */
     int *len;               /* [shape.n_sequences] */
-    float *logits;          /* [n_vocab] of session_feed */
     struct batch_row *rows; /* [shape.cap] of session_feed */
 };
 
@@ -56,7 +55,6 @@ static void take_scratch(struct session *s, struct arena *a, const struct config
                          const float *rope_factors)
 {
     workspace_take(&s->f.work, a, c, rope_factors, s->shape.cap);
-    ARENA_TAKE(s->logits, a, c->n_vocab);
     ARENA_TAKE(s->len, a, s->shape.n_sequences);
     ARENA_TAKE(s->rows, a, s->shape.cap);
 }
@@ -177,20 +175,16 @@ enum status session_step(struct session *s, const struct batch_row *rows, int n,
     return session_enter(s, 0, NULL, rows, n, logits, e);
 }
 
-enum status session_feed(struct session *s, int sequence, const int32_t *tokens, int n, float *all,
-                         struct err *e)
+enum status session_feed(struct session *s, int sequence, const int32_t *tokens, int n,
+                         float *logits, bool all, struct err *e)
 {
-    const size_t n_vocab = s->f.model->config.n_vocab;
     if (n < 1 || n > s->shape.cap - s->len[sequence])
         return err_usage(e, "%d more tokens do not fit: %d of the context's %d positions are taken",
                          n, s->len[sequence], s->shape.cap);
     for (int r = 0; r < n; r++)
         s->rows[r] = (struct batch_row){tokens[r], sequence, s->len[sequence] + r,
-                                        .wants_logits = all || r == n - 1};
-    TRY(session_step(s, s->rows, n, all ? all : s->logits, e));
-    if (all)
-        memcpy(s->logits, all + (n - 1) * n_vocab, n_vocab * sizeof *all);
-    return STATUS_OK;
+                                        .wants_logits = logits && (all || r == n - 1)};
+    return session_step(s, s->rows, n, logits, e);
 }
 
 struct kv_cache *session_cache(struct session *s)
@@ -238,11 +232,6 @@ enum status session_explain(const struct session *s, enum status status, const c
     if (where)
         err_in(e, status, "%s", where);
     return m->name ? err_in(e, status, "%s", m->name) : status;
-}
-
-const float *session_logits(const struct session *s)
-{
-    return s->logits;
 }
 
 void session_rewind(struct session *s, int sequence, int len)

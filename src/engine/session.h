@@ -68,12 +68,12 @@ enum status session_enter(struct session *s, int layer, const float *x,
                           const struct batch_row *rows, int n, float *logits, struct err *e);
 
 /*
- * Appends n >= 1 tokens to one sequence. `all` (may be NULL) receives the logits after each of them
- * [n, n_vocab]; session_logits then gives those after the last. STATUS_USAGE, with nothing
- * changed, when there is no room or an id is not in the vocabulary.
+ * Appends n >= 1 tokens to one sequence. `logits` receives the logits after the last of them
+ * [n_vocab], or, with `all`, after each [n, n_vocab]; with NULL none are computed. STATUS_USAGE,
+ * with nothing changed, when there is no room or an id is not in the vocabulary.
  */
-enum status session_feed(struct session *s, int sequence, const int32_t *tokens, int n, float *all,
-                         struct err *e);
+enum status session_feed(struct session *s, int sequence, const int32_t *tokens, int n,
+                         float *logits, bool all, struct err *e);
 
 /* Returns `status`. If it is a failure, as numbers that the session made are not finite, the
  * model's file stands before the message, then `where` ("after token 3"; NULL: nothing); and of a
@@ -81,9 +81,6 @@ enum status session_feed(struct session *s, int sequence, const int32_t *tokens,
  * the checkpoint may be sound. */
 enum status session_explain(const struct session *s, enum status status, const char *where,
                             struct err *e);
-
-/* [n_vocab] after the last session_feed, valid until the next. */
-const float *session_logits(const struct session *s);
 
 /* The cache, for who puts keys and values of positions there by other means than rows; these count
  * once session_extend says that the sequence has len <= session_cap (asserted) positions. */

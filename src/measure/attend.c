@@ -269,7 +269,7 @@ enum status attend_run(const struct attend_spec *spec, struct attend_found *out,
         len = MIN(n - at, run.logits ? NEXT_ROWS : session_block(session));
         s = callbacks_stop(&spec->callbacks)
                 ? STATUS_INTERRUPTED
-                : session_feed(session, 0, spec->tokens + at, len, run.logits, e);
+                : session_feed(session, 0, spec->tokens + at, len, run.logits, true, e);
         if (s == STATUS_OK && run.bad)
             s = session_explain(
                 session,

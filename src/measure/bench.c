@@ -330,7 +330,7 @@ static enum status measure_prefill(const struct bench *b, struct bench_row *row,
         b->tokens[t] = bench_token(&row->model->subject->config, 0, t);
     for (int pass = 0; pass < 2; pass++) {
         const uint64_t before = clock_ns();
-        TRY(session_feed(row->session, 0, b->tokens, n, NULL, e));
+        TRY(session_feed(row->session, 0, b->tokens, n, b->logits, false, e));
         best = fmin(best, clock_ns() - before);
         session_rewind(row->session, 0, 0);
     }

@@ -89,7 +89,7 @@ static void check_text(int text, const struct kernels *k)
         assert_column(text, ATTN_RESID, middle, k->name);
     }
     struct session *s = new_session(m, &(struct session_params){.kernels = k}, NULL);
-    expect_ok(session_feed(s, 0, tokens, N_TOKENS, logits, &err));
+    expect_ok(session_feed(s, 0, tokens, N_TOKENS, logits, true, &err));
     assert_column(text, LOGITS, logits, k->name);
 }
 

@@ -95,6 +95,7 @@ static struct made made_plainly(int i)
     const int prompt = texts.shares ? 0 : i, n_vocab = texts.c.model->config.n_vocab;
     static int32_t text[1 << 13];
     int len = texts.n_prompt[prompt];
+    float *logits = allocated((size_t)n_vocab * sizeof *logits);
     struct made m = {.end = END_LENGTH};
     bool going = texts.n[i] > 0;
     memcpy(text, texts.prompts[prompt], (size_t)len * sizeof *text);
@@ -103,10 +104,9 @@ static struct made made_plainly(int i)
         sampler_accept(sampler, 0, text[k]);
     while (going) {
         const int cached = session_len(session, 0);
-        const float *logits = session_logits(session);
         double log_sum;
         int token;
-        expect_ok(session_feed(session, 0, text + cached, len - cached, NULL, &err));
+        expect_ok(session_feed(session, 0, text + cached, len - cached, logits, false, &err));
         expect_ok(sampler_pick(sampler, 0, 0, logits, &token, &err));
         expect_ok(logits_log_sum(logits, n_vocab, &log_sum, &err));
         if (!texts.ignore_eos && token == tokenizer_eos(texts.c.tokenizer)) {

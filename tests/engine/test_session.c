@@ -185,11 +185,11 @@ TEST(refusals_change_nothing, .seconds = 300)
     ck_assert_ptr_null(s);
     s = new_session(m, &p, NULL);
     ck_assert_int_eq(session_cap(s), 12);
-    expect_status(session_feed(s, 0, g.tokens, 13, NULL, &err), STATUS_USAGE, "12");
-    expect_status(session_feed(s, 0, g.tokens, 0, NULL, &err), STATUS_USAGE, "");
+    expect_status(session_feed(s, 0, g.tokens, 13, NULL, false, &err), STATUS_USAGE, "12");
+    expect_status(session_feed(s, 0, g.tokens, 0, NULL, false, &err), STATUS_USAGE, "");
     ck_assert_int_eq(session_len(s, 0), 0);
-    expect_ok(session_feed(s, 0, g.tokens, 12, NULL, &err));
-    expect_status(session_feed(s, 0, g.tokens, 1, NULL, &err), STATUS_USAGE, "12");
+    expect_ok(session_feed(s, 0, g.tokens, 12, NULL, false, &err));
+    expect_status(session_feed(s, 0, g.tokens, 1, NULL, false, &err), STATUS_USAGE, "12");
 }
 
 /* Whatever the size of a head, positions times the bytes of one are what is planned and taken. */

@@ -530,7 +530,7 @@ TEST(heads_add_to_logits, .loops = 4)
     struct session *session;
     struct all_heads all;
     expect_ok(session_create(m, &(struct session_params){.watch = &watch}, NULL, &session, &err));
-    expect_ok(session_feed(session, 0, g.tokens, n, NULL, &err));
+    expect_ok(session_feed(session, 0, g.tokens, n, NULL, false, &err));
     session_free(session);
     struct attend_spec spec = spec_of(m, &all, g.tokens, n, 1);
     struct path_layer of_layer = {.layer = layer, .n_tokens = n};

@@ -72,7 +72,7 @@ static inline float *logits_after(const struct model *m, const int32_t *tokens, 
     piece = piece > 0 ? piece : n;
     for (int t = 0; t < n; t += piece)
         expect_ok(session_feed(s, 0, tokens + t, n - t < piece ? n - t : piece,
-                               logits + (size_t)t * n_vocab, &err));
+                               logits + (size_t)t * n_vocab, true, &err));
     ck_assert_int_eq(session_len(s, 0), n);
     return logits;
 }
