@@ -117,7 +117,7 @@ static void move_plainly(const struct muon_run *r, double *w, size_t at, int row
     }
 }
 
-TEST(steps_are_those_of_the_definition, .loops = SANITIZED ? 1 : COUNT(models))
+TEST(steps_are_those_of_the_definition, .loops = COUNT(models), .tags = TAKES_LONG)
 {
     struct muon_run r = train(models[_i], &kernels_scalar, 1);
     const struct trainer *t = &r.t;
