@@ -222,10 +222,13 @@ static void read_pairs(struct reader *r, struct gguf *g)
     const struct gguf_value *v = r->status ? NULL : gguf_find(g, GGUF_ALIGNMENT_KEY);
     if (!v)
         return;
+    char number[24] = "";
+    if (gguf_is_integer(v->kind))
+        chars_printf(number, " %" PRId64, gguf_int_at(v, 0));
     g->alignment = v->kind == GGUF_U32 ? little_load(v->bytes.data, 4) : 0;
     if (!gguf_alignment_legal(g->alignment))
-        refuse(r, "key \"%s\": expected " GGUF_ALIGNMENT_WANTED ", found %s %" PRIu32,
-               GGUF_ALIGNMENT_KEY, gguf_kind_name(v->kind), g->alignment);
+        refuse(r, "key \"%s\": expected " GGUF_ALIGNMENT_WANTED ", found %s%s", GGUF_ALIGNMENT_KEY,
+               gguf_kind_name(v->kind), number);
 }
 
 /* A part of a split file, as llama.cpp's gguf-split writes them, has the keys split.no, from 0 on,
