@@ -4,25 +4,34 @@
     scripts/make/unicode.py | clang-format > src/text/unicode_tables.h
 
 The classes are those of GPT-2's pattern: letter (\\p{L}), number (\\p{N}), white space (\\s, the
-property White_Space) and everything else. The package unicodedata2 is used where it is
-installed, because the standard library's module is as old as its Python.
+property White_Space) and everything else; and punctuation, as Falcon's cut has it of the package
+`tokenizers`, whose tables are of Unicode 8. The package unicodedata2 is used where it is installed,
+because the standard library's module is as old as its Python.
 """
+from tokenizers import pre_tokenizers
+
 try:
     import unicodedata2 as unicodedata
 except ImportError:
     import unicodedata
 
-OTHER, LETTER, NUMBER, SPACE = range(4)
+OTHER, LETTER, NUMBER, SPACE, PUNCTUATION = range(5)
 
 # White_Space is not in the module: it is the separators (category Z) and these six controls.
 CONTROLS = {0x09, 0x0A, 0x0B, 0x0C, 0x0D, 0x85}
+
+
+PUNCTUATED = pre_tokenizers.Punctuation()
 
 
 def class_of(code):
     category = unicodedata.category(chr(code))
     if category[0] == "Z" or code in CONTROLS:
         return SPACE
-    return {"L": LETTER, "N": NUMBER}.get(category[0], OTHER)
+    if category[0] in "LN":
+        return LETTER if category[0] == "L" else NUMBER
+    is_alone = category != "Cs" and len(PUNCTUATED.pre_tokenize_str(f"a{chr(code)}a")) == 3
+    return PUNCTUATION if is_alone else OTHER
 
 
 def main():

@@ -117,7 +117,7 @@ static enum status count_words(struct learner *l, const struct text *texts, size
     uint64_t done = 0, next = 0;
     for (size_t i = 0; i < n; i++)
         for (struct text rest = texts[i]; rest.len > 0;) {
-            const struct text word = text_cut(&rest, pretokenize_next(PRETOKENIZE_GPT2, rest));
+            const struct text word = text_cut(&rest, pretokenize_next(PRETOKENIZE_GPT2, rest, 0));
             if (word.len > 1) /* a single byte has no pair */
                 TRY(count_word(l, word, e));
             if (done >= next) {

@@ -19,6 +19,8 @@ static const struct pretokenizer pretokenizers[] = {
     {.names = {"dbrx", "smaug-bpe", "chatglm-bpe", "glm4"}, .rule = PRETOKENIZE_LLAMA3},
     {.names = {"qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "megrez"},
      .rule = PRETOKENIZE_QWEN2},
+    {.names = {"bloom", "gpt3-finnish"}, .rule = PRETOKENIZE_BLOOM},
+    {.names = {"falcon"}, .rule = PRETOKENIZE_FALCON},
 };
 
 const struct pretokenizer *pretokenizer_find(struct text name)
@@ -35,7 +37,7 @@ const struct pretokenizer *pretokenizer_find(struct text name)
 /* --- characters and runs --------------------------------------------------------------------- */
 
 /* The class of the character at s[at] and its length; CHAR_END and 0 at the end of the text,
- * which is also what StarCoder's rule makes of a number. */
+ * which is also what StarCoder's rule makes of a number, and Falcon's of punctuation. */
 #define CHAR_END (-1)
 
 static int class_at(enum pretokenize_rule rule, struct text s, size_t at, size_t *len)
@@ -46,7 +48,8 @@ static int class_at(enum pretokenize_rule rule, struct text s, size_t at, size_t
     uint32_t code;
     const size_t n = utf8_decode(text_span(s.data + at, s.len - at), &code);
     const enum char_class c = unicode_class(code);
-    if (rule == PRETOKENIZE_STARCODER && c == CHAR_NUMBER)
+    if ((rule == PRETOKENIZE_STARCODER && c == CHAR_NUMBER) ||
+        (rule == PRETOKENIZE_FALCON && c == CHAR_OTHER && unicode_is_punctuation(code)))
         return CHAR_END;
     *len = n;
     return c;
@@ -134,11 +137,9 @@ static size_t next_of_llama3(enum pretokenize_rule rule, struct text s)
     return end > 0 ? end : spaces_end(rule, s);
 }
 
-size_t pretokenize_next(enum pretokenize_rule rule, struct text s)
+/* Of GPT-2 and StarCoder. */
+static size_t next_of_gpt2(enum pretokenize_rule rule, struct text s)
 {
-    assert(s.len > 0 && rule < PRETOKENIZE_RULES);
-    if (rule == PRETOKENIZE_LLAMA3 || rule == PRETOKENIZE_QWEN2)
-        return next_of_llama3(rule, s);
     size_t last = contraction(s, 0), len;
     if (last > 0)
         return last;
@@ -155,4 +156,90 @@ size_t pretokenize_next(enum pretokenize_rule rule, struct text s)
             return run_end(rule, s, 1, second, &last);
     }
     return spaces_end(rule, s);
+}
+
+/* Whether the character at s[at] is in BLOOM's pieces; not at the end. */
+static bool in_bloom(struct text s, size_t at, size_t *len)
+{
+    static const uint32_t outside[] = {'(',   '|',   '.',   ',',    '!',    '?',    ')',
+                                       0x60c, 0x6d4, 0x964, 0x2026, 0x3001, 0x3002, 0xff0c};
+    *len = 0;
+    if (at >= s.len)
+        return false;
+    uint32_t code;
+    *len = utf8_decode(text_span(s.data + at, s.len - at), &code);
+    for (int i = 0; i < LENGTH(outside); i++)
+        if (code == outside[i])
+            return false;
+    return unicode_class(code) != CHAR_SPACE;
+}
+
+static size_t next_of_bloom(struct text s)
+{
+    size_t len, end = s.data[0] == ' ';
+    if (in_bloom(s, end, &len)) {
+        while (in_bloom(s, end, &len))
+            end += len;
+        return end;
+    }
+    /* What is outside, up to a character inside or the space before one. */
+    size_t space = 0; /* the length of a space that ends here */
+    for (end = 0; end < s.len && !in_bloom(s, end, &len); end += len)
+        space = s.data[end] == ' ';
+    return end < s.len ? end - space : end;
+}
+
+/* The piece before it may have ended within a character, which says what this one is a part of. */
+static size_t next_of_falcon(struct text s, size_t at)
+{
+    const enum pretokenize_rule rule = PRETOKENIZE_FALCON;
+    size_t begin = at, len;
+    uint32_t code;
+    for (size_t back = 1; back <= MIN(at, 3); back++)
+        if (utf8_decode(text_span(s.data + at - back, s.len - at + back), &code) > back)
+            begin = at - back;
+    if (s.data[at] == ' ') {
+        const int second = class_at(rule, s, at + 1, &len);
+        if (second == CHAR_END || second == CHAR_SPACE)
+            return spaces_end(rule, text_span(s.data + at, s.len - at));
+        begin = at + 1;
+    }
+    const int class = class_at(rule, s, begin, &len);
+    if (class == CHAR_SPACE)
+        return spaces_end(rule, text_span(s.data + at, s.len - at));
+    /* A byte is what its character is in the byte alphabet, where numbers stand for themselves. */
+    const bool is_number = unicode_class((unsigned char)s.data[at]) == CHAR_NUMBER;
+    size_t end = at, digits = 0;
+    for (size_t next = begin; next < s.len; next += len) {
+        if (class_at(rule, s, next, &len) != class)
+            break;
+        if (class == CHAR_END) /* punctuation */
+            len = utf8_decode(text_span(s.data + next, s.len - next), &code);
+        for (; end < next + len; end++) {
+            const unsigned char byte = s.data[end];
+            if ((unicode_class(byte) == CHAR_NUMBER) != is_number)
+                return end - at;
+            digits = is_number && byte < 0x80 ? digits + 1 : 0;
+            if (digits == 3)
+                return end - 2 > at ? end - 2 - at : 3;
+        }
+    }
+    return end - at;
+}
+
+size_t pretokenize_next(enum pretokenize_rule rule, struct text s, size_t at)
+{
+    assert(at < s.len && rule < PRETOKENIZE_RULES);
+    const struct text rest = text_span(s.data + at, s.len - at);
+    switch (rule) {
+    case PRETOKENIZE_LLAMA3:
+    case PRETOKENIZE_QWEN2:
+        return next_of_llama3(rule, rest);
+    case PRETOKENIZE_BLOOM:
+        return next_of_bloom(rest);
+    case PRETOKENIZE_FALCON:
+        return next_of_falcon(s, at);
+    default:
+        return next_of_gpt2(rule, rest);
+    }
 }

@@ -7,10 +7,11 @@
  *   Llama 3   (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|
  *             ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
  *   Qwen 2    the same with \p{N} for \p{N}{1,3}
+ *   BLOOM      ?[^(\s|[.,!?…。，、।۔،])]+, and what is between two of these
  *
  * (the fourth alternative of Llama 3 starts with " ?", too). \s is Unicode's White_Space. A byte
- * that is not part of well-formed UTF-8 counts as one character that is no letter, number or space;
- * so pieces never cut a well-formed character.
+ * that is not part of well-formed UTF-8 counts as one character that is no letter, number or space.
+ * Only Falcon's pieces cut well-formed characters.
  */
 #pragma once
 
@@ -23,6 +24,12 @@ enum pretokenize_rule {
     PRETOKENIZE_STARCODER,
     PRETOKENIZE_LLAMA3,
     PRETOKENIZE_QWEN2,
+    PRETOKENIZE_BLOOM,
+    /* Falcon: runs of punctuation, and what is between them cut by GPT-2's pattern, each as if it
+     * were all. A piece is cut again where digits begin or end, [0-9][0-9][0-9] are a piece, and
+     * what is a digit is asked of GPT-2's byte alphabet: the bytes of ², ³, ¹, ¼, ½ and ¾ in
+     * Latin-1 are digits in every character. */
+    PRETOKENIZE_FALCON,
     PRETOKENIZE_RULES,
 };
 
@@ -38,7 +45,8 @@ struct pretokenizer {
 const struct pretokenizer *pretokenizer_find(struct text name);
 
 /*
- * The length in bytes, at least 1, of the first piece of a nonempty text (asserted). Calling it
- * again for what follows finds all pieces; together that takes time linear in the text.
+ * The length in bytes, at least 1, of the piece that begins at byte `at` < s.len (asserted) of a
+ * text, where its first piece or the one after another begins. Finding all takes time linear in the
+ * text.
  */
-size_t pretokenize_next(enum pretokenize_rule rule, struct text s);
+size_t pretokenize_next(enum pretokenize_rule rule, struct text s, size_t at);

@@ -27,6 +27,8 @@ struct tokenizer_kind {
  * would take the text's length times its own. */
 #define LONGEST_SPECIAL 1024
 
+#define ADDS_SPACE_KEY "tokenizer.ggml.add_space_prefix"
+
 /* The keys of the tokens that end a text: of the whole of it, of a turn, and of a message that
  * waits for a tool. */
 static const char *const end_keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
@@ -63,7 +65,7 @@ struct tokenizer {
     struct bpe bpe;
     const struct pretokenizer *pre; /* of bpe */
     struct spm spm;
-    bool adds_space;   /* of spm */
+    bool adds_space;   /* before a text; of bpe one that does not begin with a space */
     char pre_name[40]; /* as the file has it, or the one that is assumed; "" of spm */
     int bos;           /* -1: none */
     int ends[N_ENDS];  /* likewise, by end_keys, then by end_names */
@@ -77,7 +79,7 @@ struct tokenizer {
 static enum status init_bpe(struct tokenizer *t, const struct gguf *g, struct err *e)
 {
     struct text pre = text_of("gpt-2");
-    bool found;
+    bool found, spaced;
     TRY(gguf_get_text(g, "tokenizer.ggml.pre", &pre, &found, e));
     chars_printf(t->pre_name, "%.*s", text_width(pre), pre.data);
     t->pre = pretokenizer_find(pre);
@@ -85,9 +87,10 @@ static enum status init_bpe(struct tokenizer *t, const struct gguf *g, struct er
         err_format(
             &t->unread,
             "tokenizer.ggml.pre: found \"%.*s\", expected a name of what cuts text as GPT-2, "
-            "StarCoder, Llama 3 or Qwen 2 do",
+            "StarCoder, Llama 3, Qwen 2, BLOOM or Falcon do",
             (int)MIN(pre.len, 60), pre.data);
     TRY(bpe_init(&t->bpe, &t->vocab, g, e));
+    TRY(gguf_get_bool(g, ADDS_SPACE_KEY, &t->adds_space, &spaced, e));
     if (!found && t->bpe.n_merges > 0)
         chars_append(t->odd,
                      "tokenizer.ggml.pre is missing; text is cut as \"%s\" does it, which gives "
@@ -126,8 +129,15 @@ static void find_lost_merges(struct tokenizer *t)
 static enum status encode_bpe(const struct tokenizer *t, struct encoding *c, struct text part,
                               struct err *e)
 {
-    while (part.len > 0) {
-        const struct text piece = text_cut(&part, pretokenize_next(t->pre->rule, part));
+    if (t->adds_space && part.data[0] != ' ') {
+        c->marked.len = 0;
+        if (!bytes_put(&c->marked, text_of(" ")) || !bytes_put(&c->marked, part))
+            return err_no_memory(e, "the text behind a space", part.len + 1);
+        c->text = part = bytes_text(&c->marked);
+    }
+    struct text piece;
+    for (size_t at = 0; at < part.len; at += piece.len) {
+        piece = text_span(part.data + at, pretokenize_next(t->pre->rule, part, at));
         int twin;
         const int whole = t->pre->whole_pieces ? vocab_find(&t->vocab, piece, &twin) : -1;
         if (whole >= 0) {
@@ -146,7 +156,7 @@ static enum status init_spm(struct tokenizer *t, const struct gguf *g, struct er
 {
     bool found;
     t->adds_space = true;
-    TRY(gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", &t->adds_space, &found, e));
+    TRY(gguf_get_bool(g, ADDS_SPACE_KEY, &t->adds_space, &found, e));
     TRY(spm_init(&t->spm, &t->vocab, g, e));
     name_index_free(&t->vocab.names);
     return STATUS_OK;
@@ -379,7 +389,7 @@ struct text tokenizer_bytes(const struct tokenizer *t, int id)
 
 size_t tokenizer_added(const struct tokenizer *t, struct text text)
 {
-    return t->adds_space && text.len > 0 && text.data[0] == ' ';
+    return t->adds_space && !t->pre && text.len > 0 && text.data[0] == ' ';
 }
 
 size_t tokenizer_longest(const struct tokenizer *t)

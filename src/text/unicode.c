@@ -5,6 +5,19 @@
 
 /* --- classes of characters -------------------------------------------------------------------- */
 
+/* As the table has it. */
+static enum char_class find_class(uint32_t code)
+{
+    /* The last run that starts at or before the code point; the first one is before all of them. */
+    const uint64_t *run = unicode_runs;
+    for (size_t n = LENGTH(unicode_runs); n > 1;) {
+        const size_t half = n / 2;
+        run += run[half] >> 32 <= code ? half : 0;
+        n -= half;
+    }
+    return code <= (*run >> 8 & 0xffffff) ? (*run & 7) : CHAR_OTHER;
+}
+
 enum char_class unicode_class(uint32_t code)
 {
     if (code < 0x80) { /* most text; the table agrees */
@@ -14,14 +27,15 @@ enum char_class unicode_class(uint32_t code)
             return CHAR_NUMBER;
         return code == ' ' || code - '\t' < 5 ? CHAR_SPACE : CHAR_OTHER;
     }
-    /* The last run that starts at or before the code point; the first one is before all of them. */
-    const uint64_t *run = unicode_runs;
-    for (size_t n = LENGTH(unicode_runs); n > 1;) {
-        const size_t half = n / 2;
-        run += run[half] >> 32 <= code ? half : 0;
-        n -= half;
-    }
-    return code <= (*run >> 8 & 0xffffff) ? (*run & 3) : CHAR_OTHER;
+    const enum char_class c = find_class(code);
+    return c == CHAR_PUNCTUATION ? CHAR_OTHER : c;
+}
+
+bool unicode_is_punctuation(uint32_t code)
+{
+    if (code < 0x80)
+        return code > ' ' && code < 0x7f && unicode_class(code) == CHAR_OTHER;
+    return find_class(code) == CHAR_PUNCTUATION;
 }
 
 /* --- the byte alphabet ----------------------------------------------------------------------- */

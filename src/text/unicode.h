@@ -10,14 +10,19 @@
 
 /* The numbers are those of the generated table. */
 enum char_class {
-    CHAR_OTHER = 0,  /* neither of the following; unassigned, surrogates, UNICODE_INVALID */
+    CHAR_OTHER = 0,  /* none of the following three; unassigned, surrogates, UNICODE_INVALID */
     CHAR_LETTER = 1, /* general category L* */
     CHAR_NUMBER = 2, /* general category N* */
     CHAR_SPACE = 3,  /* property White_Space */
+    CHAR_PUNCTUATION =
+        4, /* P* in Unicode 8, as Falcon's vocabulary has it: of CHAR_OTHER to unicode_class */
 };
 
 /* For any number; those above U+10FFFF are CHAR_OTHER. */
 enum char_class unicode_class(uint32_t code);
+
+/* Whether it is CHAR_PUNCTUATION, or in ASCII neither letter, digit, space nor control. */
+bool unicode_is_punctuation(uint32_t code);
 
 /*
  * The byte alphabet: printable Latin-1 bytes stand for themselves; the other 68, in ascending

@@ -3,7 +3,8 @@
 
     reference_bpe.py encode VOCAB.gguf FILE    ids of a file, space-separated
     reference_bpe.py cut RULE FILE             lengths in bytes of the pre-tokenization's pieces;
-                                               gpt2, starcoder, llama3 or qwen2
+                                               gpt2, starcoder, llama3 or qwen2; bloom and
+                                               falcon by the package `tokenizers`
     reference_bpe.py learn N_TOKENS FILE       merges learned from a file: two ids a line
     reference_bpe.py make-test-data            writes tests/data/{pretokenize,bpe-small,bpe-learn}*
     reference_bpe.py make-llama3-data JSON     writes tests/data/bpe-llama3.* from a tokenizer.json
@@ -52,7 +53,23 @@ ALPHABET = make_alphabet()
 # --- cutting and merging ------------------------------------------------------------------------
 
 
+def library_cut(rule):
+    """Falcon's and BLOOM's cut as their tokenizer.json say it to the package `tokenizers`."""
+    from tokenizers import Regex, pre_tokenizers as pre
+
+    if rule == "bloom":
+        pattern = Regex(r" ?[^(\s|[.,!?…。，、।۔،])]+")
+        return pre.Sequence([pre.Split(pattern, "isolated"), pre.ByteLevel(False, use_regex=False)])
+    return pre.Sequence([
+        pre.Punctuation("contiguous"), pre.ByteLevel(False), pre.Digits(False),
+        pre.Split(Regex("[0-9][0-9][0-9]"), "isolated")])
+
+
 def cut(data, rule="gpt2"):
+    if rule in ("bloom", "falcon"):
+        bytes_of = {char: byte for byte, char in ALPHABET.items()}
+        pieces = library_cut(rule).pre_tokenize_str(data.decode())
+        return [bytes(bytes_of[char] for char in piece) for piece, _ in pieces]
     text = data.decode("utf-8", "surrogateescape")
     parts = NUMBER.split(text) if rule == "starcoder" else [text]
     pieces = [piece for part in parts for piece in PATTERNS[rule].findall(part)]
@@ -350,6 +367,14 @@ def random_cases(generator, n):
         yield data
 
 
+def library_cases():
+    """What the cuts of the package look at, and characters with bytes that it takes for digits."""
+    generator, alphabet = random.Random(2), " \n\t.,!?()|$+'-_ab12379²½٣Ⅷмцé水…。，、।۔،′“\u00a0\u3000\U0001f600"
+    cases = ["м and мир 999", " 1234567 x²y 12½3456.½6789", "don't  stop, at 3.14159265!", "1′2′″ ٣٤٥ ⅧⅧ", "a (b) | c,d"]
+    cases += ["".join(generator.choices(alphabet, k=generator.randint(1, 20))) for _ in range(90)]
+    return [case.encode() for case in cases]
+
+
 def learn(text, n_merges):
     words = Counter(cut(text))
     split = {word: [ALPHABET[b] for b in word] for word in words}
@@ -376,6 +401,10 @@ def make_test_data():
             for case in cases:
                 lengths = [len(piece) for piece in cut(case, rule)]
                 out.write(" ".join([rule, case.hex() or "-", *map(str, lengths)]) + "\n")
+        for rule in ("bloom", "falcon"):
+            for case in library_cases():
+                lengths = [len(piece) for piece in cut(case, rule)]
+                out.write(" ".join([rule, case.hex(), *map(str, lengths)]) + "\n")
 
     merges = learn(PROSE.encode(), 400)
     tokens = [ALPHABET[b] for b in range(256)]

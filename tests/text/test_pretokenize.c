@@ -9,7 +9,7 @@ static void check_pieces(enum pretokenize_rule rule, struct text s, const int *l
     size_t at = 0;
     for (size_t i = 0; i < n; i++) {
         ck_assert_msg(at < s.len, "%s %d: %zu pieces, expected %zu", what, number, i, n);
-        const size_t len = pretokenize_next(rule, (struct text){s.data + at, s.len - at});
+        const size_t len = pretokenize_next(rule, s, at);
         ck_assert_msg(len == (size_t)lengths[i], "%s %d: piece %zu is %zu bytes, expected %d", what,
                       number, i, len, lengths[i]);
         at += len;
@@ -19,10 +19,10 @@ static void check_pieces(enum pretokenize_rule rule, struct text s, const int *l
 
 static enum pretokenize_rule rule_of(const char *name)
 {
-    static const char *const names[] = {[PRETOKENIZE_GPT2] = "gpt2",
-                                        [PRETOKENIZE_STARCODER] = "starcoder",
-                                        [PRETOKENIZE_LLAMA3] = "llama3",
-                                        [PRETOKENIZE_QWEN2] = "qwen2"};
+    static const char *const names[] = {
+        [PRETOKENIZE_GPT2] = "gpt2",     [PRETOKENIZE_STARCODER] = "starcoder",
+        [PRETOKENIZE_LLAMA3] = "llama3", [PRETOKENIZE_QWEN2] = "qwen2",
+        [PRETOKENIZE_BLOOM] = "bloom",   [PRETOKENIZE_FALCON] = "falcon"};
     int rule = 0;
     while (strcmp(names[rule], name) != 0)
         ck_assert_int_lt(++rule, PRETOKENIZE_RULES);
@@ -78,8 +78,9 @@ TEST(names)
 /* Every run is read once or twice, not once for every piece in it. */
 TEST(long_runs_take_linear_time)
 {
-    static const char *const units[] = {" ",   "\n",           "a",    "'",        "'s", "1",
-                                        " \n", "\xe3\x80\x80", "\x80", "\n       "};
+    static const char *const units[] = {
+        " ",    "\n",        "a",        "'",   "'s",   "1", " \n", "\xe3\x80\x80",
+        "\x80", "\n       ", "\xd0\xbc", "...", "\xbc", ".1"};
     const size_t size = 1 << 20;
     char *text = allocated(size);
     for (size_t u = 0; u < COUNT(units); u++) {
@@ -89,8 +90,7 @@ TEST(long_runs_take_linear_time)
         for (int rule = 0; rule < PRETOKENIZE_RULES; rule++) {
             size_t at = 0;
             while (at < size)
-                at += pretokenize_next((enum pretokenize_rule)rule,
-                                       (struct text){text + at, size - at});
+                at += pretokenize_next((enum pretokenize_rule)rule, text_span(text, size), at);
             ck_assert_uint_eq(at, size);
         }
     }

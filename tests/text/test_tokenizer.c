@@ -101,6 +101,21 @@ TEST(pieces_end_at_special_tokens)
     CHECK_IDS("  <s>x", 256, 258, 'x');
 }
 
+/* As transformers' ByteLevel does it with add_prefix_space: before each part that begins without.
+ */
+TEST(test_space_before_parts)
+{
+    plain_bytes_vocabulary();
+    add_token("\u0120x", 1); /* 256 */
+    add_token("<s>", 3);
+    ADD_MERGES("\u0120 x");
+    v.adds_space = 1;
+    use_vocabulary();
+    const struct text text = text_of("x\ny<s>x<s> x");
+    check_encoding(text, (const int[]){256, '\n', 'y', 257, 256, 257, 256}, 7, __FILE__, __LINE__);
+    ck_assert_uint_eq(tokenizer_added(t, text_of(" x")), 0);
+}
+
 /* Every place of the text may start the longest token that is looked for; a longer one is not. */
 TEST(hostile_special_tokens_take_linear_time)
 {
