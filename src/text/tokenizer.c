@@ -8,6 +8,7 @@
 #include "formats/gguf_values.h"
 #include "text/bpe.h"
 #include "text/pretokenize.h"
+#include "text/replacements.h"
 #include "text/spm.h"
 
 /* What a value of tokenizer.ggml.model says. */
@@ -63,6 +64,7 @@ struct tokenizer {
     struct name_index specials; /* control, user-defined and unknown tokens */
     bool starts_special[256];   /* some of them start with this byte */
     struct bpe bpe;
+    struct replacements replaced;   /* of bpe */
     const struct pretokenizer *pre; /* of bpe */
     struct spm spm;
     bool adds_space;   /* before a text; of bpe one that does not begin with a space */
@@ -91,6 +93,7 @@ static enum status init_bpe(struct tokenizer *t, const struct gguf *g, struct er
             (int)MIN(pre.len, 60), pre.data);
     TRY(bpe_init(&t->bpe, &t->vocab, g, e));
     TRY(gguf_get_bool(g, ADDS_SPACE_KEY, &t->adds_space, &spaced, e));
+    TRY(replacements_init(&t->replaced, g, e));
     if (!found && t->bpe.n_merges > 0)
         chars_append(t->odd,
                      "tokenizer.ggml.pre is missing; text is cut as \"%s\" does it, which gives "
@@ -129,10 +132,12 @@ static void find_lost_merges(struct tokenizer *t)
 static enum status encode_bpe(const struct tokenizer *t, struct encoding *c, struct text part,
                               struct err *e)
 {
-    if (t->adds_space && part.data[0] != ' ') {
+    const bool spaced = t->adds_space && part.data[0] != ' ';
+    if (spaced || replacements_apply(&t->replaced, part)) {
         c->marked.len = 0;
-        if (!bytes_put(&c->marked, text_of(" ")) || !bytes_put(&c->marked, part))
-            return err_no_memory(e, "the text behind a space", part.len + 1);
+        if (spaced && !bytes_put(&c->marked, text_of(" ")))
+            return err_no_memory(e, "the text behind a space", 1);
+        TRY(replacements_put(&t->replaced, &c->marked, part, e));
         c->text = part = bytes_text(&c->marked);
     }
     struct text piece;
@@ -277,6 +282,7 @@ void tokenizer_free(struct tokenizer *t)
         return;
     vocab_free(&t->vocab);
     merging_free(&t->bpe.merging);
+    replacements_free(&t->replaced);
     spm_free(&t->spm);
     name_index_free(&t->specials);
     free(t);

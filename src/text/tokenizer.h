@@ -4,8 +4,9 @@
  * Text is bytes: any bytes in, the same bytes out, UTF-8 or not. Control, user-defined and unknown
  * tokens are found first; what the text between them becomes is the vocabulary's kind:
  *
- * - "gpt2": byte-level BPE. Text is cut into pieces (see pretokenize.h), and each piece is merged
- * by rank (see bpe.h).
+ * - "gpt2": byte-level BPE. Characters are replaced (see replacements.h), which does not come back;
+ *   a space is put before with tokenizer.ggml.add_space_prefix, unless there is one; text is cut
+ *   into pieces (see pretokenize.h), and each piece is merged by rank (see bpe.h).
  * - "llama": SentencePiece's BPE by scores (see bpe.h), with a space before the text and after each
  *   of those tokens unless tokenizer.ggml.add_space_prefix is false. A literal U+2581 comes back as
  *   a space. With remove_extra_whitespaces, spaces at both ends of the text between those tokens,
@@ -28,7 +29,7 @@ struct tokenizer;
 /*
  * Builds a tokenizer from tokenizer.ggml.{model,pre,tokens,token_type,merges,scores,bos_token_id,
  * eos_token_id,eot_token_id,eom_token_id,add_bos_token,add_space_prefix,
- * remove_extra_whitespaces}; copies what it needs, so
+ * remove_extra_whitespaces} and tokenizer.decode.replacements; copies what it needs, so
  * g may be freed after. The messages name the key. STATUS_BAD_FILE:
  *
  * - no model; arrays of the wrong type or length, a token type above 6, a score that is not finite;

@@ -116,6 +116,24 @@ TEST(test_space_before_parts)
     ck_assert_uint_eq(tokenizer_added(t, text_of(" x")), 0);
 }
 
+/* A pair becomes the first half of the next; a character may become two, bytes that are none stay.
+ */
+TEST(test_replacements)
+{
+    const struct text list[] = {text_of("e\u0301"), text_of("\u00e9"), text_of("\u00e9\u0302"),
+                                text_of("E"),       text_of("\u00c5"), text_of("ab")};
+    plain_bytes_vocabulary();
+    add_token("\u00c3\u00a9", 1); /* 256: U+00E9 */
+    add_token("<s>", 3);
+    ADD_MERGES("\u00c3 \u00a9");
+    struct gguf_writer *w = keys_of_vocabulary();
+    gguf_add_texts(w, "tokenizer.decode.replacements", list, COUNT(list));
+    t = tokenizer_in(written_gguf(w).g);
+    const struct text text = text_of("xe\u0301e<s>\u0301e\u0301\u0302\u00c5\xc3");
+    const int expected[] = {'x', 256, 'e', 257, 0xcc, 0x81, 'E', 'a', 'b', 0xc3};
+    check_encoding(text, expected, COUNT(expected), __FILE__, __LINE__);
+}
+
 /* Every place of the text may start the longest token that is looked for; a longer one is not. */
 TEST(hostile_special_tokens_take_linear_time)
 {
