@@ -20,7 +20,7 @@ measure      3120
 model        3750
 show        2850
 base        2530
-text         2900
+text         3000
 train        3150
 '
 most_lines=38600
