@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """export.py - a GGUF checkpoint as a folder of Hugging Face's transformers.
 
-AutoModelForCausalLM.from_pretrained(DIR) has the logits of MODEL, AutoTokenizer its ids. A Llama becomes
-LlamaForCausalLM, a GPT-2 GPT2LMHeadModel, or GPTBigCodeForCausalLM where it has one K/V head. Matrices
-keep F32, F16 or BF16; blocks (q8_0, q4_0, ...) become F32. What cannot be said there is refused."""
+AutoModelForCausalLM.from_pretrained(DIR) has the logits of MODEL, AutoTokenizer its ids. A model becomes one
+of its own family; a GPT-2 with one K/V head GPTBigCodeForCausalLM, what its own family cannot say, such as a
+llama with windows, one that can. Matrices keep F32, F16 or BF16; blocks (q8_0, q4_0, ...) become F32. What
+cannot be said there is refused."""
 import argparse
 import sys
 

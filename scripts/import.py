@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """import.py - a checkpoint of another program as GGUF.
 
-IN is a folder of Hugging Face's transformers (GPT-2, GPT-BigCode, Llama, Mistral), a .bin of llama2.c or
-llm.c, nanoGPT's ckpt.pt, or a folder with nanoGPT's model_args as config.json. What a model computes that
+IN is a folder of Hugging Face's transformers (BLOOM, Falcon, Gemma 1 and 3, GPT-2, GPT-BigCode, GPT-Neo,
+GPT-NeoX, Llama, Mistral, MPT, OLMo, OPT, Phi, Qwen 2 and 3, StableLM), a .bin of llama2.c or llm.c, nanoGPT's
+ckpt.pt, or a folder with nanoGPT's model_args as config.json. What a model computes that
 decode does not is refused by name."""
 import argparse
 import os
@@ -13,26 +14,12 @@ from exchange.guard import run_guarded
 from exchange.process import BAD_USAGE, bad, say
 
 
-def context_of(path, s, asked):
-    """How many positions the model has here. As far as a sliding window reaches all is attended to, as here; learned
-    positions are as many as they are."""
-    from exchange.shapes import MOST
-    most = min(s.n_ctx, s.window or s.n_ctx)
-    limit = most if s.window or not s.is_llama else MOST
-    if asked is not None and not 1 <= asked <= limit:
-        bad(path, f"--ctx: expected 1 to {limit}, as learned or its window, found {asked}", BAD_USAGE)
-    if not asked and most < s.n_ctx:
-        say(f"{path}: the context is cut from {s.n_ctx} to the {most} positions of the sliding window")
-    return asked or most
-
-
 def vocabulary_of(path, found, asked):
     """The one that is named, or that stands where the checkpoint keeps it; None: there is none, or none is wanted."""
     from exchange import vocabulary
     if asked == "none":
         return None
-    kind = "gpt2" if found.shape.gguf_arch == "decode" else None
-    made = vocabulary.read(asked or found.beside, kind) if asked or os.path.lexists(found.beside) else None
+    made = vocabulary.read(asked or found.beside) if asked or os.path.lexists(found.beside) else None
     if not made:
         say(f"{path}: there is no vocabulary: tokens come without text; --tokenizer FILE names one")
     return made
@@ -42,12 +29,10 @@ def main(args):
     path, out = args.IN, args.OUT
     files.check_new_file(out, b"GGUF")
     from exchange import checkpoint, output, vocabulary
-    found = checkpoint.read(path)
+    found = checkpoint.read(path, args.ctx)
     s, tensors = found.shape, found.tensors
-    n_ctx = context_of(path, s, args.ctx)
-    s.keys |= {"context_length": n_ctx, "attention.value_length": s.head_dim}
     if "position_embd.weight" in tensors:
-        tensors["position_embd.weight"] = tensors["position_embd.weight"][:n_ctx]
+        tensors["position_embd.weight"] = tensors["position_embd.weight"][: s.n_ctx]
     keys = {f"{s.gguf_arch}.{key}": value for key, value in s.keys.items()} | {
         "general.name": os.path.basename(os.path.abspath(path)).encode(errors="replace").decode()[:127]}
     v = vocabulary_of(path, found, args.tokenizer)
@@ -55,9 +40,10 @@ def main(args):
         keys |= vocabulary.keys_of(path, v, s.n_vocab, found.ends)
         if os.path.isfile(path) and s.is_llama:  # llama2.c begins every text with BOS
             keys["tokenizer.ggml.add_bos_token"] = v.keys.get("bos_token_id") is not None
-    output.write(path, out, s.gguf_arch, keys, tensors, args.type and output.T[args.type.upper()], v)
+    output.write(path, out, s.gguf_arch, keys, tensors, args.type and output.T[args.type.upper()], v,
+                 args.force)
     say(f"{out}: {s.gguf_arch}, {s.n_layers} layers of {s.n_embd}, {s.n_heads} heads, {s.n_kv_heads} K/V "
-        f"heads, context {n_ctx}, {s.n_vocab} tokens, {os.path.getsize(out)} bytes")
+        f"heads, context {s.n_ctx}, {s.n_vocab} tokens, {os.path.getsize(out)} bytes")
 
 
 if __name__ == "__main__":
@@ -68,5 +54,6 @@ if __name__ == "__main__":
     parser.add_argument("--ctx", type=int, metavar="C", help="context in tokens")
     parser.add_argument("--tokenizer", metavar="FILE",
                         help="tokenizer.json, tokenizer.model, meta.pkl, a folder; none: tokens without text")
+    parser.add_argument("--force", action="store_true", help="weights that are infinite or none (NaN), too")
     arguments = parser.parse_args()
     sys.exit(run_guarded(lambda: main(arguments), arguments.IN, arguments.OUT))

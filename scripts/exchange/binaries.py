@@ -16,7 +16,7 @@ ORDERS = {  # version 0 of llama2.c has tables of cosines that nothing reads; ve
 HEADER = 44  # bytes that say the sizes
 
 
-def read(path):
+def read(path, ctx):
     """A Shape, and tensors by GGUF's names. Fails unless the header is of a version that is known, and the file has
     the bytes that its sizes say."""
     raw, rows, group, tensors = np.fromfile(regular(path), np.uint8, HEADER), 0, 1, {}
@@ -38,7 +38,7 @@ def read(path):
         sizes = {"model_type": "llama", "vocab_size": vocab, "max_position_embeddings": n_ctx, "hidden_size": width,
                  "num_hidden_layers": layers, "num_attention_heads": heads, "intermediate_size": ff,
                  "num_key_value_heads": kv_heads, "rms_norm_eps": 1e-5}
-    s = shape_of_config(path, config_of(path, sizes))
+    s = shape_of_config(path, config_of(path, sizes), ctx)
     shapes = {to: shape for *_, to, shape in s.tensors()} | {
         "tables.weight": (n_ctx, s.head_dim), "token_embd.weight": (max(rows, vocab), width)}
     order = ORDERS[min(version, 1) if s.is_llama else LLMC].split() + ["output"] * owns_output

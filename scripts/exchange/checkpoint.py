@@ -2,7 +2,7 @@
 import os
 from dataclasses import dataclass
 
-from . import binaries, torchfile, weights
+from . import binaries, stores, torchfile, weights
 from .files import bytes_of, read_json, regular
 from .process import BAD_USAGE, bad, limit_memory
 from .shapes import Shape, config_of, shape_of_config
@@ -22,15 +22,15 @@ class Checkpoint:
     beside: str  # what may have the vocabulary
 
 
-def read(path):
+def read(path, ctx):
     """By its first bytes, or of a folder by its config.json. Fails if it is none, with what is missing or does not fit;
     takes no more memory than the sizes of its files justify."""
     limit_memory(MEMORY_FOR_A_BYTE * bytes_of(path))
     if os.path.isdir(path):
         said = read_json(path, "config.json")
         if "block_size" in said and "model_type" not in said:
-            return of_nanogpt(os.path.join(path, "config.json"), said, *weights.of_folder(path), path)
-        return of_transformers(path, said)
+            return of_nanogpt(os.path.join(path, "config.json"), said, *stores.of_folder(path), path, ctx)
+        return of_transformers(path, said, ctx)
     with open(regular(path, "a checkpoint"), "rb") as file:
         first = file.read(9)
     beside = os.path.dirname(path)
@@ -39,30 +39,30 @@ def read(path):
     if first[8:] == b"{":
         bad(path, "expected a checkpoint, found its weights alone (safetensors): name their folder")
     if first[:4] == b"PK\3\4":
-        args, state = torchfile.read(path)
-        return of_nanogpt(path, args, path, state, os.path.join(beside, "meta.pkl"))
+        args, state = torchfile.of_nanogpt(path)
+        return of_nanogpt(path, args, path, state, os.path.join(beside, "meta.pkl"), ctx)
     # Texts that llama2.c's models learn from stand between BOS, so its program ends a text there.
-    s, tensors = binaries.read(path)
+    s, tensors = binaries.read(path, ctx)
     return Checkpoint(s, tensors, [1] * s.is_llama, os.path.join(beside, "tokenizer.model"))
 
 
-def of_nanogpt(path, args, source, state, beside):
+def of_nanogpt(path, args, source, state, beside, ctx):
     """nanoGPT's model is GPT-2 without transposed matrices, with GELU's exact form and, if asked, without biases."""
     for own in NANOGPT_SIZES.values():
         if own not in args:
             bad(path, f"{own}: expected a size of nanoGPT's, found none")
     s = shape_of_config(path, config_of(path, {"model_type": "gpt2", "activation_function": "gelu"} | {
-        name: args[own] for name, own in NANOGPT_SIZES.items()}))
-    s.layout, s.biases = None, s.biases if args.get("bias", True) else []
+        name: args[own] for name, own in NANOGPT_SIZES.items()}), ctx)
+    s.differs, s.biases = set(), s.biases if args.get("bias", True) else []
     return Checkpoint(s, weights.of_state(source, s, state, True), [], beside)
 
 
-def of_transformers(path, said):
+def of_transformers(path, said, ctx):
     place, generation = os.path.join(path, "config.json"), os.path.join(path, "generation_config.json")
     config = config_of(place, said)
-    s, ends = shape_of_config(place, config), []
+    s, ends = shape_of_config(place, config, ctx), []
     said = read_json(generation) if os.path.lexists(generation) else {}
     for found in said.get("eos_token_id"), config.eos_token_id:
         ends += found if isinstance(found, list) else [found]
-    source, state = weights.of_folder(path)
+    source, state = stores.of_folder(path)
     return Checkpoint(s, weights.of_state(source, s, state, config.tie_word_embeddings), ends, path)

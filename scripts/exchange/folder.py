@@ -8,16 +8,17 @@ import numpy as np
 
 from . import ids, program
 from .files import bytes_of, replaced
-from .process import BAD_USAGE, FAILED, bad, limit_memory, say
+from .process import BAD_USAGE, FAILED, bad, limit_memory, say, shown
 from .spm import SPACES_DROPPED
-from .shapes import ACTIVATIONS, DTYPES, MODELS, SIZES, SPACE, TOKEN, Shape, T, llama3_factors
+from .families import FAMILIES
+from .shapes import ACTIVATIONS, DTYPES, GATED, SIZES, SPACE, TOKEN, Shape, T, llama3_factors, shape_of_config
 
 # Bytes that are taken: for each of the file, as tables of keys, and for each number, as F32 while it is changed.
 MEMORY_FOR_A_BYTE, MEMORY_FOR_A_NUMBER = 8, 20
 
-READ = {*SIZES, *"""attention.value_length attention.layer_norm_epsilon attention.layer_norm_rms_epsilon
-    norm.type norm.epsilon norm.placement position.type feed_forward.type vocab_size rope.dimension_count
-    rope.freq_base rope.scaling.type rope.scaling.factor rope.scale_linear""".split()}
+NEUTRAL = ("rope.scaling.factor", "rope.scaling.attn_factor", "embedding_scale", "logit_scale", "residual_scale",
+           "attention.causal")  # those that change nothing where they are 1
+FREE = ("context_length", "tensor_data_layout", "vocab_size")  # GGUF's keys that a model computes nothing with
 
 
 def rope_of(path, get, factors, head_dim):
@@ -35,60 +36,149 @@ def rope_of(path, get, factors, head_dim):
     bad(path, f"rotary positions: expected none, linear or Llama 3.1's, found {kind}, factors {factors}")
 
 
+def model_type_of(path, arch, get, tensors, kv):
+    """The row of FAMILIES that says a model of this architecture; of `decode` by what its keys say."""
+    is_split, window = "blk.0.attn_q.weight" in tensors, get("attention.sliding_window")
+    if arch == "decode":
+        kinds = [get(key) for key in ("norm.type", "norm.placement", "position.type")]
+        names = {("layer", "before", "learned"): "gpt2", ("layer", "after", "learned"): "opt",
+                 ("rms", "before", "rope"): "llama"}
+        name = names.get(tuple(kinds))
+        if not name or get("feed_forward.type") not in {*ACTIVATIONS.values(), "swiglu"}:
+            bad(path, "expected norms, positions and activation of a family that transformers has, found decode with "
+                      f"{', '.join(map(str, kinds))} and {get('feed_forward.type')}")
+        if name == "gpt2" and is_split:
+            name = "gpt_neo" if window or get("attention.scale") else "opt"
+    else:
+        name = next((name for name, f in FAMILIES.items() if f.arch == arch), None)
+        if not name:
+            bad(path, f"general.architecture: expected one of transformers' families, found {shown(arch)}")
+    if name in ("gpt2", "gpt_bigcode"):
+        name = "gpt2" if set(kv) == {get("attention.head_count")} else "gpt_bigcode"
+    if name == "llama" and (window or "blk.0.attn_q.bias" in tensors and "blk.0.attn_output.bias" not in tensors):
+        name = "mistral" if window and not isinstance(window, list) else "qwen2"
+    return "qwen3" if get("norm.queries_keys") else name
+
+
+def own_keys(kind, get, tensors, kv):
+    """What the config of a family says beyond sizes, activation and rotary positions."""
+    n_layers, heads, window = get("block_count"), get("attention.head_count"), get("attention.sliding_window") or 0
+    windows = window if isinstance(window, list) else [window] * n_layers
+    width, pattern = max(windows), get("attention.sliding_window_pattern", 6)
+    pattern = pattern if isinstance(pattern, list) else [(i + 1) % (pattern or 1) for i in range(n_layers)]
+    made = {"llama": {"attention_bias": "blk.0.attn_q.bias" in tensors, "mlp_bias": "blk.0.ffn_up.bias" in tensors},
+            "mistral": {"sliding_window": width or None},
+            "gpt_neox": {"use_parallel_residual": get("use_parallel_residual", get("norm.placement") != "before")},
+            "gpt_neo": {"attention_types": [[["local" if w else "global" for w in windows], 1]],
+                        "window_size": width or 256},
+            "opt": {"do_layer_norm_before": get("norm.placement") != "after",
+                    "word_embed_proj_dim": get("embedding_length")},
+            "falcon": {"multi_query": kv[0] == 1, "new_decoder_architecture": 1 < kv[0] < heads,
+                       "num_ln_in_parallel_attn": 1 if 1 < kv[0] < heads else None},
+            "stablelm": {"use_qkv_bias": "blk.0.attn_q.bias" in tensors},
+            "mpt": {"learned_pos_emb": False},
+            "gemma3_text": {
+                "layer_types": ["sliding_attention" if is_near else "full_attention" for is_near in pattern],
+                "sliding_window": width or None, "query_pre_attn_scalar": round(
+                    (get("attention.scale") or get("attention.key_length") ** -0.5) ** -2)},
+            "qwen2": {"use_sliding_window": any(windows), "sliding_window": width or None,
+                      "layer_types": ["sliding_attention" if w else "full_attention" for w in windows]}}
+    return made.get("qwen2" if kind == "qwen3" else kind, {})
+
+
 def plan(path, keys, tensors, expand):
-    """The config of the model that says the same, and the K/V heads of each layer here."""
+    """The config of the model that says the same, its Shape, and the K/V heads of each layer here. What the config
+    means, as it is read by import.py, is what the keys say: whatever they say beyond that is refused by name."""
     from transformers import AutoConfig
     arch, n_vocab = keys["general.architecture"], len(tensors["token_embd.weight"].data)
 
     def get(key, otherwise=None):
         return keys.get(f"{arch}.{key}", otherwise)
 
-    for key, value in keys.items():
-        if key.startswith(f"{arch}.") and key.removeprefix(f"{arch}.") not in READ and (
-                value not in (0, 1, "none") or key.endswith("attention.scale")):
-            bad(path, f"{key}: expected none, as transformers has no such model, found {value}")
-    is_llama, ffn, heads = arch == "llama", get("feed_forward.type", "gelu"), get("attention.head_count")
-    kinds = [get("norm.type", "layer"), get("norm.placement", "before"), get("position.type", "learned")]
-    if arch not in ("llama", "gpt2", "starcoder", "decode") or kinds != ["layer", "before", "learned"] or (
-            ffn not in ACTIVATIONS.values() or isinstance(heads, list)):
-        bad(path, "expected a llama, or as GPT-2 layer norms before each part, learned positions, GELU or "
-                  f"ReLU, as many heads in each layer, found {arch} with {kinds}, {ffn}, heads {heads}")
-    kv, head_dim = get("attention.head_count_kv", heads), get("embedding_length") // heads
-    kv = kv if isinstance(kv, list) else [kv] * get("block_count")
-    if not expand and not (len(set(kv)) == 1 if is_llama else set(kv) in ({heads}, {1})):
-        bad(path, f"expected one number of K/V heads, of a GPT-2 1 or {heads}, found {sorted(set(kv))}; "
-                  "--expand repeats them, which is the same function as MHA", BAD_USAGE)
-    head_dim = get("attention.key_length", head_dim)
-    dims = [head_dim, get("attention.value_length", head_dim), get("rope.dimension_count", head_dim)]
-    if set(dims) != {head_dim}:
-        bad(path, f"heads: expected keys and values of one size, all of it turned, found {dims}")
+    heads = get("attention.head_count")
+    if isinstance(heads, list):
+        bad(path, f"{arch}.attention.head_count: expected one number for all layers, found {heads}")
+    own = get("attention.head_count_kv", heads)
+    own = own if isinstance(own, list) else [own] * get("block_count")
+    kv = [heads] * len(own) if expand else own
+    kind = model_type_of(path, arch, get, tensors, kv)
+    has_groups = "by group" in FAMILIES[kind].differs or kind == "falcon" or "K" in str(FAMILIES[kind].tensors)
+    if len(set(kv)) > 1 or (not has_groups and kv[0] not in (heads, 1 if kind == "gpt_bigcode" else heads)):
+        bad(path, f"expected one number of K/V heads, {'' if has_groups else f'1 or {heads} '}as transformers has of "
+                  f"{kind}, found {sorted(set(kv))}; --expand repeats them, which is the same function as MHA", BAD_USAGE)
+    return config_of_keys(path, kind, get, keys, tensors, kv, n_vocab), own
+
+
+def unsaid(path, s, get, keys, arch):
+    """Fails, by name, on the first key that says another thing than the Shape."""
+    default = s.family.means | {"attention.head_count_kv": s.n_heads, "attention.key_length": s.n_embd // s.n_heads,
+               "attention.value_length": get("attention.key_length", s.n_embd // s.n_heads),
+               "rope.freq_base": 10000.0, "rope.dimension_count": s.head_dim, "feed_forward_length": s.n_ff,
+               "use_parallel_residual": s.keys.get("use_parallel_residual"), "attention.scale": s.head_dim ** -0.5}
+
+    def plain(value):
+        return value[0] if isinstance(value, list) and len(set(value)) == 1 and len(value) == s.n_layers else value
+
+    def same(a, b):
+        return a == b or (isinstance(a, (int, float)) and isinstance(b, (int, float)) and np.isclose(a, b, rtol=1e-6))
+
+    file = {key.removeprefix(f"{arch}."): value for key, value in keys.items() if key.startswith(f"{arch}.")}
+    for key in sorted(file.keys() | s.keys.keys()):
+        if key in FREE or key in ("attention.head_count_kv", "attention.sliding_window_pattern", "rope.scale_linear"):
+            continue
+        found, meant = (plain(keys.get(key, default.get(key))) for keys in (file, s.keys))
+        neutral = (0, "none", *[1] * (key in NEUTRAL))
+        if not same(found, meant) and not (meant is None and found in neutral):
+            bad(path, f"{arch}.{key}: expected {shown(meant)}, as transformers has no such model, found {shown(found)}")
+
+
+def config_of_keys(path, kind, get, keys, tensors, kv, n_vocab):
+    """transformers' config of a family, and the Shape that it means here."""
+    from transformers import AutoConfig
+    f, arch = FAMILIES[kind], keys["general.architecture"]
+    default = AutoConfig.for_model(kind).to_dict()
     ids = {name: i for name in ("bos", "padding", "eos", "eot", "eom")
            if (i := keys.get(f"tokenizer.ggml.{name}_token_id", n_vocab)) < n_vocab}
     ends = [ids[name] for name in ("eos", "eot", "eom") if name in ids]
-    epsilon = next(value for key, value in keys.items() if key.startswith(arch) and key.endswith("epsilon"))
-    kind = "llama" if is_llama else "gpt2" if expand or set(kv) == {heads} else "gpt_bigcode"
     output, n_ff = tensors.get("output.weight"), len(tensors["blk.0.ffn_up.weight"].data)
     is_tied = output is None or np.array_equal(output.data, tensors["token_embd.weight"].data)
-    said = {name: get(key) for key, name in list(SIZES.items())[:3]} | {
-        "num_attention_heads": heads, "vocab_size": n_vocab, "tie_word_embeddings": is_tied,
-        "bos_token_id": ids.get("bos"), "pad_token_id": ids.get("padding"),
-        "architectures": [MODELS[kind][2]], "eos_token_id": ends if len(ends) > 1 else (ends or [None])[0]}
-    epsilon = float(f"{epsilon:.7g}")  # 1e-05, as it was meant
-    if not is_llama:
-        activation = next(name for name, meant in ACTIVATIONS.items() if meant == ffn)
-        return AutoConfig.for_model(
-            kind, **said, n_inner=n_ff, activation_function=activation, layer_norm_epsilon=epsilon), kv
-    factors = tensors["rope_freqs.weight"].data if "rope_freqs.weight" in tensors else None
-    return AutoConfig.for_model(
-        kind, **said, num_key_value_heads=heads if expand else kv[0], head_dim=head_dim, rms_norm_eps=epsilon,
-        rope_parameters=rope_of(path, get, factors, head_dim), attention_bias="blk.0.attn_q.bias" in tensors,
-        mlp_bias="blk.0.ffn_up.bias" in tensors, intermediate_size=n_ff), kv
+    head_dim = get("attention.key_length", get("embedding_length") // get("attention.head_count"))
+    sizes = {name: get(key) for key, name in SIZES.items()} | {
+        "intermediate_size": n_ff, "num_key_value_heads": kv[0], "head_dim": head_dim}
+    said = {f.sizes.get(name, name): value for name, value in sizes.items()}
+    said = {name: value for name, value in said.items() if name and (name in default or name not in (
+        "head_dim", "num_key_value_heads"))}
+    said |= {"vocab_size": n_vocab, "tie_word_embeddings": is_tied, "bos_token_id": ids.get("bos"),
+             "pad_token_id": ids.get("padding"), "architectures": [f.model],
+             "eos_token_id": ends if len(ends) > 1 else (ends or [None])[0]}
+    epsilon = [value for key, value in keys.items() if key.startswith(arch) and key.endswith("epsilon")]
+    if isinstance(f.epsilon, str):
+        said[f.epsilon] = float(f"{epsilon[0]:.7g}")  # 1e-05, as it was meant
+    if f.activation:
+        meant = get("feed_forward.type", f.means["feed_forward.type"])
+        table = GATED if meant.endswith("glu") else ACTIVATIONS
+        said[f.activation] = next((name for name, means in table.items() if means == meant), None)
+    if f.means["position.type"] == "rope":
+        factors = tensors["rope_freqs.weight"].data if "rope_freqs.weight" in tensors else None
+        rope = rope_of(path, get, factors, head_dim)
+        if kind in ("gpt_neox", "phi", "stablelm"):
+            rope["partial_rotary_factor"] = get("rope.dimension_count", head_dim) / head_dim
+        if kind == "gemma3_text":
+            rope = {"full_attention": rope, "sliding_attention": {
+                "rope_type": "default", "rope_theta": get("rope.freq_base_swa", 10000.0)}}
+        said["rope_parameters"] = rope
+    get_all = {**keys, f"{arch}.feed_forward_length": n_ff, f"{arch}.attention.key_length": head_dim}
+    config = AutoConfig.for_model(kind, **said, **own_keys(
+        kind, lambda key, otherwise=None: get_all.get(f"{arch}.{key}", otherwise), tensors, kv))
+    s = shape_of_config(path, config)
+    unsaid(path, s, get, keys, arch)
+    return config, s
 
 
 def arrays_of(path, s, kv, tensors, is_tied):
     """By transformers' names, and the one type for all: that of the matrices, if it holds every number. K/V
     heads are repeated where the Shape has more of them; a bias that is not there is zeros."""
-    left, made = dict(tensors), {}
+    left, made, kinds = dict(tensors), {}, set()
     for full, name, to, shape in s.tensors():
         t = left.pop(to, None)
         if to == "output.weight" and is_tied:
@@ -108,10 +198,10 @@ def arrays_of(path, s, kv, tensors, is_tied):
             array = np.concatenate([heads[:q], heads[q:].repeat(copies, axis=0)]).reshape(shape)
         if array.shape != shape:
             bad(path, f"tensor {to}: expected {list(shape)}, as the keys say, found {list(array.shape)}")
-        made[full] = np.ascontiguousarray(s.turned(name, array, back=True))
+        made[full] = np.ascontiguousarray(s.turned(name, to, array, back=True))
+        kinds |= {made[full].dtype} if array.ndim == 2 and "position_embd" not in to else set()
     if others := left.keys() - {"rope_freqs.weight"}:
         bad(path, f"tensor {min(others)}: expected none of this name, as transformers' model has none")
-    kinds = {array.dtype for name, array in made.items() if array.ndim == 2 and "wpe" not in name}
     common = kinds.pop() if len(kinds) == 1 else DTYPES[T.F32]
     typed = {name: array.astype(common) for name, array in made.items()}
     if all(np.array_equal(typed[name].astype(array.dtype), array) for name, array in made.items()):
@@ -119,16 +209,38 @@ def arrays_of(path, s, kv, tensors, is_tied):
     return made, "float32"  # to compute in
 
 
+def checked_table(path, keys):
+    """The keys of the vocabulary. Fails, by name, on lists that are none of what they should be."""
+    found = {key.removeprefix("tokenizer.ggml."): value for key, value in keys.items()}
+    for key, kinds, what in (("tokens", (str,), "texts"), ("merges", (str,), "texts"), ("scores", (int, float), "numbers"),
+                             ("token_type", (int,), "integers")):
+        value = found.get(key)
+        if value is not None and not (isinstance(value, list) and all(type(x) in kinds for x in value)):
+            other = next((x for x in value if type(x) not in kinds), value) if isinstance(value, list) else value
+            bad(path, f"tokenizer.ggml.{key}: expected a list of {what}, found {type(other).__name__} {shown(other)}")
+        if key in ("scores", "token_type") and value is not None and len(value) != len(found.get("tokens") or ()):
+            bad(path, f"tokenizer.ggml.{key}: expected one for each of {len(found.get('tokens') or ())} tokens, found "
+                      f"{len(value)}")
+    return found
+
+
 def tokenizer_of(path, keys, n_ctx):
     """The vocabulary as the tokenizers library has it, and tokenizer_config.json; None: there is none."""
-    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, processors
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
     from transformers.tokenization_utils_base import generate_merges
-    found = {key.removeprefix("tokenizer.ggml."): value for key, value in keys.items()}
+    found = checked_table(path, keys)
     get, cut, vocab = found.get, ids.cuts(), {}
     model, pre, names = get("model"), get("pre", "default"), get("tokens")
     if model not in ("llama", "gpt2") or (model == "gpt2" and pre not in cut):
         say(f"{path}: no vocabulary: expected llama, or gpt2 cut as {', '.join(cut)}, found {model}, {pre}")
         return None, None
+    spaced = model == "gpt2" and get("add_space_prefix", False)
+    if spaced and cut[pre] is not cut["gpt-2"]:
+        say(f"{path}: no vocabulary: expected no space before texts that are cut as {pre}, found add_space_prefix")
+        return None, None
+    for key in ("tokens", "merges" if model == "gpt2" else "scores"):
+        if get(key) is None:
+            bad(path, f"tokenizer.ggml.{key}: expected a list, found none")
     types = get("token_type") or [TOKEN.NORMAL] * len(names)
     while types[-1] == TOKEN.UNUSED and names[-1] == f"[PAD{len(names) - 1}]":
         names, types = names[:-1], types[:-1]
@@ -136,8 +248,15 @@ def tokenizer_of(path, keys, n_ctx):
         vocab[name if name and name not in vocab else f"[PAD{i}]"] = i
     if model == "gpt2":
         merges = [tuple(merge.split(" ", 1)) for merge in get("merges")]
+        if lone := [merge for merge in merges if len(merge) != 2]:
+            bad(path, f"tokenizer.ggml.merges: expected two parts with a space between, found {shown(lone[0][0])}")
         backend = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=pre == "llama-bpe"))
-        backend.pre_tokenizer, backend.decoder = cut[pre], decoders.ByteLevel()
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True) if spaced else cut[pre]
+        backend.decoder = decoders.ByteLevel()
+        if "tokenizer.decode.replacements" in keys:
+            if keys["tokenizer.decode.replacements"] != ids.compositions():
+                bad(path, "tokenizer.decode.replacements: expected those of NFC, as transformers has no other list")
+            backend.normalizer = normalizers.NFC()
     else:
         scores = {name: x for name, x, kind in zip(names, get("scores"), types) if kind == TOKEN.NORMAL}
         merges, unk = generate_merges({name: vocab[name] for name in scores}, scores), get("unknown_token_id")
@@ -197,14 +316,19 @@ def of_model(path, expand):
     limit_memory(MEMORY_FOR_A_BYTE * bytes_of(path) + MEMORY_FOR_A_NUMBER * n_numbers)
     keys = {field.name: field.contents() for field in reader.fields.values()}
     tensors = {t.name: t for t in reader.tensors}
-    config, kv = plan(path, keys, tensors, expand)
-    s = Shape(path, config)
+    (config, s), kv = plan(path, keys, tensors, expand)
     arrays, config.dtype = arrays_of(path, s, kv, tensors, config.tie_word_embeddings)
     backend, tokenizer_config = tokenizer_of(path, keys, s.n_ctx)
     said = json.loads(config.to_json_string(use_diff=False))
-    if s.is_llama:  # where transformers 4 looks
-        rope = said["rope_parameters"]
-        said |= {"rope_theta": rope["rope_theta"], "rope_scaling": rope if len(rope) > 2 else None}
+    if rope := said.get("rope_parameters"):  # where transformers 4 looks
+        rope, local = rope.get("full_attention", rope), rope.get("sliding_attention")
+        part = rope.get("partial_rotary_factor")
+        said |= {"rope_theta": rope["rope_theta"], "rope_scaling": None if rope["rope_type"] == "default" else rope}
+        said |= {"rope_local_base_freq": local["rope_theta"]} if local else {}
+        if part and config.model_type == "gpt_neox":
+            said |= {"rotary_pct": part, "rotary_emb_base": rope["rope_theta"]}
+        elif part:
+            said["partial_rotary_factor"] = part
     return Folder(s, said, arrays, backend, tokenizer_config)
 
 

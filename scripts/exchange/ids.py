@@ -16,13 +16,36 @@ def cuts():
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}" + digits
         + r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"), "isolated"),
         pre.ByteLevel(add_prefix_space=False, use_regex=False)]) for digits in ("{1,3}", ""))
-    return {"gpt-2": gpt2, "llama-bpe": llama3, "qwen2": qwen2, "starcoder": starcoder,
-            "default": gpt2, "dbrx": llama3, "smollm": starcoder}  # other names of these
+    bloom = pre.Sequence([pre.Split(Regex(r" ?[^(\s|[.,!?…。，、।۔،])]+"), "isolated"),
+                          pre.ByteLevel(add_prefix_space=False, use_regex=False)])
+    falcon = pre.Sequence([pre.Punctuation("contiguous"), gpt2, pre.Digits(individual_digits=False),
+                           pre.Split(Regex("[0-9][0-9][0-9]"), "isolated")])
+    return {"gpt-2": gpt2, "llama-bpe": llama3, "qwen2": qwen2, "starcoder": starcoder, "bloom": bloom, "falcon": falcon,
+            **dict.fromkeys(("default", "phi-2", "mpt", "olmo"), gpt2), "dbrx": llama3, "smollm": starcoder,
+            "stablelm2": qwen2}  # other names of these
+
+
+def compositions():
+    """What Unicode's Normalization Form C has other characters for, as tokenizer.decode.replacements lists it: a
+    character, or one and the next, and what takes its place. Marks of one character in an order that is not the
+    canonical one stay in theirs, unless both become a part of it."""
+    from tokenizers import normalizers
+    composed, decomposed = normalizers.NFC().normalize_str, normalizers.NFD().normalize_str
+    made, first, marks = {}, set(), set()
+    for char in (chr(code) for code in range(0x80, 0x110000) if not 0xD800 <= code < 0xE000):
+        if (parts := decomposed(char)) == char:
+            continue
+        first |= {char, parts[0]}
+        marks |= set(parts[1:])
+        if composed(char) != char:
+            made[char] = composed(char)
+    made |= {char + mark: one for char in first for mark in marks if len(one := composed(char + mark)) == 1}
+    return [text for char in sorted(made) for text in (char, made[char])]
 
 
 PIECES = """| |  |   |\n|\n\n|\r\n|\t| \n |a| a|A|The quick brown fox|I'm|I'M|don't|we'll've|'S|''|"q"|3.14|\
-12345| 1 22 333 4444|٣٤|½|Ⅷ|²|naïve café|cafe\u0301|Å|ﬁ|ß|ÄÖ|привет|日本語|한국어|नमस्ते|العربية|😀|👍🏽|🇺🇸|\u00a0|\
-\u2003|\u3000|\u200b|\u200d|…|—|▁|▁a|<0x41>|<s>|</s>|[INST]|a_b|x==y|/* */|foo.bar(1)|\\n|---""".split("|")
+12345| 1 22 333 4444|٣٤|½|Ⅷ|²|naïve café|cafe\u0301|Å|a\u0302\u0323|\u1112\u1161\u11ab|\u212b|ﬁ|ß|ÄÖ|привет|日本語|한국어|नमस्ते|العربية|😀|👍🏽|🇺🇸|\u00a0|\
+\u2003|\u3000|\u200b|\u200d|…|—|▁|▁a|<0x41>|<s>|</s>|[INST]|a_b|x==y|/* */|foo.bar(1)|(a),b!|…x|。水|м1|\\n|---""".split("|")
 SOME = 20  # names of added tokens that stand in the texts
 
 
@@ -42,7 +65,7 @@ def compare(path, model, encode, texts, library):
         return say(f"{path}: ids are not compared: found no decode beside the scripts or on PATH; make it")
 
     def ids(text):  # None where the vocabulary lacks a character
-        done = program.ask("tokenize", "-p", text, "--", model)
+        done = program.ask("tokenize", "-f", "-", "--", model, text=text)
         if done.returncode and "has no token" not in done.stderr:
             bad(path, f"decode cannot read its vocabulary: {program.last_line(done)}")
         return None if done.returncode else [int(i) for i in done.stdout.split()]

@@ -11,19 +11,22 @@ FILE_TYPES = {T.F32: 0, T.F16: 1, T.BF16: 32}  # general.file_type
 KINDS = {dtype: kind for kind, dtype in DTYPES.items()}
 
 
-def typed(path, name, array, wanted):
+def typed(path, name, array, wanted, force):
     """A tensor in the type that it is written in: matrices in `wanted`, or None: in their own. Fails where F16 does not
-    hold its numbers."""
+    hold its numbers, and unless `force` where some are none."""
+    if not force and (n := array.size - int(np.isfinite(array).sum())):
+        bad(path, f"tensor {name}: expected finite numbers, found {n} that are infinite or none (NaN), of {array.size}; "
+                  "--force writes them all the same")
     is_matrix = array.ndim == 2 and name != "position_embd.weight"
     kind = (wanted or KINDS[array.dtype]) if is_matrix else T.F32
     with np.errstate(over="ignore"):
         made = np.ascontiguousarray(array, DTYPES[kind])
-    if KINDS[array.dtype] != kind == T.F16 and not np.isfinite(made).all():
+    if KINDS[array.dtype] != kind == T.F16 and not np.array_equal(np.isfinite(made), np.isfinite(array)):
         bad(path, f"tensor {name}: expected numbers that F16 holds, found others; --type bf16 has them")
     return kind, made
 
 
-def write(path, out, arch, keys, tensors, wanted, vocabulary):
+def write(path, out, arch, keys, tensors, wanted, vocabulary, force=False):
     """The whole file. Nothing is replaced before decode, where it is there, has read the new one, and has said how many
     odd texts get the ids of the vocabulary's library (None: there is no vocabulary)."""
     w = gguf.GGUFWriter(None, arch)
@@ -33,7 +36,7 @@ def write(path, out, arch, keys, tensors, wanted, vocabulary):
         add[type(value)](key, value)
     n_bytes = 0
     for name, array in tensors.items():
-        kind, made = typed(path, name, array, wanted)
+        kind, made = typed(path, name, array, wanted, force)
         w.add_tensor(name, made, raw_dtype=kind)
         n_bytes += made.nbytes
     with replaced(out, n_bytes, make_file) as made:

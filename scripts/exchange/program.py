@@ -13,10 +13,11 @@ def find():
     return built if os.access(built, os.X_OK) else shutil.which("decode")
 
 
-def ask(*args):
-    """A finished run of decode; its output is text."""
-    return subprocess.run([find(), *args], capture_output=True, stdin=subprocess.DEVNULL, encoding="utf-8",
-                          errors="backslashreplace")
+def ask(*args, text=""):
+    """A finished run of decode, which reads a text; its output is text."""
+    done = subprocess.run([find(), *args], capture_output=True, input=text.encode())
+    done.stdout, done.stderr = (said.decode(errors="backslashreplace") for said in (done.stdout, done.stderr))
+    return done
 
 
 def last_line(done):

@@ -1,9 +1,8 @@
-"""PyTorch's files, read without PyTorch: a zip archive of a pickle, which names tensors, and of the numbers of each
-storage. Nothing that a pickle names is run but what makes tables and describes tensors."""
-import collections
-import io
+"""PyTorch's files, read without PyTorch and without Python's own reader of pickles: a zip archive of a pickle, which
+names tensors, and of the numbers of each storage. A pickle is a program for a small machine. The machine here makes
+numbers, texts, lists, tuples and tables, and descriptions of tensors; it imports nothing and calls nothing, and a
+pickle with an instruction for more is refused before its first one is done."""
 import math
-import pickle
 import pickletools
 import struct
 import zipfile
@@ -19,38 +18,24 @@ from .weights import READ_TYPES, Stored
 STORAGES = {"FloatStorage": "<f4", "DoubleStorage": "<f8", "HalfStorage": "<f2", "BFloat16Storage": ml_dtypes.bfloat16,
             "LongStorage": "<i8", "IntStorage": "<i4", "ShortStorage": "<i2", "CharStorage": "i1", "ByteStorage": "u1",
             "BoolStorage": "?"}
-FLOATS = {dtype: name for name, dtype in READ_TYPES.items()} | {np.dtype("<f8"): "F32"}  # all are read as F32
+NAMES = {("collections", "OrderedDict"), ("torch._utils", "_rebuild_tensor_v2"), ("torch._utils", "_rebuild_parameter"),
+         *(("torch", name) for name in STORAGES)}
+FLOATS = {dtype: name for name, dtype in READ_TYPES.items()} | {np.dtype("<f8"): "F32"}  # read as F32
 ZIP_HEADER = struct.Struct("<26xHH")  # the lengths of the name and of what is between it and the bytes
 
 
-class Plain(pickle.Unpickler):
-    """Numbers, strings, and what holds them. A pickle that names a program is not run."""
-    names = {}
+# --- pickles ---------------------------------------------------------------------------------------
 
-    @classmethod
-    def loaded(cls, path, data):
-        """What the pickle of a file holds. Fails on code, on what is cut short, and where what is kept is numbered
-        beyond the pickle's own length: C's reader makes a table of as many places."""
-        try:
-            for opcode, value, _ in pickletools.genops(data):
-                if "PUT" in opcode.name and value is not None and int(value) > len(data):
-                    raise pickle.UnpicklingError(f"place {value} in {len(data)} bytes")
-            return cls(io.BytesIO(data)).load()
-        except MemoryError:
-            raise
-        except Exception as error:
-            bad(path, f"expected a pickle of numbers, strings and what holds them, found {error}")
-
-    def find_class(self, module, name):
-        if found := self.names.get((module, name)):
-            return found
-        raise pickle.UnpicklingError(f"{module}.{name}")
+class Name(NamedTuple):
+    """What a pickle names of a module. It stands for itself."""
+    module: str
+    name: str
 
 
 class Storage(NamedTuple):
     """Numbers of one type in the archive."""
     key: str
-    dtype: np.dtype
+    kind: str  # one of STORAGES
     n: int
 
 
@@ -62,22 +47,122 @@ class View(NamedTuple):
     strides: tuple
 
 
-def _view(storage, offset, shape, strides, *_):
-    return View(storage, offset, shape, strides)
+class Refused(Exception):
+    """What the machine does not do."""
 
 
-class Checkpoint(Plain):
-    names = {("torch._utils", "_rebuild_tensor_v2"): _view,
-             ("torch._utils", "_rebuild_parameter"): lambda data, *_: data,
-             ("collections", "OrderedDict"): collections.OrderedDict,
-             **{("torch", name): np.dtype(dtype) for name, dtype in STORAGES.items()}}
+# Instructions with a value of their own, and those for values that have a name.
+VALUES = {"INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "FLOAT", "BINFLOAT", "UNICODE", "BINUNICODE",
+          "SHORT_BINUNICODE", "BINUNICODE8"}
+CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+EMPTY = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
+TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+PUTS, GETS = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}, {"GET", "BINGET", "LONG_BINGET"}
+NEEDED = {*VALUES, *CONSTANTS, *EMPTY, *TUPLES, *PUTS, *GETS, "PROTO", "FRAME", "MARK", "TUPLE", "LIST", "DICT",
+          "APPEND", "APPENDS", "SETITEM", "SETITEMS", "GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "BINPERSID", "STOP"}
 
-    def persistent_load(self, pid):
-        kind, dtype, key, _, n = pid
-        if kind != "storage" or not isinstance(dtype, np.dtype) or not isinstance(key, str):
-            raise pickle.UnpicklingError("a storage of something else")
-        return Storage(key, dtype, n)
 
+class Machine:
+    """What a pickle says. A mark on the stack is the stack that is beneath it."""
+
+    def __init__(self):
+        self.stack, self.beneath, self.kept = [], [], {}
+
+    def run(self, data):
+        for opcode, _, _ in pickletools.genops(data):
+            if opcode.name not in NEEDED:
+                raise Refused(f"the instruction {opcode.name}")
+        for opcode, value, _ in pickletools.genops(data):
+            self.step(opcode.name, value)
+        return self.stack.pop()
+
+    def since_mark(self):
+        found, self.stack = self.stack, self.beneath.pop()
+        return found
+
+    def step(self, name, value):
+        stack = self.stack
+        if name in VALUES:
+            stack.append(value)
+        elif name in CONSTANTS:
+            stack.append(CONSTANTS[name])
+        elif name in EMPTY:
+            stack.append(EMPTY[name]())
+        elif name in TUPLES:
+            stack[-TUPLES[name]:] = [tuple(stack[-TUPLES[name]:])]
+        elif name in PUTS:
+            self.kept[len(self.kept) if value is None else value] = stack[-1]
+        elif name in GETS:
+            stack.append(self.kept[value])
+        elif name == "MARK":
+            self.beneath.append(stack)
+            self.stack = []
+        elif name in ("TUPLE", "LIST", "DICT"):
+            items = self.since_mark()
+            self.stack.append(self.table({}, items) if name == "DICT" else items if name == "LIST" else tuple(items))
+        elif name in ("APPEND", "APPENDS"):
+            items = self.since_mark() if name == "APPENDS" else [stack.pop()]
+            self.top(list).extend(items)
+        elif name in ("SETITEM", "SETITEMS"):
+            items = self.since_mark() if name == "SETITEMS" else [stack.pop() for _ in range(2)][::-1]
+            self.table(self.top(dict), items)
+        elif name in ("GLOBAL", "STACK_GLOBAL"):
+            parts = value.split(" ", 1) if name == "GLOBAL" else (stack.pop(-2), stack.pop())
+            if tuple(parts) not in NAMES:
+                raise Refused(".".join(map(str, parts)))
+            stack.append(Name(*parts))
+        elif name == "REDUCE":
+            args = stack.pop()
+            stack.append(self.made(stack.pop(), args))
+        elif name == "BUILD":  # what a table of tensors says of its modules' versions
+            stack.pop()
+            self.top(dict)
+        elif name == "BINPERSID":
+            stack.append(self.storage(stack.pop()))
+
+    def top(self, kind):
+        if type(self.stack[-1]) is not kind:
+            raise Refused(f"{shown(self.stack[-1])} where a {kind.__name__} is changed")
+        return self.stack[-1]
+
+    @staticmethod
+    def table(found, items):
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            if key is not None and type(key) not in (str, int, float, bool):
+                raise Refused(f"{shown(key)} as a key")
+            found[key] = value
+        return found
+
+    @staticmethod
+    def made(name, args):
+        called = name.name if isinstance(name, Name) and type(args) is tuple else None
+        if called == "OrderedDict" and not args:
+            return {}
+        if called == "_rebuild_tensor_v2" and len(args) >= 4:
+            return View(*args[:4])
+        if called == "_rebuild_parameter" and args:
+            return args[0]
+        raise Refused(f"{called or shown(name)} called with something else")
+
+    @staticmethod
+    def storage(said):
+        if type(said) is not tuple or len(said) != 5 or said[0] != "storage" or type(said[2]) is not str or not (
+                isinstance(said[1], Name) and said[1].name in STORAGES):
+            raise Refused("a storage of something else")
+        return Storage(said[2], said[1].name, said[4])
+
+
+def loaded(path, data):
+    """What the pickle of a file holds. Fails on one that is cut short, and on instructions that nothing here needs."""
+    try:
+        return Machine().run(data)
+    except MemoryError:
+        raise
+    except Exception as error:
+        bad(path, f"expected a pickle of numbers, strings and what holds them, found {error or type(error).__name__}")
+
+
+# --- archives --------------------------------------------------------------------------------------
 
 class Archive:
     """The records of a file. Fails unless they lie in it as they are, so that none is larger than the file."""
@@ -111,37 +196,54 @@ class Archive:
     def stored(self, name, view):
         """A tensor, if it is one and all its numbers are in the file, each once."""
         storage, offset, shape, strides = view
+        dtype = np.dtype(STORAGES[storage.kind]) if isinstance(storage, Storage) else None
         says = f"tensor {name}: expected numbers of its storage, each once, found"
         sizes = (*shape, *strides, offset, storage.n) if isinstance(storage, Storage) and isinstance(
             shape, tuple) and isinstance(strides, tuple) and len(shape) == len(strides) else (None,)
         if not all(type(n) is int and 0 <= n < 1 << 62 for n in sizes):
             bad(self.path, f"{says} none")
         numbers = self.bytes(f"data/{storage.key}")
-        has, n = len(numbers) // storage.dtype.itemsize, math.prod(shape)
+        has, n = len(numbers) // dtype.itemsize, math.prod(shape)
         last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides))
         if n > has or (n and last >= has):
             bad(self.path, f"{says} {n} up to place {last} of {has}")
 
         def read():
-            held = numbers[: has * storage.dtype.itemsize].view(storage.dtype)[offset:]
-            steps = [stride * storage.dtype.itemsize for stride in strides]
-            return np.lib.stride_tricks.as_strided(held, shape, steps, writeable=False).astype(READ_TYPES["F32"])
+            held = numbers[: has * dtype.itemsize].view(dtype)[offset:]
+            steps = [stride * dtype.itemsize for stride in strides]
+            found = np.lib.stride_tricks.as_strided(held, shape, steps, writeable=False)
+            return found.astype(READ_TYPES[FLOATS[dtype]])
 
-        return Stored(self.path, FLOATS.get(storage.dtype, storage.dtype.name), shape, read)
+        return Stored(self.path, FLOATS.get(dtype, dtype.name), shape, read)
+
+    def state(self, found):
+        """The tensors of a table, by name."""
+        if self.places.get("byteorder") and self.bytes("byteorder").tobytes() not in (b"little", b""):
+            bad(self.path, "expected numbers in the order of little-endian machines, found another")
+        return {name: self.stored(name, view) for name, view in found.items()
+                if isinstance(name, str) and isinstance(view, View)}
 
 
-def read(path):
-    """nanoGPT's model_args, and its tensors as F32 by name. Fails on files of another program, or that name code."""
+def of_weights(path):
+    """The tensors of a pytorch_model.bin by name, in their own types."""
+    with open(regular(path), "rb") as file:
+        if file.read(2) == b"\x80\x02":
+            bad(path, "expected a zip archive as PyTorch writes since 1.6, found its older form; torch.load it there and "
+                      "torch.save it again")
     archive = Archive(path)
-    found = Checkpoint.loaded(path, archive.bytes("data.pkl").tobytes())
+    found = loaded(path, archive.bytes("data.pkl").tobytes())
+    if not isinstance(found, dict):
+        bad(path, f"expected a table of tensors, found {shown(found)}")
+    return archive.state(found)
+
+
+def of_nanogpt(path):
+    """nanoGPT's model_args, and its tensors by name. Fails on files of another program."""
+    archive = Archive(path)
+    found = loaded(path, archive.bytes("data.pkl").tobytes())
     args, state = (found.get(key) if isinstance(found, dict) else None for key in ("model_args", "model"))
     if not isinstance(args, dict) or not isinstance(state, dict):
         names = sorted(key for key in found if isinstance(key, str))[:5] if isinstance(found, dict) else shown(found)
         bad(path, "expected nanoGPT's model and model_args (of transformers, the folder that save_pretrained "
                   f"makes), found {names}")
-    if archive.places.get("byteorder") and archive.bytes("byteorder").tobytes() not in (b"little", b""):
-        bad(path, "expected numbers in the order of little-endian machines, found another")
-    return args, {name: archive.stored(name, view) for name, view in state.items()
-                  if isinstance(name, str) and isinstance(view, View)}
-
-
+    return args, archive.state(state)

@@ -11,17 +11,19 @@ from . import ids, spm
 from .files import read_json, regular
 from .process import bad, say, shown
 from .shapes import MOST, SPACE, TOKEN
-from .torchfile import Plain
+from .torchfile import loaded
 
 WEIGHTS_ALONE = "--tokenizer none imports the weights alone"
 # What a tokenizer of transformers may be made of; nothing else of a folder is shown to it.
-BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+BESIDE = ("config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 FILES = ("tokenizer.json", spm.NAME, "vocab.json", "merges.txt")
 NONE = 0xFFFFFFFF  # the id that GGUF has for none
-# What SentencePiece's BPE in tokenizer.json may do with a text before it merges, as decode does: spaces are marked,
-# and dropped at both ends and behind another one (as export.py writes it).
+# What SentencePiece's BPE in tokenizer.json may do with a text before it merges, as decode does: spaces are marked
+# (Gemma's then cuts at those that are left, of which there are none), and dropped at both ends and behind another one
+# (as export.py writes it).
 SPACES_MARKED = ({"type": "Prepend", "prepend": SPACE},
-                 {"type": "Replace", "pattern": {"String": " "}, "content": SPACE})
+                 {"type": "Replace", "pattern": {"String": " "}, "content": SPACE},
+                 {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False})
 SPACES_DROPPED = tuple({"type": "Replace", "pattern": {"Regex": regex}, "content": content}
                        for regex, content in spm.SPACES_DROPPED)
 
@@ -54,14 +56,31 @@ def check_ids(path, table):
             bad(path, f"token {name!r}: expected an id of 0 to {MOST}, found {i}")
 
 
-def load_alone(path, files, tokenizer_class, **options):
-    """A tokenizer of transformers from these files of a folder, by the names it looks for: it sees no other, and no
-    code. Fails with what the library says."""
+def load_alone(path, files):
+    """The tokenizer that AutoTokenizer makes of these files of a folder, by the names it looks for. It sees no other,
+    of config.json what tells the model's kind, and no code: names of classes outside of transformers are left out.
+    Fails with what the library says."""
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+    options, tokenizer_class = {}, AutoTokenizer
     with tempfile.TemporaryDirectory() as folder:
         for name, file in files.items():
-            os.symlink(os.path.abspath(regular(file)), os.path.join(folder, name))
+            to = os.path.join(folder, name)
             if name in ("vocab.json", "tokenizer.json"):
                 check_ids(file, read_json(file))
+            if name in ("config.json", "tokenizer_config.json"):
+                table = read_json(file)
+                kept = ("model_type", "tokenizer_class") if name == "config.json" else table.keys() - {"auto_map"}
+                with open(to, "w", encoding="utf-8") as copy:
+                    json.dump({key: table[key] for key in table if key in kept}, copy)
+                if name == "config.json" and not isinstance(table.get("model_type"), str):
+                    os.unlink(to)
+            else:
+                os.symlink(os.path.abspath(regular(file)), to)
+        if not os.path.exists(os.path.join(folder, "config.json")):  # nanoGPT's, or a file alone
+            if "tokenizer.json" in files:
+                tokenizer_class = PreTrainedTokenizerFast
+            else:
+                options["tokenizer_type"] = "gpt2"
         try:
             return tokenizer_class.from_pretrained(folder, trust_remote_code=False, **options)
         except (MemoryError, ImportError):
@@ -71,19 +90,45 @@ def load_alone(path, files, tokenizer_class, **options):
                       f"{WEIGHTS_ALONE}")
 
 
+def steps_of(said, place):
+    """What a tokenizer.json does with a text at a place, one after another."""
+    step = said.get(place) or {}
+    return [step for step in step.get("normalizers") or step.get("pretokenizers") or [step] if step]
+
+
 def check_spaces(path, said):
     """True if SentencePiece's BPE in tokenizer.json drops extra spaces, else None. Fails, by name, on what it does
     with a text and decode does not."""
     drops = False
     for place in ("normalizer", "pre_tokenizer"):
-        step = said.get(place) or {}
-        for step in step.get("normalizers") or step.get("pretokenizers") or [step]:
+        for step in steps_of(said, place):
             is_marking = step in SPACES_MARKED or (step.get("type") == "Metaspace" and step.get("replacement") == SPACE)
             drops |= step in SPACES_DROPPED
-            if step and not is_marking and step not in SPACES_DROPPED:
+            if not is_marking and step not in SPACES_DROPPED:
                 bad(path, f"{place} {step.get('type')}: expected spaces marked with U+2581 and nothing else, as decode "
                           f"does, found {json.dumps(step):.200}; {WEIGHTS_ALONE}")
     return drops or None
+
+
+def cut_of(path, said, backend):
+    """The name in GGUF of how a byte-level tokenizer cuts a text, and whether it puts a space before one that begins
+    with none. Fails, by name, on cuts that decode does not have, and on what changes the text before, but for NFC."""
+    for step in steps_of(said, "normalizer"):
+        if step["type"] != "NFC":
+            bad(path, f"normalizer {step['type']}: expected none or NFC, as decode changes no other character, found "
+                      f"{json.dumps(step):.200}; {WEIGHTS_ALONE}")
+
+    def pieces(cut, before=""):
+        return [[piece for piece, _ in cut.pre_tokenize_str(before * (text[:1] not in ("", " ")) + text)]
+                for text in ids.odd_texts()]
+
+    theirs = pieces(backend.pre_tokenizer)
+    for name, cut in ids.cuts().items():
+        for before in ("", " "):
+            if pieces(cut, before) == theirs:
+                return name, before == " "
+    bad(path, f"tokenizer: expected the cut {', '.join(ids.cuts())}, found "
+              f"{json.dumps(said.get('pre_tokenizer')):.300}; {WEIGHTS_ALONE}")
 
 
 def of_transformers(path, tok):
@@ -104,17 +149,14 @@ def of_transformers(path, tok):
     def encode(text):
         return tok(text, add_special_tokens=False)["input_ids"]
 
-    def pieces(cut):
-        return [[piece for piece, _ in cut.pre_tokenize_str(text)] for text in ids.odd_texts()]
-
     if "ByteLevel" in steps:
-        theirs, scores = pieces(backend.pre_tokenizer), None
-        pre = next((name for name, cut in ids.cuts().items() if pieces(cut) == theirs), None)
-        if not pre:
-            bad(path, f"tokenizer: expected the cut {', '.join(ids.cuts())}, found {steps:.300}; {WEIGHTS_ALONE}")
+        (pre, spaced), scores = cut_of(path, said, backend), None
         if pre == "llama-bpe" and not model["ignore_merges"]:
             pre = "dbrx"  # the same cut; llama-bpe takes a piece that is a token as that token
-        keys = {"model": "gpt2", "pre": pre, "merges": [" ".join(m) for m in merges]}
+        keys = {"model": "gpt2", "pre": pre, "merges": [" ".join(m) for m in merges],
+                "add_space_prefix": spaced or None}
+        if steps_of(said, "normalizer"):
+            keys["replacements"] = ids.compositions()
     else:
         drops = check_spaces(path, said)
         made, unk = {}, backend.token_to_id(model["unk_token"] or "")
@@ -169,36 +211,32 @@ def of_sentencepiece(path, others=None):
     return Vocabulary(m.tokens, m.types, m.scores, m.keys, m.eos, "SentencePiece", m.encode, m.names, m.texts)
 
 
-def of_folder(path, kind):
+def of_folder(path):
     """As transformers looks for it, but that SentencePiece's own file comes before what was made of it; None: the
-    folder has none. `kind` is for AutoTokenizer, where config.json is of no class."""
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+    folder has none."""
     there = {name: os.path.join(path, name) for name in (*FILES, *BESIDE) if os.path.lexists(os.path.join(path, name))}
-    if there.keys() <= set(BESIDE):
+    if not there.keys() & set(FILES):
         return None
     if spm.NAME in there and spm.is_model(there[spm.NAME]):
         return of_sentencepiece(there[spm.NAME], there.get("tokenizer.json"))
     if "tokenizer.json" in there:
-        there = {name: file for name, file in there.items() if name in ("tokenizer.json", *BESIDE)}
-        return of_transformers(path, load_alone(path, there, PreTrainedTokenizerFast))
+        return of_transformers(path, load_alone(path, {
+            name: file for name, file in there.items() if name in ("tokenizer.json", *BESIDE)}))
     if spm.NAME in there:
         bad(there[spm.NAME], f"expected SentencePiece's model, found another file; {WEIGHTS_ALONE}")
     if "merges.txt" not in there:
         return of_letters(there["vocab.json"], read_json(there["vocab.json"]))
-    config = os.path.join(path, "config.json")
-    there |= {"config.json": config} if not kind and os.path.exists(config) else {}
-    return of_transformers(path, load_alone(path, there, AutoTokenizer, tokenizer_type=kind))
+    return of_transformers(path, load_alone(path, there))
 
 
 def of_file(path):
     """By its first bytes: tokenizer.json, SentencePiece's, nanoGPT's meta.pkl, or a table of letters. What stands
     beside it in a folder of transformers counts as it does there."""
-    from transformers import PreTrainedTokenizerFast
     with open(regular(path), "rb") as file:
         first = file.read(1)
     if first == b"\x80":
         with open(path, "rb") as file:
-            found = Plain.loaded(path, file.read())
+            found = loaded(path, file.read())
         return of_letters(path, found.get("stoi") if isinstance(found, dict) else found)
     if first == b"{":
         found = read_json(path)
@@ -207,16 +245,16 @@ def of_file(path):
         beside = os.path.dirname(path) if os.path.basename(path) == "tokenizer.json" else None
         files = {name: os.path.join(beside, name) for name in BESIDE if beside is not None}
         files = {name: file for name, file in files.items() if os.path.lexists(file)} | {"tokenizer.json": path}
-        return of_transformers(path, load_alone(path, files, PreTrainedTokenizerFast))
+        return of_transformers(path, load_alone(path, files))
     if not spm.is_model(path):
         bad(path, "expected tokenizer.json, tokenizer.model, nanoGPT's meta.pkl or a vocab.json of letters, "
                   "found none of these; a tokenizer.bin was made from one of them")
     return of_sentencepiece(path)
 
 
-def read(path, kind):
+def read(path):
     """Of a folder, None where it has none, or of a file."""
-    return of_folder(path, kind) if os.path.isdir(path) else of_file(path)
+    return of_folder(path) if os.path.isdir(path) else of_file(path)
 
 
 def keys_of(path, v, n, ends):
@@ -241,4 +279,5 @@ def keys_of(path, v, n, ends):
         "token_type": [types.get(i, TOKEN.UNUSED) for i in range(n)]}
     if v.scores:
         keys["scores"] = [v.scores.get(i, 0.0) for i in range(n)]
-    return {f"tokenizer.ggml.{key}": value for key, value in keys.items()}
+    # GGUF has none of these; llama.cpp passes over the key.
+    return {f"tokenizer.{'decode' if key == 'replacements' else 'ggml'}.{key}": value for key, value in keys.items()}

@@ -61,7 +61,7 @@ def forked(run):
 
 def takes_little(what, module=imports, status=3, **args):
     """Like script(), and the run takes little memory. The line that it says."""
-    args = {"type": None, "ctx": None, "tokenizer": None} | args if module is imports else {"expand": False} | args
+    args = {"type": None, "ctx": None, "tokenizer": None, "force": False} | args if module is imports else {"expand": False} | args
     read, write = os.pipe()
 
     def run():
@@ -343,6 +343,31 @@ def torch_files(dir):
 
 
 @checks
+def pickles_change_nothing(dir):
+    """A type of NumPy's that is rewritten, calls of all kinds, a key that takes hours to look up."""
+    import ml_dtypes
+    out, one = f"{dir}/x.gguf", np.zeros(2, ml_dtypes.bfloat16)
+    for what, says, data in (
+            ("BUILD on a storage's type", "a dict is changed", b"ctorch\nBFloat16Storage\n(K\3X\1\0\0\0|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK?tb."),
+            ("BUILD on a type that is named", "ml_dtypes.bfloat16", b"cml_dtypes\nbfloat16\n}b."),
+            ("SHORT_BINSTRING", "SHORT_BINSTRING", b"U\1|."), ("OBJ", "OBJ", b"(cos\nsystem\no."), ("INST", "INST", b"(ios\nsystem\n."),
+            ("NEWOBJ", "NEWOBJ", b"\x80\2ccollections\nOrderedDict\n)\x81."), ("EXT1", "EXT1", b"\x82\1."),
+            ("a name of names", "builtins.getattr", b"\x80\4\x8c\x08builtins\x8c\x07getattr\x93."),
+            ("a type that is called", "called with something else", b"ctorch\nFloatStorage\n)R."),
+            ("a table of tables", "as a key", b"}K\1" + b"".join(b"\x85" for _ in range(9)) + b"K\2s."),
+            ("nested keys", "as a key", b"}K\1" + b"q\1h\1\x86" * 60 + b"K\2s."),
+            ("an empty stack", "expected a pickle", b"0."), ("nothing", "expected a pickle", b"."), ("no end", "expected a pickle", b"}")):
+        path = f"{dir}/x.pt"
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("archive/data.pkl", data)
+        said = takes_little(what, IN=path, OUT=out)
+        check(f"{what}: says {says}", says in said, said)
+        said = takes_little(what, IN="tests/data/nanogpt/bias", OUT=out, tokenizer=put(f"{dir}/meta.pkl", data if data[:1] == b"\x80" else b"\x80\2" + data))
+        check(f"{what}, meta.pkl: says {says}", says in said, said)
+    check("NumPy's type is as it was", one.astype("f4").tolist() == [0, 0] and np.dtype(ml_dtypes.bfloat16).itemsize == 2)
+
+
+@checks
 def small_files_much_memory(dir):
     out = f"{dir}/x.gguf"
     for n, data in enumerate((b"\x80\x04}r\xff\xff\xff\x3f.", b"\x80\x04]r\xff\xff\xff\x7f.", b"\x80\x05\x96\0\0\0\0\0\1\0\0a.",
@@ -397,6 +422,35 @@ def hostile_models_out(dir):
         said = takes_little(f"export, {what}", exports, MODEL=put(f"{dir}/x.gguf", data), DIR=f"{dir}/out")
         check(f"export, {what}: decode's line", "decode does not read it" in said, said)
     check("nothing is left", os.listdir(dir) == ["x.gguf"], os.listdir(dir))
+
+
+@checks
+def keys_that_are_wrong_out(dir):
+    """export.py names the key, and what is wrong with it; a long token is no argument of a command."""
+    import gguf
+    source = f"{dir}/x.gguf"
+    import_(HF + "gpt2", source)
+    found, tensors = keys(source)
+    for key, value, says in (("merges", [1, 2], "expected a list of texts, found"), ("merges", ["ab"], "two parts"),
+                             ("token_type", [1] * 5, "one for each of 400 tokens"), ("token_type", ["a"] * 400, "found str"),
+                             ("merges", None, "expected a list, found none")):
+        w = gguf.GGUFWriter(None, "gpt2")
+        add = {int: w.add_uint32, float: w.add_float32, str: w.add_string, bool: w.add_bool, list: w.add_array}
+        for name, x in (found | {f"tokenizer.ggml.{key}": value}).items():
+            if not name.startswith("GGUF") and name != "general.architecture" and x is not None:
+                add[type(x)](name, x)
+        for name, x in tensors.items():
+            w.add_tensor(name, x)
+        w.write_header_to_file(f"{dir}/y.gguf")
+        w.write_kv_data_to_file()
+        w.write_tensors_to_file()
+        w.close()
+        said = export(f"{dir}/y.gguf", f"{dir}/out", 3)
+        check(f"{key}: {says}", f"tokenizer.ggml.{key}" in said and (says in said or "decode does not read it" in said), said)
+    table = read_json(HF, "llama/tokenizer.json")
+    table["added_tokens"].append(table["added_tokens"][0] | {"id": 399, "content": "x" * 200_000})
+    put(f"{dir}/tokenizer.json", table)
+    import_(HF + "llama", source, says="odd texts get the ids", tokenizer=f"{dir}/tokenizer.json")
 
 
 @checks

@@ -136,7 +136,7 @@ def forked(path, out, tokenizer, said):
             signal.alarm(SECONDS)
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            args = types.SimpleNamespace(IN=path, OUT=out, type=None, ctx=None, tokenizer=tokenizer)
+            args = types.SimpleNamespace(IN=path, OUT=out, type=None, ctx=None, tokenizer=tokenizer, force=False)
             status = run_guarded(lambda: imports.main(args), path, out)
         finally:
             os._exit(status)
@@ -149,7 +149,7 @@ def fuzz(dir, runs, seed, each=lambda status, text: None):
     out = f"{dir}/out/x.gguf"
     os.mkdir(f"{dir}/out")
     for path, tokenizer in made:  # loads what the runs need
-        args = types.SimpleNamespace(IN=path, OUT=out, type=None, ctx=None, tokenizer=tokenizer)
+        args = types.SimpleNamespace(IN=path, OUT=out, type=None, ctx=None, tokenizer=tokenizer, force=False)
         said = io.StringIO()
         status = process.run(lambda: imports.main(args), path, said)
         check(f"{path}, not mutated", status == 0, said.getvalue())

@@ -52,7 +52,7 @@ def script(module, status=0, says=(), **args):
 
 
 def import_(path, out, status=0, says=(), **options):
-    return script(imports, status, says, **{"IN": path, "OUT": out, "type": None, "ctx": None, "tokenizer": None,
+    return script(imports, status, says, **{"IN": path, "OUT": out, "type": None, "ctx": None, "tokenizer": None, "force": False,
                                             **options})
 
 
