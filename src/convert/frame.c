@@ -128,8 +128,8 @@ enum status convert_open(struct converter *c, const struct convert_spec *spec, s
 void convert_close(struct converter *c)
 {
     convert_divergence_close(c);
-    session_free(c->calib.probe);
-    session_free(c->calib.probe_converted);
+    probe_free(c->calib.probe);
+    probe_free(c->calib.probe_converted);
     model_free(c->model);
     arena_free(&c->arena);
 }

@@ -249,12 +249,16 @@ void session_copy(struct session *s, int from, int to, int n)
 
 /* --- probes ---------------------------------------------------------------------------------- */
 
+struct probe {
+    struct session s; /* without a model */
+};
+
 enum status probe_create(const struct config *c, const float *rope_factors, int n_ctx,
-                         const struct kernels *kernels, struct pool *pool, struct session **out,
+                         const struct kernels *kernels, struct pool *pool, struct probe **out,
                          struct err *e)
 {
     TRY_ZEROED(*out, 1, "a block's scratch memory", e);
-    struct session *p = *out;
+    struct session *p = &(*out)->s;
     *p = (struct session){
         .f = {.kernels = kernels,
               .pool = pool,
@@ -264,21 +268,26 @@ enum status probe_create(const struct config *c, const float *rope_factors, int 
     if (s == STATUS_OK) {
         positions_reach(&p->f.work.positions, n_ctx);
     } else {
-        session_free(p);
+        probe_free(*out);
         *out = NULL;
     }
     return s;
 }
 
-const struct positions *probe_positions(const struct session *p)
+void probe_free(struct probe *p)
 {
-    return &p->f.work.positions;
+    session_free(p ? &p->s : NULL);
 }
 
-void probe_run(struct session *p, const struct block *b, int layer, const float *in, int n,
+const struct positions *probe_positions(const struct probe *p)
+{
+    return &p->s.f.work.positions;
+}
+
+void probe_run(struct probe *p, const struct block *b, int layer, const float *in, int n,
                const struct block_taps *taps)
 {
-    struct forward *f = &p->f;
+    struct forward *f = &p->s.f;
     const struct config *c = &f->kv.config;
     const size_t d = c->d_model;
     assert(n >= 1 && n <= f->kv.shape.cap);
@@ -290,9 +299,9 @@ void probe_run(struct session *p, const struct block *b, int layer, const float 
     for (int first = 0; first < n; first += f->work.max_rows) {
         const int now = MIN(n - first, f->work.max_rows);
         for (int r = 0; r < now; r++)
-            p->rows[r] = (struct batch_row){.position = first + r};
+            p->s.rows[r] = (struct batch_row){.position = first + r};
         memcpy(f->work.x, in + first * d, now * d * sizeof *in);
-        forward_run(f, p->rows, now);
+        forward_run(f, p->s.rows, now);
         for (int t = 0; t < BLOCK_TAPS; t++) {
             const int width = t == TAP_HEADS    ? config_heads_dim(c)
                               : t == TAP_HIDDEN ? c->d_ff

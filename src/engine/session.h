@@ -96,19 +96,22 @@ void session_copy(struct session *s, int from, int to, int n);
 
 /* --- probes ----------------------------------------------------------------------------------- */
 
-/* A session without a model, whose cache has room for one layer: blocks run on their own, to the
- * same bits. No other function but session_free takes it. For blocks of a model of this shape,
- * whose rope_factors are as in positions_take, and up to n_ctx rows; kernels may be NULL (the
- * fastest), as may pool (one thread), which is borrowed. STATUS_NO_MEMORY. */
+/* A probe runs single blocks, to the same bits as a session: its cache has room for one layer. */
+struct probe;
+
+/* A probe for the blocks of a model of this shape, whose rope_factors are as in positions_take, and
+ * for up to n_ctx rows. kernels may be NULL (the fastest); pool is borrowed and may be NULL (one
+ * thread). STATUS_NO_MEMORY. */
 enum status probe_create(const struct config *c, const float *rope_factors, int n_ctx,
-                         const struct kernels *kernels, struct pool *pool, struct session **out,
+                         const struct kernels *kernels, struct pool *pool, struct probe **out,
                          struct err *e);
+void probe_free(struct probe *p); /* NULL is legal */
 
 /* The positions that it has, for model_embed. */
-const struct positions *probe_positions(const struct session *p);
+const struct positions *probe_positions(const struct probe *p);
 
 /* Runs a block as that layer of the shape over the residual streams `in` [n, d_model] of the tokens
  * at the positions 0 to n - 1, 1 <= n <= n_ctx (asserted). Buffers of `taps` have room for n rows;
  * the one of TAP_OUT may be `in`, and without it the block ends after attention. */
-void probe_run(struct session *p, const struct block *b, int layer, const float *in, int n,
+void probe_run(struct probe *p, const struct block *b, int layer, const float *in, int n,
                const struct block_taps *taps);

@@ -11,7 +11,7 @@ struct heads_run {
     const struct config *config;
     struct eval_plan plan;
     struct heads_result *result;
-    struct session *probe;
+    struct probe *probe;
     struct arena arena;
     float *stream, *next; /* [n_scored, d_model] before the layer in work, and after */
     float *heads;         /* [ctx, heads_dim of the most] a window's results of the layer's heads */
@@ -238,7 +238,7 @@ enum status heads_run(const struct heads_spec *spec, struct heads_result *result
     TRY(plan_heads(spec, &r, e));
     r.result = result;
     const enum status s = measure_layers(&r, e);
-    session_free(r.probe);
+    probe_free(r.probe);
     arena_free(&r.arena);
     if (s != STATUS_OK)
         heads_free(result);

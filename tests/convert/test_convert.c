@@ -185,10 +185,10 @@ struct rows {
 };
 
 /* The stream of the tokens of `calib`, window by window, and what takes one through layers. */
-static struct session *embedded(const struct opened *o, float *stream)
+static struct probe *embedded(const struct opened *o, float *stream)
 {
     const struct config *c = &o->model->config;
-    struct session *p = new_probe(o->model, WINDOW, NULL);
+    struct probe *p = new_probe(o->model, WINDOW, NULL);
     ck_assert_int_eq(convert_window_size(c->n_ctx, N_ROWS), WINDOW);
     for (int t = 0; t < N_ROWS; t++)
         model_embed(o->model, probe_positions(p), calib[t], t % WINDOW, stream + t * c->d_model);
@@ -201,7 +201,7 @@ static struct rows input_rows(const struct opened *o)
     const struct config *c = &o->model->config;
     static float stream[N_ROWS * 64];
     static struct rows r;
-    struct session *p = embedded(o, stream);
+    struct probe *p = embedded(o, stream);
     r.n = 0;
     for (int l = 0; l < (c->shared ? c->n_layers : 1); l++)
         for (int t = 0; t < N_FITTED; t += WINDOW, r.n += WINDOW) {
@@ -325,7 +325,7 @@ static void direct_output_losses(const struct opened *a, const struct opened *b,
     const struct opened *both[] = {a, b};
     const int d = c->d_model;
     static float stream[2][N_ROWS * 64], middle[2][N_ROWS * 64], before[N_ROWS * 64];
-    struct session *p[] = {embedded(a, stream[0]), embedded(b, stream[1])};
+    struct probe *p[] = {embedded(a, stream[0]), embedded(b, stream[1])};
     for (int l = 0; l < c->n_layers; l++) {
         double energy = 0, distance = 0, sums[64] = {0};
         memcpy(before, stream[0], sizeof before);

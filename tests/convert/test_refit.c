@@ -16,7 +16,7 @@ static double distance_after_attention(const struct opened *a, const struct open
     const size_t d = (size_t)c->d_model, size = (size_t)n * d;
     float *x = allocated(4 * size * sizeof *x), *of_a = x + size, *of_b = of_a + size,
           *behind = of_b + size;
-    struct session *probe[] = {new_probe(a->model, n, NULL), new_probe(b->model, n, NULL)};
+    struct probe *probe[] = {new_probe(a->model, n, NULL), new_probe(b->model, n, NULL)};
     double sum = 0;
     for (int t = 0; t < n; t++)
         model_embed(a->model, probe_positions(probe[0]), calib[t], t, x + (size_t)t * d);

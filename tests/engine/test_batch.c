@@ -225,7 +225,7 @@ TEST(probes_run_what_sessions_run, .loops = N_GOLDEN)
     const int n = g.n_tokens;
     const size_t d = (size_t)m->config.d_model;
     float *x = allocated((size_t)n * d * sizeof *x), *out = x + (size_t)(n - 1) * d;
-    struct session *p = new_probe(m, n, NULL);
+    struct probe *p = new_probe(m, n, NULL);
     for (int t = 0; t < n; t++)
         model_embed(m, probe_positions(p), g.tokens[t], t, x + (size_t)t * d);
     for (int l = 0; l < m->config.n_layers; l++) {

@@ -65,7 +65,7 @@ static void check_text(int text, const struct kernels *k)
     float x[N_TOKENS * D_MODEL], normed[N_TOKENS * D_MODEL], heads[N_TOKENS * D_MODEL];
     float middle[N_TOKENS * D_MODEL], qkv[N_TOKENS * 3 * D_MODEL], logits[N_TOKENS * N_VOCAB];
     int32_t tokens[N_TOKENS];
-    struct session *p = new_probe(m, N_TOKENS, k);
+    struct probe *p = new_probe(m, N_TOKENS, k);
     for (int t = 0; t < N_TOKENS; t++) {
         tokens[t] = (int32_t)truth[text * N_TOKENS + t][columns[IDX].at];
         model_embed(m, probe_positions(p), tokens[t], t, x + (size_t)t * D_MODEL);

@@ -26,6 +26,7 @@ static inline int below(struct rng *r, int n)
 RELEASER(close_pool, pool_free)
 RELEASER(close_model, model_free)
 RELEASER(close_session, session_free)
+RELEASER(close_probe, probe_free)
 RELEASER(close_sampler, sampler_free)
 
 /* A team of n threads; NULL for one thread. */
@@ -53,12 +54,12 @@ static inline struct session *new_session(const struct model *m, const struct se
 }
 
 /* A probe (session.h) for n rows of the model; `k` is what probe_create takes. */
-static inline struct session *new_probe(const struct model *m, int n_rows, const struct kernels *k)
+static inline struct probe *new_probe(const struct model *m, int n_rows, const struct kernels *k)
 {
-    struct session *p = NULL;
+    struct probe *p = NULL;
     const float *factors = m->w[ROLE_ROPE_FREQS].table;
     expect_ok(probe_create(&m->config, factors, n_rows, k, NULL, &p, &err));
-    return released_by(close_session, p);
+    return released_by(close_probe, p);
 }
 
 /* Logits [n, n_vocab] after each of the n tokens, which are fed `piece` at a time (0: all at once).
