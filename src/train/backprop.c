@@ -7,13 +7,13 @@
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-/* A buffer [rows, n]; n 0: none is wanted. */
+/* A buffer [rows, n] to be taken; n 0: it is not wanted. */
 struct buffer {
     struct matrix_view *to;
     int n;
 };
 
-/* Takes a list from the arena, which ends with one of nothing. */
+/* Takes the buffers of a list from the arena; a row of NULL ends the list. */
 static void take_run_scratch(struct backprop *b, int rows, const struct buffer *list)
 {
     for (; list->to; list++)
@@ -37,74 +37,89 @@ static float *take_panels(struct backprop *b, enum tensor_role role)
     return arena_take(&b->arena, MAX(forward, backward), sizeof(float));
 }
 
-/* Takes all buffers, or counts them (see base/mem.h): sizes are bounded by the config, and rows by
- * an int. */
-static void take_passes(struct backprop *b, const float *rope_factors)
+/* What the forward pass keeps of each layer for the way back; without one all layers share the
+ * memory of the widest. */
+static void take_layers(struct backprop *b, int rows, int widest)
 {
     const struct config *c = &b->config;
-    const int rows = b->n_sequences * b->length, d = c->d_model, ff = c->d_ff;
-    const bool gated = ffn_is_gated(c->ffn), back = !b->forward_only;
-    const uint64_t head_windows = (uint64_t)b->n_sequences * c->n_heads;
+    const bool back = !b->forward_only;
     struct saved saved = {.softmax = NULL};
-    int widest = 0; /* the layer whose activations are the largest */
-    for (int l = 1; l < c->n_layers; l++)
-        if (config_qkv_dim(c, l) > config_qkv_dim(c, widest))
-            widest = l;
-    b->positions = positions_take(&b->arena, c, rope_factors, b->length);
     ARENA_TAKE(b->blocks, &b->arena, c->n_layers);
     for (int l = 0; l < c->n_layers; l++) {
         if (l == 0 || back) {
             take_run_scratch(
                 b, rows,
-                (const struct buffer[]){{&saved.x, d},
+                (const struct buffer[]){{&saved.x, c->d_model},
                                         {&saved.qkv, config_qkv_dim(c, back ? l : widest)},
                                         {&saved.heads, config_heads_dim(c)},
-                                        {&saved.mid, d},
-                                        {&saved.up, ff},
-                                        {&saved.gate, gated * ff},
+                                        {&saved.mid, c->d_model},
+                                        {&saved.up, c->d_ff},
+                                        {&saved.gate, ffn_is_gated(c->ffn) ? c->d_ff : 0},
                                         {NULL, 0}});
-            saved.softmax = arena_take(&b->arena, head_windows,
+            saved.softmax = arena_take(&b->arena, (uint64_t)b->n_sequences * c->n_heads,
                                        2 * causal_padded_length(b->length) * sizeof(float));
         } else if (b->keeps_streams) {
-            take_run_scratch(b, rows, (const struct buffer[]){{&saved.x, d}, {NULL, 0}});
+            take_run_scratch(b, rows, (const struct buffer[]){{&saved.x, c->d_model}, {NULL, 0}});
         }
         if (b->blocks)
             b->blocks[l] = saved;
     }
-    for (enum tensor_role role = ROLE_BLOCK_FIRST; back && role < ROLE_BLOCK_END; role++)
+}
+
+/* What the backward pass works with: matrices in panels, and the gradients of a block. */
+static void take_gradients(struct backprop *b, int rows, int widest)
+{
+    const struct config *c = &b->config;
+    const int d = c->d_model, dropped = b->dropping ? d : 0;
+    for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++)
         b->panels[role] = take_panels(b, role);
-    if (back) {
-        b->panels[ROLE_OUTPUT] = take_panels(b, ROLE_OUTPUT);
-        b->output_backward = take_panels(b, ROLE_OUTPUT);
-    }
-    take_run_scratch(b, b->head_rows,
-                     (const struct buffer[]){{&b->logits, c->n_vocab},
-                                             {&b->teacher_logits, back * b->taught * c->n_vocab},
-                                             {NULL, 0}});
+    b->panels[ROLE_OUTPUT] = take_panels(b, ROLE_OUTPUT);
+    b->output_backward = take_panels(b, ROLE_OUTPUT);
+    take_run_scratch(
+        b, b->head_rows,
+        (const struct buffer[]){{&b->teacher_logits, b->taught ? c->n_vocab : 0}, {NULL, 0}});
     take_run_scratch(b, rows,
-                     (const struct buffer[]){{&b->out, d},
-                                             {&b->norm, d},
-                                             {&b->losses, 1},
-                                             {&b->act, back * ff},
-                                             {&b->dx, back * d},
-                                             {&b->dmid, back * d},
-                                             {&b->dx_dropped, back * b->dropping * d},
-                                             {&b->dmid_dropped, back * b->dropping * d},
-                                             {&b->dnorm, back * d},
-                                             {&b->dup, back * ff},
-                                             {&b->dgate, back * gated * ff},
-                                             {&b->dheads, back * config_heads_dim(c)},
-                                             {&b->dqkv, back * config_qkv_dim(c, widest)},
-                                             {&b->stats, back * 2},
+                     (const struct buffer[]){{&b->act, c->d_ff},
+                                             {&b->dx, d},
+                                             {&b->dmid, d},
+                                             {&b->dx_dropped, dropped},
+                                             {&b->dmid_dropped, dropped},
+                                             {&b->dnorm, d},
+                                             {&b->dup, c->d_ff},
+                                             {&b->dgate, ffn_is_gated(c->ffn) ? c->d_ff : 0},
+                                             {&b->dheads, config_heads_dim(c)},
+                                             {&b->dqkv, config_qkv_dim(c, widest)},
+                                             {&b->stats, 2},
                                              {NULL, 0}});
     if (!b->dropping) {
         b->dx_dropped = b->dx;
         b->dmid_dropped = b->dmid;
     }
+    if (layout_has(c, b->table))
+        ARENA_TAKE(b->dtable, &b->arena, (uint64_t)b->n_sequences * c->n_heads * b->table_cols);
+}
+
+/* Takes all buffers, or counts them (see base/mem.h): sizes are bounded by the config, and rows by
+ * an int. */
+static void take_passes(struct backprop *b, const float *rope_factors)
+{
+    const struct config *c = &b->config;
+    const int rows = b->n_sequences * b->length;
+    int widest = 0; /* the layer whose activations are the largest */
+    for (int l = 1; l < c->n_layers; l++)
+        if (config_qkv_dim(c, l) > config_qkv_dim(c, widest))
+            widest = l;
     b->table = c->score == SCORE_ADDITIVE ? ROLE_ATTN_SCORE : ROLE_ATTN_REL;
     b->table_cols = layout_weight(c, b->table, 0).cols;
-    if (back && layout_has(c, b->table))
-        ARENA_TAKE(b->dtable, &b->arena, b->table_cols * head_windows);
+    b->positions = positions_take(&b->arena, c, rope_factors, b->length);
+    take_layers(b, rows, widest);
+    take_run_scratch(b, b->head_rows, (const struct buffer[]){{&b->logits, c->n_vocab}, {NULL, 0}});
+    take_run_scratch(
+        b, rows,
+        (const struct buffer[]){
+            {&b->out, c->d_model}, {&b->norm, c->d_model}, {&b->losses, 1}, {NULL, 0}});
+    if (!b->forward_only)
+        take_gradients(b, rows, widest);
     ARENA_TAKE(b->scratch, &b->arena, b->n_threads * b->scratch_floats);
 }
 
@@ -301,8 +316,8 @@ static void run_pass(void *arg, int thread)
         backprop_norm(p, 2 * c->n_layers, rows, rows_view(b->norm, rows).x);
         return;
     }
-    /* To b->losses and, if there is a gradient, to b->dx and the gradients of output and last norm.
-     * Logits are made for head_rows rows at a time and become their own gradient in place. */
+    /* Makes b->losses and, if there is a gradient, b->dx and the gradients of the output matrix and
+     * the last norm. Logits exist for head_rows rows at a time and become their own gradient. */
     for (int chunk = 0; chunk < pass_rows(p); chunk += b->head_rows) {
         const int n = MIN(pass_rows(p) - chunk, b->head_rows);
         const struct row_range of_chunk = {chunk, chunk + n};

@@ -27,14 +27,14 @@ static inline int rows_n(struct row_range r)
     return r.end - r.begin;
 }
 
-/* n_rows rows of n floats, `stride` of them apart; x is NULL where there is no such buffer. */
+/* n_rows rows of n floats, `stride` floats apart; x is NULL where there is no such buffer. */
 struct matrix_view {
     float *x;
     int n_rows, n;
     size_t stride;
 };
 
-/* The rows r of a view, or n columns from `first` on; none of no buffer. */
+/* The rows r of a view, or its n columns from `first` on; of no buffer there are none. */
 static inline struct matrix_view rows_view(struct matrix_view v, struct row_range r)
 {
     return (struct matrix_view){v.x ? v.x + r.begin * v.stride : NULL, rows_n(r), v.n, v.stride};
@@ -74,8 +74,9 @@ struct backprop {
     struct positions positions; /* below length */
     struct saved *blocks;       /* [n_layers]; forward only: all share their memory */
     struct matrix_view out;     /* [rows, d] the residual stream after the last block */
-    /* By role, matrices in panels: forward [n_out / 16][n_in][16], backward [n_in / 16][n_out][16];
-     * of one block, in one direction, at a time. None where it is forward only: weights lie so. */
+    /* By role, the matrices of one block in panels, in one direction at a time: forward
+     * [n_out / 16][n_in][16], backward [n_in / 16][n_out][16]. Forward only there are none, because
+     * the weights themselves lie so. */
     float *panels[TENSOR_ROLES];
     float *output_backward; /* panels[ROLE_OUTPUT] is its forward form */
 
@@ -85,7 +86,8 @@ struct backprop {
     struct matrix_view dx;    /* [rows, d] gradient of the block's output, then of its input */
     struct matrix_view dmid;  /* [rows, d] of mid */
     struct matrix_view dnorm; /* [rows, d] of norm */
-    /* dx and dmid as they reach the matrices: without what was dropped; else dx and dmid. */
+    /* dx and dmid without what was dropped, as the matrices take them; without dropout the same
+     * buffers as dx and dmid. */
     struct matrix_view dx_dropped, dmid_dropped;
     struct matrix_view dup, dgate; /* [rows, ff]; dgate none where there is no gate */
     struct matrix_view dheads;     /* [rows, heads] */
@@ -126,8 +128,8 @@ struct pass {
     bool hidden_only;            /* norm of the last block's output is all */
 };
 
-/* The panels of a role's matrix, of block l: as they were packed last or, where there is no
- * backward pass, as the weights lie. */
+/* The panels of a role's matrix of block l: those that were packed last or, forward only, the
+ * weights themselves. */
 static inline const float *pass_panels(const struct backprop *b, const struct param_view *w,
                                        enum tensor_role role, int l)
 {

@@ -33,8 +33,8 @@ struct backprop_spec {
 
 struct backprop;
 
-/* What training makes small: the sum of these terms, each a mean over the batch's tokens, times
- * their weights. Those of the teacher count where there is one. */
+/* The weights of the terms of the loss, each a mean over the batch's tokens. The last two count
+ * where there is a teacher. */
 struct loss_weights {
     float text;    /* the cross-entropy of the tokens that follow */
     float teacher; /* KL(teacher || model), of the predictions (Hinton et al. 2015) */
@@ -52,7 +52,7 @@ struct loss_weights {
 struct backprop_batch {
     const int32_t *inputs, *targets;
     int n_sequences;
-    /* The members from here on count only where a gradient is asked for. */
+    /* The members below count only where a gradient is asked for. */
     struct dropout dropout; /* of the embeddings and of what each block adds to the residual */
     double attn_dropout; /* share of attention's probabilities that is left out, by the same key */
     float label_smoothing;

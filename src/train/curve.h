@@ -8,16 +8,17 @@
 struct curve {
     const char *path; /* borrowed; NULL: no curve is kept */
     int fd;
-    int error; /* of the first row that was lost, as errno; 0: none was */
+    int error; /* errno of the first row that was lost; 0: none was */
 };
 
-/* Opens the file at `path`; NULL: no curve is kept. Behind `first_step` steps, if they are more
- * than 0, it is gone on with: rows of steps that are made again, and a torn one, are cut off.
- * STATUS_FAILED if it cannot be written, STATUS_NO_MEMORY. */
+/* Opens the file at `path`; NULL: no curve is kept. A run that goes on after `first_step` > 0 steps
+ * goes on with the file: rows of later steps, and a torn row, are cut off. STATUS_FAILED if it
+ * cannot be written, STATUS_NO_MEMORY. */
 enum status curve_open(struct curve *curve, const char *path, int first_step, struct err *e);
 
-/* Writes the row of a TRAIN_STEP of so many tokens, or of a TRAIN_EVALUATED, at once, so that no
- * state is newer than its curve; `seconds` have passed since the first step of this run. */
+/* Writes the row of a TRAIN_STEP of so many tokens, or of a TRAIN_EVALUATED; `seconds` have passed
+ * since the first step of this run. Rows are written at once, so that no state is newer than its
+ * curve. */
 void curve_put(struct curve *curve, const struct train_event *ev, int tokens, double seconds);
 
 /* Closes it; legal on a zeroed struct and twice. STATUS_FAILED if a row was lost. */

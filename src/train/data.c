@@ -90,16 +90,6 @@ enum status train_data_read(struct trainer *t, struct err *e)
 
 /* --- a new model's metadata ------------------------------------------------------------------ */
 
-static bool stop_learning(void *arg)
-{
-    return train_stopped(arg);
-}
-
-static void report_learning(void *arg, uint64_t done, uint64_t all)
-{
-    train_report(arg, (struct train_event){.kind = TRAIN_LEARNING, .done = done, .all = all});
-}
-
 /* The metadata of a new model: its vocabulary is learned from the parts of the texts that are not
  * held out, and a file without tensors is made of it. */
 static enum status make_new(struct trainer *t, struct err *e)
@@ -107,7 +97,7 @@ static enum status make_new(struct trainer *t, struct err *e)
     struct train_spec *spec = &t->spec;
     const size_t n = spec->n_texts;
     const struct bpe_learn_spec learn = {.n_tokens = spec->shape.n_vocab,
-                                         .callbacks = {stop_learning, report_learning, spec}};
+                                         .callbacks = spec->callbacks};
     struct config *c = &t->config;
     struct bpe_learned vocabulary;
     struct gguf_writer *w = NULL;
@@ -145,7 +135,7 @@ static enum status make_new(struct trainer *t, struct err *e)
     return s;
 }
 
-/* The config of a checkpoint that runs here, all of which training knows. */
+/* The config of a checkpoint; refuses one that has what training does not know. */
 static enum status read_trainable(const struct gguf *g, struct config *c, struct err *e)
 {
     TRY(model_check(g, e));

@@ -11,12 +11,12 @@
  * STATUS_NO_MEMORY. */
 enum status train_data_read(struct trainer *t, struct err *e);
 
-/* Fills in the metadata, of spec.from or, with a new vocabulary, of spec.shape, and what follows
- * from it: t->gguf, t->config and t->tokenizer. STATUS_USAGE, STATUS_BAD_FILE, STATUS_INTERRUPTED,
+/* Fills in t->gguf, t->config and t->tokenizer: from spec.from, or for a new model from spec.shape
+ * and a vocabulary that is learned. STATUS_USAGE, STATUS_BAD_FILE, STATUS_INTERRUPTED,
  * STATUS_NO_MEMORY. */
 enum status train_template_make(struct trainer *t, struct err *e);
 
-/* Writes OUT with the weights as they are, atomically. */
+/* Writes OUT with the present weights, atomically. */
 enum status train_model_write(const struct trainer *t, struct err *e);
 
 /* Fills in t->teacher_config. STATUS_USAGE unless the teacher predicts the same tokens. */

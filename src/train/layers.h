@@ -3,8 +3,8 @@
  * and dropout.
  *
  * Functions that take a thread's number do that thread's share; all threads of the pool call them,
- * and the caller places the barriers. The others work on the rows they are given, of which no two
- * threads have the same. None allocates or fails.
+ * and the caller places the barriers. The others work on the rows that they are given; each thread
+ * gives its own. None allocates or fails.
  */
 #pragma once
 
@@ -28,9 +28,9 @@ void backprop_multiply(const struct backprop *b, struct affine map, struct matri
 void backprop_weight_sums(const struct backprop *b, struct param_pair gradient,
                           struct matrix_view dy, struct matrix_view x, int thread);
 
-/* Each norm stands at a point of the residual stream; an embedding may have none, and is read as it
- * is. A branch reads the norm of its point; where norms stand after the residuals, it is also added
- * to that. */
+/* Each norm stands at a point of the residual stream. An embedding may have no norm, and is then
+ * read as it is. A branch reads the norm of its point; where norms stand after the residuals, the
+ * branch's result is added to that norm, not to the stream. */
 
 /* out [r, d] = norm of the stream's rows r. */
 void backprop_norm(const struct pass *p, int point, struct row_range r, float *out);

@@ -11,7 +11,7 @@ void muon_take(struct muon *u, struct arena *arena, const struct param_list *lis
 /* Whether this tensor is moved by Muon, and not by AdamW. */
 bool muon_moves(const struct train_spec *spec, const struct tensor_spec *s);
 
-/* Moves the tensors of which muon_moves is true by one step, from t->gradient and their momentum
- * in t->m, with the learning rate t->muon.rate; t->v is not used. Every thread of the pool calls it
- * with its number. */
+/* Moves the tensors that muon_moves names by one step, from t->gradient and their momentum in t->m,
+ * with the learning rate t->muon.rate; t->v is not used. Every thread of the pool calls it with its
+ * number. */
 void muon_step(const struct trainer *t, int thread);

@@ -9,17 +9,11 @@
 #include "train/backprop.h"
 #include "train/spec.h"
 
-/* Whether the caller wants the run to end. */
-static inline bool train_stopped(const struct train_spec *spec)
-{
-    return spec->stop && spec->stop(spec->arg);
-}
-
 /* Reports an event to the caller, if it wants any. */
 static inline void train_report(const struct train_spec *spec, struct train_event ev)
 {
     if (spec->event)
-        spec->event(spec->arg, &ev);
+        spec->event(spec->callbacks.arg, &ev);
 }
 
 /* Whether the loss compares the residual streams of model and teacher. */
@@ -91,7 +85,7 @@ struct trainer {
     uint64_t shape_hash, teacher_hash;
     struct train_progress progress;
 
-    struct arena arena; /* all down to the batch */
+    struct arena arena; /* of the members below, down to the batch */
     struct param_view weights, gradient, teacher_weights;
     float *m, *v;     /* [n_trained] moments */
     double *partials; /* [train_shards] sums of squares of the gradient */
@@ -99,7 +93,7 @@ struct trainer {
     int32_t *inputs, *targets; /* [batch, length] */
     struct backprop *engine, *teacher;
     const struct grad_kernels *grad;
-    struct adamw adamw; /* the step that is made, of a tensor that decays */
+    struct adamw adamw; /* the parameters of the step, for a tensor that decays */
 
     double loss_sum; /* since the last evaluation */
     int loss_steps;

@@ -3,24 +3,23 @@
  */
 #pragma once
 
+#include "base/callbacks.h"
 #include "compute/pool.h"
 #include "model/config.h"
 #include "train/backprop_spec.h"
 
 enum train_event_kind {
-    TRAIN_LEARNING,  /* the vocabulary: done of all merges */
     TRAIN_STEP,      /* a step was made */
     TRAIN_EVALUATED, /* the held-out loss was measured after `step` steps */
     TRAIN_SAVED,     /* OUT.state was written after `step` steps */
 };
 
-/* What a run tells; which members count the kind says. */
+/* What a run tells; the kind says which members count. */
 struct train_event {
     enum train_event_kind kind;
-    int done, all;   /* of TRAIN_LEARNING */
     int step;        /* steps made so far */
-    double loss;     /* of this step's batch before it; of TRAIN_EVALUATED, mean of the steps
-                        since the last evaluation */
+    double loss;     /* TRAIN_STEP: of the step's batch, before the step; TRAIN_EVALUATED: mean of
+                        the steps since the last evaluation */
     double lr, norm; /* of the step: learning rate; the gradient's norm before clipping */
     double val_loss; /* nats a token */
     double val_bits; /* bits a byte */
@@ -87,13 +86,13 @@ struct train_spec {
 
     const struct kernels *kernels;
     struct pool *pool;
-    /* Called from the calling thread; `arg` goes to both. May be NULL. */
-    bool (*stop)(void *arg); /* true: save and end */
+    /* Called from the calling thread: `stop`, upon which a run saves and ends; `progress` of the
+     * merges of a vocabulary that is learned; and `event`, which may be NULL, with the same arg. */
+    struct callbacks callbacks;
     void (*event)(void *arg, const struct train_event *ev);
-    void *arg;
 };
 
-/* What a run will do and take, known before it takes it; and its best so far. */
+/* What a run will do, and how much memory it will take; and its best so far. */
 struct train_plan {
     struct config config;
     uint64_t n_params;

@@ -13,8 +13,8 @@ enum status state_open(struct state_file *s, const char *path, struct err *e);
 /* Fills in the hashes of model and teacher, by which a state is known. STATUS_NO_MEMORY. */
 enum status state_identify(struct trainer *t, struct err *e);
 
-/* STATUS_USAGE, naming the first input in which t->state is of another run than t, or fewer steps
- * than it has made. */
+/* Whether t->state is of the run t. STATUS_USAGE names the first input that is another, or says
+ * that the state has made more steps than are asked for. */
 enum status state_compare(const struct trainer *t, struct err *e);
 
 /* Reads weights and moments from t->state. STATUS_BAD_FILE for a wrong number or checksum. */

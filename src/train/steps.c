@@ -15,9 +15,9 @@
 #define INIT_DEVIATION 0.02
 #define PI             3.14159265358979323846
 #define LEAST_RATE     0.1 /* of the full one, at the last step */
-/* Centres of quadratic positions are tokens, of which they have several to go, so they have a rate
- * of their own: this times the others'. (Of 3 seeds whose heads had to get from 0 and 1 to 1 and 4
- * all did; of 2 one got no further than 2 at the others' rate, as of 3 at ten times it.) */
+/* Centres of quadratic positions are distances in tokens and have to move by several, so their rate
+ * is that of the others times this. (With heads that had to get from 0 and 1 to 1 and 4, three
+ * seeds of three did. At the others' own rate, and at ten times it, one seed stopped at 2.) */
 #define CENTRE_RATE 3
 
 /* An evaluation predicts at most about so many tokens, evenly spread over the held-out part. */

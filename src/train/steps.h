@@ -1,7 +1,7 @@
 /*
- * steps - what a run is made of: its memory, the first weights, a step, and the mean loss on
- * windows. One thread at a time may call these for a trainer; they start
- * the threads of its pool themselves.
+ * steps - the parts of a training run: its memory, the first weights, a step, and the mean loss on
+ * held-out windows. One thread at a time may call these for a trainer; they start the threads of
+ * its pool themselves.
  */
 #pragma once
 
@@ -14,7 +14,7 @@ enum {
     STREAM_DROPOUT, /* and all above: one a step */
 };
 
-/* Takes, or counts (see base/mem.h), what is in t->arena. */
+/* Takes from t->arena, or counts (see base/mem.h), the memory of the run. */
 void trainer_take(struct trainer *t);
 
 /* The learning rate of the step that follows `step` made ones. */
@@ -27,12 +27,12 @@ double train_rate(const struct train_spec *spec, int step);
  * positions look at distances 0, 1, 2 and so on, each as widely as it is far. */
 void trainer_initialise(struct trainer *t);
 
-/* Makes a step of AdamW or Muon with t->gradient, its norm limited to spec->clip; *event tells norm
- * and lr. STATUS_FAILED, with the weights as they were, if the norm is not finite. */
+/* Makes a step of AdamW or Muon with t->gradient, its norm limited to spec->clip; sets the event's
+ * norm and lr. STATUS_FAILED if the norm is not finite; the weights are then unchanged. */
 enum status trainer_update(struct trainer *t, struct train_event *event, struct err *e);
 
-/* The same with the gradient of a batch that is drawn; *event tells the loss,
- * too, which has to be finite as well. */
+/* Draws a batch, computes its gradient and makes such a step; sets the event's loss, too.
+ * STATUS_FAILED also if the loss is not finite. */
 enum status trainer_step(struct trainer *t, struct train_event *event, struct err *e);
 
 /* Returns STATUS_FAILED with a message: what was not finite, after which step, and what may help;

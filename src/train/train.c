@@ -84,7 +84,7 @@ static enum status check_sizes(const struct trainer *t, struct err *e)
     return STATUS_OK;
 }
 
-/* Goes on where the state is, if it is this run's. */
+/* Takes over the progress of the state, if the state is of this run. */
 static enum status resume_progress(struct trainer *t, struct err *e)
 {
     const struct train_progress *p = &t->progress;
@@ -208,8 +208,8 @@ static void report_event(const struct trainer *t, struct train_event ev)
     train_report(&t->spec, ev);
 }
 
-/* Whether OUT has the length and hash that t->progress says, so that this run has written it. They
- * are then set to those that it has. */
+/* Whether OUT has the length and hash of t->progress, so that it is what this run wrote last. Then
+ * sets both to what OUT has. */
 static enum status hash_out(struct trainer *t, bool *is_ours, struct err *e)
 {
     struct train_progress *p = &t->progress;
@@ -248,7 +248,7 @@ static enum status save(struct trainer *t, struct err *e)
     return STATUS_OK;
 }
 
-/* Whether OUT, of a run that is done, is what this run wrote. */
+/* Whether OUT is what this run wrote last. */
 static enum status check_out(struct trainer *t, struct err *e)
 {
     bool is_ours;
@@ -263,8 +263,7 @@ static enum status check_out(struct trainer *t, struct err *e)
 
 /* --- running --------------------------------------------------------------------------------- */
 
-/* Takes the memory and sets weights, moments and random generator as the first step is to find
- * them. */
+/* Takes the memory and sets weights, moments and random generator for the first step. */
 static enum status start_run(struct trainer *t, struct err *e)
 {
     const struct train_spec *spec = &t->spec;
@@ -314,7 +313,8 @@ static enum status evaluate(struct trainer *t, double *loss, bool *best, struct 
     return STATUS_OK;
 }
 
-/* The best so far becomes OUT; where that cannot be written, the old best stays to be beaten. */
+/* Writes the best weights so far to OUT. Where that fails, the old best still counts as the best.
+ */
 static enum status write_best(struct trainer *t, double loss, struct err *e)
 {
     struct train_progress *p = &t->progress;
@@ -357,7 +357,7 @@ enum status trainer_run(struct trainer *t, struct err *e)
     if (spec->from && !spec->resume) /* what is to be improved */
         TRY(after_step(t, e));
     while (t->progress.step < spec->n_steps) {
-        if (train_stopped(spec)) {
+        if (callbacks_stop(&spec->callbacks)) {
             TRY(save(t, e));
             return STATUS_INTERRUPTED;
         }

@@ -95,7 +95,7 @@ static inline struct run make_run(const char *out)
         .seed = 9,
         /* ThreadSanitizer sees every load and store of scalar kernels. */
         .kernels = THREAD_SANITIZED ? &kernels_scalar : fastest_kernels(),
-        .stop = stop,
+        .callbacks = {.stop = stop},
         .event = event,
     };
     return r;
@@ -105,7 +105,7 @@ static inline struct run make_run(const char *out)
 static inline enum status run(struct run *r, struct err *e)
 {
     r->spec.out = r->out;
-    r->spec.arg = r;
+    r->spec.callbacks.arg = r;
     enum status s = trainer_open(&r->spec, &r->trainer, e);
     if (s == STATUS_OK)
         s = trainer_run(r->trainer, e);

@@ -40,7 +40,7 @@ TEST(uptraining_keeps_the_tokenizer_and_lowers_the_loss)
     r.spec.from = r.spec.teacher = from.gguf;
     r.spec.loss = (struct loss_weights){.text = 0.9f, .teacher = 0.1f};
     r.spec.out = r.out;
-    r.spec.arg = &r;
+    r.spec.callbacks.arg = &r;
     expect_ok(trainer_open(&r.spec, &r.trainer, &err));
     ck_assert(trainer_plan(r.trainer)->widened);
     expect_ok(trainer_run(r.trainer, &err));
