@@ -7,9 +7,10 @@
 #include "compute/elementary.h"
 #include "engine/sampler.h"
 
-/* For the vectoriser, sums run in so many interleaved parts, and over pieces of a row. */
+/* Sums run in LANES interleaved parts over pieces of a row, so that the compiler can vectorise
+ * them. */
 enum { LANES = 4, PIECE = 128 };
-/* Tokens of a step whose logits are wanted: they take memory for a vocabulary each. */
+/* Tokens of a step whose logits are wanted; each takes memory for the whole vocabulary. */
 #define NEXT_ROWS 16
 
 /* A run while the text goes through. */
@@ -17,6 +18,7 @@ struct attend_run {
     const struct attend_spec *spec;
     struct attend_found *out;
     int *earlier; /* [n_tokens] the last place before each token that has the same one; -1: none */
+    int n_repeated; /* tokens that have one */
     double
         *offsets; /* [n_heads, n_tokens / 2 + 1] of each head its weights by distance, summed up */
     double *divides, *content; /* [n_tokens] 1 for the keys of a query that count as such, else 0 */
@@ -72,7 +74,7 @@ enum status attend_plan(const struct attend_spec *spec, uint64_t *bytes, struct 
 
 /* --- a row ----------------------------------------------------------------------------------- */
 
-/* The keys of query i that separate, and those that no other figure speaks for. */
+/* Marks the keys of query i that are separators, and those that no figure but content counts. */
 static void mark_keys(const struct attend_run *run, int i)
 {
     for (int j = 0; j <= i; j++) {
@@ -83,8 +85,8 @@ static void mark_keys(const struct attend_run *run, int i)
         run->content[p + 1] = 0;
 }
 
-/* Sums over a query's n keys: of a, a^2, -a log a, a j, a of separators, of content, and of the
- * scores as their logarithms say them, and their squares. */
+/* Sums over a query's n keys: a, a^2, -a log a, a j, a of separators, a of content, log a (a score
+ * but for a constant) and its square. */
 enum { SUM_A, SUM_A2, SUM_ENTROPY, SUM_J, SUM_DIVIDES, SUM_CONTENT, SUM_LOG, SUM_SQUARES, SUMS };
 
 static void sum_row(const struct attend_run *run, const float *a, int n, double all[SUMS])
@@ -113,22 +115,16 @@ static void sum_row(const struct attend_run *run, const float *a, int n, double 
         all[k] = (sums[k][0] + sums[k][1]) + (sums[k][2] + sums[k][3]);
 }
 
-/* The standard deviation of n scores. */
-static double spread_of(const double all[SUMS], int n)
-{
-    const double mean = all[SUM_LOG] / n;
-    return sqrt(fmax(all[SUM_SQUARES] / n - mean * mean, 0));
-}
-
 /* Adds the weights of query i; false if they are not finite. */
 static bool add_query(const struct attend_run *run, struct attend_head *h, const float *a, int i)
 {
     double all[SUMS];
     const int n = i + 1;
     sum_row(run, a, n, all);
+    const double mean_log = all[SUM_LOG] / n;
     if (!isfinite(all[SUM_A]))
         return false;
-    h->score_sd += spread_of(all, n);
+    h->score_sd += sqrt(fmax(all[SUM_SQUARES] / n - mean_log * mean_log, 0));
     h->gradient += 1 - all[SUM_A2];
     double *offsets = run->offsets + (h - run->spec->heads) * (run->spec->n_tokens / 2 + 1);
     for (int d = 2; d <= i && d <= run->spec->n_tokens / 2; d++)
@@ -237,81 +233,101 @@ static enum status add_next(const struct attend_run *run, int at, int len, struc
     return STATUS_OK;
 }
 
-enum status attend_run(const struct attend_spec *spec, struct attend_found *out, struct err *e)
+/* Takes the memory of a run, finds the earlier places of each token, and empties the figures. */
+static enum status begin_run(struct attend_run *run, struct err *e)
 {
-    struct attend_run run = {.spec = spec, .out = out};
-    const struct attention_watch watch = {take_layer, &run, spec->paths ? take_streams : NULL};
-    struct session_params params = spec->params;
-    const double none = NO_FIGURE;
-    const int n = spec->n_tokens;
-    int n_repeated = 0; /* tokens that were there before */
-    struct session *session = NULL;
-    params.n_ctx = spec->n_tokens;
-    params.watch = &watch;
-    *out = (struct attend_found){.query = NULL};
-    take_maps(&run);
-    TRY(arena_allocate(&out->arena, "the maps of attention", e));
-    take_maps(&run);
-    for (int i = 0; i < n; i++) {
+    const struct attend_spec *spec = run->spec;
+    take_maps(run);
+    TRY(arena_allocate(&run->out->arena, "the maps of attention", e));
+    take_maps(run);
+    for (int i = 0; i < spec->n_tokens; i++) {
         int p = i - 1;
         while (p >= 0 && spec->tokens[p] != spec->tokens[i])
             p--;
-        run.earlier[i] = p;
-        n_repeated += p >= 0;
+        run->earlier[i] = p;
+        run->n_repeated += p >= 0;
     }
     for (int i = 0; i < spec->n_heads; i++) {
         struct attend_head *h = &spec->heads[i];
         *h = (struct attend_head){.layer = h->layer, .head = h->head, .query = -1, .key = -1};
     }
+    return STATUS_OK;
+}
 
+/* Feeds `len` tokens from `at` on, whose weights take_layer gets. */
+static enum status feed_tokens(struct attend_run *run, struct session *session, int at, int len,
+                               struct err *e)
+{
+    const struct attend_spec *spec = run->spec;
+    if (callbacks_stop(&spec->callbacks))
+        return STATUS_INTERRUPTED;
+    TRY(session_feed(session, 0, spec->tokens + at, len, run->logits, true, e));
+    if (run->bad)
+        return session_explain(
+            session,
+            err_failed(e,
+                       "the attention weights of token %d in head %d of layer %d are not finite "
+                       "(info --check finds tensors that are not)",
+                       run->bad_row, run->bad->head, run->bad->layer),
+            NULL, e);
+    if (run->logits)
+        TRY(add_next(run, at, len, e));
+    callbacks_progress(&spec->callbacks, at + len, spec->n_tokens);
+    return STATUS_OK;
+}
+
+/* Makes means of the sums over the queries. */
+static void end_head(const struct attend_run *run, struct attend_head *h)
+{
+    const int n = run->spec->n_tokens, n_repeated = run->n_repeated;
+    const double none = NO_FIGURE;
+    h->entropy /= n;
+    h->distance /= n;
+    h->self /= n;
+    h->max_weight /= n;
+    h->score_sd /= n;
+    h->gradient /= n;
+    h->at_offset = none;
+    for (int d = 2; d <= n / 2; d++) {
+        const double weight = run->offsets[(h - run->spec->heads) * (n / 2 + 1) + d] / (n - d);
+        if (h->offset == 0 || weight > h->at_offset) {
+            h->offset = d;
+            h->at_offset = weight;
+        }
+    }
+    h->separator = n > 1 ? h->separator / (n - 1) : none;
+    h->content = n > 1 ? h->content / (n - 1) : none;
+    h->first = n > 1 ? h->first / (n - 1) : none;
+    h->previous = n > 1 ? h->previous / (n - 1) : none;
+    h->induction = n_repeated > 0 ? h->induction / n_repeated : none;
+    h->strongest = h->query < 0 ? none : h->strongest;
+}
+
+enum status attend_run(const struct attend_spec *spec, struct attend_found *out, struct err *e)
+{
+    struct attend_run run = {.spec = spec, .out = out};
+    const struct attention_watch watch = {take_layer, &run, spec->paths ? take_streams : NULL};
+    struct session_params params = spec->params;
+    struct session *session = NULL;
+    params.n_ctx = spec->n_tokens;
+    params.watch = &watch;
+    *out = (struct attend_found){.query = NULL};
+    TRY(begin_run(&run, e));
     enum status s = session_create(spec->model, &params, spec->pool, &session, e);
-    for (int at = 0, len; at < n && s == STATUS_OK; at += len) {
-        len = MIN(n - at, run.logits ? NEXT_ROWS : session_block(session));
-        s = callbacks_stop(&spec->callbacks)
-                ? STATUS_INTERRUPTED
-                : session_feed(session, 0, spec->tokens + at, len, run.logits, true, e);
-        if (s == STATUS_OK && run.bad)
-            s = session_explain(
-                session,
-                err_failed(e,
-                           "the attention weights of token %d in head %d of layer %d are not "
-                           "finite (info --check finds tensors that are not)",
-                           run.bad_row, run.bad->head, run.bad->layer),
-                NULL, e);
-        if (s == STATUS_OK && run.logits)
-            s = add_next(&run, at, len, e);
-        if (s == STATUS_OK)
-            callbacks_progress(&spec->callbacks, at + len, n);
+    for (int at = 0, len; at < spec->n_tokens && s == STATUS_OK; at += len) {
+        len = MIN(spec->n_tokens - at, run.logits ? NEXT_ROWS : session_block(session));
+        s = feed_tokens(&run, session, at, len, e);
     }
     session_free(session);
-    if (s == STATUS_OK && spec->paths)
-        paths_finish(spec->paths, spec->model, out->next);
-    for (int i = 0; i < spec->n_heads; i++) {
-        struct attend_head *h = &spec->heads[i];
-        h->entropy /= n; /* sums to means */
-        h->distance /= n;
-        h->self /= n;
-        h->max_weight /= n;
-        h->score_sd /= n;
-        h->gradient /= n;
-        h->at_offset = none;
-        for (int d = 2; d <= n / 2; d++) {
-            const double weight = run.offsets[(h - spec->heads) * (n / 2 + 1) + d] / (n - d);
-            if (h->offset == 0 || weight > h->at_offset) {
-                h->offset = d;
-                h->at_offset = weight;
-            }
-        }
-        h->separator = n > 1 ? h->separator / (n - 1) : none;
-        h->content = n > 1 ? h->content / (n - 1) : none;
-        h->first = n > 1 ? h->first / (n - 1) : none;
-        h->previous = n > 1 ? h->previous / (n - 1) : none;
-        h->induction = n_repeated > 0 ? h->induction / n_repeated : none;
-        h->strongest = h->query < 0 ? none : h->strongest;
-    }
-    if (s != STATUS_OK)
+    if (s != STATUS_OK) {
         attend_free(out);
-    return s;
+        return s;
+    }
+    if (spec->paths)
+        paths_finish(spec->paths, spec->model, out->next);
+    for (int i = 0; i < spec->n_heads; i++)
+        end_head(&run, &spec->heads[i]);
+    return STATUS_OK;
 }
 
 void attend_free(struct attend_found *a)

@@ -21,27 +21,28 @@ struct attend_head {
     double previous;   /* mean of a[i][i - 1] over i >= 1 */
     double self;       /* mean of a[i][i] */
     double separator;  /* mean over i >= 1 of the sum of a[i][j] over all separators j < i */
-    double content;    /* likewise over all j that none of the others speaks for */
+    double content;    /* mean over i >= 1 of the sum of a[i][j] over the j of no other figure */
     double max_weight; /* mean of the largest a[i][j] */
-    /* Mean standard deviation of a query's scores, what the softmax is of; one that is more than 87
-     * below the largest, of which no weight is left, counts as near that. */
+    /* Mean standard deviation of a query's scores before the softmax. A score more than 87 below
+     * the largest, whose weight is 0, counts as 87 below. */
     double score_sd;
-    /* Mean of 1 - sum_j a^2, the trace of softmax's Jacobian diag(a) - a a^T: what of a gradient
-     * can reach the scores, 0 where one weight has all. */
+    /* Mean of 1 - sum_j a^2, the trace of softmax's Jacobian diag(a) - a a^T: the share of a
+     * gradient that can reach the scores; 0 where one weight is 1. */
     double gradient;
-    double induction; /* mean over the i whose token was there before, of the sum of a[i][p + 1]
-                         over all earlier places p of it */
-    /* The distance of 2 to n / 2 tokens that a query's key has most weight at, on the mean; the
-     * smallest of equal ones; 0, and no figure: n < 4. And that weight. */
+    double induction; /* mean of the sum of a[i][p + 1] over all earlier places p of token i, over
+                         the i that have one */
+    /* The distance from 2 to n / 2 with the largest mean weight, the smallest of equal ones; 0, and
+     * no at_offset, if n < 4. */
     int offset;
     double at_offset; /* mean of a[i][i - offset] over i >= offset */
-    /* The largest weight of 0 < j < i, of equal ones the first by i, then j; -1 for none. */
+    /* The largest weight with 0 < j < i: its i, j and value. Of equal weights the first by i, then
+     * j; -1 if there is none. */
     int64_t query, key;
     double strongest;
 };
 
-/* What a head mostly does: the name of the largest of first, previous, self, induction, separator
- * and offset, of which the share is at least this, or what is left: content; and that share. */
+/* What a head mostly does: the name and *share of the largest of first, previous, self, induction,
+ * separator and offset, if it is at least ATTEND_LEAST_SHARE; else content and its share. */
 #define ATTEND_LEAST_SHARE (1.0 / 3)
 const char *attend_role(const struct attend_head *h, double *share);
 
@@ -69,12 +70,12 @@ struct attend_spec {
     const bool *separators;    /* [n_tokens] tokens that only divide; NULL: none */
     struct attend_head *heads; /* [n_heads] layer and head given, the rest filled in */
     int n_heads;
-    struct attend_map *maps; /* [n_maps] likewise */
+    struct attend_map *maps; /* [n_maps] layer, head and cells given, the cells filled in */
     int n_maps;
-    int query;                  /* a token, whose weights of all `heads` are wanted; -1: none */
-    struct attend_trace *trace; /* layer, head and query given, found likewise; NULL: none */
-    struct attend_paths *paths; /* layers given, found likewise; NULL: none */
-    int n_next; /* so many likeliest tokens after each are wanted; at most n_vocab */
+    int query;                  /* the token whose weights are wanted, of all `heads`; -1: none */
+    struct attend_trace *trace; /* layer, head and query given, the rest filled in; NULL: none */
+    struct attend_paths *paths; /* layers given, the rest filled in; NULL: none */
+    int n_next; /* how many likeliest next tokens are wanted after each token; at most n_vocab */
     struct callbacks callbacks; /* between blocks, of tokens */
 };
 

@@ -58,7 +58,7 @@ static enum status check_subject(const struct bench_spec *spec, const struct con
     return STATUS_OK;
 }
 
-/* A subject's variant of a type. */
+/* Plans the model of a subject with so many K/V heads and a type. */
 static enum status plan_model(const struct bench_subject *of, int n_kv_heads, int type,
                               struct bench_model *m, struct err *e)
 {
@@ -134,7 +134,7 @@ static int largest_vocabulary(const struct bench_spec *spec)
     return most;
 }
 
-/* Of all models and caches together, and of the largest step's logits. */
+/* The bytes of all models and caches together, and of the largest step's logits. */
 static uint64_t count_bytes(const struct bench *b)
 {
     uint64_t bytes = b->most_sequences * (uint64_t)largest_vocabulary(b->spec) * sizeof *b->logits;
@@ -321,7 +321,7 @@ void bench_fill(struct session *s, const struct config *c, const struct kernels 
     session_extend(s, sequence, n);
 }
 
-/* Prefill of one sequence, the better of two runs, of which the first one also warms up. */
+/* Measures the prefill of one sequence: the better of two runs; the first also warms up. */
 static enum status measure_prefill(const struct bench *b, struct bench_row *row, struct err *e)
 {
     const int n = b->spec->prompt;
@@ -363,7 +363,7 @@ static enum status set_up_row(const struct bench *b, struct bench_row *row, stru
     return STATUS_OK;
 }
 
-/* Reports the next of all rows of all rounds, of which the first sets up. */
+/* Reports the next row of a round; round 0 sets the rows up. */
 static void report_progress(const struct bench *b, int round, int i)
 {
     callbacks_progress(&b->spec->callbacks, round * b->n_rows + i,
@@ -410,7 +410,8 @@ static enum status measure_limits(const struct bench *b, struct err *e)
     return STATUS_OK;
 }
 
-/* One token, the nth, of each sequence at the row's depth, and back. */
+/* Times a step of the nth token of each sequence at the row's depth, and takes the positions back.
+ */
 static enum status step_row(const struct bench *b, const struct bench_row *row, int nth,
                             uint64_t *took, struct err *e)
 {
@@ -428,7 +429,7 @@ static enum status step_row(const struct bench *b, const struct bench_row *row, 
     return s;
 }
 
-/* Steps that are not timed, then the samples, all from the same first token. */
+/* Takes the steps that are not timed, then the samples, both from the same first token on. */
 static enum status measure_row(const struct bench *b, struct bench_row *row, struct err *e)
 {
     const struct bench_spec *spec = b->spec;
@@ -453,7 +454,7 @@ static enum status measure_row(const struct bench *b, struct bench_row *row, str
     return STATUS_OK;
 }
 
-/* All rows one after the other, a repeat after the other, each with new threads. */
+/* Measures all rows once in every repeat; each repeat begins with new threads. */
 static enum status measure_repeats(const struct bench *b, struct err *e)
 {
     for (int repeat = 1; repeat <= b->spec->repeats; repeat++) {
@@ -466,7 +467,7 @@ static enum status measure_repeats(const struct bench *b, struct err *e)
     return STATUS_OK;
 }
 
-/* Leaves only rows of which something was measured. */
+/* Drops the rows without a sample. */
 static void keep_measured(struct bench *b)
 {
     int n = 0;

@@ -88,7 +88,7 @@ struct bench_row {
     struct session *session;     /* NULL unless rows are measured */
     uint64_t *times_ns;          /* [samples], in the order taken; owned by the bench */
     int samples, repeats;        /* repeats: whole ones */
-    double *medians_us;          /* [repeats] of each; owned likewise */
+    double *medians_us;          /* [repeats] of each repeat; owned by the bench */
     double cpu_share;            /* of its threads' time that they had the processors */
     double prefill_tokens_per_s; /* of one sequence; NaN: not measured */
     int streams;                 /* panels that one token reads side by side */
@@ -125,14 +125,14 @@ struct bench {
                            more */
     uint64_t peak_rss_bytes; /* of the process, once all rows were set up, before the limits */
     double cpu_share;        /* the mean of the rows' */
-    struct arena arena;      /* of these, and the samples */
-    /* What steps are taken with. */
-    struct batch_row *step; /* [most_sequences] that a step takes, and gives */
-    float *logits;          /* [most_sequences, the largest vocabulary] */
+    struct arena arena;      /* of the members above, and of the samples */
+    /* Buffers of a step. */
+    struct batch_row *step; /* [most_sequences] its rows */
+    float *logits;          /* [most_sequences, the largest vocabulary] what it gives */
     int32_t *tokens;        /* of the prefill measurement */
     float *head;            /* a key and a value */
     uint64_t *sorted;       /* scratch, a row's samples */
-    struct arena buffers;   /* where these are */
+    struct arena buffers;   /* of these buffers */
 };
 
 /* Checks the settings, which are borrowed, and sets up the rows with their plans. STATUS_USAGE says
@@ -140,26 +140,26 @@ struct bench {
  * names it; STATUS_NO_MEMORY. bench_free is due on success. */
 enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct err *e);
 
-/* What the rows are to be seen over: their batch, if there are several at one depth; else depth. */
+/* The axis that rows are drawn over: the batch, if there are several at one depth; else the depth.
+ */
 static inline enum bench_axis bench_x_axis(const struct bench_spec *spec)
 {
     return spec->axes[BENCH_BATCHES].n > 1 && spec->axes[BENCH_DEPTHS].n == 1 ? BENCH_BATCHES
                                                                               : BENCH_DEPTHS;
 }
 
-/* The number of the line that the row is a point of: rows of one line differ on bench_x_axis only.
- */
+/* The number of the row's line in the plot: rows of one line differ on bench_x_axis only. */
 int bench_line(const struct bench_spec *spec, const struct bench_row *row);
 
 /* Measures the planned rows; what follows from the samples is bench_conclude's. STATUS_FAILED if a
  * row's threads cannot all be started, STATUS_NO_MEMORY, the failures of model_create.
- * STATUS_INTERRUPTED if `stop` ended it: only rows of which something was measured are left. */
+ * STATUS_INTERRUPTED if `stop` ended it: only rows with samples are left. */
 enum status bench_run(struct bench *b, struct err *e);
 
 void bench_free(struct bench *b); /* legal on a zeroed struct and twice */
 
-/* Appends positions to a sequence of a session of the model until there are n <= session_cap:
- * synthetic keys and values, a function of the seed alone, to measure at a depth without getting
- * there. `kernels` are the session's; `scratch` has room for a head's key and value. */
+/* Appends positions with synthetic keys and values, a function of the seed alone, to a sequence
+ * until it has n <= session_cap: so a depth is measured without the steps that lead there.
+ * `kernels` are the session's; `scratch` has room for a head's key and value. */
 void bench_fill(struct session *s, const struct config *c, const struct kernels *kernels,
                 int sequence, int n, uint64_t seed, float *scratch);

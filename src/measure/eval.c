@@ -179,7 +179,8 @@ static void score_rows(void *arg, int thread)
     }
 }
 
-/* Reports the row of logits of model m that is not finite; it is after token r->scored. */
+/* Fails with the message of a row of model m's logits, after token r->scored, that is not finite.
+ */
 static enum status blame(const struct eval_run *r, int m, int row, struct err *e)
 {
     const int n_vocab = r->n_vocab;
@@ -278,7 +279,7 @@ static double sum_of(const double *x, uint64_t n)
     return sum;
 }
 
-/* By means of batches of floor(sqrt(n)) neighbours. A shorter last batch counts by its length. */
+/* Takes batches of floor(sqrt(n)) neighbours; a shorter last batch counts by its length. */
 double eval_mean_error(const double *x, uint64_t n, double mean)
 {
     const uint64_t batch = sqrt(n);
@@ -299,8 +300,8 @@ static double bits_per_byte(double nll, uint64_t bytes)
     return bytes ? nll / LOG2 / bytes : NO_FIGURE;
 }
 
-/* Of the text that the tokens behind the first one stand for: without the space that a tokenizer
- * puts before a text. */
+/* The bytes of the text that the tokens behind the first one stand for, without the space that a
+ * tokenizer puts before a text. */
 static uint64_t count_bytes(const struct tokenizer *t, const int32_t *tokens, size_t n)
 {
     uint64_t bytes = 0;

@@ -32,11 +32,12 @@ struct eval_spec {
     const struct tokenizer *tokenizer; /* of the model, for the bytes; NULL: none are counted */
     int ctx;    /* input tokens of a window; 0: the model's context, or the other's if smaller */
     int stride; /* 1 to ctx; 0: ctx */
-    /* Of the model. With one the stride is ctx (asserted), so that a token is in one window. */
+    /* Where the model is entered. With a stream the stride is ctx (asserted), so that a token is in
+     * one window. */
     struct eval_entry entry;
     double *nll; /* [n_tokens - 1] gets each scored token's; may be NULL */
-    /* Between blocks, of tokens scored; of larger work, with those `before` it, and of `all` (0: it
-     * is no part of such). */
+    /* Called between blocks, with the tokens scored. As a part of larger work, with those `before`
+     * added, of `all`; 0: it is no part. */
     struct callbacks callbacks;
     uint64_t before, all;
 };

@@ -21,14 +21,15 @@ struct heads_spec {
      * read. Progress is in the tokens of all heads. */
     struct eval_spec eval;
     enum heads_ablation ablation;
-    bool curve; /* also leave out more and more of them together */
+    bool curve; /* also leave out 1, 2, 4 and so on together */
 };
 
 /* A head, and what the model loses without it. */
 struct head_worth {
     int layer, head;
     double delta_nll; /* nll without it less that of the model, nats a scored token */
-    /* Of delta_nll, by the tokens' paired differences, as eval's nll_stderr. */
+    /* The standard error of delta_nll, from the tokens' paired differences, as eval's nll_stderr.
+     */
     double delta_nll_stderr;
     double delta_bits_per_byte; /* NaN without bytes */
     double written;             /* mean length of what the head adds to the residual stream */
@@ -46,15 +47,16 @@ struct heads_result {
     struct head_worth *heads; /* [n_heads] malloc'd, in order */
     int n_heads;
     struct eval_result whole; /* the model with all heads */
-    /* The curve: the heads [n_heads], malloc'd, those that cost least first; and what 0, 1, 2, 4, 8
-     * and so on, and all of them, make together (Michel et al. 2019, section 4.1; nothing is
-     * measured anew between). */
+    /* The curve: the heads [n_heads], malloc'd, the one that costs least first; and the text
+     * without the first 0, 1, 2, 4, 8 and so on, and without all (Michel et al. 2019, section 4.1;
+     * the order is not measured anew between). */
     struct head_worth *by_worth;
     struct heads_point points[HEADS_MOST_POINTS];
     int n_points;
 };
 
-/* Bytes that heads_run takes, but for one block's of a window. The failures of eval_make_plan. */
+/* The bytes that heads_run takes, without those of a block's probe. The failures of
+ * eval_make_plan. */
 enum status heads_plan(const struct heads_spec *spec, uint64_t *bytes, struct err *e);
 
 /* Measures the heads, layer by layer; heads_free is due on success. Fails as eval_run does, naming

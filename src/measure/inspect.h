@@ -30,8 +30,8 @@ struct inspect_sum {
     double percent;             /* of all parameters */
 };
 
-/* Adds up by part all tensors of the shape's file, or, without one, of that with matrices in the
- * shape's type. Sums stop at the largest u64. */
+/* Adds up by part all tensors of the shape's file, or without a file those that the shape has, with
+ * matrices in its type. Sums stop at the largest u64. */
 void inspect_parts(const struct cost_shape *shape, struct inspect_sum parts[INSPECT_PARTS + 1]);
 
 /* A shape with other K/V heads, and what one sequence's cache takes. */
@@ -43,7 +43,7 @@ struct inspect_variant {
     struct cost_weights weights;
 };
 
-/* The one with that many K/V heads. */
+/* Fills in the variant with so many K/V heads. */
 void inspect_variant(const struct cost_shape *shape, int n_kv_heads, struct inspect_variant *out);
 
 struct inspect_variants {
@@ -90,14 +90,14 @@ struct inspect_settings {
     uint64_t available_bytes;
 };
 
-/* Adds the steps behind those there are: variants change fastest, then batches. STATUS_NO_MEMORY
- * leaves these as they were. */
+/* Adds the steps behind those there are: variants change fastest, then batches. STATUS_NO_MEMORY,
+ * with nothing added. */
 enum status inspect_add_steps(struct inspect_steps *steps, const struct inspect_variants *variants,
                               const struct inspect_settings *s, struct err *e);
 
 struct inspect_check {
     bool scales_only; /* a block type: its F16 scales were read */
-    int64_t nan, inf; /* values; -1: of a type that is not read */
+    int64_t nan, inf; /* how many values; -1: the type is not read */
     uint64_t first;   /* index of the first bad value (of its block, if scales_only) */
 };
 

@@ -1,6 +1,5 @@
 /*
- * machine - how fast some threads of this machine read and multiply: what everything predicted is
- * predicted from.
+ * machine - how fast some threads of this machine read and multiply; all predictions stand on it.
  *
  * The bandwidth is one function of the bytes that a step reads, and never rises with them. It is
  * measured once at powers of two; a step has that of the next larger one.
@@ -20,12 +19,12 @@
 struct machine {
     double fma_flops_per_s, dot_flops_per_s;
     double bytes_per_s[MACHINE_POWERS]; /* by the bytes' power of two; 0: not measured */
-    bool wanted[MACHINE_POWERS];        /* are to be */
+    bool wanted[MACHINE_POWERS];        /* whether it is to be measured */
     double cpu_share; /* of the threads' time that they had the processors while it was measured:
                          where it is low, the figures are those of a machine that was busy */
 };
 
-/* A step that reads so many bytes is to be predicted. */
+/* Asks for the limits of a step that reads so many bytes. */
 void machine_want(struct machine *m, uint64_t bytes);
 
 /* How many powers of two are to be measured. */
@@ -41,6 +40,6 @@ enum status machine_measure(struct machine *m, const struct kernels *k, struct p
 /* The limits of a step that reads so many bytes, which were wanted and measured. */
 struct roofline machine_limits(const struct machine *m, uint64_t bytes);
 
-/* A step that reads so many bytes was seen to reach `to`: its limits are no less, nor is the
- * bandwidth of any that reads fewer. */
+/* Raises the limits of a step that reads so many bytes to `to`, which such a step was seen to
+ * reach, and the bandwidth of steps that read fewer to no less. */
 void machine_raise(struct machine *m, uint64_t bytes, const struct roofline *to);

@@ -2,9 +2,9 @@
  * paths - the way of tokens through a layer's attention, with the numbers on it.
  *
  * X, queries, keys, values and weights are the engine's own numbers; the others are computed from
- * them in double precision. (Vaswani et al. 2017, sections 3.2.1 and 3.2.2.) Of all heads and
- * tokens paths keep what any of them can be followed with, and of the one thing that would take a
- * matrix, the product with Wo, its largest numbers; a trace is one token in one head, with all.
+ * them in double precision. (Vaswani et al. 2017, sections 3.2.1 and 3.2.2.) Paths have all heads
+ * and tokens of some layers; of the product with Wo, which would take a matrix for each token, they
+ * keep the largest numbers. A trace has one token in one head, with all numbers.
  */
 #pragma once
 
@@ -43,11 +43,11 @@ struct path_written {
 
 struct attend_paths {
     int n_layers;              /* given, at least 1 */
-    int n_next;                /* that of struct attend_spec */
-    struct path_layer *layers; /* [n_layers] likewise; their numbers are found */
+    int n_next;                /* as in struct attend_spec */
+    struct path_layer *layers; /* [n_layers] layer and n_tokens given, the numbers filled in */
     double *scales;            /* [n_tokens] what the last norm multiplies each stream by */
-    /* Scratch: [heads_dim] of Wo or [d_model] of the output matrix; [d_model, n_tokens, n_next]
-     * what a number of the stream counts in those logits. */
+    /* Scratch memory: [heads_dim] of Wo or [d_model] of the output matrix; and [d_model, n_tokens,
+     * n_next] what a number of the stream adds to the logit of each likely next token. */
     float *row, *counts;
 };
 

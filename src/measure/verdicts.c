@@ -50,7 +50,7 @@ void bench_summarise(struct bench *b)
 
 /* --- limits ---------------------------------------------------------------------------------- */
 
-/* What a row reached is no more than the limits. */
+/* Raises the limits to what a row has reached. */
 static void raise_limits(struct machine *m, const struct bench_row *row)
 {
     const uint64_t bytes = row->plan.step_bytes;
@@ -87,10 +87,10 @@ void bench_predict(struct bench *b)
 
 /* --- rows beside each other ------------------------------------------------------------------ */
 
-/* By so much a row's median may differ from itself in another run, which has its memory in other
- * places. */
+/* How much a row's median may differ in another run, whose memory lies in other places. */
 #define OTHER_RUN 1.02
-/* Of a row whose mean is so many times its median most of the time is not in the median. */
+/* Where a row's mean is so many times its median, most of the time is in steps far above the
+ * median. */
 #define MEAN_OVER_MEDIAN 2
 
 /* See the head of verdicts.h; never of rows that have one repeat. */
@@ -143,7 +143,7 @@ static bool same_place(const struct bench_row *a, const struct bench_row *b)
     return a->plan.depth == b->plan.depth && a->plan.batch == b->plan.batch;
 }
 
-/* A run of less says nothing of which row is the fastest. */
+/* A run with a smaller share of its processors does not tell which row is the fastest. */
 #define LEAST_SHARE_OF_RUN 0.5
 
 bool bench_may_choose(const struct bench *b)
@@ -193,7 +193,8 @@ static void compare_with_limits(struct bench_row *row, const struct bench_limits
             chars_append(row->beyond, "%s%s", row->beyond[0] ? ", " : "", limits[i].name);
 }
 
-/* Whether x, at y's depth and batch, has the smaller cache, or one as small and shorter steps. */
+/* Whether x is of y's depth and batch and has a smaller cache, or one as small and shorter steps.
+ */
 static bool is_better(const struct bench_row *x, const struct bench_row *y)
 {
     const uint64_t x_bytes = x->plan.allocated_bytes, y_bytes = y->plan.allocated_bytes;

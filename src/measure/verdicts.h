@@ -2,22 +2,22 @@
  * verdicts - what the samples of a benchmark say: percentiles, limits, speed-ups, and which rows
  * can be told apart.
  *
- * Two rows are told apart where one is faster in every repeat, by more than a row differs from
- * itself in another run, after all the time that other work took from the slower one is given back
- * to it; and where neither of them has a mean that says that its median is not what a step takes.
+ * Two rows are told apart if one is faster in every repeat, by more than a row differs from itself
+ * in another run, also after the time that other programs took from the slower one is given back to
+ * it; and if the mean of neither is so far above its median that the median says little of a step.
  */
 #pragma once
 
 #include "measure/bench.h"
 
-/* Fills in what follows from the samples of all rows, which bench_run has measured: the four below,
- * one after the other. */
+/* Fills in all that follows from the samples that bench_run has measured: calls the four functions
+ * below, one after the other. */
 void bench_conclude(struct bench *b);
 
 /* Fills in what follows from each row's own samples, spec.n a repeat, and b.cpu_share. */
 void bench_summarise(struct bench *b);
 
-/* From the limits as measured, and the rows' medians, to those of all rows, and to each row's
+/* Fills in the limits of all rows, from those measured and the rows' medians, and each row's
  * prediction. */
 void bench_predict(struct bench *b);
 
@@ -28,7 +28,7 @@ void bench_compare(struct bench *b);
 /* Fills in the verdicts of all rows. */
 void bench_judge(struct bench *b);
 
-/* What a row may come to at most; 0: any. */
+/* The most that a row may lose, take and hold; 0: any. */
 struct bench_limits {
     double lost, us;    /* bits per byte, microseconds of a step */
     size_t cache_bytes; /* that all caches take */
