@@ -89,12 +89,17 @@ static struct option_row *find_named(struct option_rows *rows, const char *name,
     return NULL;
 }
 
+struct option_row *options_find(struct option_rows *rows, const char *name)
+{
+    return find_named(rows, name, strlen(name));
+}
+
 struct description {
     char text[512];
 };
 
-/* What is expected of a value: "0 or more", "1 to 9", "one of table, json"; "" for any text. In
- * messages also of which kind, and the limits that nobody meets. */
+/* What is expected of a value: "0 or more", "1 to 9", "one of table, json"; "" for any text. A
+ * message also says the kind of number, and limits so large that the help leaves them out. */
 static struct description range_of(const struct option *o, bool message)
 {
     struct description d = {""};
@@ -175,10 +180,10 @@ static enum status store_value(const struct option_row *row, void *values, const
               : err_usage(e, "%s: expected %s, found '%.60s'", as, range_of(o, true).text, text);
 }
 
-/* What was probably meant by an option that the command does not have. */
+/* Refuses an option that the command does not have, and says which one was probably meant. */
 static enum status refuse_option(struct option_rows *rows, const char *as, struct err *e)
 {
-    char name[64]; /* without dashes in front, others as we have them */
+    char name[64]; /* without the dashes in front, and with '-' for '_' */
     struct nearest near = {.word = name};
     chars_printf(name, "%s", as + strspn(as, "-"));
     for (char *c = name; *c; c++)
@@ -189,14 +194,14 @@ static enum status refuse_option(struct option_rows *rows, const char *as, struc
     bool known = false;
     for (int i = 0; option_synonyms[i][0] && !known; i++) {
         const char *ours = option_synonyms[i][1];
-        known = str_is(option_synonyms[i][0], name) && find_named(rows, ours, strlen(ours));
+        known = str_is(option_synonyms[i][0], name) && options_find(rows, ours);
         near.best = known ? ours : near.best;
     }
     return near.best ? err_usage(e, "unknown option '%s'; did you mean '--%s'?", as, near.best)
                      : err_usage(e, "unknown option '%s'", as);
 }
 
-/* Takes the option at *at, and its value; leaves *at at the last argument used. */
+/* Takes the option at *at and its value, and leaves *at at the last argument that it used. */
 static enum status take_option(struct option_rows *rows, char ***at, void *values, struct err *e)
 {
     const char *word = **at;
@@ -223,7 +228,7 @@ static enum status take_option(struct option_rows *rows, char ***at, void *value
     return store_value(row, values, as, value, e);
 }
 
-/* The first that is given of the names, separated by "|"; NULL: none. */
+/* The first option that is given among `names`, which "|" separates; NULL: none is given. */
 static const char *given_of(struct option_rows *rows, const char *names)
 {
     if (!names)
@@ -249,12 +254,13 @@ static struct description list_options(const char *names)
     return d;
 }
 
-/* Where an argument that may be a text belongs: in some programs -i is followed by one. */
+/* The hint for an argument that may be a text: which option takes one. (In some programs -i is
+ * followed by a text.) */
 static const char *place_of_text(struct option_rows *rows)
 {
     if (given_of(rows, "interactive"))
         return "; -i opens a session and takes no text: expected one with -p";
-    return find_named(rows, "prompt", 6) ? "; expected a text with -p, or its file with -f" : "";
+    return options_find(rows, "prompt") ? "; expected a text with -p, or its file with -f" : "";
 }
 
 enum status options_parse(const struct option_spec *spec, char **argv, void *values,
@@ -289,7 +295,7 @@ enum status options_parse(const struct option_spec *spec, char **argv, void *val
             TRY(take_option(rows, &argv, values, e));
         }
     }
-    /* What has no effect was meant to have one. */
+    /* An option that has no effect is refused, because it was meant to have one. */
     for (int i = 0; i < rows->n_options; i++) {
         const struct option_row *row = &rows->items[i];
         const struct option *o = row->option;
@@ -338,7 +344,7 @@ void options_help(const struct option_spec *spec, bool all, struct output *out)
     int n = 0, width = 0;
     options_list(spec, &rows);
     struct option_rows shown = rows;
-    /* Of every day: one group of these rows, in this order; they count as given. */
+    /* The options for every day become one group, in their order, and count as given. */
     const char *name = all || !spec->everyday ? "" : spec->everyday;
     shown.n_options = *name ? 0 : rows.n_options;
     for (size_t len; *name; name += len + strspn(name + len, " ")) {
@@ -358,7 +364,7 @@ void options_help(const struct option_spec *spec, bool all, struct output *out)
     }
     if (columns == 0 || columns > LINE_WIDTH)
         out->columns = LINE_WIDTH;
-    /* What is said of the options stands beside them where half a line is left for it. */
+    /* The descriptions stand beside the options where half a line is left for them. */
     const int beside = width + 4;
     struct paragraph p = paragraph_begin(out, beside <= out->columns / 2 ? beside : 10);
     for (int i = 0; i < n; i++) {

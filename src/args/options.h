@@ -25,9 +25,9 @@ enum option_kind {
     OPTION_CHOICE,  /* int: the index into `choices`; CHOICE_NONE */
 };
 
-/* What is not given, and has no fallback, is of its kind false, NULL, or 0, which is then below the
- * least number that may be given; of a choice it is this, and of a u64, which may be any number, it
- * is said beside it. */
+/* The value of an option that is not given and has no fallback is false, NULL or 0; a number that
+ * may be given is then above 0. A choice that is not given is CHOICE_NONE. A u64 may be any number,
+ * so it says itself whether it was given. */
 #define CHOICE_NONE (-1)
 
 struct option_u64 {
@@ -40,7 +40,7 @@ struct option_strings {
     int n;
 };
 
-/* Whether the value is the path of what is written: a whole file, which job_run tries before the
+/* Whether the value is the path of an output: a whole file, which job_run tries to write before the
  * work, or a folder or a file that grows. */
 enum option_writes { WRITES_NOTHING, WRITES_FILE, WRITES_OTHER };
 
@@ -57,15 +57,16 @@ struct option {
     const char *const *choices; /* of an OPTION_CHOICE, or what an OPTION_STRING is made of;
                                    NULL-terminated */
     const char *help;           /* one line, without the default and the range */
-    const char *needs;    /* long names, "a|b": without one of these options it says nothing */
-    const char *excludes; /* likewise: beside any of these */
-    const char *reads;    /* of the path of what is read, what that is: "the text"; or NULL */
+    const char *needs;          /* "a|b": refused without one of these options; NULL: needs none */
+    const char *excludes;       /* "a|b": refused beside any of these options; NULL: beside none */
+    const char *reads; /* what the file is that is read, "the text"; NULL: it is no input */
     enum option_writes writes;
     bool unrecorded; /* of this run alone: no record of the options has it, see record.h */
 };
 
-/* How rows are written, after `#define VALUES struct NAME`, the struct of `member`; the help may be
- * followed by other fields: OPT_INT("n", n, "N", 0, INT_MAX, "tokens", .fallback = "256"). */
+/* Rows are written with these macros, after `#define VALUES struct NAME`, the struct of `member`.
+ * Other fields may follow the help: OPT_INT("n", n, "N", 0, INT_MAX, "tokens", .fallback = "256").
+ */
 #define OPT_ROW(type, option, member, ...)                                                         \
     {                                                                                              \
         .kind = type, .name = option, .offset = offsetof(VALUES, member), .help = __VA_ARGS__      \
@@ -88,9 +89,9 @@ struct option {
         .kind = OPTION_END                                                                         \
     }
 
-/* One heading of the help. */
+/* A heading of the help and the options below it. */
 struct option_group {
-    const char *title;            /* NULL ends the groups; "": in every command, not in its help */
+    const char *title;            /* NULL ends the groups; "": not in the command's help */
     const struct option *options; /* ends with OPT_END */
     size_t base;                  /* of the rows' offsets in the command's struct */
 };
@@ -106,9 +107,9 @@ struct option_spec {
 
 struct option_rows;
 
-/* Stores the fallbacks, then the arguments of argv, which ends with NULL, into `values`; *rows has
+/* Stores the fallbacks, then the arguments of argv, which ends with NULL, into `values`; *rows says
  * which options were given. At the first -h or --help that is no option's value *help becomes true
- * and the rest stays unread. STATUS_USAGE, STATUS_NO_MEMORY; options_free is due in every case. */
+ * and the rest is not read. STATUS_USAGE, STATUS_NO_MEMORY; options_free is due in every case. */
 enum status options_parse(const struct option_spec *spec, char **argv, void *values,
                           struct option_rows *rows, bool *help, struct err *e);
 
@@ -131,14 +132,18 @@ struct option_rows {
 };
 void options_list(const struct option_spec *spec, struct option_rows *rows);
 
+/* The row of the option of this name; NULL: the command has none. */
+struct option_row *options_find(struct option_rows *rows, const char *name);
+
 /* --- which known word was probably meant ----------------------------------------------------- */
 
 /* Insertions, deletions, replacements and swaps of neighbours that turn a into b (optimal string
  * alignment); 64 if one is longer than 63 bytes. */
 int edit_distance(const char *a, const char *b);
 
-/* Keeps the nearest of the words it is offered; starts as {.word = the unknown one}. Near is what
- * differs in at most a third of its letters (but always one), or begins with the word. */
+/* Keeps the nearest of the words it is offered; starts as {.word = the unknown one}. A word is near
+ * if it differs in at most a third of its letters (one is always allowed), or begins with the
+ * unknown word. */
 struct nearest {
     const char *word;
     const char *best; /* NULL: none yet */
@@ -146,6 +151,6 @@ struct nearest {
 };
 void nearest_offer(struct nearest *n, const char *candidate);
 
-/* What other programs, or commands, call an option, and what we do, of several names the first that
- * the command has; NULL after the last. */
+/* Pairs of a name that other programs or commands use for an option, and ours. Where a name has
+ * several pairs, the first counts whose option the command has. NULL after the last. */
 extern const char *const option_synonyms[][2];

@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 
-/* What a record has of a row; NULL: nothing. */
+/* The value of an option that a record keeps; NULL: it keeps none. */
 static const char *recorded(const struct option_row *row)
 {
     return row->option->unrecorded ? NULL : row->given;

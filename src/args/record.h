@@ -1,8 +1,9 @@
 /*
- * record - the options that a run was given, as words "--name=value", each ended by a zero byte, in
- * the order of the command's rows, and as many zero bytes more as make them a multiple of 8: what a
- * later run goes on with. Options that are marked `unrecorded` are not in it, for each run has its
- * own.
+ * record - the options that a run was given, for a later run that goes on with them.
+ *
+ * A record is words "--name=value", each ended by a zero byte, in the order of the command's rows,
+ * filled up with zero bytes to a multiple of 8. It leaves out options that are marked `unrecorded`,
+ * because every run has its own.
  */
 #pragma once
 
@@ -18,13 +19,14 @@ enum status record_make(const struct option_rows *rows, struct bytes *out, struc
 enum status record_parse(const struct option_spec *spec, const struct bytes *record, char **argv,
                          void *values, struct option_rows *rows, struct err *e);
 
-/* Options as they were given, and the struct of values that they were parsed into. */
+/* The options of a run: as they were given, and the struct of values that they were parsed into. */
 struct recorded_run {
     const struct option_rows *rows;
     const void *values;
 };
 
-/* STATUS_USAGE, naming the first recorded option that is given now and has another value than
- * before, where that may be its default; `but`, the name of one, may be. */
+/* Whether no recorded option that is given now has another value than before; what was not given
+ * before had its default. STATUS_USAGE names the first that has. The option named `but` may differ.
+ */
 enum status record_compare(const struct recorded_run *before, const struct recorded_run *now,
                            const char *but, struct err *e);

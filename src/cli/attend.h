@@ -34,8 +34,8 @@ struct attend_view {
     char variant[16];
     struct choice layers, heads; /* of each chosen layer the same heads */
     struct attend_spec spec;     /* its heads and, behind them, its maps are malloc'd */
-    /* Of each head its picture, of --svg, and its weights, of --npy and --html; and one map to be
-     * shown. NULL: not asked for. */
+    /* [n_heads] the maps of --svg; [n_heads] all weights, for --npy and --html; the map of --show.
+     * NULL: not asked for. */
     struct attend_map *pictures, *arrays, *shown;
     int room; /* columns of the terminal for the cells of a line */
     struct attend_found found;
@@ -43,7 +43,7 @@ struct attend_view {
     struct attend_paths paths; /* of --html, where the page has room for them */
 };
 
-/* What names a token in at most so many columns: its text, or without a tokenizer its id. */
+/* The name of a token in at most so many columns: its text, or without a tokenizer its id. */
 static inline struct text_label attend_label_of(const struct attend_view *v, int32_t token,
                                                 size_t columns, bool printable)
 {
@@ -53,7 +53,7 @@ static inline struct text_label attend_label_of(const struct attend_view *v, int
                       printable);
 }
 
-/* The same for the token at a position of the text. */
+/* The name of the token at a position of the text. */
 static inline struct text_label attend_label(const struct attend_view *v, int position,
                                              size_t columns, bool printable)
 {

@@ -49,10 +49,10 @@ struct attend_row {
 
 /* When fields are shown. */
 enum {
-    SHARED = 1,    /* heads share keys and values; and to programs */
-    FIGURES = 2,   /* no query is asked for */
-    QUADRATIC = 4, /* of these, where positions are quadratic; and to programs */
-    KEYS = 8,      /* a query is asked for */
+    SHARED = 1,    /* where heads share keys and values */
+    FIGURES = 2,   /* where no query is asked for */
+    QUADRATIC = 4, /* where positions are quadratic */
+    KEYS = 8,      /* where a query is asked for */
     PROGRAMS = SHARED | FIGURES | QUADRATIC,
 };
 
@@ -112,7 +112,7 @@ static struct attend_row figures_of(const struct attend_view *v, int at)
     return row;
 }
 
-/* A table's rows, and of a query what the one at hand is made of. */
+/* The rows of a table, made one after the other; with --query, the keys of the row at hand. */
 struct head_rows {
     const struct attend_view *v;
     struct attend_row row;
@@ -151,7 +151,7 @@ static const void *next_looks(void *arg, int at)
     return &r->row;
 }
 
-/* What heads the keys of a query. */
+/* The heading of a query's keys. */
 static void name_query(const struct attend_view *v, char *name, size_t size)
 {
     const int query = v->spec.query;
@@ -220,7 +220,7 @@ enum status attend_write_json(const struct attend_view *v, struct err *e)
 
 /* --- pictures -------------------------------------------------------------------------------- */
 
-/* The scale of n maps, on which every weight is a share of the largest. */
+/* The scale of n maps: every weight is a share of the largest. */
 static struct heatmap_scale scale_of(const struct attend_map *maps, int n)
 {
     float most = 0;
@@ -274,8 +274,8 @@ enum status attend_write_picture(const struct attend_view *v, struct err *e)
     return s;
 }
 
-/* The head that is shown, a line for each row: position, cells up to the diagonal, and there the
- * token, which names its row and its column. */
+/* Each row is a line: position, cells up to the diagonal, and there the token, which names its row
+ * and its column. */
 void attend_draw(const struct attend_view *v)
 {
     struct output *out = v->job->out;

@@ -6,12 +6,12 @@
 
 #include "cli/attend.h"
 
-/* Prints the table: a row for each head, with its figures or, of one query, the keys.
- * STATUS_NO_MEMORY. */
+/* Prints the table: a row for each head, with its figures or, with --query, the keys that it looks
+ * at. STATUS_NO_MEMORY. */
 enum status attend_print(const struct attend_view *v, struct err *e);
 
-/* Writes the file of --json: an object with what the arrays' axes stand for, the tokens with their
- * text, and the figures. */
+/* Writes the file of --json: an object with the layers, heads and tokens that the axes of --npy
+ * stand for, and the figures. */
 enum status attend_write_json(const struct attend_view *v, struct err *e);
 
 /* Writes the file of --svg, small maps of all heads or a large one of a single head. */

@@ -1,33 +1,33 @@
 #include "cli/attend_trace.h"
 
-/* A row shows as many numbers as the terminal has room for, or so many, each in NUMBER_COLUMNS,
- * behind its token's TOKEN_COLUMNS. */
+/* A row shows its token in TOKEN_COLUMNS and then as many numbers, each in NUMBER_COLUMNS, as the
+ * terminal has room for; USUAL_NUMBERS where there is no terminal. */
 #define USUAL_NUMBERS  8
 #define MOST_NUMBERS   64
 #define NUMBER_COLUMNS 9
 #define TOKEN_COLUMNS  12
 
-/* What the rows of a step stand for: the query alone, the tokens that it looks at, heads. */
+/* What the rows of a step are: the query alone, the tokens that it looks at, or heads. */
 enum trace_rows { ROWS_QUERY, ROWS_KEYS, ROWS_HEADS };
 
-/* A step: of the whole its shape, and the numbers of its rows. */
+/* A step: the shape of the whole, and the numbers of some of its rows. */
 struct trace_step {
     const char *name;     /* with what makes it: "Q = X Wq" */
     int heads, n_columns; /* of the whole, beside the tokens; 0 heads: of all together */
     const float *x;       /* [n_rows, n] in rows `stride` apart; NULL: the mask */
-    const float *times;   /* each multiplied by one of these; NULL: by none */
-    int n_rows, n;
-    size_t stride;
+    const float *times;   /* [n_rows] what each row is multiplied by; NULL: 1 */
+    int n_rows, n;        /* 0: one row, and all columns */
+    size_t stride;        /* 0: n */
     enum trace_rows rows;
     bool of_keys; /* whether a column is a token that may be looked at */
 };
 
-/* The tokens that are shown where there is no room for all: those with the largest weights, by
- * position, and if there is room those behind the query. */
+/* The tokens that are shown. Where there is no room for all up to the query, those with the largest
+ * weights; where there is more room, tokens behind the query, too. */
 struct shown_keys {
-    int at[MOST_NUMBERS], n;
-    int n_seen;   /* of them up to the query */
-    double share; /* of the weight */
+    int at[MOST_NUMBERS], n; /* ascending positions */
+    int n_seen;              /* how many of them are up to the query */
+    double share;            /* of the query's weight that they have together */
 };
 
 static struct shown_keys shown_keys(const struct attend_view *v, int most)
@@ -54,7 +54,8 @@ static struct shown_keys shown_keys(const struct attend_view *v, int most)
     return shown;
 }
 
-/* Row `row` of a mask is what is added to the scores of the query at that position. */
+/* Number i of a row. Row `row` of the mask is what is added to the scores of the query at that
+ * position. */
 static double number_at(const struct trace_step *s, int row, int i)
 {
     if (!s->x)
@@ -142,77 +143,100 @@ static void write_step(const struct attend_view *v, const struct trace_step *s, 
     json_end(j);
 }
 
+/* The names of the steps that depend on the model. */
+struct step_names {
+    const char *x, *normed;
+    char q[64], k[64], value[64], scores[160], out[64];
+};
+
+static struct step_names step_names(const struct attend_view *v)
+{
+    const struct attend_trace *t = &v->trace;
+    const struct config *c = v->config;
+    const struct block *b = &v->spec.model->blocks[t->path.layer];
+    const struct attend_bias *bias = b->bias ? &b->bias[t->head] : NULL;
+    const bool norm_first = c->placement == PLACEMENT_BEFORE;
+    const char *rotated = c->position == POSITION_ROPE ? ", rotated by their positions" : "";
+    const char *b_in = b->w[ROLE_ATTN_QKV].matrix.bias ? " + b" : "";
+    const char *b_out = b->w[ROLE_ATTN_OUTPUT].matrix.bias ? " + b" : "";
+    struct step_names names = {.x = norm_first ? "X = norm of the stream" : "X = the stream",
+                               .normed = norm_first
+                                             ? "norm of that, which the feed-forward layer reads"
+                                             : "norm of that, which the stream becomes"};
+    chars_printf(names.q, "Q = X Wq%s%s", b_in, rotated);
+    chars_printf(names.k, "K = X Wk%s%s", b_in, rotated);
+    chars_printf(names.value, "V = X Wv%s", b_in);
+    chars_printf(names.out, "A Wo%s: the parts' sum%s", b_out, *b_out ? " and b" : "");
+    if (c->score == SCORE_ADDITIVE)
+        chars_printf(names.scores, "scores = w·tanh(q + k)");
+    else if (c->score_scale == 0)
+        chars_printf(names.scores, "scores = q·k / √%d", c->head_dim);
+    else
+        chars_printf(names.scores, "scores = %g q·k", (double)c->score_scale);
+    if (bias && bias->linear != 0)
+        chars_append(names.scores, " - %.4g distance", -(double)bias->linear);
+    else if (bias)
+        chars_append(names.scores, " - %.4g (distance - %.4g)²", -(double)bias->square,
+                     (double)bias->centre);
+    return names;
+}
+
+/* What stands before the steps on a terminal. */
+static void put_heading(const struct attend_view *v, const struct shown_keys *shown)
+{
+    const struct attend_trace *t = &v->trace;
+    struct output *out = v->job->out;
+    output_printf(out, "head %s (%s), token %d: %s\n", v->options->trace_head, v->variant, t->query,
+                  attend_label(v, t->query, TERMINAL_LABEL, true).text);
+    if (shown->n_seen <= t->query)
+        output_printf(out, "shown are %d of the %d tokens so far, with %.4f of the weight\n",
+                      shown->n_seen, t->query + 1, shown->share);
+}
+
 void attend_put_trace(const struct attend_view *v, struct json *json)
 {
     const struct attend_trace *t = &v->trace;
     const struct config *c = v->config;
-    const int layer = t->path.layer;
-    const struct block *b = &v->spec.model->blocks[layer];
-    const struct attend_bias *bias = b->bias ? &b->bias[t->head] : NULL;
-    const char *rotated = c->position == POSITION_ROPE ? ", rotated by their positions" : "";
-    const char *b_in = b->w[ROLE_ATTN_QKV].matrix.bias ? " + b" : "";
-    const char *b_out = b->w[ROLE_ATTN_OUTPUT].matrix.bias ? " + b" : "";
-    const char *x = c->placement == PLACEMENT_BEFORE ? "X = norm of the stream" : "X = the stream";
     const int n = v->spec.n_tokens, keys = t->query + 1, d = c->d_model, k_dim = c->head_dim;
-    const int heads = c->n_heads, kv_heads = config_kv_heads(c, layer);
-    const int kv_head = t->head / config_group(c, layer), keys_dim = kv_heads * k_dim;
-    const int dim = config_value_dim(c), width = heads * dim, v_dim = kv_heads * dim;
-    const float *q_of_head = t->path.q + ((size_t)t->query * heads + t->head) * k_dim;
-    const float *k_of_head = t->path.keys + kv_head * k_dim;
-    const float *v_of_head = t->path.values + kv_head * dim;
+    const int heads = c->n_heads, kv_heads = config_kv_heads(c, t->path.layer);
+    const int dim = config_value_dim(c), width = heads * dim;
+    const size_t kv_head = t->head / config_group(c, t->path.layer);
+    const size_t keys_dim = kv_heads * k_dim, v_dim = kv_heads * dim;
+    const float *values = t->path.values + kv_head * dim;
     const float *results = t->path.results + (size_t)t->query * width;
-    char q[64], k[64], value[64], out[64], scores[160];
-    chars_printf(q, "Q = X Wq%s%s", b_in, rotated);
-    chars_printf(k, "K = X Wk%s%s", b_in, rotated);
-    chars_printf(value, "V = X Wv%s", b_in);
-    chars_printf(out, "A Wo%s: the parts' sum%s", b_out, *b_out ? " and b" : "");
-    if (c->score == SCORE_ADDITIVE)
-        chars_printf(scores, "scores = w·tanh(q + k)");
-    else if (c->score_scale == 0)
-        chars_printf(scores, "scores = q·k / √%d", k_dim);
-    else
-        chars_printf(scores, "scores = %g q·k", (double)c->score_scale);
-    if (bias && bias->linear != 0)
-        chars_append(scores, " - %.4g distance", -(double)bias->linear);
-    else if (bias)
-        chars_append(scores, " - %.4g (distance - %.4g)²", -(double)bias->square,
-                     (double)bias->centre);
-    const char *normed = c->placement == PLACEMENT_BEFORE
-                             ? "norm of that, which the feed-forward layer reads"
-                             : "norm of that, which the stream becomes";
-    const struct trace_step steps[] = {
-        {x, 0, d, t->path.x, NULL, keys, d, d, ROWS_KEYS, false},
-        {q, heads, k_dim, q_of_head, NULL, 1, k_dim, k_dim, ROWS_QUERY, false},
-        {k, kv_heads, k_dim, k_of_head, NULL, keys, k_dim, keys_dim, ROWS_KEYS, false},
-        {scores, heads, n, t->scores, NULL, 1, keys, keys, ROWS_QUERY, true},
-        {"mask, added to the scores", 0, n, NULL, NULL, 1, n, n, ROWS_QUERY, true},
-        {"weights = softmax of that", heads, n, t->weights, NULL, 1, keys, keys, ROWS_QUERY, true},
-        {value, kv_heads, dim, v_of_head, NULL, keys, dim, v_dim, ROWS_KEYS, false},
-        {"weight times value", heads, dim, v_of_head, t->weights, keys, dim, v_dim, ROWS_KEYS,
-         false},
-        {"their sum", heads, dim, results + t->head * dim, NULL, 1, dim, dim, ROWS_QUERY, false},
-        {"A = all heads side by side", 0, width, results, NULL, 1, width, width, ROWS_QUERY, false},
-        {"each head's part of A Wo", heads, d, t->parts, NULL, heads, d, d, ROWS_HEADS, false},
-        {out, 0, d, t->out, NULL, 1, d, d, ROWS_QUERY, false},
-        {"the stream with that added", 0, d, t->sum, NULL, 1, d, d, ROWS_QUERY, false},
-        {normed, 0, d, t->normed, NULL, 1, d, d, ROWS_QUERY, false},
+    const struct step_names name = step_names(v);
+    struct trace_step steps[] = {
+        {name.x, 0, d, t->path.x, .n_rows = keys, .rows = ROWS_KEYS},
+        {name.q, heads, k_dim, .x = t->path.q + ((size_t)t->query * heads + t->head) * k_dim},
+        {name.k, kv_heads, k_dim, t->path.keys + kv_head * k_dim, .n_rows = keys,
+         .stride = keys_dim, .rows = ROWS_KEYS},
+        {name.scores, heads, n, t->scores, .n = keys, .of_keys = true},
+        {"mask, added to the scores", 0, n, .of_keys = true},
+        {"weights = softmax of that", heads, n, t->weights, .n = keys, .of_keys = true},
+        {name.value, kv_heads, dim, values, .n_rows = keys, .stride = v_dim, .rows = ROWS_KEYS},
+        {"weight times value", heads, dim, values, .times = t->weights, .n_rows = keys,
+         .stride = v_dim, .rows = ROWS_KEYS},
+        {"their sum", heads, dim, .x = results + t->head * dim},
+        {"A = all heads side by side", 0, width, .x = results},
+        {"each head's part of A Wo", heads, d, t->parts, .n_rows = heads, .rows = ROWS_HEADS},
+        {name.out, 0, d, .x = t->out},
+        {"the stream with that added", 0, d, .x = t->sum},
+        {name.normed, 0, d, .x = t->normed},
     };
     const struct shown_keys shown = shown_keys(v, numbers_of_a_line(v->job->out));
-    if (json) {
+    if (json)
         json_begin_array(json, "trace");
-    } else {
-        output_printf(v->job->out, "head %s (%s), token %d: %s\n", v->options->trace_head,
-                      v->variant, t->query, attend_label(v, t->query, TERMINAL_LABEL, true).text);
-        if (shown.n_seen < keys)
-            output_printf(v->job->out,
-                          "shown are %d of the %d tokens so far, with %.4f of the weight\n",
-                          shown.n_seen, keys, shown.share);
-    }
-    for (size_t i = 0; i < LENGTH(steps); i++)
+    else
+        put_heading(v, &shown);
+    for (struct trace_step *s = steps; s < steps + LENGTH(steps); s++) {
+        s->n_rows = MAX(s->n_rows, 1);
+        s->n = s->n ? s->n : s->n_columns;
+        s->stride = s->stride ? s->stride : (size_t)s->n;
         if (json)
-            write_step(v, &steps[i], json);
+            write_step(v, s, json);
         else
-            put_step(v, &steps[i], &shown);
+            put_step(v, s, &shown);
+    }
     if (json)
         json_end(json);
 }

@@ -7,6 +7,6 @@
 #include "cli/attend.h"
 #include "formats/json_write.h"
 
-/* Puts the steps: with all numbers as a member of the JSON object or, if `json` is NULL, to
- * standard output for people, with as many numbers of a row as fit. */
+/* Puts the steps into a JSON object, with all numbers; or, if `json` is NULL, prints them for
+ * people, with as many numbers of a row as fit. */
 void attend_put_trace(const struct attend_view *v, struct json *json);

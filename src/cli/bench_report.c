@@ -10,7 +10,7 @@
 /* --- a row as it is shown -------------------------------------------------------------------- */
 
 struct shown_row {
-    /* What is the same in all rows; NULL: none. */
+    /* The same in all rows; NULL: none. */
     const char *isa, *version, *compiler, *cpu, *date, *warning;
     int n, warmup;
     uint64_t peak_rss_bytes;
@@ -24,8 +24,9 @@ struct shown_row {
     char hash[20], speedup[16], line[352]; /* the last: what its line in the plot is called */
 };
 
-/* When people are shown a field: where the axis has several items (a batch: where it is not one
- * sequence), or of a run as the others say. Programs are shown all, but what is of a text. */
+/* When people are shown a field: where the axis has several items (or a batch more than one
+ * sequence), with -v, with --text, or without it. Programs are shown all fields; those of a text
+ * where there is one. */
 #define VARIES(axis) (1u << (axis))
 enum {
     VERBOSE = 1 << BENCH_AXES,
@@ -112,7 +113,7 @@ static const struct report_field bench_fields[] = {
     {"note", "note", MEMBER(shown_row, of.note)},
 };
 
-/* "MHA", and what else tells the lines of this run apart. */
+/* Names the row's line in the plot: "MHA", and whatever else differs between lines. */
 static void name_line(const struct bench_run *r, struct shown_row *s)
 {
     const struct bench_row *row = &s->of;
@@ -129,7 +130,7 @@ static void name_line(const struct bench_run *r, struct shown_row *s)
                  part[BENCH_TYPES], part[BENCH_KV_TYPES], part[BENCH_THREADS], part[BENCH_BATCHES]);
 }
 
-/* A row as it is shown, of a run that says what is the same in all of them. */
+/* A row as it is shown; `run` has the fields that are the same in all rows. */
 static struct shown_row show_row(const struct bench_run *r, const struct shown_row *run,
                                  const struct bench_row *row)
 {
@@ -197,7 +198,7 @@ static void print_header(const struct bench_run *r, const struct shown_row *run,
     paragraph_end(&p);
 }
 
-/* How to have the rows that are chosen. */
+/* Prints how to make the rows that are chosen. */
 static void print_choice(const struct bench_run *r, struct paragraph *p)
 {
     const bool limited = r->o->max_loss > 0 || r->o->max_us > 0 || r->o->max_cache;
@@ -224,7 +225,7 @@ static void print_choice(const struct bench_run *r, struct paragraph *p)
                    "on the others\n");
 }
 
-/* What the columns' names leave open. */
+/* Prints what the marks and columns mean. */
 static void print_legend(const struct bench_run *r, struct paragraph *p)
 {
     paragraph_puts(p, "\n");
@@ -331,9 +332,8 @@ enum status bench_report(struct bench_run *r, struct err *e)
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
     cpus_name(cpu, sizeof cpu);
     chars_printf(warning,
-                 "this run got %.0f%% of its processors, other work the rest: no row has a "
-                 "star",
-                 r->bench.cpu_share * 100);
+                 "other programs had %.0f%% of this run's processors; no row is marked fastest",
+                 100 - r->bench.cpu_share * 100);
     const struct shown_row run = {.isa = r->spec.kernels->name,
                                   .version = DECODE_VERSION,
                                   .compiler = COMPILER_NAME,

@@ -34,5 +34,5 @@ struct bench_run {
     bool has_losses;                /* what variants lose on a text is known */
 };
 
-/* Prints what was measured, and writes the plot. The failures of the table and of the file. */
+/* Prints what was measured and writes the plot. Fails as job_print and plot_write do. */
 enum status bench_report(struct bench_run *r, struct err *e);

@@ -7,27 +7,26 @@
 #include "cli/command.h"
 #include "cli/variant.h"
 
-/* Opens the job's checkpoint, with the parts that the command wants; its model with other K/V heads
- * than the file's, and without some query heads, if the options ask for that. Whoever wants a model
- * has job.pool from then on. The failures of job_open, variant_load and job_start_threads. */
+/* Opens the job's checkpoint with the parts that the command wants. The options may ask for other
+ * K/V heads than the file's, and leave query heads out. A command that wants a model has job.pool
+ * from then on. The failures of job_open, variant_load and job_start_threads. */
 enum status job_open_checkpoint(struct job *j, struct err *e);
 
-/* Closes it, and forgets its tokens and what was left out of it: another may be opened. Legal
- * twice.
- */
+/* Closes the job's checkpoint and forgets its tokens and left-out heads, so that another may be
+ * opened. Legal twice. */
 void job_close_checkpoint(struct job *j);
 
-/* Opens a checkpoint; parts and pool as in checkpoint_take. Of a Hugging Face folder, or a file of
- * another format that scripts/import.py takes, the message has the command line that makes a GGUF
- * file of it. */
+/* Opens a checkpoint; parts and pool as in checkpoint_take. Where the path is a Hugging Face folder
+ * or a file that scripts/import.py takes, the message has the command that makes a GGUF file of it.
+ */
 enum status job_open(const char *path, unsigned parts, struct pool *pool, struct checkpoint *c,
                      struct err *e);
-/* The file alone. */
+/* Maps the file of a checkpoint, with the same refusals. */
 enum status job_map(const char *path, struct file_map *out, struct err *e);
 
-/* Warns of what is odd in a checkpoint's vocabulary. NULL is legal. */
+/* Prints the warning of a checkpoint's tokenizer, if it has one. t may be NULL. */
 void job_warn_vocabulary(const struct common_options *o, const char *path,
                          const struct tokenizer *t);
 
-/* Says which matrices of the shape cannot have the type, whose blocks do not fit their rows. */
+/* Says which matrices of the shape become F16 because blocks of the type do not fit their rows. */
 void job_say_fallback(const struct common_options *o, const struct config *c, enum storage type);

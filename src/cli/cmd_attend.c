@@ -72,7 +72,7 @@ static enum status check_attend(const struct job *j, const void *values, struct 
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-/* Which heads, and of which of them maps are wanted. */
+/* Decides which heads are looked at, and which maps of them are made. */
 static enum status place_heads(struct attend_view *v, struct err *e)
 {
     const struct attend_options *o = v->options;
@@ -194,8 +194,8 @@ static bool is_separator(struct text token)
     return divides;
 }
 
-/* Whether a word goes on across a place: letters and digits, as bytes beyond ASCII are, around it.
- */
+/* Whether a word goes on across a place: there are letters or digits on both sides. Bytes beyond
+ * ASCII count as letters. */
 static bool goes_on(struct text t, size_t at)
 {
     const unsigned char *c = (const unsigned char *)t.data + at;
@@ -203,7 +203,7 @@ static bool goes_on(struct text t, size_t at)
            (isalnum(c[0]) || c[0] >= 0x80);
 }
 
-/* The position that --query means: a number, or a word's last token. */
+/* Finds the position that --query names, as a number or as a word, whose last token it is. */
 static enum status find_query(const struct job *j, const char *query, int *out, struct err *e)
 {
     const struct tokenizer *t = j->checkpoint.tokenizer;

@@ -92,7 +92,7 @@ static enum status open_subject(const char *path, unsigned parts, struct checkpo
     return err_in_file(e, config_read(k->gguf, &out->config, e), path);
 }
 
-/* The checkpoints, or the shape. */
+/* Opens the checkpoints, or reads the shape. */
 static enum status open_subjects(struct bench_run *r, struct err *e)
 {
     const struct bench_options *o = r->o;
@@ -116,7 +116,8 @@ static enum status open_subjects(struct bench_run *r, struct err *e)
     return STATUS_OK;
 }
 
-/* More threads than processors are never started: such a row is one of as many as there are. */
+/* Reads the numbers of threads. No more threads than processors are started: larger numbers become
+ * that number, once. */
 static enum status read_threads(struct bench_run *r, struct err *e)
 {
     const char *flag = r->o->common.threads, *source = flag ? "-t" : "DECODE_THREADS";
@@ -189,8 +190,9 @@ static enum status read_settings(struct bench_run *r, struct err *e)
 
 /* --- what variants lose on a text ------------------------------------------------------------- */
 
-/* Leaves of the job's text its last tenth, with its tokens, as what is measured. STATUS_USAGE for a
- * text too short and a --max-cache that is no number; the failures of job_tokenize. */
+/* Divides the job's text: the first nine tenths become the calibration text, the last tenth the
+ * job's text and tokens, which are measured. STATUS_USAGE for a text that is too short and a
+ * --max-cache that is no number; the failures of job_tokenize. */
 static enum status prepare_text(struct bench_run *r, struct err *e)
 {
     struct job *j = r->job;
@@ -213,23 +215,22 @@ static enum status prepare_text(struct bench_run *r, struct err *e)
     return err_in(e, eval_check_length(j->n_tokens, e), "--text, its last tenth");
 }
 
-/* A variant of the checkpoint, whose model is closed again, and what each token costs it: nll. */
+/* What a variant of the checkpoint loses on the text, in *out, and what each token costs it: nll.
+ */
 static enum status measure_variant(struct bench_run *r, int n_kv_heads, double *nll,
                                    struct eval_result *out, struct err *e)
 {
     struct job *j = r->job;
+    struct model *model;
     char number[16];
     chars_printf(number, "%d", n_kv_heads);
-    enum status s = variant_load(j, number, &r->calibration, job_callbacks(j, "window"),
-                                 &j->checkpoint.model, e);
-    if (s == STATUS_OK) {
-        struct eval_spec spec = job_eval_spec(j, &j->checkpoint);
-        spec.nll = nll;
-        spec.callbacks = job_callbacks(j, "token");
-        s = eval_run(&spec, out, e);
-    }
-    model_free(j->checkpoint.model);
-    j->checkpoint.model = NULL;
+    TRY(variant_load(j, number, &r->calibration, job_callbacks(j, "window"), &model, e));
+    struct eval_spec spec = job_eval_spec(j, &j->checkpoint);
+    spec.model = model;
+    spec.nll = nll;
+    spec.callbacks = job_callbacks(j, "token");
+    const enum status s = eval_run(&spec, out, e);
+    model_free(model);
     return s;
 }
 
@@ -258,8 +259,8 @@ static enum status measure_losses(struct bench_run *r, double *nll, struct bench
     return STATUS_OK;
 }
 
-/* Once rows are measured each variant is converted and evaluated, one after the other, on the first
- * number of threads; then rows are chosen. */
+/* Converts and evaluates the variants, one after the other, with the first number of threads, and
+ * chooses among the rows, which are measured. */
 static enum status choose_rows(struct bench_run *r, struct err *e)
 {
     struct job *j = r->job;
@@ -282,8 +283,8 @@ static enum status choose_rows(struct bench_run *r, struct err *e)
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-/* As every command does: one thread where steps of the first row are so short that others would
- * only wait. */
+/* Takes one thread where the steps of the first row are so short that others would only wait, as
+ * every command does. */
 static enum status plan_threads(struct bench_run *r, struct err *e)
 {
     struct bench *b = &r->bench;
@@ -297,8 +298,8 @@ static enum status plan_threads(struct bench_run *r, struct err *e)
     return bench_plan(&r->spec, b, e);
 }
 
-/* The rows, and their memory, before anything is taken: a cache that goes to swap measures a disk,
- * and one that no memory backs ends the process. */
+/* Plans the rows and checks their memory before anything is taken: a cache in swap would measure
+ * the disk, and one that no memory backs would end the process. */
 static enum status plan_rows(struct bench_run *r, struct err *e)
 {
     const struct bench *b = &r->bench;
@@ -314,7 +315,7 @@ static enum status plan_rows(struct bench_run *r, struct err *e)
     return STATUS_OK;
 }
 
-/* STATUS_INTERRUPTED also with rows that are measured. */
+/* Measures the rows. With STATUS_INTERRUPTED some of them may be measured. */
 static enum status measure_rows(struct bench_run *r, struct err *e)
 {
     const struct int_list *types = &r->spec.axes[BENCH_TYPES];
@@ -329,7 +330,8 @@ static enum status measure_rows(struct bench_run *r, struct err *e)
     return s;
 }
 
-/* What was measured until an interruption is shown, and whatever comes of a text. */
+/* The whole run. After an interruption, and after a failure on the text, what was measured is still
+ * shown. */
 static enum status run_stages(struct bench_run *r, struct err *e)
 {
     const bool has_text = r->o->common.file;

@@ -6,7 +6,6 @@
 #include "base/replace.h"
 #include "cli/help_texts.h"
 #include "cli/job.h"
-#include "cli/self_text.h"
 #include "convert/quantize.h"
 #include "formats/gguf_write.h"
 #include "model/config_keys.h"
@@ -126,22 +125,22 @@ static enum status check_convert(const struct job *j, const void *values, struct
     if (o->eval && str_is(o->calib, "-") && str_is(o->eval, "-"))
         return err_usage(e, "--calib and --eval are both '-', standard input, which is read once; "
                             "expected one of them");
-    const bool is_self = self_text_is(o->calib), is_none = str_is(o->calib, "none");
+    const bool is_self = input_is_self(o->calib), is_none = str_is(o->calib, "none");
     if (o->range && (is_self || is_none))
         return err_usage(e, "--range is for a file of text: expected --calib TEXT, found '%.200s'",
                          o->calib);
     if (o->calib_tokens && (is_none || (is_self && strchr(o->calib, ':'))))
         return err_usage(e,
-                         "--calib-tokens is for a text whose length is not said: expected --calib "
-                         "TEXT or self, found '%.200s'",
+                         "--calib %.200s has no use for --calib-tokens, which is for a file or for "
+                         "self without a number; drop one of them",
                          o->calib);
     return STATUS_OK;
 }
 
 /* --- what is asked for ------------------------------------------------------------------------ */
 
-/* Refuses a MODEL with quantized matrices, unless --requantize is given: what is new would be
- * rounded once more. (Vectors must not be quantized: whoever reads them says so.) */
+/* Refuses a MODEL with quantized matrices, unless --requantize is given, because new numbers would
+ * be rounded a second time. (Vectors are never quantized; their reader refuses that.) */
 static enum status check_types(const struct conversion *c, struct err *e)
 {
     const struct gguf *g = c->job->checkpoint.gguf;
@@ -156,7 +155,7 @@ static enum status check_types(const struct conversion *c, struct err *e)
     return STATUS_OK;
 }
 
-/* Where the calibration text is from, and what is fitted to it. */
+/* Decides where the calibration text comes from, and what is fitted to it. */
 static enum status plan_text(struct conversion *c, struct err *e)
 {
     const struct convert_options *o = c->options;
@@ -168,9 +167,9 @@ static enum status plan_text(struct conversion *c, struct err *e)
         c->source = fits && can_write ? TEXT_SELF : TEXT_NONE;
     } else if (str_is(calib, "none")) {
         c->source = TEXT_NONE;
-    } else if (self_text_is(calib)) {
+    } else if (input_is_self(calib)) {
         c->source = TEXT_SELF;
-        TRY(self_text_count("--calib", calib, CONVERT_MIN_TOKENS, &c->n_self, e));
+        TRY(input_count_self("--calib", calib, CONVERT_MIN_TOKENS, &c->n_self, e));
     } else {
         c->source = TEXT_FILE;
     }
@@ -183,7 +182,8 @@ static enum status plan_text(struct conversion *c, struct err *e)
     return STATUS_OK;
 }
 
-/* Which K/V heads, and how they are made: c->fewer, and c->spec but for its text. */
+/* Decides which K/V heads are wanted and how they are made: c->fewer, and c->spec but for its text.
+ */
 static enum status plan_heads(struct conversion *c, struct err *e)
 {
     const struct convert_options *o = c->options;
@@ -216,8 +216,8 @@ static enum status plan_heads(struct conversion *c, struct err *e)
 
 /* --- texts ------------------------------------------------------------------------------------ */
 
-/* --eval's text to the job's tokens, if there is one: found out before the work whether it can be
- * measured at all. */
+/* Reads --eval's text, if there is one, into the job's tokens before the work begins, so that a
+ * text that cannot be measured is refused early. */
 static enum status read_eval(struct conversion *c, struct err *e)
 {
     const struct convert_options *o = c->options;
@@ -235,20 +235,20 @@ static enum status read_eval(struct conversion *c, struct err *e)
     return err_in(e, eval_check_length(j->n_tokens, e), "--eval");
 }
 
-/* What the model itself writes, in whole windows, at temperature 1. */
+/* Lets the model write the calibration text, in whole windows, at temperature 1. */
 static enum status write_text(struct conversion *c, struct err *e)
 {
     struct job *j = c->job;
     const size_t window = convert_window_size(c->config.n_ctx, c->n_self);
     c->text.n = c->n_self / window * window;
     TRY_ZEROED(c->text.tokens, c->text.n, "the calibration text", e);
-    const struct self_text text = {.checkpoint = &j->checkpoint,
-                                   .path = j->path,
-                                   .option = "--calib self",
-                                   .seed = j->common->seed.value, /* 0 if none is given */
-                                   .n = c->text.n / window,
-                                   .length = window};
-    return self_text_write(j, &text, c->text.tokens, e);
+    const struct input_self text = {.checkpoint = &j->checkpoint,
+                                    .path = j->path,
+                                    .option = "--calib self",
+                                    .seed = j->common->seed.value, /* 0 if none is given */
+                                    .n = c->text.n / window,
+                                    .length = window};
+    return job_write_self(j, &text, c->text.tokens, e);
 }
 
 static enum status read_text(struct conversion *c, struct err *e)
@@ -290,7 +290,7 @@ static enum status convert_heads(struct conversion *c, struct err *e)
     return STATUS_OK;
 }
 
-/* Plans another weight type, if that is asked for, of what the stage before has made. */
+/* Plans the change of the weight type, if that is asked for, of the converted checkpoint. */
 static enum status change_type(struct conversion *c, struct err *e)
 {
     const struct convert_options *o = c->options;
@@ -312,7 +312,7 @@ static enum status change_type(struct conversion *c, struct err *e)
     return err_in_file(e, quantize_plan(&p, &c->retyped, e), j->path);
 }
 
-/* MODEL to OUT as it is. */
+/* Copies MODEL to OUT. */
 static enum status copy_checkpoint(const struct conversion *c, struct err *e)
 {
     struct job *j = c->job;
@@ -366,7 +366,8 @@ static struct figure figure_of_seconds(double seconds)
     return figure_duration(seconds * 1e9);
 }
 
-/* A checkpoint of the report: that before, or the one after. What is not known is NaN or NULL. */
+/* A row of the report: the checkpoint before or after the conversion. Unknown fields are NaN or
+ * NULL. */
 struct convert_row {
     const char *checkpoint;                /* "before", "after" */
     const char *method, *grouping, *refit; /* of new heads */
@@ -425,7 +426,7 @@ static void name_types(unsigned types, char out[32])
             len += snprintf(out + len, 32 - len, "%s%s", len ? "," : "", storage_names[s]);
 }
 
-/* A checkpoint of the tensors of g and a config of its own. */
+/* The row of a checkpoint with the tensors of g and this config. */
 static struct convert_row describe(const char *checkpoint, const struct gguf *g,
                                    const struct config *c, uint64_t file_bytes,
                                    double bits_per_byte)
@@ -445,7 +446,7 @@ static struct convert_row describe(const char *checkpoint, const struct gguf *g,
     return row;
 }
 
-/* A table of the layers, if heads were converted, and one of the checkpoints before and after. */
+/* Prints a table of the layers, if heads were converted, and one of the checkpoints. */
 static enum status print_conversion(const struct conversion *c, struct err *e)
 {
     struct job *j = c->job;

@@ -62,7 +62,8 @@ static const struct report_field fields[] = {
      .when = AGAINST, .detail = true},
 };
 
-/* The last word is the text, those before it are checkpoints; -m names the first of them. */
+/* Takes the last positional as the text. The others are checkpoints; -m names one more, the first.
+ */
 static enum status prepare_eval(struct job *j, void *values, struct err *e)
 {
     const struct eval_options *o = values;
@@ -75,7 +76,8 @@ static enum status prepare_eval(struct job *j, void *values, struct err *e)
     return STATUS_OK;
 }
 
-/* STATUS_BAD_FILE if the tokens of two checkpoints differ, the other's as far as it names them. */
+/* STATUS_BAD_FILE if two checkpoints have different tokens; tokens that only one names are not
+ * compared. */
 static enum status check_same_tokens(const struct checkpoint *mine, const struct checkpoint *other,
                                      const char *path, struct err *e)
 {
@@ -94,7 +96,7 @@ static enum status check_same_tokens(const struct checkpoint *mine, const struct
     return STATUS_OK;
 }
 
-/* The row of the checkpoint that is open, its cache of this type. */
+/* Evaluates the checkpoint that is open, with a cache of this type. */
 static enum status evaluate_cached(struct job *j, const struct eval_options *o,
                                    struct kv_type kv_type, struct eval_row *row, struct err *e)
 {
@@ -124,8 +126,8 @@ static enum status evaluate_cached(struct job *j, const struct eval_options *o,
     return eval_run(&spec, &row->of, e);
 }
 
-/* The rows of the checkpoint at `path`, one for each type of cache, counted in *n_done. It is open
- * until job_close_checkpoint. */
+/* Evaluates the checkpoint at `path` with each type of cache, and adds the rows to *n_done. It stays
+ * open until job_close_checkpoint. */
 static enum status evaluate(struct job *j, const struct eval_options *o, const char *path,
                             struct eval_row *rows, int *n_done, struct err *e)
 {
@@ -142,7 +144,7 @@ static enum status evaluate(struct job *j, const struct eval_options *o, const c
     return STATUS_OK;
 }
 
-/* What is done is shown also if a later checkpoint fails. */
+/* Where a checkpoint fails, the rows of those before it are printed all the same. */
 static enum status run_eval(struct job *j, void *values, struct err *e)
 {
     const struct eval_options *o = values;

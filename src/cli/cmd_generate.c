@@ -108,7 +108,7 @@ static enum status check_generate(const struct job *j, const void *values, struc
                : STATUS_OK;
 }
 
-/* From -p or -f: a session reads standard input line by line. */
+/* Whether -p or -f gives a prompt; a session reads standard input line by line. */
 static bool has_prompt(const struct generate_options *o)
 {
     return o->common.prompt || o->common.file;
@@ -116,14 +116,14 @@ static bool has_prompt(const struct generate_options *o)
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-/* Whether the cache has what the texts need, and no more. */
+/* Whether the cache has as many positions as the texts need, and no more. */
 static bool cache_fits_texts(const struct generate_options *o)
 {
     return !o->ctx && !o->prompts && !o->interactive;
 }
 
-/* What the schedule borrows: the job's session, with as many of n_texts sequences as --batch or the
- * memory allows, and the sampler. */
+/* Creates what the schedule borrows: the sampler, and the job's session with as many sequences, at
+ * most n_texts, as --batch or the memory allows. */
 static enum status start_schedule(struct generation *g, struct session_params *params, int n_texts,
                                   struct err *e)
 {
@@ -163,7 +163,7 @@ static enum status start_schedule(struct generation *g, struct session_params *p
     return sampler_create(&sampler, &sizes, &s->sampler, e);
 }
 
-/* Texts of --prompts, of which none has begun. */
+/* How many texts --prompts has; none has begun. */
 static uint64_t count_prompts(const struct generation *g)
 {
     struct text left = g->lines, line;
@@ -173,7 +173,7 @@ static uint64_t count_prompts(const struct generation *g)
     return n;
 }
 
-/* From the options to a list whose texts can begin. */
+/* Opens all that the texts of the list need to begin. */
 static enum status open_generation(struct generation *g, struct err *e)
 {
     const struct generate_options *o = g->o;

@@ -1,6 +1,6 @@
 /*
- * cmd_help - decode help: the commands, a command's options. The manual page and completion in bash
- * are made of them, see scripts/manual.sh and scripts/completion.bash.
+ * cmd_help - decode help: the commands, a command's options. scripts/manual.sh and
+ * scripts/completion.bash make the manual page and completion in bash of them.
  */
 #include "cli/cmd_help.h"
 
@@ -13,7 +13,7 @@
 static const struct command *const commands[] = {COMMANDS(COMMAND_ROW) NULL};
 #undef COMMAND_ROW
 
-/* What is no command, but is done by another one or a script, and how that is called. */
+/* Names that are no command here, what does their work, and how that is called. */
 static const struct {
     const char *name, *by, *usage;
 } elsewhere[] = {

@@ -121,7 +121,7 @@ static struct text text_at(const struct gguf *g, const char *key)
     return v && v->kind == GGUF_STRING ? v->bytes : (struct text){NULL, 0};
 }
 
-/* The hyperparameters, if the file is a model of an architecture that runs here; if not, why no
+/* Reads the hyperparameters if the file is a model of an architecture that runs here, else why no
  * other command takes it. STATUS_NO_MEMORY. */
 static enum status read_config(struct info *info, struct err *e)
 {
@@ -152,8 +152,8 @@ static void add_file(struct info *info)
     sheet_string(s, "does_not_run", info->refusal.text[0] ? info->refusal.text : NULL);
 }
 
-/* What is wrong with a tokenizer is one of its properties, and so are the tokens that end a text,
- * each with the key or the name that says so. STATUS_NO_MEMORY. */
+/* Adds the tokenizer's properties. A fault in it is one of them, and so are the tokens that end a
+ * text, each with the key or the name that says so. STATUS_NO_MEMORY. */
 static enum status add_tokenizer(struct info *info, struct err *e)
 {
     const struct gguf *g = info->gguf;
@@ -190,8 +190,8 @@ static enum status add_tokenizer(struct info *info, struct err *e)
     return STATUS_OK;
 }
 
-/* Checks the tensors if that is wanted, and lists those that are shown: all of them, or with
- * --check alone those that are bad. */
+/* Checks the tensors, if that is wanted, and lists those that are shown: with --tensors all, with
+ * --check alone the bad ones. */
 static enum status list_tensors(struct info *info, struct err *e)
 {
     const struct gguf *g = info->gguf;
@@ -232,7 +232,7 @@ static enum status read_file(struct info *info, struct err *e)
 
 /* --- a shape --------------------------------------------------------------------------------- */
 
-/* The i-th, if there are several. */
+/* Reads shape i of those that --shape gives. */
 static enum status read_shape(struct info *info, int i, struct err *e)
 {
     const struct info_options *o = info->o;
@@ -251,7 +251,7 @@ static enum status read_shape(struct info *info, int i, struct err *e)
     return STATUS_OK;
 }
 
-/* Which have names. */
+/* Prints the shapes that have names. */
 static enum status list_shapes(struct job *j, struct err *e)
 {
     static const struct report_field fields[] = {
@@ -268,8 +268,8 @@ static enum status list_shapes(struct job *j, struct err *e)
 
 /* --- steps ----------------------------------------------------------------------------------- */
 
-/* The variants of what runs here; and, behind the steps there are, those that are asked for: every
- * depth with every batch. Of a shape, which has nothing else to show, steps are always asked. */
+/* Lists the variants, and adds the steps that are asked for, every depth with every batch, behind
+ * those there are. Of a shape, which has nothing else to show, steps are always shown. */
 static enum status plan_steps(struct info *info, struct err *e)
 {
     const struct info_options *o = info->o;

@@ -7,15 +7,13 @@
 #include "cli/help_texts.h"
 #include "cli/job.h"
 #include "cli/paths.h"
-#include "cli/self_text.h"
 #include "cli/shape.h"
 #include "cli/train_options.h"
 #include "train/curve.h"
 #include "train/train.h"
 
-#define TEXT_MAX                                                                                   \
-    ((size_t)1 << 34)  /* of a text; more is refused, of a pipe that does not end, too */
-#define SMOOTHING 0.05 /* weight of a step in the smoothed loss */
+#define TEXT_MAX  ((size_t)1 << 34) /* a longer text is refused, also a pipe that does not end */
+#define SMOOTHING 0.05              /* weight of a step in the smoothed loss */
 
 /* What the options say, and the run that they ask for. */
 struct training {
@@ -34,8 +32,9 @@ struct training {
     double val_loss;      /* the last one; NaN before */
 
     struct text *read;             /* [spec.n_texts] malloc'd: the texts, malloc'd each */
-    int32_t *own;                  /* [spec.n_tokens] malloc'd: those that a checkpoint writes */
-    struct bytes recalled, record; /* the options, as OUT.state has them and will have them */
+    int32_t *own;                  /* [spec.n_tokens] malloc'd: tokens that a checkpoint wrote */
+    struct bytes recalled, record; /* the options that OUT.state has, and will have */
+    char seed[24];                 /* as the record has it */
 };
 
 #define VALUES struct training
@@ -90,6 +89,14 @@ static struct figure speed(const struct training *t)
     return figure_rate(t->step_ns ? tokens / (t->step_ns * 1e-9) : 0);
 }
 
+/* The trainer's `progress`, of the merges of its vocabulary. */
+static void show_learning(void *arg, uint64_t done, uint64_t all)
+{
+    const struct training *t = arg;
+    if (t->terminal)
+        notice_show("learning the vocabulary: %" PRIu64 " of %" PRIu64 " merges", done, all);
+}
+
 /* The trainer's `event`: rows of the log, and lines about the run. */
 static void on_event(void *arg, const struct train_event *ev)
 {
@@ -108,10 +115,6 @@ static void on_event(void *arg, const struct train_event *ev)
     if (made > 0 && rest > 0)
         chars_printf(left, ", %s left", figure_duration(ns / made * rest).text);
     switch (ev->kind) {
-    case TRAIN_LEARNING:
-        if (t->terminal)
-            notice_show("learning the vocabulary: %d of %d merges", ev->done, ev->all);
-        break;
     case TRAIN_STEP:
         curve_put(&t->log, ev, spec->batch * spec->length, ns * 1e-9);
         if (isfinite(t->val_loss))
@@ -187,8 +190,8 @@ static enum status check_outputs(const struct training *t, struct err *e)
     return path_writable(state, e);
 }
 
-/* They are read, not mapped: a file that changes in the meantime must not be one text when the
- * vocabulary is learned and another when it is cut into tokens; and a pipe is a text too. */
+/* Reads the texts. They are not mapped: a file that changes must not be one text when the
+ * vocabulary is learned and another when it is cut into tokens; and a pipe is a text, too. */
 static enum status read_texts(struct training *t, struct err *e)
 {
     struct train_spec *spec = &t->spec;
@@ -198,7 +201,7 @@ static enum status read_texts(struct training *t, struct err *e)
     for (int i = 0; i < t->texts.n; i++) {
         struct text *text = &t->read[spec->n_texts];
         char *bytes = NULL;
-        if (self_text_is(t->texts.items[i]))
+        if (input_is_self(t->texts.items[i]))
             continue;
         TRY(input_await(t->texts.items[i], TEXT_MAX, &bytes, &text->len, e));
         text->data = bytes;
@@ -208,8 +211,8 @@ static enum status read_texts(struct training *t, struct err *e)
     return STATUS_OK;
 }
 
-/* Of each self:N among the texts N tokens, in whole windows, by the teacher or else the checkpoint
- * that is trained. */
+/* For each self:N among the texts lets the teacher, or else the checkpoint that is trained, write N
+ * tokens, in whole windows. */
 static enum status write_texts(struct training *t, struct job *j, struct err *e)
 {
     struct train_spec *spec = &t->spec;
@@ -217,24 +220,24 @@ static enum status write_texts(struct training *t, struct job *j, struct err *e)
     int n_windows = 0;
     for (int i = 0; i < t->texts.n; i++) {
         int n = SELF_TOKENS;
-        if (!self_text_is(t->texts.items[i]))
+        if (!input_is_self(t->texts.items[i]))
             continue;
         if (!spec->from)
             return err_usage(e, "TEXT: self is written by a checkpoint; expected --from too");
-        TRY(self_text_count("TEXT", t->texts.items[i], spec->length, &n, e));
+        TRY(input_count_self("TEXT", t->texts.items[i], spec->length, &n, e));
         n_windows += n / spec->length;
     }
     if (n_windows == 0)
         return STATUS_OK;
-    const struct self_text text = {.checkpoint = taught ? &j->other : &j->checkpoint,
-                                   .path = taught ? spec->teacher_path : spec->from_path,
-                                   .option = "TEXT self",
-                                   .seed = spec->seed,
-                                   .n = n_windows,
-                                   .length = spec->length};
+    const struct input_self text = {.checkpoint = taught ? &j->other : &j->checkpoint,
+                                    .path = taught ? spec->teacher_path : spec->from_path,
+                                    .option = "TEXT self",
+                                    .seed = spec->seed,
+                                    .n = n_windows,
+                                    .length = spec->length};
     spec->n_tokens = (size_t)n_windows * spec->length;
     TRY_ZEROED(t->own, spec->n_tokens, "the text that is written", e);
-    TRY(self_text_write(j, &text, t->own, e));
+    TRY(job_write_self(j, &text, t->own, e));
     spec->tokens = t->own;
     return STATUS_OK;
 }
@@ -250,61 +253,54 @@ static void free_texts(struct training *t)
     t->own = NULL;
 }
 
-/* Takes the options of a record, and then those of this command line, and makes the record of all;
- * where a run is resumed what differs is refused, but a larger --steps. */
-static enum status take_options(struct training *t, struct job *j, struct err *e)
+/* Takes the options of a run that is resumed from OUT.state and then from this command line. One
+ * that differs is refused, unless it is a larger --steps. */
+static enum status recall_options(struct training *t, struct job *j, struct err *e)
 {
     const struct option_spec *spec = &command_train.spec;
-    const bool resumes = t->spec.resume;
+    const char *out = t->spec.out;
     char *none[] = {NULL};
-    struct training begun = {.step = 0}, all = {.step = 0};
-    struct option_rows before, now;
+    struct training begun = {.step = 0};
+    struct option_rows before;
     struct bytes again = {0};
+    TRY(train_saved_options(out, &t->recalled, e));
     enum status s = record_parse(spec, &t->recalled, none, &begun, &before, e);
     if (s == STATUS_OK)
         s = record_make(&before, &again, e);
     if (s == STATUS_USAGE ||
-        (s == STATUS_OK && resumes && !text_equal(bytes_text(&again), bytes_text(&t->recalled))))
-        s = err_bad_file(e, "%s.state: damaged: its options are none of this program", t->spec.out);
+        (s == STATUS_OK && !text_equal(bytes_text(&again), bytes_text(&t->recalled))))
+        s = err_bad_file(e, "%s.state: damaged: its options are none of this program", out);
+    options_free(spec, t);
     if (s == STATUS_OK)
-        s = record_parse(spec, &t->recalled, j->words, &all, &now, e);
-    if (s == STATUS_OK && resumes)
+        s = record_parse(spec, &t->recalled, j->words, t, j->rows, e);
+    if (s == STATUS_OK)
         s = record_compare(&(struct recorded_run){&before, &begun},
-                           &(struct recorded_run){&now, &all},
-                           all.spec.n_steps > begun.spec.n_steps ? "steps" : "", e);
-    if (s == STATUS_OK)
-        s = record_make(&now, &t->record, e);
-    all.recalled = t->recalled; /* from which it borrows */
-    all.record = t->record;
+                           &(struct recorded_run){j->rows, t},
+                           t->spec.n_steps > begun.spec.n_steps ? "steps" : "", e);
     bytes_free(&again);
     options_free(spec, &begun);
-    options_free(spec, t);
-    *t = all;
     return s;
 }
 
-/* The record to begin with: a resumed run's, from OUT.state, or a new one's, which has the seed. */
-static enum status recall(struct training *t, struct job *j, struct err *e)
+/* Takes all options and makes the record of them, which has the seed also where it is random. */
+static enum status take_options(struct training *t, struct job *j, struct err *e)
 {
-    char seed[40];
     if (t->spec.resume)
-        return train_saved_options(t->spec.out, &t->recalled, e);
+        TRY(recall_options(t, j, e));
     TRY(job_seed(j, e));
-    chars_printf(seed, "--seed=%" PRIu64, j->seed);
-    return bytes_put(&t->recalled, text_span(seed, strlen(seed) + 1))
-               ? STATUS_OK
-               : err_no_memory(e, "the options", sizeof seed);
+    chars_printf(t->seed, "%" PRIu64, j->seed);
+    options_find(j->rows, "seed")->given = t->seed;
+    t->spec.seed = j->seed;
+    return record_make(j->rows, &t->record, e);
 }
 
-/* What the options ask for, all of it: the seed, the model, the teacher, threads. */
+/* Completes the specification: the model, the teacher, the terms of the loss, threads. */
 static enum status complete_spec(struct training *t, struct job *j, struct err *e)
 {
     struct train_spec *spec = &t->spec;
-    spec->seed = t->common.seed.value;
     spec->keep_last = spec->eval_every < 0;
-    spec->stop = progress_stop;
+    spec->callbacks = (struct callbacks){progress_stop, show_learning, t};
     spec->event = on_event;
-    spec->arg = t;
     TRY(train_spec_complete(spec, &t->shape, &j->checkpoint, &j->other, e));
     TRY(train_loss_parse(t->loss_terms, &spec->loss, e));
     if (spec->from_path)
@@ -316,7 +312,7 @@ static enum status complete_spec(struct training *t, struct job *j, struct err *
     return STATUS_OK;
 }
 
-/* From the texts to the trainer, which has read all that it needs. */
+/* Opens the trainer, which reads the texts and checks all that can be checked before training. */
 static enum status open_trainer(struct training *t, struct job *j, struct trainer **trainer,
                                 struct err *e)
 {
@@ -359,9 +355,7 @@ static enum status run_train(struct job *j, void *values, struct err *e)
     struct training *t = values;
     struct trainer *trainer = NULL;
     TRY(check_outputs(t, e));
-    enum status s = recall(t, j, e);
-    if (s == STATUS_OK)
-        s = take_options(t, j, e);
+    enum status s = take_options(t, j, e);
     t->terminal = isatty(STDERR_FILENO) && !t->common.quiet;
     if (s == STATUS_OK)
         s = open_trainer(t, j, &trainer, e);

@@ -15,15 +15,15 @@
     row(generate) row(bench) row(convert) row(train) row(eval) row(score) row(tokenize) row(info)  \
         row(attend) row(heads) row(help)
 
-/* What job_run does before it calls `run`, in this order. What a command needs only with some
- * options it calls itself, see job.h. */
+/* What job_run does before it calls `run`, in this order. What a command needs with some options
+ * only, its run does itself, by the functions of job.h. */
 enum job_needs {
-    JOB_PATH = 1 << 0,       /* MODEL or -m is named: job.path */
-    JOB_TEXT = 1 << 1,       /* -p, -f or the positional TEXT is read: job.text */
-    JOB_PIPED = 1 << 2,      /* where none is given, standard input may be one */
-    JOB_STOPS = 1 << 3,      /* from here on Ctrl-C is left to `run` */
-    JOB_OUT = 1 << 4,        /* -o is named; what is there is replaced only with --force */
-    JOB_WORKERS = 1 << 5,    /* -t is checked, and kernels are chosen */
+    JOB_PATH = 1 << 0,    /* MODEL or -m is named: job.path */
+    JOB_TEXT = 1 << 1,    /* -p, -f or the positional TEXT is read: job.text */
+    JOB_PIPED = 1 << 2,   /* where none is given, standard input may be one */
+    JOB_STOPS = 1 << 3,   /* from here on signals are only recorded: `run` decides when to stop */
+    JOB_OUT = 1 << 4,     /* -o is named; what is there is replaced only with --force */
+    JOB_WORKERS = 1 << 5, /* -t is checked, and kernels are chosen */
     JOB_CHECKPOINT = 1 << 6, /* the checkpoint is opened, with job.parts of it */
     JOB_KV_TYPES = 1 << 7,   /* --kv-type takes a list */
     JOB_MODEL = JOB_PATH | JOB_STOPS | JOB_WORKERS | JOB_CHECKPOINT, /* what runs one */
@@ -42,14 +42,14 @@ struct command {
                             struct common_options */
     unsigned needs;      /* enum job_needs */
     unsigned parts;      /* of the checkpoint: enum checkpoint_parts */
-    const char *no_text; /* what is said where no text is given; NULL: it can do without */
+    const char *no_text; /* the message where no text is given; NULL: the command needs none */
     /* Completes the values of the options, each by what others say, before anything else is done.
      * NULL: nothing is left open. */
     enum status (*prepare)(struct job *j, void *values, struct err *e);
     /* Whether the options can be together, as far as their rows cannot say it, found out without
      * reading a file. NULL: whatever the rows allow. */
     enum status (*check)(const struct job *j, const void *values, struct err *e);
-    /* Does the work; *e is printed later, but not that of STATUS_INTERRUPTED. */
+    /* Does the work. job_run's caller prints *e, unless the status is STATUS_INTERRUPTED. */
     enum status (*run)(struct job *j, void *values, struct err *e);
 };
 
@@ -57,12 +57,13 @@ struct command {
 struct job {
     const struct command *command;
     char **words;                  /* of the command line behind its name; NULL after the last */
+    struct option_rows *rows;      /* the options that it gives */
     struct output *out;            /* standard output: the product and nothing else */
     uint64_t start_ns;             /* clock_ns when the process started */
     struct common_options *common; /* in the values that `check` and `run` get, too */
     struct progress progress;
-    bool said_two_bos;   /* that a text begins with BOS twice, once a run */
-    bool out_is_written; /* what -o names is whole, whatever interrupts the rest */
+    bool said_two_bos;   /* the note that a text begins with BOS twice was printed */
+    bool out_is_written; /* the file of -o is whole: an interruption does not lose it */
     uint64_t seed;       /* once job_seed has chosen it */
     bool has_seed;
 
@@ -72,18 +73,18 @@ struct job {
     struct checkpoint checkpoint; /* its model converted if the options ask for another variant */
     const struct kernels *kernels;
     struct int_list kv_types; /* items of kv_type_at, at least one */
-    int n_threads;            /* wanted; once they are started, those there are */
-    bool threads_are_auto;    /* may be lowered where fewer are faster */
-    struct pool *pool;        /* NULL until job_start_threads */
+    int n_threads;         /* before the pool is started how many are wanted, then how many run */
+    bool threads_are_auto; /* nobody asked for a number: fewer may be taken where they are faster */
+    struct pool *pool;     /* NULL until job_start_threads */
     struct session *session;
     unsigned char *off; /* [n_layers, n_heads], malloc'd: 1 for the heads that --without names; NULL
                            if it is not given */
     struct head_ablation without; /* these heads, as a session takes them */
 
-    /* What some commands have, too. */
+    /* Of some commands only. */
     int32_t *tokens; /* [n_tokens], malloc'd: the text's */
     size_t n_tokens;
-    bool truncated;          /* they are not all, as --truncate left some out */
+    bool truncated;          /* --truncate left some tokens out */
     struct checkpoint other; /* the one to compare with */
     char *text_bytes;        /* malloc'd: the whole text, of which `text` is a part */
 };

@@ -20,7 +20,7 @@ struct common_options {
     bool quiet, verbose;
     const char *threads; /* -t: NULL, a number or "auto" */
 
-    const char *prompt, *file, *positional_text; /* the text: one of them, or none */
+    const char *prompt, *file, *positional_text; /* the text: at most one is not NULL */
     const char *ids;                             /* of --tokens, instead of a text */
     const char *range;                           /* of the text */
     int truncate; /* of truncate_sides, what of a text beyond the context is left out */
@@ -51,7 +51,7 @@ struct common_options {
     }
 extern const struct option general_options[], input_options[], engine_options[];
 
-/* Positionals and single rows of them, for a command's own tables. */
+/* Positionals, and single rows, for a command's own tables. */
 #define MODEL_POSITIONAL                                                                           \
     OPT_STRING("MODEL", common.positional, NULL, NULL, .reads = "the checkpoint")
 #define TEXT_POSITIONAL OPT_STRING("TEXT", common.positional_text, NULL, NULL, .reads = "the text")
@@ -67,7 +67,7 @@ extern const struct option general_options[], input_options[], engine_options[];
                "token")
 #define OPT_TRUNCATE                                                                               \
     OPT_CHOICE("truncate", common.truncate, "SIDE", truncate_sides,                                \
-               "leave out what of a text is too long for the context, on this side",               \
+               "cut a text that is longer than the context at its left or right end",              \
                .otherwise = "such a text is refused")
 #define OPT_RANGE                                                                                  \
     OPT_STRING("range", common.range, "A:B",                                                       \

@@ -6,8 +6,8 @@
 #include "formats/json_write.h"
 #include "show/paragraph.h"
 
-/* Texts under way for each slot: those after one that is slow end before it, and wait to be printed
- * while their slots go on. */
+/* Texts under way for each slot: a text that ends before an earlier one waits to be printed while
+ * its slot goes on with another. */
 #define TEXTS_PER_SLOT 4
 
 /* --- memory ---------------------------------------------------------------------------------- */
@@ -69,7 +69,7 @@ enum status generation_tokens(const struct generation *g, struct text prompt, in
     return job_fit_tokens(g->job, "prompt", cap, cap - MIN(n, cap / 2), *ids, n_ids, e);
 }
 
-/* A text that cannot be made, for what *e says of its line. */
+/* Marks a text as one that cannot be made, and why. */
 static void refuse_text(struct generated *t, const struct err *why)
 {
     t->refused = t->whole = true;
@@ -85,8 +85,8 @@ bool generation_next_line(struct text *left, uint64_t *n_lines, struct text *lin
     return line->len > 0;
 }
 
-/* The next text, of the line of --prompts that has something. STATUS_NO_MEMORY; one that cannot be
- * made is refused. */
+/* Fills in the next text from the next line of --prompts that is not empty; a text that cannot be
+ * made is refused. STATUS_NO_MEMORY. */
 static enum status next_of_lines(struct generation *g, struct generated *t, struct err *e)
 {
     generation_next_line(&g->lines, &g->n_lines, &t->prompt);
@@ -141,7 +141,7 @@ static void print_json(struct generation *g, const struct generated *t)
     output_puts(g->out, "\n");
 }
 
-/* What was made of a text and is not yet printed, behind its prompt. */
+/* Prints what was made of a text since the last time, the first time behind its prompt. */
 static void print_text(struct generation *g, struct generated *t)
 {
     if (t->refused) {
@@ -161,7 +161,7 @@ static void print_text(struct generation *g, struct generated *t)
         output_puts(g->out, "\n");
 }
 
-/* The next text of the list, whole or, where texts stream, what there is of it. */
+/* Prints the next text of the list: the whole of it, or where texts stream what there is. */
 static void print_next(struct generation *g)
 {
     struct generated *t = text_of_number(g, g->n_printed);
@@ -171,7 +171,7 @@ static void print_next(struct generation *g)
         print_text(g, t);
 }
 
-/* The next text is over, and leaves its place. */
+/* Counts the next text, which is over, and makes room for another. */
 static void pass_text(struct generation *g)
 {
     struct generated *t = text_of_number(g, g->n_printed++);
@@ -180,8 +180,7 @@ static void pass_text(struct generation *g)
     free_text(t);
 }
 
-/* Prints the texts that are whole, in the order of the list, and of one that streams what there is.
- */
+/* Prints the texts that are whole, in the order of the list; where texts stream, what there is. */
 static void print_texts(struct generation *g)
 {
     bool whole = true;
@@ -213,8 +212,8 @@ static enum status begin_text(struct generation *g, struct slot *p, const struct
 }
 
 /* Begins texts of the list as long as there are slots for them, and prints what can be printed
- * then: the prompt of one that streams, lines that are refused. Samples wait for the first one's
- * prompt, which they are given from the cache. */
+ * then: the prompt of a text that streams, and refused lines. Samples begin once the first one's
+ * prompt is in the cache, from which they copy it. */
 static enum status begin_texts(struct generation *g, struct err *e)
 {
     struct schedule *s = &g->schedule;
@@ -232,8 +231,8 @@ static enum status begin_texts(struct generation *g, struct err *e)
     return STATUS_OK;
 }
 
-/* Bytes more of a text; of one made from nothing without the space that a tokenizer puts at the
- * beginning of all. */
+/* Adds bytes to a text. A text without a prompt does not begin with the space that a tokenizer puts
+ * before every text. */
 static enum status add_bytes(struct generation *g, struct generated *t, struct text bytes,
                              struct err *e)
 {
@@ -245,7 +244,7 @@ static enum status add_bytes(struct generation *g, struct generated *t, struct t
     return STATUS_OK;
 }
 
-/* A text has ended. Of lines what failed refuses its own only. */
+/* Ends a text. A failure refuses a line of --prompts, and ends the run of any other text. */
 static enum status end_text(struct generation *g, struct slot *p, struct generated *t,
                             struct err *e)
 {
@@ -262,7 +261,7 @@ static enum status end_text(struct generation *g, struct slot *p, struct generat
     return add_bytes(g, t, schedule_finish(&g->schedule, p), e);
 }
 
-/* What the round made of each text. */
+/* Adds to each text what the round made of it. */
 static enum status collect_tokens(struct generation *g, struct err *e)
 {
     struct schedule *s = &g->schedule;
@@ -281,7 +280,7 @@ static enum status collect_tokens(struct generation *g, struct err *e)
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-/* Whether there is something to do, and somebody who wants it. */
+/* Whether there is something left to do, no signal came, and somebody reads the output. */
 static bool has_work(struct generation *g)
 {
     g->interrupted = !g->out->failed && signals_interrupted();
@@ -301,7 +300,8 @@ static enum status make_texts(struct generation *g, struct err *e)
     return STATUS_OK;
 }
 
-/* Of texts that are cut short only one that streams leaves what it has. */
+/* Ends the texts that were cut short: what there is of a text that streams is printed, others are
+ * dropped. */
 static void abandon_texts(struct generation *g)
 {
     struct schedule *s = &g->schedule;

@@ -44,15 +44,15 @@ struct generated {
     const int32_t *tokens; /* [n_tokens] of the prompt: the job's, or the line's own */
     int32_t *line_tokens;  /* malloc'd; NULL: the job's */
     size_t n_tokens;
-    struct id_list sampled; /* its tokens, of JSON */
+    struct id_list sampled; /* its tokens; filled in for JSON only */
     struct bytes made;      /* bytes that are not yet printed */
-    bool begun, printed;    /* something was made of it, or printed */
+    bool begun, printed;    /* there are bytes of it; some of it was printed */
     bool whole;             /* nothing more comes */
-    bool refused;           /* it cannot be made, as `error` says; */
-    struct err error;
-    enum text_end end; /* else, once it is whole: why it ended */
+    bool refused;           /* it cannot be made */
+    struct err error;       /* why, if it is refused */
+    enum text_end end;      /* why it ended, once it is whole and not refused */
     int n_sampled;
-    double logprob; /* of the tokens, by the model alone; of JSON */
+    double logprob; /* of the tokens, by the model alone; for JSON only */
 };
 
 /* One run of decode generate. */
@@ -64,9 +64,9 @@ struct generation {
 
     struct schedule schedule;
     enum text_format format;
-    struct text prompt;      /* that of -p or -f, or a line of a session */
-    struct text lines;       /* of --prompts those that are left */
-    uint64_t n_lines;        /* that were taken of them */
+    struct text prompt;      /* of -p or -f, or a line of a session */
+    struct text lines;       /* the lines of --prompts that are left */
+    uint64_t n_lines;        /* how many lines were taken */
     uint64_t n_texts;        /* in the list */
     bool streams;            /* texts are printed as they are made */
     bool echo;               /* prompts are printed */
@@ -75,30 +75,29 @@ struct generation {
     struct text *stops;      /* [o->stops.n] */
     struct generated *texts; /* [cap_texts] those under way, by number, modulo */
     int cap_texts;
-    struct arena arena; /* of these */
+    struct arena arena; /* of stops and texts */
 
-    /* What became of it, beside the schedule's. */
-    uint64_t n_begun;   /* texts, the refused ones among them */
-    uint64_t n_printed; /* likewise, those that are over: the next one to be printed */
-    uint64_t n_done;    /* of them those that were made whole, */
-    uint64_t n_refused; /* and those that could not be */
+    uint64_t n_begun;   /* texts that were taken from the list, refused or not */
+    uint64_t n_printed; /* texts that are over, refused or not; the next text to be printed */
+    uint64_t n_done;    /* texts that are over and were made */
+    uint64_t n_refused; /* texts that are over and could not be made */
     bool interrupted;   /* by a signal */
-    enum text_end end;  /* of the last text that ended, */
-    int last_sampled;   /* and its tokens */
+    enum text_end end;  /* why the last text ended */
+    int last_sampled;   /* tokens of the last text that ended */
 };
 
-/* The tokens of a prompt that n more are to follow in `cap` positions, as tokenizer_encode_prompt
- * gives them. With --truncate a longer prompt keeps as many as leave room for these n, but at least
- * half of the positions. STATUS_USAGE if they are too many. */
+/* The tokens of a prompt, as tokenizer_encode_prompt gives them, for `cap` positions in which n
+ * more are to follow. With --truncate a prompt that is too long keeps as many as leave room for
+ * those n, but at least half of the positions; without it STATUS_USAGE. */
 enum status generation_tokens(const struct generation *g, struct text prompt, int cap, int n,
                               int32_t **ids, size_t *n_ids, struct err *e);
 
-/* Cuts the next line that is not empty off *left, and counts those that were passed on the way,
- * itself too. False: there is none. */
+/* Cuts the next line that is not empty off *left, and adds it and the empty lines before it to
+ * *n_lines. False: there is none. */
 bool generation_next_line(struct text *left, uint64_t *n_lines, struct text *line);
 
-/* Allocates the memory for texts, of a generation whose schedule has what it borrows:
- * STATUS_NO_MEMORY. generation_free is due in every case. */
+/* Takes the memory for texts; the schedule has its session and sampler already. STATUS_NO_MEMORY;
+ * generation_free is due in every case. */
 enum status generation_create(struct generation *g, struct err *e);
 void generation_free(struct generation *g);
 
@@ -111,5 +110,6 @@ void generation_free(struct generation *g);
  */
 enum status generation_run(struct generation *g, struct err *e);
 
-/* What it cost, on standard error; nothing with -q. Sorts the schedule's times. */
+/* Prints what the generation cost on standard error, but not with -q. Sorts the schedule's times.
+ */
 void generation_report(struct generation *g);

@@ -9,9 +9,9 @@
 #include "cli/signals.h"
 #include "show/editor.h"
 
-/* Makes g->prompt, added to the text so far, the job's tokens: behind a text without begin-of-text,
- * and none of an empty prompt. STATUS_USAGE if there is no room for them; the failures of
- * tokenizer_encode_after. */
+/* Makes the job's tokens of g->prompt, which is added to the text so far. Behind a text they have
+ * no begin-of-text token, and an empty prompt has none at all. STATUS_USAGE if there is no room for
+ * them; the failures of tokenizer_encode_after. */
 static enum status add_prompt(struct generation *g, struct err *e)
 {
     struct job *job = g->job;
@@ -46,11 +46,11 @@ static enum status add_prompt(struct generation *g, struct err *e)
 struct interactive {
     struct generation *g; /* without samples */
     struct bytes read;    /* of standard input */
-    size_t given;         /* bytes of it that lines were taken of */
-    bool ended;           /* there is no more of it */
-    bool typed;           /* lines are typed, with the */
-    struct editor editor;
-    struct bytes drawing; /* what it has drawn last */
+    size_t given;         /* bytes of `read` that were lines already */
+    bool ended;           /* standard input has ended */
+    bool typed;           /* lines are typed on a terminal */
+    struct editor editor; /* of lines that are typed */
+    struct bytes drawing; /* what the editor has drawn last */
     bool over;
 };
 
@@ -105,8 +105,8 @@ static enum status draw(struct interactive *t, enum editor_state state, struct e
     return STATUS_OK;
 }
 
-/* From key to key until one ends the line, or nothing more can be read. What was read is taken
- * whole before it is drawn. */
+/* Edits a line until a key ends it, or nothing more can be read. All keys that were read are taken
+ * before the line is drawn. */
 static enum status edit_line(struct interactive *t, enum editor_state *state, struct err *e)
 {
     enum status s = STATUS_OK;
@@ -149,8 +149,8 @@ static enum status type_line(struct interactive *t, struct text *line, struct er
 
 /* --- the session ----------------------------------------------------------------------------- */
 
-/* One text more; the next one goes on with it, without an echo. Ctrl-C ends the answer, all other
- * signals the session. */
+/* Makes one text more; the next one will go on with it, without an echo. Ctrl-C ends the answer,
+ * any other signal the session. */
 static enum status answer(struct interactive *t, struct err *e)
 {
     struct generation *g = t->g;
@@ -168,7 +168,7 @@ static enum status answer(struct interactive *t, struct err *e)
     return signals_forgive() ? STATUS_OK : s;
 }
 
-/* Answers a line. One that has no room is told, and the session goes on. */
+/* Answers a line. Where there is no room for it a message says so, and the session goes on. */
 static enum status answer_line(struct interactive *t, struct text line, struct err *e)
 {
     t->g->prompt = line;

@@ -5,7 +5,9 @@
 
 #include "cli/command.h"
 
-/* Examples, a command's options and what is said of it, or of long helps one screen; as wide as
- * help_set_width makes it: where `out` is no terminal as COLUMNS says, if it says something. */
+/* Sets the width of help on what is no terminal to COLUMNS, if that is set. */
 void help_set_width(struct output *out);
+
+/* Prints a command's examples and options: those for every day, which fit on a screen, or all of
+ * them with what figures mean. */
 void command_print_help(const struct command *c, bool all, struct output *out);

@@ -1,7 +1,7 @@
 /*
  * help_texts - what `decode help COMMAND --all` says below a command's options, and `decode help`
- * below the list of commands. The texts are files, src/cli/help/NAME.txt, of which the Makefile
- * makes these strings, for paragraph_reflow.
+ * below the list of commands. The Makefile makes these strings, for paragraph_reflow, of the files
+ * src/cli/help/NAME.txt.
  */
 #pragma once
 

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include "base/numbers.h"
+#include "cli/job.h"
 #include "cli/signals.h"
+#include "engine/own_text.h"
 #include "model/selection.h"
 
 /* More text than this is refused before it is read: no context holds it. */
@@ -15,15 +17,15 @@ void input_use_pipe(struct common_options *o)
     struct stat st;
     if (o->prompt || o->file || o->ids || fstat(STDIN_FILENO, &st) != 0)
         return;
-    /* Whether it has something, or may yet have. */
+    /* Only what has bytes, or may yet have some, is a text. */
     if (!S_ISFIFO(st.st_mode) && !S_ISSOCK(st.st_mode) &&
         !(S_ISREG(st.st_mode) && lseek(STDIN_FILENO, 0, SEEK_CUR) < st.st_size))
         return;
     o->file = "-";
 }
 
-/* The file's bytes, which may be any but a checkpoint's, without a byte-order mark before them,
- * which belongs to no text (see struct lines). */
+/* Reads a file of any bytes but a checkpoint's. A byte-order mark at its beginning belongs to no
+ * text and is left out. */
 static enum status read_text(const char *path, size_t max, char **text, size_t *len, struct err *e)
 {
     static const char mark[] = "\xef\xbb\xbf"; /* of byte order, in UTF-8 */
@@ -97,8 +99,8 @@ enum status input_needs_tokenizer(const struct tokenizer *t, const char *path, c
     return err_in(e, tokenizer_reads_text(t, e), "%s", path);
 }
 
-/* Whether these tokens, of a text behind the BOS that the checkpoint asks for, begin with two, as
- * the text has one of its own: then it says so, once a run. */
+/* Whether the tokens begin with two BOS, because the checkpoint asks for one and the text has its
+ * own. The first time in a run a note says so. */
 static bool has_two_bos(struct job *j, const int32_t *ids, size_t n)
 {
     const struct tokenizer *t = j->checkpoint.tokenizer;
@@ -158,4 +160,51 @@ enum status job_tokenize_for_context(struct job *j, const char *purpose, struct 
         return err_usage(e, "there is no token to %s: the text is empty", purpose);
     j->truncated = j->common->truncate != CHOICE_NONE && j->n_tokens > (size_t)c->n_ctx;
     return job_fit_tokens(j, "text", c->n_ctx, c->n_ctx, j->tokens, &j->n_tokens, e);
+}
+
+/* --- a text that a checkpoint writes itself --------------------------------------------------- */
+
+static const char self[] = "self";
+
+bool input_is_self(const char *name)
+{
+    const size_t n = strlen(self);
+    return strncmp(name, self, n) == 0 && (!name[n] || name[n] == ':');
+}
+
+enum status input_count_self(const char *option, const char *name, int least, int *n, struct err *e)
+{
+    const char *number = name + strlen(self);
+    if (*number && !parse_int(number + 1, least, INT_MAX, n))
+        return err_usage(e, "%s: expected self:N with N from %d on, found '%.200s'", option, least,
+                         name);
+    return STATUS_OK;
+}
+
+enum status job_write_self(struct job *j, const struct input_self *t, int32_t *tokens,
+                           struct err *e)
+{
+    const struct checkpoint *k = t->checkpoint;
+    struct model *model;
+    TRY(input_needs_tokenizer(k->tokenizer, t->path, t->option, e));
+    TRY(err_in(e,
+               model_create(k->gguf, &(struct model_options){.pool = j->pool}, &k->file, &model, e),
+               "%s", t->path));
+    model->name = t->path;
+    const struct own_text text = {.model = model,
+                                  .tokenizer = k->tokenizer,
+                                  .kernels = j->kernels,
+                                  .pool = j->pool,
+                                  .seed = t->seed,
+                                  .length = t->length,
+                                  .n = t->n,
+                                  .callbacks = job_callbacks(j, "own token")};
+    enum status s = STATUS_OK;
+    if (model->config.n_ctx < SELF_CTX)
+        s = err_usage(e, "%s: expected a checkpoint with a context of at least %d, found %d",
+                      t->option, SELF_CTX, model->config.n_ctx);
+    if (s == STATUS_OK)
+        s = own_text_write(&text, tokens, e);
+    model_free(model);
+    return s;
 }

@@ -10,8 +10,8 @@
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-/* The checkpoint and the text that the command line names. Where -m names the checkpoint the only
- * positional is the text of a command that takes one so. */
+/* Finds the checkpoint and the text that the command line names. Where -m names the checkpoint, the
+ * only positional of a command that takes MODEL and TEXT is the text. */
 static enum status name_inputs(struct job *j, struct err *e)
 {
     struct common_options *o = j->common;
@@ -45,7 +45,7 @@ enum status job_read_text(struct job *j, struct err *e)
     return input_read(o, &j->text_bytes, &j->text, e);
 }
 
-/* That what is to be written can be, without harm to what is read. */
+/* Whether all outputs can be written, and none of them is an input. */
 static enum status check_outputs(struct job *j, void *values, struct err *e)
 {
     const struct common_options *o = j->common;
@@ -56,7 +56,7 @@ static enum status check_outputs(struct job *j, void *values, struct err *e)
     return writes ? path_new(o->out, o->force, "--force replaces it", e) : STATUS_OK;
 }
 
-/* --kv-type, of which most commands take one item. */
+/* Reads --kv-type; most commands take one item. */
 static enum status read_kv_types(struct job *j, struct err *e)
 {
     const char *text = j->common->kv_types;
@@ -66,7 +66,7 @@ static enum status read_kv_types(struct job *j, struct err *e)
                : err_usage(e, "--kv-type: expected one K or K/V, found '%s'", text);
 }
 
-/* What enum job_needs says, in its order. */
+/* Does what the command's enum job_needs asks for, in its order. */
 static enum status make_ready(struct job *j, void *values, struct err *e)
 {
     const unsigned needs = j->command->needs;
@@ -93,8 +93,8 @@ static enum status make_ready(struct job *j, void *values, struct err *e)
 enum status job_run(const struct command *c, char **argv, struct output *out, uint64_t start_ns,
                     struct err *e)
 {
-    struct job j = {.command = c, .words = argv, .out = out, .start_ns = start_ns};
     struct option_rows rows;
+    struct job j = {.command = c, .words = argv, .rows = &rows, .out = out, .start_ns = start_ns};
     bool help;
     void *values = array_zeroed(1, c->values_size, "the options", e);
     if (!values)

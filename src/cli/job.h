@@ -1,6 +1,6 @@
 /*
- * job - the frame of a command: from its arguments through the stages that all commands share to
- * its run, and to what is released at the end; and what that run prints.
+ * job - the frame of a command: it parses the arguments, does what all commands share, runs the
+ * command and releases everything; and what a run prints.
  */
 #pragma once
 
@@ -18,25 +18,26 @@ enum status job_run(const struct command *c, char **argv, struct output *out, ui
 
 /* --- stages that job_run calls as enum job_needs says, or a command's run itself -------------- */
 
-/* That a checkpoint is named. STATUS_USAGE. */
+/* STATUS_USAGE if no checkpoint is named. */
 enum status job_need_path(const struct job *j, struct err *e);
 
-/* job.text: of -p, -f or the positional, or with JOB_PIPED of standard input. The failures of
- * input_read; STATUS_USAGE where none is given and the command cannot do without. */
+/* Reads job.text from -p, -f or the positional, or with JOB_PIPED from standard input. The failures
+ * of input_read; STATUS_USAGE where no text is given and the command needs one. */
 enum status job_read_text(struct job *j, struct err *e);
 
-/* job.seed: that of --seed, or a random one, the same at every call. STATUS_FAILED. */
+/* Sets job.seed to that of --seed, or once to a random one. STATUS_FAILED. */
 enum status job_seed(struct job *j, struct err *e);
 
 /* --- what a run shows ------------------------------------------------------------------------- */
 
-/* Starts the progress line of long work; if that is interrupted, job_run says how far it came. */
+/* Starts the progress line of long work. If the work is interrupted, job_run says how far it came.
+ */
 struct progress *job_progress(struct job *j, const char *unit);
 
-/* The same line for what work of other directories says, which the first Ctrl-C stops. */
+/* The same line as callbacks for functions of other directories; the first Ctrl-C stops them. */
 struct callbacks job_callbacks(struct job *j, const char *unit);
 
-/* A table in --format, on standard output. STATUS_NO_MEMORY. */
+/* Prints a table in the form of --format on standard output. STATUS_NO_MEMORY. */
 enum status job_print(struct job *j, const struct table *t, struct err *e);
 
 /* The length of the file at -o; 0 if it is gone already. */

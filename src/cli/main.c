@@ -1,6 +1,6 @@
 /*
- * The program runs on a stack of its own size: what `ulimit -s` leaves may be less than a command
- * needs, and would end in a signal.
+ * The program runs in a thread with a stack of fixed size: `ulimit -s` may leave the first thread
+ * less than a command needs, which would end in a signal.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -33,7 +33,8 @@ int main(int argc, char **argv)
     if (pthread_create(&thread, &attributes, run, &r) != 0)
         return program_run(argc, argv);
     pthread_attr_destroy(&attributes);
-    sigfillset(&all); /* are that thread's: its reads end with them */
+    /* This thread blocks all signals, so that the other one gets them and its reads return. */
+    sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, NULL);
     pthread_join(thread, NULL);
     return r.code;

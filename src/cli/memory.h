@@ -6,10 +6,10 @@
 #include "cli/command.h"
 #include "measure/eval.h"
 
-/* What work takes, as it is said and checked. */
+/* The memory that work takes. */
 struct job_memory {
     uint64_t weights; /* of the models that are open already */
-    uint64_t cache;   /* keys and values; 0: counted with `scratch` */
+    uint64_t cache;   /* of keys and values; 0: `scratch` has them, too */
     uint64_t scratch;
     const char *advice; /* "fewer --tokens take less"; "" and NULL: none */
 };
@@ -21,34 +21,33 @@ bool memory_is_worth_saying(const struct common_options *o, uint64_t bytes);
  * what is available, which is an estimate. The message ends with the advice. */
 enum status memory_check(double bytes, const char *what, const char *advice, struct err *e);
 
-/* Says it, if it is worth saying. */
+/* Prints a line about the memory, if it is worth saying. */
 void job_say_memory(const struct job *j, const struct job_memory *m);
 
-/* The same, after memory_check of cache and scratch. */
+/* memory_check of cache and scratch together, then job_say_memory. */
 enum status job_check_memory(const struct job *j, const struct job_memory *m, const char *what,
                              struct err *e);
 
-/* What the options say of any session; what it borrows is the job's. */
+/* Parameters of a session as the job's options have them; they borrow from the job. */
 struct session_params job_session_params(const struct job *j);
 
-/* An evaluation of job.tokens by a checkpoint of this vocabulary, with what the options say of any
- * session. */
+/* The specification of an evaluation of job.tokens by a checkpoint of their vocabulary. */
 struct eval_spec job_eval_spec(const struct job *j, const struct checkpoint *k);
 
 /* Sequences that are to share a session. */
 struct sequences_wanted {
     int n;              /* at most */
-    bool all;           /* not one less will do */
-    size_t more_bytes;  /* that the command itself takes for each */
-    const char *option; /* its own that lowers the cache */
+    bool all;           /* it is an error if fewer fit */
+    size_t more_bytes;  /* that the command itself takes for each sequence */
+    const char *option; /* of the command, that lowers the cache */
 };
 
-/* Sets p->n_sequences to as many as available memory has room for, but at least one. If all are
- * asked for and do not fit, STATUS_NO_MEMORY. */
+/* Sets p->n_sequences to as many as fit into the memory that a run may take, but at least one.
+ * STATUS_NO_MEMORY if all are asked for and do not fit. */
 enum status job_fit_sequences(const struct job *j, struct session_params *p,
                               const struct sequences_wanted *w, struct err *e);
 
-/* Starts the threads and creates the job's session, whose memory is said before: `option` (NULL:
- * none) lowers the cache. */
+/* Says what memory the job's session will take, starts the threads and creates it. `option` is
+ * named as what lowers the cache; NULL: nothing is. */
 enum status job_start_session(struct job *j, const struct session_params *p, const char *option,
                               struct err *e);

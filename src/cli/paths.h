@@ -6,19 +6,18 @@
 #include "args/options.h"
 #include "base/mem.h"
 
-/* Whether each file that an option of `spec`, whose values these are, writes can be written.
- * STATUS_USAGE, naming the options, for one that another reads or writes. The failures of
- * file_writer_open for one that is written whole: while it is tried there is a temporary file, so
- * signals should be deferred. */
+/* Whether every output that the options name can be written. STATUS_USAGE, naming the options, if
+ * one writes what another reads or writes. The failures of file_writer_open for a file that is
+ * written whole: while it is tried there is a temporary file, so signals should be deferred. */
 enum status paths_check(const struct option_spec *spec, const void *values, struct err *e);
 
 /* STATUS_USAGE if a path that is written is one that an option reads. */
 enum status path_spares(const struct option_spec *spec, const void *values, const char *path,
                         struct err *e);
 
-/* The file that -o names: STATUS_USAGE if none is, or if it exists and is not to be replaced, for
- * which the message has the `remedy`. */
+/* STATUS_USAGE if -o names no file, or one that exists unless `replaces`; the message then ends
+ * with the `remedy`. */
 enum status path_new(const char *path, bool replaces, const char *remedy, struct err *e);
 
-/* Whether one file can be written, which is tried; NULL: none. */
+/* Whether a file can be written, by trying; NULL is legal. */
 enum status path_writable(const char *path, struct err *e);

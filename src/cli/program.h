@@ -1,5 +1,5 @@
 /*
- * program - the whole program but for main, which tests run, too.
+ * program - the whole program but for main; tests run it in their own process.
  */
 #pragma once
 

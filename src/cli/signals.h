@@ -18,15 +18,17 @@
 /* Installs the handlers, once a process. */
 void signals_install(void);
 
-/* From here on the first SIGINT, SIGTERM or SIGHUP is left to signals_interrupted. */
+/* From here on the first SIGINT, SIGTERM or SIGHUP is only recorded. */
 void signals_defer(void);
+
+/* Whether a signal was recorded. */
 bool signals_interrupted(void);
 
-/* If the one that came is SIGINT, it is forgotten, and the next one is the first again: true. */
+/* Forgets a recorded SIGINT, so that the next signal is the first again. False: there was none. */
 bool signals_forgive(void);
 
-/* The opposite, before waiting for a text that may never come. True: one came before, and is to be
- * obeyed now. */
+/* Undoes signals_defer, before a wait for a text that may never come. True: a signal was recorded
+ * before, which the caller is to obey now. */
 bool signals_end_at_once(void);
 
 /* Ends the process as SIGPIPE ends one that does not ignore it: 141 in a shell. */

@@ -53,8 +53,8 @@ enum heatmap_ink terminal_ink(void)
 /* How long an interrupted program waits for a reader that does not read. */
 #define PATIENCE_MS 1000
 
-/* A reader that has stopped reading must not keep an interrupted program from ending, while one
- * that is slow is given the rest: in pieces that a pipe takes whole once it can be written to. */
+/* An interrupted program does not wait for a reader that has stopped reading, but a slow reader
+ * still gets the rest: in pieces that a pipe takes whole once it can be written to. */
 static bool send_all(struct output *o, const char *data, size_t len)
 {
     struct descriptor *d = (struct descriptor *)o;

@@ -10,8 +10,8 @@
 
 struct common_options;
 
-/* Columns of a line, 1 or more: those of the terminal that the descriptor is, or, where it does not
- * tell or is none, COLUMNS, or 80. */
+/* Columns of a line, 1 or more: those of the terminal that the descriptor is. Where it is none, or
+ * does not tell, COLUMNS or else 80. */
 int terminal_width(int fd);
 
 /* Sets the columns of standard output, if it is a terminal. */
@@ -49,24 +49,23 @@ enum status descriptor_close(struct descriptor *d, struct err *e);
 void log_info(const struct common_options *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The same of what went wrong, also with -q. */
+/* One line about what went wrong, in the same form, also with -q. */
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The same as log_info, with -v only. */
 #define log_verbose(c, ...) ((c)->verbose ? log_info((c), __VA_ARGS__) : (void)0)
 
-/* A line that printf's format makes, below a heading of "prompt       ": the summary at a command's
- * end. Or one in place of the one before, on standard error, which is a terminal. */
+/* A line of the summary at a command's end, which begins with a heading as "prompt       ". */
 #define notice_summary(...) notice(true, __VA_ARGS__)
-#define notice_show(...)    notice(false, __VA_ARGS__)
+/* A line in place of the one shown before, on standard error, which is a terminal. */
+#define notice_show(...) notice(false, __VA_ARGS__)
 void notice(bool stays, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Removes the line that was shown, if there is one: whatever else is written there does so
- * first.
- */
+/* Removes the line of notice_show, if there is one. Whoever writes to standard error calls this
+ * first. */
 void notice_clear(void);
 
-/* A line that stays; where it is broken the next begins after so many spaces. */
+/* Writes a line that stays; where it is broken, its further lines begin with so many spaces. */
 void notice_put(const char *line, int indent);
 
 /* The columns of "decode: ", by which further lines of a message are indented. */

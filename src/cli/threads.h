@@ -1,12 +1,12 @@
 /*
- * threads - how many threads a run has, and which kernels: -t and, of the environment,
- * DECODE_THREADS, its default, and DECODE_ISA, which names an instruction set.
+ * threads - how many threads a run has (-t, or else DECODE_THREADS), and which instruction set
+ * (DECODE_ISA).
  */
 #pragma once
 
 #include "cli/command.h"
 
-/* job.n_threads and job.threads_are_auto: what -t or DECODE_THREADS asks for, at most as many as
+/* Sets job.n_threads and job.threads_are_auto by -t or DECODE_THREADS; never to more threads than
  * the process has processors. STATUS_USAGE. */
 enum status job_choose_threads(struct job *j, struct err *e);
 
@@ -14,5 +14,5 @@ enum status job_choose_threads(struct job *j, struct err *e);
 enum status job_choose_kernels(const struct common_options *c, const struct kernels **out,
                                struct err *e);
 
-/* Starts job.pool, unless it is. STATUS_NO_MEMORY. */
+/* Starts job.pool, unless it runs already. STATUS_NO_MEMORY. */
 enum status job_start_threads(struct job *j, struct err *e);

@@ -7,7 +7,7 @@
 #define FURTHER   0.1      /* of a new model's rate, for a checkpoint that is trained further */
 #define FREE_ARCH "decode" /* the preset that has whatever kinds are asked for */
 
-/* Marks options that say what the checkpoint of --from says already. */
+/* Marks options of a new model: the checkpoint of --from says the same already. */
 #define NEW_ONLY .excludes = "from"
 
 #define VALUES struct train_shape
@@ -103,7 +103,7 @@ const struct option train_held_out_options[] = {
 
 /* --- a new model ----------------------------------------------------------------------------- */
 
-/* The kinds of an architecture, which stay as they are unless it is free to have others. */
+/* Sets the architecture and its kinds. Only FREE_ARCH may have other kinds than its own. */
 static enum status set_kinds(const struct train_shape *s, struct config *c, struct err *e)
 {
     /* As the rows behind --arch have them. */
@@ -140,9 +140,9 @@ static enum status set_kinds(const struct train_shape *s, struct config *c, stru
     return STATUS_OK;
 }
 
-/* The config of the model that training starts from: that of the checkpoint at `path`, which is
- * opened, or (NULL) a new one of this shape, all of which is filled in. STATUS_USAGE names an
- * option that cannot be with the others; the failures of job_open. */
+/* The config of the model that training starts from: the checkpoint at `path`, which is opened, or
+ * (NULL) a new one of this shape. STATUS_USAGE names an option that cannot be with the others; the
+ * failures of job_open. */
 static enum status open_origin(const char *path, const struct train_shape *s,
                                struct checkpoint *from, struct config *c, struct err *e)
 {

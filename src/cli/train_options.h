@@ -1,6 +1,6 @@
 /*
- * train_options - the options of a training: the model that is made new, its sizes and what it is
- * made of; the steps; and the specification that they come to.
+ * train_options - the options of a training: the sizes and kinds of a new model, the steps, and the
+ * specification that follows from them.
  */
 #pragma once
 
@@ -18,16 +18,16 @@ struct train_shape {
 };
 extern const struct option train_size_options[], train_kind_options[];
 
-/* Their values are those of a struct train_spec, as far as they are given: a rate of 0 is none. */
+/* Their values are members of a struct train_spec. */
 extern const struct option train_step_options[], train_held_out_options[];
 
-/* Fills in what options left open: the shape, the rate, the warm-up, the intervals, the windows'
- * length; and where the model comes from, spec->from_path or a new one of this shape, and the
- * teacher. *from and *teacher, zeroed before, are for the caller to close in any case. STATUS_USAGE
- * names an option that cannot be with the others; the failures of job_open. */
+/* Fills in what the options left open: rate, warm-up, intervals, the length of windows; and the
+ * model that training starts from, spec->from_path or a new one of this shape, and the teacher.
+ * *from and *teacher, zeroed before, are for the caller to close in any case. STATUS_USAGE names an
+ * option that cannot be with the others; the failures of job_open. */
 enum status train_spec_complete(struct train_spec *spec, struct train_shape *shape,
                                 struct checkpoint *from, struct checkpoint *teacher, struct err *e);
 
-/* The terms that --loss names, with their weights, into *loss; the others become 0. NULL leaves it
- * as it is. STATUS_USAGE. */
+/* Reads the terms of --loss into *loss; a term that is not named has weight 0. NULL leaves *loss as
+ * it is. STATUS_USAGE. */
 enum status train_loss_parse(const char *text, struct loss_weights *loss, struct err *e);

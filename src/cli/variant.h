@@ -7,8 +7,8 @@
 #include "convert/convert.h"
 #include "convert/sample.h"
 
-/* A conversion of the job's checkpoint by fit, from the weights alone, whose K/V heads are not set
- * yet. What it borrows is the job's. */
+/* The specification of a conversion of the job's checkpoint by fit, from the weights alone; its K/V
+ * heads are still to be set. It borrows from the job. */
 struct convert_spec variant_spec(const struct job *j, const struct config *c);
 
 /* Sets the K/V heads of *spec, all the same or by layer: `layers` [CONFIG_MAX_LAYERS] is then where
@@ -22,9 +22,9 @@ enum status variant_parse(const char *kv_heads, const struct config *c, int *lay
 enum status variant_convert(const struct job *j, const struct convert_spec *spec,
                             struct convert *out, struct err *e);
 
-/* Makes the model of the job's checkpoint, which model_free releases, with so many K/V heads,
- * converted by fit in memory: from the weights alone if `text` is NULL, else on it and with refit,
- * whose windows `callbacks` count.
- * Unchanged if it has as many. The failures of variant_parse, convert_run and model_create. */
+/* Makes the model of the job's checkpoint with so many K/V heads, for model_free. If it has more it
+ * is converted by fit in memory: from the weights alone if `text` is NULL, else on that text and
+ * with refit, whose windows `callbacks` count. The failures of variant_parse, convert_run and
+ * model_create. */
 enum status variant_load(const struct job *j, const char *kv_heads, const struct text_sample *text,
                          struct callbacks callbacks, struct model **out, struct err *e);

@@ -91,8 +91,8 @@ struct convert_calibration {
                               convert_calibrate has run, behind it */
     float *middle;         /* [n_tokens, d] the checkpoint's stream after the block's attention */
     float *converted;      /* [n_tokens, d] the converted model's stream before the block */
-    struct session *probe; /* runs a layer of the checkpoint */
-    struct session *probe_converted; /* runs a layer of the converted model */
+    struct probe *probe; /* runs a layer of the checkpoint */
+    struct probe *probe_converted; /* runs a layer of the converted model */
     /* For each layer that uses the block: */
     double *energy;     /* the sum of squares of what attention adds, its mean taken away */
     double *energy_sum; /* [layers, d] the sum of what attention adds */
