@@ -126,8 +126,8 @@ static enum status evaluate_cached(struct job *j, const struct eval_options *o,
     return eval_run(&spec, &row->of, e);
 }
 
-/* Evaluates the checkpoint at `path` with each type of cache, and adds the rows to *n_done. It stays
- * open until job_close_checkpoint. */
+/* Evaluates the checkpoint at `path` with each type of cache, and adds the rows to *n_done. It
+ * stays open until job_close_checkpoint. */
 static enum status evaluate(struct job *j, const struct eval_options *o, const char *path,
                             struct eval_row *rows, int *n_done, struct err *e)
 {

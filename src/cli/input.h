@@ -63,14 +63,15 @@ enum status input_count_self(const char *option, const char *name, int least, in
                              struct err *e);
 
 /* Fills tokens [n * length] with n texts that the checkpoint at `path` writes at temperature 1, as
- * own_text_write has it, while a progress line tells how far it is. Threads are started.
+ * own_text_write has it. Threads are started.
  * STATUS_USAGE for too short a context; STATUS_BAD_FILE without a tokenizer; the failures of
  * model_create and own_text_write. */
 struct input_self {
     const struct checkpoint *checkpoint;
     const char *path, *option; /* for messages */
     uint64_t seed;
-    int n, length; /* length at most the model's context */
+    int n, length;              /* length at most the model's context */
+    struct callbacks callbacks; /* of tokens */
 };
 enum status job_write_self(struct job *j, const struct input_self *t, int32_t *tokens,
                            struct err *e);

@@ -87,10 +87,10 @@ union convert_circuits {
 struct convert_calibration {
     size_t window; /* tokens of each window but the last, which may have fewer */
     int n_windows;
-    float *original;       /* [n_tokens, d] the checkpoint's stream before the block in work; once
-                              convert_calibrate has run, behind it */
-    float *middle;         /* [n_tokens, d] the checkpoint's stream after the block's attention */
-    float *converted;      /* [n_tokens, d] the converted model's stream before the block */
+    float *original;     /* [n_tokens, d] the checkpoint's stream before the block in work; once
+                            convert_calibrate has run, behind it */
+    float *middle;       /* [n_tokens, d] the checkpoint's stream after the block's attention */
+    float *converted;    /* [n_tokens, d] the converted model's stream before the block */
     struct probe *probe; /* runs a layer of the checkpoint */
     struct probe *probe_converted; /* runs a layer of the converted model */
     /* For each layer that uses the block: */
