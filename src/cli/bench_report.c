@@ -331,9 +331,11 @@ enum status bench_report(struct bench_run *r, struct err *e)
     gmtime_r(&now, &utc);
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
     cpus_name(cpu, sizeof cpu);
-    chars_printf(warning,
-                 "other programs had %.0f%% of this run's processors; no row is marked fastest",
-                 100 - r->bench.cpu_share * 100);
+    chars_printf(
+        warning,
+        "this run got %.0f%% of its processors, other programs had the rest; no row is marked "
+        "fastest",
+        r->bench.cpu_share * 100);
     const struct shown_row run = {.isa = r->spec.kernels->name,
                                   .version = DECODE_VERSION,
                                   .compiler = COMPILER_NAME,

@@ -995,7 +995,7 @@ checks <<'EOF'
 2 $n $words | --kv-heads auto and --cache-bytes B: expected both | for words in "$calib --kv-heads auto"
     "$calib --cache-bytes 2560 --kv-heads 2" "--cache-bytes 2560 --type f16"
 2 $n --cache-bytes 2560 --kv-heads auto --calib none | needs a text: expected --calib TEXT or self, found none
-2 $n --kv-heads 2 --calib $words | is for a | found '${words%% *}' | for words in "none --range 0:1" "self --range 0:1"
+2 $n --kv-heads 2 --calib $words | ${words%% *} | for words in "none --range 0:1" "self --range 0:1"
     "none --calib-tokens 128" "self:256 --calib-tokens 128"
 
 # K/V heads layer by layer, without a refit and with one.
