@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* What is not known, of a double: NaN. */
+/* The value of a double that is not known: NaN. */
 #define NO_FIGURE ((double)NAN)
 
 /* Room for a figure with its unit. */
@@ -23,14 +23,14 @@ struct figure figure_rate(double per_second); /* "2510", "8.31": three digits or
 struct figure figure_grouped(uint64_t x);     /* "1,234,567" */
 struct figure figure_weight(double x); /* of 0 to 1, in three characters: ".61", "1.0"; "–": NaN */
 
-/* x for a message: a NaN has no sign there, which printf would show. */
+/* Returns x as a message shows it: a NaN loses its sign, which printf would show. */
 static inline double figure_unsigned_nan(double x)
 {
     return isnan(x) ? NO_FIGURE : x;
 }
 
-/* The shortest decimal text that reads back as exactly x; "NaN" or "Infinity" for such. */
+/* Returns the shortest decimal text that reads back as exactly x, or "NaN" or "Infinity". */
 struct figure figure_exact(double x);
 
-/* What a noun ends in behind the number: "" or "s". */
+/* Returns the ending of a noun behind the number n: "" or "s". */
 const char *plural(uint64_t n);

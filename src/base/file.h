@@ -10,30 +10,30 @@
 
 /* --- what calls into the system share ------------------------------------------------------- */
 
-/* "path: cannot `action`: reason" with the reason of an errno, and the end of a path that is too
- * long for a message. Returns s. */
+/* Formats "path: cannot `action`: reason", with the reason of an errno. Of a path that is too long
+ * for a message only the end is shown. Returns s. */
 enum status file_failure(struct err *e, enum status s, const char *path, const char *action,
                          int error);
 
-/* What stands where a regular file was expected: "a directory". */
+/* Returns what a file that is no regular one is called: "a directory". */
 const char *file_kind(mode_t mode);
 
-/* open(2), again after a signal. */
+/* Calls open(2), and again if a signal interrupts it. */
 int file_open_retry(const char *path, int flags, mode_t mode);
 
-/* Opens a file of any kind for reading, or standard input for "-": *fd, which the caller closes
- * unless it is that. STATUS_BAD_FILE, or STATUS_FAILED where no more files can be open. */
+/* Opens a file of any kind for reading, or standard input for "-". The caller closes *fd, unless it
+ * is standard input. STATUS_BAD_FILE; STATUS_FAILED if no more files can be open. */
 enum status file_open_input(const char *path, int *fd, struct err *e);
 
-/* What messages call that file: its path, or "standard input". */
+/* Returns what messages call an input of this path: the path, or "standard input" for "-". */
 const char *file_input_name(const char *path);
 
 /* --- paths ---------------------------------------------------------------------------------- */
 
-/* What follows the last slash. */
+/* Returns the part of a path behind its last slash. */
 const char *path_name(const char *path);
 
-/* Whether two paths name one file, also by links, or where no file is yet. */
+/* Whether two paths name one file: links are followed, and there need be no file yet. */
 bool path_same(const char *a, const char *b);
 
 /* --- reading -------------------------------------------------------------------------------- */

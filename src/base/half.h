@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* IEEE binary16 to binary32, exact; NaNs are made quiet. */
+/* Converts IEEE binary16 to binary32, exactly. NaNs become quiet. */
 static inline float f16_widen(uint16_t half)
 {
     const uint32_t sign = (uint32_t)(half & 0x8000) << 16;
@@ -31,7 +31,8 @@ static inline float f16_widen(uint16_t half)
     return value;
 }
 
-/* binary32 to binary16, to nearest, ties to even; NaNs retain their top bits and are made quiet. */
+/* Rounds binary32 to the nearest binary16, ties to even. NaNs keep their top bits and become quiet.
+ */
 static inline uint16_t f16_round(float value)
 {
     uint32_t bits;
@@ -54,7 +55,7 @@ static inline uint16_t f16_round(float value)
     return (uint16_t)(sign | (magnitude - 0x38000000u + 0xfff + odd) >> 13);
 }
 
-/* bfloat16, the upper half of a binary32, exact. */
+/* Converts bfloat16, which is the upper half of a binary32, exactly. */
 static inline float bf16_widen(uint16_t half)
 {
     const uint32_t bits = (uint32_t)half << 16;
@@ -63,7 +64,7 @@ static inline float bf16_widen(uint16_t half)
     return value;
 }
 
-/* binary32 to bfloat16, to nearest, ties to even; NaNs are made quiet. */
+/* Rounds binary32 to the nearest bfloat16, ties to even. NaNs become quiet. */
 static inline uint16_t bf16_round(float value)
 {
     uint32_t bits;

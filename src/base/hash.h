@@ -11,7 +11,8 @@
 #define HASH_START 0xcbf29ce484222325u
 #define HASH_PRIME 0x100000001b3u
 
-/* `hash`, HASH_START or what came before, continued over len bytes. */
+/* Returns a hash continued over len bytes. `hash` is HASH_START, or the hash of what came before.
+ */
 static inline uint64_t hash_bytes(uint64_t hash, const void *data, size_t len)
 {
     const unsigned char *bytes = data;
@@ -20,7 +21,8 @@ static inline uint64_t hash_bytes(uint64_t hash, const void *data, size_t len)
     return hash;
 }
 
-/* The same over words of 64 bits, for many bytes; len is a multiple of 8. */
+/* A hash as hash_bytes makes, but other values: it goes by words of 64 bits, faster over many
+ * bytes. len must be a multiple of 8. */
 static inline uint64_t hash_words(uint64_t hash, const void *data, size_t len)
 {
     const unsigned char *bytes = data;

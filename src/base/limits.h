@@ -8,15 +8,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How many processors it may really use: the lesser of the affinity mask's size and the cgroup CPU
- * quota (version 2, the tightest up the ancestors; a fractional quota is rounded down), at least 1.
- */
+/* Returns how many processors this program may really use, at least 1: the lesser of the affinity
+ * mask's size and the cgroup CPU quota (version 2; the tightest of the cgroup and its ancestors,
+ * rounded down). */
 int cpus_usable(void);
 
-/* The processor that the calling thread runs on, or 0. */
+/* Returns the processor that the calling thread runs on; 0 if that is not known. */
 int cpus_current(void);
 
-/* What the first one is called, or "unknown processor". */
+/* Writes the name of the first processor, or "unknown processor". */
 void cpus_name(char *out, size_t size);
 
 /*
@@ -27,25 +27,27 @@ void cpus_name(char *out, size_t size);
  */
 void cpus_start_on(int from, int index);
 
-/* What is not known to be limited. */
+/* The amount of memory where no limit is known. */
 #define AVAILABLE_UNKNOWN UINT64_MAX
 
 /*
- * How much memory it may still take: the least, in bytes, of what the system could hand out without
- * swapping (MemAvailable), what is left below the cgroups' memory limits (version 2, the tightest
- * up the ancestors; file pages that nobody used lately count as free) and below the limit on
- * address space (ulimit -v). An estimate, of this moment: others take memory, too.
+ * Returns how many bytes of memory this program may still take. That is the least of three: what
+ * the system could hand out without swapping (MemAvailable); what is left below the cgroups' memory
+ * limits (version 2; the tightest of the cgroup and its ancestors, where file pages that nobody
+ * used lately count as free); and what is left below the limit on address space (ulimit -v). It is
+ * an estimate for this moment, because others take memory, too.
  */
 uint64_t available_memory(void);
 
-/* The most bytes that this program had in memory at once, its own alone (VmHWM of
- * /proc/self/status). Where there is no such file, those that getrusage counts, which on Linux are
- * at least those of the program that was replaced by this one (exec). */
+/* Returns the most bytes that this program had in memory at once (VmHWM of /proc/self/status).
+ * Where there is no such file, it returns what getrusage counts; on Linux that includes the peak of
+ * the program that this one replaced by exec. */
 uint64_t peak_memory(void);
 
 /*
- * The parts, for tests. Over a given cgroup mount and the text of /proc/self/cgroup: CPUs allowed
- * by the quota, rounded down, at least 1, or 0 when there is no limit; the memory left. And of the
+ * The parts of these, for tests. The first two take a cgroup mount and the text of
+ * /proc/self/cgroup: cpus_quota returns how many CPUs the quota allows, rounded down, at least 1,
+ * or 0 without a limit; available_in_cgroups returns the memory left. available_in_system takes the
  * text of /proc/meminfo.
  */
 int cpus_quota(const char *cgroup_mount, const char *self_cgroup);

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Reads a little-endian number of 1 to 8 bytes (asserted, as below) at any address. */
+/* Reads a little-endian number of 1 to 8 bytes (asserted) at any address. */
 static inline uint64_t little_load(const void *from, size_t bytes)
 {
     assert(bytes >= 1 && bytes <= 8);
@@ -18,7 +18,7 @@ static inline uint64_t little_load(const void *from, size_t bytes)
     return value;
 }
 
-/* The low bytes of the value. */
+/* Writes the low 1 to 8 bytes (asserted) of the value at any address, little-endian. */
 static inline void little_store(void *to, uint64_t value, size_t bytes)
 {
     assert(bytes >= 1 && bytes <= 8);

@@ -36,36 +36,36 @@ static inline bool arena_is_counting(const struct arena *a)
 }
 
 /*
- * Ends the counting: one zeroed, MEM_ALIGN-aligned block of `used` bytes, which becomes 0 again;
- * `what` names it in the message. Zero pages are not touched, so memory counts as used only when
- * written. Fails with STATUS_NO_MEMORY when the count overflowed or the system refuses; then the
- * arena is zeroed. Large blocks ask for huge pages (a hint).
+ * Ends the counting: allocates one zeroed block of `used` bytes, aligned to MEM_ALIGN, and sets
+ * `used` back to 0. `what` names the block in the message. Pages are not touched, so memory counts
+ * as used only once it is written. STATUS_NO_MEMORY if the count overflowed or the system refuses;
+ * then the arena is zeroed. Large blocks ask for huge pages (a hint).
  */
 enum status arena_allocate(struct arena *a, const char *what, struct err *e);
 
-/* The next count * size bytes, zeroed; while counting NULL. Only pieces that were counted may be
- * taken (asserted). */
+/* Takes the next count * size bytes, which are zeroed; while counting, returns NULL. Only pieces
+ * that were counted may be taken (asserted). */
 void *arena_take(struct arena *a, uint64_t count, uint64_t size);
 
-/* The same for n elements of the pointer's own type, which it becomes. */
+/* Takes n elements of the pointer's own type and sets the pointer to them. */
 #define ARENA_TAKE(pointer, a, n) ((pointer) = arena_take(a, n, sizeof *(pointer)))
 
 /* Legal on a zeroed struct and twice. */
 void arena_free(struct arena *a);
 
 /*
- * Makes room for n elements of `size` bytes in a malloc'd array (NULL: none yet) that has room for
- * *cap; when it has to grow, by half of n and some more. Returns where it is now; NULL without
- * memory: then nothing has changed.
+ * Makes room for n elements of `size` bytes in a malloc'd array that has room for *cap (NULL: none
+ * yet). If it has to grow, it gets room for half as many more. Returns the array, which may have
+ * moved; NULL if there is no memory, and then nothing has changed.
  */
 void *array_grow(void *array, size_t n, size_t *cap, size_t size);
 
-/* n elements of `size` bytes, zeroed, the caller's to free; NULL where there is no memory for them,
- * with the message of that, which names `what`. */
+/* Allocates n zeroed elements of `size` bytes, which the caller frees. Without memory, returns NULL
+ * and sets a message that names `what`. */
 void *array_zeroed(size_t n, size_t size, const char *what, struct err *e);
 
-/* `pointer` becomes n such elements of its own type; or the function returns STATUS_NO_MEMORY, and
- * the pointer is NULL. */
+/* Sets `pointer` to n zeroed elements of its own type, as array_zeroed allocates them. Without
+ * memory the pointer is NULL, and the function that this stands in returns STATUS_NO_MEMORY. */
 #define TRY_ZEROED(pointer, n, what, e)                                                            \
     do {                                                                                           \
         (pointer) = array_zeroed(n, sizeof *(pointer), what, e);                                   \
@@ -84,12 +84,12 @@ void *array_zeroed(size_t n, size_t size, const char *what, struct err *e);
         (array) = try_array;                                                                       \
     } while (0)
 
-/* The number of an array's elements, as an int: not of what a pointer points to. */
+/* The number of elements of an array (which must not be a pointer), as an int. */
 #define LENGTH(array) ((int)(sizeof(array) / sizeof *(array)))
 
 /* --- sizes ------------------------------------------------------------------------------------ */
 
-/* Their arguments may be evaluated twice. */
+/* The arguments of MIN and MAX may be evaluated twice. */
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 

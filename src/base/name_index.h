@@ -18,7 +18,8 @@ struct indexed {
     int32_t rank; /* of equal texts the lower rank comes first, then the lower id */
 };
 
-/* Zeroed at first; immutable when sorted, and linked where wanted. */
+/* Begins zeroed. It may be searched once it is sorted, and, for the longest text, linked; it does
+ * not change from then on. */
 struct name_index {
     struct indexed *list; /* [n] sorted */
     size_t n, cap;
@@ -32,13 +33,13 @@ enum status name_index_add(struct name_index *x, struct text text, int32_t id, i
 enum status name_index_records(struct name_index *x, const void *records, size_t stride, size_t n,
                                struct err *e);
 void name_index_sort(struct name_index *x);
-/* Finds what each text of a sorted one starts with. */
+/* Links each text of a sorted index to the longest other text that it starts with. */
 void name_index_link(struct name_index *x);
-/* The first of two neighbours of the same text, or NULL. */
+/* Returns the first of two neighbours with the same text, or NULL. */
 const struct indexed *name_index_twins(const struct name_index *x);
-/* The first of this text, or NULL. Time O(log n) comparisons. */
+/* Returns the first entry with this text, or NULL. Takes O(log n) comparisons. */
 const struct indexed *name_index_find(const struct name_index *x, struct text text);
-/* The first of the longest text that `text` starts with, or NULL; after name_index_link. Time
- * O(log n) comparisons. */
+/* Returns the first entry of the longest text that `text` starts with, or NULL. The index must be
+ * linked. Takes O(log n) comparisons. */
 const struct indexed *name_index_longest(const struct name_index *x, struct text text);
 void name_index_free(struct name_index *x); /* legal on a zeroed struct and twice */

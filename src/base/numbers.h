@@ -12,26 +12,27 @@
 
 #include "base/status.h"
 
-/* False, with *out left alone, if the text is malformed or the number out of range. */
+/* These parse a whole text. They return false, and leave *out alone, if it is malformed or the
+ * number is out of range. */
 bool parse_u64(const char *text, uint64_t *out);
 bool parse_double(const char *text, double *out); /* with '.' and exponent; finite */
-/* Also in thousands or millions: "4k", "1M". */
+/* Takes thousands and millions, too: "4k", "1M". */
 bool parse_int(const char *text, int min, int max, int *out);
-/* From 1 on, also with k, M, G, kB, MB, GB, KiB, MiB or GiB behind it. */
+/* Takes a number of at least 1 that may have k, M, G, kB, MB, GB, KiB, MiB or GiB behind it. */
 bool parse_bytes(const char *text, size_t *out);
 
-/* Puts the text up to one of the bytes in `ends` into item [size], as a string of its own, cut if
- * it does not fit; *rest moves behind it. Returns that byte, 0 at the end of the text. */
+/* Copies the text up to one of the bytes in `ends` to item [size], cut if it does not fit, and
+ * moves *rest behind that byte. Returns the byte, or 0 at the end of the text. */
 char list_next(const char **rest, const char *ends, char *item, size_t size);
 
-/* The next of items that commas separate, likewise: false if *rest, which is NULL behind the last,
- * has none. */
+/* Copies the next item of a list with commas to item [size], as list_next does; false if there is
+ * none. *rest becomes NULL behind the last item. */
 bool list_item(const char **rest, char *item, size_t size);
 
-/* Items of a list at most. */
+/* The most items of a list. */
 #define LIST_MAX 64
 
-/* What an option like --depth 0,100,1000 gives. */
+/* The value of an option like --depth 0,100,1000. */
 struct int_list {
     int items[LIST_MAX];
     int n;
@@ -46,11 +47,11 @@ enum status list_names(const char *option, const char *text, const char *const *
                        struct int_list *list, struct err *e);
 enum status list_add(const char *option, int item, struct int_list *list, struct err *e);
 
-/* The index of `text`, in any case, among names that end with NULL, or -1. */
+/* Returns the index of `text`, upper or lower case, among names that end with NULL; or -1. */
 int names_find(const char *const *names, const char *text);
 
-/* A list of ids in [0, n_ids), "1,2,3" or in any form that is printed: "1 2 3", "[1, 2, 3]",
- * several of these one after the other; an empty text is an empty list. *ids is the caller's to
- * free, also on failure. */
+/* Parses a list of ids in [0, n_ids): "1,2,3", or a form that programs print ("1 2 3", "[1, 2,
+ * 3]"), or several of these one after the other. An empty text is an empty list. The caller frees
+ * *ids, also on failure. */
 enum status parse_ids(const char *option, const char *text, int n_ids, int32_t **ids, size_t *n,
                       struct err *e);

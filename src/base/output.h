@@ -30,7 +30,7 @@ void output_printf(struct output *o, const char *format, ...)
     __attribute__((format(printf, 2, 3))); /* at most 1023 bytes a call */
 void output_repeat(struct output *o, char c, size_t n);
 
-/* Sends what is buffered. False if this or an earlier byte failed. */
+/* Sends what is buffered. Returns false if that or any earlier byte could not be written. */
 bool output_flush(struct output *o);
 
 /* An output that ends in a file. */
@@ -39,10 +39,10 @@ struct file_output {
     struct file_writer *writer;
 };
 
-/* What is put before the file is open goes nowhere: a picture is measured by drawing it. */
+/* Until the file is open, what is put goes nowhere: so a picture is measured by drawing it. */
 void file_output_init(struct file_output *f);
 
-/* The file at `path` is replaced when file_output_commit, due after success, succeeds. The failures
- * of file_writer_open and file_writer_commit. */
+/* Opens the output; on success file_output_commit is due, which replaces the file at `path`. The
+ * failures of file_writer_open and file_writer_commit. */
 enum status file_output_open(struct file_output *f, const char *path, struct err *e);
 enum status file_output_commit(struct file_output *f, struct err *e);

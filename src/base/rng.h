@@ -15,7 +15,7 @@ struct rng {
     uint64_t increment; /* odd; selects the stream */
 };
 
-/* A permutation of the 64-bit numbers. */
+/* Maps each 64-bit number to another one, no two to the same. */
 static inline uint64_t rng_mix(uint64_t x)
 {
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;

@@ -7,14 +7,14 @@
 #include "compute/grad_kernels.h"
 #include "model/model.h"
 
-/* All is the caller's; rows are positions 0 to length - 1 and floats unless it says otherwise. */
+/* One window of one K/V head. All memory is the caller's. Rows are positions 0 to length - 1. */
 struct causal_window {
     const struct kernels *kernels;
     const struct grad_kernels *grad;
     const struct positions *positions; /* at least `length` of them */
     int length, n_heads, key_dim, value_dim;
     float scale;            /* of scores */
-    const float *additive;  /* [n_heads, key_dim] w of additive ones; NULL of others */
+    const float *additive;  /* [n_heads, key_dim] w of additive scores; NULL for dot products */
     const float *q, *k, *v; /* [length, n_heads * key_dim], [length, key_dim], [length, value_dim],
                                not yet rotated */
     size_t stride;          /* floats from row to row of q, k and v, and of dq, dk and dv */
@@ -28,16 +28,16 @@ struct causal_window {
     /* [n_heads, key_dim] of `additive`, or [n_heads, 2] of quadratic positions' alpha and centre;
      * NULL: not wanted. */
     double *dtable;
-    /* What distances do to a head's scores, false: nothing; may be NULL. */
+    /* Fills in what distances do to a head's scores; false if nothing. May be NULL. */
     bool (*bias)(const void *arg, int head, struct attend_bias *out);
-    /* Leaves probabilities out of columns [n_keys, CAUSAL_WIDTH] of a head, whose first is the
-     * query at `first`, or out of their gradient; NULL: none are. */
+    /* Dropout: sets probabilities, or their gradient, to 0 in columns [n_keys, CAUSAL_WIDTH] of a
+     * head, the first of which is the query at `first`. May be NULL. */
     void (*drop)(const void *arg, int head, int first, int n_keys, float *columns);
-    const void *arg; /* of both */
+    const void *arg; /* of `bias` and `drop` */
     float *scratch;  /* [causal_scratch] */
 };
 
-/* Whole blocks of queries. */
+/* Returns the length rounded up to whole blocks of queries. */
 static inline int causal_padded_length(int length)
 {
     return (length + CAUSAL_WIDTH - 1) / CAUSAL_WIDTH * CAUSAL_WIDTH;

@@ -7,7 +7,7 @@
 #include "model/model.h"
 #include "text/tokenizer.h"
 
-/* What is to be written, and by which model; everything is borrowed. */
+/* Which texts a model is to write; everything is borrowed. */
 struct own_text {
     const struct model *model;
     const struct tokenizer *tokenizer; /* of the model */

@@ -24,10 +24,12 @@
 /* Sums run in a fixed number of interleaved partial sums, in double, with compute/elementary's
  * exponential: no figure depends on the instruction set, and on the libm only by its log(). */
 
-/* STATUS_FAILED naming the first of n logits that is NaN or infinite. */
+/* Checks that n logits are finite. STATUS_FAILED names the first that is not. */
 enum status logits_check(const float *logits, int n, struct err *e);
 
-/* The lowest id of the largest of n >= 1 logits, none of them NaN. */
+/* Returns the index of the largest of n >= 1 logits, the lowest index of equal ones. None may be
+ * NaN.
+ */
 int logits_argmax(const float *logits, int n);
 
 /*
@@ -69,11 +71,11 @@ struct sampler_params {
     int repeat_last_n;     /* how many recent tokens are penalised; 0 is none, -1 is all */
 };
 
-/* Each at least 1. */
+/* Sizes, each at least 1. */
 struct sampler_sizes {
     int n_vocab, n_ctx;
     int n_sequences; /* numbered from 0 */
-    int n_threads;   /* that pick at once */
+    int n_threads;   /* threads that pick at once */
 };
 
 struct sampler;
@@ -93,13 +95,14 @@ void sampler_reset(struct sampler *s, int sequence, uint64_t seed, uint64_t stre
  * in [0, n_vocab) (asserted). */
 void sampler_accept(struct sampler *s, int sequence, int token);
 
-/* Picks the sequence's next token from logits [n_vocab] with the memory of `thread`, whichever that
- * is. Of equal logits the lower id ranks higher. Fails as logits_check does; the sequence is then
- * as it was. */
+/* Picks the sequence's next token from logits [n_vocab]. `thread` is the number of the calling
+ * thread, whose memory is used; the token does not depend on it. Of equal logits the lower id ranks
+ * higher. Fails as logits_check does, and then leaves the sequence as it was. */
 enum status sampler_pick(struct sampler *s, int sequence, int thread, const float *logits,
                          int *token, struct err *e);
 
-/* How many tokens the thread's last successful pick drew from, and which: in no promised order,
- * their probabilities adding up to 1. Valid until its next pick. */
+/* Returns how many tokens the thread's last successful pick drew from. *tokens are these, in no
+ * promised order, and *probabilities theirs, which add up to 1. Valid until the thread's next pick.
+ */
 int sampler_choices(const struct sampler *s, int thread, const int **tokens,
                     const double **probabilities);

@@ -30,17 +30,17 @@ enum text_end {
     END_STOP,      /* a stop string is complete */
     END_EOS,       /* the model ended the text */
     END_CONTEXT,   /* there is no room for another token */
-    END_FAILED,    /* its logits are not finite, see schedule_failure */
-    END_ABANDONED, /* the caller's: it was finished before its end */
+    END_FAILED,    /* its logits are not finite; schedule_failure says why */
+    END_ABANDONED, /* the caller finished it before its end; set by the caller */
 };
 
-/* What is to be continued, and how. All is borrowed until the text ends. */
+/* A text to continue, and how. What it points to is borrowed until the text ends. */
 struct request {
     uint64_t number;       /* the caller's */
     const int32_t *tokens; /* [1 <= n_tokens <= session_cap] the prompt */
     int n_tokens;
-    bool goes_on; /* the slot's last text does: `tokens`, at most schedule_room and maybe none,
-                     follow it */
+    bool goes_on; /* whether the slot's last text goes on: `tokens`, at most schedule_room of them
+                     and maybe none, follow it */
     int n;        /* tokens wanted */
     uint64_t seed, stream;
     const struct text *stops; /* [n_stops], none empty */
@@ -60,35 +60,38 @@ struct slot {
     enum slot_state state;
     struct request request;
     int n_sampled;
-    double logprob; /* of those sampled, by the model alone; only with wants_logprobs */
-    int32_t *text;  /* [session_cap + 1] the tokens of its positions, and the one to be fed next */
+    double logprob; /* of the sampled tokens together, by the model alone; with wants_logprobs */
+    int32_t *text;  /* [session_cap + 1] the tokens of its positions, then the one to feed next */
     int len;
 
-    /* What the last round made of it. */
-    const float *logits; /* [n_vocab] after its last token; NULL: none, and nothing happened */
-    bool has_token;      /* one was sampled from them, the text's last or not */
+    /* What the last round did. */
+    const float *logits; /* [n_vocab] after the last token; NULL if the slot has made no progress */
+    bool has_token;      /* whether `token` was sampled from them */
     int token;
     double log_sum;    /* see logits_log_sum; only with wants_logprobs */
     struct text ready; /* bytes now known to belong to the text, until the next round or finish */
     enum text_end end; /* of SLOT_ENDED */
 
     /* Private. */
-    int n_fed;           /* of the tokens, while they are fed as a prompt is; */
-    int n_known;         /* those before this one were in the text before the request, */
-    int n_again;         /* and before this one in the cache, too, until it was shifted */
+    int n_fed;           /* tokens fed so far, while the slot prefills */
+    int n_known;         /* tokens of the text that are older than this request */
+    int n_again;         /* tokens that were in the cache before a shift, and are fed again */
     enum status sampled; /* how sampling went */
     struct stream stream;
 };
 
-/* What was done. A step's time goes to prompts and decoding by the numbers of their rows. */
+/* What was done. A step's time is divided between prefill and decoding by the numbers of rows. */
 struct schedule_times {
-    /* Tokens fed as prompts are, among them those of a text that goes on; of them a request's; and
-     * those that full contexts kept, after so many shifts. */
-    uint64_t n_prefilled, prefill_ns, n_prompt, n_fed_again, n_shifts;
-    uint64_t n_sampled;            /* tokens */
-    uint64_t n_decoded, decode_ns; /* those that came out of rows of decoding */
-    uint64_t first_token_at;       /* clock_ns; 0 before it */
-    uint64_t *rounds;              /* [n_rounds] ns of those that decoded, the first ones */
+    uint64_t n_prefilled;    /* tokens fed by prefill: prompts, and what a text goes on with */
+    uint64_t prefill_ns;     /* the time of these */
+    uint64_t n_prompt;       /* those of n_prefilled that requests brought */
+    uint64_t n_fed_again;    /* those of n_prefilled that full contexts kept when they shifted */
+    uint64_t n_shifts;       /* how often a full context shifted */
+    uint64_t n_sampled;      /* tokens sampled */
+    uint64_t n_decoded;      /* those of n_sampled that a decoding row gave */
+    uint64_t decode_ns;      /* the time of these */
+    uint64_t first_token_at; /* clock_ns at the first token; 0 before it */
+    uint64_t *rounds;        /* [n_rounds] ns of the first rounds that decoded */
     size_t n_rounds;
 };
 
@@ -96,7 +99,7 @@ struct schedule_times {
 struct schedule {
     /* Borrowed, filled in before schedule_create. */
     struct session *session; /* with n_slots sequences */
-    struct sampler *sampler; /* likewise, and with the pool's threads */
+    struct sampler *sampler; /* with n_slots sequences and the pool's threads */
     struct pool *pool;       /* NULL: one thread */
     const struct tokenizer *tokenizer;
     int n_slots, n_vocab;
@@ -104,46 +107,46 @@ struct schedule {
     bool shifts; /* where the context is full, a text goes on: its first n_keep tokens, or half of
                     the context, stay, and the last half is fed again behind them */
     int n_keep;
-    size_t cap_rounds; /* at most so many are kept */
+    size_t cap_rounds; /* how many times of rounds are kept at most */
 
     struct schedule_times times;
     struct slot *slots; /* [n_slots] */
-    int n_busy;         /* of them those that are not vacant */
-    int n_prefills;     /* those whose prompts are not yet fed */
+    int n_busy;         /* slots that are not vacant */
+    int n_prefills;     /* slots whose prompt is not wholly fed */
 
     /* Private. */
-    struct slot **prefills; /* [n_prefills] the oldest first */
+    struct slot **prefills; /* [n_prefills] the slots that prefill, the oldest first */
     struct batch_row *rows; /* [n_slots + the session's block] */
     float *logits;          /* [n_slots, n_vocab] */
-    struct arena arena;     /* of all these */
-    int n_sampling;         /* threads */
+    struct arena arena;     /* holds all of these */
+    int n_sampling;         /* threads that sample */
     size_t longest_token;
 };
 
-/* Tokens that can be added to the text of a slot; below 0: it cannot go on at all. */
+/* Returns how many tokens can be added to the text of a slot; below 0, it cannot go on at all. */
 int schedule_room(const struct schedule *s, int slot);
 
 /* STATUS_NO_MEMORY. schedule_free is due in every case. */
 enum status schedule_create(struct schedule *s, struct err *e);
 void schedule_free(struct schedule *s);
 
-/* The first vacant slot, or NULL if there is none. */
+/* Returns the first vacant slot, or NULL. */
 struct slot *schedule_vacant(struct schedule *s);
 
-/* Begins a text in a vacant slot. What *r points to is borrowed, *r itself is copied. A prompt that
- * a slot has in the cache, as another text's or its last one's, is copied there and not fed again.
- * STATUS_NO_MEMORY leaves the slot as it was. */
+/* Begins a text in a vacant slot. *r is copied; what it points to is borrowed. Where the cache of a
+ * slot begins with the same prompt, of a text in work or of an earlier one, that is copied and not
+ * fed again. STATUS_NO_MEMORY leaves the slot as it was. */
 enum status schedule_begin(struct schedule *s, struct slot *p, const struct request *r,
                            struct err *e);
 
-/* One step of the model for the slots, and a token for each of those that have logits then; nothing
- * if all are vacant. The failures of session_step. */
+/* Makes one step of the model for all slots, and samples a token for each slot that has logits
+ * then. Does nothing if all slots are vacant. The failures of session_step. */
 enum status schedule_round(struct schedule *s, struct err *e);
 
-/* Ends the text of a slot, whether SLOT_ENDED or not, and returns its bytes that were held back,
- * valid until the next one begins there. The slot is vacant, and keeps the text for a request that
- * goes on with it. */
+/* Ends the text of a slot, SLOT_ENDED or not, and makes the slot vacant. Returns the bytes that
+ * were held back, valid until the next text begins there. The slot keeps the text for a request
+ * that goes on with it. */
 struct text schedule_finish(struct schedule *s, struct slot *p);
 
-/* Why a text ended as END_FAILED: STATUS_FAILED. */
+/* Says in *e why a text ended as END_FAILED. Returns STATUS_FAILED. */
 enum status schedule_failure(const struct schedule *s, const struct slot *p, struct err *e);

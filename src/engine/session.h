@@ -82,16 +82,16 @@ enum status session_feed(struct session *s, int sequence, const int32_t *tokens,
 enum status session_explain(const struct session *s, enum status status, const char *where,
                             struct err *e);
 
-/* The cache, for who puts keys and values of positions there by other means than rows; these count
- * once session_extend says that the sequence has len <= session_cap (asserted) positions. */
+/* Returns the cache, for a caller that fills in keys and values itself instead of feeding rows.
+ * These count once session_extend has set the sequence's length, len <= session_cap (asserted). */
 struct kv_cache *session_cache(struct session *s);
 void session_extend(struct session *s, int sequence, int len);
 
-/* Forgets a sequence's positions from len on; without effect if there are not that many. */
+/* Forgets a sequence's positions from len on. Does nothing if it has no more than len. */
 void session_rewind(struct session *s, int sequence, int len);
 
-/* Makes the sequence `to` the first n positions of `from`, which has as many (asserted): what it
- * goes on with gives the bits that it would give behind the same tokens fed. */
+/* Makes the first n positions of the sequence `from`, which has that many (asserted), the whole of
+ * the sequence `to`. What follows has the same bits as if the same tokens had been fed. */
 void session_copy(struct session *s, int from, int to, int n);
 
 /* --- probes ----------------------------------------------------------------------------------- */

@@ -8,7 +8,7 @@
 
 #include "engine/private.h"
 
-/* out [d_model] = norm of x [d_model], which may be the same. */
+/* out [d_model] = norm of x [d_model]; out may be x. */
 void stage_norm(const struct forward *f, const struct norm *norm, const float *x, float *out);
 
 /* Makes this thread's rows of what a product reads [n_rows, d_model], and returns where all begin:
@@ -29,10 +29,11 @@ struct matmul stage_product(const struct worker *k, const struct matrix *w, cons
  * threads wait for memory. All of a batch's threads ask. */
 struct pool_items stage_panels(const struct worker *k, const struct matrix *w);
 
-/* Computes panels of that product for as long as there are any: columns of y [n_rows, w->n_out].
- * That the others have done theirs is known when the threads have met. */
+/* Computes panels of that product, columns of y [n_rows, w->n_out], until none is left. Other
+ * threads may still be at work on theirs; y is complete once the threads have met. */
 void stage_multiply(const struct worker *k, const struct matrix *w, const float *x, float *y,
                     enum epilogue epilogue);
 
-/* Copies the rows of n floats, which no thread writes meanwhile, for a tap that is wanted. */
+/* Copies the rows of n floats to the buffer of a tap, if there is one. No thread may write the rows
+ * meanwhile. */
 void stage_tap(const struct worker *k, enum block_tap tap, const float *rows, int n);

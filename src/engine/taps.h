@@ -15,14 +15,14 @@ struct batch_row {
     bool wants_logits;
 };
 
-/* The heads whose results are replaced before the output matrix takes them; both arrays are
- * borrowed. */
+/* Heads that are left out: their results are replaced before the output matrix takes them. Both
+ * arrays are borrowed. */
 struct head_ablation {
-    const unsigned char *off; /* [n_layers, n_heads] not 0: replaced */
-    const float *mean;        /* [n_layers, n_heads * value_dim] by these; NULL: by zeros */
+    const unsigned char *off; /* [n_layers, n_heads] not 0 for a head that is left out */
+    const float *mean;        /* [n_layers, n_heads * value_dim] what replaces it; NULL: zeros */
 };
 
-/* Replaces the result [value_dim] of a head that is left out; `a` NULL: none is. */
+/* Replaces the result [value_dim] of a head if `a` leaves it out; `a` may be NULL. */
 static inline void head_ablation_end(const struct head_ablation *a, const struct config *c,
                                      int layer, int head, float *result)
 {
@@ -67,11 +67,12 @@ enum block_tap {
     /* [n_rows, d_model] the residual stream after attention, before a norm that follows it */
     TAP_MIDDLE,
     TAP_HIDDEN, /* [n_rows, d_ff] what the down matrix takes */
-    TAP_OUT,    /* [n_rows, d_model] and after the block */
+    TAP_OUT,    /* [n_rows, d_model] the residual stream after the block */
     BLOCK_TAPS,
 };
 
-/* Buffers of the caller, which get a copy each; NULL: not wanted. */
+/* The caller's buffers, to which the numbers of each tap are copied; NULL where they are not
+ * wanted. */
 struct block_taps {
     float *at[BLOCK_TAPS];
 };

@@ -131,7 +131,7 @@ static void in_record(struct reader *r, const char *record, size_t i, struct tex
         err_in(r->e, r->status, "%s %zu \"%.*s\"", record, i, text_width(name), name.data);
 }
 
-/* Indexes records that start with their names, of which none may be there twice. */
+/* Indexes records that start with their names. No name may be there twice. */
 static void index_names(struct reader *r, struct name_index *ix, const void *records, size_t stride,
                         size_t n)
 {

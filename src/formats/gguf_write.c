@@ -157,7 +157,7 @@ void gguf_add_value(struct gguf_writer *w, struct text key, const struct gguf_va
 
 /* --- tensors ------------------------------------------------------------------------------- */
 
-/* Fills in a record, of which the number of dimensions and the source are set. */
+/* Fills in a record whose number of dimensions and source are set. */
 static enum status make_record(struct write_tensor *record, struct text name, uint32_t type,
                                const uint64_t *dims, struct err *e)
 {

@@ -123,7 +123,7 @@ struct config {
 /* Sets the architecture with the kinds of its row; d_model is known. */
 void config_set_arch(struct config *c, const struct arch *arch);
 
-/* Why its scores cannot be additive, as they are to be; NULL: they can, or are not. */
+/* Returns NULL, or why additive scores are impossible here. */
 const char *config_score_refusal(const struct config *c);
 
 /* STATUS_USAGE where scores are additive: `what` is for dot products. */

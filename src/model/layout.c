@@ -198,7 +198,7 @@ static int tensors_of_role(const struct config *c, enum tensor_role role)
     return !layout_has(c, role) ? 0 : layout_has_bias(c, role) ? 2 : 1;
 }
 
-/* Tensors of the roles [first, end), likewise. */
+/* Returns how many tensors the roles from `first` to end - 1 have. */
 static int64_t tensors_of_roles(const struct config *c, enum tensor_role first,
                                 enum tensor_role end)
 {

@@ -70,10 +70,10 @@ struct tokenizer {
     bool adds_space;   /* before a text; of bpe one that does not begin with a space */
     char pre_name[40]; /* as the file has it, or the one that is assumed; "" of spm */
     int bos;           /* -1: none */
-    int ends[N_ENDS];  /* likewise, by end_keys, then by end_names */
+    int ends[N_ENDS];  /* ids or -1: those of end_keys, then those of end_names */
     bool adds_bos;
-    char odd[512];     /* what of the vocabulary is read in spite of what it is; "" */
-    struct err unread; /* why no text can be encoded; "" */
+    char warning[512];  /* what in the vocabulary is accepted but unusual; "" if nothing is */
+    struct err refusal; /* why no text can be encoded; "" if one can */
 };
 
 /* --- byte-level BPE -------------------------------------------------------------------------- */
@@ -87,7 +87,7 @@ static enum status init_bpe(struct tokenizer *t, const struct gguf *g, struct er
     t->pre = pretokenizer_find(pre);
     if (!t->pre)
         err_format(
-            &t->unread,
+            &t->refusal,
             "tokenizer.ggml.pre: found \"%.*s\", expected a name of what cuts text as GPT-2, "
             "StarCoder, Llama 3, Qwen 2, BLOOM or Falcon do",
             (int)MIN(pre.len, 60), pre.data);
@@ -95,7 +95,7 @@ static enum status init_bpe(struct tokenizer *t, const struct gguf *g, struct er
     TRY(gguf_get_bool(g, ADDS_SPACE_KEY, &t->adds_space, &spaced, e));
     TRY(replacements_init(&t->replaced, g, e));
     if (!found && t->bpe.n_merges > 0)
-        chars_append(t->odd,
+        chars_append(t->warning,
                      "tokenizer.ggml.pre is missing; text is cut as \"%s\" does it, which gives "
                      "other ids than the model's if its own pre-tokenizer is another",
                      t->pre_name);
@@ -119,11 +119,11 @@ static void find_lost_merges(struct tokenizer *t)
             first = n == 0 ? id : first;
             n++;
         }
-    if (n == 0 || t->unread.text[0])
+    if (n == 0 || t->refusal.text[0])
         return;
     const struct text name = vocab_bytes(&t->vocab, first);
     err_format(
-        &t->unread,
+        &t->refusal,
         "tokenizer.ggml.merges: expected merges that make the %d tokens of several bytes, as "
         "token %d, \"%.*s\"; found none: convert the model again with a newer converter",
         n, first, text_width(name), name.data);
@@ -184,7 +184,7 @@ static const struct tokenizer_kind unknown_kind = {NULL, VOCAB_RAW, -1, -1, fals
 /* What stands between two notes. */
 static const char *before_note(const struct tokenizer *t)
 {
-    return t->odd[0] ? "; " : "";
+    return t->warning[0] ? "; " : "";
 }
 
 /* An id beyond the vocabulary is none, as in llama.cpp. */
@@ -199,7 +199,7 @@ static enum status read_id(struct tokenizer *t, const struct gguf *g, const char
     if (value < (uint64_t)n)
         *id = (int)value;
     else if (value != VOCAB_NO_ID && n > 0)
-        chars_append(t->odd,
+        chars_append(t->warning,
                      "%s%s: expected an id below %d, found %" PRIu64 ", which is taken for none",
                      before_note(t), key, n, value);
     return STATUS_OK;
@@ -230,7 +230,7 @@ static enum status read_all(struct tokenizer *t, const struct gguf *g, struct er
     if (t->kind->init)
         TRY(t->kind->init(t, g, e));
     else
-        err_format(&t->unread,
+        err_format(&t->refusal,
                    "tokenizer.ggml.model: expected \"gpt2\" or \"llama\", found \"%.*s\"",
                    text_width(model), model.data);
     if (t->kind->init)
@@ -250,7 +250,8 @@ static enum status read_all(struct tokenizer *t, const struct gguf *g, struct er
     for (int i = 0; i < N_END_KEYS; i++)
         TRY(read_id(t, g, end_keys[i], i == 0 ? t->kind->eos : -1, &t->ends[i], e));
     if (t->vocab.first_empty >= 0)
-        chars_append(t->odd, "%stokenizer.ggml.tokens: token %d is empty, which no text becomes",
+        chars_append(t->warning,
+                     "%stokenizer.ggml.tokens: token %d is empty, which no text becomes",
                      before_note(t), t->vocab.first_empty);
     if (t->pre)
         find_lost_merges(t);
@@ -348,12 +349,12 @@ bool tokenizer_is_special(const struct tokenizer *t, int id)
 
 const char *tokenizer_oddity(const struct tokenizer *t)
 {
-    return t->odd[0] ? t->odd : NULL;
+    return t->warning[0] ? t->warning : NULL;
 }
 
 enum status tokenizer_reads_text(const struct tokenizer *t, struct err *e)
 {
-    return t->unread.text[0] ? err_bad_file(e, "%s", t->unread.text) : STATUS_OK;
+    return t->refusal.text[0] ? err_bad_file(e, "%s", t->refusal.text) : STATUS_OK;
 }
 
 enum status tokenizer_encode_after(const struct tokenizer *t, struct text text, bool bos,

@@ -48,7 +48,7 @@ void tokenizer_free(struct tokenizer *t); /* NULL is legal */
 
 int tokenizer_n_tokens(const struct tokenizer *t); /* 0: the file names none */
 int tokenizer_bos(const struct tokenizer *t);      /* -1: none */
-int tokenizer_eos(const struct tokenizer *t);      /* likewise */
+int tokenizer_eos(const struct tokenizer *t);      /* -1: none */
 /* Whether it ends a text; id >= 0. Those of eos_token_id, eot_token_id (of a turn) and eom_token_id
  * (of a message) do, and control tokens of the names that llama.cpp knows: "<|im_end|>". */
 bool tokenizer_ends(const struct tokenizer *t, int id);

@@ -51,11 +51,11 @@ struct vocab {
  * Reads tokenizer.ggml.tokens and token_type (absent: all normal). What a token's bytes are, by the
  * notation:
  *
- * - VOCAB_BYTES: normal and undefined ones are written in the byte alphabet, or are raw UTF-8 if
- *   some character is outside it; byte ones likewise, but "<0x41>" is one byte;
- * - VOCAB_SPACES: of normal, undefined and unused ones each U+2581 is a space; but a normal,
- *   undefined or byte one "<0x41>" is one byte;
- * - all others are raw.
+ * - VOCAB_BYTES: normal, undefined and byte tokens are written in the byte alphabet, or are raw
+ * UTF-8 if some character is outside it; but a byte token "<0x41>" is one byte;
+ * - VOCAB_SPACES: in normal, undefined and unused tokens each U+2581 is a space; but a normal,
+ *   undefined or byte token "<0x41>" is one byte;
+ * - all other tokens are raw.
  *
  * Fails with STATUS_BAD_FILE (missing, of wrong type or length, an unknown token type) or
  * STATUS_NO_MEMORY; v may be freed then too. VOCAB_RAW may lack tokens: n is 0 then.
@@ -72,11 +72,11 @@ struct text vocab_bytes(const struct vocab *v, int id);
 int vocab_hex_byte(struct text name, enum token_type type);
 
 /*
- * The token that merging may use for these bytes, of which there are some, or -1; of VOCAB_BYTES
- * alone, while `names` are there. Normal tokens come before byte tokens, those before control and
- * user-defined ones, then lower ids before higher; raw normal, unknown and unused tokens are never
- * found. *twin is -1, or a second normal token with the same bytes: which of the two is meant
- * cannot be told. Time O(log n) comparisons.
+ * Returns the token that merging may use for one or more bytes, or -1. Only for VOCAB_BYTES, and
+ * while `names` are there. Of several tokens with these bytes, a normal token comes before a byte
+ * token, that before a control or user-defined one, and then the lower id before the higher. Raw
+ * normal, unknown and unused tokens are never found. *twin becomes -1, or a second normal token
+ * with the same bytes, in which case nobody can tell which is meant. Takes O(log n) comparisons.
  */
 int vocab_find(const struct vocab *v, struct text bytes, int *twin);
 
