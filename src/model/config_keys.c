@@ -339,7 +339,7 @@ enum status config_read(const struct gguf *g, struct config *c, struct err *e)
             continue;
         char number[32];
         chars_printf(number, "%g", figure_unsigned_nan(value));
-        return err_bad_file(e, "%s: expected none or %g, because nothing else runs here; found %s",
+        return err_bad_file(e, "%s: expected none or %g: decode does not implement this; found %s",
                             key.text, k->neutral, is_number ? number : gguf_kind_name(v->kind));
     }
     return STATUS_OK;
