@@ -14,8 +14,8 @@
 #                  that stand before the first --arm, which all arms share
 # Each is compared with the first one. By default: --heads 8, --kv-heads its divisors, --method
 # mean,fit,scratch --alpha 0,5 --seeds 3 --steps 250. --rates are learning rates that every arm, or every
-# further training, is tried at; the table shows the best one of each. --seeds, --rates and --jobs are the
-# study's, and stand before the first --arm.
+# further training, is tried at; the table shows the best one of each, and says where it is the edge of
+# them. --seeds, --rates and --jobs are the study's, and stand before the first --arm.
 # A cell, one trained or converted model, is DIR/NAME.gguf and its evaluation on the held-out part of TEXT
 # DIR/NAME.json; what is there is not made again, so the same command goes on. --jobs runs so many at a
 # time. --print only prints the commands, in two groups, of which the second needs the first.
@@ -405,7 +405,8 @@ stop() {
 wait_for_room() {
     local pid status left
     while [ ${#running[@]} -ge "$1" ] && [ ${#running[@]} -gt 0 ]; do
-        wait -n "${running[@]}" || true # a signal ends this, too: what has ended is asked below
+        # A job that is only stopped has not ended (-f); a signal ends this, too: what has ended is asked below.
+        wait -fn "${running[@]}" || true
         left=()
         for pid in "${running[@]}"; do
             kill -0 "$pid" 2>/dev/null && left+=("$pid") && continue
@@ -469,8 +470,12 @@ table() {
         print "|:--|:--|--:|--:|--:|--:|--:|--:|--:|"
         for (i = 1; i <= rows; i++) {
             row = order[i]
-            for (r = 1; r <= n_rates[row]; r++)
-                if (r == 1 || mean(row, rate_of[row, r]) < mean(row, best[row])) best[row] = rate_of[row, r]
+            for (r = 1; r <= n_rates[row]; r++) {
+                rate = rate_of[row, r]
+                if (r == 1 || mean(row, rate) < mean(row, best[row])) best[row] = rate
+                if (r == 1 || rate + 0 < least[row]) least[row] = rate + 0
+                if (r == 1 || rate + 0 > most[row]) most[row] = rate + 0
+            }
         }
         for (i = 1; i <= rows; i++) {
             split(row = order[i], part, SUBSEP)
@@ -484,7 +489,8 @@ table() {
             }
             deviation = seeds > 1 ? sprintf("%.4f", sqrt(squares / (seeds - 1))) : ""
             interval = seeds > 1 ? sprintf("%.4f", quantile(seeds - 1) * sqrt(paired / (seeds - 1) / seeds)) : ""
-            printf "| %s | %s | %s | %s | %d | %.4f | %s | ", part[1], part[2], part[3], best[row], seeds, m, deviation
+            edge = least[row] < most[row] && (best[row] + 0 == least[row] || best[row] + 0 == most[row]) ? " (edge)" : ""
+            printf "| %s | %s | %s | %s | %d | %.4f | %s | ", part[1], part[2], part[3], best[row] edge, seeds, m, deviation
             print (row == base || !(base in best) ? " | |" : sprintf("%+.4f | %s |", over, interval))
         }
         print "variant,method,alpha,rate,seed,bits_per_byte,cell,best" >ENVIRON["csv"]

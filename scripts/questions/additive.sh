@@ -10,7 +10,7 @@ for d in $([ $short = no ] && echo 4 64 512 || echo 4 64); do
     study $d "$text" --arch decode --norm rms --ffn swiglu --no-bias --position alibi --layers 2 --embd 64 --heads 2 --head-dim $d \
         --ctx 64 --steps "$(steps 150)" --optimizer muon \
         --arm $d-divided --arm $d-undivided --score-scale none --arm $d-additive --score additive
-    floor "$text" 1 bigrams
+    baseline "$text" 1 bigrams
     panels+=(--panel rates "$dir/$d/study.csv" --title "heads of $d" --level "bigrams=$(counts "$text" 1 | cut -d' ' -f2)")
     echo
 done

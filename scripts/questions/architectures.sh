@@ -15,8 +15,8 @@ study arms "$text" --rates 0.005,0.01,0.02,0.04,0.08 --layers 4 --embd 64 --head
     --arm after --arch decode --no-bias --norm rms --ffn swiglu --position rope --placement after \
     --arm layer --arch decode --no-bias --norm layer --ffn swiglu --position rope \
     --arm gelu --arch decode --no-bias --norm rms --ffn gelu --position rope
-floor "$text" 1 bigrams
-floor "$text" 1,2 trigrams
+baseline "$text" 1 bigrams
+baseline "$text" 1,2 trigrams
 echo
 echo "| arm | parameters |"
 echo "|:--|--:|"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # choose.sh TEXT - Which number of K/V heads should I take? Of the shipped MHA checkpoint: what each costs on the text's last
-# tenth, calibrated on the rest, and how fast a step of 16 sequences at depth 255 is. 3 minutes on two cores.
+# tenth, calibrated on the rest, and how fast a step of 16 sequences at depth 255 is; and of 16 and of 64 what is read, how fast, and what
+# bytes alone and bench's prediction have for the gain. 4 minutes on two cores.
 
 . "$(dirname "$0")/common.sh"
 needs_text "$@"
@@ -20,5 +21,26 @@ with open(sys.argv[2], "w") as out:
         bits, rate = float(row[key]), float(row["tokens_per_s"])
         print(f"| {row['variant']} | {bits:.4f} | {bits - float(first[key]):+.4f} | {rate:,.0f} | {rate / float(first['tokens_per_s']):.2f} |")
         print(f"{row['variant']},{rate},{bits}", file=out)
+PYTHON
+timing=() && [ $short = no ] || timing=(-n 2 --repeat 1 --warmup 0)
+"$decode" bench "$models/shakespeare-mha.gguf" --kv-heads all --depth $([ $short = no ] && echo 255 || echo 16) --batch 16,64 "${timing[@]}" --format csv -q >"$dir/bytes.csv"
+python3 - "$dir/bytes.csv" <<'PYTHON'
+import csv
+import sys
+rows = list(csv.DictReader(open(sys.argv[1], newline="")))
+first = {row["batch"]: row for row in rows if row["variant"] == "MHA"}
+
+
+def read(row):
+    """Bytes that a step reads: the weights once, the cache of each sequence."""
+    return int(row["weight_bytes"]) + int(row["batch"]) * int(row["kv_bytes"])
+
+
+print("\n| sequences | variant | cache, MB | bandwidth measured at that size, GB/s | over MHA | bytes alone | predicted |")
+print("|--:|:--|--:|--:|--:|--:|--:|")
+for row in rows:
+    mha = first[row["batch"]]
+    print(f"| {row['batch']} | {row['variant']} | {int(row['batch']) * int(row['kv_bytes']) / 1e6:.1f} | {float(row['bandwidth_gb_per_s']):.0f} | "
+          f"{float(mha['p50_us']) / float(row['p50_us']):.2f} | {read(mha) / read(row):.2f} | {float(row['predicted_speedup']):.2f} |")
 PYTHON
 picture --panel lines "$dir/lines.csv" --title "16 sequences at depth 255" --x "tokens a second" --y "bits per byte"

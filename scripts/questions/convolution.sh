@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# convolution.sh - Is attention a convolution? Heads with quadratic positions, set by hand to read one place each, and
-# trained: on the text of heads.sh, where what follows depends on the letters 2 and 5 back, that is 1 and 4 back
-# from the last one that is seen. 1 layer of 64, 2 heads, 400 steps of 16 windows of 50 bytes, Muon. Takes 2 minutes on two cores.
+# convolution.sh - Is attention a convolution? Heads with quadratic positions, set by hand to read one place each, beside the
+# convolution with that kernel; and trained: on the text of heads.sh, where what follows depends on the letters 2 and 5 back,
+# that is 1 and 4 back from the last one that is seen. 1 layer of 64, 2 heads, 400 steps of 16 windows of 50 bytes, Muon. Takes 2
+# minutes on two cores.
 
 . "$(dirname "$0")/common.sh"
 echo "| set by hand: head | alpha | delta | looks | share of its weight |"
@@ -11,14 +12,18 @@ figures() { # of attend.csv, behind PREFIX
     paste -d '|' "$dir"/{layer,head,alpha,delta,role,role_share} | awk -F '|' -v prefix="$1" \
         '{ printf "| %s%d.%d | %.2f | %.2f | %s | %.2f |\n", prefix, $1, $2, $3, $4, $5, $6 }'
 }
-"$decode" attend "$root/tests/data/golden/convolution.gguf" --tokens 6,6,11,7,5,11,2,10,12,5,11,4,14,6,15,2,4,10,10,1 \
+set_tokens=6,6,11,7,5,11,2,10,12,5,11,4,14,6,15,2,4,10,10,1
+"$decode" attend "$root/tests/data/golden/convolution.gguf" --tokens $set_tokens \
     --npy "$dir/set.npy" --format csv -q >"$dir/attend.csv"
 figures ''
+echo
+python3 "$here/convolution.py" "$root/tests/data/golden/convolution.gguf" $set_tokens
 echo
 "$here/texts.sh" pairs $([ $short = no ] || echo 2000) >"$dir/pairs.txt"
 study pairs "$dir/pairs.txt" --arch decode --norm rms --ffn swiglu --no-bias --layers 1 --embd 64 --heads 2 --ctx 50 --batch 16 \
     --steps "$(steps 400)" --optimizer muon --arm quadratic --position quadratic --arm rope --position rope
-floor "$dir/pairs.txt" 2,5 "both places, in order"
+baseline "$dir/pairs.txt" 2+5@5-23 "place and both, without their order"
+baseline "$dir/pairs.txt" 2,5@5-23 "place and both, in order"
 tail -n 2 "$dir/pairs.txt" | head -c 49 >"$dir/lines"
 echo
 echo "| trained: seed, head | alpha | delta | looks | share of its weight |"

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""counts.py TEXT [CONTEXT...] - what a table of counts knows of a text: the floor under every model.
+"""counts.py TEXT [CONTEXT...] - what a table of counts knows of a text: a baseline for models of it.
 
 A CONTEXT is how many bytes back the bytes are that the next one is predicted from: 1 is the table of
-bigrams, 2,5 the pair of those two and five back, in order, 2+5 the pair without its order, 0 no context.
-Bytes are counted in the first nine tenths and predicted in the last one, as `decode train` and
-`decode eval --range 0.9:1` have it: bits per byte, with each context's counts added to those of no
-context (K of these; the best K of 1, 4, 16, 64 is taken, so that the table is at its best). By
-default contexts 0, 1 and 1,2.
+bigrams, 2,5 the pair of those two and five back, in order, 2+5 the pair without its order, 0 no
+context. CONTEXT@A-B knows the place in the line, too, as a model can: each place has a table of its
+own, but the places A to B (from 0) share one. Bytes are counted in the first nine tenths and predicted
+in the last one, as `decode train` and `decode eval --range 0.9:1` have it: bits per byte, with each
+context's counts added to those of its place alone (K of these; of 1, 4, 16, 64, 256, 4096 the best K of
+each place is taken, so that the table is at its best). By default contexts 0, 1 and 1,2.
 """
 
 import math
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 
 
 def of_context(text, context):
@@ -25,17 +26,35 @@ def of_context(text, context):
     return [None] * reach + [p if ordered else bytes(sorted(p)) for p in pairs]
 
 
+def of_place(text, alike):
+    """The place of each byte in its line, those from A to B as A; 0 everywhere where no place is asked."""
+    if not alike:
+        return [0] * len(text)
+    first, last = (int(n) for n in alike.split("-"))
+    places, place = [], 0
+    for byte in text:
+        places.append(first if first <= place <= last else place)
+        place = 0 if byte == ord("\n") else place + 1
+    return places
+
+
 def bits(text, context):
     """Bits per byte of the last tenth under the counts of the first nine."""
     cut = int(0.9 * len(text))
-    contexts = of_context(text, context)
-    single = Counter(text[:cut])
-    seen = Counter(zip(contexts[:cut], text[:cut]))
-    n_seen = Counter(contexts[:cut])
-    base = {b: (single[b] + 1) / (cut + 256) for b in range(256)}
-    asked = Counter(zip(contexts[cut:], text[cut:]))
-    return min(-sum(n * math.log2((seen[c, b] + k * base[b]) / (n_seen[c] + k)) for (c, b), n in asked.items())
-               for k in (1, 4, 16, 64)) / (len(text) - cut)
+    context, _, alike = context.partition("@")
+    places = of_place(text, alike)
+    contexts = list(zip(places, of_context(text, context)))
+    single, n_single = Counter(zip(places[:cut], text[:cut])), Counter(places[:cut])
+    seen, n_seen = Counter(zip(contexts[:cut], text[:cut])), Counter(contexts[:cut])
+    asked = defaultdict(Counter)
+    for c, b in zip(contexts[cut:], text[cut:]):
+        asked[c[0]][c, b] += 1
+    total = 0
+    for place, of in asked.items():
+        base = {b: (single[place, b] + 1) / (n_single[place] + 256) for b in range(256)}
+        total += min(-sum(n * math.log2((seen[c, b] + k * base[b]) / (n_seen[c] + k)) for (c, b), n in of.items())
+                     for k in (1, 4, 16, 64, 256, 4096))
+    return total / (len(text) - cut)
 
 
 def main():

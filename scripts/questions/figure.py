@@ -9,7 +9,8 @@ Draws panels side by side from tables in CSV with a header; the pictures of all 
     lines   series,x,y[,low,high]: a line for each series
     bars    series,label,y[,low,high]: bars side by side for each label
     maps    what `decode attend --npy` writes: a map of each head, queries downwards; --tokens TEXT names
-            the places by the bytes of a text, --title "A;B" each head
+            the places by the bytes of a text, --title "A;B" each head; one title that ends in : or , gets its name
+    named   JSON: maps with their own "title", "names" of the tokens, "weights"
 
 --level draws a level, as that of a table of counts. Needs matplotlib; without it one line says so.
 """
@@ -93,16 +94,19 @@ def draw_bars(ax, rows):
         ax.bar(at, [float(r["y"]) for r in of], width * 0.92, yerr=spread(of), label=label, capsize=2)
     ax.set_xticks(range(len(labels)), labels)
     if max(len(label) for label in labels) * len(labels) > 45:
-        ax.tick_params(axis="x", labelrotation=35)
+        for label in ax.get_xticklabels():
+            label.set(rotation=35, ha="right", rotation_mode="anchor")
 
 
 def draw_map(ax, weights, tokens):
     ax.imshow(weights, cmap="Blues", vmin=0, vmax=1)
     n = len(weights)
     if tokens:
-        names = [c if c.isprintable() and c != " " else "·" for c in tokens[:n]]
+        names = [c.strip() if c.strip().isprintable() and c.strip() else "·" for c in tokens[:n]]
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_ticks(range(n), names, fontsize=8 if n <= 32 else 4.5, family="monospace")
+        if max(map(len, names)) > 1:
+            ax.tick_params(axis="x", labelrotation=90)
         ax.tick_params(length=0)
     ax.grid(False)
     ax.set_xlabel("looked at")
@@ -134,9 +138,14 @@ def main():
                 weights = numpy.load(panel["file"])
                 titles = panel.get("title", "").split(";")
                 at = list(numpy.ndindex(*weights.shape[:2]))
-                if len(titles) < len(at):
+                if len(titles) < len(at) or titles[0][-1:] in ("", ":", ","):
                     titles = [f"{titles[0]} head {layer}.{head}".strip() for layer, head in at]
                 drawn += [(dict(panel, title=title), weights[i]) for title, i in zip(titles, at)]
+                continue
+            if panel["kind"] == "named":
+                import json
+                with open(panel["file"], encoding="utf-8") as f:
+                    drawn += [(dict(panel, title=of["title"], tokens=of["names"]), of["weights"]) for of in json.load(f)]
                 continue
             with open(panel["file"], newline="", encoding="utf-8") as f:
                 rows = list(csv.DictReader(f))
@@ -149,15 +158,14 @@ def main():
     draw = {"rates": draw_rates, "lines": draw_lines, "bars": draw_bars}
     for ax, (panel, rows) in zip(axes[0], drawn):
         ax.set_title(panel.get("title", ""))
-        if panel["kind"] == "maps":
+        if panel["kind"] in ("maps", "named"):
             draw_map(ax, rows, panel.get("tokens"))
             continue
         if panel["kind"] not in draw:
-            fail(f"expected a panel of {', '.join(draw)} or maps, found '{panel['kind']}'")
+            fail(f"expected a panel of {', '.join(draw)} maps or named, found '{panel['kind']}'")
         draw[panel["kind"]](ax, rows)
-        for label, value in panel["levels"]:
-            ax.axhline(value, linestyle="--", linewidth=1, color="0.4")
-            ax.annotate(label, (1, value), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8, color="0.3")
+        for i, (label, value) in enumerate(panel["levels"]):
+            ax.axhline(value, linestyle=("--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)))[i % 4], linewidth=1.2, color="0.4", label=label)
         for axis in panel.get("log", ""):
             getattr(ax, f"set_{axis}scale")("log")
         if panel["kind"] == "lines" and "x" in panel.get("log", ""):
@@ -168,7 +176,7 @@ def main():
             if axis in panel:
                 getattr(ax, f"set_{axis}label")(panel[axis])
         n_series = len(ax.get_legend_handles_labels()[0])
-        if n_series > 1:  # below, where it hides nothing
+        if n_series > 1 or panel["levels"]:  # below, where it hides nothing
             ax.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=min(n_series, 3))
     figure.tight_layout()
     figure.savefig(out, metadata={"Date": None} if out.endswith(".svg") else None, dpi=110, bbox_inches="tight")

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # heads.sh - Why several heads, and why not more? A text where each letter follows from two places at once, and models
-# of 1 to 16 heads of the same width: a llama of 1 layer of 64, 400 steps of 16 windows of 50 bytes, Muon. Beside
-# them what tables of counts know from one place and from two, what the heads look at, and one head with 16 times the steps.
-# Takes 9 minutes on two cores.
+# of 1 to 16 heads of the same width: a llama of 1 layer of 64, 400 steps of 16 windows of 50 bytes, Muon; one head and two with
+# 16 times the steps; what tables of counts know from one place and from two, where the place in the line is known, too, as a
+# model can know it; and what the heads look at. Takes 15 minutes on two cores.
 
 . "$(dirname "$0")/common.sh"
 "$here/texts.sh" pairs $([ $short = no ] || echo 2000) >"$dir/pairs.txt"
@@ -10,21 +10,26 @@ model=(--arch llama --layers 1 --embd 64 --ctx 50 --batch 16 --optimizer muon)
 study pairs "$dir/pairs.txt" --rates 0.005,0.01,0.02,0.04,0.08 "${model[@]}" --steps "$(steps 400)" --heads 1,2,4,8,16
 levels=()
 while IFS='|' read -r context label; do
-    floor "$dir/pairs.txt" "$context" "$label"
-    levels+=(--level "${label#counts: }=$(counts "$dir/pairs.txt" "$context" | cut -d' ' -f2)")
+    baseline "$dir/pairs.txt" "$context" "$label"
+    levels+=(--level "${label#place and }=$(counts "$dir/pairs.txt" "$context" | cut -d' ' -f2)")
 done <<'ROWS'
-1|bigrams: the letter before
-5|counts: five back alone
-2|counts: two back alone
-2+5|counts: both, without their order
-2,5|counts: both, in order
+1|bigrams
+0@5-23|the place in the line alone
+2@5-23|place and two back
+5@5-23|place and five back
+2+5@5-23|place and both, without their order
+2,5@5-23|place and both, in order
 ROWS
-
-# One head with 16 times the steps.
 echo
-study long "$dir/pairs.txt" --rates 0.01,0.02 "${model[@]}" --steps "$(steps 6400)" --arm heads-1-long --heads 1
+study long "$dir/pairs.txt" "${model[@]}" --rates 0.0025,0.005,0.01,0.02 --steps "$(steps 6400)" \
+    --arm heads-1-long --heads 1 --arm heads-2-long --heads 2
+echo
+echo "| 6,400 steps, rate | seeds | bits/byte of each |"
+echo "|:--|--:|:--|"
+awk -F, 'NR > 1 { at = $1 ", " $4; if (!(at in n)) order[++k] = at; n[at]++; bits[at] = bits[at] sprintf(" %.3f", $6) }
+    END { for (i = 1; i <= k; i++) printf "| %s | %d |%s |\n", order[i], n[order[i]], bits[order[i]] }' "$dir/long/study.csv" | sort
 
-# What the heads of one and of two look at, over the last 12 lines, in every seed and at two rates. The letters that
+# What the heads of one and of two look at, over the last 12 lines, in every seed, at two rates. The letters that
 # the next one follows from, 2 and 5 before it, are 1 and 4 before the last one that is seen.
 echo
 echo "| variant | rate | seed | bits/byte | head | on 1 back | on 4 back |"
@@ -46,8 +51,10 @@ done <<'ROWS'
 pairs heads-1
 long heads-1-long
 pairs heads-2
+long heads-2-long
 ROWS
-picture --panel rates "$dir/pairs/study.csv" "${levels[@]:4}" \
+picture --panel rates "$dir/pairs/study.csv" --title "400 steps" "${levels[@]:4}" \
+    --panel rates "$dir/long/study.csv" --title "6,400 steps" "${levels[@]:4}" \
     --panel maps "$dir/heads-1.npy" --title "one:" --tokens "$(cat "$dir/lines")" \
     --panel maps "$dir/heads-1-long.npy" --title "one, long:" --tokens "$(cat "$dir/lines")" \
     --panel maps "$dir/heads-2.npy" --title "two:" --tokens "$(cat "$dir/lines")"

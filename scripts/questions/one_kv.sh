@@ -7,5 +7,5 @@
 needs_text "$@"
 study study "$text" --arch llama --layers 2 --embd 64 --ctx 64 --steps "$(steps 300)" --optimizer muon --heads 4x16,4x16/1,1x16,2x8,4x4 \
     --match params
-floor "$text" 1 bigrams
+baseline "$text" 1 bigrams
 picture --panel rates "$dir/study/study.csv" --title "equal parameters" --level "bigrams=$(counts "$text" 1 | cut -d' ' -f2)"

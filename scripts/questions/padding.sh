@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # padding.sh - What does padding do? Three pad tokens (id 0) in front of a text, and three behind it, as a batch of
-# ragged rows has them where its rows must be of one length; and three texts at once without any. A moment.
+# ragged rows has them where its rows must be of one length; those in front also masked, and with positions that count from the
+# text, by a forward pass of padding.py; and three texts at once without any. A moment.
 
 . "$(dirname "$0")/common.sh"
 model=$models/shakespeare-mha.gguf
@@ -22,9 +23,14 @@ pads_behind $text,0,0,0
 pads_in_front 0,0,0,$text
 ROWS
 echo
+echo "| in NumPy: pads | log p(' or') |"
+echo "|:--|--:|"
+python3 "$here/padding.py" "$model" $text 3 | tee "$dir/rows"
+sed -n "s/^| \(in front, .*\) | \(.*\) |/log p(' or'),\"\1\",\2/p" "$dir/rows" >>"$dir/bars.csv"
+echo
 "$decode" attend "$model" --tokens "0,0,0,$text" --npy "$dir/weights.npy" --format csv -q >"$dir/attend.csv"
 python3 "$here/weights.py" "$dir/weights.npy" keys 0:3 "$dir/first.npy" | sort -k2 -nr | head -n 1 |
-    while read -r head share; do echo "pads in front: head $head gives them $share of the text's weight"; done
+    while read -r head share; do echo "pads in front: head $head gives them $share of the text's weight" | tee "$dir/head"; done
 echo
 printf 'ROMEO:\nThe king\nTo be, or not to be\n' >"$dir/prompts"
 echo "| sequences a step | checksum of three continuations of 40 tokens |"
@@ -32,4 +38,4 @@ echo "|--:|:--|"
 for batch in 1 3; do
     echo "| $batch | $("$decode" generate "$model" --prompts "$dir/prompts" --batch $batch -n 40 --seed 7 -q | cksum | cut -d' ' -f1) |"
 done
-picture --panel bars "$dir/bars.csv" --title "the same token after the same text" --panel maps "$dir/first.npy" --title "three pads in front, head 2.5"
+picture --panel bars "$dir/bars.csv" --title "the same token after the same text" --panel maps "$dir/first.npy" --title "three pads in front, $(grep -o 'head [0-9.]*' "$dir/head")"

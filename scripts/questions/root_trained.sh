@@ -12,7 +12,7 @@ tail -c 64 "$text" >"$dir/line"
 panels=()
 for d in "${sizes[@]}"; do
     study "$d" "$text" --rates 0.002,0.005,0.01,0.02,0.04 "${model[@]}" --head-dim $d --arm "$d-divided" --arm "$d-undivided" --score-scale none
-    floor "$text" 1 bigrams
+    baseline "$text" 1 bigrams
     panels+=(--panel rates "$dir/$d/study.csv" --title "heads of $d, trained" --level "bigrams=$(counts "$text" 1 | cut -d' ' -f2)")
     echo
     for arm in divided undivided; do

@@ -52,7 +52,7 @@ for question in scripts/questions/*.sh; do
         note "$page: $name: no table has $(xargs <"$dir/lacking")" is_empty "$dir/lacking"
     fi
     [ "${QUESTIONS:-}" = all ] || is_drawn 4 || continue
-    case $name in root | bilinear | heads | recall | padding | real)
+    case $name in root | bilinear | heads | recall | padding | convolution | roles | cache | real)
         [ "$have_numpy" ] || { echo "not run: $question: NumPy or gguf are not installed" && continue; } ;;
     esac
     "$question" "$dir/text" >"$out" 2>"$err"

@@ -144,7 +144,7 @@ bits_of() { sed -n 's/.*"bits_per_byte": *\([0-9.]*\).*/\1/p' "$1"; }
 lower() { awk "BEGIN { exit !($1 < $2) }"; }
 checks <<'EOF'
 $ study 0 "$text" "$dir/arms" $few
-$ has "$out" "| two | train | 0 | 0.02 | 2 |"
+$ has "$out" "| two | train | 0 | 0.02 (edge) | 2 |"
 $ [ "$(wc -l <"$dir/arms/study.csv") $(grep -c yes "$dir/arms/study.csv")" = "9 4" ]
 $ cell=two-lr0.02-seed1
 $ grep -qx "two,train,0,0.02,1,$(bits_of "$dir/arms/$cell.json"),$cell,yes" "$dir/arms/study.csv"
@@ -154,7 +154,7 @@ $ study 0 "$text" "$dir/arms" $few --arm four --heads 4
 $ has_lines "$out" 5
 $ refuses 2 "another study's" "$text" "$dir/arms" $few --clip 2
 $ study 0 "$text" "$dir/further" $short --heads 2 --kv-heads 1 --method mean --alpha 50 --rates 1e-6,0.01
-$ has "$out" "| MQA | mean | 50 | 0.01 | 2 |"
+$ has "$out" "| MQA | mean | 50 | 0.01 (edge) | 2 |"
 EOF
 
 # --- signals ------------------------------------------------------------------------------------
