@@ -38,7 +38,7 @@ static const struct option matrix_options[] = {
     OPT_STRING("type", types, "TYPE,...",
                "types of the weight matrices: f32, f16, bf16, q8_0, q4_0",
                .otherwise = "as in the checkpoint; f32 with --shape"),
-    OPT_KV_TYPE("KV,...", "types of the cache, of keys and values, or K/V of each"),
+    OPT_KV_TYPE("KV,...", KV_TYPE_HELP),
     OPT_STRING("threads", common.threads, "T,T,...",
                "numbers of threads; auto: as many processors as this process may use",
                .letter = 't', .otherwise = "DECODE_THREADS, else auto"),

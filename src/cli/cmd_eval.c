@@ -27,7 +27,7 @@ static const struct option result_options[] = {
                "also the distance from this checkpoint, which must have the same vocabulary",
                .reads = "the other checkpoint"),
     OPT_SCORE_SCALE,
-    OPT_KV_TYPE("KV,...", "how keys and values are cached, or K/V: each; a row for each item"),
+    OPT_KV_TYPE("KV,...", KV_TYPE_HELP "; a row for each item"),
     OPT_FORMAT,
     OPT_END,
 };

@@ -21,7 +21,7 @@ static const struct option text_options[] = {
     OPT_INT("ctx", ctx, "CTX", 1, INT_MAX, "positions to preallocate in the KV cache",
             .letter = 'c',
             .otherwise = "what the text needs; with --prompts or -i the checkpoint's context"),
-    OPT_KV_TYPE("K[/V]", "how keys and values are cached, or K/V: each"),
+    OPT_KV_TYPE("K[/V]", KV_TYPE_HELP),
     OPT_FLAG(
         "shift", shift,
         "go on when the context is full: a begin-of-text token and the last half of the context "

@@ -71,8 +71,7 @@ static const struct option step_options[] = {
     OPT_STRING("depth", depths, "D,D,...", "tokens that every sequence has in its cache",
                .otherwise = "0 and the context; of several shapes the context"),
     OPT_STRING("batch", batches, "B,B,...", "sequences that a step serves", .otherwise = "1"),
-    OPT_KV_TYPE("K[/V]", "how keys and values are cached, or K/V: each",
-                .needs = "depth|batch|shards|shape"),
+    OPT_KV_TYPE("K[/V]", KV_TYPE_HELP, .needs = "depth|batch|shards|shape"),
     OPT_INT("shards", shards, "N", 1, CONFIG_MAX_WIDTH,
             "what each of N partitions of the heads (tensor parallel) holds; a divisor of the "
             "query heads",

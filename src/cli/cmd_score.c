@@ -23,6 +23,7 @@ static const struct option result_options[] = {
                "write the logits after each token, float32 [tokens, n_vocab]",
                .writes = WRITES_FILE),
     OPT_SCORE_SCALE,
+    OPT_KV_TYPE("K[/V]", KV_TYPE_HELP),
     OPT_FORMAT,
     OPT_END,
 };

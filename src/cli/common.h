@@ -80,6 +80,7 @@ extern const struct option general_options[], input_options[], engine_options[];
 #define OPT_KV_TYPE(called, ...)                                                                   \
     OPT_STRING("kv-type", common.kv_types, called, __VA_ARGS__, .choices = cache_type_names,       \
                .fallback = "f32")
+#define KV_TYPE_HELP "how keys and values are cached, or K/V: each"
 #define OPT_OUT                                                                                    \
     OPT_STRING("output", common.out, "OUT", "the new checkpoint; required", .letter = 'o',         \
                .writes = WRITES_FILE)

@@ -9,26 +9,49 @@
 #define F16_LARGEST 65504.0
 
 const char *const cache_type_names[CACHE_TYPES + 1] = {
-    [CACHE_F32] = "f32",
-    [CACHE_F16] = "f16",
-    [CACHE_Q8_0] = "q8_0",
+    [CACHE_F32] = "f32",   [CACHE_F16] = "f16",   [CACHE_Q8_0] = "q8_0",
+    [CACHE_Q5_0] = "q5_0", [CACHE_Q4_0] = "q4_0",
 };
 
 const struct cache_type_info cache_types[CACHE_TYPES] = {
-    [CACHE_F32] = {32, false, sizeof(float), HUGE_VAL},
-    [CACHE_F16] = {16, false, sizeof(uint16_t), F16_LARGEST},
-    [CACHE_Q8_0] = {8, true, sizeof(int8_t), F16_LARGEST * 127},
+    [CACHE_F32] = {32, false, sizeof(float), false, HUGE_VAL},
+    [CACHE_F16] = {16, false, sizeof(uint16_t), false, F16_LARGEST},
+    [CACHE_Q8_0] = {8, true, sizeof(int8_t), false, F16_LARGEST * 127},
+    [CACHE_Q5_0] = {5, true, sizeof(uint32_t), true, F16_LARGEST * 16},
+    [CACHE_Q4_0] = {4, true, sizeof(uint32_t), true, F16_LARGEST * 8},
 };
 
-int cache_key_cells(enum cache_type t, int n)
+int cache_rotation(enum cache_type t, int n)
 {
-    (void)t;
-    return n;
+    const int size = MIN(n & -n, CACHE_MOST_ROTATED);
+    return cache_types[t].rotates && size >= 8 ? size : 0;
 }
 
-int cache_value_bytes(enum cache_type t, int n)
+/* Butterflies of neighbours at a distance of 1 and 2, then at all others, each for four at once. */
+static void rotate_run(float *x, int size)
 {
-    return kernel_padded(n) / 8 * cache_types[t].bits;
+    const float scale = 1 / sqrtf((float)size);
+    for (int i = 0; i < size; i += 4) {
+        const float a = x[i] + x[i + 1], b = x[i] - x[i + 1];
+        const float c = x[i + 2] + x[i + 3], d = x[i + 2] - x[i + 3];
+        x[i] = (a + c) * scale;
+        x[i + 1] = (b + d) * scale;
+        x[i + 2] = (a - c) * scale;
+        x[i + 3] = (b - d) * scale;
+    }
+    for (int half = 4; half < size; half *= 2)
+        for (int first = 0; first < size; first += 2 * half)
+            for (int i = first; i < first + half; i++) {
+                const float a = x[i], b = x[i + half];
+                x[i] = a + b;
+                x[i + half] = a - b;
+            }
+}
+
+void cache_rotate(float *x, int n, int size)
+{
+    for (int i = 0; size > 0 && i < n; i += size)
+        rotate_run(x + i, size);
 }
 
 struct kv_type_name kv_type_name(struct kv_type t)

@@ -10,23 +10,64 @@
 #include "compute/matrix.h"
 
 /* The types, the largest first. */
-enum cache_type { CACHE_F32, CACHE_F16, CACHE_Q8_0, CACHE_TYPES };
+enum cache_type { CACHE_F32, CACHE_F16, CACHE_Q8_0, CACHE_Q5_0, CACHE_Q4_0, CACHE_TYPES };
 
 struct cache_type_info {
     int bits;          /* that a number takes, without its share of a scale */
     bool has_scales;   /* QUANT_BLOCK numbers of a key or value, the last block perhaps fewer, are
                           integers that share a binary16 scale */
     size_t cell_bytes; /* keys of a panel lie cell by cell, see struct kv_chunk */
+    bool rotates;      /* see cache_rotation */
     double largest;    /* the largest magnitude that it can hold */
 };
 extern const struct cache_type_info cache_types[CACHE_TYPES];
 extern const char *const cache_type_names[CACHE_TYPES + 1]; /* of the same order, then NULL */
 
+/* Whether numbers lie in words, the lower four bits of eight in each. */
+static inline bool cache_in_words(enum cache_type t)
+{
+    return t == CACHE_Q5_0 || t == CACHE_Q4_0;
+}
+
+/* The words of n numbers, without their fifth bits. */
+static inline size_t cache_words(int n)
+{
+    return ((size_t)n + 7) / 8;
+}
+
 /* The cells of one position's key of n numbers. */
-int cache_key_cells(enum cache_type t, int n);
+static inline size_t cache_key_cells(enum cache_type t, int n)
+{
+    return t == CACHE_Q5_0   ? cache_words(n) + (size_t)quant_blocks(n)
+           : t == CACHE_Q4_0 ? cache_words(n)
+                             : (size_t)n;
+}
 
 /* The bytes of one position's value of n numbers, which is in whole lanes; without scales. */
-int cache_value_bytes(enum cache_type t, int n);
+static inline size_t cache_value_bytes(enum cache_type t, int n)
+{
+    return (size_t)kernel_padded(n) / 8 * (size_t)cache_types[t].bits;
+}
+
+/* --- rotation --------------------------------------------------------------------------------- */
+
+/*
+ * A few numbers of a key or value are much larger than the others, and in a block with one of them
+ * few levels are left for the rest. So what is stored in few bits is multiplied by a Hadamard
+ * matrix H first, which spreads each number over all: H is its own transpose and inverse, so that
+ * products with a query multiplied by H are what they were, and a sum of values times H is theirs.
+ *
+ * Returns the size of H for keys or values of n numbers: the largest power of two that divides n,
+ * at most CACHE_MOST_ROTATED; each run of so many numbers is multiplied by it. 0 where there is
+ * none: for a type that does not rotate, and for less than 8.
+ */
+int cache_rotation(enum cache_type t, int n);
+#define CACHE_MOST_ROTATED 256
+
+/* Multiplies each run of `size` numbers of x [n] by the normalised Hadamard matrix, whose element
+ * (i, j) is (-1)^(number of ones in i & j) / sqrt(size); size is cache_rotation's, 0 changes
+ * nothing. Additions in an order that is fixed: the same bits everywhere. */
+void cache_rotate(float *x, int n, int size);
 
 /* --- keys and values -------------------------------------------------------------------------- */
 

@@ -123,10 +123,14 @@ struct matmul {
  * One K/V head's view of the cache: n_positions of it, one after the other, from a multiple of
  * KERNEL_CHUNK on. What stands behind them in the last panel does not matter. (Prefetch asks for
  * bytes a little ahead of use, and for what is past the end.)
- *   k  [panel of KERNEL_LANES positions][cache_key_cells][KERNEL_LANES] cells, whole panels: of
- *      F32, F16 and Q8_0 a cell is a number, of Q8_0 an int8
+ *   k  [panel of KERNEL_LANES positions][cache_key_cells][KERNEL_LANES] cells, whole panels. Of
+ *      F32, F16 and Q8_0 a cell is a number, of Q8_0 an int8. Of Q4_0 and Q5_0 it is a word of 32
+ *      bits: word w has the numbers 8 w + j, plus 8 or 16, of their lower four bits, from bit 4 j
+ *      on; of Q5_0 a word for each block follows, with the fifth bits of its numbers j at j.
  *   v  [position][cache_value_bytes], the numbers one after the other, in whole lanes; what the
- *      padding holds does not matter
+ *      padding holds does not matter. Of Q4_0 and Q5_0 each KERNEL_LANES numbers, plus 8 or 16, are
+ *      two words with their lower four bits, those of number l in word l % 2 from bit 4 (l / 2) on;
+ *      of Q5_0 16 bits for each KERNEL_LANES numbers follow, with the fifth bit of number l at l.
  * Of types with scales, QUANT_BLOCK dimensions of a position (the last block may be shorter) share
  * a binary16 scale, and k_scales or v_scales may not be NULL:
  *   k_scales  [panel][quant_blocks(key_dim)][KERNEL_LANES]

@@ -28,7 +28,8 @@ ALWAYS_INLINE int pass_heads(const int n_left)
                                             : n_left;
 }
 
-/* Number i of the cells or values of a cache and those that follow it, without their scales. */
+/* Number i of the cells or values of a cache of F32, F16 or Q8_0 and those that follow it, without
+ * their scales. */
 ALWAYS_INLINE lanes load_cached(const void *base, enum cache_type type, size_t i)
 {
     return type == CACHE_Q8_0  ? lanes_load_i8((const int8_t *)base + i)
@@ -36,10 +37,38 @@ ALWAYS_INLINE lanes load_cached(const void *base, enum cache_type type, size_t i
                                : lanes_load((const float *)base + i);
 }
 
+/* The same of types in words: number i of the keys of a panel, and from number i of a value, a
+ * multiple of KERNEL_LANES. */
+ALWAYS_INLINE lanes load_key_bits(const struct kv_chunk *kv, enum cache_type type, size_t panel,
+                                  int i)
+{
+    const size_t cells = cache_key_cells(type, kv->key_dim), words = cache_words(kv->key_dim);
+    const uint32_t *at = (const uint32_t *)kv->k + panel * cells * KERNEL_LANES;
+    const ints low = ints_right(ints_load(at + i / 8 * KERNEL_LANES), 4 * (i % 8));
+    if (type == CACHE_Q4_0)
+        return lanes_of_nibbles(low);
+    const ints fifths = ints_load(at + (words + i / QUANT_BLOCK) * KERNEL_LANES);
+    return lanes_of_fifths(low, marks_lowest(ints_right(fifths, i % QUANT_BLOCK)));
+}
+
+ALWAYS_INLINE lanes load_value_bits(const unsigned char *row, enum cache_type type, int dim, int i)
+{
+    const ints low = ints_nibbles(row + i / 2);
+    if (type == CACHE_Q4_0)
+        return lanes_of_nibbles(low);
+    uint16_t fifths;
+    memcpy(&fifths, row + kernel_padded(dim) / 2 + i / 8, sizeof fifths);
+    return lanes_of_fifths(low, marks_of_bits(fifths));
+}
+
 /* The bytes of KERNEL_LANES numbers. */
 ALWAYS_INLINE size_t vector_bytes(enum cache_type type)
 {
-    return type == CACHE_F32 ? 64 : type == CACHE_F16 ? 32 : 16;
+    return type == CACHE_F32    ? 64
+           : type == CACHE_F16  ? 32
+           : type == CACHE_Q8_0 ? 16
+           : type == CACHE_Q5_0 ? 10
+                                : 8;
 }
 
 /*
@@ -62,16 +91,21 @@ ALWAYS_INLINE size_t ahead_share(const struct attend *a, enum cache_type type)
     return (vector_bytes(type) + n_heads - 1) / n_heads;
 }
 
-/* When n_heads heads meet n_vecs vectors. One alone leaves long runs of memory to the processor. */
-ALWAYS_INLINE void ask_ahead(struct ahead *ahead, enum cache_type type, const int n_vecs,
-                             const int n_heads)
+/* When heads meet `n` runs of so many shares. */
+ALWAYS_INLINE void ask_ahead(struct ahead *ahead, const int shares, const int n)
 {
-    if (type == CACHE_F32 && n_heads == 1)
-        return;
-    UNROLLED (i, n_vecs) {
+    UNROLLED (i, n) {
         __builtin_prefetch(ahead->at);
-        ahead->at += ahead->share * n_heads;
+        ahead->at += ahead->share * shares;
     }
+}
+
+/* When n_heads heads meet n_vecs vectors. One alone leaves long runs of memory to the processor. */
+ALWAYS_INLINE void ask_vectors(struct ahead *ahead, enum cache_type type, const int n_vecs,
+                               const int n_heads)
+{
+    if (type != CACHE_F32 || n_heads > 1)
+        ask_ahead(ahead, n_heads, n_vecs);
 }
 
 /* acc[head][panel] += q.k over the dimensions [begin, end). */
@@ -82,7 +116,7 @@ ALWAYS_INLINE void score_dims(const void *keys, enum cache_type type, int panel,
 {
     for (size_t i = begin; i < end; i++) {
         lanes k[4];
-        ask_ahead(ahead, type, n_panels, n_heads);
+        ask_vectors(ahead, type, n_panels, n_heads);
         UNROLLED (p, n_panels)
             k[p] = load_cached(keys, type, ((panel + p) * dim + i) * KERNEL_LANES);
         UNROLLED (h, n_heads) {
@@ -100,10 +134,58 @@ ALWAYS_INLINE void clear_tile(lanes acc[TILE_HEADS][4], const int n, const int m
             acc[i][j] = lanes_zero();
 }
 
+/* A number of the keys in words, the next in their lowest bits, which make way for another. */
+ALWAYS_INLINE void score_nibbles(enum cache_type type, ints words[4], ints fifths[4], size_t dim,
+                                 const float *q, size_t i, const int n_panels, const int n_heads,
+                                 lanes acc[TILE_HEADS][4])
+{
+    lanes k[4];
+    UNROLLED (p, n_panels) {
+        k[p] = type == CACHE_Q4_0 ? lanes_of_nibbles(words[p])
+                                  : lanes_of_fifths(words[p], marks_lowest(fifths[p]));
+        words[p] = ints_right(words[p], 4);
+        if (type == CACHE_Q5_0)
+            fifths[p] = ints_right(fifths[p], 1);
+    }
+    UNROLLED (h, n_heads) {
+        const lanes qh = lanes_all(q[h * dim + i]);
+        UNROLLED (p, n_panels)
+            acc[h][p] = lanes_fma(k[p], qh, acc[h][p]);
+    }
+}
+
+/* score_dims of keys in words, over the dimensions of one block, word by word. */
+ALWAYS_INLINE void score_words(const void *keys, enum cache_type type, int panel,
+                               struct ahead *ahead, size_t dim, const float *q, size_t begin,
+                               size_t end, const int n_panels, const int n_heads,
+                               lanes acc[TILE_HEADS][4])
+{
+    const size_t cells = cache_key_cells(type, dim), n_words = cache_words(dim);
+    ints words[4], fifths[4];
+    UNROLLED (p, n_panels) {
+        const uint32_t *at = (const uint32_t *)keys + (panel + p) * cells * KERNEL_LANES;
+        if (type == CACHE_Q5_0)
+            fifths[p] = ints_load(at + (n_words + begin / QUANT_BLOCK) * KERNEL_LANES);
+    }
+    for (size_t i = begin; i < end; i += 8) {
+        UNROLLED (p, n_panels)
+            words[p] =
+                ints_load((const uint32_t *)keys + ((panel + p) * cells + i / 8) * KERNEL_LANES);
+        ask_ahead(ahead, 8 * n_heads, n_panels);
+        if (end - i < 8) {
+            for (; i < end; i++)
+                score_nibbles(type, words, fifths, dim, q, i, n_panels, n_heads, acc);
+            return;
+        }
+        UNROLLED (j, 8)
+            score_nibbles(type, words, fifths, dim, q, i + j, n_panels, n_heads, acc);
+    }
+}
+
 /* The same over quantised keys: block by block, then times the block's scales. */
-ALWAYS_INLINE void score_quant_dims(const struct kv_chunk *kv, int panel, struct ahead *ahead,
-                                    size_t dim, const float *q, const int n_panels,
-                                    const int n_heads, lanes acc[TILE_HEADS][4])
+ALWAYS_INLINE void score_quant_dims(const struct kv_chunk *kv, enum cache_type type, int panel,
+                                    struct ahead *ahead, size_t dim, const float *q,
+                                    const int n_panels, const int n_heads, lanes acc[TILE_HEADS][4])
 {
     const size_t n_blocks = quant_blocks((int)dim);
     for (size_t b = 0; b < n_blocks; b++) {
@@ -111,7 +193,10 @@ ALWAYS_INLINE void score_quant_dims(const struct kv_chunk *kv, int panel, struct
         const size_t end = MIN(begin + QUANT_BLOCK, dim);
         lanes part[TILE_HEADS][4];
         clear_tile(part, n_heads, n_panels);
-        score_dims(kv->k, CACHE_Q8_0, panel, ahead, dim, q, begin, end, n_panels, n_heads, part);
+        if (cache_in_words(type))
+            score_words(kv->k, type, panel, ahead, dim, q, begin, end, n_panels, n_heads, part);
+        else
+            score_dims(kv->k, type, panel, ahead, dim, q, begin, end, n_panels, n_heads, part);
         UNROLLED (p, n_panels) {
             const lanes scale =
                 lanes_load_f16(kv->k_scales + ((panel + p) * n_blocks + b) * KERNEL_LANES);
@@ -129,8 +214,8 @@ ALWAYS_INLINE void score_tile(const struct attend *a, enum cache_type type, stru
     const float *q = a->q + head * dim;
     lanes acc[TILE_HEADS][4];
     clear_tile(acc, n_heads, n_panels);
-    if (type == CACHE_Q8_0)
-        score_quant_dims(&a->kv, panel, ahead, dim, q, n_panels, n_heads, acc);
+    if (type >= CACHE_Q8_0)
+        score_quant_dims(&a->kv, type, panel, ahead, dim, q, n_panels, n_heads, acc);
     else
         score_dims(a->kv.k, type, panel, ahead, dim, q, 0, dim, n_panels, n_heads, acc);
     float *scores = a->scores + (size_t)head * KERNEL_CHUNK;
@@ -146,8 +231,10 @@ ALWAYS_INLINE void score_additive(const struct attend *a, enum cache_type type, 
     const float *q = a->q + head * dim, *w = a->additive + head * dim;
     lanes sum = lanes_zero();
     for (size_t i = 0; i < dim; i++) {
-        lanes k = load_cached(a->kv.k, type, (panel * dim + i) * KERNEL_LANES);
-        if (type == CACHE_Q8_0) {
+        lanes k = cache_in_words(type)
+                      ? load_key_bits(&a->kv, type, panel, i)
+                      : load_cached(a->kv.k, type, (panel * dim + i) * KERNEL_LANES);
+        if (type >= CACHE_Q8_0) {
             const size_t block = panel * quant_blocks((int)dim) + i / QUANT_BLOCK;
             k = lanes_mul(k, lanes_load_f16(a->kv.k_scales + block * KERNEL_LANES));
         }
@@ -207,7 +294,8 @@ ALWAYS_INLINE void score_panels(const struct attend *a, enum cache_type type, st
 ALWAYS_INLINE void score_chunk(const struct attend *a, enum cache_type type)
 {
     const int n_panels = matrix_panels(a->kv.n_positions);
-    const size_t panel_bytes = (size_t)a->kv.key_dim * vector_bytes(type);
+    const size_t panel_bytes =
+        cache_key_cells(type, a->kv.key_dim) * KERNEL_LANES * cache_types[type].cell_bytes;
     struct ahead ahead = {.share = ahead_share(a, type)};
     for (int panel = 0, end; panel < n_panels; panel = end) {
         end = MIN(panel + BLOCK_PANELS, n_panels);
@@ -260,17 +348,24 @@ ALWAYS_INLINE void value_rows(const struct attend *a, enum cache_type type, stru
                               const float *p, int first, const int n_heads, const int n_vecs,
                               lanes acc[TILE_HEADS][4])
 {
-    const size_t v_stride = kernel_padded(a->kv.value_dim);
-    const size_t n_blocks = quant_blocks(a->kv.value_dim);
+    const int dim = a->kv.value_dim;
+    const size_t row_bytes = cache_value_bytes(type, dim), n_blocks = quant_blocks(dim);
     for (int t = run->begin; t < run->end; t++) {
-        lanes v[4];
-        ask_ahead(&run->ahead, type, n_vecs, n_heads);
+        const unsigned char *row = (const unsigned char *)a->kv.v + t * row_bytes;
+        lanes v[4], scales[2];
+        if (cache_in_words(type))
+            ask_ahead(&run->ahead, n_heads * n_vecs, 1);
+        else
+            ask_vectors(&run->ahead, type, n_vecs, n_heads);
+        if (type >= CACHE_Q8_0) /* vectors of a tile begin with a block's, but for a single one */
+            UNROLLED (b, (n_vecs + 1) / 2)
+                scales[b] = lanes_all_f16(a->kv.v_scales[t * n_blocks + first / QUANT_BLOCK + b]);
         UNROLLED (j, n_vecs) {
-            const size_t i = first + j * KERNEL_LANES;
-            v[j] = load_cached(a->kv.v, type, t * v_stride + i);
-            if (type == CACHE_Q8_0)
-                v[j] =
-                    lanes_mul(v[j], lanes_all_f16(a->kv.v_scales[t * n_blocks + i / QUANT_BLOCK]));
+            const int i = first + j * KERNEL_LANES;
+            v[j] = cache_in_words(type) ? load_value_bits(row, type, dim, i)
+                                        : load_cached(row, type, i);
+            if (type >= CACHE_Q8_0)
+                v[j] = lanes_mul(v[j], scales[j / 2]);
         }
         UNROLLED (h, n_heads) {
             const lanes ph = lanes_all(p[(size_t)h * KERNEL_CHUNK + t]);
@@ -383,10 +478,16 @@ ALWAYS_INLINE void weigh_type(const struct attend *a, enum cache_type type)
     OF_CACHE_TYPE(name, body, F32)                                                                 \
     OF_CACHE_TYPE(name, body, F16)                                                                 \
     OF_CACHE_TYPE(name, body, Q8_0)                                                                \
+    OF_CACHE_TYPE(name, body, Q5_0)                                                                \
+    OF_CACHE_TYPE(name, body, Q4_0)                                                                \
     static void name(const struct attend *a)                                                       \
     {                                                                                              \
         static void (*const by_type[CACHE_TYPES])(const struct attend *) = {                       \
-            [CACHE_F32] = name##_F32, [CACHE_F16] = name##_F16, [CACHE_Q8_0] = name##_Q8_0};       \
+            [CACHE_F32] = name##_F32,                                                              \
+            [CACHE_F16] = name##_F16,                                                              \
+            [CACHE_Q8_0] = name##_Q8_0,                                                            \
+            [CACHE_Q5_0] = name##_Q5_0,                                                            \
+            [CACHE_Q4_0] = name##_Q4_0};                                                           \
         by_type[a->kv.type.member](a);                                                             \
     }
 EACH_CACHE_TYPE(vector_weights, weigh_type, keys)

@@ -225,7 +225,7 @@ static inline float math_load(const void *base, enum storage storage, size_t i)
     }
 }
 
-/* Number i of the cells or values of a cache, its block's scale left out. */
+/* Number i of the cells or values of a cache of F32, F16 or Q8_0, its block's scale left out. */
 static inline float math_cached(const void *base, enum cache_type type, size_t i)
 {
     return type == CACHE_Q8_0  ? (float)((const int8_t *)base)[i]

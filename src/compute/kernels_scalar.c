@@ -143,7 +143,16 @@ static float chunk_key(const struct kv_chunk *kv, int t, int i, float *scale)
     const size_t panel = t / KERNEL_LANES, lane = t % KERNEL_LANES;
     const size_t block = panel * quant_blocks(kv->key_dim) + i / QUANT_BLOCK;
     *scale = has_scales(kv->type.keys) ? f16_widen(kv->k_scales[block * KERNEL_LANES + lane]) : 1;
-    return math_cached(kv->k, kv->type.keys, (panel * kv->key_dim + i) * KERNEL_LANES + lane);
+    const size_t cells = cache_key_cells(kv->type.keys, kv->key_dim);
+    if (!cache_in_words(kv->type.keys))
+        return math_cached(kv->k, kv->type.keys, (panel * cells + i) * KERNEL_LANES + lane);
+    const uint32_t *words = (const uint32_t *)kv->k + panel * cells * KERNEL_LANES + lane;
+    const int level = words[i / 8 * KERNEL_LANES] >> 4 * (i % 8) & 15;
+    if (kv->type.keys == CACHE_Q4_0)
+        return (float)(level - 8);
+    const size_t at = cache_words(kv->key_dim) + i / QUANT_BLOCK;
+    const int fifth = words[at * KERNEL_LANES] >> i % QUANT_BLOCK & 1;
+    return (float)(level + 16 * fifth - 16);
 }
 
 /* q.k of one position of the chunk, or w.tanh(q + k) where w is not NULL. */
@@ -169,10 +178,27 @@ static float chunk_score(const struct kv_chunk *kv, const float *q, const float 
     return s;
 }
 
+/* Element i of a position's value, its block's scale left out. */
+static float bare_value(const struct kv_chunk *kv, int t, int i)
+{
+    const size_t bytes = cache_value_bytes(kv->type.values, kv->value_dim);
+    const unsigned char *row = (const unsigned char *)kv->v + t * bytes;
+    if (!cache_in_words(kv->type.values))
+        return math_cached(row, kv->type.values, i);
+    const int vector = i / KERNEL_LANES, lane = i % KERNEL_LANES;
+    uint32_t words[2];
+    uint16_t fifths;
+    memcpy(words, row + vector * sizeof words, sizeof words);
+    const int level = words[lane % 2] >> 4 * (lane / 2) & 15;
+    if (kv->type.values == CACHE_Q4_0)
+        return (float)(level - 8);
+    memcpy(&fifths, row + kernel_padded(kv->value_dim) / 2 + vector * sizeof fifths, sizeof fifths);
+    return (float)(level + 16 * (fifths >> lane & 1) - 16);
+}
+
 static float chunk_value(const struct kv_chunk *kv, int t, int i)
 {
-    const size_t row = (size_t)t * kernel_padded(kv->value_dim);
-    const float v = math_cached(kv->v, kv->type.values, row + i);
+    const float v = bare_value(kv, t, i);
     if (!has_scales(kv->type.values))
         return v;
     return v * f16_widen(kv->v_scales[t * quant_blocks(kv->value_dim) + i / QUANT_BLOCK]);

@@ -12,6 +12,10 @@
  *   ints, bytes         KERNEL_LANES int32, and as many groups of four bytes
  *   ints_sum            of all lanes of a and b
  *   ints_dot_halves     acc + sum_j w[j] * x[j], w from 0 to 15, x the four int8 of `quad`
+ *   ints_load           KERNEL_LANES words
+ *   ints_twice          the two words at p in turn
+ *   ints_right          each lane shifted right by n, or by its own n; zeros follow
+ *   ints_low            the lowest n bits of each lane, n < 31
  *   ints_dot_offset     acc + sum_j (w[j] - 128) * x[j], w from 0 to 255
  */
 #pragma once
@@ -60,6 +64,53 @@ static inline ints ints_start_offset(int32_t sum_x)
 {
     return ints_all(OFFSET_START * sum_x);
 }
+
+/* --- numbers of four and five bits ----------------------------------------------------------- */
+
+/* 0, 1, ... or 0, 0, 4, 4, 8, 8, ...: where the bits of two words are that ints_twice has in lanes.
+ */
+static inline ints ints_places(bool of_nibbles)
+{
+    static const uint32_t places[2][KERNEL_LANES] = {
+        {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
+        {0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28, 28}};
+    return ints_load(places[of_nibbles]);
+}
+
+/* KERNEL_LANES numbers of a value: their lower bits in the lowest four of each lane. */
+static inline ints ints_nibbles(const void *p)
+{
+    return ints_right_each(ints_twice(p), ints_places(true));
+}
+
+#ifndef LANES_OF_NIBBLES
+/* Whether a bit is set: 1, else 0. */
+typedef lanes marks;
+
+/* Of each lane's lowest bit, and of bit l for lane l. */
+static inline marks marks_lowest(ints a)
+{
+    return ints_to_lanes(ints_low(a, 1));
+}
+
+static inline marks marks_of_bits(uint16_t bits)
+{
+    return marks_lowest(ints_right_each(ints_all(bits), ints_places(false)));
+}
+
+/* The numbers from -8 on that lanes have in their lowest four bits, and those from -16 on with a
+ * fifth. */
+static inline lanes lanes_of_nibbles(ints a)
+{
+    return lanes_sub(ints_to_lanes(ints_low(a, 4)), lanes_all(8));
+}
+
+static inline lanes lanes_of_fifths(ints a, marks fifth)
+{
+    const lanes low = lanes_sub(ints_to_lanes(ints_low(a, 4)), lanes_all(16));
+    return lanes_fma(fifth, lanes_all(16), low);
+}
+#endif
 
 /* For ints_dot_halves 8. Their sums may be of another form until the block ends. */
 #ifndef LANES_OF_PAIRS

@@ -136,6 +136,43 @@ static inline lanes lanes_zero(void)
     return lanes_all(0);
 }
 
+static inline ints ints_load(const uint32_t *p)
+{
+    const int32_t *q = (const int32_t *)p;
+    return (ints){vld1q_s32(q), vld1q_s32(q + 4), vld1q_s32(q + 8), vld1q_s32(q + 12)};
+}
+
+static inline ints ints_twice(const void *p)
+{
+    int64_t both;
+    __builtin_memcpy(&both, p, sizeof both);
+    const int32x4_t q = vreinterpretq_s32_s64(vdupq_n_s64(both));
+    return (ints){q, q, q, q};
+}
+
+static inline int32x4_t quarter_right(int32x4_t a, int32x4_t n)
+{
+    return vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a), vnegq_s32(n)));
+}
+
+static inline ints ints_right_each(ints a, ints n)
+{
+    return (ints){quarter_right(a.q0, n.q0), quarter_right(a.q1, n.q1), quarter_right(a.q2, n.q2),
+                  quarter_right(a.q3, n.q3)};
+}
+
+static inline ints ints_right(ints a, int n)
+{
+    return ints_right_each(a, ints_all(n));
+}
+
+static inline ints ints_low(ints a, int n)
+{
+    const int32x4_t mask = vdupq_n_s32((1 << n) - 1);
+    return (ints){vandq_s32(a.q0, mask), vandq_s32(a.q1, mask), vandq_s32(a.q2, mask),
+                  vandq_s32(a.q3, mask)};
+}
+
 static inline lanes lanes_zero_below(lanes a, lanes x, float limit)
 {
     const float32x4_t l = vdupq_n_f32(limit);

@@ -121,6 +121,55 @@ static inline lanes lanes_load_i8(const int8_t *p)
 typedef __m512i ints;
 typedef __m512i bytes;
 
+static inline ints ints_load(const uint32_t *p)
+{
+    return _mm512_loadu_si512(p);
+}
+
+static inline ints ints_twice(const void *p)
+{
+    int64_t both;
+    __builtin_memcpy(&both, p, sizeof both);
+    return _mm512_set1_epi64(both);
+}
+
+static inline ints ints_right(ints a, int n)
+{
+    return _mm512_srli_epi32(a, n);
+}
+
+static inline ints ints_right_each(ints a, ints n)
+{
+    return _mm512_srlv_epi32(a, n);
+}
+
+/* A table in a register takes the place of a conversion. */
+#define LANES_OF_NIBBLES
+typedef __mmask16 marks;
+
+static inline marks marks_lowest(ints a)
+{
+    return _mm512_test_epi32_mask(a, _mm512_set1_epi32(1));
+}
+
+static inline marks marks_of_bits(uint16_t bits)
+{
+    return bits;
+}
+
+static inline lanes lanes_of_nibbles(ints a)
+{
+    return _mm512_permutexvar_ps(
+        a, _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+static inline lanes lanes_of_fifths(ints a, marks fifth)
+{
+    const lanes low = _mm512_permutexvar_ps(
+        a, _mm512_setr_ps(-16, -15, -14, -13, -12, -11, -10, -9, -8, -7, -6, -5, -4, -3, -2, -1));
+    return _mm512_mask_add_ps(low, fifth, low, _mm512_set1_ps(16));
+}
+
 static inline ints ints_all(int32_t x)
 {
     return _mm512_set1_epi32(x);
@@ -286,6 +335,35 @@ LANES_1(lanes, ints_to_lanes, ints, _mm256_cvtepi32_ps)
 LANES_1(bytes, bytes_low_halves, bytes, half_low_halves)
 LANES_1(bytes, bytes_high_halves, bytes, half_high_halves)
 LANES_ALL(ints, ints_all, int32_t, _mm256_set1_epi32)
+
+static inline ints ints_load(const uint32_t *p)
+{
+    return (ints){_mm256_loadu_si256((const __m256i *)(const void *)p),
+                  _mm256_loadu_si256((const __m256i *)(const void *)(p + 8))};
+}
+
+static inline ints ints_twice(const void *p)
+{
+    int64_t both;
+    __builtin_memcpy(&both, p, sizeof both);
+    return (ints){_mm256_set1_epi64x(both), _mm256_set1_epi64x(both)};
+}
+
+static inline ints ints_right(ints a, int n)
+{
+    return (ints){_mm256_srli_epi32(a.low, n), _mm256_srli_epi32(a.high, n)};
+}
+
+static inline ints ints_right_each(ints a, ints n)
+{
+    return (ints){_mm256_srlv_epi32(a.low, n.low), _mm256_srlv_epi32(a.high, n.high)};
+}
+
+static inline ints ints_low(ints a, int n)
+{
+    const __m256i mask = _mm256_set1_epi32((1 << n) - 1);
+    return (ints){_mm256_and_si256(a.low, mask), _mm256_and_si256(a.high, mask)};
+}
 
 static inline lanes lanes_zero(void)
 {

@@ -123,6 +123,7 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
     for (size_t h = 0; h < n_heads; h++)
         positions_turn(&a->f->work.positions, a->f->kernels, position, q + h * dim, a->key_dim,
                        a->scale, false, scaled + h * dim);
+    cache_rotate(scaled, n_heads * dim, a->f->kv.key_rotation);
 
     /* The keys that are read after a span's last chunk: of the next sequence, or head. (With many
      * rows they are those of the chunk itself, which are near.) */
@@ -280,6 +281,7 @@ static float *join_heads(const struct attention *a)
         for (int h = 0; h < c->n_heads; h++) {
             float *head = heads + r * row_dim + (size_t)h * a->value_dim;
             merge_chunks(a, r, h, head);
+            cache_rotate(head, a->value_dim, f->kv.value_rotation);
             head_ablation_end(f->without, c, a->layer, h, head);
         }
     }

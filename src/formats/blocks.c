@@ -16,6 +16,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define BLOCK      32
 #define Q8_0_BYTES (2 + BLOCK)
 #define Q4_0_BYTES (2 + BLOCK / 2)
+#define Q5_0_BYTES (2 + BLOCK / 8 + BLOCK / 2)
 
 /* --- types ------------------------------------------------------------------------------------ */
 
@@ -163,28 +164,52 @@ static void decode_q8_0(float *out, const unsigned char *in, uint64_t n)
     }
 }
 
-static inline int32_t nibble(float x, float id)
+/* The first value of the largest magnitude of a block; of 0 and a NaN the magnitude. */
+static float block_peak(const float *x)
 {
-    const int32_t q = (int32_t)(convertible(x * id + 8.5f));
-    return q < 15 ? q : 15;
+    const float most = block_max(x);
+    for (int j = 0; j < BLOCK && most > 0; j++)
+        if (fabsf(x[j]) == most)
+            return x[j];
+    return most;
+}
+
+/* Levels of a block from 0 to 2 half - 1 and its d: the peak is level 0. */
+static float block_levels(uint8_t q[BLOCK], const float *x, int32_t half)
+{
+    const float d = block_peak(x) / (float)-half, id = inverse(d), middle = (float)half + 0.5f;
+    for (int j = 0; j < BLOCK; j++) {
+        const int32_t level = (int32_t)(convertible(x[j] * id + middle));
+        q[j] = (uint8_t)(level < 2 * half - 1 ? level : 2 * half - 1);
+    }
+    return d;
+}
+
+static void put_nibbles(unsigned char *out, const uint8_t q[BLOCK])
+{
+    for (int j = 0; j < BLOCK / 2; j++)
+        out[j] = (uint8_t)((q[j] & 15) | q[j + BLOCK / 2] << 4);
 }
 
 static void encode_q4_0(unsigned char *out, const float *x, uint64_t n)
 {
     for (; n > 0; n -= BLOCK, x += BLOCK, out += Q4_0_BYTES) {
-        float peak = block_max(x); /* the first value of this magnitude, but for 0 and a NaN */
-        if (peak > 0)
-            for (int j = 0; j < BLOCK; j++)
-                if (fabsf(x[j]) == peak) {
-                    peak = x[j];
-                    break;
-                }
-        const float d = peak / -8.0f, id = inverse(d);
-        uint8_t q[BLOCK / 2];
-        for (int j = 0; j < BLOCK / 2; j++)
-            q[j] = (uint8_t)(nibble(x[j], id) | nibble(x[j + BLOCK / 2], id) << 4);
-        put_half(out, f16_round(d));
-        memcpy(out + 2, q, sizeof q);
+        uint8_t q[BLOCK];
+        put_half(out, f16_round(block_levels(q, x, 8)));
+        put_nibbles(out + 2, q);
+    }
+}
+
+static void encode_q5_0(unsigned char *out, const float *x, uint64_t n)
+{
+    for (; n > 0; n -= BLOCK, x += BLOCK, out += Q5_0_BYTES) {
+        uint8_t q[BLOCK];
+        uint32_t fifth = 0;
+        put_half(out, f16_round(block_levels(q, x, 16)));
+        for (int j = 0; j < BLOCK; j++)
+            fifth |= (uint32_t)(q[j] >> 4) << j;
+        memcpy(out + 2, &fifth, sizeof fifth);
+        put_nibbles(out + 2 + sizeof fifth, q);
     }
 }
 
@@ -364,7 +389,8 @@ static const struct wide *wide_of(uint32_t type)
 
 /* --- by type --------------------------------------------------------------------------------- */
 
-/* The types that this program computes with. */
+/* The types that this program computes with, and, without a way back here, one that is only a
+ * cache's. */
 static const struct codec {
     enum tensor_type type;
     uint32_t file_type; /* llama.cpp's enum llama_ftype */
@@ -373,7 +399,7 @@ static const struct codec {
 } codecs[] = {
     {TENSOR_F32, 0, encode_f32, decode_f32},     {TENSOR_F16, 1, encode_f16, decode_f16},
     {TENSOR_Q4_0, 2, encode_q4_0, decode_q4_0},  {TENSOR_Q8_0, 7, encode_q8_0, decode_q8_0},
-    {TENSOR_BF16, 32, encode_bf16, decode_bf16},
+    {TENSOR_BF16, 32, encode_bf16, decode_bf16}, {TENSOR_Q5_0, 8, encode_q5_0, NULL},
 };
 
 static const struct codec *codec_of(uint32_t type)
@@ -386,7 +412,8 @@ static const struct codec *codec_of(uint32_t type)
 
 bool blocks_runs(uint32_t type)
 {
-    return codec_of(type) != NULL;
+    const struct codec *c = codec_of(type);
+    return c && c->decode;
 }
 
 uint32_t blocks_in_memory(uint32_t type)
@@ -402,7 +429,7 @@ uint32_t gguf_file_type(uint32_t type)
 
 void blocks_encode(uint32_t type, void *out, const float *x, uint64_t n)
 {
-    assert(blocks_runs(type) && n % tensor_type_find(type)->block_elements == 0);
+    assert(codec_of(type) && n % tensor_type_find(type)->block_elements == 0);
     if (n > 0)
         codec_of(type)->encode(out, x, n);
 }

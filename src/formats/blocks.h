@@ -8,12 +8,14 @@
  *   Q4_0  d as F16, then 16 bytes q;    x = d * (q - 8)  d = x of largest magnitude / -8,
  *         element j in the low nibble of byte j,         q = min(15, floor(x / d + 8.5))
  *         element j + 16 in its high nibble
+ *   Q5_0  d as F16, 4 bytes of fifth    x = d * (q - 16) d = x of largest magnitude / -16,
+ *         bits, the nibbles of Q4_0                      q = min(31, floor(x / d + 16.5))
  *
- * Source: quantize_row_q8_0_ref and quantize_row_q4_0_ref of the ggml project, which define
- * what is in a file. As there, x / d is x * (1 / d) in float with the d before it is rounded to
- * F16, ties are rounded away from zero, and the product of Q4_0 is rounded before 8.5 is added.
- * (Where a compiler fuses the two, as it may for processors whose baseline has fma, llama.cpp's
- * own files differ from those it makes on x86 in rare blocks.)
+ * Source: quantize_row_q8_0_ref, quantize_row_q4_0_ref and quantize_row_q5_0_ref of the ggml
+ * project, which define what is in a file. As there, x / d is x * (1 / d) in float with the d
+ * before it is rounded to F16, ties are rounded away from zero, and the product of Q4_0 is rounded
+ * before 8.5 is added. (Where a compiler fuses the two, as it may for processors whose baseline has
+ * fma, llama.cpp's own files differ from those it makes on x86 in rare blocks.)
  *
  * The functions depend on nothing but their arguments: any threads may run them at once.
  */
@@ -67,8 +69,7 @@ uint32_t gguf_file_type(uint32_t type);
 
 /* --- numbers in blocks ------------------------------------------------------------------------ */
 
-/* Whether `type` (an enum tensor_type) is one of the five; but for blocks_decode the functions
- * below take no other (asserted). */
+/* Whether matrices of `type` (an enum tensor_type) run: F32, F16, BF16, Q8_0 and Q4_0. */
 bool blocks_runs(uint32_t type);
 
 /*
@@ -81,10 +82,10 @@ uint32_t blocks_in_memory(uint32_t type);
 #define BLOCKS_READ "F32, F16, BF16, Q4_0 to Q8_0, Q2_K to Q6_K or IQ4_NL"
 
 /*
- * Encodes n floats, n a multiple of the type's block (asserted), to n / block_elements *
- * block_bytes bytes. F16 and BF16 round to nearest even; what F16 cannot hold becomes infinite.
- * A block with an infinity or a NaN in it, or whose d overflows F16, decodes to NaNs or
- * infinities: the caller who minds looks for those.
+ * Encodes n floats, n a multiple of the type's block, to n / block_elements * block_bytes bytes, of
+ * the types that run or Q5_0 (both asserted). F16 and BF16 round to nearest even; what F16 cannot
+ * hold becomes infinite. A block with an infinity or a NaN in it, or whose d overflows F16, decodes
+ * to NaNs or infinities: the caller who minds looks for those.
  */
 void blocks_encode(uint32_t type, void *out, const float *x, uint64_t n);
 

@@ -1,5 +1,7 @@
 #include "model/kv_cache.h"
 
+#include "formats/blocks.h"
+
 /* How far apart one position's cells are in an array: a panel has the keys, or their scales, of
  * KERNEL_LANES positions, cell by cell. */
 static size_t step_of(enum kv_array array)
@@ -29,7 +31,13 @@ static size_t cells_of(const struct config *c, struct kv_type type, enum kv_arra
 /* Counts the cache, and takes it if its arena has memory. */
 static void take_cache(struct kv_cache *kv, const struct config *c, const struct kv_shape *shape)
 {
-    *kv = (struct kv_cache){.config = *c, .shape = *shape, .arena = kv->arena};
+    const bool turns = c->score == SCORE_DOT; /* others are not what they were */
+    *kv = (struct kv_cache){
+        .config = *c,
+        .shape = *shape,
+        .arena = kv->arena,
+        .key_rotation = turns ? cache_rotation(shape->type.keys, c->head_dim) : 0,
+        .value_rotation = cache_rotation(shape->type.values, config_value_dim(c))};
     for (int l = 0; l < c->n_layers; l++)
         for (enum kv_array array = 0; array < KV_ARRAYS; array++) {
             const size_t n = config_kv_heads(c, l) * cells_of(c, shape->type, array);
@@ -100,36 +108,120 @@ static struct kv_at locate_position(const struct kv_cache *kv, struct kv_slot sl
     return at;
 }
 
-/* Stores n numbers `step` elements apart, and in Q8_0 their scales, as far apart. */
-static void put_row(const struct kernels *kernels, enum cache_type type, const float *x, size_t n,
-                    void *out, uint16_t *scales, size_t step)
+/* Stores n numbers `step` elements apart. */
+static void put_floats(const struct kernels *kernels, enum cache_type type, const float *x,
+                       size_t n, void *out, size_t step)
 {
     float *floats = out;
     uint16_t halves[64]; /* one call for so many: a step puts every head of every row */
-    const size_t at_once = type == CACHE_F16 ? 64 : QUANT_BLOCK;
     if (type == CACHE_F32 && step == 1)
         memcpy(floats, x, n * sizeof *x);
     else if (type == CACHE_F32)
         for (size_t i = 0; i < n; i++)
             floats[i * step] = x[i];
-    if (type != CACHE_F32)
-        for (size_t first = 0; first < n; first += at_once) {
-            const size_t now = MIN(n - first, at_once);
-            if (type == CACHE_F16) {
-                kernels->to_f16(halves, x + first, now);
-                for (size_t i = 0; i < now; i++)
-                    ((uint16_t *)out)[(first + i) * step] = halves[i];
-                continue;
-            }
-            float padded[QUANT_BLOCK] = {0}, scale;
-            _Alignas(64) unsigned char row[64]; /* quant_row_bytes(QUANT_BLOCK) */
-            memcpy(padded, x + first, now * sizeof *x);
-            kernels->quantize(row, padded, QUANT_BLOCK, 1, QUANT_BLOCK);
+    else
+        for (size_t first = 0, now; first < n; first += now) {
+            now = MIN(n - first, LENGTH(halves));
+            kernels->to_f16(halves, x + first, now);
             for (size_t i = 0; i < now; i++)
-                ((int8_t *)out)[(first + i) * step] = (int8_t)row[i];
-            memcpy(&scale, row + QUANT_BLOCK, sizeof scale);
-            kernels->to_f16(scales + first / QUANT_BLOCK * step, &scale, 1);
+                ((uint16_t *)out)[(first + i) * step] = halves[i];
         }
+}
+
+/* The integers of one of GGUF's blocks, and the scale that they share. */
+struct levels {
+    uint16_t scale;
+    uint8_t q[QUANT_BLOCK]; /* of Q8_0 as int8 */
+    uint32_t fifths;        /* of Q5_0: bit i is that of q[i], which has the others */
+};
+
+static struct levels levels_of(enum cache_type type, const float *x)
+{
+    static const uint32_t tensor_types[CACHE_TYPES] = {
+        [CACHE_Q8_0] = TENSOR_Q8_0, [CACHE_Q5_0] = TENSOR_Q5_0, [CACHE_Q4_0] = TENSOR_Q4_0};
+    unsigned char block[2 + QUANT_BLOCK]; /* the largest's */
+    const unsigned char *q = block + 2;
+    struct levels l = {0};
+    blocks_encode(tensor_types[type], block, x, QUANT_BLOCK);
+    memcpy(&l.scale, block, sizeof l.scale);
+    if (type == CACHE_Q5_0) {
+        memcpy(&l.fifths, q, sizeof l.fifths);
+        q += sizeof l.fifths;
+    }
+    if (type == CACHE_Q8_0)
+        memcpy(l.q, q, QUANT_BLOCK);
+    else
+        for (int i = 0; i < QUANT_BLOCK / 2; i++) {
+            l.q[i] = q[i] & 15;
+            l.q[i + QUANT_BLOCK / 2] = q[i] >> 4;
+        }
+    return l;
+}
+
+/* Stores block b of a row's n numbers as struct kv_chunk has them: keys cell by cell, values in
+ * lanes. */
+static void put_key_levels(const struct levels *l, enum cache_type type, int b, int n, void *out)
+{
+    const int first = b * QUANT_BLOCK, now = MIN(n - first, QUANT_BLOCK);
+    if (type == CACHE_Q8_0) {
+        for (int i = 0; i < now; i++)
+            ((uint8_t *)out)[(first + i) * KERNEL_LANES] = l->q[i];
+        return;
+    }
+    uint32_t *words = out;
+    for (int w = 0; w < (now + 7) / 8; w++) {
+        uint32_t word = 0;
+        for (int i = 0; i < 8; i++)
+            word |= (uint32_t)l->q[w * 8 + i] << 4 * i;
+        words[(first / 8 + w) * KERNEL_LANES] = word;
+    }
+    if (type == CACHE_Q5_0)
+        words[(cache_words(n) + b) * KERNEL_LANES] = l->fifths;
+}
+
+static void put_value_levels(const struct levels *l, enum cache_type type, int b, int n,
+                             unsigned char *out)
+{
+    const int padded = kernel_padded(n), first = b * QUANT_BLOCK;
+    const int now = MIN(padded - first, QUANT_BLOCK);
+    if (type == CACHE_Q8_0) {
+        memcpy(out + first, l->q, now);
+        return;
+    }
+    for (int v = 0; v < now; v += KERNEL_LANES) {
+        uint32_t words[2] = {0};
+        const uint16_t fifths = l->fifths >> v;
+        for (int i = 0; i < KERNEL_LANES; i++)
+            words[i % 2] |= (uint32_t)l->q[v + i] << 4 * (i / 2);
+        memcpy(out + (first + v) / 2, words, sizeof words);
+        if (type == CACHE_Q5_0)
+            memcpy(out + padded / 2 + (first + v) / 8, &fifths, sizeof fifths);
+    }
+}
+
+/* Stores a row of n numbers, a key or a value, rotated in runs of `rotation`, and its scales. */
+static void put_row(const struct kernels *kernels, enum cache_type type, int rotation, bool is_key,
+                    const float *x, int n, void *out, uint16_t *scales)
+{
+    const int step = is_key ? KERNEL_LANES : 1, run = MAX(rotation, QUANT_BLOCK);
+    if (!cache_types[type].has_scales) {
+        put_floats(kernels, type, x, n, out, step);
+        return;
+    }
+    for (int first = 0; first < n; first += run) {
+        float rotated[CACHE_MOST_ROTATED] = {0};
+        const int now = MIN(n - first, run);
+        memcpy(rotated, x + first, now * sizeof *x);
+        cache_rotate(rotated, now, rotation);
+        for (int b = first / QUANT_BLOCK; b * QUANT_BLOCK < first + now; b++) {
+            const struct levels l = levels_of(type, rotated + (b * QUANT_BLOCK - first));
+            if (is_key)
+                put_key_levels(&l, type, b, n, out);
+            else
+                put_value_levels(&l, type, b, n, out);
+            scales[b * step] = l.scale;
+        }
+    }
 }
 
 void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_slot slot,
@@ -137,10 +229,10 @@ void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_
 {
     assert(position >= 0 && position < kv->shape.cap);
     const struct kv_at at = locate_position(kv, slot, position);
-    put_row(kernels, kv->shape.type.keys, k, kv->config.head_dim, at.array[KV_KEYS],
-            (void *)at.array[KV_KEY_SCALES], KERNEL_LANES);
-    put_row(kernels, kv->shape.type.values, v, config_value_dim(&kv->config), at.array[KV_VALUES],
-            (void *)at.array[KV_VALUE_SCALES], 1);
+    put_row(kernels, kv->shape.type.keys, kv->key_rotation, true, k, kv->config.head_dim,
+            at.array[KV_KEYS], (void *)at.array[KV_KEY_SCALES]);
+    put_row(kernels, kv->shape.type.values, kv->value_rotation, false, v,
+            config_value_dim(&kv->config), at.array[KV_VALUES], (void *)at.array[KV_VALUE_SCALES]);
 }
 
 void kv_cache_copy(struct kv_cache *kv, int from, int to, int n)

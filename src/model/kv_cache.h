@@ -26,6 +26,9 @@ enum kv_array { KV_KEYS, KV_VALUES, KV_KEY_SCALES, KV_VALUE_SCALES, KV_ARRAYS };
 struct kv_cache {
     struct config config; /* of the model: layers, K/V heads, their sizes */
     struct kv_shape shape;
+    /* What kv_cache_put rotates keys and values by before it stores them, see cache_rotate: queries
+     * are rotated likewise, and so is what values add up to. Keys of additive scores are not. */
+    int key_rotation, value_rotation;
     size_t all[KV_ARRAYS]; /* cells of a sequence's position, over all layers: of keys, bytes of
                               values, scales */
     size_t before[CONFIG_MAX_LAYERS][KV_ARRAYS]; /* of them what stands before each layer */

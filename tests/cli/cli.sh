@@ -198,6 +198,7 @@ $ [ "$(head -1 "$out")" = "$(cat one.json)" ]
 2 generate $model -i --format json | --format and --interactive are both given
 
 # The cache in half precision; golden checkpoints of other variants.
+0 generate $model -p ROMEO: -n 1 -c 1 --kv-type q4_0/q5_0 --truncate right
 0 generate $model -p ROMEO: -n 20 --greedy --kv-type f16
 0 generate $golden/$name.gguf -p "x" -n 5 --greedy -q | for name in mha gqa mqa-f16
 EOF
@@ -512,7 +513,7 @@ $ head -c 100 LICENSE >short.txt
     | for batch in 0 -1 1,,2 2147483648 x
 2 bench $model $list | an item is given twice | for list in "--batch 4,4" "--kv-heads 4,4"
 2 bench $model --type q9 | --type: expected some of f32, f16, bf16, q8_0, q4_0
-2 bench $model --kv-type f64 | --kv-type: expected K or K/V of f32, f16, q8_0
+2 bench $model --kv-type f64 | --kv-type: expected K or K/V of f32, f16, q8_0, q5_0, q4_0
 2 bench $model --prompt 257 | prompt of 257
 2 bench $model --svg $model $quick | the checkpoint itself
 1 $b --svg nosuchfolder/p.svg --format csv -q | nosuchfolder
@@ -642,6 +643,9 @@ $ [ "$(head -c 1 "$out")" = "[" ]
 $ row $model half && expected=$row
 0 eval $many half --format csv -q | 3 lines | $model,half,0:1,$expected,
     | for many in "$model $model" "-m $model $model"
+0 eval $model half --kv-type f32,q8_0/q4_0 --against $model --format csv | 3 lines | model,kv_type,text | $model,f32,half | $model,q8_0/q4_0,half
+2 eval $model half --kv-type q8_0/ | --kv-type: expected K or K/V of
+2 score $model -p a --kv-type f16,f32 | --kv-type: expected one K or K/V, found 'f16,f32'
 0 eval $model half --range 0:0.5 --format jsonl | "text": "half", "range": "0:0.5", "tokens": 
 3+ eval $model nosuchfile half --format csv | 2 lines | 2> nosuchfile
 2 $e --range "$range" | --range: expected A:B

@@ -59,7 +59,7 @@ fi
 # completes_words SHELL - "LINE|WORD...": what is offered after LINE, sorted
 cat >"$dir/lines" <<'END'
 decode tok|tokenize
-decode generate --kv-type |f16 f32 q8_0
+decode generate --kv-type |f16 f32 q4_0 q5_0 q8_0
 decode generate --tem|--temp
 decode score --mo|--model
 decode help tok|tokenize

@@ -144,29 +144,60 @@ TEST(attend_equals_scalar, .first = SANITIZED ? 4 : 0, .loops = SANITIZED ? 5 : 
 
 /* --- what it means --------------------------------------------------------------------------- */
 
-/* Number `index` of the keys or values, as stored. */
-static double stored(enum cache_type type, const void *x, size_t index, uint16_t scale)
+/* Bit `bit` and those above it of the 32-bit word `word` at p. */
+static unsigned bits_at(const void *p, int word, int bit)
+{
+    const unsigned char *bytes = (const unsigned char *)p + 4 * word;
+    unsigned value = 0;
+    for (int i = 3; i >= 0; i--)
+        value = value << 8 | bytes[i];
+    return value >> bit;
+}
+
+/* Number `index` of cells or of a row that are numbers each. */
+static double number_at(enum cache_type type, const void *x, int index)
 {
     return type == CACHE_F16    ? (double)f16_widen(((const uint16_t *)x)[index])
-           : type == CACHE_Q8_0 ? ((const int8_t *)x)[index] * (double)f16_widen(scale)
+           : type == CACHE_Q8_0 ? (double)((const int8_t *)x)[index]
                                 : (double)((const float *)x)[index];
 }
 
-/* The chunk's keys or values at position t, dimension i. */
+/* The chunk's keys or values at position t, dimension i, by what kernels.h says of their bits. */
 static double key_at(const struct attention *at, int t, int i)
 {
     const struct kv_chunk *kv = &at->args.kv;
-    const int block = (t / 16 * ((kv->key_dim + 31) / 32) + i / 32) * 16 + t % 16;
-    return stored(kv->type.keys, kv->k, (size_t)((t / 16 * kv->key_dim + i) * 16 + t % 16),
-                  kv->k_scales[block]);
+    const enum cache_type type = kv->type.keys;
+    const int words = (kv->key_dim + 7) / 8, blocks = (kv->key_dim + 31) / 32, lane = t % 16;
+    const double scale =
+        type < CACHE_Q8_0 ? 1
+                          : (double)f16_widen(kv->k_scales[(t / 16 * blocks + i / 32) * 16 + lane]);
+    if (type <= CACHE_Q8_0)
+        return scale * number_at(type, kv->k, (t / 16 * kv->key_dim + i) * 16 + lane);
+    const int first = t / 16 * (type == CACHE_Q5_0 ? words + blocks : words);
+    const int low = bits_at(kv->k, (first + i / 8) * 16 + lane, i % 8 * 4) % 16;
+    if (type == CACHE_Q4_0)
+        return scale * (low - 8);
+    return scale *
+           (low + (int)(bits_at(kv->k, (first + words + i / 32) * 16 + lane, i % 32) % 2) * 16 -
+            16);
 }
 
 static double value_at(const struct attention *at, int t, int i)
 {
     const struct kv_chunk *kv = &at->args.kv;
-    const int block = t * ((kv->value_dim + 31) / 32) + i / 32;
-    return stored(kv->type.values, kv->v, (size_t)(t * ((kv->value_dim + 15) / 16 * 16) + i),
-                  kv->v_scales[block]);
+    const enum cache_type type = kv->type.values;
+    const int vectors = (kv->value_dim + 15) / 16, blocks = (kv->value_dim + 31) / 32;
+    const double scale =
+        type < CACHE_Q8_0 ? 1 : (double)f16_widen(kv->v_scales[t * blocks + i / 32]);
+    if (type <= CACHE_Q8_0)
+        return scale * number_at(type, kv->v, t * vectors * 16 + i);
+    const unsigned char *row =
+        (const unsigned char *)kv->v + t * vectors * (type == CACHE_Q5_0 ? 10 : 8);
+    const int low = bits_at(row + i / 16 * 8, i % 2, i % 16 / 2 * 4) % 16;
+    if (type == CACHE_Q4_0)
+        return scale * (low - 8);
+    const int fifth = row[vectors * 8 + i / 8] >> i % 8 & 1;
+    return scale * (low + fifth * 16 - 16);
 }
 
 /* Head h's score of position t. */

@@ -99,9 +99,8 @@ static void go_on(const struct alike *a, struct session *s, int n_vocab, struct 
 }
 
 /* The first sequence reads what all begin with, the others are given copies of it. */
-TEST(a_copy_goes_on_as_its_sequence, .loops = SANITIZED ? 3 : 9)
+TEST(a_copy_goes_on_as_its_sequence, .loops = SANITIZED ? 3 : 3 * CACHE_TYPES)
 {
-    static const enum cache_type caches[] = {CACHE_F32, CACHE_F16, CACHE_Q8_0};
     static const int prefixes[] = {1, 15, 16, 17, 255, 256, MOST_PREFIX};
     static struct alike a;
     const struct model *m = made(long_ones[_i % 3]).model;
@@ -109,10 +108,10 @@ TEST(a_copy_goes_on_as_its_sequence, .loops = SANITIZED ? 3 : 9)
     struct rng r;
     rng_seed(&r, 2, (uint64_t)_i);
     for (size_t k = SANITIZED ? (size_t)_i % 3 : 0; k < COUNT(prefixes); k += SANITIZED ? 3 : 1) {
-        make_alike(&a, m, prefixes[k], caches[_i / 3]);
+        make_alike(&a, m, prefixes[k], _i / 3);
         for (int n_threads = SANITIZED ? 3 : 1; n_threads <= 3; n_threads++) {
             const struct session_params p = {.n_sequences = N_SEQUENCES,
-                                             .kv_type = kv_type_of(caches[_i / 3]),
+                                             .kv_type = kv_type_of(_i / 3),
                                              .block = n_threads == 2 ? 7 : 0};
             struct session *s = new_session(m, &p, pools[n_threads - 1]);
             expect_ok(session_feed(s, 0, a.tokens[0], a.n_prefix, NULL, false, &err));

@@ -56,7 +56,8 @@ TEST(same_bits_however_computed, .loops = N_GOLDEN, .seconds = 300)
     static const struct kv_type caches[] = {{CACHE_F32, CACHE_F32},
                                             {CACHE_F16, CACHE_F16},
                                             {CACHE_Q8_0, CACHE_Q8_0},
-                                            {CACHE_Q8_0, CACHE_F32}};
+                                            {CACHE_Q5_0, CACHE_Q4_0},
+                                            {CACHE_Q4_0, CACHE_Q5_0}};
     enum { N_CACHES = COUNT(caches) };
     const float *references[N_CACHES];
     for (int i = 0; i < N_CACHES; i++)
@@ -133,6 +134,9 @@ TEST(quantisation_costs_little, .seconds = 300, .left_out = THREAD_SANITIZED)
         double limit;
     } cases[] = {{STORAGE_F32, {CACHE_F16, CACHE_F16}, 1e-4},
                  {STORAGE_F32, {CACHE_Q8_0, CACHE_Q8_0}, 1e-3},
+                 {STORAGE_F32, {CACHE_Q8_0, CACHE_Q4_0}, 5e-3},
+                 {STORAGE_F32, {CACHE_Q5_0, CACHE_Q4_0}, 1e-2},
+                 {STORAGE_F32, {CACHE_Q4_0, CACHE_Q4_0}, 2e-2},
                  {STORAGE_Q8_0, {0}, 1e-3},
                  {STORAGE_Q4_0, {0}, 5e-2}};
     struct checkpoint c = opened_checkpoint("models/shakespeare-mha.gguf", CHECKPOINT_MODEL);

@@ -43,6 +43,8 @@ const struct scenario scenarios[] = {
      "model.gguf text.txt", "out.svg", STEADY_STDOUT | STEADY_FILES},
     {"eval", "eval model.gguf text.txt --against other.gguf --ctx 16 -t 2 -q",
      "model.gguf text.txt other.gguf", "", 0},
+    {"eval --kv-type", "eval model.gguf text.txt --ctx 16 --kv-type q8_0/q4_0,q5_0 -t 2 -q",
+     "model.gguf text.txt", "", 0},
     {"convert",
      "convert model.gguf -o out.gguf --kv-heads 2 --calib calib.txt --eval text.txt -t 2 "
      "-q --force",
