@@ -14,17 +14,17 @@ const char *const cache_type_names[CACHE_TYPES + 1] = {
 };
 
 const struct cache_type_info cache_types[CACHE_TYPES] = {
-    [CACHE_F32] = {32, false, sizeof(float), false, HUGE_VAL},
-    [CACHE_F16] = {16, false, sizeof(uint16_t), false, F16_LARGEST},
-    [CACHE_Q8_0] = {8, true, sizeof(int8_t), false, F16_LARGEST * 127},
-    [CACHE_Q5_0] = {5, true, sizeof(uint32_t), true, F16_LARGEST * 16},
-    [CACHE_Q4_0] = {4, true, sizeof(uint32_t), true, F16_LARGEST * 8},
+    [CACHE_F32] = {32, false, sizeof(float), HUGE_VAL},
+    [CACHE_F16] = {16, false, sizeof(uint16_t), F16_LARGEST},
+    [CACHE_Q8_0] = {8, true, sizeof(int8_t), F16_LARGEST * 127},
+    [CACHE_Q5_0] = {5, true, sizeof(uint32_t), F16_LARGEST * 16},
+    [CACHE_Q4_0] = {4, true, sizeof(uint32_t), F16_LARGEST * 8},
 };
 
 int cache_rotation(enum cache_type t, int n)
 {
     const int size = MIN(n & -n, CACHE_MOST_ROTATED);
-    return cache_types[t].rotates && size >= 8 ? size : 0;
+    return cache_types[t].has_scales && size >= 8 ? size : 0;
 }
 
 /* Butterflies of neighbours at a distance of 1 and 2, then at all others, each for four at once. */

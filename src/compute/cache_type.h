@@ -17,7 +17,6 @@ struct cache_type_info {
     bool has_scales;   /* QUANT_BLOCK numbers of a key or value, the last block perhaps fewer, are
                           integers that share a binary16 scale */
     size_t cell_bytes; /* keys of a panel lie cell by cell, see struct kv_chunk */
-    bool rotates;      /* see cache_rotation */
     double largest;    /* the largest magnitude that it can hold */
 };
 extern const struct cache_type_info cache_types[CACHE_TYPES];
@@ -59,7 +58,7 @@ static inline size_t cache_value_bytes(enum cache_type t, int n)
  *
  * Returns the size of H for keys or values of n numbers: the largest power of two that divides n,
  * at most CACHE_MOST_ROTATED; each run of so many numbers is multiplied by it. 0 where there is
- * none: for a type that does not rotate, and for less than 8.
+ * none: for a type without scales, and for less than 8.
  */
 int cache_rotation(enum cache_type t, int n);
 #define CACHE_MOST_ROTATED 256

@@ -15,7 +15,7 @@ POSITIONS = 19
 HEADS = 2
 SIZES = (64, 48, 80, 96, 20)
 PAIRS = (("f32", "f16"), ("q8_0", "q4_0"), ("q5_0", "q4_0"), ("q4_0", "q5_0"))
-ROTATED = ("q5_0", "q4_0")
+ROTATED = ("q8_0", "q5_0", "q4_0")
 
 
 def numbers(rows, n, salt):
