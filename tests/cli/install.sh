@@ -83,7 +83,7 @@ END
     while IFS='|' read -r line words; do
         note "bash: $line" [ "$(in_bash "$line" | xargs)" = "$words" ]
     done <"$dir/lines"
-    note "bash: --name=value, three words" [ "$(in_bash 'decode eval --kv-type = q')" = q8_0 ]
+    note "bash: --name=value, three words" [ "$(in_bash 'decode eval --kv-type = q8')" = q8_0 ]
     note "bash: files, which are its own" [ -z "$(in_bash 'decode generate --file ')" ]
     note "bash: none for numbers" [ -z "$(in_bash 'decode bench --depth ')" ]
     in_bash 'decode ' | grep -v '^--' >"$dir/found"
