@@ -170,7 +170,7 @@ enum status attend_make_page(const struct attend_view *v, attend_show_page *show
         .value = config_value_dim(c),
         .n_largest = PATHS_LARGEST,
         .scale = (double)config_score_scale(c),
-        .x = c->placement == PLACEMENT_BEFORE ? "x = norm of the stream" : "x = the stream",
+        .x = c->placement != PLACEMENT_AFTER ? "x = norm of the stream" : "x = the stream",
         .rotated = c->position == POSITION_ROPE ? ", rotated" : "",
         .scaled = scaled,
         .layers = paths,

@@ -155,7 +155,7 @@ static struct step_names step_names(const struct attend_view *v)
     const struct config *c = v->config;
     const struct block *b = &v->spec.model->blocks[t->path.layer];
     const struct attend_bias *bias = b->bias ? &b->bias[t->head] : NULL;
-    const bool norm_first = c->placement == PLACEMENT_BEFORE;
+    const bool norm_first = c->placement != PLACEMENT_AFTER;
     const char *rotated = c->position == POSITION_ROPE ? ", rotated by their positions" : "";
     const char *b_in = b->w[ROLE_ATTN_QKV].matrix.bias ? " + b" : "";
     const char *b_out = b->w[ROLE_ATTN_OUTPUT].matrix.bias ? " + b" : "";

@@ -120,7 +120,7 @@ static enum status set_kinds(const struct train_shape *s, struct config *c, stru
     config_set_arch(c, arch_preset(text_of(preset)));
     if (s->share_layers)
         option = "share-layers";
-    if (s->no_bias && !c->no_biases)
+    if (s->no_bias && c->biases != BIASES_NONE)
         option = "no-bias";
     for (int i = 0; i < TRAIN_KINDS; i++)
         if (s->kinds[i] != CHOICE_NONE && (unsigned)s->kinds[i] != *kinds[i]) {
@@ -131,7 +131,8 @@ static enum status set_kinds(const struct train_shape *s, struct config *c, stru
         return err_usage(
             e, "--%s: --arch %s has no such choice; --arch " FREE_ARCH " has what is asked for",
             option, preset);
-    c->no_biases |= s->no_bias;
+    if (s->no_bias)
+        c->biases = BIASES_NONE;
     c->shared = s->share_layers;
     if (s->score_scale)
         TRY(parse_score_scale(s->score_scale, &c->score_scale, e));

@@ -54,6 +54,7 @@ struct product {
  *             gradient: dp -> scale * p * (dp - sum_t p dp)
  */
 struct causal {
+    int window;                     /* 0, or key t counts as unseen where t <= first + q - window */
     int n_keys, first;              /* first >= 0; n_keys > first for columns that mean something */
     float *scores, *gradient;       /* [n_keys, CAUSAL_WIDTH]; gradient only backward */
     float *max, *inverse;           /* [CAUSAL_WIDTH], written by softmax, read by backward */
@@ -105,9 +106,9 @@ struct grad_kernels {
                                     const float *gate, size_t n);
 
     /* By norm_kind: the norm of one row x [n], backwards: dx [n] = residual [n] + the gradient of
-     * x, given that of the output, dy [n]; dx may be residual. stats[0] and [1] become what the
-     * norm took off (the mean; 0 for NORM_RMS) and multiplied by (1 / sqrt(variance + eps), with
-     * the mean of squares for the variance for NORM_RMS). */
+     * x, given that of the output, dy [n]; gain NULL: ones; dx may be residual. stats[0] and [1]
+     * become what the norm took off (the mean; 0 for NORM_RMS) and multiplied by (1 / sqrt(variance
+     * + eps), with the mean of squares for the variance for NORM_RMS). */
     void (*norm_backward[NORM_KINDS])(float *dx, const float *residual, const float *dy,
                                       const float *x, const float *gain, int n, float eps,
                                       float *stats);

@@ -15,6 +15,7 @@ ALWAYS_INLINE lanes ffn_value(const enum ffn_kind kind, lanes x)
 {
     switch (kind) {
     case FFN_GELU:
+    case FFN_GEGLU:
         return lanes_gelu(x);
     case FFN_GELU_ERF:
         return lanes_gelu_erf(x);
@@ -66,6 +67,7 @@ ALWAYS_INLINE lanes ffn_slope(const enum ffn_kind kind, lanes x)
 {
     switch (kind) {
     case FFN_GELU:
+    case FFN_GEGLU:
         return gelu_slope(x);
     case FFN_GELU_ERF:
         return gelu_erf_slope(x);
@@ -123,6 +125,7 @@ FFN_OF(vector_gelu, FFN_GELU)
 FFN_OF(vector_gelu_erf, FFN_GELU_ERF)
 FFN_OF(vector_relu, FFN_RELU)
 FFN_OF(vector_swiglu, FFN_SWIGLU)
+FFN_OF(vector_geglu, FFN_GEGLU)
 
 /* --- norms ----------------------------------------------------------------------------------- */
 
@@ -157,14 +160,15 @@ ALWAYS_INLINE void norm_backward(const bool centred, float *dx, const float *res
                                  const float *dy, const float *x, const float *gain, int n,
                                  float eps, float *stats)
 {
-    assert(n >= 1 && !(eps < 0) && dx && residual && dy && x && gain && stats);
+    assert(n >= 1 && !(eps < 0) && dx && residual && dy && x && stats);
     assert(dx != x && dx != dy);
     norm_stats(centred, x, n, eps, stats);
     const lanes mean = lanes_all(stats[0]), scale = lanes_all(stats[1]);
     lanes sum = lanes_zero(), product = lanes_zero();
     EACH_VECTOR(i, width, n)
     {
-        const lanes h = lanes_mul(lanes_load_upto(dy + i, width), lanes_load_upto(gain + i, width));
+        const lanes d = lanes_load_upto(dy + i, width);
+        const lanes h = gain ? lanes_mul(d, lanes_load_upto(gain + i, width)) : d;
         const lanes u = lanes_mul(lanes_sub(lanes_load_upto(x + i, width), mean), scale);
         sum = lanes_add(sum, h);
         product = lanes_fma(h, u, product); /* h is 0 past the end */
@@ -173,7 +177,8 @@ ALWAYS_INLINE void norm_backward(const bool centred, float *dx, const float *res
     const lanes mean_hu = lanes_all(lanes_sum(product) / (float)n);
     EACH_VECTOR(i, width, n)
     {
-        const lanes h = lanes_mul(lanes_load_upto(dy + i, width), lanes_load_upto(gain + i, width));
+        const lanes d = lanes_load_upto(dy + i, width);
+        const lanes h = gain ? lanes_mul(d, lanes_load_upto(gain + i, width)) : d;
         const lanes u = lanes_mul(lanes_sub(lanes_load_upto(x + i, width), mean), scale);
         const lanes inner = lanes_sub(lanes_sub(h, mean_h), lanes_mul(u, mean_hu));
         const lanes out = lanes_fma(inner, scale, lanes_load_upto(residual + i, width));
@@ -253,6 +258,16 @@ ALWAYS_INLINE int hidden_lanes(const struct causal *c, int t, int v)
     return hidden < 0 ? 0 : hidden > KERNEL_LANES ? KERNEL_LANES : hidden;
 }
 
+/* x, or `other` in the lanes of vector v whose queries do not see key t. */
+ALWAYS_INLINE lanes seen_lanes(const struct causal *c, int t, int v, lanes x, lanes other)
+{
+    if (t > c->first)
+        x = lanes_first(other, x, hidden_lanes(c, t, v));
+    if (c->window && t <= c->first + CAUSAL_WIDTH - c->window) /* queries from t + window on */
+        x = lanes_first(x, other, hidden_lanes(c, t + c->window, v));
+    return x;
+}
+
 /* The scores of key t by the queries of vector v, with the head's bias. */
 ALWAYS_INLINE lanes causal_scores(const struct causal *c, int t, int v)
 {
@@ -275,9 +290,7 @@ static void vector_causal_softmax(const struct causal *c)
     for (int t = 0; t < c->n_keys; t++)
         for (int v = 0; v < CAUSAL_VECS; v++) {
             float *at = c->scores + (size_t)t * CAUSAL_WIDTH + v * KERNEL_LANES;
-            lanes s = causal_scores(c, t, v);
-            if (t > c->first)
-                s = lanes_first(lanes_all(-INFINITY), s, hidden_lanes(c, t, v));
+            const lanes s = seen_lanes(c, t, v, causal_scores(c, t, v), lanes_all(-INFINITY));
             lanes_store(at, s);
             max[v] = lanes_max(s, max[v]);
         }
@@ -306,9 +319,7 @@ static void vector_causal_backward(const struct causal *c)
         for (int t = 0; t < c->n_keys; t++) {
             const size_t at = (size_t)t * CAUSAL_WIDTH + (size_t)v * KERNEL_LANES;
             const lanes e = lanes_exp(lanes_sub(causal_scores(c, t, v), max));
-            lanes p = lanes_mul(e, inverse);
-            if (t > c->first)
-                p = lanes_first(lanes_zero(), p, hidden_lanes(c, t, v));
+            const lanes p = seen_lanes(c, t, v, lanes_mul(e, inverse), lanes_zero());
             lanes_store(c->scores + at, p);
             dot = lanes_fma(p, lanes_load(c->gradient + at), dot);
         }
@@ -440,11 +451,13 @@ const struct grad_kernels OF_SET(grad) = {
     .ffn = {[FFN_GELU] = vector_gelu,
             [FFN_GELU_ERF] = vector_gelu_erf,
             [FFN_RELU] = vector_relu,
-            [FFN_SWIGLU] = vector_swiglu},
+            [FFN_SWIGLU] = vector_swiglu,
+            [FFN_GEGLU] = vector_geglu},
     .ffn_backward = {[FFN_GELU] = vector_gelu_backward,
                      [FFN_GELU_ERF] = vector_gelu_erf_backward,
                      [FFN_RELU] = vector_relu_backward,
-                     [FFN_SWIGLU] = vector_swiglu_backward},
+                     [FFN_SWIGLU] = vector_swiglu_backward,
+                     [FFN_GEGLU] = vector_geglu_backward},
     .norm_backward =
         {[NORM_LAYER] = vector_layer_norm_backward, [NORM_RMS] = vector_rms_norm_backward},
     .column_sums = vector_column_sums,

@@ -48,6 +48,7 @@ enum ffn_kind {
     FFN_GELU_ERF, /* GELU, exact */
     FFN_RELU,     /* max(x, 0) */
     FFN_SWIGLU,   /* gated, f is SiLU (Shazeer 2020) */
+    FFN_GEGLU,    /* gated, f is GELU, the tanh form (Shazeer 2020) */
     FFN_KINDS
 };
 
@@ -55,7 +56,7 @@ enum ffn_kind {
 static inline bool ffn_is_gated(enum ffn_kind kind)
 {
     assert((unsigned)kind < FFN_KINDS);
-    return kind == FFN_SWIGLU;
+    return kind == FFN_SWIGLU || kind == FFN_GEGLU;
 }
 
 /* --- counts ---------------------------------------------------------------------------------- */
@@ -121,7 +122,7 @@ struct matmul {
 
 /*
  * One K/V head's view of the cache: n_positions of it, one after the other, from a multiple of
- * KERNEL_CHUNK on. What stands behind them in the last panel does not matter. (Prefetch asks for
+ * KERNEL_LANES on. What stands behind them in the last panel does not matter. (Prefetch asks for
  * bytes a little ahead of use, and for what is past the end.)
  *   k  [panel of KERNEL_LANES positions][cache_key_cells][KERNEL_LANES] cells, whole panels. Of
  *      F32, F16 and Q8_0 a cell is a number, of Q8_0 an int8. Of Q4_0 and Q5_0 it is a word of 32
@@ -165,7 +166,9 @@ struct attend_bias {
  */
 struct attend {
     struct kv_chunk kv;
-    int n_heads; /* those that share the K/V head, or some of them */
+    int n_hidden; /* of the chunk's first positions, fewer than n_positions and KERNEL_LANES: they
+                     stand before the window, and their exponentials are 0 */
+    int n_heads;  /* those that share the K/V head, or some of them */
     const float *q;
     const float *additive;
     float *scores;
@@ -192,8 +195,8 @@ struct kernels {
      * multiple of QUANT_BLOCK: d = max |x| / 127 and q = x / d, to nearest even, by blocks. */
     void (*quantize)(void *rows, const float *x, size_t x_stride, int n_tokens, int n);
 
-    /* By norm_kind: out [n] is the norm of x [n], with gain [n] and bias [n], which may be NULL
-     * (none); eps >= 0; out may be x. */
+    /* By norm_kind: out [n] is the norm of x [n], with gain [n], NULL: ones, and bias [n], NULL:
+     * none; eps >= 0; out may be x. */
     void (*norm[NORM_KINDS])(float *out, const float *x, const float *gain, const float *bias,
                              int n, float eps);
 

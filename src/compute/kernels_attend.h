@@ -317,10 +317,12 @@ static __attribute__((noinline)) void bias_chunk(float *scores, int n_panels,
     }
 }
 
-/* Turns one head's scores into exp(score - max); sets max and the sum. */
-static void softmax_chunk(float *scores, int n, float *max_out, float *sum_out)
+/* Turns one head's scores into exp(score - max), 0 for the hidden ones; sets max and the sum. */
+static void softmax_chunk(float *scores, int n_hidden, int n, float *max_out, float *sum_out)
 {
     const int n_panels = (n + KERNEL_LANES - 1) / KERNEL_LANES;
+    for (int t = 0; t < n_hidden; t++)
+        scores[t] = -INFINITY;
     for (int t = n; t < n_panels * KERNEL_LANES; t++)
         scores[t] = -INFINITY;
     lanes max = lanes_all(-INFINITY);
@@ -382,11 +384,12 @@ ALWAYS_INLINE void value_tile(const struct attend *a, enum cache_type type, stru
 {
     const int tail = (n_vecs - 1) * KERNEL_LANES, left = a->kv.value_dim - first - tail;
     float *out = a->out + head * a->stride + first;
+    const bool starts = run->begin == a->n_hidden;
     lanes acc[TILE_HEADS][4];
-    if (run->begin == 0)
+    if (starts)
         clear_tile(acc, n_heads, n_vecs);
     UNROLLED (h, n_heads) {
-        if (run->begin == 0)
+        if (starts)
             continue;
         UNROLLED (j, n_vecs - 1)
             acc[h][j] = lanes_load(out + h * a->stride + j * KERNEL_LANES);
@@ -444,7 +447,7 @@ ALWAYS_INLINE void value_chunk(const struct attend *a, enum cache_type type)
 {
     const int n = a->kv.n_positions;
     const size_t row_bytes = cache_value_bytes(type, a->kv.value_dim);
-    struct row_run run = {.ahead.share = ahead_share(a, type)};
+    struct row_run run = {.begin = a->n_hidden, .ahead.share = ahead_share(a, type)};
     for (; run.begin < n; run.begin = run.end) {
         run.end = MIN(run.begin + BLOCK_ROWS, n);
         run.ahead.at = a->next && run.end == n
@@ -463,7 +466,7 @@ ALWAYS_INLINE void weigh_type(const struct attend *a, enum cache_type type)
             bias_chunk(a->scores + (size_t)h * KERNEL_CHUNK, matrix_panels(a->kv.n_positions),
                        &a->bias[h], a->distance);
     for (int h = 0; h < a->n_heads; h++)
-        softmax_chunk(a->scores + (size_t)h * KERNEL_CHUNK, a->kv.n_positions,
+        softmax_chunk(a->scores + (size_t)h * KERNEL_CHUNK, a->n_hidden, a->kv.n_positions,
                       &a->max[h * a->stride], &a->sum[h * a->stride]);
 }
 

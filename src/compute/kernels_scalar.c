@@ -105,7 +105,7 @@ static void scalar_layer_norm(float *out, const float *x, const float *gain, con
         lanes[i % KERNEL_LANES] += x[i];
     const float mean = fold_lanes(lanes) / (float)n, scale = inverse_spread(x, mean, n, eps);
     for (int i = 0; i < n; i++)
-        out[i] = fmaf((x[i] - mean) * scale, gain[i], bias ? bias[i] : 0.0f);
+        out[i] = fmaf((x[i] - mean) * scale, gain ? gain[i] : 1.0f, bias ? bias[i] : 0.0f);
 }
 
 static void scalar_rms_norm(float *out, const float *x, const float *gain, const float *bias, int n,
@@ -114,7 +114,7 @@ static void scalar_rms_norm(float *out, const float *x, const float *gain, const
     norm_check(out, x, gain, n, eps);
     const float scale = inverse_spread(x, 0, n, eps);
     for (int i = 0; i < n; i++)
-        out[i] = fmaf(x[i] * scale, gain[i], bias ? bias[i] : 0.0f);
+        out[i] = fmaf(x[i] * scale, gain ? gain[i] : 1.0f, bias ? bias[i] : 0.0f);
 }
 
 static void scalar_rotate(float *out, const float *x, const float *rotation, int n_rot, int n,
@@ -212,14 +212,16 @@ static const float *weigh_chunk(const struct attend *a, int h)
     const float *w = a->additive ? a->additive + h * kv->key_dim : NULL;
     float *p = a->scores + h * KERNEL_CHUNK;
     float max = -INFINITY;
-    for (int t = 0; t < kv->n_positions; t++) {
+    for (int t = 0; t < a->n_hidden; t++)
+        p[t] = 0;
+    for (int t = a->n_hidden; t < kv->n_positions; t++) {
         p[t] = chunk_score(kv, q, w, t);
         if (a->bias)
             p[t] = math_biased(&a->bias[h], (float)a->distance - (float)t, p[t]);
         max = MAX(max, p[t]);
     }
     float lanes[KERNEL_LANES] = {0};
-    for (int t = 0; t < kv->n_positions; t++) {
+    for (int t = a->n_hidden; t < kv->n_positions; t++) {
         p[t] = math_weight(p[t] - max);
         lanes[t % KERNEL_LANES] += p[t];
     }
@@ -236,7 +238,7 @@ static void scalar_attend(const struct attend *a)
         const float *p = weigh_chunk(a, h);
         for (int i = 0; i < kv->value_dim; i++) {
             float o = 0;
-            for (int t = 0; t < kv->n_positions; t++)
+            for (int t = a->n_hidden; t < kv->n_positions; t++)
                 o = fmaf(p[t], chunk_value(kv, t, i), o);
             a->out[h * a->stride + i] = o;
         }

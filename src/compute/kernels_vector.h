@@ -13,47 +13,39 @@
 
 /* --- norms ----------------------------------------------------------------------------------- */
 
-static void vector_layer_norm(float *out, const float *x, const float *gain, const float *bias,
-                              int n, float eps)
+/* The norm of a row, or, not centred, that by its root mean square: there the mean counts as 0. */
+ALWAYS_INLINE void norm_row(const bool centred, float *out, const float *x, const float *gain,
+                            const float *bias, int n, float eps)
 {
     norm_check(out, x, gain, n, eps);
-    lanes sum = lanes_zero();
-    for (int i = 0; i < n; i += KERNEL_LANES)
+    lanes sum = lanes_zero(), squares = lanes_zero();
+    for (int i = 0; centred && i < n; i += KERNEL_LANES)
         sum = lanes_add(sum, lanes_load_upto(x + i, n - i)); /* 0 past the end */
-    const lanes mean = lanes_all(lanes_sum(sum) / (float)n);
-
-    lanes squares = lanes_zero();
+    const lanes mean = centred ? lanes_all(lanes_sum(sum) / (float)n) : lanes_zero();
     for (int i = 0; i < n; i += KERNEL_LANES) {
         const lanes d = lanes_sub(lanes_load_upto(x + i, n - i), mean);
         const lanes more = lanes_fma(d, d, squares);
         squares = n - i < KERNEL_LANES ? lanes_first(more, squares, n - i) : more;
     }
     const lanes scale = lanes_all(1.0f / sqrtf(lanes_sum(squares) / (float)n + eps));
-
     for (int i = 0; i < n; i += KERNEL_LANES) {
         const lanes normed = lanes_mul(lanes_sub(lanes_load_upto(x + i, n - i), mean), scale);
+        const lanes factor = gain ? lanes_load_upto(gain + i, n - i) : lanes_all(1.0f);
         const lanes shift = bias ? lanes_load_upto(bias + i, n - i) : lanes_zero();
-        lanes_store_upto(out + i, lanes_fma(normed, lanes_load_upto(gain + i, n - i), shift),
-                         n - i);
+        lanes_store_upto(out + i, lanes_fma(normed, factor, shift), n - i);
     }
+}
+
+static void vector_layer_norm(float *out, const float *x, const float *gain, const float *bias,
+                              int n, float eps)
+{
+    norm_row(true, out, x, gain, bias, n, eps);
 }
 
 static void vector_rms_norm(float *out, const float *x, const float *gain, const float *bias, int n,
                             float eps)
 {
-    norm_check(out, x, gain, n, eps);
-    lanes squares = lanes_zero();
-    for (int i = 0; i < n; i += KERNEL_LANES) {
-        const lanes a = lanes_load_upto(x + i, n - i); /* 0 past the end */
-        squares = lanes_fma(a, a, squares);
-    }
-    const lanes scale = lanes_all(1.0f / sqrtf(lanes_sum(squares) / (float)n + eps));
-    for (int i = 0; i < n; i += KERNEL_LANES) {
-        const lanes normed = lanes_mul(lanes_load_upto(x + i, n - i), scale);
-        const lanes shift = bias ? lanes_load_upto(bias + i, n - i) : lanes_zero();
-        lanes_store_upto(out + i, lanes_fma(normed, lanes_load_upto(gain + i, n - i), shift),
-                         n - i);
-    }
+    norm_row(false, out, x, gain, bias, n, eps);
 }
 
 /* --- rotary positions ------------------------------------------------------------------------ */

@@ -63,7 +63,7 @@ static enum status embed_tokens(struct converter *c)
         float *x = c->calib.original + t * c->d;
         if (at == 0)
             TRY(convert_windows_done(c, 0));
-        model_embed(c->model, probe_positions(c->calib.probe), c->spec->tokens[t], at, x);
+        probe_embed(c->calib.probe, c->model, c->spec->tokens[t], at, x);
         memcpy(c->calib.converted + t * c->d, x, c->d * sizeof *x);
     }
     return STATUS_OK;
@@ -160,7 +160,7 @@ static void assume_moments(struct converter *c)
     const struct block *b = c->model->blocks;
     const struct norm *norm = NULL;
     const size_t d = c->d;
-    if (c->config.placement == PLACEMENT_BEFORE)
+    if (c->config.placement != PLACEMENT_AFTER)
         norm = &b[c->block.index].w[ROLE_ATTN_NORM].norm;
     else if (c->block.end > 1)
         norm = &b[c->block.end - 2].w[ROLE_LAYER_OUTPUT_NORM].norm;
@@ -168,7 +168,8 @@ static void assume_moments(struct converter *c)
     for (size_t i = 0; i < d; i++) {
         c->calib.input_mean[i] = norm && norm->bias ? (double)norm->bias[i] : 0;
         for (size_t j = 0; j < d; j++) {
-            const double gains = norm ? (double)norm->gain[i] * (double)norm->gain[j] : 1;
+            const double gains =
+                norm && norm->gain ? (double)norm->gain[i] * (double)norm->gain[j] : 1;
             c->calib.key_moments[i * d + j] = c->calib.value_moments[i * d + j] =
                 (i == j ? 1 : across) * gains;
         }

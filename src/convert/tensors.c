@@ -79,9 +79,14 @@ void convert_read(struct converter *c)
     for (enum convert_weight p = WEIGHT_Q; p < CONVERT_WEIGHTS; p++) {
         const struct convert_matrix *m = &c->block.from.at[p];
         const enum tensor_role role = find_weight(&c->config, c->block.index, p, &first);
-        read_elements(find_old(c, role, false), first * c->d, m->rows * c->d,
-                      p == WEIGHT_O ? c->scratch.square : m->w);
-        read_elements(find_old(c, role, true), first, m->n_bias, m->bias);
+        const struct tensor_spec spec = layout_weight(&c->config, role, c->block.index);
+        const struct gguf_tensor *t = find_old(c, role, false), *bias = find_old(c, role, true);
+        double *rows = p == WEIGHT_O ? c->scratch.square : m->w;
+        for (uint64_t i = 0; i < m->n_bias; i++) {
+            const uint64_t row = spec_file_row(&spec, first + i);
+            read_elements(t, row * spec.cols, spec.cols, rows + i * spec.cols);
+            read_elements(bias, row, 1, m->bias + i);
+        }
     }
     linalg_transpose(c->block.from.o.w, c->scratch.square, c->d, c->block.from.o.rows);
     c->circuits.ov.centred =
@@ -164,10 +169,15 @@ enum status convert_store(struct converter *c, enum convert_weight from, enum co
         const double *rows = p == WEIGHT_O ? c->scratch.square : m->w;
         uint64_t first;
         const enum tensor_role role = find_weight(&c->converted, c->block.index, p, &first);
+        const struct tensor_spec spec = layout_weight(&c->converted, role, c->block.index);
+        struct convert_tensor *t = convert_new(c, role, false), *bias = convert_new(c, role, true);
         if (p == WEIGHT_O)
             linalg_transpose(c->scratch.square, m->w, m->rows, c->d);
-        TRY(write_elements(convert_new(c, role, false), first * c->d, m->rows * c->d, rows, e));
-        TRY(write_elements(convert_new(c, role, true), first, m->n_bias, m->bias, e));
+        for (uint64_t i = 0; i < m->n_bias; i++) {
+            const uint64_t row = spec_file_row(&spec, first + i);
+            TRY(write_elements(t, row * spec.cols, spec.cols, rows + i * spec.cols, e));
+            TRY(write_elements(bias, row, 1, m->bias + i, e));
+        }
     }
     return STATUS_OK;
 }
@@ -209,16 +219,20 @@ void convert_loading_allocate(struct converter *c)
     c->loading.output = allocate_panels(c, ROLE_ATTN_OUTPUT);
 }
 
-/* Loads a weight to the rows of the role's matrix from `first` on, and its bias. */
-static void load_tensor(struct converter *c, enum tensor_role role, const struct convert_tensor *t,
-                        int first)
+/* Loads a role's weight to the rows that a model's matrix has of it, from `first` on, and its bias.
+ */
+static void load_tensor(struct converter *c, enum tensor_role role, int first)
 {
-    const struct convert_panels *to = role == ROLE_ATTN_QKV ? &c->loading.qkv : &c->loading.output;
-    struct matrix *m = &c->block.loaded.w[role].matrix;
+    const struct convert_tensor *t = convert_new(c, role, false);
+    const struct tensor_spec spec = layout_weight(&c->converted, role, c->block.index),
+                             of_bias = layout_bias(&c->converted, role, c->block.index);
+    const bool is_output = role == ROLE_ATTN_OUTPUT;
+    const struct convert_panels *to = is_output ? &c->loading.output : &c->loading.qkv;
+    struct matrix *m = &c->block.loaded.w[is_output ? ROLE_ATTN_OUTPUT : ROLE_ATTN_QKV].matrix;
     m->panels = to->panels;
-    pack_rows(to->panels, m, first, &t[0].tensor, 0, t[0].tensor.dims[1], &c->loading.pack);
+    pack_rows(to->panels, m, first, &t[0].tensor, &spec, 0, spec.rows, &c->loading.pack);
     if (t[1].bytes)
-        pack_floats(to->bias + first, &t[1].tensor);
+        pack_floats(to->bias + first, &t[1].tensor, &of_bias);
     else if (m->bias)
         memset(to->bias + first, 0, t[0].tensor.dims[1] * sizeof *to->bias);
     if (m->bias)
@@ -236,7 +250,7 @@ void convert_load_stored(struct converter *c)
         c->block.loaded.w[ROLE_ATTN_QKV].matrix.n_out =
             config_qkv_dim(&c->converted, c->block.index);
         for (int i = 0; i < n_parts; i++)
-            load_tensor(c, ROLE_ATTN_QKV, convert_new(c, parts[i].role, false), parts[i].first);
+            load_tensor(c, parts[i].role, parts[i].first);
         if (old) {
             for (size_t h = 0; h < c->block.n_heads; h++)
                 c->loading.score_bias[h] = old[c->block.order[h]];
@@ -244,7 +258,7 @@ void convert_load_stored(struct converter *c)
         }
     }
     if (output->changed)
-        load_tensor(c, ROLE_ATTN_OUTPUT, output, 0);
+        load_tensor(c, ROLE_ATTN_OUTPUT, 0);
 }
 
 /* --- the new file ---------------------------------------------------------------------------- */

@@ -8,14 +8,6 @@
 
 /* --- batches --------------------------------------------------------------------------------- */
 
-/* What attention of one K/V head costs for a row of a span against a chunk of its sequence: the
- * positions that it reads and a constant for the call; 0 if the row stands before the chunk. */
-static int item_cost(const struct batch_span *span, int chunk, int row)
-{
-    const int n = span->first_position + row + 1 - chunk * KERNEL_CHUNK;
-    return n <= 0 ? 0 : CALL_COST + MIN(n, KERNEL_CHUNK);
-}
-
 void batch_cut(struct batch *b, const struct batch_row *rows, int n, struct batch_span *spans)
 {
     assert(n >= 1);
@@ -30,13 +22,6 @@ void batch_cut(struct batch *b, const struct batch_row *rows, int n, struct batc
         }
         span->n_rows++;
         b->n_logits += rows[r].wants_logits;
-    }
-    for (span = spans; span < spans + b->n_spans; span++) {
-        span->n_chunks = kv_cache_chunks(span->first_position + span->n_rows);
-        for (int chunk = 0; chunk < span->n_chunks; chunk++)
-            for (int row = 0; row < span->n_rows; row++)
-                b->cost_per_head += item_cost(span, chunk, row);
-        span->cost = b->cost_per_head;
         b->stores_first |= span->n_rows > 1;
     }
 }
@@ -47,9 +32,9 @@ void batch_cut(struct batch *b, const struct batch_row *rows, int n, struct batc
  * A thread's work on one layer's attention of a batch of rows to the cache, for any number of K/V
  * heads. Query head h uses K/V head h / (n_heads / n_kv_heads), by layer: one K/V head is MQA,
  * n_heads of them are MHA. The query heads of a group are one work item, so each K and V row is
- * read once for all of them. A sequence's positions are cut into chunks of KERNEL_CHUNK whose
- * results are merged in order; the cut depends on nothing but the position, so no bit depends on
- * the threads or on what else is in the batch.
+ * read once for all of them. The positions that a row reads, from the first of its window on, are
+ * cut into chunks of KERNEL_CHUNK whose results are merged in order; the cut depends on nothing but
+ * the position, so no bit depends on the threads or on what else is in the batch.
  */
 struct attention {
     const struct worker *k;
@@ -64,7 +49,39 @@ struct attention {
     float scale;                    /* of scores */
     const float *additive;          /* [n_heads, key_dim] w of additive ones; NULL of others */
     const struct attend_bias *bias; /* [n_heads] of scores; NULL: none */
+    struct head_turn q_turn, k_turn;
 };
+
+/* Where the chunks of a row at a position begin: at the first position of its window, or a few
+ * before, in whole panels of keys. */
+static int chunks_begin(const struct attention *a, int position)
+{
+    const int first = config_window_first(&a->f->kv.config, a->layer, position);
+    return first / KERNEL_LANES * KERNEL_LANES;
+}
+
+/* How many chunks a row at a position reads. */
+static int n_chunks_of(const struct attention *a, int position)
+{
+    return kv_cache_chunks(position + 1 - chunks_begin(a, position));
+}
+
+/* What attention of one K/V head costs for a row at a position against a chunk: the positions that
+ * it reads and a constant for the call; 0 if the row has no such chunk. */
+static int item_cost(const struct attention *a, int position, int chunk)
+{
+    const int n = position + 1 - chunks_begin(a, position) - chunk * KERNEL_CHUNK;
+    return n <= 0 ? 0 : CALL_COST + MIN(n, KERNEL_CHUNK);
+}
+
+/* And what it costs for all rows of a span. */
+static int64_t span_cost(const struct attention *a, const struct batch_span *span)
+{
+    int64_t cost = 0;
+    for (int p = span->first_position; p < span->first_position + span->n_rows; p++)
+        cost += p + 1 - chunks_begin(a, p) + CALL_COST * n_chunks_of(a, p);
+    return cost;
+}
 
 static float *partial_of(const struct attention *a, int row, int head, int chunk)
 {
@@ -83,8 +100,7 @@ static void store_row(const struct attention *a, int kv_head, int row)
     const float *keys = a->f->work.qkv + row * a->qkv_dim + config_q_dim(c);
     const float *k = keys + (size_t)kv_head * a->key_dim;
     const float *v = keys + (size_t)a->n_kv_heads * a->key_dim + (size_t)kv_head * a->value_dim;
-    positions_turn(&a->f->work.positions, a->f->kernels, r->position, k, a->key_dim, 1, false,
-                   a->scratch);
+    positions_turn(&a->k_turn, r->position, k, 1, a->scratch);
     kv_cache_put(&a->f->kv, a->f->kernels, (struct kv_slot){r->sequence, a->layer, kv_head},
                  r->position, a->scratch, v);
 }
@@ -111,18 +127,18 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
 {
     const int row = span->first_row + row_of_span;
     const int position = span->first_position + row_of_span;
-    const int chunk_first = chunk * KERNEL_CHUNK;
+    const int chunk_first = chunks_begin(a, position) + chunk * KERNEL_CHUNK;
+    const int n = MIN(position + 1 - chunk_first, KERNEL_CHUNK);
+    const int in_window = config_window_first(&a->f->kv.config, a->layer, position);
     /* Only this item reads the newest position, so nobody has to be waited for. */
-    if (!a->f->batch.stores_first && chunk == position / KERNEL_CHUNK)
+    if (!a->f->batch.stores_first && chunk_first + n == position + 1)
         store_row(a, kv_head, row);
 
-    const int n = MIN(position + 1 - chunk_first, KERNEL_CHUNK);
     const size_t dim = a->key_dim, n_heads = a->group;
     const float *q = a->f->work.qkv + row * a->qkv_dim + kv_head * n_heads * dim;
     float *scaled = a->scratch;
     for (size_t h = 0; h < n_heads; h++)
-        positions_turn(&a->f->work.positions, a->f->kernels, position, q + h * dim, a->key_dim,
-                       a->scale, false, scaled + h * dim);
+        positions_turn(&a->q_turn, position, q + h * dim, a->scale, scaled + h * dim);
     cache_rotate(scaled, n_heads * dim, a->f->kv.key_rotation);
 
     /* The keys that are read after a span's last chunk: of the next sequence, or head. (With many
@@ -130,16 +146,17 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
     const struct batch *b = &a->f->batch;
     const void *next_keys = NULL;
     const bool wraps = span + 1 == b->spans + b->n_spans;
-    if (span->n_rows == 1 && chunk + 1 == span->n_chunks && kv_head + wraps < a->n_kv_heads) {
-        const int sequence = (wraps ? b->spans : span + 1)->sequence;
-        const struct kv_slot slot = {sequence, a->layer, kv_head + wraps};
-        next_keys = kv_cache_chunk(&a->f->kv, slot, 0, 1).k;
+    if (span->n_rows == 1 && chunk_first + n == position + 1 && kv_head + wraps < a->n_kv_heads) {
+        const struct batch_span *next = wraps ? b->spans : span + 1;
+        const struct kv_slot slot = {next->sequence, a->layer, kv_head + wraps};
+        next_keys = kv_cache_chunk(&a->f->kv, slot, chunks_begin(a, next->first_position), 1).k;
     }
 
     float *partial = partial_of(a, row, kv_head * a->group, chunk);
     const struct kv_slot slot = {span->sequence, a->layer, kv_head};
     const struct attend args = {
         .kv = kv_cache_chunk(&a->f->kv, slot, chunk_first, n),
+        .n_hidden = chunk == 0 ? in_window - chunk_first : 0,
         .n_heads = a->group,
         .q = scaled,
         .additive = a->additive ? a->additive + kv_head * n_heads * dim : NULL,
@@ -159,6 +176,13 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
                    args.scores + (size_t)h * KERNEL_CHUNK, n * sizeof *args.scores);
 }
 
+/* At least as many chunks as any row up to a position reads: one before the last may begin in an
+ * earlier panel. */
+static int most_chunks(const struct attention *a, int last)
+{
+    return MIN(n_chunks_of(a, last) + 1, kv_cache_chunks(last + 1));
+}
+
 /* Runs this thread's work items (K/V head, chunk, row), which fill work.partials. Laid end to end,
  * head after head, each as long as it costs, the items make a line that is cut into a range for
  * each thread: a thread runs those that start in its range. Rows of a span vary fastest, while a
@@ -167,16 +191,20 @@ static void attend_range(const struct attention *a)
 {
     const struct batch *b = &a->f->batch;
     const int thread = a->k->thread, n_threads = a->k->n_threads;
-    const int64_t per_head = b->cost_per_head, all = a->n_kv_heads * per_head;
+    int64_t per_head = 0;
+    for (int i = 0; i < b->n_spans; i++)
+        per_head += span_cost(a, &b->spans[i]);
+    const int64_t all = a->n_kv_heads * per_head;
     const int64_t begin = all * thread / n_threads, end = all * (thread + 1) / n_threads;
     for (int head = begin / per_head; head * per_head < end; head++) {
         int64_t at = head * per_head;
         for (int i = 0; i < b->n_spans && at < end; i++) {
             const struct batch_span *span = &b->spans[i];
-            const int64_t span_end = head * per_head + span->cost;
-            for (int chunk = 0; chunk < span->n_chunks && span_end > begin; chunk++) {
+            const int64_t span_end = at + span_cost(a, span);
+            const int last = span->first_position + span->n_rows - 1;
+            for (int chunk = 0; chunk < most_chunks(a, last) && span_end > begin; chunk++) {
                 for (int row = 0; row < span->n_rows && at < end; row++) {
-                    const int cost = item_cost(span, chunk, row);
+                    const int cost = item_cost(a, span->first_position + row, chunk);
                     if (cost > 0 && at >= begin)
                         attend_chunk(a, span, head, chunk, row);
                     at += cost;
@@ -191,10 +219,16 @@ static void attend_range(const struct attention *a)
 static void merge_chunks(const struct attention *a, int row, int head, float *out)
 {
     const int dim = a->value_dim;
-    const int n_chunks = kv_cache_chunks(a->f->batch.rows[row].position + 1);
+    const int n_chunks = n_chunks_of(a, a->f->batch.rows[row].position);
     const float *partial = partial_of(a, row, head, 0);
     a->f->kernels->merge(out, partial, partial + dim, partial + dim + 1, n_chunks,
                          a->partial_floats, dim);
+}
+
+static struct head_turn head_turn(const struct forward *f, int layer, const struct norm *norm)
+{
+    return positions_head_turn(&f->work.positions, f->kernels, &f->kv.config, layer, norm->gain,
+                               norm->bias);
 }
 
 static struct attention layer_attention(const struct worker *k, const struct block *b, int layer)
@@ -213,7 +247,9 @@ static struct attention layer_attention(const struct worker *k, const struct blo
                               .qkv_dim = config_qkv_dim(c, layer),
                               .scale = config_score_scale(c),
                               .additive = b->w[ROLE_ATTN_SCORE].table,
-                              .bias = b->bias};
+                              .bias = b->bias,
+                              .q_turn = head_turn(f, layer, &b->w[ROLE_ATTN_Q_NORM].norm),
+                              .k_turn = head_turn(f, layer, &b->w[ROLE_ATTN_K_NORM].norm)};
 }
 
 /* Makes attention weights of the scores' exponentials and shows them to who watches. A chunk's
@@ -229,7 +265,8 @@ static void show_weights(const struct attention *a, const float *input)
     const struct item_range items = range_of(a->k, n_rows * n_heads);
     for (int i = items.begin; i < items.end; i++) {
         const int row = i / n_heads, head = i % n_heads;
-        const int n = f->batch.rows[row].position + 1, n_chunks = kv_cache_chunks(n);
+        const int n = f->batch.rows[row].position + 1, first = chunks_begin(a, n - 1);
+        const int n_chunks = n_chunks_of(a, n - 1);
         const float *partial = partial_of(a, row, head, 0) + a->value_dim; /* max, sum */
         float *weights = weights_of(a, row, head);
         float most = partial[0];
@@ -239,9 +276,11 @@ static void show_weights(const struct attention *a, const float *input)
         for (int c = 0; c < n_chunks; c++)
             sum += exp_of((double)partial[c * stride] - (double)most) *
                    (double)partial[c * stride + 1];
+        memset(weights, 0, first * sizeof *weights);
         for (int c = 0; c < n_chunks; c++) {
             const double factor = exp_of((double)partial[c * stride] - (double)most) / sum;
-            for (int t = c * KERNEL_CHUNK; t < n && t < (c + 1) * KERNEL_CHUNK; t++)
+            const int begin = first + c * KERNEL_CHUNK;
+            for (int t = begin; t < n && t < begin + KERNEL_CHUNK; t++)
                 weights[t] = (float)((double)weights[t] * factor);
         }
     }
@@ -260,7 +299,8 @@ static void show_weights(const struct attention *a, const float *input)
                                         .queries = f->work.qkv,
                                         .keys = keys,
                                         .values = keys + a->n_kv_heads * a->key_dim,
-                                        .positions = &f->work.positions,
+                                        .q_turn = a->q_turn,
+                                        .k_turn = a->k_turn,
                                         .kernels = f->kernels,
                                         .without = f->without};
     if (a->k->thread == 0)
@@ -300,7 +340,10 @@ void block_attention(const struct worker *k, const struct block *b, int layer)
                              config_value_dim(c) % KERNEL_LANES == 0;
 
     /* Queries, keys and values. */
-    const float *input = stage_input(k, &b->w[ROLE_ATTN_NORM].norm);
+    const float *input = stage_input(k, &b->w[ROLE_ATTN_NORM].norm, w->input, w->input_dim);
+    if (w->parallel) /* of the same stream, before attention adds to it */
+        stage_input(k, &b->w[c->parts.one_norm ? ROLE_ATTN_NORM : ROLE_FFN_NORM].norm, w->parallel,
+                    c->d_model);
     const struct matrix *qkv = &b->w[ROLE_ATTN_QKV].matrix;
     if (whole_heads) { /* the rows that belong to this thread's K/V heads */
         const struct matmul m = stage_product(k, qkv, input, w->qkv, EPILOGUE_STORE);
@@ -335,7 +378,8 @@ void block_attention(const struct worker *k, const struct block *b, int layer)
 
     /* Output projection, added to the residual stream. */
     const float *results = join_heads(&a);
-    stage_multiply(k, &b->w[ROLE_ATTN_OUTPUT].matrix, results, w->x, EPILOGUE_ADD);
+    stage_add(k, &b->w[ROLE_ATTN_OUTPUT].matrix, results);
     stage_tap(k, TAP_HEADS, results, config_heads_dim(c));
-    stage_end_residual(k, &b->w[ROLE_ATTN_OUTPUT_NORM].norm, f->taps.at[TAP_MIDDLE]);
+    stage_end_residual(k, &b->w[ROLE_ATTN_POST_NORM].norm, &b->w[ROLE_ATTN_OUTPUT_NORM].norm,
+                       f->taps.at[TAP_MIDDLE]);
 }

@@ -20,12 +20,13 @@ struct item {
     struct rows dk, dv;       /* [length] */
     float *scores, *gradient; /* [padded length, CAUSAL_WIDTH] */
     float *qt, *doutt;        /* q^T, scaled, and dout^T [dim, CAUSAL_WIDTH] */
+    float *row;               /* [2, key_dim] of queries or keys on its way */
 };
 
 /* One block of queries of one head. */
 struct query_block {
-    int head, first, n; /* queries first .. first + n - 1 */
-    int n_keys;
+    int head, first, n;             /* queries first .. first + n - 1 */
+    int first_key, n_keys;          /* all that any of them sees */
     const struct attend_bias *bias; /* of the head; NULL: none */
 };
 
@@ -50,7 +51,8 @@ static size_t take_memory(struct item *it, int key_dim, int value_dim, int n, fl
                    {&it->dk.at, length * key.stride},
                    {&it->dv.at, length * value.stride},
                    {&it->qt, (size_t)CAUSAL_WIDTH * key_dim},
-                   {&it->doutt, (size_t)CAUSAL_WIDTH * MAX(key_dim, value_dim)}};
+                   {&it->doutt, (size_t)CAUSAL_WIDTH * MAX(key_dim, value_dim)},
+                   {&it->row, 2 * (size_t)key_dim}};
     size_t used = 0;
     for (int i = 0; i < LENGTH(buffers); used += buffers[i++].n)
         *buffers[i].buffer = scratch ? scratch + used : NULL;
@@ -69,11 +71,47 @@ static void copy_rows(struct rows out, const float *from, size_t stride, int n)
         memcpy(out.at + t * out.stride, from + t * stride, out.dim * sizeof *from);
 }
 
-/* A row of queries or keys rotated by its position, or `back`; out may be x. */
-static void turn_row(const struct item *it, float *out, const float *x, int position, bool back)
+/* The rows from the block's first key on. */
+static struct rows from_key(struct rows rows, const struct query_block *at)
 {
-    const struct causal_window *w = it->w;
-    positions_turn(w->positions, w->kernels, position, x, w->key_dim, 1, back, out);
+    rows.at += at->first_key * rows.stride;
+    return rows;
+}
+
+/* A row of queries or keys as scores take it. */
+static void turn_row(const struct item *it, const struct head_turn *t, int position, const float *x,
+                     float *out)
+{
+    const int n_halves = it->w->halves;
+    if (t->is_normed) {
+        t->kernels->norm[t->norm](it->row, x, t->gain, t->bias, t->dim, t->eps);
+        x = it->row;
+    }
+    for (int i = 0; i < t->dim && n_halves; i++)
+        out[i] = x[layout_half(i, n_halves)];
+    positions_rotate(t, position, n_halves ? out : x, 1, false, out);
+}
+
+/* out = the gradient of a row x of queries or keys, from dy, that of what scores take, which may be
+ * out. Adds to sums [2, dim], where wanted, those of its norm's gain and bias. */
+static void turn_back(const struct item *it, const struct head_turn *t, int position,
+                      const float *x, const float *dy, double *sums, float *out)
+{
+    const int n_halves = it->w->halves, dim = t->dim;
+    float *turned = it->row, *own = it->row + dim, stats[2];
+    positions_rotate(t, position, dy, 1, true, turned);
+    for (int i = 0; i < dim; i++)
+        own[layout_half(i, n_halves)] = turned[i];
+    memset(out, 0, dim * sizeof *out);
+    if (!t->is_normed) {
+        memcpy(out, own, dim * sizeof *out);
+        return;
+    }
+    it->w->grad->norm_backward[t->norm](out, out, own, x, t->gain, dim, t->eps, stats);
+    for (int i = 0; i < dim && sums; i++) {
+        sums[i] += (double)own[i] * ((double)x[i] - (double)stats[0]) * (double)stats[1];
+        sums[dim + i] += (double)own[i];
+    }
 }
 
 /* out [dim, CAUSAL_WIDTH] = scale * rows^T; columns past n are zero. */
@@ -135,7 +173,8 @@ static struct causal causal_of(const struct item *it, const struct query_block *
     const size_t padded = causal_padded_length(it->w->length);
     float *max = it->w->softmax + (size_t)at->head * 2 * padded + at->first;
     return (struct causal){.n_keys = at->n_keys,
-                           .first = at->first,
+                           .first = at->first - at->first_key,
+                           .window = it->w->window,
                            .scores = it->scores,
                            .gradient = it->gradient,
                            .max = max,
@@ -147,7 +186,7 @@ static struct causal causal_of(const struct item *it, const struct query_block *
 static void drop_columns(const struct item *it, const struct query_block *at, float *columns)
 {
     if (it->w->drop)
-        it->w->drop(it->w->arg, at->head, at->first, at->n_keys, columns);
+        it->w->drop(it->w->arg, at->head, at->first, at->first_key, at->n_keys, columns);
 }
 
 /* Backwards the gradient of its queries takes the place of the queries, [dim, CAUSAL_WIDTH]. */
@@ -156,12 +195,12 @@ static struct additive additive_of(const struct item *it, const struct query_blo
     return (struct additive){.n_keys = at->n_keys,
                              .dim = it->k.dim,
                              .weight = it->w->additive + (size_t)at->head * it->k.dim,
-                             .keys = it->k.at,
+                             .keys = from_key(it->k, at).at,
                              .queries = it->qt,
                              .stride = it->k.stride,
                              .scores = it->scores,
                              .gradient = it->gradient,
-                             .dkeys = it->dk.at,
+                             .dkeys = from_key(it->dk, at).at,
                              .dqueries = it->q.at,
                              .dweight = it->doutt};
 }
@@ -187,13 +226,13 @@ static void block_scores(const struct item *it, const struct query_block *at)
     const struct causal_window *w = it->w;
     const float *q = w->q + at->first * w->stride + at->head * w->key_dim;
     for (int t = 0; t < at->n; t++)
-        turn_row(it, it->q.at + t * it->q.stride, q + t * w->stride, at->first + t, false);
+        turn_row(it, &w->q_turn, at->first + t, q + t * w->stride, it->q.at + t * it->q.stride);
     transpose(it->qt, it->q, at->n, w->scale);
     if (w->additive) {
         const struct additive a = additive_of(it, at);
         w->grad->additive_scores(&a);
     } else {
-        scores(it, at->n_keys, it->k, it->qt, it->scores);
+        scores(it, at->n_keys, from_key(it->k, at), it->qt, it->scores);
     }
 }
 
@@ -211,7 +250,7 @@ static void forward_block(const struct item *it, const struct query_block *at)
     const struct causal c = causal_of(it, at);
     w->grad->causal_softmax(&c);
     drop_columns(it, at, it->scores);
-    gather(it, at, it->scores, it->v, out);
+    gather(it, at, it->scores, from_key(it->v, at), out);
     for (int q = 0; q < at->n; q++)
         for (int i = 0; i < out.dim; i++)
             out.at[q * out.stride + i] *= c.inverse[q];
@@ -223,7 +262,7 @@ static void backward_block(const struct item *it, const struct query_block *at)
     block_scores(it, at);
     copy_rows(it->dout, w->dheads + heads_at(it, at), w->heads_stride, at->n);
     transpose(it->doutt, it->dout, at->n, 1);
-    scores(it, at->n_keys, it->v, it->doutt, it->gradient);
+    scores(it, at->n_keys, from_key(it->v, at), it->doutt, it->gradient);
     drop_columns(it, at, it->gradient);
     const struct causal c = causal_of(it, at);
     w->grad->causal_backward(&c);
@@ -236,7 +275,8 @@ static void backward_block(const struct item *it, const struct query_block *at)
         for (int t = 0; t < at->n_keys; t++) {
             const float *gradient = it->gradient + (size_t)t * CAUSAL_WIDTH;
             for (int q = 0; q < CAUSAL_WIDTH; q++) {
-                const double x = at->first + q - t - centre, g = (double)gradient[q];
+                const double x = at->first - at->first_key + q - t - centre,
+                             g = (double)gradient[q];
                 squares[q] += g * x * x;
                 sums[q] += g * x;
             }
@@ -249,17 +289,19 @@ static void backward_block(const struct item *it, const struct query_block *at)
         }
     }
     drop_columns(it, at, it->scores);
-    scatter(it, at, it->scores, it->dout, it->dv);
+    scatter(it, at, it->scores, it->dout, from_key(it->dv, at));
     const struct rows dq = {w->dq + at->first * w->stride + at->head * w->key_dim, w->key_dim,
                             w->stride};
     if (w->additive) {
         additive_backward(it, at, dq);
         return;
     }
-    scatter(it, at, it->gradient, it->q, it->dk);
-    gather(it, at, it->gradient, it->k, dq);
+    scatter(it, at, it->gradient, it->q, from_key(it->dk, at));
+    gather(it, at, it->gradient, from_key(it->k, at), dq);
+    const float *q = w->q + at->first * w->stride + at->head * w->key_dim;
     for (int t = 0; t < at->n; t++)
-        turn_row(it, dq.at + t * dq.stride, dq.at + t * dq.stride, at->first + t, true);
+        turn_back(it, &w->q_turn, at->first + t, q + t * w->stride, dq.at + t * dq.stride,
+                  w->dnorms, dq.at + t * dq.stride);
 }
 
 /* All blocks of queries of the heads that share the keys and values; backwards item's dk and dv are
@@ -269,18 +311,22 @@ static struct item each_block(const struct causal_window *w, bool back)
     struct item it = {.w = w};
     take_memory(&it, w->key_dim, w->value_dim, w->length, w->scratch);
     for (int t = 0; t < w->length; t++)
-        turn_row(&it, it.k.at + t * it.k.stride, w->k + t * w->stride, t, false);
+        turn_row(&it, &w->k_turn, t, w->k + t * w->stride, it.k.at + t * it.k.stride);
     copy_rows(it.v, w->v, w->stride, w->length);
     if (back) {
         memset(it.dk.at, 0, w->length * it.dk.stride * sizeof(float));
         memset(it.dv.at, 0, w->length * it.dv.stride * sizeof(float));
+        if (w->dnorms)
+            memset(w->dnorms, 0, 4 * w->key_dim * sizeof *w->dnorms);
     }
     for (int h = 0; h < w->n_heads; h++) {
         struct attend_bias bias;
         const bool biased = w->bias && w->bias(w->arg, h, &bias);
         for (int first = 0; first < w->length; first += CAUSAL_WIDTH) {
             const int n = MIN(w->length - first, CAUSAL_WIDTH);
-            const struct query_block at = {h, first, n, first + n, biased ? &bias : NULL};
+            const int first_key = w->window && first >= w->window ? first - w->window + 1 : 0;
+            const struct query_block at = {
+                h, first, n, first_key, first + n - first_key, biased ? &bias : NULL};
             if (back)
                 backward_block(&it, &at);
             else
@@ -300,6 +346,7 @@ void causal_backward(const struct causal_window *w)
     const struct item it = each_block(w, true);
     const struct rows dv = {w->dv, w->value_dim, w->stride};
     for (int t = 0; t < w->length; t++)
-        turn_row(&it, w->dk + t * w->stride, it.dk.at + t * it.dk.stride, t, true);
+        turn_back(&it, &w->k_turn, t, w->k + t * w->stride, it.dk.at + t * it.dk.stride,
+                  w->dnorms ? w->dnorms + 2 * w->key_dim : NULL, w->dk + t * w->stride);
     copy_rows(dv, it.dv.at, it.dv.stride, w->length);
 }

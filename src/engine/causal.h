@@ -9,9 +9,11 @@
 
 /* One window of one K/V head. All memory is the caller's. Rows are positions 0 to length - 1. */
 struct causal_window {
-    const struct kernels *kernels;
     const struct grad_kernels *grad;
-    const struct positions *positions; /* at least `length` of them */
+    struct head_turn q_turn, k_turn; /* with at least `length` positions */
+    int halves; /* of the elements of a head in q and k, and in the norms, the first that are as
+                   halves (layout_half); 0: none are */
+    int window; /* as config's layer_window */
     int length, n_heads, key_dim, value_dim;
     float scale;            /* of scores */
     const float *additive;  /* [n_heads, key_dim] w of additive scores; NULL for dot products */
@@ -28,11 +30,14 @@ struct causal_window {
     /* [n_heads, key_dim] of `additive`, or [n_heads, 2] of quadratic positions' alpha and centre;
      * NULL: not wanted. */
     double *dtable;
+    /* [4, key_dim] of the gain and bias of queries' norm, then of keys'; NULL: not wanted. */
+    double *dnorms;
     /* Fills in what distances do to a head's scores; false if nothing. May be NULL. */
     bool (*bias)(const void *arg, int head, struct attend_bias *out);
     /* Dropout: sets probabilities, or their gradient, to 0 in columns [n_keys, CAUSAL_WIDTH] of a
-     * head, the first of which is the query at `first`. May be NULL. */
-    void (*drop)(const void *arg, int head, int first, int n_keys, float *columns);
+     * head, the first of which is the query at `first`, and the first row the key at `first_key`.
+     * May be NULL. */
+    void (*drop)(const void *arg, int head, int first, int first_key, int n_keys, float *columns);
     const void *arg; /* of `bias` and `drop` */
     float *scratch;  /* [causal_scratch] */
 };

@@ -26,6 +26,10 @@ void workspace_take(struct workspace *w, struct arena *a, const struct config *c
         ARENA_TAKE(w->weights, a, rows * c->n_heads * cap);
     ARENA_TAKE(w->hidden, a, rows * c->d_ff);
     ARENA_TAKE(w->input, a, read * w->input_dim);
+    if (c->placement == PLACEMENT_PARALLEL)
+        ARENA_TAKE(w->parallel, a, read * c->d_model);
+    if (c->parts.added_norms)
+        ARENA_TAKE(w->added, a, rows * c->d_model);
     ARENA_TAKE(w->attend, a, threads * w->attend_floats);
     w->quants = arena_take(a, read, w->quants_bytes);
     ARENA_TAKE(w->spans, a, rows);
@@ -40,7 +44,9 @@ static void block_feed_forward(const struct worker *k, const struct block *b)
     const struct workspace *w = &f->work;
     const struct matrix *up = &b->w[ROLE_FFN_UP].matrix, *gate = &b->w[ROLE_FFN_GATE].matrix;
     const enum epilogue activation = ffn_epilogue(c->ffn);
-    const float *input = stage_input(k, &b->w[ROLE_FFN_NORM].norm);
+    const float *input = w->parallel
+                             ? w->parallel + worker_first(k) * c->d_model
+                             : stage_input(k, &b->w[ROLE_FFN_NORM].norm, w->input, w->input_dim);
 
     /* Up projection and activation; gated: of the gate, times the other, over the same panels. */
     if (ffn_is_gated(c->ffn)) {
@@ -64,8 +70,8 @@ static void block_feed_forward(const struct worker *k, const struct block *b)
     stage_tap(k, TAP_HIDDEN, w->hidden, c->d_ff);
 
     /* Down projection, added to the residual stream. */
-    stage_multiply(k, &b->w[ROLE_FFN_DOWN].matrix, w->hidden, w->x, EPILOGUE_ADD);
-    stage_end_residual(k, &b->w[ROLE_LAYER_OUTPUT_NORM].norm, NULL);
+    stage_add(k, &b->w[ROLE_FFN_DOWN].matrix, w->hidden);
+    stage_end_residual(k, &b->w[ROLE_FFN_POST_NORM].norm, &b->w[ROLE_LAYER_OUTPUT_NORM].norm, NULL);
     stage_tap(k, TAP_OUT, w->x, c->d_model);
 }
 
@@ -93,7 +99,7 @@ static void run_layers(void *arg, int thread)
         if (!f->batch.rows[r].wants_logits)
             continue;
         const float *x = f->work.x + r * d;
-        if (n >= rows.begin && n < rows.end && f->kv.config.placement == PLACEMENT_BEFORE)
+        if (n >= rows.begin && n < rows.end && f->kv.config.placement != PLACEMENT_AFTER)
             stage_norm(f, &f->model->w[ROLE_OUTPUT_NORM].norm, x, input + n * d);
         else if (n >= rows.begin && n < rows.end)
             memcpy(input + n * d, x, d * sizeof *x);

@@ -22,8 +22,6 @@ struct batch_span {
     int first_row, n_rows;
     int sequence;
     int first_position;
-    int n_chunks; /* the chunks of the cache up to the last row's position */
-    int64_t cost; /* what attention of this span and those before costs for one K/V head */
 };
 
 /* Rows cut into spans; the rows are borrowed. */
@@ -32,8 +30,7 @@ struct batch {
     int n_rows;
     struct batch_span *spans;
     int n_spans;
-    int64_t cost_per_head; /* what attention of all spans costs for one K/V head */
-    int n_logits;          /* rows that want logits */
+    int n_logits; /* rows that want logits */
     /* Whether its keys and values must be in the cache before attention reads any, because a
      * sequence has several rows. */
     bool stores_first;
@@ -58,6 +55,8 @@ struct workspace {
      * of few rows, each thread has WORKSPACE_LOCAL_ROWS of its own. */
     float *input; /* [max(max_rows, max_threads * WORKSPACE_LOCAL_ROWS), input_dim] */
     int input_dim;
+    float *parallel;       /* the same of PLACEMENT_PARALLEL's feed-forward part [rows, d_model] */
+    float *added;          /* [max_rows, d_model] what a part adds, where that is normed */
     unsigned char *quants; /* [as many rows, quants_bytes] */
     size_t quants_bytes;   /* the bytes of the longest row */
     float *attend;         /* [max_threads, attend_floats] scratch of each thread's attention */

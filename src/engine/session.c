@@ -158,7 +158,8 @@ enum status session_enter(struct session *s, int layer, const float *x,
             const struct batch_row *row = &rows[done + r];
             positions_reach(&w->positions, row->position + 1);
             if (!x)
-                model_embed(s->f.model, &w->positions, row->token, row->position, w->x + r * d);
+                model_embed(s->f.model, &w->positions, s->f.kernels, row->token, row->position,
+                            w->x + r * d);
             s->len[row->sequence]++;
         }
         s->f.logits = logits;
@@ -279,9 +280,9 @@ void probe_free(struct probe *p)
     session_free(p ? &p->s : NULL);
 }
 
-const struct positions *probe_positions(const struct probe *p)
+void probe_embed(const struct probe *p, const struct model *m, int token, int t, float *out)
 {
-    return &p->s.f.work.positions;
+    model_embed(m, &p->s.f.work.positions, p->s.f.kernels, token, t, out);
 }
 
 void probe_run(struct probe *p, const struct block *b, int layer, const float *in, int n,

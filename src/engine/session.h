@@ -107,8 +107,8 @@ enum status probe_create(const struct config *c, const float *rope_factors, int 
                          struct err *e);
 void probe_free(struct probe *p); /* NULL is legal */
 
-/* The positions that it has, for model_embed. */
-const struct positions *probe_positions(const struct probe *p);
+/* Calls model_embed with the probe's positions and kernels. */
+void probe_embed(const struct probe *p, const struct model *m, int token, int t, float *out);
 
 /* Runs a block as that layer of the shape over the residual streams `in` [n, d_model] of the tokens
  * at the positions 0 to n - 1, 1 <= n <= n_ctx (asserted). Buffers of `taps` have room for n rows;

@@ -8,33 +8,48 @@ void stage_norm(const struct forward *f, const struct norm *norm, const float *x
     f->kernels->norm[c->norm](out, x, norm->gain, norm->bias, c->d_model, c->norm_eps);
 }
 
-const float *stage_input(const struct worker *k, const struct norm *norm)
+const float *stage_input(const struct worker *k, const struct norm *norm, float *buffer, int stride)
 {
     const struct workspace *work = &k->f->work;
     const size_t d = k->f->kv.config.d_model;
     const struct item_range rows = worker_rows(k);
-    float *input = work->input + worker_first(k) * work->input_dim;
-    if (k->f->kv.config.placement != PLACEMENT_BEFORE)
+    float *input = buffer + worker_first(k) * stride;
+    if (k->f->kv.config.placement == PLACEMENT_AFTER)
         return work->x;
     for (int r = rows.begin; r < rows.end; r++)
         stage_norm(k->f, norm, work->x + r * d, input + r * d);
     return input;
 }
 
-void stage_end_residual(const struct worker *k, const struct norm *norm, float *sums)
+void stage_add(const struct worker *k, const struct matrix *w, const float *x)
+{
+    const struct workspace *work = &k->f->work;
+    const bool is_normed = work->added != NULL;
+    stage_multiply(k, w, x, is_normed ? work->added : work->x,
+                   is_normed ? EPILOGUE_STORE : EPILOGUE_ADD);
+}
+
+void stage_end_residual(const struct worker *k, const struct norm *added, const struct norm *after,
+                        float *sums)
 {
     const struct forward *f = k->f;
     const size_t d = f->kv.config.d_model;
     const struct item_range rows = range_of(k, k->n_rows);
+    const bool is_after = f->kv.config.placement == PLACEMENT_AFTER;
+    float *x = f->work.x, *part = f->work.added;
     worker_meet(k);
+    for (int r = rows.begin; part && r < rows.end; r++) {
+        stage_norm(f, added, part + r * d, part + r * d);
+        for (size_t i = r * d; i < (r + 1) * d; i++)
+            x[i] += part[i];
+    }
     if (sums && rows.begin < rows.end)
-        memcpy(sums + rows.begin * d, f->work.x + rows.begin * d,
+        memcpy(sums + rows.begin * d, x + rows.begin * d,
                (rows.end - rows.begin) * d * sizeof *sums);
-    if (f->kv.config.placement != PLACEMENT_AFTER)
-        return;
-    for (int r = rows.begin; r < rows.end; r++)
-        stage_norm(f, norm, f->work.x + r * d, f->work.x + r * d);
-    worker_meet(k);
+    for (int r = rows.begin; is_after && r < rows.end; r++)
+        stage_norm(f, after, x + r * d, x + r * d);
+    if (part || is_after)
+        worker_meet(k);
 }
 
 void stage_tap(const struct worker *k, enum block_tap tap, const float *rows, int n)

@@ -11,13 +11,22 @@
 /* out [d_model] = norm of x [d_model]; out may be x. */
 void stage_norm(const struct forward *f, const struct norm *norm, const float *x, float *out);
 
-/* Makes this thread's rows of what a product reads [n_rows, d_model], and returns where all begin:
- * the norm of work.x, or, where norms stand after the residuals, work.x itself. */
-const float *stage_input(const struct worker *k, const struct norm *norm);
+/* Makes this thread's rows of what a product reads [n_rows, d_model] in a buffer of the workspace
+ * that has room for such rows, `stride` floats for each of a thread's own, and returns where all
+ * begin: the norm of work.x, or, where norms stand after the residuals, work.x itself. */
+const float *stage_input(const struct worker *k, const struct norm *norm, float *buffer,
+                         int stride);
 
-/* Ends a residual: threads meet, and where norms stand after the residuals work.x becomes its norm,
- * complete on return. `sums` [n_rows, d_model] (NULL: not wanted) gets the thread's rows before. */
-void stage_end_residual(const struct worker *k, const struct norm *norm, float *sums);
+/* Adds the product of rows x to work.x, or, where what is added is normed first, leaves it in
+ * work.added for stage_end_residual. */
+void stage_add(const struct worker *k, const struct matrix *w, const float *x);
+
+/* Ends a residual: threads meet; what is in work.added is added to work.x with its norm `added`;
+ * and where norms stand after the residuals work.x becomes its norm `after`. It is complete on
+ * return. `sums` [n_rows, d_model] (NULL: not wanted) gets the thread's rows before that last norm.
+ */
+void stage_end_residual(const struct worker *k, const struct norm *added, const struct norm *after,
+                        float *sums);
 
 /* The product y = epilogue(w x) of rows x [n_rows, w->n_in] as the kernel takes it; this thread's
  * rows of x are made, and are quantised here if w is. Threads meet if rows are shared. The matmul

@@ -36,7 +36,7 @@ static inline void head_ablation_end(const struct head_ablation *a, const struct
  * rounding; what follows them means nothing. Who watches may change them. Beside them what they are
  * made of: of row r what enters the layer's attention is input[r * d_model] on, and its queries,
  * and the keys and values of all K/V heads begin at r * qkv_stride of each. Queries and keys are
- * not rotated by their positions. */
+ * neither normed nor rotated by their positions. */
 struct attention_weights {
     int layer;
     const struct batch_row *rows; /* [n_rows] */
@@ -47,7 +47,8 @@ struct attention_weights {
     const float *stream; /* [n_rows, d_model] the residual stream before the layer's attention */
     size_t qkv_stride;
     const float *queries, *keys, *values;
-    const struct positions *positions; /* and what rotates them, filled up to the rows' */
+    struct head_turn q_turn,
+        k_turn; /* and what becomes of them, positions filled up to the rows' */
     const struct kernels *kernels;
     const struct head_ablation *without; /* NULL: no head is left out */
 };

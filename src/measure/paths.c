@@ -16,12 +16,11 @@ static void take_layer(struct path_layer *l, struct arena *a, const struct confi
     l->results = arena_take(a, n, config_heads_dim(c) * sizeof *l->results);
 }
 
-/* Queries or keys x [n, head_dim] of a block as scores read them. */
-static void turn(const struct attention_weights *w, const struct config *c, int position,
-                 const float *x, int n, float *out)
+/* Queries or keys x [n, dim] of a block as scores read them. */
+static void turn(const struct head_turn *t, int position, const float *x, int n, float *out)
 {
-    for (size_t i = 0; i < (size_t)n * c->head_dim; i += c->head_dim)
-        positions_turn(w->positions, w->kernels, position, x + i, c->head_dim, 1, false, out + i);
+    for (size_t i = 0; i < (size_t)n * t->dim; i += t->dim)
+        positions_turn(t, position, x + i, 1, out + i);
 }
 
 /* The result [value_dim] of a head at row r: values, weighted. */
@@ -49,8 +48,8 @@ static void add_rows(struct path_layer *l, const struct config *c,
         const size_t t = w->rows[r].position, qkv = r * w->qkv_stride;
         memcpy(l->x + t * d, w->input + r * d, d * sizeof *l->x);
         memcpy(l->values + t * v_dim, w->values + qkv, v_dim * sizeof *l->values);
-        turn(w, c, t, w->queries + qkv, heads, l->q + t * config_q_dim(c));
-        turn(w, c, t, w->keys + qkv, config_kv_heads(c, l->layer),
+        turn(&w->q_turn, t, w->queries + qkv, heads, l->q + t * config_q_dim(c));
+        turn(&w->k_turn, t, w->keys + qkv, config_kv_heads(c, l->layer),
              l->keys + t * config_k_dim(c, l->layer));
         for (int h = 0; h < heads; h++)
             sum_values(l, c, w, r, h, l->results + (t * heads + h) * dim);

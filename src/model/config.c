@@ -10,7 +10,10 @@
 const char *const arch_norm_names[NORM_KINDS + 1] = {[NORM_LAYER] = "layer", [NORM_RMS] = "rms"};
 
 const char *const arch_placement_names[PLACEMENTS + 1] = {
-    [PLACEMENT_BEFORE] = "before", [PLACEMENT_AFTER] = "after"};
+    [PLACEMENT_BEFORE] = "before",
+    [PLACEMENT_AFTER] = "after",
+    [PLACEMENT_PARALLEL] = "parallel",
+};
 
 const char *const arch_position_names[POSITION_KINDS + 1] = {
     [POSITION_LEARNED] = "learned", [POSITION_SINUSOIDAL] = "sinusoidal", [POSITION_ROPE] = "rope",
@@ -18,37 +21,164 @@ const char *const arch_position_names[POSITION_KINDS + 1] = {
 };
 
 const char *const arch_ffn_names[FFN_KINDS + 1] = {
-    [FFN_GELU] = "gelu",
-    [FFN_GELU_ERF] = "gelu_erf",
-    [FFN_RELU] = "relu",
-    [FFN_SWIGLU] = "swiglu",
+    [FFN_GELU] = "gelu",     [FFN_GELU_ERF] = "gelu_erf", [FFN_RELU] = "relu",
+    [FFN_SWIGLU] = "swiglu", [FFN_GEGLU] = "geglu",
 };
 
 const char *const arch_score_names[SCORE_KINDS + 1] = {
     [SCORE_DOT] = "dot", [SCORE_ADDITIVE] = "additive"};
 
-const char *const arch_names[] = {"gpt2", "starcoder", "llama", "decode", NULL};
+const char *const arch_names[] = {"gpt2",     "starcoder", "llama",  "gptneox", "phi2",  "falcon",
+                                  "bloom",    "mpt",       "qwen2",  "qwen3",   "gemma", "gemma3",
+                                  "stablelm", "olmo",      "decode", NULL};
+
+#define LAYER_EPS "attention.layer_norm_epsilon"
+#define RMS_EPS   "attention.layer_norm_rms_epsilon"
+
+/* What the rows of models of the llama kind have in common. */
+#define LLAMA_KIND                                                                                 \
+    .position = POSITION_ROPE, .split_qkv = true, .own_output = true, .is_closed = true
 
 static const struct arch archs[] = {
-    {.name = "gpt2", .preset = "gpt2", .norm_eps_key = "attention.layer_norm_epsilon"},
-    {.name = "starcoder", .norm_eps_key = "attention.layer_norm_epsilon"},
+    {.name = "gpt2", .preset = "gpt2", .norm_eps_key = LAYER_EPS},
+    {.name = "starcoder", .norm_eps_key = LAYER_EPS},
     {
         .name = "llama",
         .preset = "llama",
-        .norm_eps_key = "attention.layer_norm_rms_epsilon",
+        .norm_eps_key = RMS_EPS,
         .norm = NORM_RMS,
-        .position = POSITION_ROPE,
         .ffn = FFN_SWIGLU,
-        .no_biases = true,
-        .split_qkv = true,
-        .own_output = true,
+        .biases = BIASES_NONE,
         .own_head_dim = true,
+        .window_period = 1,
+        LLAMA_KIND,
+    },
+    {
+        .name = "gptneox",
+        .preset = "gptneox",
+        .norm_eps_key = LAYER_EPS,
+        .placement = PLACEMENT_PARALLEL,
+        .position = POSITION_ROPE,
+        .ffn = FFN_GELU_ERF,
+        .parts = {.rope_halves = true},
+        .rope_share = 0.25f,
+        .has_parallel_key = true,
+        .own_output = true,
         .is_closed = true,
+    },
+    {
+        .name = "phi2",
+        .preset = "phi2",
+        .norm_eps_key = LAYER_EPS,
+        .placement = PLACEMENT_PARALLEL,
+        .parts = {.one_norm = true, .rope_halves = true, .output_bias = true},
+        .rope_share = 0.5f,
+        LLAMA_KIND,
+    },
+    {
+        .name = "falcon",
+        .preset = "falcon",
+        .norm_eps_key = LAYER_EPS,
+        .placement = PLACEMENT_PARALLEL,
+        .position = POSITION_ROPE,
+        .ffn = FFN_GELU_ERF,
+        .parts = {.one_norm = true, .rope_halves = true},
+        .biases = BIASES_NONE,
+        .is_closed = true,
+    },
+    {
+        .name = "bloom",
+        .preset = "bloom",
+        .norm_eps_key = LAYER_EPS,
+        .position = POSITION_ALIBI,
+        .parts = {.embedding_norm = true},
+        .is_closed = true,
+    },
+    {
+        .name = "mpt",
+        .preset = "mpt",
+        .norm_eps_key = LAYER_EPS,
+        .position = POSITION_ALIBI,
+        .ffn = FFN_GELU_ERF,
+        .parts = {.no_norm_biases = true},
+        .biases = BIASES_NONE,
+        .is_closed = true,
+    },
+    {
+        .name = "qwen2",
+        .preset = "qwen2",
+        .norm_eps_key = RMS_EPS,
+        .norm = NORM_RMS,
+        .ffn = FFN_SWIGLU,
+        .parts = {.rope_halves = true},
+        .biases = BIASES_QKV,
+        LLAMA_KIND,
+    },
+    {
+        .name = "qwen3",
+        .preset = "qwen3",
+        .norm_eps_key = RMS_EPS,
+        .norm = NORM_RMS,
+        .ffn = FFN_SWIGLU,
+        .parts = {.qk_norms = true, .rope_halves = true},
+        .biases = BIASES_NONE,
+        .own_head_dim = true,
+        LLAMA_KIND,
+    },
+    {
+        .name = "gemma",
+        .preset = "gemma",
+        .norm_eps_key = RMS_EPS,
+        .norm = NORM_RMS,
+        .ffn = FFN_GEGLU,
+        .parts = {.rope_halves = true},
+        .biases = BIASES_NONE,
+        .own_head_dim = true,
+        .scales_embedding = true,
+        .position = POSITION_ROPE,
+        .split_qkv = true,
+        .is_closed = true,
+    },
+    {
+        .name = "gemma3",
+        .preset = "gemma3",
+        .norm_eps_key = RMS_EPS,
+        .norm = NORM_RMS,
+        .ffn = FFN_GEGLU,
+        .parts = {.qk_norms = true, .added_norms = true, .rope_halves = true},
+        .biases = BIASES_NONE,
+        .own_head_dim = true,
+        .window_period = 6,
+        .scales_embedding = true,
+        .position = POSITION_ROPE,
+        .split_qkv = true,
+        .is_closed = true,
+    },
+    {
+        .name = "stablelm",
+        .preset = "stablelm",
+        .norm_eps_key = LAYER_EPS,
+        .ffn = FFN_SWIGLU,
+        .parts = {.rope_halves = true},
+        .biases = BIASES_NONE,
+        .rope_share = 0.25f,
+        .has_parallel_key = true,
+        LLAMA_KIND,
+    },
+    {
+        .name = "olmo",
+        .preset = "olmo",
+        .norm_eps_key = LAYER_EPS,
+        .ffn = FFN_SWIGLU,
+        .parts = {.no_norm_weights = true},
+        .biases = BIASES_NONE,
+        LLAMA_KIND,
     },
     {
         .name = "decode",
         .preset = "decode",
         .norm_eps_key = "norm.epsilon",
+        .window_period = 1,
         .has_keys = true,
         .is_closed = true,
     },
@@ -59,6 +189,7 @@ static const struct arch archs[] = {
         .placement = PLACEMENT_AFTER,
         .position = POSITION_SINUSOIDAL,
         .ffn = FFN_RELU,
+        .window_period = 1,
         .scales_embedding = true,
         .has_keys = true,
         .is_closed = true,
@@ -90,7 +221,8 @@ void config_set_arch(struct config *c, const struct arch *arch)
     c->placement = arch->placement;
     c->position = arch->position;
     c->ffn = arch->ffn;
-    c->no_biases = arch->no_biases;
+    c->parts = arch->parts;
+    c->biases = arch->biases;
     c->split_qkv = arch->split_qkv;
     c->embedding_scale = arch->scales_embedding ? sqrtf((float)c->d_model) : 1;
 }
@@ -149,6 +281,14 @@ int64_t config_all_kv_heads(const struct config *c)
 bool config_same_kv_heads(const struct config *c)
 {
     return config_all_kv_heads(c) == (int64_t)c->n_layers * c->n_kv_heads;
+}
+
+bool config_has_windows(const struct config *c)
+{
+    for (int l = 0; l < c->n_layers; l++)
+        if (c->layer_window[l])
+            return true;
+    return false;
 }
 
 bool config_has_variant(const struct config *c, int n_kv_heads)

@@ -14,8 +14,10 @@
 
 /* Where a norm stands around the residual stream x of a part f, attention or feed-forward. */
 enum norm_placement {
-    PLACEMENT_BEFORE, /* x + f(norm(x)), and a norm of the last block's output */
-    PLACEMENT_AFTER,  /* norm(x + f(x)), the original Transformer's post-LN */
+    PLACEMENT_BEFORE,   /* x + f(norm(x)), and a norm of the last block's output */
+    PLACEMENT_AFTER,    /* norm(x + f(x)), the original Transformer's post-LN */
+    PLACEMENT_PARALLEL, /* x + attention(norm(x)) + ffn(norm'(x)), both of the block's input (Wang
+                           and Komatsuzaki 2021), and a norm of the last block's output */
     PLACEMENTS
 };
 
@@ -23,7 +25,7 @@ enum norm_placement {
 enum position_kind {
     POSITION_LEARNED,    /* a row of position_embd for each position, added to the token's */
     POSITION_SINUSOIDAL, /* the same with sines and cosines (Vaswani et al. 2017, section 3.5) */
-    POSITION_ROPE,       /* neighbouring pairs of queries and keys rotated (Su et al. 2021) */
+    POSITION_ROPE,       /* pairs of elements of queries and keys rotated (Su et al. 2021) */
     POSITION_ALIBI,      /* scores fall linearly with distance (Press et al. 2022) */
     POSITION_QUADRATIC,  /* scores fall with the square of the distance from a centre, both
                             trained (Cordonnier et al. 2020) */
@@ -47,6 +49,27 @@ extern const char *const arch_position_names[];
 extern const char *const arch_ffn_names[];
 extern const char *const arch_score_names[];
 
+/* The matrices that have biases in a new model; a file has those it has. */
+enum bias_kind {
+    BIASES_ALL,
+    BIASES_QKV, /* those of queries, keys and values */
+    BIASES_NONE,
+    BIAS_KINDS
+};
+
+/* What a model has that GPT-2 has not, or the other way round. */
+struct arch_parts {
+    bool embedding_norm;  /* the embedding is normed before the first block */
+    bool one_norm;        /* PLACEMENT_PARALLEL: both parts of a block read attention's norm */
+    bool qk_norms;        /* each head's query and key is normed, before positions rotate them */
+    bool added_norms;     /* what attention and feed-forward part add is normed first */
+    bool no_norm_biases;  /* of new models; see BIAS_KINDS */
+    bool no_norm_weights; /* norms have neither gains nor biases */
+    bool output_bias;
+    bool rope_halves; /* in a file element i of a head rotates with i + rope.n_dims / 2; in memory
+                         the two are neighbours */
+};
+
 /* What an architecture is; zero is GPT-2. */
 struct arch {
     const char *name;         /* GGUF's general.architecture, and the prefix of its keys */
@@ -56,9 +79,14 @@ struct arch {
     enum norm_placement placement;
     enum position_kind position;
     enum ffn_kind ffn;
-    bool no_biases;        /* files may have biases, but usually have none */
+    struct arch_parts parts;
+    enum bias_kind biases;
+    float rope_share;  /* of a new model's head that is rotated; 0: all */
+    int window_period; /* its key attention.sliding_window is that of all layers but every one at
+                          a multiple of this; 1: of all layers; 0: it has no such key */
+    bool has_parallel_key; /* use_parallel_residual says the placement, or what its norms say */
     bool split_qkv;        /* attn_q, attn_k and attn_v instead of attn_qkv */
-    bool scales_embedding; /* by sqrt(d_model), if new */
+    bool scales_embedding; /* by sqrt(d_model), which no key says unless it has keys */
     bool is_closed;        /* many models go by this name: a block's unknown tensors are refused */
     bool has_keys;         /* the kinds are those its keys say, in a file */
     bool own_output;       /* models of it usually have an output matrix beside the embedding */
@@ -92,6 +120,7 @@ const struct arch *arch_preset(struct text name);
 struct config_rope {
     int n_dims;
     double base, scale;
+    double window_base; /* of layers that have a window, which are not scaled; 0: as the others */
 };
 
 /* Zero of what is not a size is GPT-2. */
@@ -112,13 +141,31 @@ struct config {
     enum position_kind position;
     enum ffn_kind ffn;
     enum score_kind score;
-    bool no_biases; /* as in struct arch; norms have theirs */
-    bool no_norm_biases;
+    struct arch_parts parts;
+    enum bias_kind biases;
     bool split_qkv;
     bool shared; /* all layers use the tensors of block 0 */
     struct config_rope rope;
     int32_t layer_kv_heads[CONFIG_MAX_LAYERS]; /* 0: n_kv_heads */
+    /* A query reads the keys at distances 0 to the layer's window - 1, itself included; 0: all. */
+    int32_t layer_window[CONFIG_MAX_LAYERS];
 };
+
+/* Where reading begins for a query at a position of a layer: the first position in its window. */
+static inline int config_window_first(const struct config *c, int layer, int position)
+{
+    const int window = c->layer_window[layer];
+    return window && position >= window ? position - window + 1 : 0;
+}
+
+/* Whether any layer has a window. */
+bool config_has_windows(const struct config *c);
+
+/* Whether the layer's rotary positions have the base of layers with a window. */
+static inline bool config_has_window_base(const struct config *c, int layer)
+{
+    return c->layer_window[layer] && c->rope.window_base > 0;
+}
 
 /* Sets the architecture with the kinds of its row; d_model is known. */
 void config_set_arch(struct config *c, const struct arch *arch);

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "formats/gguf_values.h"
 #include "formats/gguf_write.h"
+#include "model/layout.h"
 #include "model/selection.h"
 
 /* --- the keys -------------------------------------------------------------------------------- */
@@ -38,13 +39,20 @@ enum key_type {
 #define LEAST_EMBEDDING_SCALE 1e-9
 #define MOST_EMBEDDING_SCALE  1e9
 
-#define HEADS_KEY    "attention.head_count"
-#define KV_HEADS_KEY "attention.head_count_kv" /* one size, or one for each layer */
-#define SCALING_KEY  "rope.scaling.type"
-#define SCORE_KEY    "attention.score"
+#define HEADS_KEY       "attention.head_count"
+#define KV_HEADS_KEY    "attention.head_count_kv" /* one size, or one for each layer */
+#define SCALING_KEY     "rope.scaling.type"
+#define SCORE_KEY       "attention.score"
+#define WINDOW_KEY      "attention.sliding_window" /* the same */
+#define PATTERN_KEY     "attention.sliding_window_pattern"
+#define PARALLEL_KEY    "use_parallel_residual"
+#define ALIBI_KEY       "attention.max_alibi_bias"
+#define WINDOW_BASE_KEY "rope.freq_base_swa"
+#define MOST_ALIBI      8.0 /* the exponent of ALiBi's slopes, as its paper has it */
+#define FFN_KEY         "feed_forward.type"
 
 /* In the order of a file that is written. */
-enum { HEAD_DIM = 5, VALUE_DIM, NORM_EPS, SCORE_SCALE, FIRST_OWN, N_KEYS = 16 };
+enum { HEAD_DIM = 5, VALUE_DIM, NORM_EPS, SCORE_SCALE, FIRST_OWN, FFN_KIND = 12, N_KEYS = 22 };
 static const struct config_key {
     const char *suffix; /* NULL: the architecture's norm_eps_key */
     enum key_type type;
@@ -53,6 +61,7 @@ static const struct config_key {
     double above;
     const char *const *names;
     bool optional;
+    bool always; /* an optional flag that is said where it is false, too */
 } keys[N_KEYS] = {
     {"context_length", SIZE, AT(n_ctx), .most = CONFIG_MAX_CTX},
     {"embedding_length", SIZE, AT(d_model), .most = CONFIG_MAX_WIDTH},
@@ -68,12 +77,22 @@ static const struct config_key {
     {"norm.type", NAME, AT(norm), .names = arch_norm_names},
     {"norm.placement", NAME, AT(placement), .names = arch_placement_names},
     {"position.type", NAME, AT(position), .names = arch_position_names},
-    {"feed_forward.type", NAME, AT(ffn), .names = arch_ffn_names},
+    {FFN_KEY, NAME, AT(ffn), .names = arch_ffn_names},
     {SCORE_KEY, NAME, AT(score), .names = arch_score_names, .optional = true},
-    {"block.shared", FLAG, AT(shared), .optional = true},
+    {"block.shared", FLAG, AT(shared), .optional = true, .always = true},
     {"embedding_scale", NUMBER, AT(embedding_scale), .above = LEAST_EMBEDDING_SCALE,
      .most = MOST_EMBEDDING_SCALE, .optional = true},
+    {"norm.embedding", FLAG, AT(parts.embedding_norm), .optional = true},
+    {"norm.single", FLAG, AT(parts.one_norm), .optional = true},
+    {"norm.queries_keys", FLAG, AT(parts.qk_norms), .optional = true},
+    {"norm.added", FLAG, AT(parts.added_norms), .optional = true},
+    {"norm.no_weights", FLAG, AT(parts.no_norm_weights), .optional = true},
+    {"rope.halves", FLAG, AT(parts.rope_halves), .optional = true},
 };
+
+/* The two forms of GELU, which any architecture that has one may have. */
+static const char *const gelu_names[] = {[FFN_GELU] = "gelu", [FFN_GELU_ERF] = "gelu_erf", NULL};
+
 static const char *suffix_of(const struct config *c, const struct config_key *k)
 {
     return k->suffix ? k->suffix : c->arch->norm_eps_key;
@@ -116,11 +135,12 @@ static enum status read_number(const struct key_reader *r, const char *suffix, d
     return STATUS_OK;
 }
 
-/* The K/V heads [n_layers] of a key that is there, one number for all layers or one for each. */
-static enum status read_by_layer(const struct key_reader *r, const struct gguf_value *v,
-                                 int32_t *numbers)
+/* The integers [n_layers], from `least` to `most`, of a key that is there, one number for all
+ * layers or one for each. */
+static enum status read_by_layer(const struct key_reader *r, const char *suffix,
+                                 const struct gguf_value *v, int least, int most, int32_t *numbers)
 {
-    const struct key_name key = arch_key(r->c, KV_HEADS_KEY);
+    const struct key_name key = arch_key(r->c, suffix);
     const bool is_array = v->kind == GGUF_ARRAY;
     const enum gguf_kind kind = is_array ? v->element_kind : v->kind;
     const int n_layers = r->c->n_layers;
@@ -130,15 +150,40 @@ static enum status read_by_layer(const struct key_reader *r, const struct gguf_v
     if (!gguf_is_integer(kind))
         return err_bad_file(r->e, "%s: expected integers, found %s", key.text,
                             gguf_kind_name(kind));
-    int wanted[CONFIG_MAX_LAYERS];
     for (int l = 0; l < n_layers; l++) {
         const int64_t number = gguf_int_at(v, is_array ? l : 0);
-        wanted[l] = MIN(MAX(number, INT_MIN), INT_MAX);
+        if (number < least || number > most)
+            return err_bad_file(r->e, "%s: expected integers from %d to %d, found %lld", key.text,
+                                least, most, (long long)number);
+        numbers[l] = number;
     }
-    const enum status s = heads_check(key.text, r->c, wanted, n_layers, r->e);
-    for (int l = 0; l < n_layers; l++)
-        numbers[l] = wanted[l];
-    return s == STATUS_OK ? s : STATUS_BAD_FILE;
+    return STATUS_OK;
+}
+
+/* A size, or the one that an array has for every layer. */
+static enum status read_size(const struct key_reader *r, const char *key, const double most,
+                             int *out, bool *found)
+{
+    const struct gguf_value *v = gguf_find(r->g, key);
+    uint64_t size = *out;
+    if (v && v->kind == GGUF_ARRAY && gguf_is_integer(v->element_kind) && v->count > 0) {
+        for (uint64_t i = 1; i < v->count; i++)
+            if (gguf_int_at(v, i) != gguf_int_at(v, 0))
+                return err_bad_file(r->e,
+                                    "%s: expected one number for all layers, found %lld and "
+                                    "%lld",
+                                    key, (long long)gguf_int_at(v, 0),
+                                    (long long)gguf_int_at(v, i));
+        const int64_t number = gguf_int_at(v, 0);
+        if (number < 1 || (double)number > most)
+            return err_bad_file(r->e, "%s: expected an integer from 1 to %.0f, found %lld", key,
+                                most, (long long)number);
+        *out = number;
+        return STATUS_OK;
+    }
+    TRY(gguf_get_u64(r->g, key, 1, most, &size, found, r->e));
+    *out = size;
+    return STATUS_OK;
 }
 
 static enum status read_key(const struct key_reader *r, const struct config_key *k)
@@ -149,9 +194,7 @@ static enum status read_key(const struct key_reader *r, const struct config_key 
     bool found;
     bool *if_missing = k->optional ? &found : NULL;
     if (k->type == SIZE) {
-        uint64_t size = 0;
-        TRY(gguf_get_u64(r->g, key.text, 1, k->most, &size, if_missing, r->e));
-        *(int *)member = size;
+        return read_size(r, key.text, k->most, member, if_missing);
     } else if (k->type == NUMBER) {
         double number = (double)*(float *)member;
         TRY(read_number(r, suffix, k->above, k->most, &number, k->optional));
@@ -181,17 +224,45 @@ static enum status read_kv_heads(const struct key_reader *r)
     const struct gguf_value *v = gguf_find(r->g, arch_key(c, KV_HEADS_KEY).text);
     if (!v) /* as many as query heads */
         return STATUS_OK;
-    TRY(read_by_layer(r, v, c->layer_kv_heads));
+    int32_t numbers[CONFIG_MAX_LAYERS];
+    TRY(read_by_layer(r, KV_HEADS_KEY, v, INT_MIN, INT_MAX, numbers));
+    if (heads_check(arch_key(c, KV_HEADS_KEY).text, c, numbers, c->n_layers, r->e) != STATUS_OK)
+        return STATUS_BAD_FILE;
     c->n_kv_heads = 0;
-    for (int l = 0; l < c->n_layers; l++)
-        c->n_kv_heads = MAX(c->layer_kv_heads[l], c->n_kv_heads);
+    for (int l = 0; l < c->n_layers; l++) {
+        c->layer_kv_heads[l] = numbers[l];
+        c->n_kv_heads = MAX(numbers[l], c->n_kv_heads);
+    }
     if (config_same_kv_heads(c))
         memset(c->layer_kv_heads, 0, sizeof c->layer_kv_heads);
     return STATUS_OK;
 }
 
+/* The window of each layer. Of a period one layer, the last, has none; or of those a pattern says,
+ * a period or an array that has 0 for it. */
+static enum status read_windows(const struct key_reader *r)
+{
+    struct config *c = r->c;
+    const struct gguf_value *v = gguf_find(r->g, arch_key(c, WINDOW_KEY).text);
+    const struct gguf_value *pattern = gguf_find(r->g, arch_key(c, PATTERN_KEY).text);
+    int32_t numbers[CONFIG_MAX_LAYERS];
+    if (!v || !c->arch->window_period)
+        return STATUS_OK;
+    TRY(read_by_layer(r, WINDOW_KEY, v, 0, CONFIG_MAX_CTX, c->layer_window));
+    for (int l = 0; l < c->n_layers; l++)
+        numbers[l] = c->arch->window_period;
+    if (pattern && c->arch->window_period > 1)
+        TRY(read_by_layer(r, PATTERN_KEY, pattern, 0, CONFIG_MAX_LAYERS, numbers));
+    const bool is_list = pattern && pattern->kind == GGUF_ARRAY;
+    for (int l = 0; l < c->n_layers && c->arch->window_period > 1; l++)
+        if (is_list ? !numbers[l] : numbers[l] == 0 || (l + 1) % numbers[l] == 0)
+            c->layer_window[l] = 0;
+    return STATUS_OK;
+}
+
 /* Frequencies fall, and angles stay small enough for their sines to mean something. */
 #define ROPE_LEAST_BASE  1.0
+#define ROPE_USUAL_BASE  1e4
 #define ROPE_MOST_BASE   1e30
 #define ROPE_MOST_FACTOR 1e9
 
@@ -207,6 +278,9 @@ static enum status read_rope(const struct key_reader *r)
                             key.text, c->head_dim, (unsigned long long)n_dims);
     c->rope.n_dims = n_dims;
     TRY(read_number(r, "rope.freq_base", ROPE_LEAST_BASE, ROPE_MOST_BASE, &c->rope.base, true));
+    c->rope.window_base = c->arch->window_period > 1 ? ROPE_USUAL_BASE : 0;
+    TRY(read_number(r, WINDOW_BASE_KEY, ROPE_LEAST_BASE, ROPE_MOST_BASE, &c->rope.window_base,
+                    true));
     /* "linear" divides positions by a factor; older files have that factor alone. */
     struct text type = text_of("linear");
     double factor = 1;
@@ -218,6 +292,30 @@ static enum status read_rope(const struct key_reader *r)
                         true));
     if (is_linear)
         c->rope.scale = 1 / factor;
+    return STATUS_OK;
+}
+
+/* What an architecture's name says, and keys that only it has. */
+static enum status read_implied(const struct key_reader *r)
+{
+    static const struct config_key gelu = {FFN_KEY, NAME, AT(ffn), .names = gelu_names,
+                                           .optional = true};
+    struct config *c = r->c;
+    const struct arch *arch = c->arch;
+    bool is_parallel = true;
+    if (arch->has_keys)
+        return STATUS_OK;
+    if (arch->scales_embedding)
+        c->embedding_scale = sqrtf((float)c->d_model);
+    /* Gemma 3's largest model, which is known by its layers, divides scores by another root. */
+    if (arch->window_period > 1 && c->n_layers == 62 && c->score_scale == 0)
+        c->score_scale = 1 / sqrtf((float)c->d_model / (float)c->n_heads);
+    if (arch->ffn == FFN_GELU || arch->ffn == FFN_GELU_ERF)
+        TRY(read_key(r, &gelu));
+    if (arch->has_parallel_key && arch->placement == PLACEMENT_PARALLEL)
+        TRY(gguf_get_bool(r->g, arch_key(c, PARALLEL_KEY).text, &is_parallel, NULL, r->e));
+    if (!is_parallel)
+        c->placement = PLACEMENT_BEFORE;
     return STATUS_OK;
 }
 
@@ -257,11 +355,16 @@ enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
     if (arch->has_keys) {
         c->split_qkv = gguf_find_tensor(g, "blk.0.attn_q.weight") &&
                        !gguf_find_tensor(g, "blk.0.attn_qkv.weight");
-        c->no_biases = !gguf_find_tensor(g, "blk.0.ffn_up.bias");
-        c->no_norm_biases =
-            !gguf_find_tensor(g, c->placement == PLACEMENT_BEFORE ? "blk.0.attn_norm.bias"
-                                                                  : "blk.0.attn_output_norm.bias");
+        const enum tensor_role q = c->split_qkv ? ROLE_ATTN_Q : ROLE_ATTN_QKV;
+        const enum tensor_role norm =
+            c->placement == PLACEMENT_AFTER ? ROLE_ATTN_OUTPUT_NORM : ROLE_ATTN_NORM;
+        c->biases = layout_find(g, ROLE_FFN_UP, 0, true) ? BIASES_ALL
+                    : layout_find(g, q, 0, true)         ? BIASES_QKV
+                                                         : BIASES_NONE;
+        c->parts.no_norm_biases = !layout_find(g, norm, 0, true);
+        c->parts.output_bias = layout_find(g, ROLE_OUTPUT, 0, true);
     }
+    TRY(read_implied(&r));
     const char *refusal = config_score_refusal(c);
     if (refusal)
         return err_bad_file(e, "%s: expected dot, found additive: %s", arch_key(c, SCORE_KEY).text,
@@ -278,6 +381,7 @@ enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
                                 arch_key(c, keys[HEAD_DIM + i].suffix).text,
                                 CONFIG_MAX_WIDTH / c->n_heads, c->n_heads, dims[i]);
     TRY(read_kv_heads(&r));
+    TRY(read_windows(&r));
     if (c->position == POSITION_ROPE)
         TRY(read_rope(&r));
     if (!c->d_ff)
@@ -298,22 +402,30 @@ enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
 static const struct foreign_key {
     const char *suffix;
     double neutral, none; /* `none` says that there is no such thing */
-    bool own;             /* architectures that have keys for their kinds have it */
 } foreign_keys[] = {
     {.suffix = "expert_count"},
     {"attention.causal", .neutral = 1, .none = 1},
-    {.suffix = "attention.sliding_window"},
+    {.suffix = WINDOW_KEY},
     {.suffix = "attention.clamp_kqv"},
-    {.suffix = "attention.max_alibi_bias"},
+    {.suffix = ALIBI_KEY},
     {.suffix = "attn_logit_softcapping"},
     {.suffix = "final_logit_softcapping"},
     {"logit_scale", .neutral = 1},
     {"residual_scale", .neutral = 1},
-    {"embedding_scale", .neutral = 1, .own = true},
+    {"embedding_scale", .neutral = 1},
     {"rope.scaling.attn_factor", .neutral = 1},
-    {.suffix = "use_parallel_residual"},
+    {.suffix = PARALLEL_KEY},
     {.suffix = "attention.latent"}, /* one vector a position in place of keys and values */
 };
+
+/* Whether the architecture has a key that is foreign to others. */
+static bool is_own(const struct config *c, const char *suffix)
+{
+    const struct arch *a = c->arch;
+    return (a->has_keys && str_is(suffix, "embedding_scale")) ||
+           (a->window_period && str_is(suffix, WINDOW_KEY)) ||
+           (a->has_parallel_key && str_is(suffix, PARALLEL_KEY));
+}
 
 enum status config_read(const struct gguf *g, struct config *c, struct err *e)
 {
@@ -330,17 +442,19 @@ enum status config_read(const struct gguf *g, struct config *c, struct err *e)
         const struct foreign_key *k = &foreign_keys[i];
         const struct key_name key = arch_key(c, k->suffix);
         const struct gguf_value *v = gguf_find(g, key.text);
-        if (!v || (c->arch->has_keys && k->own))
+        if (!v || is_own(c, k->suffix))
             continue;
         const bool is_number = v->kind == GGUF_F32 || v->kind == GGUF_F64 || v->kind == GGUF_BOOL ||
                                gguf_is_integer(v->kind);
         const double value = is_number ? gguf_float_at(v, 0) : (double)NAN;
-        if (value == k->neutral || value == k->none)
+        const bool is_slopes = !c->arch->has_keys && c->position == POSITION_ALIBI;
+        const double neutral = is_slopes && str_is(k->suffix, ALIBI_KEY) ? MOST_ALIBI : k->neutral;
+        if (value == neutral || (value == k->none && neutral == k->neutral))
             continue;
         char number[32];
         chars_printf(number, "%g", figure_unsigned_nan(value));
         return err_bad_file(e, "%s: expected none or %g: decode does not implement this; found %s",
-                            key.text, k->neutral, is_number ? number : gguf_kind_name(v->kind));
+                            key.text, neutral, is_number ? number : gguf_kind_name(v->kind));
     }
     return STATUS_OK;
 }
@@ -352,16 +466,26 @@ bool config_is_kv_heads_key(const struct config *c, struct text key)
     return text_is(key, arch_key(c, KV_HEADS_KEY).text);
 }
 
+/* One number for all layers, as u32, or one for each. */
+static void write_by_layer(const struct config *c, const char *suffix, const int32_t *numbers,
+                           struct gguf_writer *w)
+{
+    const struct key_name key = arch_key(c, suffix);
+    bool same = true;
+    for (int l = 1; l < c->n_layers; l++)
+        same &= numbers[l] == numbers[0];
+    if (same)
+        gguf_add_u32(w, key.text, numbers[0]);
+    else
+        gguf_add_array(w, key.text, GGUF_I32, numbers, c->n_layers);
+}
+
 void config_write_kv_heads(const struct config *c, struct gguf_writer *w)
 {
-    const struct key_name key = arch_key(c, KV_HEADS_KEY);
     int32_t numbers[CONFIG_MAX_LAYERS];
     for (int l = 0; l < c->n_layers; l++)
         numbers[l] = config_kv_heads(c, l);
-    if (config_same_kv_heads(c))
-        gguf_add_u32(w, key.text, c->n_kv_heads);
-    else
-        gguf_add_array(w, key.text, GGUF_I32, numbers, c->n_layers);
+    write_by_layer(c, KV_HEADS_KEY, numbers, w);
 }
 
 /* The keys from `first` up to `end`. */
@@ -373,7 +497,8 @@ static void write_keys(const struct config *c, int first, int end, struct gguf_w
         if (k->type == SIZE)
             gguf_add_u32(w, key.text, *(const int *)member);
         else if ((k->type == NUMBER && k->optional && *(const float *)member == 0) ||
-                 (k->type == NAME && k->optional && *(const unsigned *)member == 0))
+                 (k->type == NAME && k->optional && *(const unsigned *)member == 0) ||
+                 (k->type == FLAG && !k->always && !*(const bool *)member))
             continue; /* the usual, unsaid */
         else if (k->type == NUMBER)
             gguf_add_f32(w, key.text, *(const float *)member);
@@ -404,6 +529,20 @@ void config_write(const struct config *config, struct gguf_writer *w)
         gguf_add_text(w, arch_key(c, SCALING_KEY).text, text_of("linear"));
         gguf_add_f32(w, arch_key(c, "rope.scaling.factor").text, (float)(1 / c->rope.scale));
     }
-    if (c->arch->has_keys)
+    if (c->position == POSITION_ROPE && c->rope.window_base > 0)
+        gguf_add_f32(w, arch_key(c, WINDOW_BASE_KEY).text, (float)c->rope.window_base);
+    if (config_has_windows(c) && c->arch->window_period > 1)
+        gguf_add_u32(w, arch_key(c, WINDOW_KEY).text, c->layer_window[0]);
+    else if (config_has_windows(c))
+        write_by_layer(c, WINDOW_KEY, c->layer_window, w);
+    if (c->arch->has_keys) {
         write_keys(c, FIRST_OWN, N_KEYS, w);
+        return;
+    }
+    if (c->position == POSITION_ALIBI)
+        gguf_add_f32(w, arch_key(c, ALIBI_KEY).text, MOST_ALIBI);
+    if (c->arch->has_parallel_key)
+        gguf_add_bool(w, arch_key(c, PARALLEL_KEY).text, c->placement == PLACEMENT_PARALLEL);
+    if (c->ffn != c->arch->ffn)
+        write_keys(c, FFN_KIND, FFN_KIND + 1, w);
 }

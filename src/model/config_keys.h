@@ -16,8 +16,8 @@ enum status config_check_kind(const struct gguf *g, struct err *e);
  * d_model / n_heads. n_vocab is the row count of token_embd.weight, which must equal the length of
  * tokenizer.ggml.tokens where that is present. Every value is bounded so that no product of two
  * overflows an int64. STATUS_BAD_FILE names the key, what was expected and what was found. Keys
- * that ask for what does not run here (rotary positions that are not scaled linearly, sliding
- * windows, experts, soft caps) are STATUS_BAD_FILE to config_read, and passed over by config_parse.
+ * that ask for what does not run here (rotary positions that are not scaled linearly,
+ * experts, soft caps) are STATUS_BAD_FILE to config_read, and passed over by config_parse.
  */
 enum status config_read(const struct gguf *g, struct config *c, struct err *e);
 enum status config_parse(const struct gguf *g, struct config *c, struct err *e);

@@ -254,7 +254,7 @@ void kv_cache_copy(struct kv_cache *kv, int from, int to, int n)
 
 struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_slot slot, int first, int n)
 {
-    assert(first % KERNEL_CHUNK == 0 && n >= 1 && n <= KERNEL_CHUNK && first + n <= kv->shape.cap);
+    assert(first % KERNEL_LANES == 0 && n >= 1 && n <= KERNEL_CHUNK && first + n <= kv->shape.cap);
     const struct kv_at at = locate_position(kv, slot, first);
     return (struct kv_chunk){.k = at.array[KV_KEYS],
                              .v = at.array[KV_VALUES],

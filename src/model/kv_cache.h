@@ -70,6 +70,6 @@ static inline int kv_cache_chunks(int n_positions)
     return (n_positions + KERNEL_CHUNK - 1) / KERNEL_CHUNK;
 }
 
-/* The view of positions [first, first + n) of one head; first is a multiple of KERNEL_CHUNK, n at
+/* The view of positions [first, first + n) of one head; first is a multiple of KERNEL_LANES, n at
  * most one (asserted). */
 struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_slot slot, int first, int n);

@@ -39,11 +39,15 @@ static const struct tensor_row {
 } tensor_rows[TENSOR_ROLES] = {
     [ROLE_TOKEN_EMBD] = {"token_embd", FORM_MATRIX, N_VOCAB, D_MODEL, UNUSUAL_BIAS,
                          WEIGHT | SPEC_ROWS_ENTER},
+    [ROLE_TOKEN_EMBD_NORM] = {"token_embd_norm", FORM_NORM, ONE, D_MODEL, USUAL_BIAS,
+                              SPEC_REQUIRED},
     [ROLE_POSITION_EMBD] = {"position_embd", FORM_TABLE, N_CTX, D_MODEL, NO_BIAS,
                             SPEC_REQUIRED | SPEC_DECAYS},
     [ROLE_ROPE_FREQS] = {"rope_freqs", FORM_TABLE, ONE, ROPE_PAIRS, NO_BIAS,
                          SPEC_NOT_NEW | SPEC_FIXED},
     [ROLE_ATTN_NORM] = {"attn_norm", FORM_NORM, ONE, D_MODEL, USUAL_BIAS, SPEC_REQUIRED},
+    [ROLE_ATTN_Q_NORM] = {"attn_q_norm", FORM_NORM, ONE, HEAD_DIM, USUAL_BIAS, SPEC_REQUIRED},
+    [ROLE_ATTN_K_NORM] = {"attn_k_norm", FORM_NORM, ONE, HEAD_DIM, USUAL_BIAS, SPEC_REQUIRED},
     [ROLE_ATTN_QKV] = {"attn_qkv", FORM_MATRIX, QKV_DIM, D_MODEL, USUAL_BIAS, WEIGHT},
     [ROLE_ATTN_Q] = {"attn_q", FORM_MATRIX, Q_DIM, D_MODEL, USUAL_BIAS, WEIGHT},
     [ROLE_ATTN_K] = {"attn_k", FORM_MATRIX, K_DIM, D_MODEL, USUAL_BIAS, WEIGHT},
@@ -52,12 +56,15 @@ static const struct tensor_row {
     [ROLE_ATTN_SCORE] = {"attn_score", FORM_TABLE, N_HEADS, HEAD_DIM, NO_BIAS, SPEC_REQUIRED},
     [ROLE_ATTN_OUTPUT] = {"attn_output", FORM_MATRIX, D_MODEL, HEADS_DIM, USUAL_BIAS,
                           WEIGHT | SPEC_RESIDUAL},
+    [ROLE_ATTN_POST_NORM] = {"post_attention_norm", FORM_NORM, ONE, D_MODEL, USUAL_BIAS,
+                             SPEC_REQUIRED},
     [ROLE_ATTN_OUTPUT_NORM] = {"attn_output_norm", FORM_NORM, ONE, D_MODEL, USUAL_BIAS,
                                SPEC_REQUIRED},
     [ROLE_FFN_NORM] = {"ffn_norm", FORM_NORM, ONE, D_MODEL, USUAL_BIAS, SPEC_REQUIRED},
     [ROLE_FFN_GATE] = {"ffn_gate", FORM_MATRIX, D_FF, D_MODEL, USUAL_BIAS, WEIGHT},
     [ROLE_FFN_UP] = {"ffn_up", FORM_MATRIX, D_FF, D_MODEL, USUAL_BIAS, WEIGHT},
     [ROLE_FFN_DOWN] = {"ffn_down", FORM_MATRIX, D_MODEL, D_FF, USUAL_BIAS, WEIGHT | SPEC_RESIDUAL},
+    [ROLE_FFN_POST_NORM] = {"post_ffw_norm", FORM_NORM, ONE, D_MODEL, USUAL_BIAS, SPEC_REQUIRED},
     [ROLE_LAYER_OUTPUT_NORM] = {"layer_output_norm", FORM_NORM, ONE, D_MODEL, USUAL_BIAS,
                                 SPEC_REQUIRED},
     [ROLE_OUTPUT_NORM] = {"output_norm", FORM_NORM, ONE, D_MODEL, USUAL_BIAS, SPEC_REQUIRED},
@@ -67,7 +74,17 @@ static const struct tensor_row {
 
 bool layout_has(const struct config *c, enum tensor_role role)
 {
+    if (tensor_rows[role].form == FORM_NORM && c->parts.no_norm_weights)
+        return false;
     switch (role) {
+    case ROLE_TOKEN_EMBD_NORM:
+        return c->parts.embedding_norm;
+    case ROLE_ATTN_Q_NORM:
+    case ROLE_ATTN_K_NORM:
+        return c->parts.qk_norms;
+    case ROLE_ATTN_POST_NORM:
+    case ROLE_FFN_POST_NORM:
+        return c->parts.added_norms;
     case ROLE_POSITION_EMBD:
         return c->position == POSITION_LEARNED;
     case ROLE_ROPE_FREQS:
@@ -84,10 +101,12 @@ bool layout_has(const struct config *c, enum tensor_role role)
         return c->split_qkv;
     case ROLE_FFN_GATE:
         return ffn_is_gated(c->ffn);
-    case ROLE_ATTN_NORM:
     case ROLE_FFN_NORM:
+        return c->placement == PLACEMENT_BEFORE ||
+               (c->placement == PLACEMENT_PARALLEL && !c->parts.one_norm);
+    case ROLE_ATTN_NORM:
     case ROLE_OUTPUT_NORM:
-        return c->placement == PLACEMENT_BEFORE;
+        return c->placement != PLACEMENT_AFTER;
     case ROLE_ATTN_OUTPUT_NORM:
     case ROLE_LAYER_OUTPUT_NORM:
         return c->placement == PLACEMENT_AFTER;
@@ -139,6 +158,12 @@ struct tensor_spec layout_weight(const struct config *c, enum tensor_role role, 
 {
     assert(role < TENSOR_ROLES && layer >= 0 && layer < c->n_layers);
     const struct tensor_row *row = &tensor_rows[role];
+    const bool is_turned = c->position == POSITION_ROPE && c->parts.rope_halves;
+    const int turned = role == ROLE_ATTN_QKV ? config_q_dim(c) + config_k_dim(c, layer)
+                       : role == ROLE_ATTN_Q ? config_q_dim(c)
+                       : role == ROLE_ATTN_K ? config_k_dim(c, layer)
+                       : role == ROLE_ATTN_Q_NORM || role == ROLE_ATTN_K_NORM ? c->head_dim
+                                                                              : 0;
     return (struct tensor_spec){
         .role = role,
         .layer = config_block(c, layer),
@@ -147,6 +172,7 @@ struct tensor_spec layout_weight(const struct config *c, enum tensor_role role, 
         .rows = extent_of(c, row->rows, layer),
         .cols = extent_of(c, row->cols, layer),
         .flags = row->flags,
+        .halves = {turned, c->head_dim, is_turned && turned ? c->rope.n_dims : 0},
         .name = arch_tensor_name(role, config_block(c, layer), false),
     };
 }
@@ -155,6 +181,8 @@ struct tensor_spec layout_weight(const struct config *c, enum tensor_role role, 
 static enum bias bias_of(const struct config *c, enum tensor_role role)
 {
     const struct tensor_row *row = &tensor_rows[role];
+    if (role == ROLE_OUTPUT && c->parts.output_bias)
+        return USUAL_BIAS;
     return row->form == FORM_NORM && c->norm == NORM_RMS ? NO_BIAS : row->bias;
 }
 
@@ -171,7 +199,11 @@ struct tensor_spec layout_bias(const struct config *c, enum tensor_role role, in
     s.n_dims = 1;
     s.cols = s.form == FORM_NORM ? s.cols : s.rows;
     s.rows = 1;
-    const bool none = s.form == FORM_NORM ? c->no_norm_biases : c->no_biases;
+    const bool is_qkv = role >= ROLE_ATTN_QKV && role <= ROLE_ATTN_V;
+    const bool none = s.form == FORM_NORM   ? c->parts.no_norm_biases
+                      : role == ROLE_OUTPUT ? false
+                      : is_qkv              ? c->biases == BIASES_NONE
+                                            : c->biases != BIASES_ALL;
     s.flags = bias_of(c, role) == UNUSUAL_BIAS ? SPEC_UNUSUAL : none ? SPEC_NOT_NEW : 0;
     s.name = arch_tensor_name(role, s.layer, true);
     return s;

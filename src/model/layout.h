@@ -12,9 +12,12 @@
 /* What a tensor is for, in the order of a file: those of each block stand between the others. */
 enum tensor_role {
     ROLE_TOKEN_EMBD,
+    ROLE_TOKEN_EMBD_NORM,
     ROLE_POSITION_EMBD,
     ROLE_ROPE_FREQS, /* [rope.n_dims / 2] what the frequencies of rotary pairs are divided by */
     ROLE_ATTN_NORM,
+    ROLE_ATTN_Q_NORM, /* [head_dim] of each head's query, and of its key */
+    ROLE_ATTN_K_NORM,
     ROLE_ATTN_QKV, /* rows Q, then K, then V */
     ROLE_ATTN_Q,   /* the same in three tensors */
     ROLE_ATTN_K,
@@ -22,11 +25,13 @@ enum tensor_role {
     ROLE_ATTN_REL,   /* [n_heads, 2] alpha and centre of quadratic positions */
     ROLE_ATTN_SCORE, /* [n_heads, head_dim] w of additive scores */
     ROLE_ATTN_OUTPUT,
+    ROLE_ATTN_POST_NORM,   /* of what attention adds */
     ROLE_ATTN_OUTPUT_NORM, /* after attention's residual */
     ROLE_FFN_NORM,
     ROLE_FFN_GATE, /* of gated feed-forward kinds */
     ROLE_FFN_UP,
     ROLE_FFN_DOWN,
+    ROLE_FFN_POST_NORM,     /* of what the feed-forward part adds */
     ROLE_LAYER_OUTPUT_NORM, /* after the feed-forward residual */
     ROLE_OUTPUT_NORM,
     ROLE_OUTPUT,
@@ -84,6 +89,11 @@ struct tensor_spec {
     int n_dims;            /* 1 or 2 */
     int rows, cols;        /* a vector has one row */
     unsigned flags;        /* SPEC_... */
+    /* Of the first `rows` rows, or elements of a vector, each head's `dim` have the first n in a
+     * file as halves, element i beside n / 2 + i in memory; n 0: in the same order. */
+    struct {
+        int rows, dim, n;
+    } halves;
     struct tensor_name name;
 };
 
@@ -126,6 +136,19 @@ bool layout_named(const struct config *c, struct text name, struct tensor_spec *
 static inline uint64_t spec_elements(const struct tensor_spec *s)
 {
     return (uint64_t)s->rows * s->cols;
+}
+
+/* Where element i of a head in memory is in a file that has the first n as halves. */
+static inline int layout_half(int i, int n)
+{
+    return i >= n ? i : i % 2 * (n / 2) + i / 2;
+}
+
+/* Which row of the tensor in a file, or element of a vector, is row `row` of it in memory. */
+static inline int spec_file_row(const struct tensor_spec *s, int row)
+{
+    const int in = s->halves.n && row < s->halves.rows ? row % s->halves.dim : 0;
+    return row - in + layout_half(in, s->halves.n);
 }
 
 /* The n_dims sizes that a file has for it, the row length first; the others are 1. */

@@ -53,6 +53,7 @@ struct copy {
     const struct matrix *w;
     int first;
     const struct gguf_tensor *t;
+    const struct tensor_spec *spec; /* t's */
 };
 
 /* The rows of a thread, whole panels' as far as `first` begins one. */
@@ -62,14 +63,14 @@ static void copy_range(void *arg, int thread)
     const int n_rows = c->t->dims[1];
     int begin, end;
     pool_range(matrix_panels(n_rows), thread, pool_n_threads(c->ld->options.pool), &begin, &end);
-    pack_rows(c->panels, c->w, c->first, c->t, begin * KERNEL_LANES,
+    pack_rows(c->panels, c->w, c->first, c->t, c->spec, begin * KERNEL_LANES,
               MIN(end * KERNEL_LANES, n_rows), &c->ld->scratch[thread]);
 }
 
 static void copy_matrix(const struct loader *ld, void *panels, const struct matrix *w, int first,
-                        const struct gguf_tensor *t)
+                        const struct gguf_tensor *t, const struct tensor_spec *spec)
 {
-    struct copy copy = {ld, panels, w, first, t};
+    struct copy copy = {ld, panels, w, first, t, spec};
     pool_run(ld->options.pool, copy_range, &copy);
     release(ld, t);
 }
@@ -83,7 +84,7 @@ static const float *load_floats(struct loader *ld, const struct tensor_spec *spe
         return NULL;
     float *out = arena_take(&ld->arena, n, sizeof *out);
     if (out && t) {
-        pack_floats(out, t);
+        pack_floats(out, t, spec);
         release(ld, t);
     } else if (out) {
         pack_random_floats(out, n, &ld->rng);
@@ -121,7 +122,7 @@ static struct matrix load_matrix(struct loader *ld, const struct tensor_spec *sp
     void *panels = arena_take(&ld->arena, matrix_bytes(w.n_out, w.n_in, w.storage), 1);
     w.panels = panels;
     if (panels && t) {
-        copy_matrix(ld, panels, &w, 0, t);
+        copy_matrix(ld, panels, &w, 0, t, spec);
     } else if (panels) {
         pack_random(panels, &w, &ld->rng, ld->scratch);
     }
@@ -140,7 +141,7 @@ static struct matrix load_qkv(struct loader *ld, int layer)
     struct qkv_part parts[QKV_PARTS];
     const struct gguf_tensor *weight[QKV_PARTS], *biases[QKV_PARTS]; /* a bias may be NULL */
     const int n = layout_qkv(file, layer, parts);
-    bool has_bias = !ld->g && !file->no_biases;
+    bool has_bias = !ld->g && file->biases != BIASES_NONE;
     if (ld->g)
         for (int i = 0; i < n; i++) {
             const struct tensor_spec spec = layout_weight(file, parts[i].role, layer);
@@ -165,9 +166,11 @@ static struct matrix load_qkv(struct loader *ld, int layer)
     if (is_random || !panels)
         return w;
     for (int i = 0; i < n; i++) {
-        copy_matrix(ld, panels, &w, parts[i].first, weight[i]);
+        const struct tensor_spec spec = layout_weight(file, parts[i].role, layer);
+        const struct tensor_spec of_bias = layout_bias(file, parts[i].role, layer);
+        copy_matrix(ld, panels, &w, parts[i].first, weight[i], &spec);
         if (biases[i])
-            pack_floats(bias + parts[i].first, biases[i]);
+            pack_floats(bias + parts[i].first, biases[i], &of_bias);
     }
     return w;
 }
@@ -231,8 +234,11 @@ static void load_all(struct loader *ld, struct model *m)
     if (m->blocks)
         for (int l = config_blocks(c); l < c->n_layers; l++)
             m->blocks[l] = m->blocks[0];
-    if (m->tied)
+    if (m->tied) {
+        const float *bias = load_bias(ld, ROLE_OUTPUT, 0);
         m->w[ROLE_OUTPUT] = m->w[ROLE_TOKEN_EMBD];
+        m->w[ROLE_OUTPUT].matrix.bias = bias ? bias : m->w[ROLE_TOKEN_EMBD].matrix.bias;
+    }
 }
 
 /* Builds a model of this config: counts its memory in a first pass and fills it in a second. */
@@ -260,14 +266,13 @@ static enum status build_model(struct loader *ld, const struct config *c, struct
 static enum status refuse_foreign_tensors(const struct gguf *g, const struct config *c,
                                           struct err *e)
 {
-    static const char *const outside[] = {"token_embd_norm.weight", "rope_factors_long.weight",
-                                          "rope_factors_short.weight"};
+    static const char *const outside[] = {"rope_factors_long.weight", "rope_factors_short.weight"};
     struct tensor_spec spec;
     for (size_t i = 0; i < g->n_tensors; i++) {
         const struct text name = g->tensors[i].name;
         const bool in_block = text_starts_with(name, "blk.");
         bool has_meaning = in_block && c->arch->is_closed;
-        for (int k = 0; k < 3; k++)
+        for (int k = 0; k < LENGTH(outside); k++)
             has_meaning |= text_is(name, outside[k]);
         if (!in_block)
             for (enum tensor_role role = 0; role < TENSOR_ROLES; role++)
@@ -356,10 +361,13 @@ void model_free(struct model *m)
     free(m);
 }
 
-void model_embed(const struct model *m, const struct positions *p, int token, int t, float *out)
+void model_embed(const struct model *m, const struct positions *p, const struct kernels *kernels,
+                 int token, int t, float *out)
 {
-    const int d = m->config.d_model;
-    const float scale = m->config.embedding_scale;
+    const struct config *c = &m->config;
+    const struct norm *norm = &m->w[ROLE_TOKEN_EMBD_NORM].norm;
+    const int d = c->d_model;
+    const float scale = c->embedding_scale;
     const float *position = m->w[ROLE_POSITION_EMBD].table;
     pack_read_row(&m->w[ROLE_TOKEN_EMBD].matrix, token, out);
     if (scale > 0 && scale != 1)
@@ -369,6 +377,8 @@ void model_embed(const struct model *m, const struct positions *p, int token, in
     if (position)
         for (int i = 0; i < d; i++)
             out[i] += position[i];
+    if (c->parts.embedding_norm)
+        kernels->norm[c->norm](out, out, norm->gain, norm->bias, d, c->norm_eps);
 }
 
 /* --- checkpoint ------------------------------------------------------------------------------- */

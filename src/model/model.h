@@ -13,8 +13,8 @@
 
 /* A norm's parameters; which norm it is the config says. */
 struct norm {
-    const float *gain; /* [d_model] */
-    const float *bias; /* [d_model], or NULL */
+    const float *gain; /* [d_model], or NULL: ones */
+    const float *bias; /* [d_model], or NULL: none */
 };
 
 /* A role's tensors as the kernels read them, by the form of its row in the layout; shapes are
@@ -77,8 +77,9 @@ enum status model_create_random(const struct config *c, enum storage storage, ui
 void model_free(struct model *m); /* NULL is legal */
 
 /* Writes row `token` of the embedding, scaled, plus position `t`'s vector if positions have such,
- * to out [d_model]. */
-void model_embed(const struct model *m, const struct positions *p, int token, int t, float *out);
+ * and normed where the model norms it, to out [d_model]. */
+void model_embed(const struct model *m, const struct positions *p, const struct kernels *kernels,
+                 int token, int t, float *out);
 
 /* --- checkpoint ------------------------------------------------------------------------------- */
 

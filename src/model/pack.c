@@ -90,70 +90,76 @@ struct pack_scratch pack_scratch_take(struct arena *a, int n)
     return s;
 }
 
-void pack_floats(float *out, const struct gguf_tensor *t)
+void pack_floats(float *out, const struct gguf_tensor *t, const struct tensor_spec *spec)
 {
-    blocks_decode(t->type->type, out, t->data, t->n_elements);
+    if (spec->halves.n == 0 || spec->n_dims > 1) {
+        blocks_decode(t->type->type, out, t->data, t->n_elements);
+        return;
+    }
+    for (uint64_t i = 0; i < t->n_elements; i++) /* of vectors every element is a block */
+        blocks_decode(t->type->type, &out[i],
+                      t->data + spec_file_row(spec, i) * t->type->block_bytes, 1);
 }
 
 /* --- from the file's layout to the panels' ---------------------------------------------------- */
 
 /*
- * Up to KERNEL_LANES rows, `row_bytes` apart, into one panel: panels are a transposition, so rows
- * go in together, one cache line of the target after the other.
+ * Up to KERNEL_LANES rows into one panel: panels are a transposition, so rows go in together, one
+ * cache line of the target after the other.
  */
+struct panel_rows {
+    const unsigned char *at[KERNEL_LANES];
+    int n;
+};
 
 /* Elements of so many bytes, a constant wherever this is called. */
-static inline void transpose_rows(unsigned char *out, const unsigned char *rows, size_t row_bytes,
-                                  int n_in, int n_rows, size_t element)
+static inline void transpose_rows(unsigned char *out, const struct panel_rows *rows, int n_in,
+                                  size_t element)
 {
     for (int i = 0; i < n_in; i++, out += KERNEL_LANES * element)
-        for (int lane = 0; lane < n_rows; lane++)
-            memcpy(out + lane * element, rows + lane * row_bytes + i * element, element);
+        for (int lane = 0; lane < rows->n; lane++)
+            memcpy(out + lane * element, rows->at[lane] + i * element, element);
 }
 
 /* Blocks of `element_bytes` bytes of elements after their scale; `flip` turns words of signed
  * elements into words of elements with an offset. */
-static void transpose_blocks(unsigned char *panel, size_t first_lane, const unsigned char *rows,
-                             size_t row_bytes, int n_in, int n_rows, size_t element_bytes,
-                             uint32_t flip)
+static void transpose_blocks(unsigned char *panel, size_t first_lane, const struct panel_rows *rows,
+                             int n_in, size_t element_bytes, uint32_t flip)
 {
     uint16_t *scales = (uint16_t *)(void *)panel + first_lane;
     uint32_t *out = (uint32_t *)(void *)(panel + matrix_scales_bytes(n_in)) + first_lane;
     for (int block = 0; block < n_in / QUANT_BLOCK; block++, scales += KERNEL_LANES) {
-        const unsigned char *in = rows + block * (SCALE_BYTES + element_bytes);
-        for (int lane = 0; lane < n_rows; lane++)
-            memcpy(&scales[lane], in + lane * row_bytes, SCALE_BYTES);
+        size_t in = block * (SCALE_BYTES + element_bytes);
+        for (int lane = 0; lane < rows->n; lane++)
+            memcpy(&scales[lane], rows->at[lane] + in, SCALE_BYTES);
         in += SCALE_BYTES;
         for (size_t at = 0; at < element_bytes; at += sizeof *out, out += KERNEL_LANES) {
-            for (int lane = 0; lane < n_rows; lane++) {
-                memcpy(&out[lane], in + lane * row_bytes + at, sizeof *out);
+            for (int lane = 0; lane < rows->n; lane++) {
+                memcpy(&out[lane], rows->at[lane] + in + at, sizeof *out);
                 out[lane] ^= flip;
             }
         }
     }
 }
 
-/* Rows row .. row + n_rows - 1, all of one panel, from their bytes in a file of w's type. */
-static void place(void *panels, const struct matrix *w, int row, int n_rows,
-                  const unsigned char *rows)
+/* Rows from `row` on, all of one panel, from their bytes in a file of w's type. */
+static void place(void *panels, const struct matrix *w, int row, const struct panel_rows *rows)
 {
     const size_t lane = row % KERNEL_LANES;
-    const struct tensor_type_info *info = tensor_type_find(tensor_types[w->storage]);
-    const size_t row_bytes = (size_t)w->n_in / info->block_elements * info->block_bytes;
     unsigned char *panel =
         (unsigned char *)panels + row / KERNEL_LANES * matrix_panel_bytes(w->n_in, w->storage);
     switch (w->storage) {
     case STORAGE_Q8_0:
-        transpose_blocks(panel, lane, rows, row_bytes, w->n_in, n_rows, QUANT_BLOCK, 0x80808080u);
+        transpose_blocks(panel, lane, rows, w->n_in, QUANT_BLOCK, 0x80808080u);
         break;
     case STORAGE_Q4_0:
-        transpose_blocks(panel, lane, rows, row_bytes, w->n_in, n_rows, QUANT_BLOCK / 2, 0);
+        transpose_blocks(panel, lane, rows, w->n_in, QUANT_BLOCK / 2, 0);
         break;
     case STORAGE_F32:
-        transpose_rows(panel + lane * 4, rows, row_bytes, w->n_in, n_rows, 4);
+        transpose_rows(panel + lane * 4, rows, w->n_in, 4);
         break;
     default:
-        transpose_rows(panel + lane * 2, rows, row_bytes, w->n_in, n_rows, 2);
+        transpose_rows(panel + lane * 2, rows, w->n_in, 2);
     }
 }
 
@@ -162,7 +168,7 @@ static void place_floats(void *panels, const struct matrix *w, int row, const fl
                          const struct pack_scratch *scratch)
 {
     blocks_encode(tensor_types[w->storage], scratch->encoded, x, w->n_in);
-    place(panels, w, row, 1, scratch->encoded);
+    place(panels, w, row, &(struct panel_rows){{scratch->encoded}, 1});
 }
 
 /* --- tensors ---------------------------------------------------------------------------------- */
@@ -189,20 +195,26 @@ static void widen_row(float *panels, int n_in, int row, uint32_t type, const uns
 }
 
 void pack_rows(void *panels, const struct matrix *w, int first, const struct gguf_tensor *t,
-               int begin, int end, const struct pack_scratch *scratch)
+               const struct tensor_spec *spec, int begin, int end,
+               const struct pack_scratch *scratch)
 {
     if (t->type->type == pack_type(w->storage)) {
-        for (int row = begin, n; row < end; row += n) {
-            n = MIN(end - row, KERNEL_LANES - (first + row) % KERNEL_LANES);
-            place(panels, w, first + row, n, row_data(t, row));
+        for (int row = begin; row < end;) {
+            struct panel_rows rows = {
+                .n = MIN(end - row, KERNEL_LANES - (first + row) % KERNEL_LANES)};
+            for (int i = 0; i < rows.n; i++)
+                rows.at[i] = row_data(t, spec_file_row(spec, row + i));
+            place(panels, w, first + row, &rows);
+            row += rows.n;
         }
         return;
     }
     for (int row = begin; row < end; row++) {
+        const unsigned char *data = row_data(t, spec_file_row(spec, row));
         if (w->storage == STORAGE_F32) {
-            widen_row(panels, w->n_in, first + row, t->type->type, row_data(t, row));
+            widen_row(panels, w->n_in, first + row, t->type->type, data);
         } else {
-            blocks_decode(t->type->type, scratch->row, row_data(t, row), w->n_in);
+            blocks_decode(t->type->type, scratch->row, data, w->n_in);
             place_floats(panels, w, first + row, scratch->row, scratch);
         }
     }
@@ -252,7 +264,7 @@ static enum status list_params(struct param_list *list, const struct config *c,
         const struct tensor_spec spec = layout_at(c, i);
         const struct gguf_tensor *t = NULL;
         uint64_t end;
-        if (spec.flags & SPEC_UNUSUAL || (spec.role == ROLE_OUTPUT && list->tied))
+        if (spec.flags & SPEC_UNUSUAL || (spec.role == ROLE_OUTPUT && !spec.is_bias && list->tied))
             continue;
         if (g)
             TRY(pack_find(g, &spec, &t, e));
@@ -333,14 +345,15 @@ void param_list_free(struct param_list *list)
 void param_list_read(const struct param_list *list, const struct gguf *g, float *flat)
 {
     for (int i = 0; i < list->n; i++) {
-        const struct tensor_spec *s = &list->items[i].spec;
-        const struct gguf_tensor *t = gguf_find_tensor(g, s->name.text);
+        struct tensor_spec s = list->items[i].spec;
+        const struct gguf_tensor *t = gguf_find_tensor(g, s.name.text);
         float *to = flat + list->items[i].offset;
-        const struct matrix m = {.n_out = s->rows, .n_in = s->cols, .storage = STORAGE_F32};
-        if (list->in_panels && is_matrix(s))
-            pack_rows(to, &m, 0, t, 0, s->rows, NULL);
+        const struct matrix m = {.n_out = s.rows, .n_in = s.cols, .storage = STORAGE_F32};
+        s.halves.n = 0; /* the order of the file */
+        if (list->in_panels && is_matrix(&s))
+            pack_rows(to, &m, 0, t, &s, 0, s.rows, NULL);
         else
-            pack_floats(to, t);
+            pack_floats(to, t, &s);
     }
 }
 
@@ -376,6 +389,6 @@ struct param_view param_view_take(struct arena *arena, const struct param_list *
         for (int l = 1; l < c->n_layers; l++)
             v.blocks[l] = v.blocks[0];
     if (list->tied)
-        v.w[ROLE_OUTPUT] = v.w[ROLE_TOKEN_EMBD];
+        v.w[ROLE_OUTPUT].weight = v.w[ROLE_TOKEN_EMBD].weight;
     return v;
 }

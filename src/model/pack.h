@@ -41,14 +41,16 @@ struct pack_scratch {
 };
 struct pack_scratch pack_scratch_take(struct arena *a, int n);
 
-/* All elements in file order, widened. */
-void pack_floats(float *out, const struct gguf_tensor *t);
+/* All elements, widened, of a tensor that is a vector in the order of memory (spec_file_row), else
+ * in that of the file. */
+void pack_floats(float *out, const struct gguf_tensor *t, const struct tensor_spec *spec);
 
-/* Rows begin to end - 1 of a tensor [rows, n_in], which begins at row `first` of the target.
- * scratch may be NULL where the tensor's type stays or becomes F32. Threads may pack other rows at
- * once, each with scratch of its own. */
+/* Rows begin to end - 1 in memory (spec_file_row) of a tensor [rows, n_in] of that specification,
+ * which begins at row `first` of the target. scratch may be NULL where the tensor's type stays or
+ * becomes F32. Threads may pack other rows at once, each with scratch of its own. */
 void pack_rows(void *panels, const struct matrix *w, int first, const struct gguf_tensor *t,
-               int begin, int end, const struct pack_scratch *scratch);
+               const struct tensor_spec *spec, int begin, int end,
+               const struct pack_scratch *scratch);
 
 /* Small uniform numbers: no sum of them overflows, whatever the width. */
 void pack_random(void *panels, const struct matrix *w, struct rng *r,
@@ -59,9 +61,10 @@ void pack_random_floats(float *out, uint64_t n, struct rng *r);
 void pack_read_row(const struct matrix *w, int row, float *out);
 
 /*
- * The trainable numbers of a checkpoint as one flat run. Weights, their gradient and an optimizer's
- * moments share one layout: each tensor in file order and row-major, starting on a cache line; the
- * few floats between tensors are zero and stay so. The views give the tensors by name.
+ * The trainable numbers of a checkpoint as one flat run, in the order of the file. Weights, their
+ * gradient and an optimizer's moments share one layout: each tensor in file order and row-major,
+ * starting on a cache line; the few floats between tensors are zero and stay so. The views give the
+ * tensors by name.
  */
 
 /* One tensor of the flat run. */

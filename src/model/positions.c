@@ -17,27 +17,41 @@ struct positions positions_take(struct arena *a, const struct config *c, const f
         p.stride = c->d_model;
     else
         return p;
-    ARENA_TAKE(p.rows, a, cap * p.stride);
+    ARENA_TAKE(p.rows[0], a, cap * p.stride);
+    if (c->position == POSITION_ROPE && c->rope.window_base > 0)
+        ARENA_TAKE(p.rows[1], a, cap * p.stride);
     return p;
 }
 
-void positions_reach(struct positions *p, int n)
+struct head_turn positions_head_turn(const struct positions *p, const struct kernels *kernels,
+                                     const struct config *c, int layer, const float *gain,
+                                     const float *bias)
 {
-    assert(n <= p->cap);
-    if (n <= p->n_filled || !p->rows)
-        return;
-    const int from = p->n_filled, to = p->cap - n < ROWS ? p->cap : (n + ROWS - 1) / ROWS * ROWS;
+    return (struct head_turn){.positions = p,
+                              .kernels = kernels,
+                              .dim = c->head_dim,
+                              .window_base = config_has_window_base(c, layer),
+                              .is_normed = c->parts.qk_norms,
+                              .gain = gain,
+                              .bias = bias,
+                              .norm = c->norm,
+                              .eps = c->norm_eps};
+}
+
+/* Fills one table's rows of the positions from .. to - 1. */
+static void fill_rows(const struct positions *p, float *rows, double base, double scale, int from,
+                      int to)
+{
     const bool rotates = p->kind == POSITION_ROPE;
     const int dims = rotates ? p->rope.n_dims : (int)p->stride;
     for (int i = 0; i < dims; i += 2) {
-        const double base = rotates ? p->rope.base : SINUSOID_BASE;
         double rate = elementary_power(base, -(double)i / dims);
         if (rotates)
-            rate = p->rope.scale * rate;
+            rate = scale * rate;
         if (rotates && p->factors)
             rate /= (double)p->factors[i / 2];
         for (int t = from; t < to; t++) {
-            float *row = p->rows + t * p->stride + i;
+            float *row = rows + t * p->stride + i;
             double sine, cosine;
             elementary_sine(t * rate, &sine, &cosine);
             if (rotates) {
@@ -53,6 +67,18 @@ void positions_reach(struct positions *p, int n)
                 row[1] = (float)cosine;
         }
     }
+}
+
+void positions_reach(struct positions *p, int n)
+{
+    assert(n <= p->cap);
+    if (n <= p->n_filled || !p->rows[0])
+        return;
+    const int from = p->n_filled, to = p->cap - n < ROWS ? p->cap : (n + ROWS - 1) / ROWS * ROWS;
+    fill_rows(p, p->rows[0], p->kind == POSITION_ROPE ? p->rope.base : SINUSOID_BASE, p->rope.scale,
+              from, to);
+    if (p->rows[1])
+        fill_rows(p, p->rows[1], p->rope.window_base, 1, from, to);
     p->n_filled = to;
 }
 

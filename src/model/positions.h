@@ -11,7 +11,9 @@
 
 /* The numbers of the positions below `cap`: rotations, or vectors to be added, or neither. */
 struct positions {
-    float *rows; /* [cap, stride], of which the first n_filled are filled */
+    /* [cap, stride], of which the first n_filled are filled; the second, where there is one, of
+     * layers with a window (config_has_window_base). */
+    float *rows[2];
     size_t stride;
     enum position_kind kind;
     int cap, n_filled;
@@ -33,23 +35,50 @@ struct positions positions_take(struct arena *a, const struct config *c, const f
  * for each number. No other thread may read the positions meanwhile. */
 void positions_reach(struct positions *p, int n);
 
-/* out [n] = a head's row x [n] of queries or keys as scores take it: rotated by its position's
- * angles, or the negative ones if `back`, where the model has rotary positions, and times `scale`.
- * The position is filled (trusted); out may be x. */
-static inline void positions_turn(const struct positions *p, const struct kernels *kernels,
-                                  int position, const float *x, int n, float scale, bool back,
-                                  float *out)
+/* What becomes of the queries, or the keys, of a layer's heads before scores take them. */
+struct head_turn {
+    const struct positions *positions;
+    const struct kernels *kernels;
+    int dim;          /* of a row */
+    bool window_base; /* as config_has_window_base has it of the layer */
+    bool is_normed;   /* first, with gain and bias [dim], each NULL for none */
+    const float *gain, *bias;
+    enum norm_kind norm;
+    float eps;
+};
+
+/* out [dim] = a row x [dim] rotated by its position's angles, or the negative ones if `back`, where
+ * the model has rotary positions, and times `scale`. The position is filled (trusted); out may be
+ * x.
+ */
+static inline void positions_rotate(const struct head_turn *t, int position, const float *x,
+                                    float scale, bool back, float *out)
 {
+    const struct positions *p = t->positions;
     const int n_rot = p->kind == POSITION_ROPE ? p->rope.n_dims : 0;
-    const float *rotation = n_rot > 0 ? p->rows + position * p->stride : NULL;
-    kernels->rotate(out, x, rotation, n_rot, n, scale, back);
+    const float *rows = n_rot > 0 ? p->rows[t->window_base] + position * p->stride : NULL;
+    t->kernels->rotate(out, x, rows, n_rot, t->dim, scale, back);
 }
+
+/* out [dim] = a row x [dim] as scores take it: normed, rotated and times `scale`. As above. */
+static inline void positions_turn(const struct head_turn *t, int position, const float *x,
+                                  float scale, float *out)
+{
+    if (t->is_normed)
+        t->kernels->norm[t->norm](out, x, t->gain, t->bias, t->dim, t->eps);
+    positions_rotate(t, position, t->is_normed ? out : x, scale, false, out);
+}
+
+/* That of a layer of this shape, which reads these positions. */
+struct head_turn positions_head_turn(const struct positions *p, const struct kernels *kernels,
+                                     const struct config *c, int layer, const float *gain,
+                                     const float *bias);
 
 /* The vector [d_model] to be added to a token at a position; NULL: none. Learned ones are a tensor
  * of the model. */
 static inline const float *positions_vector(const struct positions *p, int position)
 {
-    return p->kind == POSITION_SINUSOIDAL ? p->rows + position * p->stride : NULL;
+    return p->kind == POSITION_SINUSOIDAL ? p->rows[0] + position * p->stride : NULL;
 }
 
 /* What distances add to the scores of a head; false, with *out left alone, where they add nothing.

@@ -36,7 +36,9 @@ const struct named_shape *named_shape_of(const char *text)
     return NULL;
 }
 
-const char *const shape_archs[] = {"gpt2", "llama", "transformer", "decode", NULL};
+const char *const shape_archs[] = {
+    "gpt2", "llama", "transformer", "decode", "gptneox", "phi2",     "falcon", "bloom",
+    "mpt",  "qwen2", "qwen3",       "gemma",  "gemma3",  "stablelm", "olmo",   NULL};
 
 enum status shape_complete(struct config *c, const struct shape_words *words, struct err *e)
 {
@@ -53,6 +55,10 @@ enum status shape_complete(struct config *c, const struct shape_words *words, st
         c->d_ff = ffn_is_gated(c->ffn) ? gated : 4 * c->d_model;
     if (!(c->norm_eps > 0))
         c->norm_eps = 1e-5f;
+    if (c->arch->rope_share > 0 && !c->rope.n_dims) {
+        const int dim = c->head_dim ? c->head_dim : c->d_model / c->n_heads;
+        c->rope.n_dims = MAX((int)((float)dim * c->arch->rope_share) / 2 * 2, 2);
+    }
     config_complete(c);
     const int most = CONFIG_MAX_WIDTH / c->n_heads, dim = MAX(c->head_dim, c->value_dim);
     if (dim > most)
@@ -65,7 +71,7 @@ enum status shape_complete(struct config *c, const struct shape_words *words, st
             words->heads, c->n_heads, words->head_dim, c->head_dim);
     if (config_score_refusal(c))
         return err_usage(e, "%s additive: %s", words->score, config_score_refusal(c));
-    if (c->score != SCORE_DOT || c->value_dim != c->head_dim ||
+    if (c->score != SCORE_DOT || c->value_dim != c->head_dim || config_has_windows(c) ||
         (c->n_heads * c->head_dim != c->d_model && !c->arch->own_head_dim))
         c->arch = arch_find(text_of("decode"));
     return STATUS_OK;

@@ -18,7 +18,8 @@ struct item_heads {
     int layer, window, first;
 };
 
-static void drop_head_columns(const void *arg, int head, int first, int n_keys, float *columns)
+static void drop_head_columns(const void *arg, int head, int first, int first_key, int n_keys,
+                              float *columns)
 {
     const struct item_heads *d = arg;
     const struct backprop *b = d->p->b;
@@ -29,7 +30,7 @@ static void drop_head_columns(const void *arg, int head, int first, int n_keys, 
     for (int t = 0; t < n_keys; t++) {
         float *row = columns + t * CAUSAL_WIDTH;
         dropout_apply(&dropout, 2 * b->config.n_layers + 1 + d->layer, row, NULL,
-                      (at + t) * width + first, CAUSAL_WIDTH);
+                      (at + first_key + t) * width + first, CAUSAL_WIDTH);
     }
 }
 
@@ -52,6 +53,13 @@ static struct matrix_view dqkv_of(const struct backprop *b, int l)
 static float *place_weights(struct matrix_view v, struct row_range r, int column)
 {
     return view_columns(rows_view(v, r), column, 1).x;
+}
+
+static struct head_turn head_turn(const struct pass *p, int l, enum tensor_role role)
+{
+    const struct param_pair *norm = &p->w->blocks[l].w[role];
+    return positions_head_turn(&p->b->positions, p->b->kernels, &p->b->config, l, norm->weight,
+                               norm->bias);
 }
 
 /* This thread's range of the windows and K/V heads of block l: qkv -> heads, or dheads -> dqkv and,
@@ -78,9 +86,11 @@ static void attend(const struct pass *p, int l, int thread,
         const size_t all_heads = (size_t)window * c->n_heads + head;
         const struct item_heads item = {p, l, window, head};
         run(&(struct causal_window){
-            .kernels = b->kernels,
             .grad = b->grad,
-            .positions = &b->positions,
+            .q_turn = head_turn(p, l, ROLE_ATTN_Q_NORM),
+            .k_turn = head_turn(p, l, ROLE_ATTN_K_NORM),
+            .halves = c->position == POSITION_ROPE && c->parts.rope_halves ? c->rope.n_dims : 0,
+            .window = c->layer_window[l],
             .length = b->length,
             .n_heads = group,
             .key_dim = key,

@@ -191,7 +191,7 @@ static struct probe *embedded(const struct opened *o, float *stream)
     struct probe *p = new_probe(o->model, WINDOW, NULL);
     ck_assert_int_eq(convert_window_size(c->n_ctx, N_ROWS), WINDOW);
     for (int t = 0; t < N_ROWS; t++)
-        model_embed(o->model, probe_positions(p), calib[t], t % WINDOW, stream + t * c->d_model);
+        probe_embed(p, o->model, calib[t], t % WINDOW, stream + t * c->d_model);
     return p;
 }
 

@@ -19,7 +19,7 @@ static double distance_after_attention(const struct opened *a, const struct open
     struct probe *probe[] = {new_probe(a->model, n, NULL), new_probe(b->model, n, NULL)};
     double sum = 0;
     for (int t = 0; t < n; t++)
-        model_embed(a->model, probe_positions(probe[0]), calib[t], t, x + (size_t)t * d);
+        probe_embed(probe[0], a->model, calib[t], t, x + (size_t)t * d);
     for (int l = 0; l < (c->shared ? c->n_layers : 1); l++) {
         const struct block_taps taps = {.at = {[TAP_MIDDLE] = of_a, [TAP_OUT] = behind}};
         probe_run(probe[0], &a->model->blocks[l], l, x, n, &taps);

@@ -226,7 +226,7 @@ TEST(probes_run_what_sessions_run, .loops = N_GOLDEN)
     float *x = allocated((size_t)n * d * sizeof *x), *out = x + (size_t)(n - 1) * d;
     struct probe *p = new_probe(m, n, NULL);
     for (int t = 0; t < n; t++)
-        model_embed(m, probe_positions(p), g.tokens[t], t, x + (size_t)t * d);
+        probe_embed(p, m, g.tokens[t], t, x + (size_t)t * d);
     for (int l = 0; l < m->config.n_layers; l++) {
         const struct block_taps taps = {.at = {[TAP_OUT] = x}};
         probe_run(p, &m->blocks[l], l, x, n, &taps);

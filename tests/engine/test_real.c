@@ -68,7 +68,7 @@ static void check_text(int text, const struct kernels *k)
     struct probe *p = new_probe(m, N_TOKENS, k);
     for (int t = 0; t < N_TOKENS; t++) {
         tokens[t] = (int32_t)truth[text * N_TOKENS + t][columns[IDX].at];
-        model_embed(m, probe_positions(p), tokens[t], t, x + (size_t)t * D_MODEL);
+        probe_embed(p, m, tokens[t], t, x + (size_t)t * D_MODEL);
     }
     assert_column(text, X, x, k->name);
     for (int l = 0; l < m->config.n_layers; l++) {

@@ -32,7 +32,7 @@ TEST(names_of_parts)
 
 /* 3 layers, 12 heads of 10, d_ff 7, context 100, vocabulary 9. */
 static const struct config twelve = {SIZES(3, 12, 12, 10, 7, 100, 9), .d_model = 120,
-                                     .no_biases = true, .no_norm_biases = true};
+                                     .biases = BIASES_NONE, .parts.no_norm_biases = true};
 static const struct cost_shape shape = {.config = &twelve, .n_kv_heads = 12, .tied = true};
 
 TEST(variants)

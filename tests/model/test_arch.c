@@ -58,18 +58,28 @@ static struct config mixture(int i)
         config_sized("decode", "layers=3 heads=4 kv=2 width=24 ff=24 ctx=24 vocab=256");
     c.embedding_scale = i % 3 ? 1.0f : 1.75f;
     c.score_scale = i % 4 ? 0 : 0.75f;
-    c.no_biases = i % 2;
+    c.biases = (unsigned)i % BIAS_KINDS;
     c.split_qkv = i / 2 % 2;
     c.shared = i % 5 == 0;
     c.norm = (unsigned)i % NORM_KINDS;
-    c.no_norm_biases = c.norm == NORM_RMS || i / 4 % 2;
+    c.parts.no_norm_biases = c.norm == NORM_RMS || i / 4 % 2;
+    c.parts.no_norm_weights = i % 7 == 3;
+    c.parts.embedding_norm = i / 3 % 2;
+    c.parts.qk_norms = i / 5 % 3 == 1;
+    c.parts.added_norms = i / 4 % 3 == 2;
+    c.parts.output_bias = i % 11 == 5;
+    c.parts.rope_halves = i / 2 % 3 == 1;
+    for (int l = 0; l < 3 && i % 4 == 1; l++) /* one for all layers, or one for each */
+        c.layer_window[l] = i % 8 == 1 ? 5 : 4 * ((l + i) % 3);
     c.placement = (unsigned)(i / NORM_KINDS) % PLACEMENTS;
     c.position = (unsigned)(i / (NORM_KINDS * PLACEMENTS)) % POSITION_KINDS;
     c.ffn = (unsigned)(i / (NORM_KINDS * PLACEMENTS * POSITION_KINDS));
+    c.parts.one_norm = c.placement == PLACEMENT_PARALLEL && i % 2;
     if (i % 3 == 1) { /* odd heads, and of each layer its own number */
         c.head_dim = c.position == POSITION_ROPE ? 6 : 7;
         c.value_dim = 3;
-        c.rope = (struct config_rope){.n_dims = 4, .base = 5e5, .scale = 0.25};
+        c.rope = (struct config_rope){
+            .n_dims = 4, .base = 5e5, .scale = 0.25, .window_base = i % 2 ? 100 : 0};
         for (int l = 0; l < 3 && !c.shared; l++)
             c.layer_kv_heads[l] = 1 << (l + i) % 3;
         c.n_kv_heads = c.shared ? 2 : 4;
@@ -236,7 +246,8 @@ TEST(every_type, .loops = 2 * STORAGE_COUNT)
 {
     struct config c = wide_llama();
     if (_i % 2) {
-        c.split_qkv = c.no_biases = false;
+        c.split_qkv = false;
+        c.biases = BIASES_ALL;
         config_set_arch(&c, arch_preset(text_of("transformer")));
     }
     struct checkpoint file = made(&c);

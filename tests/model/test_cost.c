@@ -59,7 +59,8 @@ TEST(figures_of_a_shape)
         ck_assert_uint_eq(f.weights, 2 * KERNEL_WEIGHT_FMAS * 10 * 2 * 4);
     }
     struct config no_biases = shape;
-    no_biases.no_biases = no_biases.no_norm_biases = true;
+    no_biases.biases = BIASES_NONE;
+    no_biases.parts.no_norm_biases = true;
     const struct cost_shape bare = {&no_biases, 4, STORAGE_F32, false, NULL, false};
     ck_assert_uint_eq(cost_weights(&bare).step_bytes,
                       4 * (2 * (MATRICES + 128) + 64 + 304 * 64 + 64 + 64));

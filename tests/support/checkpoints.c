@@ -83,14 +83,18 @@ void expect_same_config(const struct config *a, const struct config *b)
     SAME(n_layers), SAME(n_heads), SAME(n_kv_heads), SAME(head_dim), SAME(value_dim);
     SAME(d_model), SAME(d_ff), SAME(n_ctx), SAME(n_vocab), SAME(norm_eps), SAME(embedding_scale),
         SAME(score_scale);
-    SAME(norm), SAME(placement), SAME(position), SAME(ffn), SAME(score), SAME(no_biases);
+    SAME(norm), SAME(placement), SAME(position), SAME(ffn), SAME(score), SAME(biases);
     SAME(split_qkv), SAME(shared);
-    if (a->norm == NORM_LAYER)
-        SAME(no_norm_biases);
+    if (a->norm == NORM_LAYER && !a->parts.no_norm_weights)
+        SAME(parts.no_norm_biases);
+    SAME(parts.embedding_norm), SAME(parts.one_norm), SAME(parts.qk_norms);
+    SAME(parts.added_norms), SAME(parts.no_norm_weights), SAME(parts.output_bias);
+    SAME(parts.rope_halves);
     if (a->position == POSITION_ROPE) /* no key says it of others */
-        SAME(rope.n_dims), SAME(rope.base), SAME(rope.scale);
+        SAME(rope.n_dims), SAME(rope.base), SAME(rope.scale), SAME(rope.window_base);
     for (int l = 0; l < a->n_layers; l++)
-        ck_assert_int_eq(config_kv_heads(a, l), config_kv_heads(b, l));
+        ck_assert(config_kv_heads(a, l) == config_kv_heads(b, l) &&
+                  a->layer_window[l] == b->layer_window[l]);
 }
 
 struct builder {
@@ -213,7 +217,8 @@ void write_checkpoint(const char *path, const struct checkpoint_shape *s)
         SIZES(s->n_layers, s->n_heads, s->n_kv_heads, s->head_dim, s->d_ff, s->n_ctx, s->n_vocab),
         .d_model = s->d_model ? s->d_model : s->n_heads * s->head_dim, .norm_eps = 1e-5f};
     config_set_arch(&c, arch_find(text_of(s->architecture ? s->architecture : "gpt2")));
-    c.no_biases = c.no_norm_biases = s->no_biases;
+    c.parts.no_norm_biases = s->no_biases;
+    c.biases = s->no_biases ? BIASES_NONE : BIASES_ALL;
     write_tensors(path, s, &c,
                   (s->tied ? CONFIG_TIED : 0) | (s->no_tokenizer ? CONFIG_NO_TOKENIZER : 0));
 }

@@ -316,7 +316,8 @@ void use_sound(const struct sound *s)
     c.shared = s->shared;
     if (strcmp(s->preset, "decode") == 0) {
         c.norm = NORM_LAYER;
-        c.no_biases = c.split_qkv = false;
+        c.biases = BIASES_ALL;
+        c.split_qkv = false;
     }
     write_config_checkpoint(good_path, &c);
     reset();
