@@ -55,6 +55,8 @@ static void take_layers(struct backprop *b, int rows, int widest)
                                         {&saved.mid, c->d_model},
                                         {&saved.up, c->d_ff},
                                         {&saved.gate, ffn_is_gated(c->ffn) ? c->d_ff : 0},
+                                        {&saved.added[0], c->parts.added_norms * c->d_model},
+                                        {&saved.added[1], c->parts.added_norms * c->d_model},
                                         {NULL, 0}});
             saved.softmax = arena_take(&b->arena, (uint64_t)b->n_sequences * c->n_heads,
                                        2 * causal_padded_length(b->length) * sizeof(float));
@@ -71,6 +73,9 @@ static void take_gradients(struct backprop *b, int rows, int widest)
 {
     const struct config *c = &b->config;
     const int d = c->d_model, dropped = b->dropping ? d : 0;
+    /* Attention's gradient from behind and that of its input, which takes its place, are both
+     * needed at once. */
+    const bool parallel = c->placement == PLACEMENT_PARALLEL;
     for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++)
         b->panels[role] = take_panels(b, role);
     b->panels[ROLE_OUTPUT] = take_panels(b, ROLE_OUTPUT);
@@ -83,20 +88,26 @@ static void take_gradients(struct backprop *b, int rows, int widest)
                                              {&b->dx, d},
                                              {&b->dmid, d},
                                              {&b->dx_dropped, dropped},
-                                             {&b->dmid_dropped, dropped},
+                                             {&b->dmid_dropped, parallel ? d : dropped},
                                              {&b->dnorm, d},
                                              {&b->dup, c->d_ff},
                                              {&b->dgate, ffn_is_gated(c->ffn) ? c->d_ff : 0},
                                              {&b->dheads, config_heads_dim(c)},
                                              {&b->dqkv, config_qkv_dim(c, widest)},
                                              {&b->stats, 2},
+                                             {&b->dadded[0], c->parts.added_norms * d},
+                                             {&b->dadded[1], c->parts.added_norms * d},
+                                             {&b->added_stats[0], c->parts.added_norms * 2},
+                                             {&b->added_stats[1], c->parts.added_norms * 2},
                                              {NULL, 0}});
-    if (!b->dropping) {
+    if (!b->dropping)
         b->dx_dropped = b->dx;
+    if (!b->dropping && !parallel)
         b->dmid_dropped = b->dmid;
-    }
     if (layout_has(c, b->table))
         ARENA_TAKE(b->dtable, &b->arena, (uint64_t)b->n_sequences * c->n_heads * b->table_cols);
+    if (c->parts.qk_norms)
+        ARENA_TAKE(b->dnorms, &b->arena, 4 * (uint64_t)b->n_sequences * c->n_heads * c->head_dim);
 }
 
 /* Takes all buffers, or counts them (see base/mem.h): sizes are bounded by the config, and rows by
@@ -114,10 +125,12 @@ static void take_passes(struct backprop *b, const float *rope_factors)
     b->positions = positions_take(&b->arena, c, rope_factors, b->length);
     take_layers(b, rows, widest);
     take_run_scratch(b, b->head_rows, (const struct buffer[]){{&b->logits, c->n_vocab}, {NULL, 0}});
-    take_run_scratch(
-        b, rows,
-        (const struct buffer[]){
-            {&b->out, c->d_model}, {&b->norm, c->d_model}, {&b->losses, 1}, {NULL, 0}});
+    take_run_scratch(b, rows,
+                     (const struct buffer[]){{&b->out, c->d_model},
+                                             {&b->embedded, c->parts.embedding_norm * c->d_model},
+                                             {&b->norm, c->d_model},
+                                             {&b->losses, 1},
+                                             {NULL, 0}});
     if (!b->forward_only)
         take_gradients(b, rows, widest);
     ARENA_TAKE(b->scratch, &b->arena, b->n_threads * b->scratch_floats);
@@ -200,26 +213,39 @@ static void embed_token(const struct pass *p, int token, float *x)
         x[i] = scale * w[i * step];
 }
 
+static struct norm_use embedding_norm(const struct pass *p)
+{
+    const bool is_norm = p->b->config.parts.embedding_norm;
+    return backprop_norm_of(p, is_norm ? ROLE_TOKEN_EMBD_NORM : TENSOR_ROLES, -1,
+                            is_norm ? p->b->embedded : p->b->blocks[0].x);
+}
+
 /* Each thread adds some columns of all rows, in order. */
 static void embed_batch_backward(const struct pass *p, int thread)
 {
     const struct backprop *b = p->b;
     const size_t d = b->config.d_model;
     const float scale = embedding_scale(&b->config);
+    const struct row_range rows = rows_of_thread(p, all_rows(p), thread);
+    const struct norm_use norm = embedding_norm(p);
     float *tokens = p->gradient->w[ROLE_TOKEN_EMBD].weight;
     float *positions = p->gradient->w[ROLE_POSITION_EMBD].weight;
+    const struct matrix_view embedded = norm.is_norm ? b->dmid : b->dx;
+    if (pass_drops(p))
+        backprop_drop(p, 0, rows_view(b->dx, rows).x, NULL, rows);
+    if (norm.is_norm)
+        backprop_norm_backward(p, &norm, b->dx, b->stats, (struct matrix_view){.x = NULL}, b->dmid,
+                               rows);
+    if (pass_drops(p) || norm.is_norm)
+        pool_barrier(b->pool, thread);
+    if (norm.is_norm)
+        backprop_norm_sums(p, &norm, b->dx, b->stats, thread);
     if (!tokens)
         return;
-    if (pass_drops(p)) {
-        const struct row_range rows = rows_of_thread(p, all_rows(p), thread);
-        float *dx = rows_view(b->dx, rows).x;
-        backprop_drop(p, 0, dx, NULL, rows);
-        pool_barrier(b->pool, thread);
-    }
     int begin, end;
     pool_range(b->config.d_model, thread, b->n_threads, &begin, &end);
     for (int row = 0; row < pass_rows(p); row++) {
-        const float *dx = b->dx.x + row * d;
+        const float *dx = embedded.x + row * d;
         float *token = tokens + p->batch->inputs[row] * d;
         for (int i = begin; i < end; i++)
             token[i] += scale * dx[i];
@@ -237,7 +263,8 @@ static struct matrix_view make_logits(const struct backprop *b, const struct par
 {
     const struct matrix_view out =
         rows_view(logits, (struct row_range){r.begin - chunk, r.end - chunk});
-    const struct affine map = {.panels = pass_panels(b, w, ROLE_OUTPUT, 0)};
+    const struct affine map = {.panels = pass_panels(b, w, ROLE_OUTPUT, 0),
+                               .bias = w->w[ROLE_OUTPUT].bias};
     backprop_multiply(b, map, rows_view(b->norm, r), out);
     return out;
 }
@@ -247,7 +274,8 @@ static struct matrix_view make_logits(const struct backprop *b, const struct par
 static void lose_chunk(const struct pass *p, int chunk, struct row_range r, int thread)
 {
     const struct backprop *b = p->b;
-    const int last = 2 * b->config.n_layers, n_vocab = b->config.n_vocab;
+    const struct norm_use last = backprop_last_norm(p);
+    const int n_vocab = b->config.n_vocab;
     const float scale = 1.0f / (float)pass_rows(p);
     const struct backprop *teacher = p->gradient ? p->batch->teacher : NULL;
     const float text = p->batch->loss.text * scale;
@@ -255,7 +283,7 @@ static void lose_chunk(const struct pass *p, int chunk, struct row_range r, int 
     const float smoothing = p->batch->label_smoothing;
     const float smooth = text * smoothing / (float)n_vocab;
     (void)thread;
-    backprop_norm(p, last, r, rows_view(b->norm, r).x);
+    backprop_norm(p, &last, r, rows_view(b->norm, r).x);
     const struct matrix_view logits = make_logits(b, p->w, r, chunk, b->logits);
     float *taught =
         teacher ? make_logits(teacher, p->batch->teacher_weights, r, chunk, b->teacher_logits).x
@@ -280,7 +308,7 @@ static void lose_chunk(const struct pass *p, int chunk, struct row_range r, int 
         return;
     const struct affine map = {.panels = b->output_backward};
     backprop_multiply(b, map, logits, rows_view(b->dnorm, r));
-    backprop_norm_backward(p, last, (struct matrix_view){.x = NULL}, b->dx, r);
+    backprop_norm_backward(p, &last, b->dnorm, b->stats, (struct matrix_view){.x = NULL}, b->dx, r);
 }
 
 /* --- a pass ---------------------------------------------------------------------------------- */
@@ -293,6 +321,7 @@ static void run_pass(void *arg, int thread)
     const size_t d = c->d_model;
     const float *learned = p->w->w[ROLE_POSITION_EMBD].weight;
     const struct row_range rows = rows_of_thread(p, all_rows(p), thread);
+    const struct norm_use norm = embedding_norm(p), last = backprop_last_norm(p);
     if (!b->forward_only)
         backprop_pack(p, ROLE_OUTPUT, 0, false, thread);
     if (p->gradient)
@@ -300,20 +329,22 @@ static void run_pass(void *arg, int thread)
     for (int row = rows.begin; row < rows.end; row++) {
         const int t = row % b->length;
         const float *position = learned ? learned + t * d : positions_vector(&b->positions, t);
-        float *x = b->blocks[0].x.x + row * d;
+        float *x = norm.x.x + row * d;
         embed_token(p, p->batch->inputs[row], x);
         if (position)
             for (size_t i = 0; i < d; i++)
                 x[i] += position[i];
     }
     float *embedded = rows_view(b->blocks[0].x, rows).x;
+    if (norm.is_norm)
+        backprop_norm(p, &norm, rows, embedded);
     if (pass_drops(p))
         backprop_drop(p, 0, embedded, NULL, rows);
     pool_barrier(b->pool, thread);
     for (int l = 0; l < c->n_layers; l++)
         backprop_block(p, l, thread);
     if (p->hidden_only) {
-        backprop_norm(p, 2 * c->n_layers, rows, rows_view(b->norm, rows).x);
+        backprop_norm(p, &last, rows, rows_view(b->norm, rows).x);
         return;
     }
     /* Makes b->losses and, if there is a gradient, b->dx and the gradients of the output matrix and
@@ -325,14 +356,14 @@ static void run_pass(void *arg, int thread)
         pool_barrier(b->pool, thread);
         if (!p->gradient)
             continue;
-        const struct param_pair output = {.weight = p->gradient->w[ROLE_OUTPUT].weight};
-        backprop_weight_sums(b, output, rows_view(b->logits, (struct row_range){0, n}),
+        backprop_weight_sums(b, p->gradient->w[ROLE_OUTPUT],
+                             rows_view(b->logits, (struct row_range){0, n}),
                              rows_view(b->norm, of_chunk), thread);
         pool_barrier(b->pool, thread);
     }
     if (!p->gradient)
         return;
-    backprop_norm_sums(p, 2 * c->n_layers, thread);
+    backprop_norm_sums(p, &last, b->dnorm, b->stats, thread);
     for (int l = c->n_layers - 1; l >= 0; l--)
         backprop_block_backward(p, l, thread);
     embed_batch_backward(p, thread);

@@ -53,6 +53,9 @@ struct saved {
     struct matrix_view mid;   /* [rows, d] the residual stream after attention */
     struct matrix_view up;    /* [rows, ff] before what makes it not linear */
     struct matrix_view gate;  /* [rows, ff] the same; none where there is no gate */
+    /* [rows, d] what attention and the feed-forward part add before it is normed; none where it is
+     * not. */
+    struct matrix_view added[2];
     float *softmax; /* [windows, n_heads, 2, padded length] each query's max and 1 / sum */
 };
 
@@ -71,9 +74,10 @@ struct backprop {
     size_t scratch_floats; /* of a thread: whole cache lines */
     struct arena arena;
 
-    struct positions positions; /* below length */
-    struct saved *blocks;       /* [n_layers]; forward only: all share their memory */
-    struct matrix_view out;     /* [rows, d] the residual stream after the last block */
+    struct positions positions;  /* below length */
+    struct saved *blocks;        /* [n_layers]; forward only: all share their memory */
+    struct matrix_view out;      /* [rows, d] the residual stream after the last block */
+    struct matrix_view embedded; /* [rows, d] the embedding before its norm; none without one */
     /* By role, the matrices of one block in panels, in one direction at a time: forward
      * [n_out / 16][n_in][16], backward [n_in / 16][n_out][16]. Forward only there are none, because
      * the weights themselves lie so. */
@@ -93,10 +97,13 @@ struct backprop {
     struct matrix_view dheads;     /* [rows, heads] */
     struct matrix_view dqkv;       /* [rows, qkv] of the widest layer */
     struct matrix_view stats;      /* [rows, 2] of a norm */
+    struct matrix_view dadded[2], added_stats[2]; /* of saved.added, and its norm's */
     enum tensor_role table; /* of heads, in a block, that training moves: quadratic positions' or
                                additive scores' */
     int table_cols;
     double *dtable; /* [windows, n_heads, table_cols]; NULL: there is no such table */
+    double *dnorms; /* [windows, K/V heads, 4, head_dim] see struct causal_window; NULL: queries and
+                       keys are not normed */
 
     struct matrix_view logits;         /* [head_rows, n_vocab], then their gradient */
     struct matrix_view losses;         /* [rows, 1] */

@@ -108,6 +108,7 @@ static void attend(const struct pass *p, int l, int thread,
             .dk = place_weights(dqkv, r, k),
             .dv = place_weights(dqkv, r, v),
             .additive = additive ? additive + (size_t)head * key : NULL,
+            .dnorms = b->dnorms ? b->dnorms + (size_t)index * 4 * key : NULL,
             .dtable = b->dtable ? b->dtable + all_heads * b->table_cols : NULL,
             .drop = p->gradient && p->batch->attn_dropout > 0 ? drop_head_columns : NULL,
             .bias = head_bias,
@@ -120,9 +121,10 @@ static void attend(const struct pass *p, int l, int thread,
 /* --- branches -------------------------------------------------------------------------------- */
 
 /* What is added to the residual stream: attention, or the feed-forward part. It reads the norm of
- * its point by some matrices, and `inner`, what follows from these, goes through one more. */
+ * the stream by some matrices, and `inner`, what follows from these, goes through one more. */
 struct branch {
-    int layer, point;
+    int layer, point; /* it is added to the stream at this point, which gives the next one */
+    struct norm_use norm;
     int n_in;
     struct {
         enum tensor_role role;
@@ -130,37 +132,66 @@ struct branch {
     } in[QKV_PARTS];
     enum tensor_role out;
     struct matrix_view inner, d_inner;
-    /* The gradients of the stream behind it (the same as it reaches the matrix `out`), and
-     * before. */
-    struct matrix_view after, dropped, before;
+    /* Where what is added is normed: that norm, whose x is the last matrix's product, the gradient
+     * of this, and the norm's stats. */
+    struct norm_use added;
+    struct matrix_view d_added, added_stats;
+    /* The gradients of the stream behind the branch, the same as it reaches the matrix `out`, that
+     * which goes round the branch to where its norm reads, and that of the stream there. */
+    struct matrix_view after, dropped, around, before;
 };
 
-/* `d_inner` of the feed-forward part is dup: what is not linear is taken back in place. */
-static struct branch branch_of(const struct backprop *b, int l, bool attention)
+/* The role of the norm that a branch reads; TENSOR_ROLES: it reads the stream as it is. *block is
+ * whose norm it is. */
+static enum tensor_role norm_role(const struct config *c, bool attention, int *block)
 {
+    if (c->placement == PLACEMENT_AFTER && attention)
+        return (*block)-- > 0 ? ROLE_LAYER_OUTPUT_NORM : TENSOR_ROLES;
+    if (c->placement == PLACEMENT_AFTER)
+        return ROLE_ATTN_OUTPUT_NORM;
+    return attention || (c->placement == PLACEMENT_PARALLEL && c->parts.one_norm) ? ROLE_ATTN_NORM
+                                                                                  : ROLE_FFN_NORM;
+}
+
+/* `d_inner` of the feed-forward part is dup: what is not linear is taken back in place. In parallel
+ * both branches read the stream before the block, and the gradients of its two readers add up in
+ * dmid. */
+static struct branch branch_of(const struct pass *p, int l, bool attention)
+{
+    const struct backprop *b = p->b;
+    const struct config *c = &b->config;
+    const bool parallel = c->placement == PLACEMENT_PARALLEL;
     const struct saved *saved = &b->blocks[l];
     struct qkv_part parts[QKV_PARTS];
-    if (!attention)
-        return (struct branch){
-            .layer = l,
-            .point = 2 * l + 1,
-            .n_in = saved->gate.x ? 2 : 1,
-            .in = {{ROLE_FFN_UP, saved->up, b->dup}, {ROLE_FFN_GATE, saved->gate, b->dgate}},
-            .out = ROLE_FFN_DOWN,
-            .inner = b->act,
-            .d_inner = b->dup,
-            .after = b->dx,
-            .dropped = b->dx_dropped,
-            .before = b->dmid};
-    struct branch br = {.layer = l,
-                        .point = 2 * l,
-                        .n_in = layout_qkv(&b->config, l, parts),
-                        .out = ROLE_ATTN_OUTPUT,
-                        .inner = saved->heads,
-                        .d_inner = b->dheads,
-                        .after = b->dmid,
-                        .dropped = b->dmid_dropped,
-                        .before = b->dx};
+    int block = l;
+    const enum tensor_role norm = norm_role(c, attention, &block);
+    struct branch br = {
+        .layer = l,
+        .point = 2 * l + !attention,
+        .norm = backprop_norm_of(p, norm, block, attention || parallel ? saved->x : saved->mid),
+        .out = attention ? ROLE_ATTN_OUTPUT : ROLE_FFN_DOWN,
+        .inner = attention ? saved->heads : b->act,
+        .d_inner = attention ? b->dheads : b->dup,
+        .d_added = b->dadded[!attention],
+        .added_stats = b->added_stats[!attention],
+        .after = attention && !parallel ? b->dmid : b->dx,
+        .dropped = attention ? b->dmid_dropped : b->dx_dropped,
+        .around = attention ? b->dmid : b->dx,
+        .before = attention ? b->dx : b->dmid};
+    if (c->parts.added_norms)
+        br.added = backprop_norm_of(p, attention ? ROLE_ATTN_POST_NORM : ROLE_FFN_POST_NORM, l,
+                                    saved->added[!attention]);
+    if (!attention) {
+        br.n_in = saved->gate.x ? 2 : 1;
+        br.in[0].role = ROLE_FFN_UP;
+        br.in[0].y = saved->up;
+        br.in[0].dy = b->dup;
+        br.in[1].role = ROLE_FFN_GATE;
+        br.in[1].y = saved->gate;
+        br.in[1].dy = b->dgate;
+        return br;
+    }
+    br.n_in = layout_qkv(c, l, parts);
     for (int i = 0; i < br.n_in; i++) {
         br.in[i].role = parts[i].role;
         br.in[i].y = view_columns(saved->qkv, parts[i].first, parts[i].rows);
@@ -196,34 +227,50 @@ static struct affine map_of(const struct pass *p, const struct branch *br, enum 
 static void read_stream(const struct pass *p, const struct branch *br, struct matrix_view norm,
                         struct row_range r)
 {
-    backprop_norm(p, br->point, r, norm.x);
+    backprop_norm(p, &br->norm, r, norm.x);
     for (int i = 0; i < br->n_in; i++)
         backprop_multiply(p->b, map_of(p, br, br->in[i].role, NULL), norm,
                           rows_view(br->in[i].y, r));
 }
 
-/* The stream's rows r behind the branch = before it + inner [r] through the last matrix, without
- * what is dropped. */
+/* The stream's rows r behind the branch = before it + inner [r] through the last matrix, normed
+ * where the model norms what is added, without what is dropped. */
 static void add_branch(const struct pass *p, const struct branch *br, struct matrix_view inner,
                        struct matrix_view norm, struct row_range r)
 {
     const struct matrix_view y = rows_view(pass_stream(p->b, br->point + 1), r);
     const float *start = adds_norm(p) ? norm.x : rows_view(pass_stream(p->b, br->point), r).x;
-    backprop_multiply(p->b, map_of(p, br, br->out, pass_drops(p) ? NULL : start), inner, y);
+    const bool is_last = !pass_drops(p) && !br->added.is_norm;
+    backprop_multiply(p->b, map_of(p, br, br->out, is_last ? start : NULL), inner,
+                      br->added.is_norm ? rows_view(br->added.x, r) : y);
+    if (br->added.is_norm)
+        backprop_norm(p, &br->added, r, y.x);
     if (pass_drops(p))
         backprop_drop(p, br->point + 1, y.x, start, r);
+    else if (!is_last)
+        for (size_t i = 0; i < y.n_rows * y.stride; i++)
+            y.x[i] += start[i];
+}
+
+/* The gradient of the last matrix's product. */
+static struct matrix_view d_product(const struct branch *br)
+{
+    return br->added.is_norm ? br->d_added : br->dropped;
 }
 
 /* The backward pass of add_branch: from the gradient behind the branch to that of `inner`. */
 static void add_branch_backward(const struct pass *p, const struct branch *br, struct row_range r)
 {
     const struct matrix_view after = rows_view(br->after, r), dropped = rows_view(br->dropped, r);
+    const struct matrix_view none = {.x = NULL};
     const struct affine map = {.panels = p->b->panels[br->out]};
     if (dropped.x != after.x)
         memcpy(dropped.x, after.x, after.n_rows * after.stride * sizeof *after.x);
     if (pass_drops(p))
         backprop_drop(p, br->point + 1, dropped.x, NULL, r);
-    backprop_multiply(p->b, map, dropped, rows_view(br->d_inner, r));
+    if (br->added.is_norm)
+        backprop_norm_backward(p, &br->added, br->dropped, br->added_stats, none, br->d_added, r);
+    backprop_multiply(p->b, map, rows_view(d_product(br), r), rows_view(br->d_inner, r));
 }
 
 /* From the gradients of its matrices' products to that of the stream before the branch. What comes
@@ -237,17 +284,20 @@ static void read_stream_backward(const struct pass *p, const struct branch *br, 
         const struct affine map = {.panels = p->b->panels[br->in[i].role], .start = start};
         backprop_multiply(p->b, map, rows_view(br->in[i].dy, r), dnorm);
     }
-    backprop_norm_backward(p, br->point, adds_norm(p) ? none : br->after, br->before, r);
+    backprop_norm_backward(p, &br->norm, p->b->dnorm, p->b->stats, adds_norm(p) ? none : br->around,
+                           br->before, r);
 }
 
 /* This thread's share of the gradients of the branch's tensors, over all rows. */
 static void branch_sums(const struct pass *p, const struct branch *br, int thread)
 {
     const struct param_pair *gradient = p->gradient->blocks[br->layer].w;
-    backprop_weight_sums(p->b, gradient[br->out], br->dropped, br->inner, thread);
+    backprop_weight_sums(p->b, gradient[br->out], d_product(br), br->inner, thread);
     for (int i = 0; i < br->n_in; i++)
         backprop_weight_sums(p->b, gradient[br->in[i].role], br->in[i].dy, p->b->norm, thread);
-    backprop_norm_sums(p, br->point, thread);
+    backprop_norm_sums(p, &br->norm, p->b->dnorm, p->b->stats, thread);
+    if (br->added.is_norm)
+        backprop_norm_sums(p, &br->added, br->dropped, br->added_stats, thread);
 }
 
 /* --- forwards -------------------------------------------------------------------------------- */
@@ -262,7 +312,7 @@ static struct matrix_view norm_scratch(const struct pass *p, struct row_range r,
 /* x -> qkv */
 static void project_qkv(const struct pass *p, int l, struct row_range r, int thread)
 {
-    const struct branch attention = branch_of(p->b, l, true);
+    const struct branch attention = branch_of(p, l, true);
     read_stream(p, &attention, norm_scratch(p, r, thread), r);
 }
 
@@ -279,12 +329,12 @@ static void activate(const struct backprop *b, int l, float *act, struct row_ran
 static void attn_output_and_ffn(const struct pass *p, int l, struct row_range r, int thread)
 {
     const struct backprop *b = p->b;
-    const struct branch attention = branch_of(b, l, true), ffn = branch_of(b, l, false);
+    const struct branch attention = branch_of(p, l, true), ffn = branch_of(p, l, false);
     const int ff = b->config.d_ff;
     const struct matrix_view norm = norm_scratch(p, r, thread);
     const struct matrix_view act = {norm.x + ROW_BLOCK * norm.stride, rows_n(r), ff, ff};
     if (adds_norm(p))
-        backprop_norm(p, attention.point, r, norm.x);
+        backprop_norm(p, &attention.norm, r, norm.x);
     add_branch(p, &attention, rows_view(attention.inner, r), norm, r);
     read_stream(p, &ffn, norm, r);
     activate(b, l, act.x, r);
@@ -337,11 +387,11 @@ static void attn_output_and_ffn_backward(const struct pass *p, int l, struct row
                                          int thread)
 {
     const struct backprop *b = p->b;
-    const struct branch attention = branch_of(b, l, true), ffn = branch_of(b, l, false);
+    const struct branch attention = branch_of(p, l, true), ffn = branch_of(p, l, false);
     const struct matrix_view dup = rows_view(b->dup, r);
     (void)thread;
     add_stream_gradient(p, l, r);
-    backprop_norm(p, ffn.point, r, rows_view(b->norm, r).x);
+    backprop_norm(p, &ffn.norm, r, rows_view(b->norm, r).x);
     activate(b, l, rows_view(b->act, r).x, r);
     add_branch_backward(p, &ffn, r);
     b->grad->ffn_backward[b->config.ffn](
@@ -354,17 +404,34 @@ static void attn_output_and_ffn_backward(const struct pass *p, int l, struct row
 /* dqkv and dmid -> dx of the stream before the block; norm, dnorm and stats for the sums */
 static void project_qkv_backward(const struct pass *p, int l, struct row_range r, int thread)
 {
-    const struct branch attention = branch_of(p->b, l, true);
+    const struct branch attention = branch_of(p, l, true);
     (void)thread;
-    backprop_norm(p, attention.point, r, rows_view(p->b->norm, r).x);
+    backprop_norm(p, &attention.norm, r, rows_view(p->b->norm, r).x);
     read_stream_backward(p, &attention, r);
+}
+
+/* Adds the gradients of the norms of queries and keys, window by window and head by head. */
+static void add_head_norms(const struct pass *p, int l)
+{
+    const struct config *c = &p->b->config;
+    const struct param_pair *gradient = p->gradient->blocks[l].w;
+    float *const sums[] = {gradient[ROLE_ATTN_Q_NORM].weight, gradient[ROLE_ATTN_Q_NORM].bias,
+                           gradient[ROLE_ATTN_K_NORM].weight, gradient[ROLE_ATTN_K_NORM].bias};
+    const int n_items = p->batch->n_sequences * config_kv_heads(c, l), dim = c->head_dim;
+    for (int k = 0; k < 4; k++)
+        for (int i = 0; sums[k] && i < dim; i++) {
+            double sum = (double)sums[k][i];
+            for (int item = 0; item < n_items; item++)
+                sum += p->b->dnorms[((size_t)item * 4 + k) * dim + i];
+            sums[k][i] = (float)sum;
+        }
 }
 
 void backprop_block_backward(const struct pass *p, int l, int thread)
 {
     const struct backprop *b = p->b;
     const struct config *c = &b->config;
-    const struct branch attention = branch_of(b, l, true), ffn = branch_of(b, l, false);
+    const struct branch attention = branch_of(p, l, true), ffn = branch_of(p, l, false);
     const struct param_pair *gradient = p->gradient->blocks[l].w;
     float *table = gradient[b->table].weight;
     assert(!b->forward_only && l >= 0 && l < c->n_layers);
@@ -377,6 +444,8 @@ void backprop_block_backward(const struct pass *p, int l, int thread)
     rows_each(p, all_rows(p), l, thread, project_qkv_backward);
     pool_barrier(b->pool, thread);
     branch_sums(p, &attention, thread);
+    if (b->dnorms && thread == 0)
+        add_head_norms(p, l);
     int begin, end;
     const int cols = b->table_cols;
     pool_range(c->n_heads, thread, b->n_threads, &begin, &end);

@@ -99,69 +99,77 @@ void backprop_weight_sums(const struct backprop *b, struct param_pair gradient,
 
 /* --- norms ----------------------------------------------------------------------------------- */
 
-/* The norm's part of a view; NULL: none. */
-static const struct param_pair *norm_at(const struct config *c, const struct param_view *v,
-                                        int point)
-{
-    const bool attention = point % 2 == 0;
-    if (c->placement == PLACEMENT_AFTER)
-        return point == 0 ? NULL
-                          : &v->blocks[(point - 1) / 2]
-                                 .w[attention ? ROLE_LAYER_OUTPUT_NORM : ROLE_ATTN_OUTPUT_NORM];
-    if (point == 2 * c->n_layers)
-        return &v->w[ROLE_OUTPUT_NORM];
-    return &v->blocks[point / 2].w[attention ? ROLE_ATTN_NORM : ROLE_FFN_NORM];
-}
-
-void backprop_norm(const struct pass *p, int point, struct row_range r, float *out)
+struct norm_use backprop_norm_of(const struct pass *p, enum tensor_role role, int l,
+                                 struct matrix_view x)
 {
     const struct config *c = &p->b->config;
-    const struct param_pair *norm = norm_at(c, p->w, point);
-    const struct matrix_view x = rows_view(pass_stream(p->b, point), r);
-    const size_t d = c->d_model, n = x.n_rows;
-    if (!norm) {
-        memcpy(out, x.x, n * d * sizeof *out);
+    struct param_view *gradient = p->gradient;
+    return (struct norm_use){
+        .x = x,
+        .is_norm = role != TENSOR_ROLES,
+        .w = role == TENSOR_ROLES ? NULL
+             : l < 0              ? &p->w->w[role]
+                                  : &p->w->blocks[l].w[role],
+        .gradient = role == TENSOR_ROLES || !gradient || c->parts.no_norm_weights ? NULL
+                    : l < 0 ? &gradient->w[role]
+                            : &gradient->blocks[l].w[role]};
+}
+
+struct norm_use backprop_last_norm(const struct pass *p)
+{
+    const struct config *c = &p->b->config;
+    const bool after = c->placement == PLACEMENT_AFTER;
+    return backprop_norm_of(p, after ? ROLE_LAYER_OUTPUT_NORM : ROLE_OUTPUT_NORM,
+                            after ? c->n_layers - 1 : -1, pass_stream(p->b, 2 * c->n_layers));
+}
+
+void backprop_norm(const struct pass *p, const struct norm_use *n, struct row_range r, float *out)
+{
+    const struct config *c = &p->b->config;
+    const struct matrix_view x = rows_view(n->x, r);
+    const size_t d = c->d_model, n_rows = x.n_rows;
+    if (!n->is_norm) {
+        memcpy(out, x.x, n_rows * d * sizeof *out);
         return;
     }
-    for (size_t t = 0; t < n; t++)
-        p->b->kernels->norm[c->norm](out + t * d, x.x + t * d, norm->weight, norm->bias, c->d_model,
+    for (size_t t = 0; t < n_rows; t++)
+        p->b->kernels->norm[c->norm](out + t * d, x.x + t * d, n->w->weight, n->w->bias, c->d_model,
                                      c->norm_eps);
 }
 
-void backprop_norm_backward(const struct pass *p, int point, struct matrix_view around,
+void backprop_norm_backward(const struct pass *p, const struct norm_use *n, struct matrix_view dy,
+                            struct matrix_view stats, struct matrix_view around,
                             struct matrix_view dx, struct row_range r)
 {
     const struct backprop *b = p->b;
     const struct config *c = &b->config;
-    const struct param_pair *norm = norm_at(c, p->w, point);
-    const float *x = pass_stream(b, point).x;
     const size_t d = c->d_model;
     if (!around.x) {
         memset(rows_view(dx, r).x, 0, rows_n(r) * d * sizeof *dx.x);
         around = dx;
     }
-    if (norm)
+    if (n->is_norm)
         for (int t = r.begin; t < r.end; t++)
-            b->grad->norm_backward[c->norm](dx.x + t * d, around.x + t * d, b->dnorm.x + t * d,
-                                            x + t * d, norm->weight, c->d_model, c->norm_eps,
-                                            b->stats.x + 2 * t);
+            b->grad->norm_backward[c->norm](dx.x + t * d, around.x + t * d, dy.x + t * d,
+                                            n->x.x + t * d, n->w->weight, c->d_model, c->norm_eps,
+                                            stats.x + 2 * t);
     else
         for (size_t i = r.begin * d; i < r.end * d; i++)
-            dx.x[i] = around.x[i] + b->dnorm.x[i];
+            dx.x[i] = around.x[i] + dy.x[i];
 }
 
-void backprop_norm_sums(const struct pass *p, int point, int thread)
+void backprop_norm_sums(const struct pass *p, const struct norm_use *n, struct matrix_view dy,
+                        struct matrix_view stats, int thread)
 {
     const struct backprop *b = p->b;
-    const struct param_pair *gradient = norm_at(&b->config, p->gradient, point);
+    const struct param_pair *gradient = n->gradient;
     int begin, end;
     pool_range(b->config.d_model, thread, b->n_threads, &begin, &end);
-    const struct matrix_view dy = view_columns(b->dnorm, begin, end - begin);
-    if (gradient)
-        add_rows(b->grad, gradient->weight + begin, dy, pass_stream(b, point).x + begin,
-                 b->stats.x);
+    const struct matrix_view own = view_columns(dy, begin, end - begin);
+    if (gradient && gradient->weight)
+        add_rows(b->grad, gradient->weight + begin, own, n->x.x + begin, stats.x);
     if (gradient && gradient->bias)
-        add_rows(b->grad, gradient->bias + begin, dy, NULL, NULL);
+        add_rows(b->grad, gradient->bias + begin, own, NULL, NULL);
 }
 
 /* --- dropout --------------------------------------------------------------------------------- */

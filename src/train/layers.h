@@ -28,20 +28,35 @@ void backprop_multiply(const struct backprop *b, struct affine map, struct matri
 void backprop_weight_sums(const struct backprop *b, struct param_pair gradient,
                           struct matrix_view dy, struct matrix_view x, int thread);
 
-/* Each norm stands at a point of the residual stream. An embedding may have no norm, and is then
- * read as it is. A branch reads the norm of its point; where norms stand after the residuals, the
- * branch's result is added to that norm, not to the stream. */
+/* A norm of rows: x [rows, d], its parameters, of which each may be NULL, and their gradients,
+ * where there are such. */
+struct norm_use {
+    struct matrix_view x;
+    bool is_norm; /* else x is read as it is */
+    const struct param_pair *w;
+    struct param_pair *gradient; /* NULL: no gradient is asked for */
+};
 
-/* out [r, d] = norm of the stream's rows r. */
-void backprop_norm(const struct pass *p, int point, struct row_range r, float *out);
+/* The norm that a role is of block l, or (l -1) outside of the blocks, where it reads x. A model
+ * without such a norm reads x as it is. */
+struct norm_use backprop_norm_of(const struct pass *p, enum tensor_role role, int l,
+                                 struct matrix_view x);
 
-/* In the rows r, dx = around (without x: zero) + the gradient through the norm, from b->dnorm;
- * fills in b->stats. */
-void backprop_norm_backward(const struct pass *p, int point, struct matrix_view around,
+/* What the output matrix reads: the norm of the stream behind the last block. */
+struct norm_use backprop_last_norm(const struct pass *p);
+
+/* out [r, d] = the norm of the rows r. */
+void backprop_norm(const struct pass *p, const struct norm_use *n, struct row_range r, float *out);
+
+/* In the rows r, dx = around (without x: zero) + the gradient through the norm, from dy; fills in
+ * stats [rows, 2]. */
+void backprop_norm_backward(const struct pass *p, const struct norm_use *n, struct matrix_view dy,
+                            struct matrix_view stats, struct matrix_view around,
                             struct matrix_view dx, struct row_range r);
 
-/* Adds this thread's share of a norm's gradient from all rows of b->dnorm and b->stats. */
-void backprop_norm_sums(const struct pass *p, int point, int thread);
+/* Adds this thread's share of a norm's gradient from all rows of dy and stats. */
+void backprop_norm_sums(const struct pass *p, const struct norm_use *n, struct matrix_view dy,
+                        struct matrix_view stats, int thread);
 
 /* x [n] = start [n] (NULL: zero) + x without what is left out. The n elements are the site's from
  * number `first` on, and x and start point to the first of them. */

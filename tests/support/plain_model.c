@@ -41,20 +41,25 @@ static void apply(const struct plain_model *m, int l, enum tensor_role role, con
     multiply(out, tensor(m, l, role, false), tensor(m, l, role, true), x, n_out, n_in);
 }
 
-static void norm(const struct plain_model *m, int l, enum tensor_role role, const double *x,
-                 double *out)
+static void norm_row(const struct plain_model *m, int l, enum tensor_role role, const double *x,
+                     int n, double *out)
 {
     const struct config *c = m->config;
     const double *gain = tensor(m, l, role, false), *bias = tensor(m, l, role, true);
-    const int n = c->d_model;
     double mean = 0, variance = 0;
     for (int i = 0; i < n && c->norm == NORM_LAYER; i++)
         mean += x[i] / n;
     for (int i = 0; i < n; i++)
         variance += (x[i] - mean) * (x[i] - mean) / n;
     for (int i = 0; i < n; i++)
-        out[i] =
-            (x[i] - mean) / sqrt(variance + (double)c->norm_eps) * gain[i] + (bias ? bias[i] : 0);
+        out[i] = (x[i] - mean) / sqrt(variance + (double)c->norm_eps) * (gain ? gain[i] : 1) +
+                 (bias ? bias[i] : 0);
+}
+
+static void norm(const struct plain_model *m, int l, enum tensor_role role, const double *x,
+                 double *out)
+{
+    norm_row(m, l, role, x, m->config->d_model, out);
 }
 
 struct row {
@@ -78,19 +83,29 @@ static void project(const struct plain_model *m, int l, const double *x, struct 
     apply(m, l, ROLE_ATTN_V, x, v, d, out->v);
 }
 
-/* The pairs of n_heads heads rotated by position t. */
-static void turn(const struct plain_model *m, double *x, int n_heads, int t)
+/* n_heads heads of queries or keys normed and rotated by position t. */
+static void turn(const struct plain_model *m, int l, enum tensor_role role, double *x, int n_heads,
+                 int t)
 {
     const struct config *c = m->config;
     const double *factors = tensor(m, 0, ROLE_ROPE_FREQS, false);
-    for (int h = 0; h < n_heads && c->position == POSITION_ROPE; h++)
-        for (int i = 0; i < c->rope.n_dims; i += 2) {
-            double *pair = x + h * c->head_dim + i, first = pair[0];
-            const double angle = t * c->rope.scale / pow(c->rope.base, (double)i / c->rope.n_dims) /
-                                 (factors ? factors[i / 2] : 1);
-            pair[0] = first * cos(angle) - pair[1] * sin(angle);
-            pair[1] = first * sin(angle) + pair[1] * cos(angle);
+    const int n_dims = c->rope.n_dims, half = c->parts.rope_halves ? n_dims / 2 : 1;
+    const bool local = c->layer_window[l] && c->rope.window_base > 0;
+    for (int h = 0; h < n_heads; h++, x += c->head_dim) {
+        double row[PLAIN_WIDTH];
+        norm_row(m, l, role, x, c->head_dim, row);
+        if (c->parts.qk_norms)
+            memcpy(x, row, (size_t)c->head_dim * sizeof *x);
+        for (int i = 0; i < n_dims && c->position == POSITION_ROPE; i += 2) {
+            double *a = x + (half > 1 ? i / 2 : i), *b = a + half, first = *a;
+            const double angle =
+                t * (local ? 1 : c->rope.scale) /
+                pow(local ? c->rope.window_base : c->rope.base, (double)i / n_dims) /
+                (factors ? factors[i / 2] : 1);
+            *a = first * cos(angle) - *b * sin(angle);
+            *b = first * sin(angle) + *b * cos(angle);
         }
+    }
 }
 
 /* As the authors' program has it. */
@@ -132,7 +147,9 @@ static void attend(const struct plain_model *m, int l, int window, const struct 
     double p[PLAIN_LENGTH], max = -1e300, sum = 0;
     const double *w = tensor(m, l, ROLE_ATTN_SCORE, false); /* of additive scores */
     const double *q = rows[t].q + h * dim;
-    for (int s = 0; s <= t; s++) {
+    const int first =
+        c->layer_window[l] && t >= c->layer_window[l] ? t - c->layer_window[l] + 1 : 0;
+    for (int s = first; s <= t; s++) {
         p[s] = score_bias(m, l, h, t - s);
         for (int i = 0; i < dim; i++) {
             const double k = rows[s].k[g * dim + i];
@@ -140,11 +157,11 @@ static void attend(const struct plain_model *m, int l, int window, const struct 
         }
         max = p[s] > max ? p[s] : max;
     }
-    for (int s = 0; s <= t; s++)
+    for (int s = first; s <= t; s++)
         sum += p[s] = exp(p[s] - max);
     for (int i = 0; i < v_dim; i++) {
         out[i] = 0;
-        for (int s = 0; s <= t; s++)
+        for (int s = first; s <= t; s++)
             out[i] += p[s] / sum * kept(m, l, window, h, t, s) * rows[s].v[g * v_dim + i];
     }
 }
@@ -162,6 +179,7 @@ double plain_activation(enum ffn_kind kind, double x)
 {
     switch (kind) {
     case FFN_GELU:
+    case FFN_GEGLU:
         return x * 0.5 * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
     case FFN_GELU_ERF:
         return x / 2 * erfc(-x / sqrt(2));
@@ -190,23 +208,34 @@ static void layer(const struct plain_model *m, int l, int window, double x[][PLA
     const struct config *c = m->config;
     static struct row rows[PLAIN_LENGTH];
     const bool after = c->placement == PLACEMENT_AFTER;
+    const bool parallel = c->placement == PLACEMENT_PARALLEL;
     double normed[PLAIN_WIDTH], heads[PLAIN_WIDTH], out[PLAIN_WIDTH];
     for (int t = 0; t < m->length; t++) {
         if (!after)
             norm(m, l, ROLE_ATTN_NORM, x[t], normed);
         project(m, l, after ? x[t] : normed, &rows[t]);
-        turn(m, rows[t].q, c->n_heads, t);
-        turn(m, rows[t].k, config_kv_heads(c, l), t);
+        turn(m, l, ROLE_ATTN_Q_NORM, rows[t].q, c->n_heads, t);
+        turn(m, l, ROLE_ATTN_K_NORM, rows[t].k, config_kv_heads(c, l), t);
     }
     for (int t = 0; t < m->length; t++) {
+        double input[PLAIN_WIDTH];
+        memcpy(input, x[t], sizeof input);
         for (int h = 0; h < c->n_heads; h++)
             attend(m, l, window, rows, t, h, heads + h * c->value_dim);
         apply(m, l, ROLE_ATTN_OUTPUT, heads, c->d_model, config_heads_dim(c), out);
+        if (c->parts.added_norms)
+            norm(m, l, ROLE_ATTN_POST_NORM, out, out);
         add(m, 2 * l + 1, window, t, out, x[t]);
-        norm(m, l, after ? ROLE_ATTN_OUTPUT_NORM : ROLE_FFN_NORM, x[t], normed);
+        norm(m, l,
+             after                           ? ROLE_ATTN_OUTPUT_NORM
+             : parallel && c->parts.one_norm ? ROLE_ATTN_NORM
+                                             : ROLE_FFN_NORM,
+             parallel ? input : x[t], normed);
         if (after)
             memcpy(x[t], normed, sizeof normed);
         feed_forward(m, l, normed, out);
+        if (c->parts.added_norms)
+            norm(m, l, ROLE_FFN_POST_NORM, out, out);
         add(m, 2 * l + 2, window, t, out, x[t]);
         if (!after)
             continue;
@@ -240,6 +269,8 @@ void plain_log_probabilities(const struct plain_model *m, int window, const int3
         memset(x[t], 0, sizeof x[t]);
         for (int i = 0; i < d; i++)
             sum[i] = embed[inputs[t] * d + i] * scale + position_element(m, t, i);
+        if (c->parts.embedding_norm)
+            norm(m, 0, ROLE_TOKEN_EMBD_NORM, sum, sum);
         add(m, 0, window, t, sum, x[t]);
     }
     const size_t of_point = (size_t)(m->length * d), first = (size_t)(window * (c->n_layers + 1));
@@ -253,9 +284,10 @@ void plain_log_probabilities(const struct plain_model *m, int window, const int3
     for (int t = 0; t < m->length; t++) {
         double last[PLAIN_WIDTH], *logits = out + t * c->n_vocab, max = -1e300, sum = 0;
         memcpy(last, x[t], sizeof last);
-        if (c->placement == PLACEMENT_BEFORE)
+        if (c->placement != PLACEMENT_AFTER)
             norm(m, 0, ROLE_OUTPUT_NORM, x[t], last);
-        multiply(logits, output ? output : embed, NULL, last, c->n_vocab, d);
+        multiply(logits, output ? output : embed, tensor(m, 0, ROLE_OUTPUT, true), last, c->n_vocab,
+                 d);
         for (int v = 0; v < c->n_vocab; v++)
             max = logits[v] > max ? logits[v] : max;
         for (int v = 0; v < c->n_vocab; v++)

@@ -260,7 +260,35 @@ static const struct model_case cases[] = {
      {SIZES(2, 3, 0, 2, 17, 0, 12), .value_dim = 18, .d_model = 10, .norm = NORM_RMS,
       .position = POSITION_ROPE, .ffn = FFN_SWIGLU, .split_qkv = true, .norm_eps = 0.1f},
      CONFIG_TIED},
+    {NULL, {ODD, .ffn = FFN_GEGLU}, CONFIG_TIED},
+    {NULL, {ODD, .placement = PLACEMENT_PARALLEL}, CONFIG_TIED},
+    {NULL, {ODD, .placement = PLACEMENT_PARALLEL, .parts.one_norm = true}, CONFIG_TIED},
+    {NULL, {ODD, .layer_window = {3, 0}}, CONFIG_TIED},
+    {NULL, {ODD, .layer_window = {1, 33}}, CONFIG_TIED},
+    {NULL, {ODD, .parts.embedding_norm = true}, CONFIG_TIED},
+    {NULL, {ODD, .parts.added_norms = true}, CONFIG_TIED},
+    {NULL, {ODD, .parts.qk_norms = true}, CONFIG_TIED},
+    {NULL, {ODD, .parts.no_norm_weights = true}, CONFIG_TIED},
+    {NULL, {ODD, .parts.output_bias = true}, 0},
+    {NULL, {EVEN, .parts.rope_halves = true, .position = POSITION_ROPE}, CONFIG_TIED},
+    {"gptneox", {SIZES(2, 2, 2, 8, 21, 0, 18), .d_model = 16, .rope.n_dims = 6}, 0},
+    {"phi2", {EVEN}, 0},
+    {"qwen3", {SIZES(2, 4, 2, 6, 21, 0, 18), .d_model = 16}, CONFIG_TIED},
+    {"gemma3",
+     {SIZES(2, 3, 1, 8, 17, 0, 12), .d_model = 13, .layer_window = {4, 0},
+      .rope = {.n_dims = 8, .base = 900, .scale = 0.5, .window_base = 30}},
+     CONFIG_TIED},
     /* Mixtures. */
+    {NULL,
+     {SIZES(3, 4, 0, 6, 19, 0, 13), .layer_kv_heads = {2, 1, 4}, .value_dim = 5, .d_model = 12,
+      .position = POSITION_ROPE, .placement = PLACEMENT_PARALLEL, .ffn = FFN_GEGLU,
+      .layer_window = {0, 35, 7}, .rope = {.n_dims = 4, .base = 300, .scale = 1},
+      .parts = {.embedding_norm = true,
+                .qk_norms = true,
+                .added_norms = true,
+                .rope_halves = true,
+                .output_bias = true}},
+     CONFIG_TIED},
     {"llama", {EVEN}, CONFIG_TIED | CONFIG_ROPE_FACTORS},
     {"llama", {EVEN, .rope = {.n_dims = 2, .base = 70, .scale = 0.3}}, 0},
     {"transformer", {EVEN}, CONFIG_TIED},
@@ -280,7 +308,7 @@ static const struct model_case cases[] = {
      CONFIG_ROPE_FACTORS},
 };
 #define N_CASES     ((int)COUNT(cases))
-#define FIRST_MIXED (N_CASES - 6)
+#define FIRST_MIXED (N_CASES - 7)
 
 /* How a case's gradient is compared; `first` of the cases, and first under sanitizers. */
 static const struct {
