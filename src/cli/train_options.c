@@ -42,9 +42,11 @@ const struct option train_kind_options[] = {
         "architecture; transformer is the original's decoder, decode what the options below say",
         .otherwise = "gpt2, or decode with one of these options", NEW_ONLY),
     OPT_CHOICE("norm", kinds[0], "KIND", arch_norm_names, "norms", .otherwise = "layer", NEW_ONLY),
-    OPT_CHOICE("placement", kinds[1], "WHERE", arch_placement_names,
-               "norms before attention and feed-forward layer, or after their residuals",
-               .otherwise = "before", NEW_ONLY),
+    OPT_CHOICE(
+        "placement", kinds[1], "WHERE", arch_placement_names,
+        "norms before attention and feed-forward layer, or after their residuals; parallel: both "
+        "read the block's input",
+        .otherwise = "before", NEW_ONLY),
     OPT_CHOICE("position", kinds[2], "KIND", arch_position_names, "how positions are told",
                .otherwise = "learned", NEW_ONLY),
     OPT_CHOICE("ffn", kinds[3], "KIND", arch_ffn_names,
@@ -53,6 +55,11 @@ const struct option train_kind_options[] = {
                "scores of a query q and a key k: their product, or w·tanh(q + k)",
                .otherwise = "dot", NEW_ONLY),
     OPT_FLAG("no-bias", no_bias, "no biases but those of norms", NEW_ONLY),
+    OPT_STRING(
+        "window", window, "W[,W,...]",
+        "a query reads the W keys up to its own; 0: all; several: one a layer. Of --arch the "
+        "kinds stay, but the checkpoint is decode's",
+        .otherwise = "0", NEW_ONLY),
     OPT_STRING("score-scale", score_scale, "X|none",
                "attention's scores are multiplied by X, or by nothing; llama.cpp heeds that in few "
                "architectures",
@@ -110,7 +117,7 @@ static enum status set_kinds(const struct train_shape *s, struct config *c, stru
     unsigned *const kinds[TRAIN_KINDS] = {(unsigned *)&c->norm, (unsigned *)&c->placement,
                                           (unsigned *)&c->position, (unsigned *)&c->ffn,
                                           (unsigned *)&c->score};
-    bool is_free = s->no_bias || s->share_layers || s->score_scale;
+    bool is_free = s->no_bias || s->share_layers || s->score_scale || s->window;
     const char *option = NULL;
     for (int i = 0; i < TRAIN_KINDS; i++)
         is_free |= s->kinds[i] != CHOICE_NONE;
@@ -136,6 +143,8 @@ static enum status set_kinds(const struct train_shape *s, struct config *c, stru
     c->shared = s->share_layers;
     if (s->score_scale)
         TRY(parse_score_scale(s->score_scale, &c->score_scale, e));
+    if (s->window)
+        TRY(windows_of_layers("--window", s->window, ",", false, c, e));
     if (c->position == POSITION_SINUSOIDAL) /* beside which tokens would be nothing otherwise */
         c->embedding_scale = sqrtf(c->d_model);
     return STATUS_OK;

@@ -12,7 +12,7 @@
 /* What options say of a new model. */
 struct train_shape {
     int n_layers, d_model, n_heads, head_dim, d_ff, n_ctx, n_vocab;
-    const char *kv_heads, *score_scale;
+    const char *kv_heads, *window, *score_scale;
     int arch, kinds[TRAIN_KINDS]; /* choices: norm, placement, position, ffn, score */
     bool no_bias, share_layers;
 };

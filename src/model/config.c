@@ -268,6 +268,8 @@ void config_complete(struct config *c)
         c->rope.base = 10000;
     if (!(c->rope.scale > 0))
         c->rope.scale = 1;
+    if (c->arch->window_period > 1 && !(c->rope.window_base > 0))
+        c->rope.window_base = 10000;
 }
 
 int64_t config_all_kv_heads(const struct config *c)

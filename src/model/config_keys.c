@@ -262,7 +262,6 @@ static enum status read_windows(const struct key_reader *r)
 
 /* Frequencies fall, and angles stay small enough for their sines to mean something. */
 #define ROPE_LEAST_BASE  1.0
-#define ROPE_USUAL_BASE  1e4
 #define ROPE_MOST_BASE   1e30
 #define ROPE_MOST_FACTOR 1e9
 
@@ -278,7 +277,6 @@ static enum status read_rope(const struct key_reader *r)
                             key.text, c->head_dim, (unsigned long long)n_dims);
     c->rope.n_dims = n_dims;
     TRY(read_number(r, "rope.freq_base", ROPE_LEAST_BASE, ROPE_MOST_BASE, &c->rope.base, true));
-    c->rope.window_base = c->arch->window_period > 1 ? ROPE_USUAL_BASE : 0;
     TRY(read_number(r, WINDOW_BASE_KEY, ROPE_LEAST_BASE, ROPE_MOST_BASE, &c->rope.window_base,
                     true));
     /* "linear" divides positions by a factor; older files have that factor alone. */

@@ -82,21 +82,22 @@ struct cost_plan cost_plan(const struct cost_shape *s, const struct cost_weights
     struct config c = *s->config;
     const struct kv_shape room = {
         .n_sequences = batch, .cap = depth < c.n_ctx ? depth + 1 : depth, .type = kv};
-    const uint64_t heads = (uint64_t)c.n_layers * c.n_heads;
-    /* Elements of keys and values, for every head. */
-    uint64_t of_position = heads * (c.head_dim + config_value_dim(&c));
+    /* Elements of a key and a value, for every head of a layer. */
+    uint64_t of_position = (uint64_t)c.n_heads * (c.head_dim + config_value_dim(&c));
+    uint64_t positions = 0; /* that are read, over all layers */
     size_t bytes;
     assert(depth >= 0 && batch >= 1);
     c.n_kv_heads = s->n_kv_heads;
     if (c.score == SCORE_ADDITIVE)
-        of_position += KERNEL_TANH_FMAS * heads * c.head_dim;
-    const uint64_t positions = depth + 1;
+        of_position += KERNEL_TANH_FMAS * (uint64_t)c.n_heads * c.head_dim;
+    for (int l = 0; l < c.n_layers; l++)
+        positions += depth + 1 - config_window_first(&c, l, depth);
     const struct cost_flops each = {.floats = w->floats,
                                     .quants = w->quants,
                                     .attention = 2 * of_position * positions,
-                                    .weights = 2 * KERNEL_WEIGHT_FMAS * heads * positions};
-    const uint64_t kv_bytes = kv_cache_bytes_per_token(&c, s->n_kv_heads, kv) * depth;
-    const uint64_t cache_bytes = u64_product(kv_bytes, batch);
+                                    .weights = 2 * KERNEL_WEIGHT_FMAS * c.n_heads * positions};
+    const uint64_t kv_bytes = kv_cache_bytes_read(&c, s->n_kv_heads, kv, depth);
+    const uint64_t token_bytes = kv_cache_bytes_per_token(&c, s->n_kv_heads, kv);
     const uint64_t allocated = kv_cache_bytes(&c, &room, &bytes) ? bytes : UINT64_MAX;
     return (struct cost_plan){.n_kv_heads = s->n_kv_heads,
                               .depth = depth,
@@ -104,11 +105,11 @@ struct cost_plan cost_plan(const struct cost_shape *s, const struct cost_weights
                               .kv_type = kv_type_name(kv),
                               .weight_bytes = w->step_bytes,
                               .kv_bytes = kv_bytes,
-                              .step_bytes = u64_sum(w->step_bytes, cache_bytes),
+                              .step_bytes = u64_sum(w->step_bytes, u64_product(kv_bytes, batch)),
                               .each = each,
                               .flops = batch * (each.floats + each.quants + each.attention),
                               .weights_memory = w->memory_bytes,
-                              .cache_bytes = cache_bytes,
+                              .cache_bytes = u64_product(token_bytes * depth, batch),
                               .allocated_bytes = allocated,
                               .memory_bytes = u64_sum(w->memory_bytes, allocated)};
 }

@@ -61,14 +61,14 @@ struct cost_time {
 struct cost_plan {
     int n_kv_heads, depth, batch;
     struct kv_type_name kv_type;
-    uint64_t weight_bytes;   /* read once a step (a few rows of the embeddings aside) */
-    uint64_t kv_bytes;       /* read for each sequence; the token's own key and value, just written,
-                                are not counted */
-    uint64_t step_bytes;     /* read: the weights once, and every sequence's cache */
-    struct cost_flops each;  /* operations for each sequence */
-    uint64_t flops;          /* of the whole step */
-    uint64_t weights_memory; /* that the weights take */
-    uint64_t cache_bytes;    /* of depth tokens of every sequence */
+    uint64_t weight_bytes; /* read once a step (a few rows of the embeddings aside) */
+    uint64_t kv_bytes;     /* read for each sequence, of its windows; the token's own key and value,
+                              just written,     are not counted */
+    uint64_t step_bytes;   /* read: the weights once, and every sequence's cache */
+    struct cost_flops each;   /* operations for each sequence */
+    uint64_t flops;           /* of the whole step */
+    uint64_t weights_memory;  /* that the weights take */
+    uint64_t cache_bytes;     /* of depth tokens of every sequence */
     uint64_t allocated_bytes; /* of the caches, with room for the step's tokens */
     uint64_t memory_bytes;    /* of these and the weights */
     /* By cost_predict. */

@@ -45,6 +45,11 @@ bool kv_cache_bytes(const struct config *c, const struct kv_shape *shape, size_t
  * keys are in whole panels of KERNEL_LANES positions.) */
 size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, struct kv_type type);
 
+/* Bytes of them that a token reads behind `depth` others: of a layer with a window those before it
+ * in the window. */
+uint64_t kv_cache_bytes_read(const struct config *c, int n_kv_heads, struct kv_type type,
+                             int depth);
+
 /* The shape's bounds are asserted. STATUS_NO_MEMORY. */
 enum status kv_cache_create(struct kv_cache *kv, const struct config *c,
                             const struct kv_shape *shape, struct err *e);

@@ -70,6 +70,27 @@ enum status heads_of_layers(const char *kv_heads, const struct config *c, int *l
     return heads_check("--kv-heads", c, layers, *n, e);
 }
 
+enum status windows_of_layers(const char *option, const char *text, const char *ends, bool repeats,
+                              struct config *c, struct err *e)
+{
+    const char *rest = text;
+    int n = 0;
+    for (char item[48], end = ends[0]; end; n++) {
+        int window;
+        end = list_next(&rest, ends, item, sizeof item);
+        if (n == c->n_layers || !parse_int(item, 0, CONFIG_MAX_CTX, &window))
+            return err_usage(e, "%s: expected at most %d integers from 0 to %d, found '%s'", option,
+                             c->n_layers, CONFIG_MAX_CTX, item);
+        c->layer_window[n] = window;
+    }
+    if (n > 1 && n != c->n_layers && !repeats)
+        return err_usage(e, "%s: expected one number, or one for each layer, %d; found %d", option,
+                         c->n_layers, n);
+    for (int l = n; l < c->n_layers; l++)
+        c->layer_window[l] = c->layer_window[l - n];
+    return STATUS_OK;
+}
+
 enum status parse_score_scale(const char *text, float *scale, struct err *e)
 {
     double x = 1;

@@ -29,6 +29,12 @@ enum status heads_check(const char *option, const struct config *c, const int *n
 enum status heads_of_layers(const char *kv_heads, const struct config *c, int *layers, int *n,
                             struct err *e);
 
+/* Reads windows of layers, integers from 0 on that bytes of `ends` separate, one number for all
+ * layers or one for each (or, if `repeats`, fewer, again and again), into c->layer_window.
+ * STATUS_USAGE. */
+enum status windows_of_layers(const char *option, const char *text, const char *ends, bool repeats,
+                              struct config *c, struct err *e);
+
 /* Reads the value of --score-scale, which several commands have: a number above 0, or "none" for 1.
  */
 enum status parse_score_scale(const char *text, float *scale, struct err *e);

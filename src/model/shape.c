@@ -25,6 +25,19 @@ const struct named_shape named_shapes[] = {
     {"t5-large", "llama", "24x1024x16,ff=2816,vocab=32128,ctx=512",
      "Raffel et al. 2020, T5 1.1's decoder as a model of its own (Ainslie et al. 2023)"},
     {"t5-xxl", "llama", "24x4096x64,ff=10240,vocab=32128,ctx=512", "the same"},
+    {"pythia-70m", "gptneox", "6x512x8,vocab=50304,ctx=2048", "Biderman et al. 2023, table 1"},
+    {"pythia-160m", "gptneox", "12x768x12,vocab=50304,ctx=2048", "the same"},
+    {"pythia-1b", "gptneox", "16x2048x8,vocab=50304,ctx=2048", "the same"},
+    {"tinystories-33m", "decode", "4x768x16,ctx=2048,window=0/256",
+     "Eldan and Li 2023; GPT-Neo's block, local in every second layer"},
+    {"opt-125m", "decode", "12x768x12,vocab=50272,ctx=2048",
+     "Zhang et al. 2022, table 1; its ReLU stands as GELU"},
+    {"falcon-7b", "falcon", "32x4544x71,vocab=65024,ctx=2048,kv=1", "Almazrouei et al. 2023"},
+    {"qwen2-0.5b", "qwen2", "24x896x14,ff=4864,vocab=151936,ctx=32768,kv=2",
+     "Yang et al. 2024, table 1"},
+    {"phi-2", "phi2", "32x2560x32,vocab=51200,ctx=2048", "Javaheripi et al. 2023"},
+    {"gemma-2b", "gemma", "18x2048x8,ff=16384,vocab=256000,ctx=8192,dk=256,dv=256,kv=1",
+     "Gemma Team 2024, table 1"},
     {NULL, NULL, NULL, NULL}};
 
 const struct named_shape *named_shape_of(const char *text)
@@ -92,13 +105,16 @@ static const struct {
              {"dv", CONFIG_MAX_WIDTH, offsetof(struct config, value_dim)},
              {"kv", CONFIG_MAX_WIDTH, offsetof(struct config, n_kv_heads)},
              {"score", 0, offsetof(struct config, score)},
+             {"window", 0, 0},
              {"arch", 0, offsetof(struct config, arch)}};
-enum { N_ORDERED = 3, SCORE = 9, ARCH, N_SIZES };
+enum { N_ORDERED = 3, SCORE = 9, WINDOW, ARCH, N_SIZES };
 
 static enum status read_size(const char *text, int i, struct config *c, struct err *e)
 {
     void *member = (char *)c + sizes[i].offset;
     const char *const *names = i == ARCH ? shape_archs : arch_score_names;
+    if (i == WINDOW)
+        return windows_of_layers("--shape: window", text, "/", true, c, e);
     const int kind = i >= SCORE ? names_find(names, text) : 0;
     if (kind < 0)
         return err_usage(e, "--shape: %s: expected %s, found '%s'", sizes[i].name,
@@ -130,11 +146,11 @@ static enum status read_sizes(const char *text, int *at, struct config *c, struc
             while (i < N_SIZES && !text_is(text_span(part, len), sizes[i].name))
                 i++;
             if (i == N_SIZES || !part[len])
-                return err_usage(
-                    e,
-                    "--shape: expected arch=, ff=, vocab=, ctx=, dk=, dv=, kv= or score=, found "
-                    "'%s'",
-                    part);
+                return err_usage(e,
+                                 "--shape: expected arch=, ff=, vocab=, ctx=, dk=, dv=, kv=, "
+                                 "score= or window=, found "
+                                 "'%s'",
+                                 part);
             number = part + len + 1;
         }
         TRY(read_size(number, i, c, e));

@@ -20,7 +20,8 @@ struct shape_words {
  * `decode`. STATUS_USAGE for heads that no model has. */
 enum status shape_complete(struct config *c, const struct shape_words *words, struct err *e);
 
-/* LAYERSxD_MODELxHEADS[,arch=A][,ff=F][,vocab=V][,ctx=C][,dk=K][,dv=V][,kv=G][,score=S]: a shape,
+/* LAYERSxD_MODELxHEADS[,arch=A][,ff=F][,vocab=V][,ctx=C][,dk=K][,dv=V][,kv=G][,score=S][,window=W]
+ * (windows W/W/... are those of the layers, again and again): a shape,
  * completed, by default of a gpt2; or one that has a name, followed by the same. STATUS_USAGE says
  * which number, its range and what was found. */
 enum status shape_parse(const char *text, struct config *c, struct err *e);

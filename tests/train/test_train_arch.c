@@ -23,7 +23,8 @@ static const struct model_case archs[] = {
     {NULL, {TINY, .score = SCORE_ADDITIVE}, 0},
     {"gptneox", {TINY}, 0},
     {"bloom", {TINY}, 0},
-    {"olmo", {TINY, .layer_window = {3, 0}}, 0},
+    {"olmo", {TINY}, 0},
+    {NULL, {TINY, .layer_window = {3, 0}}, 0},
     {"gemma3", {TINY}, 0},
 };
 #define N_TRAINED (SANITIZED ? 3 : (int)COUNT(archs))
