@@ -29,6 +29,7 @@ struct tokenizer_kind {
 #define LONGEST_SPECIAL 1024
 
 #define ADDS_SPACE_KEY "tokenizer.ggml.add_space_prefix"
+#define SCHEME_KEY     "tokenizer.decode.prepend_scheme"
 
 /* The keys of the tokens that end a text: of the whole of it, of a turn, and of a message that
  * waits for a tool. */
@@ -67,7 +68,9 @@ struct tokenizer {
     struct replacements replaced;   /* of bpe */
     const struct pretokenizer *pre; /* of bpe */
     struct spm spm;
-    bool adds_space;   /* before a text; of bpe one that does not begin with a space */
+    bool adds_space;   /* before a part of a text */
+    bool spares_space; /* not where it begins with one */
+    bool space_first;  /* nor where it is not the first */
     char pre_name[40]; /* as the file has it, or the one that is assumed; "" of spm */
     int bos;           /* -1: none */
     int ends[N_ENDS];  /* ids or -1: those of end_keys, then those of end_names */
@@ -75,6 +78,14 @@ struct tokenizer {
     char warning[512];  /* what in the vocabulary is accepted but unusual; "" if nothing is */
     struct err refusal; /* why no text can be encoded; "" if one can */
 };
+
+/* Whether a space belongs before a part of c's text. */
+static bool adds_space(const struct tokenizer *t, const struct encoding *c, struct text part)
+{
+    const bool begins = text_starts_with(part, " ") || text_starts_with(part, VOCAB_SPACE);
+    return t->adds_space && !(t->spares_space && begins) &&
+           !(t->space_first && part.data != c->text.data);
+}
 
 /* --- byte-level BPE -------------------------------------------------------------------------- */
 
@@ -94,6 +105,7 @@ static enum status init_bpe(struct tokenizer *t, const struct gguf *g, struct er
     TRY(bpe_init(&t->bpe, &t->vocab, g, e));
     TRY(gguf_get_bool(g, ADDS_SPACE_KEY, &t->adds_space, &spaced, e));
     TRY(replacements_init(&t->replaced, g, e));
+    t->spares_space = true;
     if (!found && t->bpe.n_merges > 0)
         chars_append(t->warning,
                      "tokenizer.ggml.pre is missing; text is cut as \"%s\" does it, which gives "
@@ -132,7 +144,7 @@ static void find_lost_merges(struct tokenizer *t)
 static enum status encode_bpe(const struct tokenizer *t, struct encoding *c, struct text part,
                               struct err *e)
 {
-    const bool spaced = t->adds_space && part.data[0] != ' ';
+    const bool spaced = adds_space(t, c, part);
     if (spaced || replacements_apply(&t->replaced, part)) {
         c->marked.len = 0;
         if (spaced && !bytes_put(&c->marked, text_of(" ")))
@@ -162,6 +174,12 @@ static enum status init_spm(struct tokenizer *t, const struct gguf *g, struct er
     bool found;
     t->adds_space = true;
     TRY(gguf_get_bool(g, ADDS_SPACE_KEY, &t->adds_space, &found, e));
+    struct text scheme;
+    TRY(gguf_get_text(g, SCHEME_KEY, &scheme, &t->spares_space, e));
+    t->space_first = t->spares_space && text_is(scheme, "first");
+    if (t->spares_space && !t->space_first && !text_is(scheme, "always"))
+        return err_bad_file(e, SCHEME_KEY ": expected first or always, found \"%.*s\"",
+                            text_width(scheme), scheme.data);
     TRY(spm_init(&t->spm, &t->vocab, g, e));
     name_index_free(&t->vocab.names);
     return STATUS_OK;
@@ -170,7 +188,7 @@ static enum status init_spm(struct tokenizer *t, const struct gguf *g, struct er
 static enum status encode_spm(const struct tokenizer *t, struct encoding *c, struct text part,
                               struct err *e)
 {
-    return spm_encode(&t->spm, c, part, t->adds_space, e);
+    return spm_encode(&t->spm, c, part, adds_space(t, c, part), e);
 }
 
 /* --- all kinds ------------------------------------------------------------------------------- */

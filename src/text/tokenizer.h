@@ -8,9 +8,11 @@
  *   a space is put before with tokenizer.ggml.add_space_prefix, unless there is one; text is cut
  *   into pieces (see pretokenize.h), and each piece is merged by rank (see bpe.h).
  * - "llama": SentencePiece's BPE by scores (see bpe.h), with a space before the text and after each
- *   of those tokens unless tokenizer.ggml.add_space_prefix is false. A literal U+2581 comes back as
- *   a space. With remove_extra_whitespaces, spaces at both ends of the text between those tokens,
- *   and behind another space, become no token: such texts do not come back.
+ *   of those tokens unless tokenizer.ggml.add_space_prefix is false; with
+ *   tokenizer.decode.prepend_scheme ("always", or "first": before the text alone) not before what
+ *   begins with a space, as the tokenizers library's Metaspace does it. A literal U+2581 comes back
+ *   as a space. With remove_extra_whitespaces, spaces at both ends of the text between those
+ * tokens, and behind another space, become no token: such texts do not come back.
  *
  * Vocabularies of other kinds show their tokens, but no text can be encoded. A tokenizer is
  * immutable: any threads may use one at once.
@@ -29,8 +31,8 @@ struct tokenizer;
 /*
  * Builds a tokenizer from tokenizer.ggml.{model,pre,tokens,token_type,merges,scores,bos_token_id,
  * eos_token_id,eot_token_id,eom_token_id,add_bos_token,add_space_prefix,
- * remove_extra_whitespaces} and tokenizer.decode.replacements; copies what it needs, so
- * g may be freed after. The messages name the key. STATUS_BAD_FILE:
+ * remove_extra_whitespaces} and tokenizer.decode.{replacements,prepend_scheme}; copies what it
+ * needs, so g may be freed after. The messages name the key. STATUS_BAD_FILE:
  *
  * - no model; arrays of the wrong type or length, a token type above 6, a score that is not finite;
  * - a merge that is not two parts in the byte alphabet with a space between, or is listed twice;

@@ -116,6 +116,26 @@ TEST(test_space_before_parts)
     ck_assert_uint_eq(tokenizer_added(t, text_of(" x")), 0);
 }
 
+/* Spaces before parts of SentencePiece's kind as Metaspace puts them, and as SentencePiece does. */
+TEST(test_prepend_schemes)
+{
+    static const char *const schemes[] = {NULL, "always", "first"};
+    static const int expected[3][10] = {
+        {5, 4, 2, 5, 4, 2, 5, 5, 4}, {5, 4, 2, 5, 4, 2, 5, 4}, {5, 4, 2, 4, 2, 5, 4}};
+    static const size_t n[] = {9, 8, 7};
+    for (int i = 0; i < 3; i++) {
+        vocabulary_of_scores(false);
+        add_scored("b", -9); /* 3 */
+        add_scored("a", -9);
+        add_scored("\u2581", -9);
+        struct gguf_writer *w = keys_of_vocabulary();
+        if (schemes[i])
+            gguf_add_text(w, "tokenizer.decode.prepend_scheme", text_of(schemes[i]));
+        t = tokenizer_in(written_gguf(w).g);
+        check_encoding(text_of("a</s>a</s> a"), expected[i], n[i], __FILE__, __LINE__);
+    }
+}
+
 /* A pair becomes the first half of the next; a character may become two, bytes that are none stay.
  */
 TEST(test_replacements)
