@@ -262,11 +262,13 @@ def tokenizer_of(path, keys, n_ctx):
         merges, unk = generate_merges({name: vocab[name] for name in scores}, scores), get("unknown_token_id")
         backend = Tokenizer(models.BPE(vocab=vocab, merges=merges, fuse_unk=True, byte_fallback=True,
                                        unk_token=None if unk is None else names[unk]))
-        adds_space = get("add_space_prefix", True)
+        adds_space, scheme = get("add_space_prefix", True), keys.get("tokenizer.decode.prepend_scheme")
         drops = SPACES_DROPPED if get("remove_extra_whitespaces", False) else ()
         backend.normalizer = normalizers.Sequence(
             [normalizers.Replace(Regex(regex), content) for regex, content in drops]
-            + [normalizers.Prepend(SPACE)] * adds_space + [normalizers.Replace(" ", SPACE)])
+            + [normalizers.Prepend(SPACE)] * (adds_space and not scheme) + [normalizers.Replace(" ", SPACE)])
+        if adds_space and scheme:
+            backend.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, prepend_scheme=scheme, split=False)
         backend.decoder = decoders.Sequence([
             decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(),
             *[decoders.Strip(" ", 1, 0)] * adds_space])

@@ -164,8 +164,10 @@ def of_transformers(path, tok):
             made.setdefault(left + right, -float(len(made)))
         scores = {i: made.get(name, -float(len(made))) for i, name in tokens.items()}
         space = backend.encode("a", add_special_tokens=False).tokens[0].startswith(SPACE)
+        scheme = next((step["prepend_scheme"] for step in steps_of(said, "pre_tokenizer")
+                       if space and step.get("prepend_scheme") in ("first", "always")), None)
         keys = {"model": "llama", "add_space_prefix": space, "unknown_token_id": unk,
-                "remove_extra_whitespaces": drops}
+                "remove_extra_whitespaces": drops, "prepend_scheme": scheme}
         for i, name in tokens.items():
             if re.fullmatch("<0x[0-9A-F]{2}>", name):
                 types[i] = TOKEN.BYTE
@@ -279,5 +281,5 @@ def keys_of(path, v, n, ends):
         "token_type": [types.get(i, TOKEN.UNUSED) for i in range(n)]}
     if v.scores:
         keys["scores"] = [v.scores.get(i, 0.0) for i in range(n)]
-    # GGUF has none of these; llama.cpp passes over the key.
-    return {f"tokenizer.{'decode' if key == 'replacements' else 'ggml'}.{key}": value for key, value in keys.items()}
+    own = {"replacements", "prepend_scheme"}  # GGUF has none of these: llama.cpp passes over them
+    return {f"tokenizer.{'decode' if key in own else 'ggml'}.{key}": value for key, value in keys.items()}

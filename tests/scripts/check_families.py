@@ -2,10 +2,11 @@
 the logits that transformers has; out and in again; what is refused. They are of check_import_hostile's CHECKS."""
 import collections
 import os
+import shutil
 
 import numpy as np
 
-from check_import_hostile import Tensor, archive, checks, put
+from check_import_hostile import Tensor, archive, checks, llama, put, trained
 from families_tensors import numbers
 from import_checks import HF, check, close, export, import_, keys, load_file, logits, odd_texts, read_json, save_file
 
@@ -202,11 +203,41 @@ def vocabularies(dir):
         import_(source, model, 3, ["expected none or NFC", "decode changes no other character"])
 
 
-def grown(source, part):
-    """The tensors of a folder whose names have this part get 400 rows."""
+@checks
+def spaces(dir):
+    """tokenizer.json of SentencePiece's kind, as its class of transformers has it: before a text that begins with none,
+    and before none."""
+    from transformers import AutoTokenizer
+    model = trained(dir)
+    for name, kind, scheme in (("LlamaTokenizer", "llama", "first"), ("GemmaTokenizer", "gemma", None)):
+        os.makedirs(f"{dir}/{kind}")
+        os.symlink(model, f"{dir}/{kind}/tokenizer.model")
+        put(f"{dir}/{kind}/config.json", {"model_type": kind})
+        put(f"{dir}/{kind}/tokenizer_config.json", {"tokenizer_class": name, "bos_token": "<s>", "eos_token": "</s>",
+                                                    "unk_token": "<unk>", "pad_token": "<unk>", "mask_token": None})
+        tokenizer = AutoTokenizer.from_pretrained(f"{dir}/{kind}")
+        source, out = llama(f"{dir}/{kind}-model", len(tokenizer), model_type=kind), f"{dir}/{kind}.gguf"
+        if kind == "gemma":
+            made(f"{dir}/{kind}-of", "gemma", vocab_size=len(tokenizer))
+            grown(f"{dir}/{kind}-of", "embed_tokens", len(tokenizer))
+            source = f"{dir}/{kind}-of"
+        tokenizer.save_pretrained(f"{dir}/{kind}-saved")
+        for file in ("tokenizer.json", "tokenizer_config.json"):
+            shutil.copy(f"{dir}/{kind}-saved/{file}", source)
+        said = import_(source, out, says="odd texts get the ids of transformers")
+        check(f"{name}: all ids", "get others" not in said, said)
+        found = keys(out)[0]
+        check(f"{name}: its spaces", (found["tokenizer.ggml.add_space_prefix"], found.get("tokenizer.decode.prepend_scheme"))
+              == (scheme is not None, scheme))
+        said = export(out, f"{dir}/out", says="odd texts get the ids of AutoTokenizer")
+        check(f"{name}: all ids, out", "get others" not in said, said)
+
+
+def grown(source, part, n=400):
+    """The tensors of a folder whose names have this part get n rows."""
     tensors = load_file(f"{source}/model.safetensors")
     for name, x in tensors.items():
         if part in name and "layernorm" not in name:
-            tensors[name] = np.resize(x, (400, *x.shape[1:])) if x.shape[0] == 60 else x
+            tensors[name] = np.resize(x, (n, *x.shape[1:])) if x.shape[0] == 60 else x
     save_file(tensors, f"{source}/model.safetensors", metadata={"format": "pt"})
 
