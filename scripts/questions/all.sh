@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # all.sh TEXT [NAME...] - runs the questions, or those named, one after the other, and puts their tables and pictures into this
-# folder: NAME.txt, NAME.svg. What was trained before is not trained again. All of them take two hours on two cores.
+# folder: NAME.txt, NAME.svg. What was trained before is not trained again. They take under four hours on two cores; those of a
+# real checkpoint, roles, cache and real, are run by name.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$(dirname "$here")")
 text=${1:?is the text of the questions}
 shift
 [ $# -gt 0 ] || set -- one_token concat heads small_heads root root_trained additive bilinear mask parallel padding architectures convolution \
-    recall context layers kinds robust pruning dropout convert uptraining one_kv choose larger prefill
+    recall context layers kinds robust pruning dropout convert order uptraining one_kv choose larger prefill
 for name; do
     dir=${OUT:-$root/build/questions}/$name
     mkdir -p "$dir"

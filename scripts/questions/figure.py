@@ -175,9 +175,10 @@ def main():
         for axis in "xy":
             if axis in panel:
                 getattr(ax, f"set_{axis}label")(panel[axis])
-        n_series = len(ax.get_legend_handles_labels()[0])
+        labels = ax.get_legend_handles_labels()[1]
+        n_series = len(labels)
         if n_series > 1 or panel["levels"]:  # below, where it hides nothing
-            ax.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=min(n_series, 3))
+            ax.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=min(n_series, 3 if max(map(len, labels)) < 20 else 2))
     figure.tight_layout()
     figure.savefig(out, metadata={"Date": None} if out.endswith(".svg") else None, dpi=110, bbox_inches="tight")
     print(f"figure.py: wrote {out}", file=sys.stderr)
