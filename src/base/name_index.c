@@ -53,19 +53,6 @@ static const struct indexed *longest_start(const struct indexed *last, struct te
     return last;
 }
 
-enum status name_index_records(struct name_index *x, const void *records, size_t stride, size_t n,
-                               struct err *e)
-{
-    assert(stride >= sizeof(struct text));
-    for (size_t i = 0; i < n; i++) {
-        struct text name;
-        memcpy(&name, (const char *)records + i * stride, sizeof name);
-        TRY(name_index_add(x, name, (int32_t)i, 0, e));
-    }
-    name_index_sort(x);
-    return STATUS_OK;
-}
-
 void name_index_sort(struct name_index *x)
 {
     if (x->n > 0)

@@ -28,10 +28,6 @@ struct name_index {
 /* STATUS_NO_MEMORY. */
 enum status name_index_add(struct name_index *x, struct text text, int32_t id, int rank,
                            struct err *e);
-/* Indexes n records of `stride` bytes, each of which starts with a struct text, by their numbers,
- * and sorts. STATUS_NO_MEMORY. */
-enum status name_index_records(struct name_index *x, const void *records, size_t stride, size_t n,
-                               struct err *e);
 void name_index_sort(struct name_index *x);
 /* Links each text of a sorted index to the longest other text that it starts with. */
 void name_index_link(struct name_index *x);

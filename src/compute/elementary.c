@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/half.h"
 #include "base/mem.h"
 
 #define LN_2 0x1.62e42fefa39efp-1
@@ -58,13 +59,9 @@ void elementary_exp(double *x, int n)
 static double log_of(float x)
 {
     const uint32_t root_half = 0x3f3504f3u; /* of 1/2 */
-    uint32_t bits;
-    float m;
-    x = MAX(x, FLT_MIN);
-    memcpy(&bits, &x, sizeof bits);
+    const uint32_t bits = float_bits(MAX(x, FLT_MIN));
     const int32_t exponent = (int32_t)(bits - root_half) >> 23;
-    bits -= (uint32_t)exponent << 23;
-    memcpy(&m, &bits, sizeof m);
+    const float m = bits_float(bits - ((uint32_t)exponent << 23));
     /* x = m 2^exponent, and log m = 2 (z + z^3 / 3 + z^5 / 5 + ...) with |z| < 0.172. */
     const double z = ((double)m - 1) / ((double)m + 1), w = z * z;
     const double series =

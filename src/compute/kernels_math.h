@@ -32,11 +32,7 @@
 /* 2^n, where z is n + EXP_ROUND, n from -126 to 127; 0 if n is -127. */
 static inline float math_power_of_two(float z)
 {
-    uint32_t bits;
-    memcpy(&bits, &z, sizeof bits);
-    bits <<= 23;
-    memcpy(&z, &bits, sizeof z);
-    return z;
+    return bits_float(float_bits(z) << 23);
 }
 
 static inline float math_exp(float x)
@@ -164,13 +160,10 @@ static inline void math_quantize(int8_t *q, float *scale, int32_t *sum, const fl
 {
     uint32_t largest = 0;
     for (int i = 0; i < QUANT_BLOCK; i++) {
-        uint32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        bits &= 0x7fffffffu;
+        const uint32_t bits = float_bits(x[i]) & 0x7fffffffu;
         largest = largest > bits ? largest : bits;
     }
-    float max;
-    memcpy(&max, &largest, sizeof max);
+    const float max = bits_float(largest);
     *sum = 0;
     if (!(max >= QUANT_LEAST && max < INFINITY)) {
         *scale = max < QUANT_LEAST ? 0.0f : NAN;

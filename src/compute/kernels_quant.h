@@ -139,9 +139,7 @@ static inline void vector_quantize(void *rows, const float *x, size_t x_stride, 
         for (int block = 0; block < n_blocks; block++, q += QUANT_BLOCK) {
             const lanes a = lanes_load(x + block * QUANT_BLOCK);
             const lanes b = lanes_load(x + block * QUANT_BLOCK + KERNEL_LANES);
-            const uint32_t bits = lanes_largest_bits(a, b);
-            float max;
-            memcpy(&max, &bits, sizeof max);
+            const float max = bits_float(lanes_largest_bits(a, b));
             if (!(max >= QUANT_LEAST && max < INFINITY)) {
                 scales[block] = max < QUANT_LEAST ? 0.0f : NAN;
                 sums[block] = 0;

@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "base/figures.h"
+#include "base/half.h"
 #include "formats/blocks.h"
 #include "formats/gguf_values.h"
 #include "formats/gguf_write.h"
@@ -44,11 +45,8 @@ static void add_sums(struct quantize_sums *sum, const struct quantize_sums *r)
 static uint64_t first_bad(const float *x, uint64_t n)
 {
     uint32_t any = 0;
-    for (uint64_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, x + i, sizeof bits);
-        any |= (bits & 0x7f800000) == 0x7f800000;
-    }
+    for (uint64_t i = 0; i < n; i++)
+        any |= (float_bits(x[i]) & 0x7f800000) == 0x7f800000;
     if (!any)
         return n;
     uint64_t i = 0;

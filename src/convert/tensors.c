@@ -1,5 +1,6 @@
 #include "convert/private.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 #include "base/figures.h"
@@ -153,10 +154,9 @@ static enum status write_elements(struct convert_tensor *t, uint64_t first, uint
         blocks_decode(type->type, back, bytes, now);
         for (uint64_t i = 0; i < now; i++)
             if (!isfinite(back[i]))
-                return err_failed(e,
-                                  "tensor %s: the new element %llu, %g, is no finite number as %s",
-                                  t->name.text, (unsigned long long)(first + done + i),
-                                  figure_unsigned_nan(x[done + i]), type->name);
+                return err_failed(
+                    e, "tensor %s: the new element %" PRIu64 ", %g, is no finite number as %s",
+                    t->name.text, first + done + i, figure_unsigned_nan(x[done + i]), type->name);
     }
     return STATUS_OK;
 }

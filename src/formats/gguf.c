@@ -11,10 +11,9 @@
 #include "formats/gguf.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 
-#include "base/little.h"
+#include "base/half.h"
 #include "base/mem.h"
 #include "formats/gguf_private.h"
 #include "formats/gguf_values.h"
@@ -40,18 +39,8 @@ struct reader {
 
 /* The record that is being read is refused for this; an earlier failure stays, from which this one
  * may follow. */
-static void refuse(struct reader *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void refuse(struct reader *r, const char *format, ...)
-{
-    char text[sizeof r->e->text];
-    va_list args;
-    if (r->status != STATUS_OK)
-        return;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    r->status = err_bad_file(r->e, "%s", text);
-}
+#define refuse(r, ...)                                                                             \
+    ((void)((r)->status == STATUS_OK && ((r)->status = err_bad_file((r)->e, __VA_ARGS__))))
 
 /* The next n bytes, which are `what`. */
 static struct text take(struct reader *r, uint64_t n, const char *what)
@@ -137,7 +126,11 @@ static void index_names(struct reader *r, struct name_index *ix, const void *rec
 {
     if (r->status)
         return;
-    r->status = name_index_records(ix, records, stride, n, r->e);
+    for (size_t i = 0; i < n && !r->status; i++) {
+        const struct text *name = (const void *)((const char *)records + i * stride);
+        r->status = name_index_add(ix, *name, (int32_t)i, 0, r->e);
+    }
+    name_index_sort(ix);
     const struct indexed *twins = r->status ? NULL : name_index_twins(ix);
     if (twins)
         refuse(r, "\"%.*s\" at byte %zu: expected each name once, found it as number %d and %d",

@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "base/little.h"
+#include "base/half.h"
 #include "base/mem.h"
 #include "formats/gguf_private.h"
 

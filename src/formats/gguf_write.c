@@ -4,7 +4,7 @@
  */
 #include "formats/gguf_write.h"
 
-#include "base/little.h"
+#include "base/half.h"
 #include "base/mem.h"
 #include "base/replace.h"
 #include "formats/gguf_private.h"
@@ -106,9 +106,7 @@ void gguf_add_u64(struct gguf_writer *w, const char *key, uint64_t value)
 
 void gguf_add_f32(struct gguf_writer *w, const char *key, float value)
 {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    add_scalar(w, key, GGUF_F32, bits);
+    add_scalar(w, key, GGUF_F32, float_bits(value));
 }
 
 void gguf_add_bool(struct gguf_writer *w, const char *key, bool value)

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "base/little.h"
+#include "base/half.h"
 #include "base/mem.h"
 #include "model/kv_cache.h"
 #include "model/pack.h"

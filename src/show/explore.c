@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "base/half.h"
 #include "base/mem.h"
 #include "base/output.h"
 #include "formats/json_write.h"
@@ -103,11 +104,9 @@ void explore_put_view(const struct explore_page *page, struct output *out)
 static void put_floats(struct output *out, const float *x, size_t n)
 {
     for (size_t i = 0; x && i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        output_put(out, text_span((const char[]){(char)bits, (char)(bits >> 8), (char)(bits >> 16),
-                                                 (char)(bits >> 24)},
-                                  4));
+        char bytes[4];
+        little_store(bytes, float_bits(x[i]), sizeof bytes);
+        output_put(out, text_span(bytes, sizeof bytes));
     }
 }
 
