@@ -127,6 +127,11 @@ static inline ints ints_end_halves(ints acc)
 
 #endif
 
+static inline lanes lanes_zero(void)
+{
+    return lanes_all(0.0f);
+}
+
 #ifndef LANES_MASKED
 
 static inline lanes lanes_load_n(const float *p, int n)

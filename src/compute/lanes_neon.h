@@ -131,11 +131,6 @@ LANES_1(lanes, ints_to_lanes, ints, vcvtq_f32_s32)
 LANES_1(bytes, bytes_low_halves, bytes, quarter_low_halves)
 LANES_1(bytes, bytes_high_halves, bytes, quarter_high_halves)
 
-static inline lanes lanes_zero(void)
-{
-    return lanes_all(0);
-}
-
 static inline ints ints_load(const uint32_t *p)
 {
     const int32_t *q = (const int32_t *)p;

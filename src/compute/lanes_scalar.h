@@ -12,92 +12,42 @@ typedef struct {
     float lane[KERNEL_LANES];
 } lanes;
 
-/* The lanes of a new value `out`, each from the expression, which may use the index `l`. */
-#define EACH_LANE(expression)                                                                      \
-    lanes out;                                                                                     \
-    for (int l = 0; l < KERNEL_LANES; l++)                                                         \
-        out.lane[l] = (expression);                                                                \
-    return out
+/* A function that makes a new value lane by lane: its parameters, and the expression for lane l. */
+#define LANES_OF(name, parameters, expression)                                                     \
+    static inline lanes name parameters                                                            \
+    {                                                                                              \
+        lanes out;                                                                                 \
+        for (int l = 0; l < KERNEL_LANES; l++)                                                     \
+            out.lane[l] = (expression);                                                            \
+        return out;                                                                                \
+    }
 
-static inline lanes lanes_all(float x)
-{
-    EACH_LANE(x);
-}
+LANES_OF(lanes_all, (float x), x)
+LANES_OF(lanes_load, (const float *p), p[l])
+LANES_OF(lanes_add, (lanes a, lanes b), a.lane[l] + b.lane[l])
+LANES_OF(lanes_sub, (lanes a, lanes b), a.lane[l] - b.lane[l])
+LANES_OF(lanes_mul, (lanes a, lanes b), a.lane[l] * b.lane[l])
+LANES_OF(lanes_div, (lanes a, lanes b), a.lane[l] / b.lane[l])
+LANES_OF(lanes_sqrt, (lanes a), sqrtf(a.lane[l]))
 
-static inline lanes lanes_zero(void)
-{
-    return lanes_all(0.0f);
-}
+/* The larger and the smaller of two; either is b if one of them is NaN. */
+LANES_OF(lanes_max, (lanes a, lanes b), a.lane[l] > b.lane[l] ? a.lane[l] : b.lane[l])
+LANES_OF(lanes_min, (lanes a, lanes b), a.lane[l] < b.lane[l] ? a.lane[l] : b.lane[l])
 
-static inline lanes lanes_load(const float *p)
-{
-    EACH_LANE(p[l]);
-}
+/* a * b + c, rounded once. */
+LANES_OF(lanes_fma, (lanes a, lanes b, lanes c), fmaf(a.lane[l], b.lane[l], c.lane[l]))
+
+/* Neighbours change places. */
+LANES_OF(lanes_swap, (lanes a), a.lane[l ^ 1])
+
+LANES_OF(lanes_power_of_two, (lanes z), math_power_of_two(z.lane[l]))
+
+/* 0 where x < limit, else a. */
+LANES_OF(lanes_zero_below, (lanes a, lanes x, float limit), x.lane[l] < limit ? 0.0f : a.lane[l])
 
 static inline void lanes_store(float *p, lanes a)
 {
     memcpy(p, a.lane, sizeof a.lane);
-}
-
-static inline lanes lanes_add(lanes a, lanes b)
-{
-    EACH_LANE(a.lane[l] + b.lane[l]);
-}
-
-static inline lanes lanes_sub(lanes a, lanes b)
-{
-    EACH_LANE(a.lane[l] - b.lane[l]);
-}
-
-static inline lanes lanes_mul(lanes a, lanes b)
-{
-    EACH_LANE(a.lane[l] * b.lane[l]);
-}
-
-static inline lanes lanes_div(lanes a, lanes b)
-{
-    EACH_LANE(a.lane[l] / b.lane[l]);
-}
-
-static inline lanes lanes_sqrt(lanes a)
-{
-    EACH_LANE(sqrtf(a.lane[l]));
-}
-
-/* a > b ? a : b, which is b if either is NaN. */
-static inline lanes lanes_max(lanes a, lanes b)
-{
-    EACH_LANE(a.lane[l] > b.lane[l] ? a.lane[l] : b.lane[l]);
-}
-
-/* a < b ? a : b, which is b if either is NaN. */
-static inline lanes lanes_min(lanes a, lanes b)
-{
-    EACH_LANE(a.lane[l] < b.lane[l] ? a.lane[l] : b.lane[l]);
-}
-
-/* a * b + c, rounded once. */
-static inline lanes lanes_fma(lanes a, lanes b, lanes c)
-{
-    EACH_LANE(fmaf(a.lane[l], b.lane[l], c.lane[l]));
-}
-
-/* Neighbours change places: lane l ^ 1. */
-static inline lanes lanes_swap(lanes a)
-{
-    EACH_LANE(a.lane[l ^ 1]);
-}
-
-/* See math_power_of_two. */
-static inline lanes lanes_power_of_two(lanes z)
-{
-    EACH_LANE(math_power_of_two(z.lane[l]));
-}
-
-/* 0 where x < limit, else a. */
-static inline lanes lanes_zero_below(lanes a, lanes x, float limit)
-{
-    EACH_LANE(x.lane[l] < limit ? 0.0f : a.lane[l]);
 }
 
 /* The tree of the scalar definition: 8 + 8, 4 + 4, 2 + 2, 1 + 1. */
@@ -116,5 +66,3 @@ static inline float lanes_largest(lanes a)
             a.lane[l] = a.lane[l] > a.lane[l + width] ? a.lane[l] : a.lane[l + width];
     return a.lane[0];
 }
-
-#undef EACH_LANE

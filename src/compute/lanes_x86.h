@@ -12,10 +12,12 @@
 #define LANES_MASKED
 
 typedef __m512 lanes;
+typedef __m512i ints;
+typedef __m512i bytes;
 
-/* Values made lane by lane of one value, or of two, with what does so for all lanes. */
-#define LANES_1(name, f)                                                                           \
-    static inline lanes name(lanes a)                                                              \
+/* Functions of one value, or of two, from the intrinsic that does the same. */
+#define LANES_1(to, name, from, f)                                                                 \
+    static inline to name(from a)                                                                  \
     {                                                                                              \
         return f(a);                                                                               \
     }
@@ -25,20 +27,21 @@ typedef __m512 lanes;
         return f(a, b);                                                                            \
     }
 
-static inline lanes lanes_zero(void)
-{
-    return _mm512_setzero_ps();
-}
-
-static inline lanes lanes_all(float x)
-{
-    return _mm512_set1_ps(x);
-}
-
-static inline lanes lanes_load(const float *p)
-{
-    return _mm512_loadu_ps(p);
-}
+LANES_2(lanes_add, _mm512_add_ps)
+LANES_2(lanes_sub, _mm512_sub_ps)
+LANES_2(lanes_mul, _mm512_mul_ps)
+LANES_2(lanes_div, _mm512_div_ps)
+LANES_2(lanes_max, _mm512_max_ps)
+LANES_2(lanes_min, _mm512_min_ps)
+LANES_1(lanes, lanes_all, float, _mm512_set1_ps)
+LANES_1(lanes, lanes_load, const float *, _mm512_loadu_ps)
+LANES_1(lanes, lanes_sqrt, lanes, _mm512_sqrt_ps)
+LANES_1(lanes, ints_to_lanes, ints, _mm512_cvtepi32_ps)
+LANES_1(ints, lanes_round, lanes, _mm512_cvtps_epi32)
+LANES_1(ints, ints_all, int32_t, _mm512_set1_epi32)
+LANES_1(ints, ints_load, const uint32_t *, _mm512_loadu_si512)
+LANES_1(bytes, bytes_load, const uint8_t *, _mm512_loadu_si512)
+LANES_1(__m256, lanes_low, lanes, _mm512_castps512_ps256)
 
 static inline lanes lanes_load_f16(const uint16_t *p)
 {
@@ -81,14 +84,6 @@ static inline lanes lanes_first(lanes a, lanes b, int n)
     return _mm512_mask_blend_ps(lanes_mask(n), b, a);
 }
 
-LANES_2(lanes_add, _mm512_add_ps)
-LANES_2(lanes_sub, _mm512_sub_ps)
-LANES_2(lanes_mul, _mm512_mul_ps)
-LANES_2(lanes_div, _mm512_div_ps)
-LANES_1(lanes_sqrt, _mm512_sqrt_ps)
-
-LANES_2(lanes_max, _mm512_max_ps)
-
 static inline lanes lanes_fma(lanes a, lanes b, lanes c)
 {
     return _mm512_fmadd_ps(a, b, c);
@@ -98,8 +93,6 @@ static inline lanes lanes_swap(lanes a)
 {
     return _mm512_permute_ps(a, 0xb1);
 }
-
-LANES_2(lanes_min, _mm512_min_ps)
 
 static inline lanes lanes_power_of_two(lanes z)
 {
@@ -116,14 +109,6 @@ static inline lanes lanes_load_i8(const int8_t *p)
 {
     return _mm512_cvtepi32_ps(
         _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
-}
-
-typedef __m512i ints;
-typedef __m512i bytes;
-
-static inline ints ints_load(const uint32_t *p)
-{
-    return _mm512_loadu_si512(p);
 }
 
 static inline ints ints_twice(const void *p)
@@ -170,21 +155,6 @@ static inline lanes lanes_of_fifths(ints a, marks fifth)
     return _mm512_mask_add_ps(low, fifth, low, _mm512_set1_ps(16));
 }
 
-static inline ints ints_all(int32_t x)
-{
-    return _mm512_set1_epi32(x);
-}
-
-static inline lanes ints_to_lanes(ints a)
-{
-    return _mm512_cvtepi32_ps(a);
-}
-
-static inline bytes bytes_load(const uint8_t *p)
-{
-    return _mm512_loadu_si512(p);
-}
-
 static inline bytes bytes_low_halves(bytes a)
 {
     return _mm512_and_si512(a, _mm512_set1_epi8(15));
@@ -205,11 +175,6 @@ static inline ints ints_dot_halves(ints acc, bytes w, int32_t quad)
 static inline ints ints_dot_offset(ints acc, bytes w, int32_t quad)
 {
     return ints_dot_halves(acc, w, quad);
-}
-
-static inline ints lanes_round(lanes a)
-{
-    return _mm512_cvtps_epi32(a);
 }
 
 static inline void ints_store_i8(int8_t *p, ints a)
@@ -233,11 +198,6 @@ static inline uint32_t lanes_largest_bits(lanes a, lanes b)
 static inline __m256 lanes_high(lanes a)
 {
     return _mm512_extractf32x8_ps(a, 1);
-}
-
-static inline __m256 lanes_low(lanes a)
-{
-    return _mm512_castps512_ps256(a);
 }
 
 #elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
@@ -363,11 +323,6 @@ static inline ints ints_low(ints a, int n)
 {
     const __m256i mask = _mm256_set1_epi32((1 << n) - 1);
     return (ints){_mm256_and_si256(a.low, mask), _mm256_and_si256(a.high, mask)};
-}
-
-static inline lanes lanes_zero(void)
-{
-    return (lanes){_mm256_setzero_ps(), _mm256_setzero_ps()};
 }
 
 static inline void lanes_store(float *p, lanes a)
