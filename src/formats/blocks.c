@@ -108,14 +108,10 @@ static float block_max(const float *x)
 {
     int32_t max = 0;
     for (int j = 0; j < BLOCK; j++) {
-        int32_t bits;
-        memcpy(&bits, x + j, sizeof bits);
-        bits &= INT32_MAX;
+        const int32_t bits = float_bits(x[j]) & INT32_MAX;
         max = bits > max ? bits : max;
     }
-    float value;
-    memcpy(&value, &max, sizeof value);
-    return value;
+    return bits_float(max);
 }
 
 /* x itself if it is near the numbers that are stored, else 0: what is too large to convert comes
@@ -125,11 +121,8 @@ static float block_max(const float *x)
 
 static inline float convertible(float x)
 {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    bits &= -(uint32_t)((bits & INT32_MAX) <= CONVERTIBLE);
-    memcpy(&x, &bits, sizeof x);
-    return x;
+    const uint32_t bits = float_bits(x);
+    return bits_float(bits & -(uint32_t)((bits & INT32_MAX) <= CONVERTIBLE));
 }
 
 static inline float inverse(float d)
@@ -247,48 +240,35 @@ static float f16_at(const uint8_t *in)
     return f16_widen(half_at(in));
 }
 
-/* Low nibbles of 16 bytes, then high ones; their fifth bits follow each other in `fifth`, which may
- * be NULL. */
-static void nibbles(int8_t *q, const uint8_t *in, const uint8_t *fifth, int minus)
+/* Where the parts of a block are, in bytes from its start. */
+struct parts {
+    int d, least; /* binary16: what scales and offsets are multiplied by; `least` 0: no offsets */
+    int scales;   /* integers of fewer bits */
+    int low,
+        high;  /* lower and upper bits of the elements; but in Q3_K `high` 0 is: no upper ones */
+    int minus; /* is taken off the elements */
+};
+
+/* A block with one scale. Its lower bits are the low nibbles of 16 bytes and then the high ones. */
+static void unpack_32(struct unpacked *u, const uint8_t *in, const struct parts *at)
 {
     for (int j = 0; j < 32; j++) {
-        const int low = j < 16 ? in[j] & 15 : in[j - 16] >> 4;
-        const int high = fifth ? fifth[j / 8] >> j % 8 & 1 : 0;
-        q[j] = (low | high << 4) - minus;
+        const int low = j < 16 ? in[at->low + j] & 15 : in[at->low + j - 16] >> 4;
+        const int high = at->high ? in[at->high + j / 8] >> j % 8 & 1 : 0;
+        u->q[j] = (low | high << 4) - at->minus;
     }
+    u->scale[0] = f16_at(in + at->d);
+    u->offset[0] = at->least ? f16_at(in + at->least) : 0;
 }
 
-static void unpack_q4_1(struct unpacked *u, const uint8_t *in)
-{
-    nibbles(u->q, in + 4, NULL, 0);
-    u->scale[0] = f16_at(in);
-    u->offset[0] = f16_at(in + 2);
-}
-
-static void unpack_q5_0(struct unpacked *u, const uint8_t *in)
-{
-    nibbles(u->q, in + 6, in + 2, 16);
-    u->scale[0] = f16_at(in);
-    u->offset[0] = 0;
-}
-
-static void unpack_q5_1(struct unpacked *u, const uint8_t *in)
-{
-    nibbles(u->q, in + 8, in + 4, 0);
-    u->scale[0] = f16_at(in);
-    u->offset[0] = f16_at(in + 2);
-}
-
-/* Levels that are not equally far apart. */
-static void unpack_iq4_nl(struct unpacked *u, const uint8_t *in)
+/* The elements are levels that are not equally far apart. */
+static void unpack_iq4_nl(struct unpacked *u, const uint8_t *in, const struct parts *at)
 {
     static const int8_t levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                       1,    13,   25,  38,  53,  69,  89,  113};
-    nibbles(u->q, in + 2, NULL, 0);
+    unpack_32(u, in, at);
     for (int j = 0; j < 32; j++)
         u->q[j] = levels[u->q[j]];
-    u->scale[0] = f16_at(in);
-    u->offset[0] = 0;
 }
 
 /* Pairs of bits: byte l of 32 holds those of the elements l, l + 32, l + 64 and l + 96. */
@@ -297,23 +277,23 @@ static int bits2(const uint8_t *in, int j)
     return in[j / 128 * 32 + j % 32] >> j % 128 / 32 * 2 & 3;
 }
 
-static void unpack_q2_k(struct unpacked *u, const uint8_t *in)
+static void unpack_q2_k(struct unpacked *u, const uint8_t *in, const struct parts *at)
 {
-    const float d = f16_at(in + 80), least = f16_at(in + 82);
+    const float d = f16_at(in + at->d), least = f16_at(in + at->least);
     for (int j = 0; j < 256; j++)
-        u->q[j] = bits2(in + 16, j);
+        u->q[j] = bits2(in + at->low, j);
     for (int g = 0; g < 16; g++) {
-        u->scale[g] = d * (float)(in[g] & 15);
-        u->offset[g] = -(least * (float)(in[g] >> 4));
+        u->scale[g] = d * (float)(in[at->scales + g] & 15);
+        u->offset[g] = -(least * (float)(in[at->scales + g] >> 4));
     }
 }
 
-static void unpack_q3_k(struct unpacked *u, const uint8_t *in)
+static void unpack_q3_k(struct unpacked *u, const uint8_t *in, const struct parts *at)
 {
-    const uint8_t *third = in, *low = in + 32, *scales = in + 96;
-    const float d = f16_at(in + 108);
+    const uint8_t *third = in + at->high, *scales = in + at->scales;
+    const float d = f16_at(in + at->d);
     for (int j = 0; j < 256; j++)
-        u->q[j] = bits2(low, j) - (third[j % 32] >> j / 32 & 1 ? 0 : 4);
+        u->q[j] = bits2(in + at->low, j) - (third[j % 32] >> j / 32 & 1 ? 0 : 4);
     for (int g = 0; g < 16; g++) { /* of six bits, the upper two apart */
         const int lower = scales[g % 8] >> g / 8 * 4 & 15, upper = scales[8 + g % 4] >> g / 4 * 2;
         u->scale[g] = d * (float)((lower | (upper & 3) << 4) - 32);
@@ -321,15 +301,15 @@ static void unpack_q3_k(struct unpacked *u, const uint8_t *in)
     }
 }
 
-/* Scales and least values of six bits each: of the first four groups in bytes of their own, whose
- * upper two bits hold those of the last four. Without fifth bits `fifth` is NULL. */
-static void unpack_q45_k(struct unpacked *u, const uint8_t *in, const uint8_t *fifth,
-                         const uint8_t *low)
+/* Q4_K and Q5_K. Scales and least values have six bits each: those of the first four groups are in
+ * bytes of their own, whose upper two bits hold those of the last four. */
+static void unpack_q45_k(struct unpacked *u, const uint8_t *in, const struct parts *at)
 {
-    const float d = f16_at(in), least = f16_at(in + 2);
-    const uint8_t *six = in + 4;
+    const float d = f16_at(in + at->d), least = f16_at(in + at->least);
+    const uint8_t *six = in + at->scales, *fifth = in + at->high;
     for (int j = 0; j < 256; j++) {
-        const int byte = low[j / 64 * 32 + j % 32], high = fifth ? fifth[j % 32] >> j / 32 & 1 : 0;
+        const int byte = in[at->low + j / 64 * 32 + j % 32];
+        const int high = at->high ? fifth[j % 32] >> j / 32 & 1 : 0;
         u->q[j] = (byte >> j % 64 / 32 * 4 & 15) | high << 4;
     }
     for (int g = 0; g < 8; g++) {
@@ -343,26 +323,16 @@ static void unpack_q45_k(struct unpacked *u, const uint8_t *in, const uint8_t *f
     }
 }
 
-static void unpack_q4_k(struct unpacked *u, const uint8_t *in)
+static void unpack_q6_k(struct unpacked *u, const uint8_t *in, const struct parts *at)
 {
-    unpack_q45_k(u, in, NULL, in + 16);
-}
-
-static void unpack_q5_k(struct unpacked *u, const uint8_t *in)
-{
-    unpack_q45_k(u, in, in + 16, in + 48);
-}
-
-static void unpack_q6_k(struct unpacked *u, const uint8_t *in)
-{
-    const float d = f16_at(in + 208);
+    const float d = f16_at(in + at->d);
     for (int j = 0; j < 256; j++) {
-        const int low = in[j / 128 * 64 + j % 64] >> j % 128 / 64 * 4 & 15;
-        u->q[j] = (low | bits2(in + 128, j) << 4) - 32;
+        const int low = in[at->low + j / 128 * 64 + j % 64] >> j % 128 / 64 * 4 & 15;
+        u->q[j] = (low | bits2(in + at->high, j) << 4) - 32;
     }
     for (int g = 0; g < 16; g++) {
-        const int scale = in[192 + g];
-        u->scale[g] = d * (float)(scale < 128 ? scale : scale - 256);
+        const int scale = (int8_t)in[at->scales + g];
+        u->scale[g] = d * (float)scale;
         u->offset[g] = 0;
     }
 }
@@ -370,13 +340,18 @@ static void unpack_q6_k(struct unpacked *u, const uint8_t *in)
 static const struct wide {
     uint32_t type, in_memory;
     int group; /* elements of one scale */
-    void (*unpack)(struct unpacked *u, const uint8_t *in);
+    void (*unpack)(struct unpacked *u, const uint8_t *in, const struct parts *at);
+    struct parts at;
 } wide[] = {
-    {TENSOR_Q4_1, TENSOR_Q8_0, 32, unpack_q4_1},     {TENSOR_Q5_0, TENSOR_Q8_0, 32, unpack_q5_0},
-    {TENSOR_Q5_1, TENSOR_Q8_0, 32, unpack_q5_1},     {TENSOR_Q2_K, TENSOR_Q8_0, 16, unpack_q2_k},
-    {TENSOR_Q3_K, TENSOR_Q8_0, 16, unpack_q3_k},     {TENSOR_Q4_K, TENSOR_Q8_0, 32, unpack_q4_k},
-    {TENSOR_Q5_K, TENSOR_Q8_0, 32, unpack_q5_k},     {TENSOR_Q6_K, TENSOR_F16, 16, unpack_q6_k},
-    {TENSOR_IQ4_NL, TENSOR_Q8_0, 32, unpack_iq4_nl},
+    {TENSOR_Q4_1, TENSOR_Q8_0, 32, unpack_32, {.least = 2, .low = 4}},
+    {TENSOR_Q5_0, TENSOR_Q8_0, 32, unpack_32, {.high = 2, .low = 6, .minus = 16}},
+    {TENSOR_Q5_1, TENSOR_Q8_0, 32, unpack_32, {.least = 2, .high = 4, .low = 8}},
+    {TENSOR_Q2_K, TENSOR_Q8_0, 16, unpack_q2_k, {.low = 16, .d = 80, .least = 82}},
+    {TENSOR_Q3_K, TENSOR_Q8_0, 16, unpack_q3_k, {.low = 32, .scales = 96, .d = 108}},
+    {TENSOR_Q4_K, TENSOR_Q8_0, 32, unpack_q45_k, {.least = 2, .scales = 4, .low = 16}},
+    {TENSOR_Q5_K, TENSOR_Q8_0, 32, unpack_q45_k, {.least = 2, .scales = 4, .high = 16, .low = 48}},
+    {TENSOR_Q6_K, TENSOR_F16, 16, unpack_q6_k, {.high = 128, .scales = 192, .d = 208}},
+    {TENSOR_IQ4_NL, TENSOR_Q8_0, 32, unpack_iq4_nl, {.low = 2}},
 };
 
 static const struct wide *wide_of(uint32_t type)
@@ -446,7 +421,7 @@ void blocks_decode(uint32_t type, float *out, const void *in, uint64_t n)
     }
     for (const uint8_t *block = in; n > 0; n -= info->block_elements) {
         struct unpacked u;
-        w->unpack(&u, block);
+        w->unpack(&u, block, &w->at);
         for (uint32_t j = 0; j < info->block_elements; j++)
             *out++ = u.scale[j / w->group] * (float)u.q[j] + u.offset[j / w->group];
         block += info->block_bytes;
