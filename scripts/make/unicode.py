@@ -48,21 +48,17 @@ def main():
  *
  * Made by scripts/make/unicode.py from Unicode {unicodedata.unidata_version}; not edited by hand.
  */
-#ifndef DECODE_TEXT_UNICODE_TABLES_H
-#define DECODE_TEXT_UNICODE_TABLES_H
+#pragma once
 
 #include <stdint.h>
 
-/* first code point << 32 | last << 8 | class, of each run of code points of one class that is not
- * CHAR_OTHER, ascending. */
+/* The runs of code points of one class that is not CHAR_OTHER, ascending. Each is
+ * first code point << 20 | code points after it << 4 | class. */
 static const uint64_t unicode_runs[] = {{""")
-    for i in range(0, len(runs), 5):
-        words = (f"0x{first:06x}{last:06x}{c:02x}," for first, last, c in runs[i : i + 5])
+    for i in range(0, len(runs), 6):
+        words = (f"0x{first:05x}{last - first:04x}{c:x}," for first, last, c in runs[i : i + 6])
         print("    " + " ".join(words))
-    print("""\
-};
-
-#endif""")
+    print("};")
 
 
 main()

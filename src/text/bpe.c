@@ -1,9 +1,8 @@
-#include "text/bpe.h"
-
 #include <inttypes.h>
 
 #include "base/mem.h"
 #include "formats/gguf_values.h"
+#include "text/private.h"
 #include "text/unicode.h"
 
 /* --- merges by rank, as a file lists them ---------------------------------------------------- */

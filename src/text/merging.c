@@ -1,6 +1,5 @@
-#include "text/merging.h"
-
 #include "base/mem.h"
+#include "text/private.h"
 
 /* --- the table of pairs ---------------------------------------------------------------------- */
 

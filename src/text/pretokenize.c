@@ -1,5 +1,7 @@
 #include "text/pretokenize.h"
 
+#include <strings.h>
+
 #include "base/mem.h"
 #include "text/unicode.h"
 
@@ -72,27 +74,16 @@ static bool is_newline(struct text s, size_t at)
     return s.data[at] == '\r' || s.data[at] == '\n';
 }
 
-/* The length of 's, 't, 're, 've, 'm, 'll or 'd at the start of s, or 0; `fold` is 0x20 where
- * letters may be of either case, else 0. */
-static size_t contraction(struct text s, int fold)
+/* Returns the length of the contraction that s starts with, or 0. */
+static size_t contraction(struct text s, bool any_case)
 {
-    if (s.len < 2 || s.data[0] != '\'')
-        return 0;
-    const int third = s.len > 2 ? s.data[2] | fold : 0;
-    switch (s.data[1] | fold) {
-    case 's':
-    case 't':
-    case 'm':
-    case 'd':
-        return 2;
-    case 'r':
-    case 'v':
-        return third == 'e' ? 3 : 0;
-    case 'l':
-        return third == 'l' ? 3 : 0;
-    default:
-        return 0;
+    static const char *const all[] = {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"};
+    for (int i = 0; i < LENGTH(all) && s.data[0] == '\''; i++) {
+        const size_t n = strlen(all[i]);
+        if (s.len >= n && (any_case ? strncasecmp : strncmp)(s.data, all[i], n) == 0)
+            return n;
     }
+    return 0;
 }
 
 /* A run of spaces that begins the text leaves its last one to what follows, unless it is the only
@@ -108,7 +99,7 @@ static size_t spaces_end(enum pretokenize_rule rule, struct text s)
 
 static size_t next_of_llama3(enum pretokenize_rule rule, struct text s)
 {
-    size_t last = contraction(s, 0x20);
+    size_t last = contraction(s, true);
     if (last > 0)
         return last;
     size_t len, after;
@@ -140,7 +131,7 @@ static size_t next_of_llama3(enum pretokenize_rule rule, struct text s)
 /* Of GPT-2 and StarCoder. */
 static size_t next_of_gpt2(enum pretokenize_rule rule, struct text s)
 {
-    size_t last = contraction(s, 0), len;
+    size_t last = contraction(s, false), len;
     if (last > 0)
         return last;
     const int first = class_at(rule, s, 0, &len);

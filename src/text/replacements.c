@@ -1,10 +1,9 @@
-#include "text/replacements.h"
-
-#include <stdlib.h>
+#include <inttypes.h>
 
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "formats/gguf_values.h"
+#include "text/private.h"
 
 #define KEY "tokenizer.decode.replacements"
 
@@ -16,8 +15,9 @@ enum status replacements_init(struct replacements *r, const struct gguf *g, stru
     if (!found || file->count == 0)
         return STATUS_OK;
     if (file->count % 2 != 0)
-        return err_bad_file(e, KEY ": expected texts and what takes their place, found %llu texts",
-                            (unsigned long long)file->count);
+        return err_bad_file(
+            e, KEY ": expected texts and what takes their place, found %" PRIu64 " texts",
+            file->count);
     struct gguf_value own = *file;
     TRY_ZEROED(r->bytes, file->bytes.len, "the replacements", e);
     TRY_ZEROED(r->to, file->count / 2, "the replacements", e);
@@ -40,14 +40,6 @@ void replacements_free(struct replacements *r)
     free(r->bytes);
 }
 
-bool replacements_apply(const struct replacements *r, struct text text)
-{
-    for (size_t i = 0; i < text.len && r->from.n > 0; i++)
-        if ((unsigned char)text.data[i] >= 0x80)
-            return true;
-    return false;
-}
-
 enum status replacements_put(const struct replacements *r, struct bytes *out, struct text text,
                              struct err *e)
 {
@@ -56,7 +48,7 @@ enum status replacements_put(const struct replacements *r, struct bytes *out, st
         uint32_t code;
         size_t start = out->len;
         bool put = bytes_put(out, utf8_next(&text, &code));
-        /* By itself, then behind the last one. Pairs and characters of ASCII alone stay. */
+        /* A character is looked for by itself, then behind the last one; one of ASCII stays. */
         for (int i = 0; i < 2 && code >= 0x80 && put; i++) {
             const size_t from = i == 0 ? start : before;
             const struct indexed *found =

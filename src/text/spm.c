@@ -5,16 +5,15 @@
  * two. The ways to start it are known from the order of the spellings, in which each follows those
  * that it starts with; what is left of it is then looked up.
  */
-#include "text/spm.h"
-
+#include <inttypes.h>
 #include <math.h>
 
-#include <inttypes.h>
-
 #include "base/figures.h"
+#include "base/half.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "formats/gguf_values.h"
+#include "text/private.h"
 
 #define TOKENS_KEY "tokenizer.ggml.tokens"
 #define SCORES_KEY "tokenizer.ggml.scores"
@@ -221,10 +220,8 @@ static enum status find_pairs(struct builder *b, struct err *e)
         /* The higher the score, the lower the rank. The bits of floats of one sign are in the order
          * of their magnitudes. */
         const float score = b->scores ? (float)gguf_float_at(b->scores, token->id) : 0.0f;
-        const float magnitude = fabsf(score);
-        int32_t rank;
-        memcpy(&rank, &magnitude, sizeof rank);
-        rank = score > 0.0f ? -rank : rank;
+        const int32_t magnitude = float_bits(fabsf(score));
+        const int32_t rank = score > 0.0f ? -magnitude : magnitude;
         for (const struct indexed *left = token->start; left; left = left->start) {
             struct text rest = token->text;
             (void)text_cut(&rest, left->text.len);

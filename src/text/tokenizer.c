@@ -6,10 +6,8 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "formats/gguf_values.h"
-#include "text/bpe.h"
 #include "text/pretokenize.h"
-#include "text/replacements.h"
-#include "text/spm.h"
+#include "text/private.h"
 
 /* What a value of tokenizer.ggml.model says. */
 struct tokenizer_kind {
@@ -145,7 +143,8 @@ static enum status encode_bpe(const struct tokenizer *t, struct encoding *c, str
                               struct err *e)
 {
     const bool spaced = adds_space(t, c, part);
-    if (spaced || replacements_apply(&t->replaced, part)) {
+    const struct text text = c->text; /* in which messages count offsets */
+    if (spaced || t->replaced.from.n > 0) {
         c->marked.len = 0;
         if (spaced && !bytes_put(&c->marked, text_of(" ")))
             return err_no_memory(e, "the text behind a space", 1);
@@ -164,6 +163,7 @@ static enum status encode_bpe(const struct tokenizer *t, struct encoding *c, str
         for (struct text rest = piece; rest.len > 0;)
             TRY(bpe_encode(&t->bpe, c, text_cut(&rest, MIN(rest.len, MERGE_MOST)), e));
     }
+    c->text = text;
     return STATUS_OK;
 }
 

@@ -4,15 +4,15 @@
  * Text is bytes: any bytes in, the same bytes out, UTF-8 or not. Control, user-defined and unknown
  * tokens are found first; what the text between them becomes is the vocabulary's kind:
  *
- * - "gpt2": byte-level BPE. Characters are replaced (see replacements.h), which does not come back;
- *   a space is put before with tokenizer.ggml.add_space_prefix, unless there is one; text is cut
- *   into pieces (see pretokenize.h), and each piece is merged by rank (see bpe.h).
- * - "llama": SentencePiece's BPE by scores (see bpe.h), with a space before the text and after each
- *   of those tokens unless tokenizer.ggml.add_space_prefix is false; with
- *   tokenizer.decode.prepend_scheme ("always", or "first": before the text alone) not before what
- *   begins with a space, as the tokenizers library's Metaspace does it. A literal U+2581 comes back
- *   as a space. With remove_extra_whitespaces, spaces at both ends of the text between those
- * tokens, and behind another space, become no token: such texts do not come back.
+ * - "gpt2": byte-level BPE. The characters in tokenizer.decode.replacements are replaced and do not
+ *   come back; with tokenizer.ggml.add_space_prefix a space is put before text that begins with
+ *   none; text is cut into pieces (see pretokenize.h), and each piece is merged by rank.
+ * - "llama": SentencePiece's BPE by scores, with a space before the text and after each of those
+ *   tokens unless tokenizer.ggml.add_space_prefix is false; with tokenizer.decode.prepend_scheme
+ *   ("always", or "first": before the text alone) not before what begins with a space, as the
+ *   tokenizers library's Metaspace does it. A literal U+2581 comes back as a space. With
+ *   remove_extra_whitespaces, spaces at both ends of the text between those tokens, and behind
+ *   another space, become no token: such texts do not come back.
  *
  * Vocabularies of other kinds show their tokens, but no text can be encoded. A tokenizer is
  * immutable: any threads may use one at once.

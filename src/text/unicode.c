@@ -12,10 +12,10 @@ static enum char_class find_class(uint32_t code)
     const uint64_t *run = unicode_runs;
     for (size_t n = LENGTH(unicode_runs); n > 1;) {
         const size_t half = n / 2;
-        run += run[half] >> 32 <= code ? half : 0;
+        run += run[half] >> 20 <= code ? half : 0;
         n -= half;
     }
-    return code <= (*run >> 8 & 0xffffff) ? (*run & 7) : CHAR_OTHER;
+    return code - (*run >> 20) <= (*run >> 4 & 0xffff) ? (*run & 15) : CHAR_OTHER;
 }
 
 enum char_class unicode_class(uint32_t code)

@@ -90,8 +90,8 @@ enum status vocab_init(struct vocab *v, enum vocab_notation notation, const stru
     for (int id = 0; gguf_next_text(names, &cursor, &name); id++) {
         const int64_t type = types ? gguf_int_at(types, id) : TOKEN_NORMAL;
         if (type < TOKEN_UNDEFINED || type > TOKEN_BYTE)
-            return err_bad_file(e, "%s of token %d: expected 0 to %d, found %lld", TYPES_KEY, id,
-                                TOKEN_BYTE, (long long)type);
+            return err_bad_file(e, "%s of token %d: expected 0 to %d, found %" PRId64, TYPES_KEY,
+                                id, TOKEN_BYTE, type);
         if (name.len == 0 && type != TOKEN_UNUSED && v->first_empty < 0)
             v->first_empty = id;
         struct text bytes = {v->bytes + v->start[id], 0};

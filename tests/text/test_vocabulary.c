@@ -43,6 +43,9 @@ TEST(bytes_without_a_token)
     };
     for (size_t i = 0; i < COUNT(refused); i++)
         check_unencodable(text_of(refused[i][0]), refused[i][1]);
+    v.adds_space = 1; /* which "b" does not begin with, and the rest does */
+    use_vocabulary();
+    check_unencodable(text_of("b<s> \n"), "U+000A at offset 5,");
 }
 
 /* As of a checkpoint that sorts letters: its merge names no token of it. */
