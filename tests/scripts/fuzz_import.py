@@ -21,6 +21,7 @@ import sys
 import tempfile
 import types
 
+import check_families
 import check_import_hostile as hostile
 from import_checks import DECODE, HF, CASES, check, counts, folder, imports, load_file, process
 from exchange import ids
@@ -66,6 +67,8 @@ def sources(dir):
             ("llmc.bin", struct.pack("<8i", 20240326, 3, 64, 400, 2, 4, 48, 512), 1024, 338176)):
         data = (header.ljust(at, b"\0") + numbers)[:size]
         made.append((hostile.put(f"{dir}/{name}", data), HF + "llama/tokenizer.json"))
+    for name in ("bloom", "falcon-groups", "gemma3-pattern", "gptneo", "gptneox", "mpt", "opt-after", "qwen2-window"):
+        made.append((check_families.made(f"{dir}/{name}", name, torch=name < "g"), None))
     return made
 
 def mutated_bytes(rng, data):
