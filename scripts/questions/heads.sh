@@ -21,6 +21,10 @@ done <<'ROWS'
 2,5@5-23|place and both, in order
 ROWS
 echo
+echo "| heads | rate | bits/byte | and twice as many: rate | bits/byte | over these | 95% |"
+echo "|--:|--:|--:|--:|--:|--:|--:|"
+for heads in 1 2 4 8; do echo "| $heads | $(paired pairs heads-$heads heads-$((2 * heads))) |"; done
+echo
 study long "$dir/pairs.txt" "${model[@]}" --rates 0.0025,0.005,0.01,0.02 --steps "$(steps 6400)" \
     --arm heads-1-long --heads 1 --arm heads-2-long --heads 2
 echo

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # root_trained.sh TEXT - What does training make of scores that are not divided by the root of d_k? With it and without: heads of
-# 64 and 512, without positions, with rotary ones and ALiBi; 2 layers of 64, 2 heads, 300 steps of 8 windows of 64 bytes, Muon.
+# 4, 64 and 512, without positions, with rotary ones and ALiBi; 2 layers of 64, 2 heads, 300 steps of 8 windows of 64 bytes, Muon.
 # Takes 20 minutes on two cores.
 
 . "$(dirname "$0")/common.sh"
 needs_text "$@"
 tail -c 64 "$text" >"$dir/line"
 panels=()
-sizes=("64 none" "64 rope" "64 alibi" "512 none" "512 rope")
+sizes=("4 none" "4 rope" "4 alibi" "64 none" "64 rope" "64 alibi" "512 none" "512 rope")
 # compare D POSITION RATES: a row of the table, and a panel of the picture.
 compare() {
     local at=$1-$2-muon
