@@ -345,35 +345,58 @@ struct row_run {
     struct ahead ahead;
 };
 
+/* The panel that a run begins in, from its first position on. */
+ALWAYS_INLINE int first_of_panel(const struct row_run *run)
+{
+    return run->begin - run->begin % KERNEL_LANES;
+}
+
+/* The weights p of a run's panels times the scales of block b: [n_heads][position]. */
+#define SCALED_ROWS (BLOCK_ROWS + KERNEL_LANES)
+ALWAYS_INLINE void weigh_scales(const struct attend *a, const struct row_run *run, const float *p,
+                                int b, const int n_heads, float scaled[][SCALED_ROWS])
+{
+    const size_t n_blocks = quant_blocks(a->kv.value_dim);
+    const int base = first_of_panel(run);
+    for (int t = base; t < run->end; t += KERNEL_LANES) {
+        const size_t block = t / KERNEL_LANES * n_blocks + b;
+        const lanes scales = lanes_load_f16(a->kv.v_scales + block * KERNEL_LANES);
+        UNROLLED (h, n_heads)
+            lanes_store(&scaled[h][t - base],
+                        lanes_mul(lanes_load(p + (size_t)h * KERNEL_CHUNK + t), scales));
+    }
+}
+
 /* acc[head][vector] += the run's rows times their weights p. */
 ALWAYS_INLINE void value_rows(const struct attend *a, enum cache_type type, struct row_run *run,
                               const float *p, int first, const int n_heads, const int n_vecs,
                               lanes acc[TILE_HEADS][4])
 {
     const int dim = a->kv.value_dim;
-    const size_t row_bytes = cache_value_bytes(type, dim), n_blocks = quant_blocks(dim);
+    const size_t row_bytes = cache_value_bytes(type, dim);
+    const int base = first_of_panel(run);
+    float scaled[2][TILE_HEADS][SCALED_ROWS];
+    if (type >= CACHE_Q8_0) /* vectors of a tile begin with a block's, but for a single one */
+        UNROLLED (b, (n_vecs + 1) / 2)
+            weigh_scales(a, run, p, first / QUANT_BLOCK + b, n_heads, scaled[b]);
     for (int t = run->begin; t < run->end; t++) {
         const unsigned char *row = (const unsigned char *)a->kv.v + t * row_bytes;
-        lanes v[4], scales[2];
+        lanes v[4];
         if (cache_in_words(type))
             ask_ahead(&run->ahead, n_heads * n_vecs, 1);
         else
             ask_vectors(&run->ahead, type, n_vecs, n_heads);
-        if (type >= CACHE_Q8_0) /* vectors of a tile begin with a block's, but for a single one */
-            UNROLLED (b, (n_vecs + 1) / 2)
-                scales[b] = lanes_all_f16(a->kv.v_scales[t * n_blocks + first / QUANT_BLOCK + b]);
         UNROLLED (j, n_vecs) {
             const int i = first + j * KERNEL_LANES;
             v[j] = cache_in_words(type) ? load_value_bits(row, type, dim, i)
                                         : load_cached(row, type, i);
-            if (type >= CACHE_Q8_0)
-                v[j] = lanes_mul(v[j], scales[j / 2]);
         }
-        UNROLLED (h, n_heads) {
-            const lanes ph = lanes_all(p[(size_t)h * KERNEL_CHUNK + t]);
-            UNROLLED (j, n_vecs)
-                acc[h][j] = lanes_fma(ph, v[j], acc[h][j]);
-        }
+        UNROLLED (h, n_heads)
+            UNROLLED (j, n_vecs) {
+                const float weight = type >= CACHE_Q8_0 ? scaled[j / 2][h][t - base]
+                                                        : p[(size_t)h * KERNEL_CHUNK + t];
+                acc[h][j] = lanes_fma(lanes_all(weight), v[j], acc[h][j]);
+            }
     }
 }
 

@@ -196,12 +196,13 @@ static float bare_value(const struct kv_chunk *kv, int t, int i)
     return (float)(level + 16 * (fifths >> lane & 1) - 16);
 }
 
-static float chunk_value(const struct kv_chunk *kv, int t, int i)
+/* What a position's value is added up times: its weight p, and the scale of element i, if any. */
+static float value_weight(const struct kv_chunk *kv, float p, int t, int i)
 {
-    const float v = bare_value(kv, t, i);
-    if (!has_scales(kv->type.values))
-        return v;
-    return v * f16_widen(kv->v_scales[t * quant_blocks(kv->value_dim) + i / QUANT_BLOCK]);
+    const size_t block = t / KERNEL_LANES * quant_blocks(kv->value_dim) + i / QUANT_BLOCK;
+    return has_scales(kv->type.values)
+               ? p * f16_widen(kv->v_scales[block * KERNEL_LANES + t % KERNEL_LANES])
+               : p;
 }
 
 /* A head's exponentials; sets its max and sum. */
@@ -239,7 +240,7 @@ static void scalar_attend(const struct attend *a)
         for (int i = 0; i < kv->value_dim; i++) {
             float o = 0;
             for (int t = a->n_hidden; t < kv->n_positions; t++)
-                o = fmaf(p[t], chunk_value(kv, t, i), o);
+                o = fmaf(value_weight(kv, p[t], t, i), bare_value(kv, t, i), o);
             a->out[h * a->stride + i] = o;
         }
     }

@@ -2,11 +2,11 @@
 
 #include "formats/blocks.h"
 
-/* How far apart one position's cells are in an array: a panel has the keys, or their scales, of
- * KERNEL_LANES positions, cell by cell. */
+/* How far apart one position's cells are in an array: a panel has the keys, or the scales of keys
+ * or of values, of KERNEL_LANES positions, cell by cell. */
 static size_t step_of(enum kv_array array)
 {
-    return array == KV_KEYS || array == KV_KEY_SCALES ? KERNEL_LANES : 1;
+    return array == KV_VALUES ? 1 : KERNEL_LANES;
 }
 
 /* The bytes of a cell of an array. */
@@ -236,7 +236,7 @@ static void put_row(const struct kernels *kernels, enum cache_type type, int rot
                 put_key_levels(&l, type, b, n, out);
             else
                 put_value_levels(&l, type, b, n, out);
-            scales[b * step] = l.scale;
+            scales[b * KERNEL_LANES] = l.scale;
         }
     }
 }

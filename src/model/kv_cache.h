@@ -32,7 +32,7 @@ struct kv_cache {
     size_t all[KV_ARRAYS]; /* cells of a sequence's position, over all layers: of keys, bytes of
                               values, scales */
     size_t before[CONFIG_MAX_LAYERS][KV_ARRAYS]; /* of them what stands before each layer */
-    size_t room[KV_ARRAYS]; /* positions of a region; of keys and their scales in whole panels */
+    size_t room[KV_ARRAYS]; /* positions of a region; of keys, and of scales, in whole panels */
     unsigned char *array[KV_ARRAYS];
     struct arena arena;
 };

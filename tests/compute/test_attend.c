@@ -81,7 +81,8 @@ static struct attention make_attention(struct shape s)
         (struct attend){.kv = {.k = as_cached(at.k_values, n_k, s.type.keys, k_bytes),
                                .v = as_cached(at.v_values, n_v, s.type.values, v_bytes),
                                .k_scales = random_scales(k_blocks),
-                               .v_scales = random_scales(n * (size_t)quant_blocks(s.value_dim)),
+                               .v_scales = random_scales(
+                                   n_panels * (size_t)quant_blocks(s.value_dim) * KERNEL_LANES),
                                .n_positions = s.n,
                                .key_dim = s.key_dim,
                                .value_dim = s.value_dim,
@@ -188,7 +189,9 @@ static double value_at(const struct attention *at, int t, int i)
     const enum cache_type type = kv->type.values;
     const int vectors = (kv->value_dim + 15) / 16, blocks = (kv->value_dim + 31) / 32;
     const double scale =
-        type < CACHE_Q8_0 ? 1 : (double)f16_widen(kv->v_scales[t * blocks + i / 32]);
+        type < CACHE_Q8_0
+            ? 1
+            : (double)f16_widen(kv->v_scales[(t / 16 * blocks + i / 32) * 16 + t % 16]);
     if (type <= CACHE_Q8_0)
         return scale * number_at(type, kv->v, t * vectors * 16 + i);
     const unsigned char *row =

@@ -60,8 +60,8 @@ static size_t block_of(const struct kv_chunk *kv, bool is_key, int t, int b, int
                        unsigned char *out)
 {
     const enum cache_type type = is_key ? kv->type.keys : kv->type.values;
-    const uint16_t scale = is_key ? kv->k_scales[(t / 16 * quant_blocks(n) + b) * 16 + t % 16]
-                                  : kv->v_scales[t * quant_blocks(n) + b];
+    const uint16_t scale =
+        (is_key ? kv->k_scales : kv->v_scales)[(t / 16 * quant_blocks(n) + b) * 16 + t % 16];
     unsigned char *q = out + sizeof scale;
     uint32_t fifths = 0;
     int levels[32];
