@@ -11,7 +11,7 @@
 #   --flash on|off|both         llama.cpp's flash attention; by default both, each of its cells the
 #                               better of the two
 #   --decode PATH               our program; by default ./decode, which is built
-#   --rows LIST                 of toy,small,124m,depth,batch,prefill,llama; by default all
+#   --rows LIST                 of toy,small,124m,depth,batch,cache,prefill,llama; by default all
 #   --threads T                 for all programs; by default as many as there are processors
 #   --rounds R                  by default 5
 #   --quick                     one short round, to try the script: no measurement
@@ -52,7 +52,7 @@ export LC_ALL=C
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 arch=gpt2 decode='' llama_bench='' llama_batched='' llama_quantize='' llama2c=''
-selected=toy,small,124m,depth,batch,prefill,llama
+selected=toy,small,124m,depth,batch,cache,prefill,llama
 threads='' rounds=5 quick=no keep=no flash='on off'
 work='' failed=no
 
@@ -132,12 +132,12 @@ read_options() {
         esac
         case $option in --quick | --keep) ;; *) shift ;; esac
     done
-    [ -n "$selected" ] || die "--rows: expected some of toy,small,124m,depth,batch,prefill,llama, found none"
+    [ -n "$selected" ] || die "--rows: expected some of toy,small,124m,depth,batch,cache,prefill,llama, found none"
     local row
     for row in ${selected//,/ }; do
         case $row in
-        toy | small | 124m | depth | batch | prefill | llama) ;;
-        *) die "--rows: expected some of toy,small,124m,depth,batch,prefill,llama, found '$row'" ;;
+        toy | small | 124m | depth | batch | cache | prefill | llama) ;;
+        *) die "--rows: expected some of toy,small,124m,depth,batch,cache,prefill,llama, found '$row'" ;;
         esac
     done
 }
@@ -209,7 +209,7 @@ llama_prefill_of() {
 
 llama_at_depth_of() {
     "$llama_batched" "$@" -m "$model" -t "$threads" -c $((batch * (prefix + n))) -b 2048 -ub 512 \
-        -npp "$prefix" -ntg "$n" -npl "$batch" -ctk "$kv_type" -ctv "$kv_type" \
+        -npp "$prefix" -ntg "$n" -npl "$batch" -ctk "${kv_type%/*}" -ctv "${kv_type#*/}" \
         --output-format jsonl >"$work/out" 2>"$work/err" || return
     value speed_tg "$work/out" "$work/err"
 }
@@ -434,6 +434,27 @@ batch_rows() {
     done
 }
 
+# Types of the cache, those of keys and values or one for both. llama.cpp has quantised values with flash
+# attention only.
+cache_rows() {
+    local flash=on kv_type batch deep=$prefix prefix
+    kv_heads=12 repeats=1
+    make_f32 cache "$shape_124m,ctx=4096,kv=$kv_heads"
+    make_type cache q8_0 || return 0
+    discard "$work/cache-f32.gguf"
+    model=$work/cache-q8_0.gguf
+    for batch in 16 1; do
+        prefix=$prefix_of_batch n=$steps_of_batch
+        [ "$batch" = 16 ] || prefix=$deep n=$steps_at_depth
+        depth=$((prefix + n / 2))
+        for kv_type in f16 q8_0 q8_0/q4_0 q4_0; do
+            row "124M Q8_0, depth $prefix, $kv_type cache, batch $batch, MHA" 2.00 decode_steps \
+                "${llama_batched:+llama_at_depth}" ""
+        done
+    done
+    discard "$model"
+}
+
 prefill_rows() {
     local type required
     kv_heads=12 kv_type=f32
@@ -556,6 +577,7 @@ if wanted small; then small_rows; fi
 if wanted 124m; then rows_124m; fi
 if wanted depth; then depth_rows; fi
 if wanted batch; then batch_rows; fi
+if wanted cache; then cache_rows; fi
 if wanted prefill; then prefill_rows; fi
 if wanted llama; then llama_rows; fi
 notes
