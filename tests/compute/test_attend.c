@@ -96,7 +96,8 @@ static struct attention make_attention(struct shape s)
                         .out = random_floats(n_out),
                         .stride = stride,
                         .bias = s.biased ? at.bias : NULL,
-                        .distance = s.n - 1 + s.n_heads % 2 * 40};
+                        .distance = s.n - 1 + s.n_heads % 2 * 40,
+                        .n_hidden = s.n_heads % 3 == 1 ? (s.n - 1) % KERNEL_LANES : 0};
     return at;
 }
 
@@ -222,7 +223,7 @@ static double score_at(const struct attention *at, int h, int t)
 /* Adds head h's softmax over the chunk: numerator [value_dim] and denominator. */
 static void add_softmax(const struct attention *at, int h, double *numerator, double *denominator)
 {
-    for (int t = 0; t < at->args.kv.n_positions; t++) {
+    for (int t = at->args.n_hidden; t < at->args.kv.n_positions; t++) {
         const double e = exp(score_at(at, h, t));
         *denominator += e;
         for (int i = 0; i < at->args.kv.value_dim; i++)
