@@ -22,7 +22,7 @@ endif
 LIB_DIRS := base formats text compute model engine train convert measure show args
 LIB_SRC  := $(wildcard $(LIB_DIRS:%=src/%/*.c))
 CLI_SRC  := $(wildcard src/cli/*.c)
-# The parts of attend's page are files, see src/show/explore_page.h.
+# The parts of attend's page are files, see src/show/explore.h.
 PAGE_C   := $(BUILD)/src/show/explore_page.c
 LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/%.o) $(PAGE_C:.c=.o)
 # The help's texts are files, see src/cli/help_texts.h.
@@ -162,7 +162,7 @@ $(HELP_C): $(HELP_TXT) Makefile
 # And what the page's content security policy knows its style and script by (printf of a shell may
 # have no \x, that of env has).
 $(PAGE_C): $(addprefix src/show/explore.,html css js) Makefile
-	$(call embed,show/explore_page.h)
+	$(call embed,show/explore.h)
 	$(Q)for kind in css js; do echo "const char explore_$${kind}_hash[] = \"sha256-$$(env printf "$$( \
 	    sha256sum <src/show/explore.$$kind | sed 's/ .*//; s/../\\x&/g')" | base64)\";"; done >>$@
 

@@ -70,6 +70,13 @@ static inline struct text text_cut(struct text *rest, size_t n)
     return first;
 }
 
+/* Cuts off the spaces that *rest begins with. */
+static inline void text_skip_spaces(struct text *rest)
+{
+    while (rest->len > 0 && *rest->data == ' ')
+        text_cut(rest, 1);
+}
+
 /* Cuts the first line off *rest and returns it without its end: a newline, which the last line may
  * lack, and one carriage return before that. */
 struct text text_cut_line(struct text *rest);

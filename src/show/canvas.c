@@ -197,8 +197,7 @@ void canvas_begin(struct canvas *c, double width, const char *title, const char 
                           c->y - headings[i].height / 4, headings[i].class);
             put_fitting(c->out, text_cut(&rest, len), room);
             output_puts(c->out, LABEL_END);
-            while (rest.len > 0 && rest.data[0] == ' ')
-                text_cut(&rest, 1);
+            text_skip_spaces(&rest);
         }
     }
     c->y -= ROW_HEIGHT / 4.0;

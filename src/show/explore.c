@@ -7,7 +7,6 @@
 #include "base/output.h"
 #include "formats/json_write.h"
 #include "show/canvas.h"
-#include "show/explore_page.h"
 
 uint64_t explore_weights(uint64_t n_maps, uint64_t n_tokens)
 {

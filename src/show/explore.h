@@ -68,3 +68,12 @@ void explore_put_numbers(const struct explore_page *page, struct output *out);
  * reached with the keyboard, and says to screen readers what it shows. The failures of file_writer.
  */
 enum status explore_write(const struct explore_page *page, const char *path, struct err *e);
+
+/*
+ * Private: what is the same in all pages. The Makefile makes these strings of the files
+ * explore.html, explore.css and explore.js. Where explore.html has @NAME@, put_place of explore.c
+ * puts what it knows by that name. The hashes, "sha256-...", are of the style and the script that
+ * the page's content security policy allows.
+ */
+extern const char explore_html[], explore_css[], explore_js[];
+extern const char explore_css_hash[], explore_js_hash[];

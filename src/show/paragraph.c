@@ -113,12 +113,6 @@ struct text paragraph_cut(struct text utf8, size_t columns)
     return cut;
 }
 
-static void skip_spaces(struct text *t)
-{
-    while (t->len > 0 && t->data[0] == ' ')
-        text_cut(t, 1);
-}
-
 struct text paragraph_line(struct text *rest, size_t columns, bool is_list)
 {
     const size_t fit = paragraph_cut(*rest, columns).len;
@@ -131,7 +125,7 @@ struct text paragraph_line(struct text *rest, size_t columns, bool is_list)
         for (end = fit; end < rest->len && rest->data[end] != ' ';)
             end++;
     struct text line = text_cut(rest, end);
-    skip_spaces(rest);
+    text_skip_spaces(rest);
     while (rest->len > 0 && line.len > 0 && line.data[line.len - 1] == ' ')
         line.len--;
     return line;
@@ -157,7 +151,7 @@ static void put_word(struct paragraph *p)
     p->word_len = 0;
     if (p->at > p->indent && p->at + text_columns(word) > all) {
         break_line(p);
-        skip_spaces(&word);
+        text_skip_spaces(&word);
     }
     while (p->at < all && p->at + text_columns(word) > all) {
         size_t cut = paragraph_cut(word, all - p->at).len;

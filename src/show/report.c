@@ -328,21 +328,13 @@ void report_member(struct json *j, const char *key, const struct report_field *f
     json_end(j);
 }
 
-void report_members(struct json *j, const struct report_field *fields, int n_fields, unsigned shown,
-                    const void *row)
-{
-    for (int i = 0; i < n_fields; i++) {
-        const struct report_field *f = &fields[i];
-        if (f->key && is_wanted(f, shown))
-            report_member(j, f->key, f, row);
-    }
-}
-
 void report_object(struct json *j, const char *key, const struct report_field *fields, int n_fields,
                    unsigned shown, const void *row)
 {
     json_begin_object(j, key);
-    report_members(j, fields, n_fields, shown, row);
+    for (const struct report_field *f = fields; f < fields + n_fields; f++)
+        if (f->key && is_wanted(f, shown))
+            report_member(j, f->key, f, row);
     json_end(j);
 }
 
@@ -358,13 +350,10 @@ void report_begin(struct report *r, enum table_format format, const struct repor
         json_begin_array(&r->json, NULL);
     if (table_is_json(format))
         return;
-    for (int i = 0; i < n_fields; i++) {
-        const struct report_field *f = &fields[i];
+    for (const struct report_field *f = fields; f < fields + n_fields; f++)
         if (is_shown(r, f))
             r->n_columns += f->type == REPORT_LIST ? f->most * f->n_items : 1;
-    }
-    for (int i = 0; i < n_fields; i++) {
-        const struct report_field *f = &fields[i];
+    for (const struct report_field *f = fields; f < fields + n_fields; f++) {
         if (is_shown(r, f) && f->type == REPORT_LIST)
             put_list(r, f, NULL);
         else if (is_shown(r, f))

@@ -130,11 +130,8 @@ struct table {
 enum status table_print(const struct table *t, enum table_format format, struct output *out,
                         struct err *e);
 
-/* The fields with keys, as members of the innermost object. */
-void report_members(struct json *j, const struct report_field *fields, int n_fields, unsigned shown,
-                    const void *row);
-/* The same in an object of their own. */
+/* Writes the fields with keys as an object. */
 void report_object(struct json *j, const char *key, const struct report_field *fields, int n_fields,
                    unsigned shown, const void *row);
-/* One field as a member of any name. */
+/* Writes one field as a member of any name. */
 void report_member(struct json *j, const char *key, const struct report_field *f, const void *row);

@@ -284,8 +284,7 @@ static size_t marked_len(const struct spm *s, struct text text, size_t at)
  */
 static struct text trimmed(struct text text)
 {
-    while (text_starts_with(text, " "))
-        (void)text_cut(&text, 1);
+    text_skip_spaces(&text);
     for (;;) {
         if (text_ends_with(text, " "))
             text.len--;
