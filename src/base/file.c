@@ -91,20 +91,9 @@ static enum status open_input(const char *path, int flags, int *fd, struct err *
     return file_failure(e, s, path, "open", errno);
 }
 
-static bool is_standard(const char *path)
-{
-    return str_is(path, "-");
-}
-
 const char *file_input_name(const char *path)
 {
-    return is_standard(path) ? "standard input" : path;
-}
-
-enum status file_open_input(const char *path, int *fd, struct err *e)
-{
-    *fd = STDIN_FILENO;
-    return is_standard(path) ? STATUS_OK : open_input(path, 0, fd, e);
+    return str_is(path, "-") ? "standard input" : path;
 }
 
 enum status file_map_open(struct file_map *f, const char *path, struct err *e)
@@ -194,12 +183,14 @@ static enum status read_to_end(int fd, const char *name, size_t max, char **out,
 
 enum status file_read_all(const char *path, size_t max, char **out, size_t *len, struct err *e)
 {
-    int fd;
+    const bool is_standard = str_is(path, "-");
+    int fd = STDIN_FILENO;
     *out = NULL;
     *len = 0;
-    TRY(file_open_input(path, &fd, e));
+    if (!is_standard)
+        TRY(open_input(path, 0, &fd, e));
     const enum status s = read_to_end(fd, file_input_name(path), max, out, len, e);
-    if (!is_standard(path))
+    if (!is_standard)
         close(fd);
     if (s) {
         free(*out);

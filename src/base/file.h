@@ -21,10 +21,6 @@ const char *file_kind(mode_t mode);
 /* Calls open(2), and again if a signal interrupts it. */
 int file_open_retry(const char *path, int flags, mode_t mode);
 
-/* Opens a file of any kind for reading, or standard input for "-". The caller closes *fd, unless it
- * is standard input. STATUS_BAD_FILE; STATUS_FAILED if no more files can be open. */
-enum status file_open_input(const char *path, int *fd, struct err *e);
-
 /* Returns what messages call an input of this path: the path, or "standard input" for "-". */
 const char *file_input_name(const char *path);
 

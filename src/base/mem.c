@@ -54,9 +54,8 @@ enum status arena_allocate(struct arena *a, const char *what, struct err *e)
 void *arena_take(struct arena *a, uint64_t count, uint64_t size)
 {
     const size_t at = a->used;
-    uint64_t bytes, total;
-    const bool fits = u64_mul(count, size, &bytes) && u64_align_up(bytes, MEM_ALIGN, &bytes) &&
-                      u64_add(at, bytes, &total) && total <= PTRDIFF_MAX - HUGE_PAGE;
+    const uint64_t total = u64_sum(at, u64_align_up(u64_product(count, size), MEM_ALIGN));
+    const bool fits = total <= PTRDIFF_MAX - HUGE_PAGE;
     if (fits)
         a->used = total;
     if (arena_is_counting(a)) {
@@ -89,9 +88,8 @@ void *array_grow(void *array, size_t n, size_t *cap, size_t size)
     if (n <= *cap)
         return array;
     const size_t wanted = n + n / 2 + 64;
-    uint64_t bytes;
-    const bool fits = wanted > n && u64_mul(wanted, size, &bytes) && bytes <= PTRDIFF_MAX;
-    void *larger = fits ? realloc(array, bytes) : NULL;
+    const uint64_t bytes = u64_product(wanted, size);
+    void *larger = wanted > n && bytes <= PTRDIFF_MAX ? realloc(array, bytes) : NULL;
     if (larger)
         *cap = wanted;
     return larger;

@@ -94,35 +94,23 @@ void *array_zeroed(size_t n, size_t size, const char *what, struct err *e);
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
 /* The one place where sizes are added, multiplied and rounded: every size that a file or a flag can
- * influence goes through these. On overflow they return false; what *out is then means nothing. */
-static inline bool u64_add(uint64_t a, uint64_t b, uint64_t *out)
-{
-    return !__builtin_add_overflow(a, b, out);
-}
-
-static inline bool u64_mul(uint64_t a, uint64_t b, uint64_t *out)
-{
-    return !__builtin_mul_overflow(a, b, out);
-}
-
-/* The same, but what does not fit is UINT64_MAX. */
+ * influence goes through these. What does not fit is UINT64_MAX. */
 static inline uint64_t u64_sum(uint64_t a, uint64_t b)
 {
-    return u64_add(a, b, &a) ? a : UINT64_MAX;
+    return __builtin_add_overflow(a, b, &a) ? UINT64_MAX : a;
 }
 
 static inline uint64_t u64_product(uint64_t a, uint64_t b)
 {
-    return u64_mul(a, b, &a) ? a : UINT64_MAX;
+    return __builtin_mul_overflow(a, b, &a) ? UINT64_MAX : a;
 }
 
-/* Rounds a up to a multiple of align, which is a power of two (asserted). */
-static inline bool u64_align_up(uint64_t a, uint64_t align, uint64_t *out)
+/* Rounds a up to a multiple of align, which is a power of two (asserted). What does not fit is the
+ * largest multiple. */
+static inline uint64_t u64_align_up(uint64_t a, uint64_t align)
 {
     assert(align > 0 && (align & (align - 1)) == 0);
-    const bool fits = u64_add(a, align - 1, out);
-    *out &= ~(align - 1);
-    return fits;
+    return u64_sum(a, align - 1) & ~(align - 1);
 }
 
 /* --- assertions ------------------------------------------------------------------------------- */

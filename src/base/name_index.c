@@ -82,14 +82,6 @@ static size_t count_before(const struct name_index *x, struct text text, bool eq
     return low;
 }
 
-const struct indexed *name_index_twins(const struct name_index *x)
-{
-    for (size_t i = 1; i < x->n; i++)
-        if (text_equal(x->list[i - 1].text, x->list[i].text))
-            return &x->list[i - 1];
-    return NULL;
-}
-
 const struct indexed *name_index_find(const struct name_index *x, struct text text)
 {
     const size_t at = count_before(x, text, false);

@@ -31,8 +31,6 @@ enum status name_index_add(struct name_index *x, struct text text, int32_t id, i
 void name_index_sort(struct name_index *x);
 /* Links each text of a sorted index to the longest other text that it starts with. */
 void name_index_link(struct name_index *x);
-/* Returns the first of two neighbours with the same text, or NULL. */
-const struct indexed *name_index_twins(const struct name_index *x);
 /* Returns the first entry with this text, or NULL. Takes O(log n) comparisons. */
 const struct indexed *name_index_find(const struct name_index *x, struct text text);
 /* Returns the first entry of the longest text that `text` starts with, or NULL. The index must be

@@ -1,6 +1,5 @@
 #include "base/status.h"
 
-#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -21,32 +20,22 @@ void err_format(struct err *e, const char *format, ...)
     utf8_strip(e->text);
 }
 
-void err_prefix(struct err *e, const char *prefix)
-{
-    assert(prefix);
-    if (!e)
-        return;
-    const struct err old = *e;
-    const size_t n = strlen(prefix);
-    err_format(e, "%s: %s", prefix + (n > PREFIX_SHOWN ? n - PREFIX_SHOWN : 0), old.text);
-}
-
 enum status err_in(struct err *e, enum status s, const char *format, ...)
 {
     char prefix[sizeof e->text];
     va_list args;
-    if (s == STATUS_OK)
+    if (s == STATUS_OK || !e)
         return s;
     va_start(args, format);
     vsnprintf(prefix, sizeof prefix, format, args);
     va_end(args);
-    err_prefix(e, prefix);
+    const struct err old = *e;
+    const size_t n = strlen(prefix);
+    err_format(e, "%s: %s", prefix + (n > PREFIX_SHOWN ? n - PREFIX_SHOWN : 0), old.text);
     return s;
 }
 
 enum status err_in_file(struct err *e, enum status s, const char *path)
 {
-    if (s == STATUS_BAD_FILE && path)
-        err_prefix(e, path);
-    return s;
+    return s == STATUS_BAD_FILE && path ? err_in(e, s, "%s", path) : s;
 }

@@ -43,16 +43,13 @@ static inline enum status err_status(enum status s)
 #define err_usage(e, ...)    err_set(e, STATUS_USAGE, __VA_ARGS__)
 #define err_failed(e, ...)   err_set(e, STATUS_FAILED, __VA_ARGS__)
 
-/* Puts "prefix: " before the message already in e; used to add the file or tensor concerned. */
-void err_prefix(struct err *e, const char *prefix);
-
-/* Returns s, with such a prefix before its message if it is a failure:
- * `return err_in(e, read_it(..., e), "tensor %zu", i)`. */
+/* Returns s. If it is a failure, its message gets "prefix: " before it, which names the file or
+ * tensor concerned: `return err_in(e, read_it(..., e), "tensor %zu", i)`. */
 enum status err_in(struct err *e, enum status s, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Returns s, whose message gets the path before it if that file is to blame: STATUS_BAD_FILE; NULL:
- * none. */
+/* Returns s. If that is STATUS_BAD_FILE, its message gets the file's path before it, unless the
+ * path is NULL. */
 enum status err_in_file(struct err *e, enum status s, const char *path);
 
 /* The message of a failed allocation: what was wanted and how many bytes. Returns

@@ -131,11 +131,13 @@ static void index_names(struct reader *r, struct name_index *ix, const void *rec
         r->status = name_index_add(ix, *name, (int32_t)i, 0, r->e);
     }
     name_index_sort(ix);
-    const struct indexed *twins = r->status ? NULL : name_index_twins(ix);
-    if (twins)
-        refuse(r, "\"%.*s\" at byte %zu: expected each name once, found it as number %d and %d",
-               text_width(twins->text), twins->text.data, twins->text.data - r->bytes, twins[0].id,
-               twins[1].id);
+    for (size_t i = 1; i < ix->n; i++) {
+        const struct indexed *twins = &ix->list[i - 1];
+        if (text_equal(twins[0].text, twins[1].text))
+            refuse(r, "\"%.*s\" at byte %zu: expected each name once, found it as number %d and %d",
+                   text_width(twins->text), twins->text.data, twins->text.data - r->bytes,
+                   twins[0].id, twins[1].id);
+    }
 }
 
 /* --- header ---------------------------------------------------------------------------------- */

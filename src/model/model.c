@@ -407,7 +407,7 @@ enum status checkpoint_take(struct file_map *file, const char *path, unsigned pa
     if (s == STATUS_OK && parts & CHECKPOINT_TEXTS)
         s = tokenizer_reads_text(c->tokenizer, e);
     if (s != STATUS_OK) {
-        err_prefix(e, path);
+        err_in(e, s, "%s", path);
         checkpoint_close(c);
     }
     return s;

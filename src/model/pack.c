@@ -263,15 +263,15 @@ static enum status list_params(struct param_list *list, const struct config *c,
     for (int64_t i = 0; i < layout_count(c); i++) {
         const struct tensor_spec spec = layout_at(c, i);
         const struct gguf_tensor *t = NULL;
-        uint64_t end;
         if (spec.flags & SPEC_UNUSUAL || (spec.role == ROLE_OUTPUT && !spec.is_bias && list->tied))
             continue;
         if (g)
             TRY(pack_find(g, &spec, &t, e));
         if (g ? !t : spec.flags & SPEC_NOT_NEW)
             continue;
-        if (!u64_add(list->n_floats, spec_elements(&spec), &end) ||
-            !u64_align_up(end, PARAM_ALIGN, &end) || end > PTRDIFF_MAX / sizeof(float))
+        const uint64_t end =
+            u64_align_up(u64_sum(list->n_floats, spec_elements(&spec)), PARAM_ALIGN);
+        if (end > PTRDIFF_MAX / sizeof(float))
             return err_set(e, STATUS_NO_MEMORY, "out of memory: the parameters' size");
         list->items[list->n++] = (struct param){.spec = spec, .offset = list->n_floats};
         list->n_floats = end;
