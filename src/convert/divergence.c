@@ -32,11 +32,6 @@ enum status convert_divergence_open(struct converter *c, struct err *e)
     return session_create(c->model, &params, c->pool, &v->session, e);
 }
 
-void convert_divergence_close(struct converter *c)
-{
-    session_free(c->divergence.session);
-}
-
 /* Computes the logits of n rows of a stream before `layer`. */
 static enum status predict(const struct convert_divergence *v, int layer, size_t n,
                            const float *stream, float *logits, struct err *e)

@@ -127,7 +127,7 @@ enum status convert_open(struct converter *c, const struct convert_spec *spec, s
 
 void convert_close(struct converter *c)
 {
-    convert_divergence_close(c);
+    session_free(c->divergence.session);
     probe_free(c->calib.probe);
     probe_free(c->calib.probe_converted);
     model_free(c->model);

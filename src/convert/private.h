@@ -407,9 +407,8 @@ enum status convert_refit(struct converter *c, struct err *e);
 /* --- divergence.c: how far a changed stream takes the checkpoint's predictions ---------------- */
 
 void convert_divergence_allocate(struct converter *c);
-/* Opens the session that predicts. convert_divergence_close is due, and legal without. */
+/* Opens the session that predicts, which convert_close frees. */
 enum status convert_divergence_open(struct converter *c, struct err *e);
-void convert_divergence_close(struct converter *c);
 
 /* Adds to *sum the mean Kullback-Leibler divergence, in nats a token, of the predictions from the
  * stream `changed` [n, d] before `layer` (n_layers: behind all layers) from those of the stream

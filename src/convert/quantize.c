@@ -102,13 +102,6 @@ static void convert_chunks(void *arg, int thread)
 
 /* --- one piece ------------------------------------------------------------------------------- */
 
-static struct quantize_error error_of(const struct quantize_sums *sum)
-{
-    return (struct quantize_error){.rms = sum->n > 0 ? sqrt(sum->error / sum->n) : 0,
-                                   .relative = sum->error > 0 ? sqrt(sum->error / sum->size) : 0,
-                                   .max = sum->max};
-}
-
 /* The writer's callback: converts the elements that start at `offset` bytes of the new tensor. */
 static enum status next_piece(void *arg, uint64_t offset, const void **data, size_t *len,
                               struct err *e)
@@ -151,7 +144,11 @@ static enum status next_piece(void *arg, uint64_t offset, const void **data, siz
     if (p->source)
         file_map_release(p->source, from->data + begin, read);
     callbacks_progress(&p->callbacks, t->before + begin + read, q->bytes_before);
-    q->error = error_of(&q->total);
+    const struct quantize_sums *sum = &q->total;
+    q->error =
+        (struct quantize_error){.rms = sum->n > 0 ? sqrt(sum->error / sum->n) : 0,
+                                .relative = sum->error > 0 ? sqrt(sum->error / sum->size) : 0,
+                                .max = sum->max};
     *data = q->out;
     *len = tensor_type_bytes(t->to, q->n);
     return STATUS_OK;
