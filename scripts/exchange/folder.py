@@ -10,7 +10,7 @@ from . import ids, program
 from .files import bytes_of, replaced
 from .process import BAD_USAGE, FAILED, bad, limit_memory, say, shown
 from .spm import SPACES_DROPPED
-from .families import FAMILIES
+from .families import FAMILIES, OPT_AFTER
 from .shapes import ACTIVATIONS, DTYPES, GATED, SIZES, SPACE, TOKEN, Shape, T, llama3_factors, shape_of_config
 
 # Bytes that are taken: for each of the file, as tables of keys, and for each number, as F32 while it is changed.
@@ -18,7 +18,10 @@ MEMORY_FOR_A_BYTE, MEMORY_FOR_A_NUMBER = 8, 20
 
 NEUTRAL = ("rope.scaling.factor", "rope.scaling.attn_factor", "embedding_scale", "logit_scale", "residual_scale",
            "attention.causal")  # those that change nothing where they are 1
-FREE = ("context_length", "tensor_data_layout", "vocab_size")  # GGUF's keys that a model computes nothing with
+HISTORY = ("decode.convert.", "decode.train.")  # how a file came about
+# Keys that a model computes nothing with, or that are judged elsewhere.
+FREE = ("context_length", "tensor_data_layout", "vocab_size", "attention.head_count_kv", "rope.scale_linear", "rope.halves",
+        "attention.sliding_window_pattern")
 
 
 def rope_of(path, get, factors, head_dim):
@@ -36,19 +39,40 @@ def rope_of(path, get, factors, head_dim):
     bad(path, f"rotary positions: expected none, linear or Llama 3.1's, found {kind}, factors {factors}")
 
 
+def rows_of_decode():
+    """The families with what their tensors are called, and what their keys would say of architecture decode; those that
+    say more with the same tensors come behind."""
+    for kind in ("gpt2", "opt", "gpt_neo", "llama", "gpt_neox", "falcon", "bloom", "mpt", "phi", "stablelm", "olmo",
+                 "qwen3", "gemma", "gemma3_text"):
+        f = FAMILIES[kind]
+        yield kind, f
+        if kind == "opt":
+            yield kind, f._replace(tensors=OPT_AFTER, means=f.means | {"norm.placement": "after"})
+        if kind == "gpt_neox":
+            yield kind, f._replace(means=f.means | {"norm.placement": "before"})
+
+
+def kind_of_decode(path, get, tensors):
+    """The family that says a model of architecture decode: by its norms, positions and tensors."""
+    there = {name.split(".")[-2] for name in tensors} - {"output", "rope_freqs"}
+    places = ("norm.type", "norm.placement", "position.type")
+    for kind, f in rows_of_decode():
+        means, ffn = [f.means[key] for key in places], get("feed_forward.type")
+        if means == [get(key) for key in places] and ffn.endswith("glu") == f.means["feed_forward.type"].endswith("glu") and (
+                {to.split()[0] for to in f.tensors.values()} - {"output"} == there):
+            has_biases = "blk.0.attn_q.bias" in tensors
+            if kind == "opt" and not has_biases and "learned" in means and get("norm.placement") == "before":
+                continue  # GPT-Neo's
+            return kind
+    bad(path, "expected norms, positions and tensors of a family that transformers has, found "
+              f"{', '.join(str(get(key)) for key in places)}, {get('feed_forward.type')}, {', '.join(sorted(there))}")
+
+
 def model_type_of(path, arch, get, tensors, kv):
     """The row of FAMILIES that says a model of this architecture; of `decode` by what its keys say."""
-    is_split, window = "blk.0.attn_q.weight" in tensors, get("attention.sliding_window")
+    window = get("attention.sliding_window")
     if arch == "decode":
-        kinds = [get(key) for key in ("norm.type", "norm.placement", "position.type")]
-        names = {("layer", "before", "learned"): "gpt2", ("layer", "after", "learned"): "opt",
-                 ("rms", "before", "rope"): "llama"}
-        name = names.get(tuple(kinds))
-        if not name or get("feed_forward.type") not in {*ACTIVATIONS.values(), "swiglu"}:
-            bad(path, "expected norms, positions and activation of a family that transformers has, found decode with "
-                      f"{', '.join(map(str, kinds))} and {get('feed_forward.type')}")
-        if name == "gpt2" and is_split:
-            name = "gpt_neo" if window or get("attention.scale") else "opt"
+        name = kind_of_decode(path, get, tensors)
     else:
         name = next((name for name, f in FAMILIES.items() if f.arch == arch), None)
         if not name:
@@ -57,7 +81,7 @@ def model_type_of(path, arch, get, tensors, kv):
         name = "gpt2" if set(kv) == {get("attention.head_count")} else "gpt_bigcode"
     if name == "llama" and (window or "blk.0.attn_q.bias" in tensors and "blk.0.attn_output.bias" not in tensors):
         name = "mistral" if window and not isinstance(window, list) else "qwen2"
-    return "qwen3" if get("norm.queries_keys") else name
+    return name
 
 
 def own_keys(kind, get, tensors, kv):
@@ -89,7 +113,6 @@ def own_keys(kind, get, tensors, kv):
 def plan(path, keys, tensors, expand):
     """The config of the model that says the same, its Shape, and the K/V heads of each layer here. What the config
     means, as it is read by import.py, is what the keys say: whatever they say beyond that is refused by name."""
-    from transformers import AutoConfig
     arch, n_vocab = keys["general.architecture"], len(tensors["token_embd.weight"].data)
 
     def get(key, otherwise=None):
@@ -102,11 +125,27 @@ def plan(path, keys, tensors, expand):
     own = own if isinstance(own, list) else [own] * get("block_count")
     kv = [heads] * len(own) if expand else own
     kind = model_type_of(path, arch, get, tensors, kv)
-    has_groups = "by group" in FAMILIES[kind].differs or kind == "falcon" or "K" in str(FAMILIES[kind].tensors)
+    has_groups = kind == "falcon" or any("K" in to.split()[1] for to in FAMILIES[kind].tensors.values())
     if len(set(kv)) > 1 or (not has_groups and kv[0] not in (heads, 1 if kind == "gpt_bigcode" else heads)):
         bad(path, f"expected one number of K/V heads, {'' if has_groups else f'1 or {heads} '}as transformers has of "
                   f"{kind}, found {sorted(set(kv))}; --expand repeats them, which is the same function as MHA", BAD_USAGE)
     return config_of_keys(path, kind, get, keys, tensors, kv, n_vocab), own
+
+
+def meant_by(s, arch):
+    """The keys of a Shape as an architecture of this name says them."""
+    if arch != "decode" or s.gguf_arch == "decode":
+        return s.keys
+    stems = {to.split()[0] for to in s.family.tensors.values()}
+    made = s.family.means | {key: value for key, value in s.keys.items() if key not in (
+        "use_parallel_residual", "tensor_data_layout", "attention.max_alibi_bias")}
+    made["norm.epsilon"] = next(made.pop(key) for key in list(made) if key.startswith("attention.layer_norm"))
+    flags = {"norm.embedding": "token_embd_norm" in stems, "norm.queries_keys": "attn_q_norm" in stems,
+             "norm.single": made["norm.placement"] == "parallel" and "ffn_norm" not in stems,
+             "norm.added": "post_ffw_norm" in stems, "norm.no_weights": "output_norm" not in stems and "attn_output_norm"
+             not in stems}
+    scale = {"embedding_scale": s.n_embd ** 0.5} if "1 + w" in s.differs else {}
+    return made | {key: True for key, value in flags.items() if value} | scale
 
 
 def unsaid(path, s, get, keys, arch):
@@ -122,14 +161,18 @@ def unsaid(path, s, get, keys, arch):
     def same(a, b):
         return a == b or (isinstance(a, (int, float)) and isinstance(b, (int, float)) and np.isclose(a, b, rtol=1e-6))
 
-    file = {key.removeprefix(f"{arch}."): value for key, value in keys.items() if key.startswith(f"{arch}.")}
-    for key in sorted(file.keys() | s.keys.keys()):
-        if key in FREE or key in ("attention.head_count_kv", "attention.sliding_window_pattern", "rope.scale_linear"):
+    file = {key.removeprefix(f"{arch}."): value for key, value in keys.items()
+            if key.startswith(f"{arch}.") and not key.startswith(HISTORY)}
+    said = meant_by(s, arch)
+    for key in sorted(file.keys() | said.keys()):
+        if key in FREE:
             continue
-        found, meant = (plain(keys.get(key, default.get(key))) for keys in (file, s.keys))
+        found, meant = (plain(keys.get(key, default.get(key))) for keys in (file, said))
         neutral = (0, "none", *[1] * (key in NEUTRAL))
         if not same(found, meant) and not (meant is None and found in neutral):
             bad(path, f"{arch}.{key}: expected {shown(meant)}, as transformers has no such model, found {shown(found)}")
+    if arch == "decode" and s.is_llama:  # the rows of queries and keys are as the file has them
+        s.differs = (s.differs - {"pairs"}) | (set() if get("rope.halves") else {"pairs"})
 
 
 def config_of_keys(path, kind, get, keys, tensors, kv, n_vocab):

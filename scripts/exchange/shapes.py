@@ -150,14 +150,20 @@ class Shape:
             return np.concatenate([np.zeros_like(array[:2]), array]) if back else array[2:]
         if "1 + w" in self.differs and "norm" in to:
             return array.astype(np.float32) + (-1 if back else 1)
-        return self.paired(self.regrouped(array, to, back), to, back)
+        return self.regrouped(self.paired(array, to, True), to, True) if back else self.paired(
+            self.regrouped(array, to, False), to, False)
 
     def paired(self, array, to, back):
-        """Rows of queries and keys: halves of a head as neighbouring pairs, or `back`."""
-        if "pairs" not in self.differs or to.split(".")[-2] not in ("attn_q", "attn_k"):
+        """Rows of queries and keys: halves of what turns of a head as neighbouring pairs, or `back`."""
+        heads = {"attn_q": self.n_heads, "attn_k": self.n_kv_heads, "attn_qkv": self.n_heads + self.n_kv_heads,
+                 "attn_q_norm": 1, "attn_k_norm": 1}.get(to.split(".")[-2], 0)
+        if "pairs" not in self.differs or not heads:
             return array
-        pair = (self.head_dim // 2, 2) if back else (2, self.head_dim // 2)
-        return array.reshape(-1, *pair, *array.shape[1:]).swapaxes(1, 2).reshape(array.shape)
+        n = self.keys["rope.dimension_count"]
+        made = array.reshape(-1, self.head_dim, *array.shape[1:]).copy()
+        pair, part = (n // 2, 2) if back else (2, n // 2), made[:heads, :n]
+        made[:heads, :n] = part.reshape(heads, *pair, *array.shape[1:]).swapaxes(1, 2).reshape(part.shape)
+        return made.reshape(array.shape)
 
     def regrouped(self, array, to, back):
         """Rows of groups of queries, keys and values as all queries, all keys and all values, or `back`."""

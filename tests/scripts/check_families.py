@@ -8,7 +8,7 @@ import numpy as np
 
 from check_import_hostile import Tensor, archive, checks, llama, put, trained
 from families_tensors import numbers
-from import_checks import HF, check, close, export, import_, keys, load_file, logits, odd_texts, read_json, save_file
+from import_checks import HF, check, close, decode, export, import_, keys, load_file, logits, odd_texts, read_json, save_file, shapes
 
 FAMILIES = HF + "families/"
 # GGUF's architecture of each; what no other program can say is decode's own.
@@ -72,6 +72,49 @@ def families(dir):
         check(f"{name}: out and in again, its tensors", all(np.allclose(found[1][key], again[1][key], atol=1e-7)
                                                             for key in found[1]), again[1].keys() ^ found[1].keys())
         close(f"{name}: out and in again", logits(f"{dir}/other.gguf", case["tokens"]), expected)
+
+
+OWN = {"gptneox": {"norm.type": "layer", "norm.placement": "parallel", "position.type": "rope", "feed_forward.type": "gelu_erf",
+                   "rope.halves": True},
+       "phi": {"norm.type": "layer", "norm.placement": "parallel", "norm.single": True, "position.type": "rope",
+               "feed_forward.type": "gelu", "rope.halves": True},
+       "bloom": {"norm.type": "layer", "norm.placement": "before", "norm.embedding": True, "position.type": "alibi",
+                 "feed_forward.type": "gelu"},
+       "olmo": {"norm.type": "layer", "norm.placement": "before", "norm.no_weights": True, "position.type": "rope",
+                "feed_forward.type": "swiglu"}}
+
+
+@checks
+def families_of_decode(dir):
+    """The same models as decode's own architecture says them, and with fewer K/V heads, go out as their families."""
+    for name, own in OWN.items():
+        tokens, expected = read_json(FAMILIES, name + ".json")["tokens"], np.load(f"{FAMILIES}{name}.npy")
+        import_(made(f"{dir}/{name}", name), f"{dir}/x.gguf", ctx=40)
+        found, tensors = keys(f"{dir}/x.gguf")
+        architecture = found["general.architecture"]
+        w = shapes.gguf.GGUFWriter(None, "decode")
+        add = {int: w.add_uint32, float: w.add_float32, str: w.add_string, bool: w.add_bool}
+        kept = {key.removeprefix(architecture + "."): value for key, value in found.items() if key.startswith(architecture)}
+        kept["norm.epsilon"] = kept.pop("attention.layer_norm_epsilon")
+        kept.pop("use_parallel_residual", None)
+        for key, value in (kept | own).items():
+            add[type(value)](f"decode.{key}", value)
+        for key, x in tensors.items():
+            w.add_tensor(key, x)
+        w.write_header_to_file(f"{dir}/y.gguf")
+        w.write_kv_data_to_file()
+        w.write_tensors_to_file()
+        w.close()
+        close(f"{name}, as decode", logits(f"{dir}/y.gguf", tokens), expected)
+        export(f"{dir}/y.gguf", f"{dir}/out")
+        import_(f"{dir}/out", f"{dir}/again.gguf", ctx=40)
+        check(f"{name}, out as its family", keys(f"{dir}/again.gguf")[0]["general.architecture"] == architecture)
+        close(f"{name}, out as its family", logits(f"{dir}/again.gguf", tokens), expected)
+        decode("convert", f"{dir}/y.gguf", "-o", f"{dir}/one.gguf", "--kv-heads", "1", "--method", "mean", "--force", "-q")
+        export(f"{dir}/one.gguf", f"{dir}/out", 2 * (name in ("gptneox", "bloom")), "--expand" if name in ("gptneox", "bloom") else ())
+        export(f"{dir}/one.gguf", f"{dir}/out", expand=True)
+        import_(f"{dir}/out", f"{dir}/again.gguf", ctx=40)
+        close(f"{name}, MQA expanded", logits(f"{dir}/again.gguf", tokens), logits(f"{dir}/one.gguf", tokens))
 
 
 @checks
