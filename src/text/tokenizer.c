@@ -80,7 +80,9 @@ struct tokenizer {
 /* Whether a space belongs before a part of c's text. */
 static bool adds_space(const struct tokenizer *t, const struct encoding *c, struct text part)
 {
-    const bool begins = text_starts_with(part, " ") || text_starts_with(part, VOCAB_SPACE);
+    const bool marks = t->kind->notation == VOCAB_SPACES;
+    const bool begins =
+        text_starts_with(part, " ") || (marks && text_starts_with(part, VOCAB_SPACE));
     return t->adds_space && !(t->spares_space && begins) &&
            !(t->space_first && part.data != c->text.data);
 }

@@ -113,6 +113,8 @@ TEST(test_space_before_parts)
     use_vocabulary();
     const struct text text = text_of("x\ny<s>x<s> x");
     check_encoding(text, (const int[]){256, '\n', 'y', 257, 256, 257, 256}, 7, __FILE__, __LINE__);
+    const int mark[] = {' ', 0xe2, 0x96, 0x81}; /* no space to BPE */
+    check_encoding(text_of("\u2581"), mark, 4, __FILE__, __LINE__);
     ck_assert_uint_eq(tokenizer_added(t, text_of(" x")), 0);
 }
 
