@@ -11,7 +11,7 @@ import sys
 
 from exchange import files
 from exchange.guard import run_guarded
-from exchange.process import BAD_USAGE, bad, say
+from exchange.process import say
 
 
 def vocabulary_of(path, found, asked):
