@@ -21,8 +21,8 @@
 
 /* --- texts ---------------------------------------------------------------------------------- */
 
-/* Cuts off the next character; *width is a share of the font size. White space is a space; the code
- * 0 is for what must not be shown or XML forbids. */
+/* Cuts off the next character; *width is a share of the font size. White space becomes a space, and
+ * what must not be shown, or what XML forbids, the code 0. */
 static struct text next_char(struct text *rest, uint32_t *code, double *width)
 {
     const struct text bytes = utf8_next(rest, code);
@@ -43,10 +43,11 @@ static struct text next_char(struct text *rest, uint32_t *code, double *width)
     return bytes;
 }
 
-/* What of a text there is room for. */
+/* The beginning of a text for which there is room. */
 struct fitting {
-    size_t len, space; /* space: where its last one starts, 0 for none */
-    double width;      /* pixels */
+    size_t len;
+    size_t space; /* where its last space starts; 0: there is none */
+    double width; /* pixels */
 };
 
 static struct fitting fit_text(struct text t, double room)
@@ -187,7 +188,7 @@ void canvas_begin(struct canvas *c, double width, const char *title, const char 
     for (int i = 0; i < 2; i++) {
         const double room = (width - 2 * CANVAS_MARGIN) / headings[i].size;
         struct text rest = headings[i].text;
-        /* Wrapped between words, if they are not too long; the last line is cut. */
+        /* Lines are wrapped between words, if these are not too long; the last one is cut. */
         for (int line = 1; rest.len > 0; line++) {
             const struct fitting fit =
                 fit_text(rest, line < headings[i].max_lines ? room : HUGE_VAL);
@@ -232,8 +233,8 @@ static double scaled(double x, int n)
     return n < 0 ? x / pow(10, -n) : x * pow(10, n);
 }
 
-/* "-1,234.50"; or with an exponent and so many digits where `size`, its own or that of what it goes
- * with, is too small or large. */
+/* Returns "-1,234.50"; or, where `size` (x's magnitude, or that of the axis) is too small or too
+ * large for that, so many digits with an exponent. */
 static struct figure written(double x, double size, int decimals, int digits)
 {
     char text[48];

@@ -22,43 +22,43 @@ struct canvas {
     double x, y; /* left end of the legend's next entry, and middle of its row */
 };
 
-/* Draws all of `what` but the end of the root element; returns the height it takes. */
+/* Draws all of `what` but the end of the root element, and returns its height. */
 typedef double canvas_draw(struct canvas *c, const void *what);
 
-/* Draws to nowhere to learn the height, then to the file at `path`, which is replaced atomically.
- * The failures of file_writer. */
+/* Draws twice: to nowhere, to learn the height, and to the file at `path`, which is replaced
+ * atomically. The failures of file_writer. */
 enum status canvas_write(canvas_draw *draw, const void *what, const char *path, struct err *e);
 
 /*
- * Opens the root element and puts what all pictures have: style sheet, paper, and title and
- * subtitle as headings. A legend may follow. Classes of the style sheet: muted; in a plot grid,
- * axis, note, line, bar, predicted, marker, doubt and c0 to c7, which set `color`; in a heat map
- * ground, which level 0 lies on, h1 to h9, which set `color`, cell, filled with it, map and frame.
+ * Opens the root element and puts what all pictures have: style sheet, paper, and the headings.
+ * A legend may follow. The style sheet has the class muted; for plots grid, axis, note, line, bar,
+ * predicted, marker, doubt, and c0 to c7, which set `color`; for heat maps ground, on which level 0
+ * lies, map, frame, h1 to h9, which set `color`, and cell, which is filled with it.
  */
 void canvas_begin(struct canvas *c, double width, const char *title, const char *subtitle);
 
 /* --- texts ---------------------------------------------------------------------------------- */
 
-/* Pixels of one line. */
+/* Returns the pixels that a text takes in one line. */
 double canvas_text_width(const char *s);
 
-/* The text, escaped, or as much of it as leaves room for an ellipsis in `room` pixels. */
+/* Puts the text, escaped; what takes more than `room` pixels is cut, with an ellipsis. */
 void canvas_put_text(struct output *out, const char *s, double room);
 
-/* All of it, as the content of an element of that name. */
+/* Puts an element of this name whose content is the whole text. */
 void canvas_put_element(struct output *out, const char *name, const char *s);
 
-/* A text element of at most `room` pixels, its base line's left end at (x, y) unless the attributes
- * say otherwise. */
+/* Puts a text element of at most `room` pixels. The left end of its base line is at (x, y) unless
+ * the attributes say otherwise. */
 void canvas_label(struct canvas *c, const char *attributes, double x, double y, const char *s,
                   double room);
 
 /* --- legend --------------------------------------------------------------------------------- */
 
-/* The legend's next row, which is its first one at first. */
+/* Begins a row of the legend. */
 void canvas_row(struct canvas *c);
-/* A text behind a sample of so many pixels, whose left end is returned; in the next row if this one
- * has no room. */
+/* Puts a text behind room for a sample of so many pixels, in the next row if this one has no room.
+ * Returns the sample's left end. */
 double canvas_entry(struct canvas *c, double sample, const char *s);
 
 /* --- axes ----------------------------------------------------------------------------------- */
@@ -71,8 +71,8 @@ struct scale_ticks {
     int exponent;
 };
 
-/* The finest ticks with at most `max_steps` (>= 1) steps: those inside [lo, hi], or enough to
- * enclose it (`around`). Both ends are at most 1e100 in magnitude, after scale_widen. */
+/* Returns the finest ticks with at most `max_steps` (>= 1) steps that lie inside [lo, hi] or, if
+ * `around`, enclose it. scale_widen comes before; both ends are at most 1e100 in magnitude. */
 struct scale_ticks scale_ticks(double lo, double hi, int max_steps, bool around);
 
 /* Moves *hi up until ticks can tell it from lo. */
@@ -80,9 +80,10 @@ void scale_widen(double lo, double *hi);
 
 double scale_tick(const struct scale_ticks *t, int i);
 
-/* "25,000", "0.50", "2e+20": as many decimals for all ticks of an axis, but zero is "0". */
+/* Returns "25,000", "0.50", "2e+20": all ticks of an axis have as many decimals, but zero is "0".
+ */
 struct figure scale_label(const struct scale_ticks *t, int i);
 
-/* A finite value: an integer as it is, others to four digits or the integer: "1,024", "31.20",
- * "2.5e-09". */
+/* Returns an integer as it is, another finite value to four digits or the integer: "1,024",
+ * "31.20", "2.5e-09". */
 struct figure scale_value(double x);

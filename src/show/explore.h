@@ -5,11 +5,11 @@
 
 #include "show/heatmap.h"
 
-/* Weights that a page has room for, of all maps: a float32 each, four thirds of that in the file.
- */
+/* The most weights, of all maps together, that a page has room for. Each is a float32, which takes
+ * four thirds of four bytes in the file. */
 #define EXPLORE_MOST ((uint64_t)24 << 20)
 
-/* The weights of so many maps over so many tokens; the largest u64 if they are more. */
+/* Returns how many weights so many maps over so many tokens have; UINT64_MAX if they are more. */
 uint64_t explore_weights(uint64_t n_maps, uint64_t n_tokens);
 
 /* A token that may come next. */
@@ -18,7 +18,7 @@ struct explore_next {
     double probability;
 };
 
-/* A layer's numbers, as measure/paths.h has them; the number of floats behind each. */
+/* A layer's numbers, as measure/paths.h has them. */
 struct explore_layer {
     int layer, n_heads, n_shared; /* n_shared: heads of keys and values */
     const float *x;               /* [n, d] */
@@ -32,40 +32,40 @@ struct explore_layer {
                                      gets linear x + square x^2, x = distance - centre; NULL: 0 */
 };
 
-/* What the page follows a token's path with, through every head of its maps. */
+/* The numbers with which a page follows a token's path through every head of its maps. */
 struct explore_paths {
     int d, key, value, n_largest;
     double scale;                       /* of scores */
-    const char *x, *rotated, *scaled;   /* what x, a rotation and a scaled score are called */
+    const char *x, *rotated, *scaled;   /* names of x, of a rotation and of a scaled score */
     const struct explore_layer *layers; /* [n_layers] */
     int n_layers;
 };
 
 /*
- * What a page shows: maps, which are triangles over n tokens of any number, which column_names
- * name, of weights from 0 to 1; row_names are of rows of maps. The weights are at most EXPLORE_MOST
- * (asserted); `what` and `scale` are not read. Texts may hold any bytes.
+ * What a page shows. The maps are triangles of weights from 0 to 1 over n tokens; column_names are
+ * the tokens' names, row_names those of rows of maps; `what` and `scale` are not read. There are at
+ * most EXPLORE_MOST weights (asserted). Texts may hold any bytes.
  */
 struct explore_page {
     const struct heatmap_picture *maps;
     const struct explore_next *next; /* [n tokens, n_next] */
     int n_next;                      /* 0: nothing is known of what comes next */
     const struct explore_paths *paths;
-    const char *why; /* where there are none: why, and the command, but for head and token */
+    const char
+        *why; /* without paths: why, and the command that shows one, but for head and token */
 };
 
-/* All of it but the floats, as a JSON object; and those, little-endian: the triangle of each map,
- * row by row, then of each layer its numbers in the order of struct explore_layer, but for `bias`.
- */
+/* Put a page's data: all but the floats as a JSON object; and the floats, little-endian: the
+ * triangle of each map, row by row, then each layer's numbers in the order of struct explore_layer,
+ * but for `bias`. */
 void explore_put_view(const struct explore_page *page, struct output *out);
 void explore_put_numbers(const struct explore_page *page, struct output *out);
 
 /*
- * Replaces the file at `path` by one HTML page: pick maps, point at a token.
- *
- * The page holds its style and its script, refers to nothing outside and asks for nothing: it works
- * from file://, without a network. It follows the reader's light or dark scheme; all of it can be
- * reached with the keyboard, and says to screen readers what it shows. The failures of file_writer.
+ * Replaces the file at `path` by one HTML page. It holds its style and its script and refers to
+ * nothing outside, so that it works from file://, without a network. It follows the reader's light
+ * or dark scheme; all of it can be reached with the keyboard, and says to screen readers what it
+ * shows. The failures of file_writer.
  */
 enum status explore_write(const struct explore_page *page, const char *path, struct err *e);
 

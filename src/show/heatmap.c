@@ -34,7 +34,7 @@ void heatmap_levels(const struct heatmap_scale *s, const float *x, int n, unsign
     }
 }
 
-/* The number at an end of a legend's scale. */
+/* Returns the number at an end of a legend's scale. */
 static struct figure scale_end(const struct heatmap_scale *s, bool high)
 {
     struct figure f;
@@ -45,7 +45,7 @@ static struct figure scale_end(const struct heatmap_scale *s, bool high)
     return f;
 }
 
-/* The end of the cells of a row from `at` on that are at one level. */
+/* Returns the end of the cells from `at` on that are at the same level. */
 static int level_end(const unsigned char *row, int at, int columns)
 {
     int end = at + 1;
@@ -70,8 +70,8 @@ static int level_end(const unsigned char *row, int at, int columns)
 #define FRAME_DISTANCE 4.5
 #define SAMPLE_WIDTH   18
 
-/* A row of maps from (x, y) on, `cell` pixels each cell. A map is a path a level, of horizontal
- * lines one cell thick, on the ground of level 0. */
+/* Draws a row of maps from (x, y) on, each cell `cell` pixels. A map has a path for each level, of
+ * horizontal lines one cell thick, on the ground of level 0. */
 static void draw_maps(struct canvas *v, const struct heatmap_picture *p,
                       const struct heatmap_map *maps, double x, double y, double cell)
 {
@@ -137,7 +137,7 @@ static double draw_picture(struct canvas *v, const void *what)
     /* A whole number of pixels, so that all cells are alike. */
     const double fit = fmax(floor(room / fmax(p->map_rows, p->map_columns)), 1);
     const double cell = large ? fmin(fit, LARGE_CELL) : fit;
-    /* What row names stand beside: rows of maps, or as many of a large map's rows as names fit. */
+    /* Row names stand beside rows of maps, or beside every step-th row of a large map. */
     const int step = large ? (int)ceil(NAME_SPACING / cell) : 1;
     const int n_names = large ? p->map_rows : p->n_rows;
     const double above = large ? 0 : NAME_HEIGHT, below = large ? 0 : MAP_GAP;
@@ -148,7 +148,7 @@ static double draw_picture(struct canvas *v, const void *what)
     canvas_begin(v, fmax(right + CANVAS_MARGIN, LEAST_WIDTH), p->title, p->subtitle);
     canvas_put_element(v->out, "desc", p->subtitle);
     output_puts(v->out, "\n");
-    /* What the numbers are, then samples of all levels between the numbers they stand for. */
+    /* The legend says what the numbers are, and has samples of the levels between the ends. */
     chars_printf(low, "%.60s %s", p->what, scale_end(&p->scale, false).text);
     canvas_row(v);
     canvas_entry(v, 0, low);
@@ -185,13 +185,12 @@ enum status heatmap_write(const struct heatmap_picture *p, const char *path, str
 
 static const char shades[] = " .:-=+*#%@";
 
-/* From dark to light, of a palette of 256; white text, and black text from HIGH_LEVEL on, has a
- * contrast of 4.5 to 1. */
+/* From dark to light, of a palette of 256. The contrast with white text, and from HIGH_LEVEL on
+ * with black text, is at least 4.5 to 1. */
 static const unsigned char colours[HEATMAP_LEVELS] = {17, 18, 19, 25, 31, 38, 80, 122, 230};
 #define HIGH_LEVEL 5
 
-/* What is put after it stands on the shade of a level, in black or white, until level 0 ends it;
- * nothing of plain ink. */
+/* Sets the shade of a level as background of what follows; level 0 ends it. Plain ink has none. */
 static void put_shade(struct output *out, enum heatmap_ink ink, int level)
 {
     if (ink == HEATMAP_PLAIN)

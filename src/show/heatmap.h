@@ -1,10 +1,6 @@
 /*
- * heatmap - maps of shades.
- *
- * Numbers as levels, and levels as shades: maps of numbers as one standalone SVG file
- * (see show/canvas.h), and on terminals; and maps over a text as a page to explore.
- *
- * A number from 0 up is at level 0, which is left blank, or at one of nine.
+ * heatmap - maps of numbers from 0 up, drawn as shades: as one standalone SVG file (see
+ * show/canvas.h), and on terminals. A number is at level 0, which is left blank, or at one of nine.
  */
 #pragma once
 
@@ -22,11 +18,11 @@ struct heatmap_scale {
     double from[HEATMAP_LEVELS]; /* the least number of each level from 1 on */
 };
 
-/* Level k is what is nearest to k / 9 of `top`; log: to top / 10^((9 - k) / 3), so that three
- * levels are a factor of ten. */
+/* Returns a scale on which level k has the numbers nearest to k / 9 of `top`, or, if `log`, nearest
+ * to top / 10^((9 - k) / 3), so that three levels are a factor of ten. */
 struct heatmap_scale heatmap_scale(double top, bool log);
 
-/* The levels of n numbers, 0 to HEATMAP_LEVELS; of NaN 0. */
+/* Writes the levels of n numbers, 0 to HEATMAP_LEVELS. The level of a NaN is 0. */
 void heatmap_levels(const struct heatmap_scale *s, const float *x, int n, unsigned char *levels);
 
 /* --- pictures ------------------------------------------------------------------------------- */
@@ -38,14 +34,14 @@ void heatmap_levels(const struct heatmap_scale *s, const float *x, int n, unsign
 struct heatmap_map {
     const float *cells; /* [map_rows, map_columns] */
     char name[32];      /* above it; "": none */
-    char note[256];     /* that a reader's pointer brings up; "": none */
-    int group;          /* neighbours in a row that have the same share a frame; -1: no frame */
+    char note[256];     /* a reader's pointer brings it up; "": none */
+    int group;          /* neighbours in a row with the same number share a frame; -1: no frame */
 };
 
 /* Small maps side by side in rows, or a single large one with its rows and columns named. */
 struct heatmap_picture {
     const char *title, *subtitle;
-    const char *what; /* the numbers are, for the legend */
+    const char *what; /* what the legend calls the numbers */
     struct heatmap_scale scale;
     const struct heatmap_map *maps; /* [n_rows, n_columns] */
     int n_rows, n_columns;
@@ -60,13 +56,13 @@ enum status heatmap_write(const struct heatmap_picture *p, const char *path, str
 
 /* --- on terminals --------------------------------------------------------------------------- */
 
-/* Levels as the characters " .:-=+*#%@", or as colours of 256. */
+/* Levels are the characters " .:-=+*#%@", or colours of a palette of 256. */
 enum heatmap_ink { HEATMAP_PLAIN, HEATMAP_COLOURS };
 
-/* The levels of n cells side by side, each `width` columns wide. */
+/* Puts the levels of n cells side by side, each `width` columns wide. */
 void heatmap_put_cells(struct output *out, enum heatmap_ink ink, const unsigned char *row, int n,
                        int width);
 
-/* A line "weight 0  .:-=+*#%@ 1". */
+/* Puts a line like "weight 0  .:-=+*#%@ 1". */
 void heatmap_put_legend(struct output *out, enum heatmap_ink ink, const struct heatmap_scale *s,
                         const char *what);

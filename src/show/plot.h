@@ -1,9 +1,9 @@
 /*
  * plot - a line chart, as one standalone SVG file (see show/canvas.h).
  *
- * Points of one number are a line through the points' `mid`, with a marker at each, error bars from
- * `low` to `high`, and `predicted` as a thin dashed line behind. A legend says which is which.
- * Where all points share one x, the lines stand side by side. All figures are finite.
+ * The points of one line are joined at `mid`, with a marker and an error bar from `low` to `high`
+ * at each; `predicted` is a thin dashed line behind. A legend names them. Where all points share
+ * one x, the lines stand side by side. All figures are finite.
  */
 #pragma once
 
@@ -16,9 +16,9 @@ struct plot_point {
     double low, mid, high; /* low <= mid <= high */
     double predicted;
     const char *mark;  /* a few letters above it; "": none */
-    const char *doubt; /* why it is not to be trusted, so that its marker is hollow; "": it is */
-    int line;          /* points of one number are joined; lines are drawn by rising number */
-    const char *name;  /* the line's, in each of its points */
+    const char *doubt; /* why it cannot be trusted: its marker is hollow; "": it can */
+    int line;          /* the number of its line; lines are drawn by rising number */
+    const char *name;  /* its line's; all points of a line have it */
 };
 
 /* Texts may hold any bytes; what is too long is wrapped or cut. */

@@ -9,7 +9,7 @@
 
 const char *const table_formats[] = {"table", "md", "csv", "json", "jsonl", NULL};
 
-/* What the form calls the field; NULL: it does not show it. */
+/* Returns the name of a field in a form; NULL if the form does not show it. */
 static const char *report_name(enum table_format format, const struct report_field *f)
 {
     return table_is_for_people(format) ? f->heading : f->key;
@@ -54,9 +54,9 @@ struct text_table {
     const char **cells; /* [n_rows, n] as they are stored, headings first */
     int n_rows;
     struct column *columns; /* [n] */
-    int n, last;            /* last: that is not left out */
+    int n, last;            /* last: the last one that is not left out */
     bool below; /* the last column's texts stand in lines of their own, below their rows */
-    size_t pad; /* spaces owed in a line: at its end they are not paid */
+    size_t pad; /* spaces that stand before what is put next in a line, if anything is */
 };
 
 static size_t width_before_last(const struct text_table *t)
@@ -67,7 +67,7 @@ static size_t width_before_last(const struct text_table *t)
     return width;
 }
 
-/* With the texts of the last column broken into lines as short as may be. */
+/* Whether the table fits if texts of the last column are broken into lines as short as may be. */
 static bool table_fits(const struct text_table *t)
 {
     const struct column *c = &t->columns[t->last];
@@ -75,8 +75,8 @@ static bool table_fits(const struct text_table *t)
     return width_before_last(t) + least <= (size_t)t->out->columns;
 }
 
-/* Leaves out details, the last one first, until the others fit. Where what is left is wider than
- * the terminal, texts of the last column go below. */
+/* Leaves out details, the last one first, until the table fits. If it is still too wide, texts of
+ * the last column go below their rows. */
 static void fit_columns(struct text_table *t)
 {
     for (int i = t->n - 1; i >= 0 && !table_fits(t); i--) {
@@ -133,8 +133,8 @@ static void print_row(struct text_table *t, int row, bool md)
     output_puts(t->out, md && row == 0 ? "|\n" : "");
 }
 
-/* What is stored: of an aligned table on a terminal those columns that fit, and which ones do not.
- */
+/* Prints the stored cells. An aligned table on a terminal has the columns that fit, and below it
+ * the names of those left out. */
 static void print_table(const struct report *r, struct text_table *t)
 {
     const bool md = r->format == TABLE_MD;
@@ -168,10 +168,10 @@ static void print_table(const struct report *r, struct text_table *t)
 
 /* --- values ---------------------------------------------------------------------------------- */
 
-/* A member, whatever its type, as people read it or programs do. */
+/* A member of any type as text, for people or for programs. */
 struct value {
-    bool none;
-    struct text text; /* what stands for it; of programs "" for none */
+    bool none; /* whether it has no value; programs then read "" */
+    struct text text;
     char digits[512]; /* the text of a number */
 };
 
@@ -213,7 +213,7 @@ static void value_of(const struct report_field *f, const void *row, bool people,
         v->text = text_of(member);
         break;
     case REPORT_LIST:
-        assert(false); /* it has items for values */
+        assert(false); /* its items have values */
     }
     if (v->none)
         v->text = text_of(people && f->none ? f->none : "");
@@ -230,7 +230,7 @@ static void value_of(const struct report_field *f, const void *row, bool people,
     v->text = text_of(v->digits);
 }
 
-/* The list that is a member of a row; its item i. */
+/* Return the list that is a member of a row, and item i of a list. */
 static const struct report_list *list_of(const struct report_field *f, const void *row)
 {
     return (const void *)((const char *)row + f->offset);

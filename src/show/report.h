@@ -59,19 +59,20 @@ struct report_field {
     struct figure (*figure)(double x); /* or any number */
     bool grouped;                      /* an integer's thousands apart, for people */
     const char *none; /* for people, where there is no value; NULL: an empty cell, as in CSV */
-    bool right;       /* a text that is aligned right, as numbers are */
-    bool list;        /* a text that is broken into lines behind its commas only */
-    bool bytes;       /* a text that JSON has the "bytes" of, too, if it is not UTF-8 */
-    unsigned when;    /* bits of the caller's: it is there only in reports that show one of them;
-                         0: in all */
-    bool detail;      /* left out, the last one first, where a table is wider than its terminal */
+    bool right;       /* whether a text is aligned right, as numbers are */
+    bool list;        /* whether a text is broken into lines only behind its commas */
+    bool bytes;       /* whether JSON has the "bytes" of a text that is not UTF-8, too */
+    unsigned when;    /* bits of the caller's: only reports that show one of them have the field; 0:
+                         all have it */
+    bool detail;      /* whether it may be left out, the last one first, of a table that is wider
+                         than its terminal */
     /* Of a REPORT_LIST. */
     const struct report_field *items; /* [n_items] an item's */
     int n_items, most;
     size_t item_size;
 };
 
-/* A field's type and offset: those of a member of struct `tag`. */
+/* Sets a field's type and offset to those of a member of struct `tag`. */
 #define MEMBER(tag, member)                                                                        \
     .type = _Generic(((struct tag *)0)->member,                                                    \
         int: REPORT_INT,                                                                           \
@@ -98,15 +99,15 @@ struct report {
     size_t n_cells;
 };
 
-/* `fields` is borrowed until report_end; the form shows at least one of them. */
+/* Begins a report. `fields` is borrowed until report_end; the form shows at least one of them. */
 void report_begin(struct report *r, enum table_format format, const struct report_field *fields,
                   int n_fields, unsigned shown, struct output *out);
 void report_row(struct report *r, const void *row);
 
-/* Prints what is left and frees everything, after whole rows. STATUS_NO_MEMORY. */
+/* Ends a report behind a whole row: prints what is left and frees everything. STATUS_NO_MEMORY. */
 enum status report_end(struct report *r, struct err *e);
 
-/* A table's rows are an array, or made one after the other. */
+/* A table, whose rows are an array or made one after the other. */
 struct table {
     const struct report_field *fields; /* [n] */
     int n;
@@ -114,7 +115,7 @@ struct table {
     const void *rows; /* [n_rows], of row_bytes each */
     int n_rows;
     size_t row_bytes;
-    /* Instead, if not NULL: row i, which lives until the next call; NULL after the last. */
+    /* If not NULL, makes row i, which lives until the next call; gives NULL after the last. */
     const void *(*row)(void *arg, int i);
     void *arg;
 };
@@ -126,7 +127,7 @@ struct table {
         .row_bytes = sizeof *(array)                                                               \
     }
 
-/* Prints it. STATUS_NO_MEMORY. */
+/* Prints a table. STATUS_NO_MEMORY. */
 enum status table_print(const struct table *t, enum table_format format, struct output *out,
                         struct err *e);
 
