@@ -25,8 +25,8 @@
 
 /* --- types ------------------------------------------------------------------------------------ */
 
-/* Tensor element types; the numbers are the file's. Only those whose numbers this program reads are
- * named here; tensor_type_find knows the sizes of all. */
+/* The types of tensors' elements that this program reads; the numbers are the file's.
+ * tensor_type_find knows the sizes of all types. */
 enum tensor_type {
     TENSOR_F32 = 0,
     TENSOR_F16 = 1,
@@ -52,19 +52,19 @@ struct tensor_type_info {
     uint32_t block_bytes;
 };
 
-/* The bytes of so many elements, which are whole blocks. */
+/* Returns the bytes of so many elements, which are whole blocks. */
 static inline uint64_t tensor_type_bytes(const struct tensor_type_info *type, uint64_t elements)
 {
     return elements / type->block_elements * type->block_bytes;
 }
 
-/* The type of this number; NULL for numbers that are unknown or were removed from the format. */
+/* Returns the type of this number; NULL if it is unknown or was removed from the format. */
 const struct tensor_type_info *tensor_type_find(uint32_t type);
-/* The type of this name, in letters of any case ("q8_0"); NULL if there is none. */
+/* Returns the type of this name, in letters of any case ("q8_0"); NULL if there is none. */
 const struct tensor_type_info *tensor_type_named(struct text name);
 
-/* general.file_type of a file whose matrices are of this type: llama.cpp's number (enum
- * llama_ftype). */
+/* Returns general.file_type of a file whose matrices have this type: a number of llama.cpp's enum
+ * llama_ftype. */
 uint32_t gguf_file_type(uint32_t type);
 
 /* --- numbers in blocks ------------------------------------------------------------------------ */
@@ -73,10 +73,10 @@ uint32_t gguf_file_type(uint32_t type);
 bool blocks_runs(uint32_t type);
 
 /*
- * The type that numbers of `type` have in memory: the same, but what is only read (Q4_1, Q5_0,
- * Q5_1, Q2_K to Q6_K, IQ4_NL) is widened. To Q8_0 where its rounding adds at most 1.2% to the error
- * that the type has itself (of weights that are normally or t5 distributed), else, for Q6_K (2.7%),
- * F16.
+ * Returns the type that numbers of `type` have in memory. That is the same for the five; the types
+ * that are only read (Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL) are widened to Q8_0, whose rounding
+ * adds at most 1.2% to the error that they have themselves (for weights that are normally or t5
+ * distributed), but Q6_K, for which it would be 2.7%, to F16.
  */
 uint32_t blocks_in_memory(uint32_t type);
 #define BLOCKS_READ "F32, F16, BF16, Q4_0 to Q8_0, Q2_K to Q6_K or IQ4_NL"
@@ -89,6 +89,6 @@ uint32_t blocks_in_memory(uint32_t type);
  */
 void blocks_encode(uint32_t type, void *out, const float *x, uint64_t n);
 
-/* Decodes n elements, n a multiple of the type's block (asserted), to floats; of every type that
- * runs or is widened. */
+/* Decodes n elements, n a multiple of the type's block (asserted), to floats. Takes the five types
+ * and those that are only read. */
 void blocks_decode(uint32_t type, float *out, const void *in, uint64_t n);

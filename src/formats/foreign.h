@@ -1,5 +1,5 @@
 /*
- * foreign - checkpoints of other formats, that scripts/import.py takes: refused with the command
+ * foreign - refuses checkpoints of other formats that scripts/import.py takes, with the command
  * line that makes a GGUF file of them.
  */
 #pragma once
@@ -9,6 +9,5 @@
 /* STATUS_BAD_FILE for a Hugging Face folder. */
 enum status foreign_refuse_folder(const char *path, struct err *e);
 
-/* STATUS_BAD_FILE for a file, which is no GGUF, whose name ends as those of other programs'
- * checkpoints. */
+/* STATUS_BAD_FILE for a file whose name ends like those of other programs' checkpoints. */
 enum status foreign_refuse_file(const char *path, struct err *e);

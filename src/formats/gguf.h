@@ -3,10 +3,9 @@
  * (gguf_values.h looks values up, gguf_write.h makes files.)
  *
  * The reader works on a span of bytes that stays the caller's (usually a mapped file) and must
- * outlive the struct gguf. It copies no strings,
- * arrays or tensor data; its own memory is bounded by a small multiple of the span's length,
- * whatever the counts in the file claim. Versions 2 and 3, little-endian. A parsed struct gguf is
- * immutable: any threads may read it.
+ * outlive the struct gguf. It copies no strings, arrays or tensor data; its own memory is bounded
+ * by a small multiple of the span's length, whatever the counts in the file claim. It takes
+ * versions 2 and 3, little-endian. A parsed struct gguf is immutable: any threads may read it.
  *
  * Source: the GGUF specification of the ggml project; where llama.cpp's loader differs, see
  * gguf.c.
@@ -77,11 +76,10 @@ struct gguf {
 
 /*
  * Parses and checks the whole structure: after STATUS_OK every pair and tensor lies inside the
- * span, keys and tensor names are unique, and tensor data do not overlap. *out is for
- * gguf_free; NULL on failure. Fails with STATUS_BAD_FILE (message: offset or field, expected,
- * found; the caller adds the file's name), also for a part of a split file, with the command that
- * joins the parts; or STATUS_NO_MEMORY. Time is n log n in the number of
- * names, linear in the rest; tensor data are not touched.
+ * span, keys and tensor names are unique, and tensor data do not overlap. *out is for gguf_free;
+ * NULL on failure. Fails with STATUS_BAD_FILE (the caller adds the file's name to the message),
+ * also for a part of a split file, with the command that joins the parts; or STATUS_NO_MEMORY. Time
+ * is n log n in the number of names and linear in the rest; tensor data are not touched.
  */
 enum status gguf_parse(const void *bytes, size_t len, struct gguf **out, struct err *e);
 void gguf_free(struct gguf *g); /* NULL is legal */

@@ -1,22 +1,17 @@
 /*
  * gguf_write - makes GGUF files.
  *
- * The writer collects pairs and tensor records (copying keys, strings and arrays), then
- * gguf_write sends header, padding and tensor data to a temporary file beside `path`, syncs it
- * and renames it over `path`: a failure or crash leaves the old file as it was and no temporary
- * file behind (see file_writer in base/replace.h). Version 3. Tensors are stored contiguously in
- * the order added, each padded to the alignment, as llama.cpp's loader requires. One thread at a
- * time.
+ * The writer collects pairs and tensor records; keys, strings and arrays are copied. gguf_write
+ * then replaces the file as a whole (see file_writer in base/replace.h), in version 3. Tensors are
+ * stored contiguously in the order added, each padded to the alignment, as llama.cpp's loader
+ * requires. The alignment is 32, or the value of a general.alignment pair if one is added (a u32, a
+ * power of two from 8 to 65536). Bools become 0 or 1, the only values the specification allows. One
+ * thread at a time may use a writer.
  *
- * The alignment is 32, or the value of a general.alignment pair if one is added (a u32, a power
- * of two from 8 to 65536). Bools become 0 or 1, the only values the specification allows.
- *
- * The add functions are sticky: after a failure (memory; STATUS_BAD_FILE for a tensor name of 64
- * bytes, which a file that was read may have, or an impossible shape) the later ones do nothing and
- * gguf_write returns the first failure. That names are as a file may have them, and none is added
- * twice, is up to the caller. What the system refuses is STATUS_FAILED.
- *
- * Keys are null-terminated; arrays may be NULL if their count is 0 (asserted).
+ * The add functions are sticky: after a failure (no memory; STATUS_BAD_FILE for an impossible
+ * shape, or a tensor name of 64 bytes, which a file that was read may have) the later ones do
+ * nothing, and gguf_write returns the first failure. The caller sees to it that names are as a file
+ * may have them, and adds none twice. Arrays may be NULL if their count is 0 (asserted).
  */
 #pragma once
 
@@ -28,19 +23,19 @@ struct gguf_writer;
 enum status gguf_writer_create(struct gguf_writer **out, struct err *e);
 void gguf_writer_free(struct gguf_writer *w); /* NULL is legal */
 
-/* Add a pair of one value; a text is copied. */
+/* Add a pair of one value. */
 void gguf_add_u32(struct gguf_writer *w, const char *key, uint32_t value);
 void gguf_add_u64(struct gguf_writer *w, const char *key, uint64_t value);
 void gguf_add_f32(struct gguf_writer *w, const char *key, float value);
 void gguf_add_bool(struct gguf_writer *w, const char *key, bool value);
 void gguf_add_text(struct gguf_writer *w, const char *key, struct text value);
 
-/* Adds a pair of an array of `count` strings, which are copied. */
+/* Adds a pair of an array of `count` strings. */
 void gguf_add_texts(struct gguf_writer *w, const char *key, const struct text *elements,
                     uint64_t count);
 
-/* Adds a pair of an array of `count` numbers of this kind, which are copied as they are in memory:
- * int32_t for GGUF_I32. */
+/* Adds a pair of an array of `count` numbers of this kind, as they are in memory: int32_t for
+ * GGUF_I32. */
 void gguf_add_array(struct gguf_writer *w, const char *key, enum gguf_kind kind,
                     const void *elements, uint64_t count);
 
@@ -48,11 +43,11 @@ void gguf_add_array(struct gguf_writer *w, const char *key, enum gguf_kind kind,
 void gguf_add_value(struct gguf_writer *w, struct text key, const struct gguf_value *value);
 
 /*
- * Where a tensor's bytes come from while they are written: `data`, all of them; or `piece`, for
- * those that are not in memory. That sets *data to the bytes from `offset` on, *len of them (from 1
- * to what is left of the tensor, asserted), borrowed until the next call. Each write asks for a
- * tensor from offset 0 to its end without a gap, one tensor after the other, in the order added. A
- * failure, also STATUS_INTERRUPTED, ends the write with that status.
+ * Gives a tensor's bytes while they are written. `data` has all of them; else `piece` sets *data to
+ * the bytes from `offset` on, *len of them (from 1 to what is left of the tensor, asserted), which
+ * are borrowed until the next call. Each write asks for one tensor after the other, in the order
+ * added, from offset 0 to its end without a gap. A failure, also STATUS_INTERRUPTED, ends the
+ * write.
  */
 struct gguf_source {
     enum status (*piece)(void *arg, uint64_t offset, const void **data, size_t *len, struct err *e);
@@ -65,13 +60,13 @@ struct gguf_source {
 void gguf_add_tensor_source(struct gguf_writer *w, struct text name, uint32_t type, int n_dims,
                             const uint64_t *dims, struct gguf_source source);
 
-/* The same with all bytes in memory. Borrows `data` (the type's row layout, n_bytes as the shape
- * says) until gguf_write returns. */
+/* Adds a tensor whose bytes, in the type's row layout, are `data`, borrowed until gguf_write
+ * returns. */
 void gguf_add_tensor(struct gguf_writer *w, struct text name, uint32_t type, int n_dims,
                      const uint64_t *dims, const void *data);
 
-/* Writes the file, atomically. May be called more than once. Besides the writer's first failure
- * those of file_writer_open and of the sources. */
+/* Writes the file, atomically. May be called more than once. Fails with the writer's first failure,
+ * those of file_writer, and those of the sources. */
 enum status gguf_write(struct gguf_writer *w, const char *path, struct err *e);
 
 /* Writes the same bytes into malloc'd memory, which the caller frees; *out is NULL on failure. */

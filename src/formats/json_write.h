@@ -2,9 +2,8 @@
  * json_write - writes JSON as it goes, to an output.
  *
  * The writer puts commas, colons and line breaks; the caller begins and ends containers in a
- * matching order, and names every value inside an object. Strings are valid UTF-8
- * whatever the bytes: those that are not become U+FFFD. Doubles read back exactly; NaN and
- * infinities are null.
+ * matching order, and names every value inside an object. Bytes of a string that are not UTF-8
+ * become U+FFFD. Doubles read back exactly; NaN and infinities are null.
  */
 #pragma once
 
@@ -23,7 +22,7 @@ struct json {
     } open[JSON_MAX_DEPTH];
 };
 
-/* broken_depth 0 writes everything on one line. */
+/* Begins a JSON text; a broken_depth of 0 writes everything on one line. */
 void json_init(struct json *j, struct output *out, int broken_depth);
 
 /* The key is NULL in arrays and outside of all containers. */

@@ -51,8 +51,7 @@ struct explore_page {
     const struct explore_next *next; /* [n tokens, n_next] */
     int n_next;                      /* 0: nothing is known of what comes next */
     const struct explore_paths *paths;
-    const char
-        *why; /* without paths: why, and the command that shows one, but for head and token */
+    const char *why; /* without paths: why, and a command that shows one but for head and token */
 };
 
 /* Put a page's data: all but the floats as a JSON object; and the floats, little-endian: the
