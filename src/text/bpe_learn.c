@@ -33,10 +33,10 @@ struct pair {
     uint64_t count;
 };
 
-/* Where words and pairs are found by what they are. A text whose words are made to have one hash is
- * learned slowly: that harms only who trains on it. */
+/* A hash table of words or pairs. A text whose words are made to have one hash is learned slowly,
+ * which harms only who trains on it. */
 struct slots {
-    uint32_t *numbers; /* [n] EMPTY or a word's or pair's number. At most half of them are taken */
+    uint32_t *numbers; /* [n] EMPTY or a word's or pair's number; at most half are taken */
     size_t n;          /* a power of two, or 0 */
 };
 
@@ -64,7 +64,7 @@ static enum status ask_to_stop(const struct bpe_learn_spec *spec, struct err *e)
     return STATUS_OK;
 }
 
-/* Twice as many slots, all empty. */
+/* Makes twice as many slots, all empty. */
 static enum status grow_slots(struct slots *s, struct err *e)
 {
     const size_t n = s->n ? s->n * 2 : FIRST_SLOTS;
@@ -79,7 +79,7 @@ static enum status grow_slots(struct slots *s, struct err *e)
 
 /* --- reading the texts ----------------------------------------------------------------------- */
 
-/* The word's slot, or the empty one where it belongs. */
+/* Returns the word's slot, or the empty one where it belongs. */
 static uint32_t *find_word(const struct learner *l, struct text word)
 {
     const struct slots *s = &l->by_text;
@@ -164,7 +164,7 @@ static enum status count_pair(struct learner *l, int32_t left, int32_t right, ui
     return STATUS_OK;
 }
 
-/* So many fewer of a pair that was counted. */
+/* Takes so many off the count of a pair that was counted. */
 static void discount_pair(struct learner *l, int32_t left, int32_t right, uint64_t fewer)
 {
     struct pair *p = &l->pairs[*find_pair(l, left, right)];
@@ -172,7 +172,7 @@ static void discount_pair(struct learner *l, int32_t left, int32_t right, uint64
     p->count -= fewer;
 }
 
-/* The words become their bytes' tokens, whose pairs are counted. */
+/* Splits the words into their bytes' tokens and counts these tokens' pairs. */
 static enum status split_words(struct learner *l, struct err *e)
 {
     TRY_ZEROED(l->tokens, l->bytes + 1, "learning a vocabulary", e);
@@ -191,7 +191,8 @@ static enum status split_words(struct learner *l, struct err *e)
 
 /* --- merging --------------------------------------------------------------------------------- */
 
-/* The most frequent pair, of equals that of the lowest tokens; NULL if none occurs twice. */
+/* Returns the most frequent pair, of equals that of the lowest tokens; NULL if none occurs twice.
+ */
 static const struct pair *find_best(const struct learner *l)
 {
     const struct pair *best = NULL;
@@ -210,8 +211,8 @@ static const struct pair *find_best(const struct learner *l)
     return best;
 }
 
-/* Merges the pair from left to right in a word that has it from token `i` on, as its first. The
- * counts are at each place those of the word that is merged up to there. */
+/* Merges the pair from left to right in a word whose first such pair begins at token i. At each
+ * place the counts are those of the word that is merged up to there. */
 static enum status merge_word(struct learner *l, struct word *word, size_t i, struct bpe_merge m,
                               int32_t merged, struct err *e)
 {
@@ -272,7 +273,7 @@ static enum status merge_all(struct learner *l, struct err *e)
 
 /* --- the result ------------------------------------------------------------------------------ */
 
-/* The tokens of the merges, which are there. */
+/* Makes the tokens' texts of the merges, which are set. */
 static enum status spell_tokens(struct bpe_learned *out, struct err *e)
 {
     const int n = N_BYTES + out->n_merges;

@@ -8,10 +8,9 @@
  * with the lowest left id comes first, then the lowest right id; so the result is a function of
  * the texts alone. That is the order of Hugging Face's tokenizers, if the bytes have equal ids.
  *
- * Ids: a byte's token is the byte itself, 0 to 255, as in plain-byte checkpoints, so that 256
- * tokens are those; then the merges in the order learned.
- * (GPT-2 numbers the bytes in the order of its alphabet, '!' first: that order means nothing to
- * those who read a file, because its tokens are listed.)
+ * A byte's token has the byte itself, 0 to 255, as its id, as in plain-byte checkpoints; the merges
+ * follow in the order learned. (GPT-2 numbers the bytes in the order of its alphabet, '!' first,
+ * which means nothing to a file's readers, because the tokens are listed.)
  *
  * Source: Sennrich, Haddow and Birch, "Neural Machine Translation of Rare Words with Subword
  * Units", 2016; over bytes: Radford et al., "Language Models are Unsupervised Multitask
@@ -25,10 +24,9 @@
 #include "formats/gguf.h"
 #include "formats/gguf_write.h"
 
-/* What is to be learned. */
 struct bpe_learn_spec {
     int n_tokens;               /* wanted, one for every byte among them: at least 256 */
-    struct callbacks callbacks; /* of merges; texts may have fewer than all */
+    struct callbacks callbacks; /* progress is counted in merges; texts may have fewer than all */
 };
 
 struct bpe_merge {

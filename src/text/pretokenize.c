@@ -38,8 +38,8 @@ const struct pretokenizer *pretokenizer_find(struct text name)
 
 /* --- characters and runs --------------------------------------------------------------------- */
 
-/* The class of the character at s[at] and its length; CHAR_END and 0 at the end of the text,
- * which is also what StarCoder's rule makes of a number, and Falcon's of punctuation. */
+/* Returns the class of the character at s[at] and its length. At the end of the text these are
+ * CHAR_END and 0, as for a number by StarCoder's rule, and for punctuation by Falcon's. */
 #define CHAR_END (-1)
 
 static int class_at(enum pretokenize_rule rule, struct text s, size_t at, size_t *len)
@@ -57,8 +57,8 @@ static int class_at(enum pretokenize_rule rule, struct text s, size_t at, size_t
     return c;
 }
 
-/* Where the run of characters of class c that starts at `at` ends; *last is the length of its
- * last character. */
+/* Returns where the run of characters of class c that starts at `at` ends; *last becomes the length
+ * of its last character. */
 static size_t run_end(enum pretokenize_rule rule, struct text s, size_t at, int c, size_t *last)
 {
     size_t len;
@@ -86,8 +86,7 @@ static size_t contraction(struct text s, bool any_case)
     return 0;
 }
 
-/* A run of spaces that begins the text leaves its last one to what follows, unless it is the only
- * one. */
+/* Returns where the spaces that begin the text end. The last of several belongs to what follows. */
 static size_t spaces_end(enum pretokenize_rule rule, struct text s)
 {
     size_t last = 0, len;
@@ -121,7 +120,7 @@ static size_t next_of_llama3(enum pretokenize_rule rule, struct text s)
             end++;
         return end;
     }
-    /* Spaces up to their last line break; those of a run without one. */
+    /* Spaces end behind their last line break, if they have one. */
     end = run_end(rule, s, 0, CHAR_SPACE, &last);
     while (end > 0 && !is_newline(s, end - 1))
         end--;
@@ -173,14 +172,15 @@ static size_t next_of_bloom(struct text s)
             end += len;
         return end;
     }
-    /* What is outside, up to a character inside or the space before one. */
+    /* What is outside goes up to a character inside, or to the space before one. */
     size_t space = 0; /* the length of a space that ends here */
     for (end = 0; end < s.len && !in_bloom(s, end, &len); end += len)
         space = s.data[end] == ' ';
     return end < s.len ? end - space : end;
 }
 
-/* The piece before it may have ended within a character, which says what this one is a part of. */
+/* The piece before may have ended within a character; then that character's class is this piece's.
+ */
 static size_t next_of_falcon(struct text s, size_t at)
 {
     const enum pretokenize_rule rule = PRETOKENIZE_FALCON;
@@ -198,7 +198,7 @@ static size_t next_of_falcon(struct text s, size_t at)
     const int class = class_at(rule, s, begin, &len);
     if (class == CHAR_SPACE)
         return spaces_end(rule, text_span(s.data + at, s.len - at));
-    /* A byte is what its character is in the byte alphabet, where numbers stand for themselves. */
+    /* In the byte alphabet numbers stand for themselves. */
     const bool is_number = unicode_class((unsigned char)s.data[at]) == CHAR_NUMBER;
     size_t end = at, digits = 0;
     for (size_t next = begin; next < s.len; next += len) {

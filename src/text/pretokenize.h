@@ -25,15 +25,15 @@ enum pretokenize_rule {
     PRETOKENIZE_LLAMA3,
     PRETOKENIZE_QWEN2,
     PRETOKENIZE_BLOOM,
-    /* Falcon: runs of punctuation, and what is between them cut by GPT-2's pattern, each as if it
-     * were all. A piece is cut again where digits begin or end, [0-9][0-9][0-9] are a piece, and
-     * what is a digit is asked of GPT-2's byte alphabet: the bytes of ², ³, ¹, ¼, ½ and ¾ in
-     * Latin-1 are digits in every character. */
+    /* Falcon: runs of punctuation are pieces, and GPT-2's pattern cuts what is between two of them
+     * as if it were all. A piece is cut again where digits begin or end, and three digits are a
+     * piece. Digits are judged byte by byte in GPT-2's alphabet, so that the bytes that are ², ³,
+     * ¹, ¼, ½ and ¾ in Latin-1 are digits in every character. */
     PRETOKENIZE_FALCON,
     PRETOKENIZE_RULES,
 };
 
-/* What a value of tokenizer.ggml.pre says. */
+/* The meaning of a value of tokenizer.ggml.pre. */
 struct pretokenizer {
     const char *names[12]; /* NULL behind the last */
     enum pretokenize_rule rule;
@@ -41,12 +41,10 @@ struct pretokenizer {
     bool adds_bos;     /* unless add_bos_token says otherwise */
 };
 
-/* The one of this name; NULL if it is not known. */
+/* Returns the pre-tokenizer of this name; NULL if it is not known. */
 const struct pretokenizer *pretokenizer_find(struct text name);
 
-/*
- * The length in bytes, at least 1, of the piece that begins at byte `at` < s.len (asserted) of a
- * text, where its first piece or the one after another begins. Finding all takes time linear in the
- * text.
- */
+/* Returns the length in bytes, at least 1, of the piece that begins at byte `at` < s.len
+ * (asserted), which is 0 or the end of the piece before. Finding all pieces takes time linear in
+ * the text. */
 size_t pretokenize_next(enum pretokenize_rule rule, struct text s, size_t at);

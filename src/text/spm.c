@@ -33,7 +33,7 @@ struct spm_char {
     int32_t symbol;
 };
 
-/* The first character of a nonempty text. How many bytes it has is what its first byte says,
+/* Returns the first character of a nonempty text. Its first byte says how many bytes it has,
  * whether or not the others fit, as in llama.cpp; the text may end before. */
 static struct text char_at(struct text s)
 {
@@ -71,8 +71,8 @@ static int32_t symbol_of(const struct spm *s, struct text c)
     return found ? found->symbol : s->merging.n_symbols - 1;
 }
 
-/* Cuts off a text, its spaces marked, what merges by itself: all, or with `cuts` up to a space
- * behind another character; at most MERGE_MOST characters. *n are its characters. */
+/* Cuts off a text with marked spaces a run that merges by itself: all of it, or with `cuts` up to a
+ * space behind another character; at most MERGE_MOST characters. *n becomes their number. */
 static struct text next_run(bool cuts, struct text *rest, size_t *n)
 {
     struct text run = *rest;
@@ -131,8 +131,8 @@ static enum status add_char(struct builder *b, struct text c, struct err *e)
     return name_index_add(&b->spellings, c, NOT_A_TOKEN, 0, e);
 }
 
-/* Lists the tokens, and what of each may be a character of the text that it is merged from: its
- * first one, and what may be the last, be it one that the text ends within. */
+/* Lists the tokens, and the characters of which they may be merged: the first one of each, and what
+ * may be its last one, which a text may end within. */
 static enum status read_spellings(struct builder *b, const struct gguf *g, struct err *e)
 {
     const struct gguf_value *names = gguf_find(g, TOKENS_KEY); /* which vocab_init has read */
@@ -209,7 +209,7 @@ static enum status number_symbols(struct builder *b, int32_t *n_symbols, struct 
     return STATUS_OK;
 }
 
-/* The pairs that make a token: what starts it, and what is left of it then. */
+/* Finds the pairs that make a token: a spelling that starts it, and one that is the rest of it. */
 static enum status find_pairs(struct builder *b, struct err *e)
 {
     const struct name_index *x = &b->spellings;
@@ -271,8 +271,8 @@ void spm_free(struct spm *s)
 
 /* --- encoding -------------------------------------------------------------------------------- */
 
-/* How many bytes of the marked text byte `at` of a block becomes. Where extra spaces are dropped,
- * the text begins with none, and a later block with the only one of its place. */
+/* Returns how many bytes of the marked text byte `at` of a block becomes. Where extra spaces are
+ * dropped, a text begins with none, and a later block with the only one of its place. */
 static size_t marked_len(const struct spm *s, struct text text, size_t at)
 {
     if (text.data[at] != ' ')
@@ -280,8 +280,8 @@ static size_t marked_len(const struct spm *s, struct text text, size_t at)
     return s->drops_spaces && at > 0 && text.data[at - 1] == ' ' ? 0 : SPACE_LEN;
 }
 
-/* Without the spaces at both ends, and the marks at the last one, as SentencePiece cuts them off.
- */
+/* Returns the text without the spaces at both ends, and without marks at its last end, as
+ * SentencePiece cuts them off. */
 static struct text trimmed(struct text text)
 {
     text_skip_spaces(&text);
@@ -295,8 +295,8 @@ static struct text trimmed(struct text text)
     }
 }
 
-/* Says that there is no token for the character of the block that byte `at` of the marked text is
- * of. */
+/* Says that there is no token for the character of the block that byte `at` of the marked text
+ * belongs to. */
 static enum status lacks_char(const struct spm *s, const struct encoding *c, struct text block,
                               bool adds_space, size_t at, struct err *e)
 {
@@ -315,9 +315,10 @@ static enum status lacks_char(const struct spm *s, const struct encoding *c, str
     return lacks_token(c->text, offset, e);
 }
 
-/* Cuts a block off a text, so that no more of it has to be marked at once: where runs are cut at
- * spaces at the first one, behind some kilobytes, that is one whatever the bytes before it are,
- * which is behind as many bytes of ASCII as a character has, the last no space. */
+/* Cuts a block off a text, so that no more of it has to be marked at once: all of it, or where runs
+ * are cut at spaces, some kilobytes up to a space. That space is one whatever the bytes before it
+ * are: as many bytes of ASCII as a character can have stand before it, the last of them no space.
+ */
 static struct text next_block(bool cuts, struct text *rest)
 {
     size_t n = MIN(rest->len, BLOCK_LEAST), plain = 0;

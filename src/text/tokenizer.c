@@ -9,13 +9,13 @@
 #include "text/pretokenize.h"
 #include "text/private.h"
 
-/* What a value of tokenizer.ggml.model says. */
+/* The meaning of a value of tokenizer.ggml.model. */
 struct tokenizer_kind {
     const char *model;
     enum vocab_notation notation;
     int bos, eos; /* unless the file says; -1: none */
     bool adds_bos;
-    /* Reads what the kind has of its own. */
+    /* Reads the keys that only this kind has. */
     enum status (*init)(struct tokenizer *t, const struct gguf *g, struct err *e);
     /* Appends the tokens of a part of c's text, not empty, without special tokens. */
     enum status (*encode)(const struct tokenizer *t, struct encoding *c, struct text part,
@@ -201,7 +201,7 @@ static const struct tokenizer_kind kinds[] = {
 };
 static const struct tokenizer_kind unknown_kind = {NULL, VOCAB_RAW, -1, -1, false, NULL, NULL};
 
-/* What stands between two notes. */
+/* Returns what separates a note from the one before it. */
 static const char *before_note(const struct tokenizer *t)
 {
     return t->warning[0] ? "; " : "";
@@ -225,7 +225,7 @@ static enum status read_id(struct tokenizer *t, const struct gguf *g, const char
     return STATUS_OK;
 }
 
-/* The control tokens that have one of the names by which llama.cpp knows ends. */
+/* Finds the control tokens that have one of end_names. */
 static void find_end_names(struct tokenizer *t)
 {
     for (int i = 0; i < LENGTH(end_names); i++) {

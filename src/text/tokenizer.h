@@ -51,30 +51,32 @@ void tokenizer_free(struct tokenizer *t); /* NULL is legal */
 int tokenizer_n_tokens(const struct tokenizer *t); /* 0: the file names none */
 int tokenizer_bos(const struct tokenizer *t);      /* -1: none */
 int tokenizer_eos(const struct tokenizer *t);      /* -1: none */
-/* Whether it ends a text; id >= 0. Those of eos_token_id, eot_token_id (of a turn) and eom_token_id
- * (of a message) do, and control tokens of the names that llama.cpp knows: "<|im_end|>". */
-bool tokenizer_ends(const struct tokenizer *t, int id);
-/* The next of them from *i on, 0 at first, and why: "eos_token_id", or its name. -1 behind the
- * last.
+/* Whether token id >= 0 ends a text. The tokens of eos_token_id, eot_token_id (of a turn) and
+ * eom_token_id (of a message) do, and control tokens of names that llama.cpp knows ("<|im_end|>").
  */
+bool tokenizer_ends(const struct tokenizer *t, int id);
+/* Returns the next token that ends a text, from *i on, which is 0 at first; -1 behind the last.
+ * *why becomes "eos_token_id", or the token's name. */
 int tokenizer_end(const struct tokenizer *t, int *i, const char **why);
-/* add_bos_token; when absent, true for "llama" and the pre-tokenizers of Llama 3. Never without
- * BOS. (add_eos_token is not read: a text that ends with EOS cannot be continued.) */
+/* Whether texts begin with BOS: what add_bos_token says or, if it is absent, whether the model is
+ * "llama" or has a pre-tokenizer of Llama 3. False without BOS. (add_eos_token is not read, because
+ * a text that ends with EOS cannot be continued.) */
 bool tokenizer_adds_bos(const struct tokenizer *t);
-/* Control and unknown tokens: not text. id >= 0 (asserted); false beyond the vocabulary. */
+/* Whether token id >= 0 (asserted) is a control or unknown token, which is no text; false beyond
+ * the vocabulary. */
 bool tokenizer_is_special(const struct tokenizer *t, int id);
 
-/* The pre-tokenizer, by which text is cut before it is merged: tokenizer.ggml.pre, or "gpt-2" where
- * the file leaves it out; NULL where text is not cut. Borrowed from t. */
+/* Returns the name of the pre-tokenizer, which cuts text before it is merged: tokenizer.ggml.pre,
+ * or "gpt-2" where the file leaves it out; NULL where text is not cut. Borrowed from t. */
 const char *tokenizer_pre(const struct tokenizer *t);
 
-/* What is read though it is most likely a mistake of who wrote the file, as merges without a
- * pre-tokenizer's name, so that ids are wrong if the model's own is another; NULL: nothing.
- * Borrowed. */
+/* Returns what in the file is most likely a mistake of its writer, such as merges without a
+ * pre-tokenizer's name, which give wrong ids if the model's own is not the assumed one; NULL if
+ * there is nothing. Borrowed. */
 const char *tokenizer_oddity(const struct tokenizer *t);
 
-/* STATUS_BAD_FILE, with why, if tokenizer_encode refuses every text: tokenizer.ggml.model or pre is
- * none that is known here, or "gpt2" has tokens of several bytes and no merges that make them. */
+/* Fails with STATUS_BAD_FILE if tokenizer_encode refuses every text, because tokenizer.ggml.model
+ * or pre is not known here, or "gpt2" has tokens of several bytes and no merges that make them. */
 enum status tokenizer_reads_text(const struct tokenizer *t, struct err *e);
 
 /*
@@ -91,44 +93,43 @@ enum status tokenizer_reads_text(const struct tokenizer *t, struct err *e);
 enum status tokenizer_encode(const struct tokenizer *t, struct text text, int32_t **ids, size_t *n,
                              struct err *e);
 
-/* The same, after BOS if `bos`; *ids is NULL before, and malloc'd memory of the caller also on
- * failure. */
+/* Does the same, and puts BOS before the ids if `bos`; *ids is malloc'd memory of the caller also
+ * on failure. */
 enum status tokenizer_encode_after(const struct tokenizer *t, struct text text, bool bos,
                                    int32_t **ids, size_t *n, struct err *e);
 
-/* The same of a prompt that is to be continued, after BOS where the checkpoint wants it: an empty
- * one is BOS, or else a newline. STATUS_USAGE if there is neither. */
+/* Does the same for a prompt that is to be continued, after BOS where the checkpoint wants it. An
+ * empty prompt becomes BOS, or else a newline; STATUS_USAGE if there is neither. */
 enum status tokenizer_encode_prompt(const struct tokenizer *t, struct text prompt, int32_t **ids,
                                     size_t *n, struct err *e);
 
-/* The bytes that a token stands for; of one that is no text its name in the file. Borrowed from t.
- * id >= 0 (asserted); empty beyond the vocabulary, and of a token that is unused. */
+/* Returns the bytes that token id >= 0 (asserted) stands for, or its name in the file if it is no
+ * text. They are borrowed from t, and empty for an unused token and beyond the vocabulary. */
 struct text tokenizer_bytes(const struct tokenizer *t, int id);
 
-/* How many of a text's first bytes, made from its tokens, were not in the text that was encoded: 1
- * for the space of "llama", if they begin with it, else 0. */
+/* Returns how many first bytes of a text that was made from tokens were not in the text that was
+ * encoded: 1 for the space of "llama", if the text begins with it, else 0. */
 size_t tokenizer_added(const struct tokenizer *t, struct text text);
 
-/* At most so many bytes come out of a token, or of a text become one. Time by the vocabulary. */
+/* Returns the most bytes that come out of a token, or that become one. Takes time linear in the
+ * vocabulary. */
 size_t tokenizer_longest(const struct tokenizer *t);
 
 /* --- text on its way to the reader ------------------------------------------------------------ */
 
 /*
- * stream - generated bytes on their way to the reader.
- *
- * Holds back bytes that may yet become a UTF-8 character, and text that may yet become a stop
- * string. The first stop string to be completed, byte by byte, ends the stream (of several that
- * end at the same byte the longest): what comes before it is printed, it and what follows are
- * not. So the result does not depend on how the bytes were cut into tokens.
+ * Generated bytes on their way to the reader. A stream holds back bytes that may yet become a UTF-8
+ * character, and text that may yet become a stop string. The first stop string to be completed,
+ * byte by byte, ends the stream (of several that end at the same byte the longest): what comes
+ * before it is printed, it and what follows are not. So the result does not depend on how the bytes
+ * were cut into tokens.
  */
-
 struct stream {
     const struct text *stops; /* borrowed */
     int n_stops;
     bool stopped; /* a stop string was completed: nothing more comes out */
     char *bytes;
-    size_t returned; /* at the start of bytes: returned by the last call */
+    size_t returned; /* how many of them, from the start, the last call returned */
     size_t len, cap;
 };
 
@@ -143,5 +144,5 @@ void stream_free(struct stream *s); /* legal on a zeroed struct and twice */
  * valid until the next call. */
 struct text stream_push(struct stream *s, struct text piece);
 
-/* What was held back, valid until the next call; the stream is then as newly started. */
+/* Returns what was held back, valid until the next call; the stream is then as newly started. */
 struct text stream_finish(struct stream *s);

@@ -5,7 +5,7 @@
 
 /* --- classes of characters -------------------------------------------------------------------- */
 
-/* As the table has it. */
+/* Returns the class that the table has. */
 static enum char_class find_class(uint32_t code)
 {
     /* The last run that starts at or before the code point; the first one is before all of them. */

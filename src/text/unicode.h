@@ -18,22 +18,19 @@ enum char_class {
         4, /* P* in Unicode 8, as Falcon's vocabulary has it: of CHAR_OTHER to unicode_class */
 };
 
-/* For any number; those above U+10FFFF are CHAR_OTHER. */
+/* Returns the class of any number; those above U+10FFFF are CHAR_OTHER. */
 enum char_class unicode_class(uint32_t code);
 
 /* Whether it is CHAR_PUNCTUATION, or in ASCII neither letter, digit, space nor control. */
 bool unicode_is_punctuation(uint32_t code);
 
 /*
- * The byte alphabet: printable Latin-1 bytes stand for themselves; the other 68, in ascending
- * order, are written as U+0100 to U+0143, so that a token's string has no space or control
- * character. This writes the UTF-8 of the character for `byte`; returns its length, 1 or 2.
+ * Writes the UTF-8 of the character that stands for `byte` in the byte alphabet; returns its
+ * length, 1 or 2. Printable Latin-1 bytes stand for themselves; U+0100 to U+0143 stand for the
+ * other 68, in ascending order, so that a token's string has no space or control character.
  */
 size_t byte_alphabet_write(unsigned char byte, char out[2]);
 
-/*
- * Decodes a string of the byte alphabet into the bytes that it stands for: *len of them, at most
- * s.len, go to `out`, which may be s.data itself. False, with `out` partly written, if some
- * character is not in the alphabet.
- */
+/* Decodes a string of the byte alphabet: *len bytes, at most s.len, go to `out`, which may be
+ * s.data itself. False, with `out` partly written, if some character is not in the alphabet. */
 bool byte_alphabet_decode(struct text s, char *out, size_t *len);

@@ -25,7 +25,7 @@ enum token_type {
 /* What a space is written as where the notation has a mark for it: U+2581. */
 #define VOCAB_SPACE "\xe2\x96\x81"
 
-/* What an id that says "none" is in a file: readers of "llama" take an absent one for 1 or 2. */
+/* The id that says "none" in a file, because readers of "llama" take an absent id for 1 or 2. */
 #define VOCAB_NO_ID UINT32_MAX
 
 /* How tokens are written in a file. */
@@ -48,8 +48,8 @@ struct vocab {
 };
 
 /*
- * Reads tokenizer.ggml.tokens and token_type (absent: all normal). What a token's bytes are, by the
- * notation:
+ * Reads tokenizer.ggml.tokens and token_type (absent: all normal). The notation says what a token's
+ * bytes are:
  *
  * - VOCAB_BYTES: normal, undefined and byte tokens are written in the byte alphabet, or are raw
  * UTF-8 if some character is outside it; but a byte token "<0x41>" is one byte;
@@ -64,11 +64,11 @@ enum status vocab_init(struct vocab *v, enum vocab_notation notation, const stru
                        struct err *e);
 void vocab_free(struct vocab *v); /* legal on a zeroed struct and twice */
 
-/* The bytes of token 0 <= id < n (asserted); borrowed. */
+/* Returns the bytes of token 0 <= id < n (asserted), which are borrowed. */
 struct text vocab_bytes(const struct vocab *v, int id);
 
-/* The byte that a token written as "<0x41>" stands for, with two digits or letters A to F; -1 if it
- * is written otherwise, or its type is neither byte, normal nor undefined. */
+/* Returns the byte of a token that is written as "<0x41>", with two digits or letters A to F; -1 if
+ * it is written otherwise, or its type is neither byte, normal nor undefined. */
 int vocab_hex_byte(struct text name, enum token_type type);
 
 /*
@@ -80,16 +80,16 @@ int vocab_hex_byte(struct text name, enum token_type type);
  */
 int vocab_find(const struct vocab *v, struct text bytes, int *twin);
 
-/* STATUS_USAGE, about a text that a vocabulary cannot write: names the character that starts at
- * byte `at` of the text (asserted to be in it), as U+00E9 and, if it is a letter, a number or in
- * ASCII, as itself; a byte that starts no UTF-8 character as byte 0xE9. */
+/* Returns STATUS_USAGE for a text with a character that has no token, which starts at byte `at` of
+ * it (asserted). The message names it as U+00E9 and, if it is a letter, a number or in ASCII, as
+ * itself; a byte that starts no UTF-8 character as byte 0xE9. */
 enum status lacks_token(struct text text, size_t at, struct err *e);
 
-/* Token ids as they are found: a growing list; zeroed at first, free(ids) at last. */
+/* A growing list of token ids, zeroed at first. Its owner frees `ids`. */
 struct id_list {
     int32_t *ids;
     size_t len, cap;
 };
 
-/* id >= 0 (asserted). STATUS_NO_MEMORY; the list is as it was then. */
+/* Adds an id >= 0 (asserted). STATUS_NO_MEMORY; then the list is as it was. */
 enum status id_list_add(struct id_list *list, int32_t id, struct err *e);
