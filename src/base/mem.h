@@ -50,7 +50,7 @@ void *arena_take(struct arena *a, uint64_t count, uint64_t size);
 /* Takes n elements of the pointer's own type and sets the pointer to them. */
 #define ARENA_TAKE(pointer, a, n) ((pointer) = arena_take(a, n, sizeof *(pointer)))
 
-/* Legal on a zeroed struct and twice. */
+/* Frees all pieces; legal on a zeroed struct and twice. */
 void arena_free(struct arena *a);
 
 /*

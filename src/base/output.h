@@ -10,14 +10,14 @@
 #include "base/text.h"
 
 struct output {
-    /* Takes all of len >= 1 bytes further; false: it could not. The owner's, who embeds this struct
-     * as the first member of his own. */
+    /* Sends len >= 1 bytes on; false if it could not. The owner defines it, and has this struct as
+     * the first member of its own. */
     bool (*send)(struct output *o, const char *bytes, size_t len);
     bool failed; /* sticky */
-    /* Of the terminal that shows it: what prints tables keeps to them. 0: there is none, or
-     * everything is wanted; lines are as long as they are. */
+    /* The width of the terminal that shows it, to which tables keep; 0: there is none, or lines are
+     * not to be broken. */
     int columns;
-    bool terminal; /* it is one: what a text has in it must not command it, see show/paragraph.h */
+    bool terminal; /* whether it ends at a terminal, which texts must not command */
     size_t len;
     char buffer[8192];
 };
@@ -39,7 +39,8 @@ struct file_output {
     struct file_writer *writer;
 };
 
-/* Until the file is open, what is put goes nowhere: so a picture is measured by drawing it. */
+/* Begins an output that goes nowhere until the file is open, so that a picture can be measured by
+ * drawing it. */
 void file_output_init(struct file_output *f);
 
 /* Opens the output; on success file_output_commit is due, which replaces the file at `path`. The

@@ -1,8 +1,3 @@
-/*
- * Files that are replaced as a whole: the new one grows under a temporary name beside the old one,
- * .decode-PID-TIME.tmp, and then takes its place.
- */
-
 /* Files larger than 2 GiB on 32-bit systems too; must precede every include. */
 #define _FILE_OFFSET_BITS 64
 
@@ -30,7 +25,7 @@ static enum status fail(struct err *e, const char *path, const char *action)
     return file_failure(e, STATUS_FAILED, path, action, errno);
 }
 
-/* Bytes of path up to its last slash, that included. */
+/* Returns the length of a path up to its last slash, including that. */
 static size_t folder_len(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -48,8 +43,8 @@ static int sync_retry(int fd)
     return 0;
 }
 
-/* Makes a rename to this path last. Its failure is not reported: what is new is already in place,
- * and a crash now leaves either the old or the new one whole. The path is cut to its folder. */
+/* Makes a rename to this path last, and cuts the path to its folder. A failure is not reported,
+ * because the new file is in place, and a crash now leaves either the old or the new one whole. */
 static void sync_folder(char *path)
 {
     const size_t folder = folder_len(path);
@@ -63,9 +58,9 @@ static void sync_folder(char *path)
 
 /* --- links ----------------------------------------------------------------------------------- */
 
-/* The file that writing to `path` makes or replaces: symbolic links at its end followed, those to
- * files that do not exist yet too (which realpath refuses). *target is the caller's to free,
- * whatever is returned. */
+/* Sets *target to the file that writing to `path` makes or replaces: follows symbolic links, also
+ * those to files that do not exist yet, which realpath refuses. The caller frees *target, whatever
+ * is returned. */
 static enum status follow_links(const char *path, char **target, struct err *e)
 {
     *target = strdup(path);
@@ -93,8 +88,8 @@ static enum status follow_links(const char *path, char **target, struct err *e)
     return file_failure(e, STATUS_FAILED, path, "follow the link", ELOOP);
 }
 
-/* Beside target, malloc'd: a name that no other writer has, but for bad luck. It does not grow from
- * the target's, which may be as long as names can be. STATUS_NO_MEMORY. */
+/* Makes a malloc'd name beside target that no other writer has, but for bad luck. It does not hold
+ * the target's name, which may be as long as names can be. STATUS_NO_MEMORY. */
 static enum status name_temporary(const char *target, char **temp, struct err *e)
 {
     const size_t folder = folder_len(target);

@@ -27,16 +27,16 @@ static inline uint64_t rng_mix(uint64_t x)
  * are independent. */
 void rng_seed(struct rng *r, uint64_t seed, uint64_t stream);
 
-/* Seeds that nobody chose are below this: readers of JSON keep numbers as doubles, and a seed that
- * they have rounded replays another text. */
+/* Seeds that nobody chose are below this, because readers of JSON keep numbers as doubles, and a
+ * rounded seed replays another text. */
 #define RNG_EXACT_SEEDS ((uint64_t)1 << 53)
 
-/* The seed of the i-th of many things that each need one of their own: the seed itself for 0, and
- * for the others one below RNG_EXACT_SEEDS, without a pattern between neighbours. */
+/* Returns the seed of the i-th of many things that each need their own: the seed itself for 0, for
+ * the others a number below RNG_EXACT_SEEDS, without a pattern between neighbours. */
 uint64_t rng_derive(uint64_t seed, uint64_t i);
 
-/* Uniform over all 32-bit values. */
+/* Draws one of all 32-bit values. */
 uint32_t rng_u32(struct rng *r);
 
-/* Uniform in [0, 1), a multiple of 2^-53; takes two 32-bit numbers, the high part first. */
+/* Draws a multiple of 2^-53 in [0, 1), from two 32-bit numbers, the high part first. */
 double rng_unit(struct rng *r);

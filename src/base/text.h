@@ -31,7 +31,7 @@ static inline bool text_equal(struct text a, struct text b)
     return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
-/* By bytes: a text follows right after all that it starts with. */
+/* Compares by bytes, as memcmp does; a text comes before those that it starts. */
 static inline int text_order(struct text a, struct text b)
 {
     const size_t shorter = a.len < b.len ? a.len : b.len;
@@ -81,20 +81,20 @@ static inline void text_skip_spaces(struct text *rest)
  * lack, and one carriage return before that. */
 struct text text_cut_line(struct text *rest);
 
-/* For printf's "%.*s": the length as an int, cut at 200 so that hostile names stay short. */
+/* Returns the length for printf's "%.*s", at most 200, so that hostile names stay short. */
 static inline int text_width(struct text a)
 {
     return a.len < 200 ? (int)a.len : 200;
 }
 
-/* snprintf into an array of char, not to where a pointer points: what does not fit is cut off. */
+/* Prints into an array of char, not to where a pointer points; what does not fit is cut off. */
 #define chars_printf(array, ...) snprintf((array), sizeof(array), __VA_ARGS__)
 
-/* The same behind what is there already. */
+/* Prints behind what the array holds already. */
 #define chars_append(array, ...)                                                                   \
     snprintf((array) + strlen(array), sizeof(array) - strlen(array), __VA_ARGS__)
 
-/* "a, b or c": names that end with NULL, `last` before the last of several. */
+/* Returns "a, b or c" of names that end with NULL; `last` stands before the last of several. */
 struct joined {
     char text[128];
 };
@@ -111,12 +111,12 @@ struct bytes {
 /* Makes room for `more` bytes behind the last. False without memory: then nothing has changed. */
 bool bytes_reserve(struct bytes *b, size_t more);
 
-/* Appends; false as above. */
+/* Appends bytes. False without memory: then nothing has changed. */
 bool bytes_put(struct bytes *b, struct text more);
 
 void bytes_free(struct bytes *b); /* and zeroes it; legal twice */
 
-/* Valid until the next change. */
+/* Returns the bytes, valid until the next change. */
 static inline struct text bytes_text(const struct bytes *b)
 {
     return text_span(b->data ? b->data : "", b->len);

@@ -7,14 +7,14 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Ascending, in place. */
+/* Sorts in place, ascending. */
 void stats_sort(uint64_t *values, size_t n);
 
-/* The pth percentile (p from 0 to 1) of n >= 1 values (asserted) in ascending order by the
- * nearest rank: the smallest that at least the share p of them do not exceed. */
+/* Returns the pth percentile (p from 0 to 1) of n >= 1 values (asserted) in ascending order by the
+ * nearest rank: the smallest value that at least the share p of them do not exceed. */
 uint64_t stats_percentile(const uint64_t *sorted, size_t n, double p);
 
-/* Nanoseconds since an unspecified start; never goes back. */
+/* Returns nanoseconds since an unspecified start; never goes back. */
 static inline uint64_t clock_ns(void)
 {
     struct timespec now;
@@ -22,7 +22,7 @@ static inline uint64_t clock_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Nanoseconds of processor time that all threads of the process had. */
+/* Returns nanoseconds of processor time that all threads of the process had. */
 static inline uint64_t clock_cpu_ns(void)
 {
     struct timespec now;

@@ -17,14 +17,15 @@
  */
 size_t utf8_decode(struct text s, uint32_t *code);
 
-/* Cuts that character off *rest, nonempty: returns its bytes. */
+/* Cuts the first character off a nonempty *rest and returns its bytes. */
 static inline struct text utf8_next(struct text *rest, uint32_t *code)
 {
     return text_cut(rest, utf8_decode(*rest, code));
 }
 
-/* Whether it is a control character (general category Cc: C0, delete and C1) or turns the direction
- * of what follows, so that a name would look like another (UAX 9's explicit formatting). */
+/* Whether a code point is a control character (general category Cc: C0, delete and C1), or changes
+ * the direction of what follows (UAX 9's explicit formatting), so that a name looks like another.
+ */
 bool utf8_is_control(uint32_t code);
 
 /* Makes text from anywhere fit for a terminal, in place: each control character, and each byte

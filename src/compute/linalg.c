@@ -168,7 +168,7 @@ int linalg_cholesky(double *l, const double *a, size_t n, double ridge)
     return rank;
 }
 
-/* The inner of both substitutions: x [m] is what is left of a row of b, over the diagonal. */
+/* Divides what is left of a row of b, x [m], by the diagonal. */
 static void divide_row(double *x, double diagonal, size_t m)
 {
     for (size_t j = 0; j < m; j++)
@@ -195,7 +195,7 @@ void linalg_solve_lower_transposed(const double *l, size_t n, double *b, size_t 
 
 /* --- the nearest orthogonal matrix ----------------------------------------------------------- */
 
-/* Makes rows i and j of w orthogonal and does the same to those of r. False if they were. */
+/* Rotates rows i and j of w to be orthogonal, and those of r alike. False if they were already. */
 static bool orthogonalize(double *w, double *r, size_t n, size_t i, size_t j)
 {
     double *x = w + i * n, *y = w + j * n;
@@ -210,7 +210,8 @@ static bool orthogonalize(double *w, double *r, size_t n, size_t i, size_t j)
     return true;
 }
 
-/* Makes the orthogonal rows of w orthonormal, those that are zero to rounding any that fit. */
+/* Makes the orthogonal rows of w orthonormal; rows that are zero to rounding become any that fit.
+ */
 static void make_orthonormal(double *w, size_t n)
 {
     double largest = 0;

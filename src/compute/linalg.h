@@ -43,42 +43,42 @@ linalg_product_turned(double *c, const double *a, const double *b, size_t m, siz
     return (struct linalg_product){c, n, a, 1, m, b, n, k, n};
 }
 
-/* c [m, n] = a [m, k] b [k, n]. */
+/* Computes c [m, n] = a [m, k] b [k, n]. */
 void linalg_multiply(double *c, const double *a, const double *b, size_t m, size_t k, size_t n);
 
-/* t [n, m] = a [m, n] transposed. */
+/* Transposes a [m, n] to t [n, m]. */
 void linalg_transpose(double *t, const double *a, size_t m, size_t n);
 
-/* a [n, n] = I. */
+/* Sets a [n, n] to the identity. */
 void linalg_identity(double *a, size_t n);
 
-/* Rows [m, n] from one matrix to another, whose rows are so far apart. */
+/* Copies [m, n] from one matrix to another; their rows are a stride apart. */
 void linalg_copy(double *to, size_t to_stride, const double *from, size_t from_stride, size_t m,
                  size_t n);
 
-/* x [n] *= a. */
+/* Multiplies x [n] by a. */
 void linalg_scale(double *x, double a, size_t n);
 
-/* sum_i a[i] b[i] over n >= 0, in interleaved partial sums. */
+/* Returns sum_i a[i] b[i] over n >= 0 elements, in interleaved partial sums. */
 double linalg_dot(const double *a, const double *b, size_t n);
 
-/* The square root of that of x [n] with itself. */
+/* Returns the Euclidean length of x [n]. */
 double linalg_length(const double *x, size_t n);
 
-/* y [n] += a x. */
+/* Adds a x to y [n]. */
 void linalg_add_scaled(double *restrict y, double a, const double *restrict x, size_t n);
 
 /* Rotates the plane of two rows [n] in place: x, y = c x - s y, s x + c y. */
 void linalg_rotate(double *restrict x, double *restrict y, size_t n, double c, double s);
 
-/* sum_i a[i][i] of a [n, n]. */
+/* Returns sum_i a[i][i] of a [n, n]. */
 double linalg_trace(const double *a, size_t n);
 
 /*
- * The lower triangular l [n, n] with l l^T = a + ridge I, ridge >= 0 (asserted), for a symmetric
- * positive semidefinite a [n, n] (only its upper triangle is read); l may be a. Where the matrix is
- * singular, to rounding, the column of l is zero; the rank is returned. Source: right-looking
- * outer-product Cholesky (Golub and Van Loan, Matrix Computations, section 4.2).
+ * Computes the lower triangular l [n, n] with l l^T = a + ridge I, ridge >= 0 (asserted), for a
+ * symmetric positive semidefinite a [n, n]; l may be a, whose upper triangle alone is read. Where
+ * the matrix is singular, to rounding, a column of l is zero. Returns the rank. Source:
+ * right-looking outer-product Cholesky (Golub and Van Loan, Matrix Computations, section 4.2).
  */
 int linalg_cholesky(double *l, const double *a, size_t n, double ridge);
 
@@ -91,8 +91,8 @@ void linalg_solve_lower(const double *l, size_t n, double *b, size_t m);
 void linalg_solve_lower_transposed(const double *l, size_t n, double *b, size_t m);
 
 /*
- * The orthogonal q [n, n] that is nearest to m: U V^T of its singular value decomposition, which
- * is where trace(q^T m) is largest (the orthogonal Procrustes problem). Of a singular m one of
- * the nearest. By one-sided Jacobi rotations; scratch [2 * n * n].
+ * Computes the orthogonal q [n, n] that is nearest to m; of a singular m it is one of the nearest.
+ * It is U V^T of m's singular value decomposition, for which trace(q^T m) is largest (the
+ * orthogonal Procrustes problem), found by one-sided Jacobi rotations; scratch [2 * n * n].
  */
 void linalg_nearest_orthogonal(double *q, const double *m, size_t n, double *scratch);

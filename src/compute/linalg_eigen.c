@@ -11,7 +11,7 @@
 
 #include "compute/linalg.h"
 
-/* A few are usual. */
+/* The most steps for an eigenvalue, which usually takes a few. */
 #define MAX_ITERATIONS 300
 
 size_t linalg_eigen_scratch(size_t n, bool vectors)

@@ -16,7 +16,7 @@
 enum storage { STORAGE_F32, STORAGE_F16, STORAGE_BF16, STORAGE_Q8_0, STORAGE_Q4_0, STORAGE_COUNT };
 #define QUANT_BLOCK 32
 
-/* "f32", "f16", "bf16", "q8_0", "q4_0", NULL. */
+/* The names: "f32", "f16", "bf16", "q8_0", "q4_0", NULL. */
 extern const char *const storage_names[];
 const char *storage_name(enum storage s);
 
@@ -25,7 +25,7 @@ static inline bool storage_is_quantised(enum storage s)
     return s == STORAGE_Q8_0 || s == STORAGE_Q4_0;
 }
 
-/* The bytes of QUANT_BLOCK elements, without the scale that a block has. */
+/* Returns the bytes of QUANT_BLOCK elements, without their scale. */
 static inline size_t storage_block_bytes(enum storage s)
 {
     switch (s) {
@@ -40,11 +40,11 @@ static inline size_t storage_block_bytes(enum storage s)
     }
 }
 
-/* The bytes of a row of n elements with the scales of its blocks, of which the last may be shorter.
+/* Returns the bytes of a row of n elements with the scales of its blocks; the last may be shorter.
  */
 uint64_t storage_bytes(enum storage s, uint64_t n);
 
-/* Blocks that n elements take, the last perhaps shorter. */
+/* Returns the blocks that n elements take; the last may be shorter. */
 static inline int quant_blocks(int n)
 {
     return (n + QUANT_BLOCK - 1) / QUANT_BLOCK;
@@ -69,25 +69,25 @@ struct matrix {
     const float *bias;  /* [n_out], or NULL: none */
 };
 
-/* Panels that n_out rows take. */
+/* Returns the panels that n_out rows take. */
 static inline int matrix_panels(int n_out)
 {
     return (n_out + KERNEL_LANES - 1) / KERNEL_LANES;
 }
 
-/* From the start of a quantised panel to its elements. */
+/* Returns the bytes from the start of a quantised panel to its elements. */
 static inline size_t matrix_scales_bytes(int n_in)
 {
     const size_t bytes = (size_t)quant_blocks(n_in) * KERNEL_LANES * sizeof(uint16_t);
     return (bytes + 63) / 64 * 64;
 }
 
-/* Bytes of a panel, and of all. A call, because inlined it makes gcc's Q4_0 tiles a tenth
- * slower. */
+/* Return the bytes of a panel, and of all. These are calls, because inlined they make gcc's Q4_0
+ * tiles a tenth slower. */
 size_t matrix_panel_bytes(int n_in, enum storage s);
 uint64_t matrix_bytes(int n_out, int n_in, enum storage s);
 
-/* n rounded up to whole lanes. */
+/* Returns n rounded up to whole lanes. */
 static inline int kernel_padded(int n)
 {
     return matrix_panels(n) * KERNEL_LANES;

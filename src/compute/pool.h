@@ -26,9 +26,9 @@ struct pool; /* NULL is legal everywhere and means one thread */
 enum status pool_create(int n_threads, struct pool **out, struct err *e);
 void pool_free(struct pool *p); /* joins all; no run may be under way (asserted) */
 
-/* Ends the threads and starts as many anew, which the system may place on other processors: for
- * measurements that are to be independent of one another. Returns whether all could be started; if
- * not, the pool is smaller from now on. No run may be under way (asserted). */
+/* Ends the threads and starts as many anew, which the system may place on other processors, so that
+ * measurements are independent of one another. Returns whether all could be started; if not, the
+ * pool is smaller from now on. No run may be under way (asserted). */
 bool pool_restart(struct pool *p);
 
 int pool_n_threads(const struct pool *p); /* 1 for NULL */
@@ -50,8 +50,8 @@ void pool_run(struct pool *p, pool_work *work, void *arg);
  * it are visible to all after it. `thread` is the caller's own number. */
 void pool_barrier(struct pool *p, int thread);
 
-/* The range [*begin, *end) of n >= 0 items that belongs to `thread` of n_threads (0 <= thread <
- * n_threads): contiguous, in order, sizes differing by at most one. */
+/* Computes the range [*begin, *end) of n >= 0 items that belongs to `thread` of n_threads (0 <=
+ * thread < n_threads). Ranges are contiguous and in order; their sizes differ by at most one. */
 void pool_range(int n, int thread, int n_threads, int *begin, int *end);
 
 /*

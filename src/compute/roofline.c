@@ -9,7 +9,7 @@
 /* There are at least so many samples, because other work on the processors spoils one or two. */
 #define LEAST_SAMPLES 3
 
-/* Parts are cut at whole pages. */
+/* The threads' parts are whole pages. */
 #define LINE_FLOATS 1024
 
 struct measuring {
@@ -42,8 +42,8 @@ static void multiply_part(void *arg, int thread)
     m->sink[thread] += m->multiply(m->rounds);
 }
 
-/* The best rate per second of samples that do `amount` a round, for about so many seconds, and
- * until enough of them were long enough. */
+/* Takes samples that do `amount` a round, for about so many seconds and until enough of them were
+ * long enough. Returns the best rate per second. */
 static double best_rate(struct measuring *m, pool_work *work, double amount, double seconds)
 {
     double best = 0;

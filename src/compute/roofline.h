@@ -14,13 +14,11 @@ struct roofline {
     double dot_flops_per_s; /* on bytes, in the integer dot products of quantised weights */
 };
 
-/*
- * *bytes_per_s: the best rate at which the pool's threads together read a buffer of `bytes` over
- * and over, each its own part, in about `seconds`. STATUS_NO_MEMORY if the buffer cannot be had.
- */
+/* Measures for about `seconds` the best rate at which the pool's threads together read a buffer of
+ * `bytes` over and over, each its own part. STATUS_NO_MEMORY if the buffer cannot be had. */
 enum status roofline_read(const struct kernels *k, struct pool *pool, size_t bytes, double seconds,
                           double *bytes_per_s, struct err *e);
 
-/* The best rates of operations per second (two a multiply-add) in registers. */
+/* Measure the best rates of operations per second (two a multiply-add) in registers. */
 double roofline_fma(const struct kernels *k, struct pool *pool, double seconds);
 double roofline_dot(const struct kernels *k, struct pool *pool, double seconds);
