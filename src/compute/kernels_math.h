@@ -7,6 +7,7 @@
 #pragma once
 
 #include <math.h>
+#include <string.h>
 
 #include "base/half.h"
 #include "compute/kernels.h"
@@ -224,4 +225,48 @@ static inline float math_cached(const void *base, enum cache_type type, size_t i
     return type == CACHE_Q8_0  ? (float)((const int8_t *)base)[i]
            : type == CACHE_F16 ? f16_widen(((const uint16_t *)base)[i])
                                : ((const float *)base)[i];
+}
+
+/* Number i of a position's key in a chunk, which counts times *scale, its block's: 1 where there
+ * are none. */
+static inline float math_chunk_key(const struct kv_chunk *kv, int t, int i, float *scale)
+{
+    const enum cache_type type = kv->type.keys;
+    const size_t panel = t / KERNEL_LANES, lane = t % KERNEL_LANES;
+    const size_t block = panel * quant_blocks(kv->key_dim) + i / QUANT_BLOCK;
+    const size_t cells = cache_key_cells(type, kv->key_dim);
+    *scale =
+        cache_types[type].has_scales ? f16_widen(kv->k_scales[block * KERNEL_LANES + lane]) : 1;
+    if (!cache_in_words(type))
+        return math_cached(kv->k, type, (panel * cells + i) * KERNEL_LANES + lane);
+    const uint32_t *words = (const uint32_t *)kv->k + panel * cells * KERNEL_LANES + lane;
+    const int level = words[i / 8 * KERNEL_LANES] >> 4 * (i % 8) & 15;
+    if (type == CACHE_Q4_0)
+        return (float)(level - 8);
+    const size_t at = cache_words(kv->key_dim) + i / QUANT_BLOCK;
+    const int fifth = words[at * KERNEL_LANES] >> i % QUANT_BLOCK & 1;
+    return (float)(level + 16 * fifth - 16);
+}
+
+/* The same of its value. */
+static inline float math_chunk_value(const struct kv_chunk *kv, int t, int i, float *scale)
+{
+    const enum cache_type type = kv->type.values;
+    const unsigned char *row =
+        (const unsigned char *)kv->v + t * cache_value_bytes(type, kv->value_dim);
+    const size_t block = t / KERNEL_LANES * quant_blocks(kv->value_dim) + i / QUANT_BLOCK;
+    *scale = cache_types[type].has_scales
+                 ? f16_widen(kv->v_scales[block * KERNEL_LANES + t % KERNEL_LANES])
+                 : 1;
+    if (!cache_in_words(type))
+        return math_cached(row, type, i);
+    const int vector = i / KERNEL_LANES, lane = i % KERNEL_LANES;
+    uint32_t words[2];
+    uint16_t fifths;
+    memcpy(words, row + vector * sizeof words, sizeof words);
+    const int level = words[lane % 2] >> 4 * (lane / 2) & 15;
+    if (type == CACHE_Q4_0)
+        return (float)(level - 8);
+    memcpy(&fifths, row + kernel_padded(kv->value_dim) / 2 + vector * sizeof fifths, sizeof fifths);
+    return (float)(level + 16 * (fifths >> lane & 1) - 16);
 }

@@ -132,38 +132,15 @@ static void scalar_rotate(float *out, const float *x, const float *rotation, int
         out[i] = scale * x[i];
 }
 
-static bool has_scales(enum cache_type type)
-{
-    return cache_types[type].has_scales;
-}
-
-/* Element i of a position's key, times *scale, its block's; 1 where there are none. */
-static float chunk_key(const struct kv_chunk *kv, int t, int i, float *scale)
-{
-    const size_t panel = t / KERNEL_LANES, lane = t % KERNEL_LANES;
-    const size_t block = panel * quant_blocks(kv->key_dim) + i / QUANT_BLOCK;
-    *scale = has_scales(kv->type.keys) ? f16_widen(kv->k_scales[block * KERNEL_LANES + lane]) : 1;
-    const size_t cells = cache_key_cells(kv->type.keys, kv->key_dim);
-    if (!cache_in_words(kv->type.keys))
-        return math_cached(kv->k, kv->type.keys, (panel * cells + i) * KERNEL_LANES + lane);
-    const uint32_t *words = (const uint32_t *)kv->k + panel * cells * KERNEL_LANES + lane;
-    const int level = words[i / 8 * KERNEL_LANES] >> 4 * (i % 8) & 15;
-    if (kv->type.keys == CACHE_Q4_0)
-        return (float)(level - 8);
-    const size_t at = cache_words(kv->key_dim) + i / QUANT_BLOCK;
-    const int fifth = words[at * KERNEL_LANES] >> i % QUANT_BLOCK & 1;
-    return (float)(level + 16 * fifth - 16);
-}
-
 /* q.k of one position of the chunk, or w.tanh(q + k) where w is not NULL. */
 static float chunk_score(const struct kv_chunk *kv, const float *q, const float *w, int t)
 {
     const int dim = kv->key_dim;
-    const bool quantised = has_scales(kv->type.keys);
+    const bool quantised = cache_types[kv->type.keys].has_scales;
     float s = 0, scale = 1;
     if (w) {
         for (int i = 0; i < dim; i++) {
-            const float k = chunk_key(kv, t, i, &scale);
+            const float k = math_chunk_key(kv, t, i, &scale);
             s = fmaf(w[i], math_tanh((quantised ? k * scale : k) + q[i]), s);
         }
         return s;
@@ -172,37 +149,10 @@ static float chunk_score(const struct kv_chunk *kv, const float *q, const float 
         const int end = quantised ? MIN(begin + QUANT_BLOCK, dim) : dim;
         float part = 0;
         for (int i = begin; i < end; i++)
-            part = fmaf(chunk_key(kv, t, i, &scale), q[i], part);
+            part = fmaf(math_chunk_key(kv, t, i, &scale), q[i], part);
         s = quantised ? fmaf(part, scale, s) : part;
     }
     return s;
-}
-
-/* Element i of a position's value, its block's scale left out. */
-static float bare_value(const struct kv_chunk *kv, int t, int i)
-{
-    const size_t bytes = cache_value_bytes(kv->type.values, kv->value_dim);
-    const unsigned char *row = (const unsigned char *)kv->v + t * bytes;
-    if (!cache_in_words(kv->type.values))
-        return math_cached(row, kv->type.values, i);
-    const int vector = i / KERNEL_LANES, lane = i % KERNEL_LANES;
-    uint32_t words[2];
-    uint16_t fifths;
-    memcpy(words, row + vector * sizeof words, sizeof words);
-    const int level = words[lane % 2] >> 4 * (lane / 2) & 15;
-    if (kv->type.values == CACHE_Q4_0)
-        return (float)(level - 8);
-    memcpy(&fifths, row + kernel_padded(kv->value_dim) / 2 + vector * sizeof fifths, sizeof fifths);
-    return (float)(level + 16 * (fifths >> lane & 1) - 16);
-}
-
-/* What a position's value is added up times: its weight p, and the scale of element i, if any. */
-static float value_weight(const struct kv_chunk *kv, float p, int t, int i)
-{
-    const size_t block = t / KERNEL_LANES * quant_blocks(kv->value_dim) + i / QUANT_BLOCK;
-    return has_scales(kv->type.values)
-               ? p * f16_widen(kv->v_scales[block * KERNEL_LANES + t % KERNEL_LANES])
-               : p;
 }
 
 /* A head's exponentials; sets its max and sum. */
@@ -238,9 +188,11 @@ static void scalar_attend(const struct attend *a)
     for (int h = 0; h < a->n_heads; h++) {
         const float *p = weigh_chunk(a, h);
         for (int i = 0; i < kv->value_dim; i++) {
-            float o = 0;
-            for (int t = a->n_hidden; t < kv->n_positions; t++)
-                o = fmaf(value_weight(kv, p[t], t, i), bare_value(kv, t, i), o);
+            float o = 0, scale;
+            for (int t = a->n_hidden; t < kv->n_positions; t++) {
+                const float v = math_chunk_value(kv, t, i, &scale);
+                o = fmaf(p[t] * scale, v, o);
+            }
             a->out[h * a->stride + i] = o;
         }
     }

@@ -285,8 +285,6 @@ static void show_weights(const struct attention *a, const float *input)
         }
     }
     worker_meet(a->k);
-    /* In a row keys are behind queries, and values behind them. */
-    const float *keys = f->work.qkv + config_q_dim(&f->kv.config);
     const struct attention_weights w = {.layer = a->layer,
                                         .rows = f->batch.rows,
                                         .n_rows = n_rows,
@@ -297,10 +295,8 @@ static void show_weights(const struct attention *a, const float *input)
                                         .stream = f->work.x,
                                         .qkv_stride = a->qkv_dim,
                                         .queries = f->work.qkv,
-                                        .keys = keys,
-                                        .values = keys + a->n_kv_heads * a->key_dim,
                                         .q_turn = a->q_turn,
-                                        .k_turn = a->k_turn,
+                                        .kv = &f->kv,
                                         .kernels = f->kernels,
                                         .without = f->without};
     if (a->k->thread == 0)

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "compute/kernels.h"
+#include "model/kv_cache.h"
 #include "model/positions.h"
 
 /* A token of one of the sequences, at its position. */
@@ -35,8 +36,8 @@ static inline void head_ablation_end(const struct head_ablation *a, const struct
  * those of positions 0 to the row's are weights[(r * n_heads + h) * stride] on, their sum 1 up to
  * rounding; what follows them means nothing. Who watches may change them. Beside them what they are
  * made of: of row r what enters the layer's attention is input[r * d_model] on, and its queries,
- * and the keys and values of all K/V heads begin at r * qkv_stride of each. Queries and keys are
- * neither normed nor rotated by their positions. */
+ * neither normed nor rotated by their positions, begin at r * qkv_stride; its keys and values are
+ * in the cache. */
 struct attention_weights {
     int layer;
     const struct batch_row *rows; /* [n_rows] */
@@ -46,9 +47,9 @@ struct attention_weights {
     const float *input;
     const float *stream; /* [n_rows, d_model] the residual stream before the layer's attention */
     size_t qkv_stride;
-    const float *queries, *keys, *values;
-    struct head_turn q_turn,
-        k_turn; /* and what becomes of them, positions filled up to the rows' */
+    const float *queries;
+    struct head_turn q_turn; /* and what becomes of them, positions filled up to the rows' */
+    const struct kv_cache *kv;
     const struct kernels *kernels;
     const struct head_ablation *without; /* NULL: no head is left out */
 };

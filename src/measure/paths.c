@@ -16,13 +16,6 @@ static void take_layer(struct path_layer *l, struct arena *a, const struct confi
     l->results = arena_take(a, n, config_heads_dim(c) * sizeof *l->results);
 }
 
-/* Queries or keys x [n, dim] of a block as scores read them. */
-static void turn(const struct head_turn *t, int position, const float *x, int n, float *out)
-{
-    for (size_t i = 0; i < (size_t)n * t->dim; i += t->dim)
-        positions_turn(t, position, x + i, 1, out + i);
-}
-
 /* The result [value_dim] of a head at row r: values, weighted. */
 static void sum_values(const struct path_layer *l, const struct config *c,
                        const struct attention_weights *w, int r, int head, float *result)
@@ -42,15 +35,18 @@ static void sum_values(const struct path_layer *l, const struct config *c,
 static void add_rows(struct path_layer *l, const struct config *c,
                      const struct attention_weights *w)
 {
-    const size_t d = c->d_model, v_dim = config_v_dim(c, l->layer), dim = config_value_dim(c);
-    const int heads = c->n_heads;
+    const size_t d = c->d_model, dim = config_value_dim(c), k_dim = c->head_dim;
+    const int heads = c->n_heads, kv_heads = config_kv_heads(c, l->layer);
     for (int r = 0; r < w->n_rows && w->rows[r].position < l->n_tokens; r++) {
-        const size_t t = w->rows[r].position, qkv = r * w->qkv_stride;
+        const size_t t = w->rows[r].position;
         memcpy(l->x + t * d, w->input + r * d, d * sizeof *l->x);
-        memcpy(l->values + t * v_dim, w->values + qkv, v_dim * sizeof *l->values);
-        turn(&w->q_turn, t, w->queries + qkv, heads, l->q + t * config_q_dim(c));
-        turn(&w->k_turn, t, w->keys + qkv, config_kv_heads(c, l->layer),
-             l->keys + t * config_k_dim(c, l->layer));
+        for (int h = 0; h < heads; h++)
+            positions_turn(&w->q_turn, t, w->queries + r * w->qkv_stride + h * k_dim, 1,
+                           l->q + (t * heads + h) * k_dim);
+        for (int h = 0; h < kv_heads; h++)
+            kv_cache_get(w->kv, (struct kv_slot){w->rows[r].sequence, l->layer, h}, t,
+                         l->keys + (t * kv_heads + h) * k_dim,
+                         l->values + (t * kv_heads + h) * dim);
         for (int h = 0; h < heads; h++)
             sum_values(l, c, w, r, h, l->results + (t * heads + h) * dim);
     }

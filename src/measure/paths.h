@@ -12,7 +12,7 @@
 #include "engine/session.h"
 
 /* A layer's numbers of the tokens at the first positions, of all heads. Queries and keys are
- * rotated where positions are. */
+ * rotated where positions are; keys and values are those that the cache holds. */
 struct path_layer {
     int layer, n_tokens; /* given */
     float *x;            /* [n_tokens, d_model] what Q, K and V are products of */

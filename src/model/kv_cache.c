@@ -1,5 +1,6 @@
 #include "model/kv_cache.h"
 
+#include "compute/kernels_math.h"
 #include "formats/blocks.h"
 
 /* How far apart one position's cells are in an array: a panel has the keys, or the scales of keys
@@ -250,6 +251,23 @@ void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_
             at.array[KV_KEYS], (void *)at.array[KV_KEY_SCALES]);
     put_row(kernels, kv->shape.type.values, kv->value_rotation, false, v,
             config_value_dim(&kv->config), at.array[KV_VALUES], (void *)at.array[KV_VALUE_SCALES]);
+}
+
+void kv_cache_get(const struct kv_cache *kv, struct kv_slot slot, int position, float *k, float *v)
+{
+    const int lane = position % KERNEL_LANES;
+    const struct kv_chunk chunk = kv_cache_chunk(kv, slot, position - lane, lane + 1);
+    float scale;
+    for (int i = 0; i < chunk.key_dim; i++) {
+        k[i] = math_chunk_key(&chunk, lane, i, &scale);
+        k[i] *= scale;
+    }
+    for (int i = 0; i < chunk.value_dim; i++) {
+        v[i] = math_chunk_value(&chunk, lane, i, &scale);
+        v[i] *= scale;
+    }
+    cache_rotate(k, chunk.key_dim, kv->key_rotation);
+    cache_rotate(v, chunk.value_dim, kv->value_rotation);
 }
 
 void kv_cache_copy(struct kv_cache *kv, int from, int to, int n)

@@ -65,6 +65,10 @@ struct kv_slot {
 void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_slot slot,
                   int position, const float *k, const float *v);
 
+/* The key [head_dim] and value [value_dim] of a stored position as attention reads them, but for
+ * rounding: rotated back. */
+void kv_cache_get(const struct kv_cache *kv, struct kv_slot slot, int position, float *k, float *v);
+
 /* Copies the first n <= cap positions of a sequence, of all layers and heads, over those of another
  * one. */
 void kv_cache_copy(struct kv_cache *kv, int from, int to, int n);

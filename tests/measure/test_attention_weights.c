@@ -414,6 +414,25 @@ TEST(golden_traces, .loops = COUNT(traces))
     expect_path(&paths, g.checkpoint.model, &t, results + head * dim);
 }
 
+/* The scores of a path, of the keys that the cache holds, are those that its weights are made of.
+ */
+TEST(traces_of_a_cache_type, .loops = CACHE_TYPES)
+{
+    const struct golden g = open_golden("mixed-llama");
+    const int n = g.n_tokens;
+    struct attend_trace t = {.path.layer = 1, .head = 4, .query = n - 1};
+    struct all_heads all;
+    struct attend_spec spec = spec_of(g.checkpoint.model, &all, g.tokens, n, 1);
+    double sum = 0;
+    spec.trace = &t;
+    spec.params.kv_type = (struct kv_type){_i, CACHE_TYPES - 1 - _i};
+    run(&spec, &all);
+    for (int j = 0; j < n; j++)
+        sum += exp((double)t.scores[j]);
+    for (int j = 0; j < n; j++)
+        ck_assert_double_eq_tol((double)t.weights[j], exp((double)t.scores[j]) / sum, 1e-6);
+}
+
 /* What follows a head's result counts none of one that is left out: the numbers are those of a
  * model whose output matrix has zeros in its columns. */
 TEST(traces_without_a_head)

@@ -134,6 +134,28 @@ static void expect_attention(const struct kv_cache *kv, const struct kv_chunk *c
     }
 }
 
+/* And of what the cache gives back, in double precision, with queries that are not rotated. */
+static void expect_given_back(const struct kv_cache *kv, int n, const double *golden)
+{
+    float q[MOST], keys[POSITIONS][MOST], values[POSITIONS][MOST];
+    for (int t = 0; t < POSITIONS; t++)
+        kv_cache_get(kv, (struct kv_slot){0, 0, 0}, t, keys[t], values[t]);
+    for (int h = 0; h < HEADS; h++) {
+        double sum = 0, result[MOST] = {0};
+        numbers(q, h, n, 900001);
+        for (int t = 0; t < POSITIONS; t++) {
+            double score = 0;
+            for (int i = 0; i < n; i++)
+                score += (double)q[i] * (double)keys[t][i] / sqrt(n);
+            sum += exp(score);
+            for (int i = 0; i < n; i++)
+                result[i] += exp(score) * (double)values[t][i];
+        }
+        for (int i = 0; i < n; i++)
+            ck_assert_double_eq_tol(result[i] / sum, golden[h * n + i], 8e-5);
+    }
+}
+
 TEST(blocks_and_attention_are_numpys)
 {
     size_t len;
@@ -162,6 +184,7 @@ TEST(blocks_and_attention_are_numpys)
             expect_blocks(&chunk, false, n, &at);
             memcpy(results, at, (size_t)(HEADS * n) * sizeof *results);
             at += (size_t)(HEADS * n) * sizeof *results;
+            expect_given_back(&kv, n, results);
             for (const struct kernels *k = NULL; (k = next_kernels(k));)
                 expect_attention(&kv, &chunk, k, n, results);
             kv_cache_free(&kv);
