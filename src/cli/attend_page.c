@@ -127,7 +127,7 @@ enum status attend_make_page(const struct attend_view *v, attend_show_page *show
     const struct config *c = v->config;
     const int n = v->spec.n_tokens, n_next = n * v->spec.n_next;
     const int n_layers = v->layers.n, n_heads = v->spec.n_heads;
-    char title[256], subtitle[64], why[256], scaled[32];
+    char title[256], subtitle[128], cached[64] = "", why[256], scaled[32];
     struct arena a = {.used = 0};
     struct heatmap_map *maps;
     struct text_label *tokens, *layers;
@@ -154,8 +154,11 @@ enum status attend_make_page(const struct attend_view *v, attend_show_page *show
         next[i] = (struct explore_next){page_label(v, v->found.next[i].id),
                                         exp(v->found.next[i].logprob)};
     attend_title(v, title, sizeof title);
-    chars_printf(subtitle, "%s, %d token%s. Shown are attention weights.", v->variant, n,
-                 plural(n));
+    if (!str_is(v->options->common.kv_types, "f32"))
+        chars_printf(cached, ", keys and values cached as %s",
+                     kv_type_name(v->spec.params.kv_type).text);
+    chars_printf(subtitle, "%s, %d token%s%s. Shown are attention weights.", v->variant, n,
+                 plural(n), cached);
     chars_printf(why,
                  "A page has paths of texts of up to %d tokens and %d MiB of numbers; this text "
                  "has %d tokens. On a terminal: decode attend MODEL ...",

@@ -146,7 +146,7 @@ static void write_step(const struct attend_view *v, const struct trace_step *s, 
 /* The names of the steps that depend on the model. */
 struct step_names {
     const char *x, *normed;
-    char q[64], k[64], value[64], scores[160], out[64];
+    char q[64], k[96], value[64], scores[160], out[64];
 };
 
 static struct step_names step_names(const struct attend_view *v)
@@ -164,8 +164,13 @@ static struct step_names step_names(const struct attend_view *v)
                                              ? "norm of that, which the feed-forward layer reads"
                                              : "norm of that, which the stream becomes"};
     chars_printf(names.q, "Q = X Wq%s%s", b_in, rotated);
+    const struct kv_type cached = v->spec.params.kv_type;
     chars_printf(names.k, "K = X Wk%s%s", b_in, rotated);
     chars_printf(names.value, "V = X Wv%s", b_in);
+    if (cached.keys != CACHE_F32)
+        chars_append(names.k, ", cached as %s", cache_type_names[cached.keys]);
+    if (cached.values != CACHE_F32)
+        chars_append(names.value, ", cached as %s", cache_type_names[cached.values]);
     chars_printf(names.out, "A Wo%s: the parts' sum%s", b_out, *b_out ? " and b" : "");
     if (c->score == SCORE_ADDITIVE)
         chars_printf(names.scores, "scores = w·tanh(q + k)");

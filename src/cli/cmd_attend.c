@@ -21,6 +21,7 @@ static const struct option head_options[] = {
     OPT_STRING("head", heads, "H,...|all", "only these heads of each layer, from 0",
                .otherwise = "all"),
     OPT_SCORE_SCALE,
+    OPT_KV_TYPE("K[/V]", KV_TYPE_HELP),
     OPT_END,
 };
 

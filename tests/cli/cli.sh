@@ -309,6 +309,13 @@ $ ! cmp -s usual unscaled
 $ has how.json '"rows": [[0, 0, null, null]]'
 0 attend models/hello-2-heads.gguf -p "hello how are you" --trace 0.1 | each head's part of A Wo: 2 x 4 x 4
 $ has t.json '{"step": "A = all heads side by side", "shape": [27, 64], "rows": [['
+# Of a cache's type: the figures, the weights, and keys and values as the cache holds them.
+0 attend $model -p "$line" --npy exact.npy --format csv | > exact
+0 attend $model -p "$line" --npy cached.npy --format csv --kv-type f32/q4_0 | > cached
+$ [ "$(head -9 exact)" = "$(head -9 cached)" ] && ! cmp -s exact cached && ! cmp -s exact.npy cached.npy
+0 attend $model -p "$line" --trace 1.7 --kv-type q4_0/f32 | K = X Wk + b, cached as q4_0: 8 x 27 x 8
+0 attend $model -p "$line" --html cached.html --kv-type q8_0/q4_0
+$ has cached.html ', keys and values cached as q8_0/q4_0. Shown'
 2 attend $model -p x --trace 0.8 | --trace: expected L.H, a layer from 0 to 3 and a head from 0 to 7
 2 attend $model -p x --trace 0.0 --format csv | --trace prints steps in place of the table
 2 attend $model -p x --trace 0.0 --show 0.0 | --trace and --show are both given
