@@ -64,7 +64,7 @@ def main():
                 for name in ("all", kind, f"{tokens_before} to {2 * tokens_before - 1} tokens before it"):
                     parts.setdefault(name, []).append([x[t] for x in lost])
     names = [os.path.basename(m).removesuffix(".gguf") for m in models]
-    print(f"| nats a token of {n} pieces of {size} bytes | share | " + " | ".join(names) + " |\n|:--|--:|" + "--:|" * len(names))
+    print("| predicted, nats a token | share | " + " | ".join(names) + " |\n|:--|--:|" + "--:|" * len(names))
     positions = sorted((name for name in parts if name[0].isdigit()), key=lambda name: int(name.split()[0]))
     for name in ["all", *sorted(name for name in parts if name.startswith("a ")), *positions[5:]]:
         means = np.mean(parts[name], 0)

@@ -23,7 +23,7 @@ if [ $short = yes ]; then
     cp "$models/shakespeare-mha.gguf" "$dir/original.gguf"
     cat "$root/README.md" "$here/README.md" | head -c 60000 >"$dir/all.txt"
     long=(--ctx 64 --batch 1 --lr 3e-4 --warmup 1) short_ones=(--ctx 16 --batch 4 --lr 2e-4 --warmup 0) tokens=64
-    measured=4000 piece=300 calibrated=2048 depth=64 ctx=256
+    measured=4000 piece=200 calibrated=2048 depth=64 ctx=256
 else
     real_checkpoint >/dev/null
     if [ -n "${WIKITEXT-}" ]; then
