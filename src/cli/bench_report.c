@@ -154,7 +154,9 @@ static struct shown_row show_row(const struct bench_run *r, const struct shown_r
     chars_printf(s.hash, "%016" PRIx64, row->logits_hash);
     name_line(r, &s);
     /* What is not told apart is not shown as faster or slower. */
-    if (row->like_base)
+    if (row->unsure)
+        chars_printf(s.speedup, "?");
+    else if (row->like_base)
         chars_printf(s.speedup, "~1x");
     else if (isfinite(row->speedup))
         chars_printf(s.speedup, "%.2fx", row->speedup);
@@ -198,31 +200,110 @@ static void print_header(const struct bench_run *r, const struct shown_row *run,
     paragraph_end(&p);
 }
 
-/* Prints how to make the rows that are chosen. */
+/* A word of a command line as a shell takes it. */
+static void put_word(struct output *out, const char *word)
+{
+    if (!word[strspn(word,
+                     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+=:,@%")]) {
+        output_printf(out, " %s", word);
+        return;
+    }
+    output_puts(out, " '");
+    for (; *word; word++)
+        output_printf(out, *word == '\'' ? "'\\''" : "%c", *word);
+    output_puts(out, "'");
+}
+
+/* Whether a matrix of the file is quantized, which convert asks about. */
+static bool is_quantized(const struct gguf *g)
+{
+    for (size_t i = 0; i < g->n_tensors; i++)
+        if (g->tensors[i].n_dims > 1 && g->tensors[i].type->block_elements > 1)
+            return true;
+    return false;
+}
+
+/* Prints how to have a row that is chosen: the command that makes its checkpoint, never broken, and
+ * the type of its cache. */
+static void print_advice(const struct bench_run *r, const struct bench_row *row)
+{
+    struct output *out = r->job->out;
+    const struct bench_subject *of = row->model->subject;
+    const int type = r->spec.axes[BENCH_TYPES].items[row->at[BENCH_TYPES]];
+    const bool fewer = row->plan.n_kv_heads != of->config.n_kv_heads;
+    const bool retypes = type != BENCH_AS_IS;
+    const char *kv_type = row->plan.kv_type.text;
+    output_printf(out, "\n%s at depth %d", row->model->variant.name, row->plan.depth);
+    if (row->plan.batch > 1)
+        output_printf(out, " and batch %d", row->plan.batch);
+    output_puts(out, fewer || retypes ? "" : ": the checkpoint as it is");
+    if (!str_is(kv_type, cache_type_names[CACHE_F32]))
+        output_printf(out, ", run with --kv-type %s", kv_type);
+    output_puts(out, "\n");
+    if (!fewer && !retypes)
+        return;
+    output_puts(out, "  decode convert");
+    put_word(out, of->name);
+    output_puts(out, " -o OUT.gguf");
+    if (fewer) {
+        output_printf(out, " --kv-heads %d --calib", row->plan.n_kv_heads);
+        put_word(out, r->o->common.file);
+        output_puts(out, " --range 0:0.9");
+        if (r->o->calib_tokens)
+            output_printf(out, " --calib-tokens %d", r->o->calib_tokens);
+    }
+    if (retypes)
+        output_printf(out, " --type %s", storage_names[type]);
+    output_puts(out, is_quantized(of->gguf) ? " --requantize\n" : "\n");
+}
+
+/* Says of the row that exceeds the limits by the least how far it is beyond each. */
+static void print_nearest(const struct bench_run *r, struct paragraph *p)
+{
+    const struct bench_row *row = bench_nearest(&r->bench);
+    const double *at = r->limits.at;
+    const char *before = " exceeds";
+    paragraph_printf(p, "\nno row is within the limits; the nearest, %s with a cache of %s,",
+                     row->model->variant.name, row->plan.kv_type.text);
+    if (at[BENCH_LOST] > 0 && !(row->loss.lost <= at[BENCH_LOST])) {
+        paragraph_printf(p, "%s --max-loss by %.4f", before, row->loss.lost - at[BENCH_LOST]);
+        before = " and";
+    }
+    if (at[BENCH_US] > 0 && row->p50_us > at[BENCH_US]) {
+        paragraph_printf(p, "%s --max-us by %.1f", before, row->p50_us - at[BENCH_US]);
+        before = " and";
+    }
+    if (at[BENCH_CACHE] > 0 && row->plan.allocated_bytes > at[BENCH_CACHE])
+        paragraph_printf(p, "%s --max-cache by %s", before,
+                         figure_bytes(row->plan.allocated_bytes - at[BENCH_CACHE]).text);
+    paragraph_puts(p, "\n");
+}
+
+/* Prints how to have the rows that are chosen, or why there is none. */
 static void print_choice(const struct bench_run *r, struct paragraph *p)
 {
-    const bool limited = r->o->max_loss > 0 || r->o->max_us > 0 || r->o->max_cache;
-    const char *none = limited ? "no row is within the limits"
-                               : "--max-loss, --max-us or --max-cache say what may be lost, taken "
-                                 "and held, and choose a row";
-    for (int i = 0; i < r->bench.n_rows; i++) {
-        const struct bench_row *row = &r->bench.rows[i];
-        if (!row->chosen)
-            continue;
-        none = NULL;
-        paragraph_printf(
-            p, "\n%s at depth %d: decode convert MODEL -o OUT --kv-heads %d --calib TEXT\n",
-            row->model->variant.name, row->plan.depth, row->plan.n_kv_heads);
-    }
-    if (none && bench_may_choose(&r->bench))
-        paragraph_printf(p, "\n%s\n", none);
+    const double *at = r->limits.at;
+    const bool limited = at[BENCH_LOST] > 0 || at[BENCH_US] > 0 || at[BENCH_CACHE] > 0;
+    bool chosen = false;
+    for (int i = 0; i < r->bench.n_rows; i++)
+        if (r->bench.rows[i].chosen) {
+            print_advice(r, &r->bench.rows[i]);
+            chosen = true;
+        }
+    if (!limited)
+        paragraph_puts(p, "\n--max-loss, --max-us or --max-cache say what may be lost, taken and "
+                          "held, and choose a row\n");
+    else if (!chosen && at[BENCH_US] > 0 && !bench_may_choose(&r->bench))
+        paragraph_puts(p, "\nno row is chosen: --max-us needs times that can be trusted\n");
+    else if (!chosen)
+        print_nearest(r, p);
     paragraph_puts(p, "\n");
-    if (bench_may_choose(&r->bench))
+    if (chosen)
         paragraph_puts(p, "* the smallest cache within the limits at its depth and batch; ");
     paragraph_puts(p,
                    "beyond: the limits that a row exceeds; cache: of all sequences;\vlost: bits "
-                   "per byte more than the checkpoint on the text's last tenth, converted by fit "
-                   "on the others\n");
+                   "per byte more than the checkpoint's on the text's last tenth, with the row's "
+                   "K/V heads (converted by fit on the rest), type and cache\n");
 }
 
 /* Prints what the marks and columns mean. */
@@ -234,7 +315,8 @@ static void print_legend(const struct bench_run *r, struct paragraph *p)
                           "or another, may be the fastest\n");
     paragraph_puts(p,
                    "speed-up: p50 of the first checkpoint as it is over the row's, ~1x where the "
-                   "two are not told apart;\vpredicted: of one sequence by the bytes read, of "
+                   "two are not told apart, ? where other work hides it;\vpredicted: of one "
+                   "sequence by the bytes read, of "
                    "several by the limits\n");
 }
 
@@ -255,9 +337,9 @@ static enum status write_plot(const struct bench_run *r, const struct shown_row 
                               .x_label = label,
                               .x_doubles = over_batch,
                               .y_label = "latency (µs per token)",
-                              .mid_label = !bench_may_choose(b) ? "median"
-                                           : r->has_losses      ? "median (* within the limits)"
-                                                                : "median (* fastest, ~ toss-up)",
+                              .mid_label = r->has_losses         ? "median (* within the limits)"
+                                           : bench_may_choose(b) ? "median (* fastest, ~ toss-up)"
+                                                                 : "median",
                               .band_label = "p10 to p90",
                               .predicted_label = "limit by measured bandwidth and arithmetic",
                               .doubt_label = "not to be trusted (its note in the table)",

@@ -65,8 +65,8 @@ enum status job_open_checkpoint(struct job *j, struct err *e)
     TRY(job_open(j->path, other ? wanted & ~model : wanted, j->pool, &j->checkpoint, e));
     job_warn_vocabulary(o, j->path, j->checkpoint.tokenizer);
     if (other) {
-        TRY(variant_load(j, o->kv_heads, NULL, (struct callbacks){.stop = progress_stop},
-                         &j->checkpoint.model, e));
+        TRY(variant_load(j, o->kv_heads, &(struct model_options){.pool = j->pool}, NULL,
+                         (struct callbacks){.stop = progress_stop}, &j->checkpoint.model, e));
     }
     if (o->score_scale) {
         TRY(config_needs_dot(&j->checkpoint.model->config, "--score-scale", e));

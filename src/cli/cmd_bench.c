@@ -67,8 +67,8 @@ static const struct option result_options[] = {
 };
 
 static const struct option advice_options[] = {
-    OPT_TEXT("also what each variant loses on the last tenth of this text, converted by fit on the "
-             "rest",
+    OPT_TEXT("also what each row loses on the last tenth of this text: its K/V heads, converted by "
+             "fit on the rest, its type and its cache",
              .excludes = "shape"),
     OPT_DOUBLE("max-loss", max_loss, "X", 0, HUGE_VAL, "bits per byte that may be lost at most",
                .above_min = true, .otherwise = "any", .needs = "text"),
@@ -198,11 +198,11 @@ static enum status prepare_text(struct bench_run *r, struct err *e)
     struct job *j = r->job;
     const struct bench_options *o = r->o;
     const size_t len = j->text.len * CALIBRATED;
-    if (o->max_cache && !parse_bytes(o->max_cache, &r->limits.cache_bytes))
+    size_t cache = 0;
+    if (o->max_cache && !parse_bytes(o->max_cache, &cache))
         return err_usage(e, "--max-cache: expected a number of bytes, as 8192 or 8MiB, found '%s'",
                          o->max_cache);
-    r->limits.lost = o->max_loss;
-    r->limits.us = o->max_us;
+    r->limits = (struct bench_limits){{o->max_loss, o->max_us, cache}};
     job_warn_vocabulary(&o->common, j->path, j->checkpoint.tokenizer);
     TRY(err_in(e,
                text_sample_take(j->checkpoint.tokenizer, r->subjects[0].config.n_ctx,
@@ -215,68 +215,92 @@ static enum status prepare_text(struct bench_run *r, struct err *e)
     return err_in(e, eval_check_length(j->n_tokens, e), "--text, its last tenth");
 }
 
-/* What a variant of the checkpoint loses on the text, in *out, and what each token costs it: nll.
- */
-static enum status measure_variant(struct bench_run *r, int n_kv_heads, double *nll,
-                                   struct eval_result *out, struct err *e)
+/* What rows of one model and cache lose on the text. */
+struct measured_loss {
+    int type, variant; /* places on the axes of the model */
+    struct model *model;
+    double *whole, *own; /* [n_tokens - 1] what each token costs the checkpoint, and this row */
+    struct eval_result before; /* the checkpoint as it is, with a cache of F32 */
+};
+
+static enum status load_variant(const struct bench_run *r, int n_kv_heads, int type,
+                                struct model **out, struct err *e)
 {
     struct job *j = r->job;
-    struct model *model;
+    const struct model_options how = {
+        .convert = type != BENCH_AS_IS, .storage = MAX(type, 0), .pool = j->pool};
     char number[16];
     chars_printf(number, "%d", n_kv_heads);
-    TRY(variant_load(j, number, &r->calibration, job_callbacks(j, "window"), &model, e));
-    struct eval_spec spec = job_eval_spec(j, &j->checkpoint);
-    spec.model = model;
-    spec.nll = nll;
-    spec.callbacks = job_callbacks(j, "token");
-    const enum status s = eval_run(&spec, out, e);
-    model_free(model);
-    return s;
+    return variant_load(j, number, &how, &r->calibration, job_callbacks(j, "window"), out, e);
 }
 
-/* What the variants lose, [variants], with its standard error: that of neighbours' differences. */
-static enum status measure_losses(struct bench_run *r, double *nll, struct bench_loss *losses,
-                                  struct err *e)
+static enum status evaluate(const struct bench_run *r, const struct model *m, struct kv_type kv,
+                            double *nll, struct eval_result *out, struct err *e)
 {
-    const struct int_list *variants = &r->spec.axes[BENCH_VARIANTS];
-    const int own_kv_heads = r->subjects[0].config.n_kv_heads;
-    const size_t n_scored = r->job->n_tokens - 1;
-    double *whole = nll, *own = nll + n_scored;
-    struct eval_result before, after;
-    TRY(measure_variant(r, own_kv_heads, whole, &before, e));
-    for (int i = 0; i < variants->n; i++) {
-        losses[i] = (struct bench_loss){.bits_per_byte = before.bits_per_byte};
-        if (variants->items[i] == own_kv_heads)
-            continue;
-        TRY(measure_variant(r, variants->items[i], own, &after, e));
-        for (size_t t = 0; t < n_scored; t++)
-            own[t] -= whole[t];
-        losses[i].bits_per_byte = after.bits_per_byte;
-        losses[i].lost = after.bits_per_byte - before.bits_per_byte;
-        losses[i].lost_error = eval_mean_error(own, n_scored, after.nll - before.nll) *
-                               after.tokens / log(2) / after.bytes;
+    struct eval_spec spec = job_eval_spec(r->job, &r->job->checkpoint);
+    spec.model = m;
+    spec.params.kv_type = kv;
+    spec.nll = nll;
+    spec.callbacks = job_callbacks(r->job, "token");
+    return eval_run(&spec, out, e);
+}
+
+/* Evaluates the model with each type of cache, and gives its rows what they lose, with the standard
+ * error of that: the one of the tokens' differences. */
+static enum status measure_caches(struct bench_run *r, const struct measured_loss *l, struct err *e)
+{
+    const size_t n = r->job->n_tokens - 1;
+    for (int k = 0; k < r->spec.axes[BENCH_KV_TYPES].n; k++) {
+        struct eval_result after;
+        TRY(evaluate(r, l->model, kv_type_at(r->spec.axes[BENCH_KV_TYPES].items[k]), l->own, &after,
+                     e));
+        for (size_t t = 0; t < n; t++)
+            l->own[t] -= l->whole[t];
+        const struct bench_loss loss = {.bits_per_byte = after.bits_per_byte,
+                                        .lost = after.bits_per_byte - l->before.bits_per_byte,
+                                        .lost_error =
+                                            eval_mean_error(l->own, n, after.nll - l->before.nll) *
+                                            after.tokens / log(2) / after.bytes};
+        for (struct bench_row *row = r->bench.rows; row < r->bench.rows + r->bench.n_rows; row++)
+            if (row->at[BENCH_TYPES] == l->type && row->at[BENCH_VARIANTS] == l->variant &&
+                row->at[BENCH_KV_TYPES] == k)
+                row->loss = loss;
     }
     return STATUS_OK;
 }
 
-/* Converts and evaluates the variants, one after the other, with the first number of threads, and
- * chooses among the rows, which are measured. */
+/* Converts and evaluates every variant in every type, one after the other. */
+static enum status measure_losses(struct bench_run *r, struct measured_loss *l, struct err *e)
+{
+    const struct int_list *types = &r->spec.axes[BENCH_TYPES];
+    const struct int_list *variants = &r->spec.axes[BENCH_VARIANTS];
+    TRY(load_variant(r, r->subjects[0].config.n_kv_heads, BENCH_AS_IS, &l->model, e));
+    enum status s = evaluate(r, l->model, kv_type_of(CACHE_F32), l->whole, &l->before, e);
+    model_free(l->model);
+    for (l->type = 0; l->type < types->n && s == STATUS_OK; l->type++)
+        for (l->variant = 0; l->variant < variants->n && s == STATUS_OK; l->variant++) {
+            TRY(load_variant(r, variants->items[l->variant], types->items[l->type], &l->model, e));
+            s = measure_caches(r, l, e);
+            model_free(l->model);
+        }
+    return s;
+}
+
+/* Measures what the rows lose, with the first number of threads, and chooses among them. */
 static enum status choose_rows(struct bench_run *r, struct err *e)
 {
     struct job *j = r->job;
-    struct bench_loss losses[LIST_MAX];
-    double *nll;
-    TRY_ZEROED(nll, 2 * j->n_tokens, "what each token costs", e);
+    struct measured_loss l;
+    TRY_ZEROED(l.whole, 2 * j->n_tokens, "what each token costs", e);
+    l.own = l.whole + j->n_tokens;
     j->kernels = r->spec.kernels;
     j->n_threads = r->spec.axes[BENCH_THREADS].items[0];
     enum status s = job_start_threads(j, e);
     if (s == STATUS_OK)
-        s = measure_losses(r, nll, losses, e);
-    free(nll);
+        s = measure_losses(r, &l, e);
+    free(l.whole);
     TRY(s);
     r->has_losses = true;
-    for (int i = 0; i < r->bench.n_rows; i++)
-        r->bench.rows[i].loss = losses[r->bench.rows[i].at[BENCH_VARIANTS]];
     bench_choose(&r->bench, &r->limits);
     return STATUS_OK;
 }

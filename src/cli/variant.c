@@ -47,8 +47,9 @@ enum status variant_convert(const struct job *j, const struct convert_spec *spec
     return s == STATUS_BAD_FILE || s == STATUS_FAILED ? err_in(e, s, "%s", j->path) : s;
 }
 
-enum status variant_load(const struct job *j, const char *kv_heads, const struct text_sample *text,
-                         struct callbacks callbacks, struct model **out, struct err *e)
+enum status variant_load(const struct job *j, const char *kv_heads, const struct model_options *how,
+                         const struct text_sample *text, struct callbacks callbacks,
+                         struct model **out, struct err *e)
 {
     const struct checkpoint *k = &j->checkpoint;
     struct config config;
@@ -59,6 +60,7 @@ enum status variant_load(const struct job *j, const char *kv_heads, const struct
     TRY(err_in(e, config_read(k->gguf, &config, e), "%s", j->path));
     struct convert_spec spec = variant_spec(j, &config);
     spec.callbacks = callbacks;
+    spec.widens = how->convert;
     TRY(variant_parse(kv_heads, &config, layers, &spec, &fewer, e));
     if (text) {
         spec.tokens = text->tokens;
@@ -67,12 +69,10 @@ enum status variant_load(const struct job *j, const char *kv_heads, const struct
     }
     if (fewer) {
         TRY(variant_convert(j, &spec, &converted, e));
-        s = convert_model(&converted, j->pool, out, e);
+        s = convert_model(&converted, how, out, e);
         convert_free(&converted);
     } else {
-        s = err_in(
-            e, model_create(k->gguf, &(struct model_options){.pool = j->pool}, &k->file, out, e),
-            "%s", j->path);
+        s = err_in(e, model_create(k->gguf, how, &k->file, out, e), "%s", j->path);
     }
     if (s == STATUS_OK)
         (*out)->name = j->path;

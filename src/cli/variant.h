@@ -22,9 +22,11 @@ enum status variant_parse(const char *kv_heads, const struct config *c, int *lay
 enum status variant_convert(const struct job *j, const struct convert_spec *spec,
                             struct convert *out, struct err *e);
 
-/* Makes the model of the job's checkpoint with so many K/V heads, for model_free. If it has more it
+/* Makes the model of the job's checkpoint with so many K/V heads, stored as `how` says, for
+ * model_free. If it has more it
  * is converted by fit in memory: from the weights alone if `text` is NULL, else on that text and
  * with refit, whose windows `callbacks` count. The failures of variant_parse, convert_run and
  * model_create. */
-enum status variant_load(const struct job *j, const char *kv_heads, const struct text_sample *text,
-                         struct callbacks callbacks, struct model **out, struct err *e);
+enum status variant_load(const struct job *j, const char *kv_heads, const struct model_options *how,
+                         const struct text_sample *text, struct callbacks callbacks,
+                         struct model **out, struct err *e);

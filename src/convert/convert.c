@@ -104,8 +104,8 @@ enum status convert_run(const struct convert_spec *spec, struct convert *out, st
     return spec->cache_bytes ? convert_to_budget(spec, out, e) : convert_once(spec, out, e);
 }
 
-enum status convert_model(const struct convert *converted, struct pool *pool, struct model **out,
-                          struct err *e)
+enum status convert_model(const struct convert *converted, const struct model_options *how,
+                          struct model **out, struct err *e)
 {
     unsigned char *bytes = NULL;
     struct gguf *gguf = NULL;
@@ -114,7 +114,7 @@ enum status convert_model(const struct convert *converted, struct pool *pool, st
     if (s == STATUS_OK)
         s = gguf_parse(bytes, len, &gguf, e);
     if (s == STATUS_OK)
-        s = model_create(gguf, &(struct model_options){.pool = pool}, NULL, out, e);
+        s = model_create(gguf, how, NULL, out, e);
     gguf_free(gguf);
     free(bytes);
     return s;

@@ -99,7 +99,7 @@ enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct 
  */
 enum status convert_run(const struct convert_spec *spec, struct convert *out, struct err *e);
 
-/* Makes a model of the result, in memory of its own; model_free is due. `pool` is as in
- * model_options. The failures of gguf_parse and model_create. */
-enum status convert_model(const struct convert *converted, struct pool *pool, struct model **out,
-                          struct err *e);
+/* Makes a model of the result, stored as `how` says, in memory of its own; model_free is due. The
+ * failures of gguf_parse and model_create. */
+enum status convert_model(const struct convert *converted, const struct model_options *how,
+                          struct model **out, struct err *e);

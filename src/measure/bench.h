@@ -106,10 +106,12 @@ struct bench_row {
                                           predicted: at batch 1 by bytes, else by time. NaN: there
                                           is none */
     bool like_base;                    /* not told apart from the base */
+    bool unsure;    /* nothing is known of the speed-up: one of them was disturbed */
     char note[160]; /* why its figures may not be taken at their word, or not together; "" */
     /* With a text, see bench_choose. */
     struct bench_loss loss;
     char beyond[24]; /* the limits that it exceeds: "loss, time"; "": none */
+    double excess;   /* by which it does, the sum over these of its share of the limit less 1 */
     bool chosen;
 };
 

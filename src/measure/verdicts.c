@@ -104,6 +104,21 @@ static bool told_apart(const struct bench_row *faster, const struct bench_row *s
     return apart;
 }
 
+/* A row, or limits, whose threads had a smaller share of their time than this on the processors was
+ * disturbed by other work. */
+#define LEAST_SHARE 0.65
+/* Repeats whose medians differ by more than this. */
+#define NOISY 0.15
+/* A mean further from the median than this share of it says that some steps took much longer. */
+#define UNEVEN 0.1
+
+/* Whether other work, or steps of very different length, leave its times without a meaning. */
+static bool is_disturbed(const struct bench_row *row)
+{
+    return row->cpu_share < LEAST_SHARE || row->spread > NOISY ||
+           fabs(row->mean_us / row->p50_us - 1) > UNEVEN;
+}
+
 /* The row of the base at the same setting; NULL: there is none. */
 static const struct bench_row *base_of(const struct bench *b, const struct bench_row *row)
 {
@@ -125,7 +140,7 @@ void bench_compare(struct bench *b)
         struct bench_row *row = &b->rows[i];
         const struct bench_row *base = base_of(b, row);
         row->speedup = row->predicted_speedup = NO_FIGURE;
-        row->like_base = false;
+        row->like_base = row->unsure = false;
         if (!base)
             continue;
         /* Of one sequence bytes are the limit, and need no measurement. */
@@ -133,8 +148,9 @@ void bench_compare(struct bench *b)
                                      ? base->plan.step_bytes / (double)row->plan.step_bytes
                                      : base->plan.predicted.us / row->plan.predicted.us;
         row->speedup = base->p50_us / row->p50_us;
-        row->like_base = row != base && MIN(row->repeats, base->repeats) > 1 &&
-                         !told_apart(row, base) && !told_apart(base, row);
+        const bool apart = row == base || told_apart(row, base) || told_apart(base, row);
+        row->like_base = !apart && MIN(row->repeats, base->repeats) > 1;
+        row->unsure = !apart && (is_disturbed(row) || is_disturbed(base));
     }
 }
 
@@ -177,52 +193,64 @@ void bench_judge(struct bench *b)
 
 /* --- what to take on a text ------------------------------------------------------------------- */
 
-static void compare_with_limits(struct bench_row *row, const struct bench_limits *l)
+/* A row's share of each limit, from 0 on; above 1 it exceeds it. A limit of 0 is none. */
+static void share_limits(const struct bench_row *row, const struct bench_limits *l,
+                         double shares[BENCH_LIMITS])
 {
-    const struct {
-        bool exceeded;
-        const char *name;
-    } limits[] = {
-        {l->lost > 0 && !(row->loss.lost <= l->lost), "loss"},
-        {l->us > 0 && row->p50_us > l->us, "time"},
-        {l->cache_bytes > 0 && row->plan.allocated_bytes > l->cache_bytes, "cache"},
-    };
-    row->beyond[0] = 0;
-    for (int i = 0; i < LENGTH(limits); i++)
-        if (limits[i].exceeded)
-            chars_append(row->beyond, "%s%s", row->beyond[0] ? ", " : "", limits[i].name);
+    const double of[BENCH_LIMITS] = {row->loss.lost, row->p50_us, row->plan.allocated_bytes};
+    for (int i = 0; i < BENCH_LIMITS; i++)
+        shares[i] = l->at[i] > 0 ? of[i] / l->at[i] : 0;
 }
 
-/* Whether x is of y's depth and batch and has a smaller cache, or one as small and shorter steps.
- */
-static bool is_better(const struct bench_row *x, const struct bench_row *y)
+static void compare_with_limits(struct bench_row *row, const struct bench_limits *l)
+{
+    static const char *const names[BENCH_LIMITS] = {"loss", "time", "cache"};
+    double shares[BENCH_LIMITS];
+    share_limits(row, l, shares);
+    row->beyond[0] = 0;
+    row->excess = 0;
+    for (int i = 0; i < BENCH_LIMITS; i++)
+        if (!(shares[i] <= 1)) {
+            chars_append(row->beyond, "%s%s", row->beyond[0] ? ", " : "", names[i]);
+            row->excess += shares[i] - 1;
+        }
+}
+
+/* Whether x is of y's depth and batch and has a smaller cache, or one as small and shorter steps;
+ * where times are not to be trusted, one as small and less of a loss. */
+static bool is_better(const struct bench_row *x, const struct bench_row *y, bool timed)
 {
     const uint64_t x_bytes = x->plan.allocated_bytes, y_bytes = y->plan.allocated_bytes;
-    return same_place(x, y) && (x_bytes < y_bytes || (x_bytes == y_bytes && x->p50_us < y->p50_us));
+    const bool first = timed ? x->p50_us < y->p50_us : x->loss.lost < y->loss.lost;
+    return same_place(x, y) && (x_bytes < y_bytes || (x_bytes == y_bytes && first));
 }
 
 void bench_choose(struct bench *b, const struct bench_limits *limits)
 {
-    const bool limited = limits->lost > 0 || limits->us > 0 || limits->cache_bytes > 0;
+    const bool timed = bench_may_choose(b);
+    bool limited = false;
+    for (int i = 0; i < BENCH_LIMITS; i++)
+        limited |= limits->at[i] > 0;
     for (int i = 0; i < b->n_rows; i++)
         compare_with_limits(&b->rows[i], limits);
     for (int i = 0; i < b->n_rows; i++) {
         struct bench_row *row = &b->rows[i];
-        row->chosen = limited && bench_may_choose(b) && !row->beyond[0];
+        row->chosen = limited && (timed || limits->at[BENCH_US] <= 0) && !row->beyond[0];
         for (int k = 0; k < b->n_rows; k++)
-            row->chosen &= b->rows[k].beyond[0] || !is_better(&b->rows[k], row);
+            row->chosen &= b->rows[k].beyond[0] || !is_better(&b->rows[k], row, timed);
     }
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+const struct bench_row *bench_nearest(const struct bench *b)
+{
+    const struct bench_row *nearest = b->rows;
+    for (int i = 1; i < b->n_rows; i++)
+        if (b->rows[i].excess < nearest->excess)
+            nearest = &b->rows[i];
+    return nearest;
+}
 
-/* A row, or limits, whose threads had a smaller share of their time than this on the processors was
- * disturbed by other work. */
-#define LEAST_SHARE 0.65
-/* Repeats whose medians differ by more than this. */
-#define NOISY 0.15
-/* A mean further from the median than this share of it says that some steps took much longer. */
-#define UNEVEN 0.1
+/* --- all of it -------------------------------------------------------------------------------- */
 
 static void write_note(struct bench_row *row, int repeats)
 {

@@ -29,16 +29,19 @@ void bench_compare(struct bench *b);
 void bench_judge(struct bench *b);
 
 /* The most that a row may lose, take and hold; 0: any. */
+enum { BENCH_LOST, BENCH_US, BENCH_CACHE, BENCH_LIMITS };
 struct bench_limits {
-    double lost, us;    /* bits per byte, microseconds of a step */
-    size_t cache_bytes; /* that all caches take */
+    double at[BENCH_LIMITS]; /* bits per byte, microseconds of a step, bytes of all caches */
 };
 
-/* Whether a row may be called the fastest or the best: not of a run that had less than half of its
- * processors. */
+/* Whether the times tell which row is the fastest: not those of a run that had less than half of
+ * its processors. */
 bool bench_may_choose(const struct bench *b);
 
-/* Fills in which limits rows exceed, whose losses are known; and chooses, if there is a limit and
- * bench_may_choose, the smallest cache within all of them at each depth and batch, of several the
- * fastest. */
+/* Fills in which limits rows exceed, whose losses are known; and chooses, if there is a limit, the
+ * smallest cache within all of them at each depth and batch, of several the fastest. Where
+ * bench_may_choose says no, a limit of time chooses none, and of several the least loss. */
 void bench_choose(struct bench *b, const struct bench_limits *limits);
+
+/* The row that exceeds the limits by the least, in shares of them; behind bench_choose. */
+const struct bench_row *bench_nearest(const struct bench *b);

@@ -506,8 +506,21 @@ $ advised="$advised --calib-tokens 128"
 $ [ "$(variants)" = "MHA cache GQA-2 MHA cache GQA-2" ]
 $ is_busy() { grep -q '"warning": "\|^WARNING' "$out"; }
 $ is_busy || [ "$(grep '"chosen": true' "$out" | grep -c GQA-2)" = 2 ]
-0 $advised --max-cache 1MiB | lost | beyond | predicted µs | GQA-2
-$ is_busy || { has "$out" "the smallest cache within the limits" && has "$out" "decode convert MODEL -o OUT --kv-heads 2 --calib TEXT"; }
+0 $advised --max-cache 1MiB | lost | beyond | predicted µs | GQA-2 | the smallest cache within the limits
+# What is printed makes the row: its bytes, and with its cache its loss.
+$ cp text.txt "text's.txt"
+$ advised="bench $model --text text's.txt --kv-heads 8,2 --calib-tokens 128 $quickest --type q4_0 --kv-type f32,q8_0"
+$ "$decode" ${advised%text*} "text's.txt" ${advised#*.txt} -q --format jsonl >advised 2>"$err"
+$ "$decode" ${advised%text*} "text's.txt" ${advised#*.txt} -q --max-cache 5kB >shown 2>"$err"
+$ PATH=${decode%/*}:$PATH; eval "$(grep '^  decode convert' shown) -q" && rm "text's.txt"
+$ [ "$(grep -c '^GQA-2 at depth 0, run with --kv-type q8_0' shown)" = 1 ]
+$ chosen="GQA-2[^}]*\"type\": \"q4_0\", \"kv_type\": \"q8_0\""
+0 eval OUT.gguf measured.txt --kv-type q8_0 --format jsonl -q
+$ grep "$chosen" advised | grep -q "\"bits_per_byte\": $(bits_of "$out"),"
+0 bench OUT.gguf --kv-heads 2 --kv-type q8_0 $quickest --format jsonl -q
+$ w=$(sed 's/.*"weight_bytes": \([0-9]*\).*/\1/' "$out"); grep "$chosen" advised | grep -q "\"weight_bytes\": $w,"
+0 $few --max-loss 1e-9 --max-cache 1kB | no row is within the limits; the nearest, | --max-cache by
+    | for few in "bench $model --text text.txt --kv-heads 8,2 --calib-tokens 128 $quickest -q"
 2 bench --shape $shape --text LICENSE | --shape
 2 bench $model --max-loss 1 | --text
 2 bench $model --text LICENSE --max-cache x | --max-cache: expected a number of bytes, as 8192 or 8MiB, found 'x'

@@ -345,6 +345,8 @@ BENCH_TEST(verdicts)
         ck_assert_msg(p.rows[0].verdict == cases[i].mha && p.rows[1].verdict == cases[i].mqa,
                       "case %zu: %d, %d", i, p.rows[0].verdict, p.rows[1].verdict);
         ck_assert_int_eq(p.rows[1].like_base, cases[i].mqa == BENCH_TOSS_UP);
+        if (i == 0 || i == 5 || i == 6)
+            ck_assert_int_eq(p.rows[1].unsure, i == 5);
     }
 }
 
@@ -359,16 +361,16 @@ BENCH_TEST(choices)
         bool mha, mqa;
         const char *beyond[2];
     } cases[] = {
-        {{.lost = 0.5}, 1, 0, false, true, {"", ""}},
-        {{.lost = 0.1}, 1, 0, true, false, {"", "loss"}},
-        {{.us = 1.5}, 1, 0, false, true, {"time", ""}},
-        {{.us = 1.5, .cache_bytes = 500}, 1, 0, false, true, {"time, cache", ""}},
-        {{.lost = 0.1, .cache_bytes = 499}, 1, 0, false, false, {"cache", "loss, cache"}},
-        {{.lost = 0.5}, 1, 1, true, true, {"", ""}}, /* each alone at its depth */
-        {{.lost = 0.5}, 0.5, 0, false, true, {"", ""}},
-        {{.lost = 0.5}, 0.49, 0, false, false, {"", ""}},
-        {{.us = 1.5}, 0.49, 1, false, false, {"time", ""}},
-        {{.lost = 0}, 1, 0, false, false, {"", ""}}, /* no limit */
+        {{{0.5, 0, 0}}, 1, 0, false, true, {"", ""}},
+        {{{0.1, 0, 0}}, 1, 0, true, false, {"", "loss"}},
+        {{{0, 1.5, 0}}, 1, 0, false, true, {"time", ""}},
+        {{{0, 1.5, 500}}, 1, 0, false, true, {"time, cache", ""}},
+        {{{0.1, 0, 499}}, 1, 0, false, false, {"cache", "loss, cache"}},
+        {{{0.5, 0, 0}}, 1, 1, true, true, {"", ""}}, /* each alone at its depth */
+        {{{0.5, 0, 0}}, 0.5, 0, false, true, {"", ""}},
+        {{{0.5, 0, 0}}, 0.49, 0, false, true, {"", ""}}, /* needs no times */
+        {{{0, 1.5, 0}}, 0.49, 1, false, false, {"time", ""}},
+        {{{0, 0, 0}}, 1, 0, false, false, {"", ""}}, /* no limit */
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct pair p;
@@ -383,6 +385,8 @@ BENCH_TEST(choices)
                       "case %zu", i);
         for (int k = 0; k < 2; k++)
             ck_assert_str_eq(p.rows[k].beyond, cases[i].beyond[k]);
+        if (i == 4) /* MHA has 2.004 times the cache; MQA 2 times the loss and 1.002 the cache */
+            ck_assert_ptr_eq(bench_nearest(&p.b), &p.rows[1]);
     }
 }
 
