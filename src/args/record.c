@@ -1,6 +1,7 @@
 #include "args/record.h"
 
 #include "base/mem.h"
+#include "base/numbers.h"
 
 /* The value of an option that a record keeps; NULL: it keeps none. */
 static const char *recorded(const struct option_row *row)
@@ -68,13 +69,13 @@ static bool same_value(const struct option *o, const void *a, const void *b)
 }
 
 enum status record_compare(const struct recorded_run *before, const struct recorded_run *now,
-                           const char *but, struct err *e)
+                           const char *const *but, struct err *e)
 {
     for (int i = 0; i < now->rows->n_options; i++) {
         const struct option_row *row = &now->rows->items[i];
         const char *name = row->option->name;
         const char *was = recorded(&before->rows->items[i]), *is = recorded(row);
-        if (is && !str_is(name, but) &&
+        if (is && names_find(but, name) < 0 &&
             !same_value(row->option, (const char *)before->values + row->offset,
                         (const char *)now->values + row->offset))
             return err_usage(

@@ -29,4 +29,4 @@ struct recorded_run {
  * before had its default. STATUS_USAGE names the first that has. The option named `but` may differ.
  */
 enum status record_compare(const struct recorded_run *before, const struct recorded_run *now,
-                           const char *but, struct err *e);
+                           const char *const *but, struct err *e);

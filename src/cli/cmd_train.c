@@ -52,7 +52,7 @@ static const struct option output_options[] = {
     OPT_STRING(
         "log", log_path, "FILE.csv",
         "write loss (the text's cross-entropy), learning rate and gradient norm of every step",
-        .writes = WRITES_OTHER, .unrecorded = true),
+        .writes = WRITES_OTHER),
     OPT_END,
 };
 
@@ -178,12 +178,19 @@ static void announce(const struct training *t, const struct train_plan *p)
 /* A run is never written over another's OUT or OUT.state: only --resume goes on with them. */
 static enum status check_outputs(const struct training *t, struct err *e)
 {
-    static const char other[] = "--resume goes on with that run; to begin anew name another OUT";
     const struct train_spec *spec = &t->spec;
     char state[PATH_MAX];
+    chars_printf(state, "%s.state", spec->out ? spec->out : "");
+    const char *other = path_exists(state)
+                            ? "--resume goes on with that run; to begin anew name another OUT"
+                            : "it has no OUT.state to go on from: name another OUT";
     TRY(path_new(spec->out, spec->resume, other, e));
-    chars_printf(state, "%s.state", spec->out);
     TRY(path_new(state, spec->resume, other, e));
+    if (t->log_path && !spec->resume && path_exists(t->log_path))
+        return err_usage(e,
+                         "--log: '%.200s' exists, and only --resume goes on with a log; expected "
+                         "another name",
+                         t->log_path);
     if (t->log_path && path_same(t->log_path, state))
         return err_usage(e, "--log: '%.200s' is OUT.state; expected a file of its own",
                          t->log_path);
@@ -255,10 +262,11 @@ static void free_texts(struct training *t)
 }
 
 /* Takes the options of a run that is resumed from OUT.state and then from this command line. One
- * that differs is refused, unless it is a larger --steps. */
+ * that differs is refused, unless it is --log or a larger --steps. */
 static enum status recall_options(struct training *t, struct job *j, struct err *e)
 {
     const struct option_spec *spec = &command_train.spec;
+    static const char *const log[] = {"log", NULL}, *const more[] = {"log", "steps", NULL};
     const char *out = t->spec.out;
     char *none[] = {NULL};
     struct training begun = {.step = 0};
@@ -277,7 +285,7 @@ static enum status recall_options(struct training *t, struct job *j, struct err 
     if (s == STATUS_OK)
         s = record_compare(&(struct recorded_run){&before, &begun},
                            &(struct recorded_run){j->rows, t},
-                           t->spec.n_steps > begun.spec.n_steps ? "steps" : "", e);
+                           t->spec.n_steps > begun.spec.n_steps ? more : log, e);
     bytes_free(&again);
     options_free(spec, &begun);
     return s;
@@ -343,6 +351,10 @@ static enum status run_to_the_end(struct training *t, struct trainer *trainer, s
         log_info(&t->common,
                  "interrupted after step %d; the same command with --resume goes on from %s.state",
                  t->step, out);
+    else if (t->step == t->first_step)
+        log_info(&t->common,
+                 "%s: %sfinished: all %d steps were made before; a larger --steps goes on", out,
+                 best, t->step);
     else
         log_info(&t->common, "%s: %s%d step%s in %s, %s tokens/s", out, best,
                  t->step - t->first_step, plural(t->step - t->first_step),

@@ -5,6 +5,7 @@
 #include "formats/gguf_write.h"
 
 #include "base/half.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/replace.h"
 #include "formats/gguf_private.h"
@@ -198,19 +199,23 @@ void gguf_add_tensor(struct gguf_writer *w, struct text name, uint32_t type, int
 
 /* --- output -------------------------------------------------------------------------------- */
 
-/* Where the bytes of a file go: to `file`; or, if it is NULL, to memory that has room for them. */
+/* Where the bytes of a file go: to `file`, to memory that has room for them, or into a hash; the
+ * first that is not NULL. */
 struct sink {
     struct file_writer *file;
     unsigned char *memory; /* of the next byte */
+    uint64_t *hash;
 };
 
 static void sink_put(struct sink *sink, const void *data, size_t len)
 {
     if (sink->file) {
         file_writer_put(sink->file, data, len);
-    } else if (len) {
+    } else if (sink->memory && len) {
         memcpy(sink->memory, data, len);
         sink->memory += len;
+    } else if (sink->hash) {
+        *sink->hash = hash_bytes(*sink->hash, data, len);
     }
 }
 
@@ -260,12 +265,13 @@ static void make_head(struct gguf_writer *w, struct head *head, uint64_t *len)
     *len = u64_sum(at, head->bytes.len);
 }
 
-/* To a file, or, if `path` is NULL, to memory: *memory, malloc'd, of *size bytes. */
+/* To a file; or, if `path` is NULL, to *memory, malloc'd; or, if that is NULL, too, into *hash.
+ * *size becomes the length of the last two. */
 static enum status write_to(struct gguf_writer *w, const char *path, unsigned char **memory,
-                            size_t *size, struct err *e)
+                            uint64_t *hash, size_t *size, struct err *e)
 {
     struct head head = {.status = w->pairs.status, .err = w->pairs.err};
-    struct sink sink = {0};
+    struct sink sink = {.hash = hash};
     uint64_t len = 0;
     make_head(w, &head, &len);
     enum status s = head.status;
@@ -273,7 +279,7 @@ static enum status write_to(struct gguf_writer *w, const char *path, unsigned ch
         *e = head.err;
     if (!s && path)
         s = file_writer_open(&sink.file, path, e);
-    if (!s && !path) {
+    if (!s && memory) {
         *memory = sink.memory = malloc(len);
         s = sink.memory ? STATUS_OK : err_no_memory(e, "the GGUF file", len);
     }
@@ -290,7 +296,7 @@ static enum status write_to(struct gguf_writer *w, const char *path, unsigned ch
         return file_writer_commit(sink.file, e);
     if (path) {
         file_writer_abandon(sink.file);
-    } else if (s) {
+    } else if (s && memory) {
         free(*memory);
         *memory = NULL;
     } else {
@@ -301,7 +307,7 @@ static enum status write_to(struct gguf_writer *w, const char *path, unsigned ch
 
 enum status gguf_write(struct gguf_writer *w, const char *path, struct err *e)
 {
-    return write_to(w, path, NULL, NULL, e);
+    return write_to(w, path, NULL, NULL, NULL, e);
 }
 
 enum status gguf_write_memory(struct gguf_writer *w, unsigned char **out, size_t *len,
@@ -309,5 +315,11 @@ enum status gguf_write_memory(struct gguf_writer *w, unsigned char **out, size_t
 {
     *out = NULL;
     *len = 0;
-    return write_to(w, NULL, out, len, e);
+    return write_to(w, NULL, out, NULL, len, e);
+}
+
+enum status gguf_write_hash(struct gguf_writer *w, uint64_t *hash, size_t *len, struct err *e)
+{
+    *hash = HASH_START;
+    return write_to(w, NULL, NULL, hash, len, e);
 }

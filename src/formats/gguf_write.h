@@ -72,3 +72,6 @@ enum status gguf_write(struct gguf_writer *w, const char *path, struct err *e);
 /* Writes the same bytes into malloc'd memory, which the caller frees; *out is NULL on failure. */
 enum status gguf_write_memory(struct gguf_writer *w, unsigned char **out, size_t *len,
                               struct err *e);
+
+/* The hash_bytes and the length of the file that gguf_write would write. */
+enum status gguf_write_hash(struct gguf_writer *w, uint64_t *hash, size_t *len, struct err *e);

@@ -11,7 +11,10 @@
 /* Of a curve that is gone on with: more is refused before it is read. */
 #define CURVE_MAX ((size_t)1 << 30)
 
-/* The bytes of the header and of the rows of the first steps. */
+static const char heading[] =
+    "step,loss,val_loss,val_bits_per_byte,lr,grad_norm,tokens_per_s,seconds\n";
+
+/* The bytes of the heading and of the rows of the first steps. */
 static size_t rows_until(struct text text, int first_step)
 {
     const char *begin = text.data;
@@ -52,14 +55,17 @@ enum status curve_open(struct curve *curve, const char *path, int first_step, st
         const enum status s = file_read_all(path, CURVE_MAX, &bytes, &len, e);
         if (s != STATUS_OK) /* what this program has written is no bad input */
             return s == STATUS_BAD_FILE ? STATUS_FAILED : s;
+        const bool is_curve = len == 0 || text_starts_with(text_span(bytes, len), heading);
         end = rows_until(text_span(bytes, len), first_step);
         free(bytes);
+        if (!is_curve)
+            return err_usage(e, "--log: '%.200s' is no log of a training; expected another name",
+                             path);
         if (ftruncate(fd, end) != 0 || lseek(fd, end, SEEK_SET) < 0)
             curve->error = errno;
     }
     if (end == 0)
-        put(curve,
-            text_of("step,loss,val_loss,val_bits_per_byte,lr,grad_norm,tokens_per_s,seconds\n"));
+        put(curve, text_of(heading));
     return STATUS_OK;
 }
 

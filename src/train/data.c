@@ -80,12 +80,14 @@ enum status train_data_read(struct trainer *t, struct err *e)
         return STATUS_OK;
     const size_t n = d->train.n + d->val.n, bytes = d->train.n_bytes + d->val.n_bytes;
     const double smaller = held_out > 0 ? fmin(held_out, 1 - held_out) : 1;
+    const bool has_bytes = spec->n_texts > 0; /* else it came as tokens */
     return err_usage(e,
                      "the text is too short: its %s part has %zu tokens, windows of --ctx %d need "
-                     "%zu; expected at least some %.0f bytes, found %zu",
+                     "%zu; expected at least some %.0f %s, found %zu",
                      short_train ? "first" : "held-out", short_train ? d->train.n : d->val.n,
-                     spec->length, window, ceil(window * (n ? (double)bytes / n : 1) / smaller),
-                     bytes);
+                     spec->length, window,
+                     ceil(window * (n && has_bytes ? (double)bytes / n : 1) / smaller),
+                     has_bytes ? "bytes" : "tokens", has_bytes ? bytes : n);
 }
 
 /* --- a new model's metadata ------------------------------------------------------------------ */
@@ -161,11 +163,11 @@ enum status train_template_make(struct trainer *t, struct err *e)
 
 /* --- OUT ------------------------------------------------------------------------------------- */
 
-enum status train_model_write(const struct trainer *t, struct err *e)
+enum status train_model_writer(const struct trainer *t, struct gguf_writer **out, struct err *e)
 {
-    struct gguf_writer *w;
     char scale_key[64];
-    TRY(gguf_writer_create(&w, e));
+    TRY(gguf_writer_create(out, e));
+    struct gguf_writer *w = *out;
     chars_printf(scale_key, "%s.attention.scale", t->config.arch->name);
     for (size_t i = 0; i < t->gguf->n_pairs; i++) {
         const struct gguf_pair *pair = &t->gguf->pairs[i];
@@ -180,9 +182,7 @@ enum status train_model_write(const struct trainer *t, struct err *e)
     if (t->config.score_scale != 0 && !gguf_find(t->gguf, scale_key))
         gguf_add_f32(w, scale_key, t->config.score_scale);
     param_list_write(&t->list, t->weights.flat, w);
-    enum status s = gguf_write(w, t->spec.out, e);
-    gguf_writer_free(w);
-    return s;
+    return STATUS_OK;
 }
 
 /* --- the teacher ----------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "formats/gguf_write.h"
 #include "train/private.h"
 
 /* Splits each text into a part to train on and one to hold out, and encodes both into t->data,
@@ -16,8 +17,9 @@ enum status train_data_read(struct trainer *t, struct err *e);
  * STATUS_NO_MEMORY. */
 enum status train_template_make(struct trainer *t, struct err *e);
 
-/* Writes OUT with the present weights, atomically. */
-enum status train_model_write(const struct trainer *t, struct err *e);
+/* Makes the writer of OUT with the present weights, which it borrows. *out is for gguf_writer_free;
+ * NULL on failure. STATUS_NO_MEMORY. */
+enum status train_model_writer(const struct trainer *t, struct gguf_writer **out, struct err *e);
 
 /* Fills in t->teacher_config. STATUS_USAGE unless the teacher predicts the same tokens. */
 enum status train_teacher_check(struct trainer *t, struct err *e);

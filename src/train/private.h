@@ -41,7 +41,10 @@ struct train_progress {
     double best; /* val_loss of OUT; infinite before the first evaluation */
     struct rng rng;
     uint64_t n_floats, n_trained; /* of the weights behind, and of each moment */
-    uint64_t out_len, out_hash;   /* of OUT as it was last written: bytes, hash_bytes */
+    struct written {
+        uint64_t len, hash; /* bytes, hash_bytes; 0: none */
+    } out,
+        before; /* OUT that belongs to the state, which is written after it; and that before it */
 };
 
 /* The head of OUT.state. */
@@ -52,7 +55,7 @@ struct state_header {
     uint64_t options_len;                         /* bytes behind the header, a multiple of 8 */
     struct train_progress progress;
 };
-_Static_assert(sizeof(struct state_header) == 15 * sizeof(uint64_t), "no gaps");
+_Static_assert(sizeof(struct state_header) == 17 * sizeof(uint64_t), "no gaps");
 
 /* A state file; its header, options and length are sound. */
 struct state_file {
@@ -97,7 +100,8 @@ struct trainer {
 
     double loss_sum; /* since the last evaluation */
     int loss_steps;
-    bool out_written; /* by this run, or by the one that it resumes */
+    bool out_written;  /* by this run, or by the one that it resumes */
+    bool out_is_stale; /* OUT is still to be written: its weights are those of the state */
     int64_t saved_step;
 };
 

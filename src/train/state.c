@@ -6,7 +6,7 @@
  *     u64 bytes of the options
  *     u64 step, best_step, best (a double), rng state, rng increment, n_floats,
  *         n_trained
- *     u64 length of OUT in bytes, hash of OUT
+ *     u64 length of OUT in bytes, hash of OUT; the same of the OUT before
  *     options: a multiple of 8 bytes, the last one 0
  *     f32 weights [n_floats], m [n_trained], v [n_trained]
  *     u64 hash of all before
@@ -23,7 +23,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "states are written as they are");
 
-#define STATE_VERSION 9
+#define STATE_VERSION 10
 
 static const char magic[8] = {'D', 'E', 'C', 'T', 'R', 'A', 'I', 'N'};
 
@@ -91,7 +91,10 @@ enum status state_open(struct state_file *s, const char *path, struct err *e)
     const struct state_header *h = &s->header;
     const struct train_progress *p = &h->progress;
     if (access(path, F_OK) != 0)
-        return err_usage(e, "--resume: there is no %s to go on with", path);
+        return err_usage(e,
+                         "--resume: there is no %s to go on with; begin without --resume, with an "
+                         "OUT that does not exist",
+                         path);
     TRY(file_map_open(&s->file, path, e));
     const size_t len = s->file.len;
     if (len < sizeof *h)
@@ -123,6 +126,11 @@ enum status state_open(struct state_file *s, const char *path, struct err *e)
     if (h->options_len > 0 && options[h->options_len - 1] != 0)
         return err_bad_file(e, "%s: damaged: its options do not end", path);
     s->options = text_span(options, h->options_len);
+    uint64_t stored;
+    const size_t hashed = len - sizeof stored;
+    memcpy(&stored, s->file.data + hashed, sizeof stored);
+    if (hash_words(HASH_START, s->file.data, hashed) != stored)
+        return err_bad_file(e, "%s: damaged: its checksum is not that of its content", path);
     return STATUS_OK;
 }
 
@@ -132,18 +140,12 @@ enum status state_read(struct trainer *t, struct err *e)
     const struct train_progress *p = &s->header.progress;
     const size_t weights = t->list.n_floats * sizeof(float);
     const size_t moment = t->list.n_trained * sizeof(float);
-    const size_t hashed = s->file.len - sizeof(uint64_t);
-    uint64_t stored;
     if (p->n_floats != t->list.n_floats || p->n_trained != t->list.n_trained)
         return err_bad_file(e,
                             "%s: damaged: it claims %" PRIu64 " weights, %" PRIu64
                             " of them trained; expected %zu and %zu",
                             t->state_path, p->n_floats, p->n_trained, t->list.n_floats,
                             t->list.n_trained);
-    memcpy(&stored, s->file.data + hashed, sizeof stored);
-    if (hash_words(HASH_START, s->file.data, hashed) != stored)
-        return err_bad_file(e, "%s: damaged: its checksum is not that of its content",
-                            t->state_path);
     const unsigned char *at = s->file.data + sizeof s->header + s->options.len;
     memcpy(t->weights.flat, at, weights);
     memcpy(t->m, at + weights, moment);

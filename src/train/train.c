@@ -84,19 +84,54 @@ static enum status check_sizes(const struct trainer *t, struct err *e)
     return STATUS_OK;
 }
 
-/* Takes over the progress of the state, if the state is of this run. */
-static enum status resume_progress(struct trainer *t, struct err *e)
+/* The length and hash of OUT; 0 if there is none. */
+static enum status hash_out(const struct trainer *t, struct written *out, struct err *e)
+{
+    struct file_map f;
+    *out = (struct written){0};
+    if (access(t->spec.out, F_OK) != 0)
+        return STATUS_OK;
+    const enum status s = file_map_open(&f, t->spec.out, e);
+    if (s != STATUS_OK) /* it is this run's own: no bad input */
+        return s == STATUS_BAD_FILE ? STATUS_FAILED : s;
+    *out = (struct written){f.len, hash_bytes(HASH_START, f.data, f.len)};
+    file_map_close(&f);
+    return STATUS_OK;
+}
+
+static bool same_written(struct written a, struct written b)
+{
+    return a.len == b.len && a.hash == b.hash;
+}
+
+/* Whether OUT is what this run wrote last; *stale: it is the one before, because the run was killed
+ * between the state and it. */
+static enum status check_out(const struct trainer *t, bool *stale, struct err *e)
 {
     const struct train_progress *p = &t->progress;
+    struct written found;
+    TRY(hash_out(t, &found, e));
+    *stale = same_written(found, p->before) && !same_written(p->before, p->out);
+    if (*stale || same_written(found, p->out))
+        return STATUS_OK;
+    if (found.len == 0)
+        return err_failed(e,
+                          "%s is missing, which this run wrote last; bring it back, or begin anew "
+                          "with another OUT",
+                          t->spec.out);
+    return err_failed(e,
+                      "%s is not the checkpoint that this run wrote last, but another file; bring "
+                      "that back, or begin anew with another OUT",
+                      t->spec.out);
+}
+
+/* Takes over the progress of the state, if the state is of this run and OUT is its own. */
+static enum status resume_progress(struct trainer *t, struct err *e)
+{
     TRY(state_compare(t, e));
     t->progress = t->state.header.progress;
-    t->out_written = !t->spec.keep_last && isfinite(p->best);
-    if (t->out_written && access(t->spec.out, F_OK) != 0)
-        return err_failed(e,
-                          "%s is missing, which had the best checkpoint so far (of step %d); bring "
-                          "it back, or begin anew with another OUT",
-                          t->spec.out, (int)p->best_step);
-    return STATUS_OK;
+    t->out_written = true;
+    return check_out(t, &t->out_is_stale, e);
 }
 
 static enum status open_run(struct trainer *t, struct err *e)
@@ -194,12 +229,11 @@ void trainer_free(struct trainer *t)
 /* --- OUT and OUT.state ----------------------------------------------------------------------- */
 
 /*
- * Both are replaced atomically, OUT first; the state knows OUT's length and hash as they were then.
- * With keep_last OUT has the weights of the state, written with it at every save; else those of the
- * best evaluation, written when that is made. A run that is killed between the two files leaves an
- * OUT that is newer than its state: resumed, it makes the same steps again and writes the same OUT
- * once more. That is why OUT is compared with the state's hash at the end of a run and not at its
- * beginning.
+ * Both are replaced atomically, OUT.state first. It knows length and hash of the OUT that belongs
+ * to it, and of the one before: a run that is killed between the two files has the weights of its
+ * OUT in the state, and writes it when it is resumed. With keep_last OUT has the weights of the
+ * state and is written with it at every save; else it has those of the best evaluation, and both
+ * are written when that is made, the state at other saves, too.
  */
 
 static void report_event(const struct trainer *t, struct train_event ev)
@@ -208,57 +242,39 @@ static void report_event(const struct trainer *t, struct train_event ev)
     train_report(&t->spec, ev);
 }
 
-/* Whether OUT has the length and hash of t->progress, so that it is what this run wrote last. Then
- * sets both to what OUT has. */
-static enum status hash_out(struct trainer *t, bool *is_ours, struct err *e)
+static enum status write_out(const struct trainer *t, struct err *e)
+{
+    struct gguf_writer *w;
+    TRY(train_model_writer(t, &w, e));
+    const enum status s = gguf_write(w, t->spec.out, e);
+    gguf_writer_free(w);
+    return s;
+}
+
+/* Writes the state and, if it is to have the present weights, OUT. */
+static enum status save(struct trainer *t, bool with_out, struct err *e)
 {
     struct train_progress *p = &t->progress;
-    struct file_map f;
-    *is_ours = false;
-    const enum status s = file_map_open(&f, t->spec.out, e);
-    if (s != STATUS_OK) /* it is this run's own: no bad input */
-        return s == STATUS_BAD_FILE ? STATUS_FAILED : s;
-    const uint64_t hash = hash_bytes(HASH_START, f.data, f.len);
-    *is_ours = p->out_len == f.len && p->out_hash == hash;
-    p->out_len = f.len;
-    p->out_hash = hash;
-    file_map_close(&f);
-    return STATUS_OK;
-}
-
-static enum status write_out(struct trainer *t, struct err *e)
-{
-    bool is_ours;
-    TRY(train_model_write(t, e));
-    TRY(hash_out(t, &is_ours, e));
-    t->out_written = true;
-    return STATUS_OK;
-}
-
-/* Writes OUT, if it is to have the present weights, and then the state. */
-static enum status save(struct trainer *t, struct err *e)
-{
-    if (t->saved_step == t->progress.step)
+    struct gguf_writer *w = NULL;
+    size_t len;
+    if (t->saved_step == p->step && !with_out)
         return STATUS_OK;
-    if (t->spec.keep_last || !t->out_written)
-        TRY(write_out(t, e));
+    with_out |= t->spec.keep_last || !t->out_written;
+    p->before = p->out;
+    if (with_out) {
+        TRY(train_model_writer(t, &w, e));
+        const enum status s = gguf_write_hash(w, &p->out.hash, &len, e);
+        gguf_writer_free(w);
+        TRY(s);
+        p->out.len = len;
+    }
     TRY(state_write(t, e));
-    t->saved_step = t->progress.step;
+    if (with_out)
+        TRY(write_out(t, e));
+    t->out_written = true;
+    t->saved_step = p->step;
     report_event(t, (struct train_event){.kind = TRAIN_SAVED});
     return STATUS_OK;
-}
-
-/* Whether OUT is what this run wrote last. */
-static enum status check_out(struct trainer *t, struct err *e)
-{
-    bool is_ours;
-    TRY(hash_out(t, &is_ours, e));
-    if (is_ours)
-        return STATUS_OK;
-    return err_failed(e,
-                      "%s is not the checkpoint that this run wrote last, but another file; bring "
-                      "that back, or begin anew with another OUT",
-                      t->spec.out);
 }
 
 /* --- running --------------------------------------------------------------------------------- */
@@ -274,6 +290,8 @@ static enum status start_run(struct trainer *t, struct err *e)
         t->saved_step = t->progress.step;
         TRY(state_read(t, e));
         file_map_close(&t->state.file);
+        if (t->out_is_stale)
+            TRY(write_out(t, e));
     } else {
         if (spec->from)
             param_list_read(&t->list, spec->from, t->weights.flat);
@@ -313,29 +331,23 @@ static enum status evaluate(struct trainer *t, double *loss, bool *best, struct 
     return STATUS_OK;
 }
 
-/* Writes the best weights so far to OUT. Where that fails, the old best still counts as the best.
- */
-static enum status write_best(struct trainer *t, double loss, struct err *e)
-{
-    struct train_progress *p = &t->progress;
-    if (!t->spec.keep_last)
-        TRY(write_out(t, e));
-    p->best = t->plan.best_loss = loss;
-    p->best_step = t->plan.best_step = p->step;
-    return STATUS_OK;
-}
-
 /* Evaluates and saves where it is time to. */
 static enum status after_step(struct trainer *t, struct err *e)
 {
     const struct train_spec *spec = &t->spec;
+    struct train_progress *p = &t->progress;
     double loss = 0;
     bool best = false;
     if (spec->val_fraction > 0 && spec->eval_every > 0 && step_is_due(t, spec->eval_every))
         TRY(evaluate(t, &loss, &best, e));
-    if (best)
-        TRY(write_best(t, loss, e));
-    return t->progress.step > 0 && step_is_due(t, spec->save_every) ? save(t, e) : STATUS_OK;
+    if (best) {
+        p->best = t->plan.best_loss = loss;
+        p->best_step = t->plan.best_step = p->step;
+    }
+    const bool writes_best = best && !spec->keep_last;
+    return writes_best || (p->step > 0 && step_is_due(t, spec->save_every))
+               ? save(t, writes_best, e)
+               : STATUS_OK;
 }
 
 static enum status make_step(struct trainer *t, struct err *e)
@@ -358,11 +370,12 @@ enum status trainer_run(struct trainer *t, struct err *e)
         TRY(after_step(t, e));
     while (t->progress.step < spec->n_steps) {
         if (callbacks_stop(&spec->callbacks)) {
-            TRY(save(t, e));
+            TRY(save(t, false, e));
             return STATUS_INTERRUPTED;
         }
         TRY(make_step(t, e));
         TRY(after_step(t, e));
     }
-    return check_out(t, e);
+    bool stale;
+    return check_out(t, &stale, e);
 }
