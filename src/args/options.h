@@ -2,9 +2,9 @@
  * options - a command line parsed from a table, and its help made from the same table.
  *
  * Each row says where in the command's struct of values its own goes. `--name value`,
- * `--name=value`, `-n value` and `-n=value` all work, options and positionals mix, `--` ends the
- * options. A value is taken as it stands, even if it begins with '-'. Of an option given twice the
- * last one counts, but OPTION_STRINGS takes all.
+ * `--name=value`, `-n value`, `-n=value` and `-n5` all work, options and positionals mix, `--` ends
+ * the options. A value is taken as it stands, even if it begins with '-'. Of an option given twice
+ * the last one counts, but OPTION_STRINGS takes all.
  */
 #pragma once
 
@@ -41,8 +41,16 @@ struct option_strings {
 };
 
 /* Whether the value is the path of an output: a whole file, which job_run tries to write before the
- * work, or a folder or a file that grows. */
-enum option_writes { WRITES_NOTHING, WRITES_FILE, WRITES_OTHER };
+ * work, and which of some kinds replaces none of another; or a folder or a file that grows. */
+enum option_writes {
+    WRITES_NOTHING,
+    WRITES_FILE,
+    WRITES_SVG,
+    WRITES_HTML,
+    WRITES_JSON,
+    WRITES_NPY,
+    WRITES_OTHER
+};
 
 struct option {
     enum option_kind kind;

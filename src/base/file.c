@@ -17,6 +17,7 @@
 #include "base/text.h"
 
 #define READ_FIRST ((size_t)64 << 10)
+#define MAX_LINKS  40  /* what Linux follows */
 #define PATH_SHOWN 250 /* the end of a longer path: a message must leave room for the reason */
 
 /* --- paths --------------------------------------------------------------------------------- */
@@ -34,14 +35,47 @@ static bool stat_folder(const char *path, struct stat *st)
     return stat(folder, st) == 0;
 }
 
+enum status path_follow(const char *path, char **target, struct err *e)
+{
+    *target = strdup(path);
+    if (!*target)
+        return err_no_memory(e, path, strlen(path) + 1);
+    for (int links = 0; links <= MAX_LINKS; links++) {
+        struct stat st;
+        char to[4096];
+        if (lstat(*target, &st) != 0)
+            return errno == ENOENT ? STATUS_OK
+                                   : file_failure(e, STATUS_FAILED, path, "write", errno);
+        if (!S_ISLNK(st.st_mode))
+            return STATUS_OK;
+        const ssize_t n = readlink(*target, to, sizeof to - 1);
+        if (n < 0)
+            return file_failure(e, STATUS_FAILED, path, "follow the link", errno);
+        to[n] = 0;
+        const size_t folder = to[0] == '/' ? 0 : path_name(*target) - *target;
+        char *next;
+        TRY_ZEROED(next, folder + n + 1, path, e);
+        memcpy(next, *target, folder);
+        strcpy(next + folder, to);
+        free(*target);
+        *target = next;
+    }
+    return file_failure(e, STATUS_FAILED, path, "follow the link", ELOOP);
+}
+
 bool path_same(const char *a, const char *b)
 {
     struct stat x, y;
+    char *to_a = NULL, *to_b = NULL;
     bool a_is = stat(a, &x) == 0, b_is = stat(b, &y) == 0;
-    if (!a_is && !b_is && str_is(path_name(a), path_name(b))) { /* one name in one folder */
-        a_is = stat_folder(a, &x);
-        b_is = stat_folder(b, &y);
+    if (!a_is && !b_is && path_follow(a, &to_a, NULL) == STATUS_OK &&
+        path_follow(b, &to_b, NULL) == STATUS_OK &&
+        str_is(path_name(to_a), path_name(to_b))) { /* one name in one folder */
+        a_is = stat_folder(to_a, &x);
+        b_is = stat_folder(to_b, &y);
     }
+    free(to_a);
+    free(to_b);
     return a_is && b_is && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 

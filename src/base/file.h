@@ -29,6 +29,11 @@ const char *file_input_name(const char *path);
 /* Returns the part of a path behind its last slash. */
 const char *path_name(const char *path);
 
+/* The file that writing to `path` makes or replaces: symbolic links at its end are followed, also
+ * to files that do not exist yet (which realpath refuses). *target is the caller's to free,
+ * whatever is returned. STATUS_FAILED, STATUS_NO_MEMORY. */
+enum status path_follow(const char *path, char **target, struct err *e);
+
 /* Whether two paths name one file: links are followed, and there need be no file yet. */
 bool path_same(const char *a, const char *b);
 

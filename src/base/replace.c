@@ -17,7 +17,6 @@
 #include "base/times.h"
 
 #define WRITE_BUFFER  ((size_t)256 << 10)
-#define MAX_LINKS     40 /* what Linux follows */
 #define TEMPORARY_CAP 64
 
 static enum status fail(struct err *e, const char *path, const char *action)
@@ -56,38 +55,6 @@ static void sync_folder(char *path)
     close(fd);
 }
 
-/* --- links ----------------------------------------------------------------------------------- */
-
-/* Sets *target to the file that writing to `path` makes or replaces: follows symbolic links, also
- * those to files that do not exist yet, which realpath refuses. The caller frees *target, whatever
- * is returned. */
-static enum status follow_links(const char *path, char **target, struct err *e)
-{
-    *target = strdup(path);
-    if (!*target)
-        return err_no_memory(e, path, strlen(path) + 1);
-    for (int links = 0; links <= MAX_LINKS; links++) {
-        struct stat st;
-        char to[4096];
-        if (lstat(*target, &st) != 0)
-            return errno == ENOENT ? STATUS_OK : fail(e, path, "write");
-        if (!S_ISLNK(st.st_mode))
-            return STATUS_OK;
-        const ssize_t n = readlink(*target, to, sizeof to - 1);
-        if (n < 0)
-            return fail(e, path, "follow the link");
-        to[n] = 0;
-        const size_t folder = to[0] == '/' ? 0 : folder_len(*target);
-        char *next;
-        TRY_ZEROED(next, folder + n + 1, path, e);
-        memcpy(next, *target, folder);
-        strcpy(next + folder, to);
-        free(*target);
-        *target = next;
-    }
-    return file_failure(e, STATUS_FAILED, path, "follow the link", ELOOP);
-}
-
 /* Makes a malloc'd name beside target that no other writer has, but for bad luck. It does not hold
  * the target's name, which may be as long as names can be. STATUS_NO_MEMORY. */
 static enum status name_temporary(const char *target, char **temp, struct err *e)
@@ -115,7 +82,7 @@ struct file_writer {
 static enum status open_temporary(struct file_writer *w, const char *path, struct err *e)
 {
     struct stat old;
-    TRY(follow_links(path, &w->target, e));
+    TRY(path_follow(path, &w->target, e));
     const bool replaces = lstat(w->target, &old) == 0;
     /* Renaming over a device or a FIFO would destroy it; a read-only file is meant to stay. */
     if (replaces && !S_ISREG(old.st_mode))

@@ -37,20 +37,20 @@ static const struct option result_options[] = {
         .excludes = "show"),
     OPT_FORMAT,
     OPT_STRING("npy", npy, "FILE", "write all weights, float32 [layers, heads, n, n]",
-               .writes = WRITES_FILE),
+               .writes = WRITES_NPY),
     OPT_STRING("json", json, "FILE", "write the tokens, what the axes are, and the figures",
-               .writes = WRITES_FILE),
+               .writes = WRITES_JSON),
     OPT_END,
 };
 
 static const struct option picture_options[] = {
     OPT_STRING("svg", svg, "FILE.svg",
                "draw small maps of all these heads, or of a single one a large map with its tokens",
-               .writes = WRITES_FILE),
+               .writes = WRITES_SVG),
     OPT_STRING("html", html, "FILE.html",
                "write a page to explore in a browser: heads, and the path of a token that is "
                "clicked",
-               .writes = WRITES_FILE),
+               .writes = WRITES_HTML),
     OPT_STRING("show", show, "L.H",
                "draw this head here, layer and head from 0, in place of the table"),
     OPT_END,

@@ -62,7 +62,7 @@ static const struct option result_options[] = {
     OPT_STRING("svg", svg, "FILE.svg",
                "draw latency against depth, or, of several batches at one depth, against batch; a "
                "line for each variant",
-               .writes = WRITES_FILE),
+               .writes = WRITES_SVG),
     OPT_END,
 };
 

@@ -35,7 +35,7 @@ static const struct option result_options[] = {
     OPT_FORMAT,
     OPT_THREADS(THREADS_HELP),
     OPT_STRING("svg", svg, "FILE.svg", "draw delta_nll, layers down and heads across",
-               .writes = WRITES_FILE),
+               .writes = WRITES_SVG),
     OPT_END,
 };
 

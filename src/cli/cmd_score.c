@@ -21,7 +21,7 @@ static const struct option result_options[] = {
             .fallback = "0"),
     OPT_STRING("logits", logits, "OUT.npy",
                "write the logits after each token, float32 [tokens, n_vocab]",
-               .writes = WRITES_FILE),
+               .writes = WRITES_NPY),
     OPT_SCORE_SCALE,
     OPT_KV_TYPE("K[/V]", KV_TYPE_HELP),
     OPT_FORMAT,

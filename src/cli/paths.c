@@ -1,9 +1,12 @@
 #include "cli/paths.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/replace.h"
+#include "base/text.h"
 
 enum status path_spares(const struct option_spec *spec, const void *values, const char *path,
                         struct err *e)
@@ -31,6 +34,31 @@ static const char *written_by(const struct option_row *row, const void *values)
     return row->option->writes ? *(const char *const *)value : NULL;
 }
 
+/* STATUS_USAGE if there is a file at the path that is not of the kind that is to be written: it was
+ * named by mistake. */
+static enum status check_kind(const char *path, enum option_writes kind, struct err *e)
+{
+    static const struct {
+        const char *begins, *name;
+    } kinds[] = {[WRITES_SVG] = {"<svg", "an SVG picture"},
+                 [WRITES_HTML] = {"<!DOCTYPE html", "an HTML page"},
+                 [WRITES_JSON] = {"{", "a JSON object"},
+                 [WRITES_NPY] = {"\x93NUMPY", "a NumPy array"}};
+    const char *begins = kind < LENGTH(kinds) ? kinds[kind].begins : NULL;
+    char found[16];
+    struct stat st;
+    if (!begins || stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0)
+        return STATUS_OK;
+    const int fd = file_open_retry(path, O_RDONLY, 0);
+    const ssize_t n = fd < 0 ? 0 : read(fd, found, sizeof found);
+    if (fd >= 0)
+        close(fd);
+    return n > 0 && !text_starts_with(text_span(found, n), begins)
+               ? err_usage(e, "'%.200s' exists and is not %s; expected another name", path,
+                           kinds[kind].name)
+               : STATUS_OK;
+}
+
 enum status paths_check(const struct option_spec *spec, const void *values, struct err *e)
 {
     struct option_rows rows;
@@ -46,18 +74,25 @@ enum status paths_check(const struct option_spec *spec, const void *values, stru
                 return err_usage(e, "--%s and --%s both write '%.200s'; expected a file each",
                                  rows.items[k].option->name, o->name, path);
         }
-        if (o->writes == WRITES_FILE)
+        if (path && o->writes != WRITES_OTHER) {
+            TRY(err_in(e, check_kind(path, o->writes, e), "--%s", o->name));
             TRY(path_writable(path, e));
+        }
     }
     return STATUS_OK;
 }
 
-enum status path_new(const char *path, bool replaces, const char *remedy, struct err *e)
+bool path_exists(const char *path)
 {
     struct stat st;
+    return lstat(path, &st) == 0;
+}
+
+enum status path_new(const char *path, bool replaces, const char *remedy, struct err *e)
+{
     if (!path || !path[0])
         return err_usage(e, "no output is named; expected -o OUT");
-    if (!replaces && lstat(path, &st) == 0)
+    if (!replaces && path_exists(path))
         return err_usage(e, "-o: '%.200s' exists; %s", path, remedy);
     return STATUS_OK;
 }
