@@ -206,7 +206,7 @@ static enum status run_batch(struct eval_run *r, struct err *e)
         while (n < r->block && r->window < r->end) {
             const size_t token = r->window * plan->stride + r->at;
             const bool scored = r->window == 0 || r->at >= plan->ctx - plan->stride;
-            r->rows[n++] = (struct batch_row){.token = spec->tokens[token],
+            r->rows[n++] = (struct batch_row){.token = eval_input(spec, token, r->at),
                                               .sequence = r->window - r->first,
                                               .position = r->at,
                                               .wants_logits = scored};

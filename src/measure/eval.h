@@ -4,7 +4,8 @@
  * Windows of `ctx` input tokens start every `stride` tokens, each from an empty cache. The first
  * scores the tokens after all its inputs, a later one only what no window before it has scored,
  * which is its last `stride`; the last window ends with the sequence. So every token but the first
- * is scored exactly once.
+ * is scored exactly once. Where the checkpoint puts a begin-of-text token before texts, it stands
+ * in the place of the first token of later windows, too.
  *
  * Log-probabilities are in double. They are stored by token and added in the order of the sequence,
  * so that every figure but the time has the same bits for any number of threads and any block.
@@ -71,6 +72,15 @@ struct eval_result {
     double bits_per_byte_other; /* the other model's, on the same tokens */
     double tokens_per_s;        /* scored; starting is left out */
 };
+
+/* What stands at position `at` of a window for this token: the token, but at the beginning of a
+ * later window BOS, where the tokenizer puts one before texts. (llama.cpp's perplexity does so.) */
+static inline int32_t eval_input(const struct eval_spec *spec, size_t token, int at)
+{
+    const struct tokenizer *t = spec->tokenizer;
+    return at == 0 && token > 0 && t && tokenizer_adds_bos(t) ? tokenizer_bos(t)
+                                                              : spec->tokens[token];
+}
 
 /* Whether a text of so many tokens can be evaluated: STATUS_USAGE for fewer than 2. */
 enum status eval_check_length(size_t n_tokens, struct err *e);

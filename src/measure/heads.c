@@ -216,9 +216,11 @@ static enum status measure_layers(struct heads_run *r, struct err *e)
             n_runs++;
     r->eval.all = n_runs * r->plan.n_scored;
     TRY(eval_run(&r->eval, &result->whole, e));
-    for (uint64_t t = 0; t < r->plan.n_scored; t++)
-        probe_embed(r->probe, m, r->eval.tokens[t], t % r->plan.ctx,
+    for (uint64_t t = 0; t < r->plan.n_scored; t++) {
+        const int at = t % r->plan.ctx;
+        probe_embed(r->probe, m, eval_input(&r->eval, t, at), at,
                     r->stream + t * r->config->d_model);
+    }
     struct head_worth *heads = result->heads; /* of the layer */
     for (int layer = 0; layer < r->config->n_layers; layer++) {
         TRY(run_layer(r, layer, heads));
