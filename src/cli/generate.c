@@ -225,6 +225,8 @@ static enum status begin_texts(struct generation *g, struct err *e)
         TRY(next_text(g, t, e));
         if (!t->refused)
             TRY(begin_text(g, p, t, e));
+        if (!t->refused && (g->o->prompts || g->o->interactive || g->n_begun == 0))
+            g->n_prompt += t->n_tokens;
         g->n_begun++;
     }
     print_texts(g);
@@ -366,7 +368,7 @@ void generation_report(struct generation *g)
     if (g->o->prompts)
         chars_printf(prompts, "prompts      %" PRIu64 " done, %" PRIu64 " error%s; ", g->n_done,
                      g->n_refused, plural(g->n_refused));
-    notice_summary("%s%" PRIu64 " token%s, %s tokens/s", prompts, t->n_prompt, plural(t->n_prompt),
+    notice_summary("%s%" PRIu64 " token%s, %s tokens/s", prompts, g->n_prompt, plural(g->n_prompt),
                    rate(t->n_prefilled, t->prefill_ns).text);
     if (t->first_token_at && !g->o->interactive) /* which would have the time for typing in it */
         notice_summary("first token  %s after start",

@@ -77,6 +77,7 @@ struct generation {
     int cap_texts;
     struct arena arena; /* of stops and texts */
 
+    uint64_t n_prompt;  /* tokens of the prompts of these texts; a prompt of samples counts once */
     uint64_t n_begun;   /* texts that were taken from the list, refused or not */
     uint64_t n_printed; /* texts that are over, refused or not; the next text to be printed */
     uint64_t n_done;    /* texts that are over and were made */

@@ -69,7 +69,7 @@ static void cut_text(struct schedule *s, struct slot *p, int n)
 {
     memmove(p->text + s->n_keep, p->text + p->len - n, n * sizeof *p->text);
     p->len = s->n_keep + n;
-    p->n_again = p->n_known = p->len;
+    p->n_again = p->len;
     session_rewind(s->session, p->sequence, s->n_keep);
     s->times.n_shifts++;
 }
@@ -111,7 +111,7 @@ enum status schedule_begin(struct schedule *s, struct slot *p, const struct requ
     if (!r->goes_on) {
         assert(r->n_tokens >= 1 && r->n_tokens <= cap);
         sampler_reset(s->sampler, p->sequence, r->seed, r->stream);
-        p->len = p->n_known = p->n_again = 0;
+        p->len = p->n_again = 0;
         has_prompt = find_prompt(s, r->tokens, r->n_tokens);
         if (has_prompt)
             copy_prompt(s, has_prompt, p, r->n_tokens - 1);
@@ -123,7 +123,6 @@ enum status schedule_begin(struct schedule *s, struct slot *p, const struct requ
         if (p->len + r->n_tokens > cap)
             cut_text(s, p, last_half(cap) - r->n_tokens);
     }
-    p->n_known = p->len;
     for (int i = 0; i < r->n_tokens; i++) {
         p->text[p->len++] = r->tokens[i];
         sampler_accept(s->sampler, p->sequence, r->tokens[i]);
@@ -145,8 +144,8 @@ enum status schedule_begin(struct schedule *s, struct slot *p, const struct requ
 /* The rows of a step, by what they are for. */
 struct fed {
     int n_decoding, n_prefill;
-    int n_prompt, n_again; /* of n_prefill, see struct schedule_times */
-    uint64_t prompts_ns;   /* of its time */
+    int n_again;         /* of n_prefill, see struct schedule_times */
+    uint64_t prompts_ns; /* of its time */
 };
 
 /* One step of the model: a row for every slot that has a token to feed, and prompts until the last
@@ -173,7 +172,6 @@ static enum status feed_rows(struct schedule *s, struct fed *fed, struct err *e)
             s->rows[n] = (struct batch_row){p->text[p->n_fed], p->sequence, p->n_fed,
                                             .wants_logits = p->n_fed == p->len - 1};
         fed->n_again += MAX(MIN(p->n_fed, p->n_again) - first, 0);
-        fed->n_prompt += MAX(p->n_fed - MAX(first, p->n_known), 0);
         if (p->n_fed < p->len)
             break;
         p->state = SLOT_DECODES;
@@ -268,7 +266,6 @@ static void count_round(struct schedule_times *t, const struct fed *fed, uint64_
     const uint64_t now = clock_ns(), ns = now - start - fed->prompts_ns;
     t->prefill_ns += fed->prompts_ns;
     t->n_prefilled += fed->n_prefill;
-    t->n_prompt += fed->n_prompt;
     t->n_fed_again += fed->n_again;
     if (t->n_sampled > 0 && !t->first_token_at)
         t->first_token_at = now;
@@ -283,7 +280,7 @@ static void count_round(struct schedule_times *t, const struct fed *fed, uint64_
 enum status schedule_round(struct schedule *s, struct err *e)
 {
     const uint64_t start = clock_ns();
-    struct fed fed = {.n_prompt = 0};
+    struct fed fed = {.n_again = 0};
     if (s->n_busy == 0)
         return STATUS_OK;
     TRY(feed_rows(s, &fed, e));

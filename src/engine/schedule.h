@@ -74,7 +74,6 @@ struct slot {
 
     /* Private. */
     int n_fed;           /* tokens fed so far, while the slot prefills */
-    int n_known;         /* tokens of the text that are older than this request */
     int n_again;         /* tokens that were in the cache before a shift, and are fed again */
     enum status sampled; /* how sampling went */
     struct stream stream;
@@ -84,7 +83,6 @@ struct slot {
 struct schedule_times {
     uint64_t n_prefilled;    /* tokens fed by prefill: prompts, and what a text goes on with */
     uint64_t prefill_ns;     /* the time of these */
-    uint64_t n_prompt;       /* those of n_prefilled that requests brought */
     uint64_t n_fed_again;    /* those of n_prefilled that full contexts kept when they shifted */
     uint64_t n_shifts;       /* how often a full context shifted */
     uint64_t n_sampled;      /* tokens sampled */
