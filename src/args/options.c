@@ -1,5 +1,6 @@
 #include "args/options.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -210,10 +211,15 @@ static enum status take_option(struct option_rows *rows, char ***at, void *value
     char as[64];
     struct option_row *row = len > 2 && word[1] == '-' ? find_named(rows, word + 2, len - 2) : NULL;
     chars_printf(as, "%.*s", (int)len, word);
-    if (len == 2)
-        for (int i = 0; i < rows->n_options; i++)
-            if (rows->items[i].option->letter == word[1])
-                row = &rows->items[i];
+    for (int i = 0; i < rows->n_options && word[1] != '-'; i++) {
+        const struct option *o = rows->items[i].option;
+        const bool joined = len == strlen(word) && isdigit((unsigned char)word[2]); /* -t1 */
+        if (o->letter && o->letter == word[1] && (len == 2 || (joined && o->kind != OPTION_FLAG))) {
+            row = &rows->items[i];
+            value = joined ? word + 2 : value;
+            as[joined ? 2 : strlen(as)] = 0;
+        }
+    }
     if (!row)
         return refuse_option(rows, as, e);
     const bool is_flag = row->option->kind == OPTION_FLAG;

@@ -32,6 +32,7 @@ enum {
     VERBOSE = 1 << BENCH_AXES,
     TEXT = 2 << BENCH_AXES,
     NO_TEXT = 4 << BENCH_AXES,
+    CACHES = 8 << BENCH_AXES, /* caches differ in size */
 };
 
 static struct figure figure_percent(double share)
@@ -102,7 +103,7 @@ static const struct report_field bench_fields[] = {
     {"warning", NULL, MEMBER(shown_row, warning)},
     {"verdict", NULL, MEMBER(shown_row, verdict)},
     {"cache_bytes", "cache", MEMBER(shown_row, of.plan.allocated_bytes), .figure = figure_bytes,
-     .when = TEXT},
+     .when = TEXT | CACHES},
     {"bits_per_byte", "bits/byte", MEMBER(shown_row, of.loss.bits_per_byte), "%.4f", .when = TEXT,
      .detail = true},
     {"lost_bits_per_byte", "lost", MEMBER(shown_row, of.loss.lost), "%+.4f", .when = TEXT},
@@ -169,7 +170,10 @@ static unsigned fields_shown(const struct bench_run *r)
 {
     unsigned shown = r->has_losses ? TEXT : NO_TEXT;
     if (!table_is_for_people(r->o->common.format))
-        return shown | ~(unsigned)TEXT;
+        return shown | ~(unsigned)(TEXT | CACHES);
+    for (int i = 1; i < r->bench.n_rows; i++)
+        if (r->bench.rows[i].plan.allocated_bytes != r->bench.rows[0].plan.allocated_bytes)
+            shown |= CACHES;
     for (int a = 0; a < BENCH_AXES; a++)
         if (r->spec.axes[a].n > 1 || (a == BENCH_BATCHES && r->bench.most_sequences > 1))
             shown |= VARIES(a);

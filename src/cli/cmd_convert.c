@@ -485,7 +485,10 @@ static enum status print_conversion(const struct conversion *c, struct err *e)
                         (c->options->type != CHOICE_NONE ? WITH_TYPE
                          : k->retyped                    ? RETYPED
                                                          : 0);
-    if (c->fewer && !table_is_json(format)) {
+    if (c->fewer && !config_same_kv_heads(&k->config))
+        log_info(j->common, "layers have different numbers of K/V heads, which llama.cpp runs in "
+                            "few architectures");
+    if (c->fewer && table_is_for_people(format)) {
         TRY(job_print(j, &layers, e));
         output_puts(j->out, "\n");
     }

@@ -1,6 +1,8 @@
 /*
  * cmd_info - decode info: what a checkpoint or a shape holds, and what its caches and steps cost.
  */
+#include <ctype.h>
+
 #include "base/limits.h"
 #include "cli/help_texts.h"
 #include "cli/job.h"
@@ -31,7 +33,8 @@ struct info {
     struct err refusal, tokenizer_problem; /* "": none */
     struct config config;                  /* of an architecture that runs here, with tensors */
     bool has_config;
-    bool runs; /* the weights are of a type that runs here: the type in `cost` means it */
+    char type[16]; /* that most numbers of the file's matrices have; "": there is no file */
+    bool runs;     /* the weights are of a type that runs here: the type in `cost` means it */
     struct cost_shape cost;
     struct sheet sheet; /* its properties */
     char variant[16], kv_heads_by_layer[CONFIG_MAX_LAYERS * 8];
@@ -85,8 +88,13 @@ static void add_config(struct info *info)
 {
     const struct config *c = &info->config;
     struct sheet *s = &info->sheet;
-    if (info->runs)
-        sheet_string(s, "type", storage_name(info->cost.storage));
+    if (info->runs) {
+        const char *in_memory = storage_name(info->cost.storage);
+        const bool same = !info->type[0] || names_find(storage_names, info->type) >= 0;
+        sheet_string(s, "type", same ? in_memory : info->type);
+        sheet_string(s, "memory_type", same ? NULL : in_memory);
+        sheet_number(s, "memory_bytes", cost_weights(&info->cost).memory_bytes);
+    }
     config_variant_name(c, c->n_kv_heads, info->variant);
     sheet_string(s, "variant", info->variant);
     sheet_number(s, "n_layers", c->n_layers);
@@ -120,6 +128,25 @@ static struct text text_at(const struct gguf *g, const char *key)
     return v && v->kind == GGUF_STRING ? v->bytes : (struct text){NULL, 0};
 }
 
+/* Names the type that most numbers of the matrices have, in lower case. */
+static void name_type(const struct gguf *g, char *name, size_t size)
+{
+    uint64_t elements[64] = {0}; /* by type */
+    const struct tensor_type_info *most = NULL;
+    for (size_t i = 0; i < g->n_tensors; i++) {
+        const struct gguf_tensor *t = &g->tensors[i];
+        const uint32_t type = t->type->type;
+        if (t->n_dims < 2 || type >= LENGTH(elements))
+            continue;
+        elements[type] = u64_sum(elements[type], t->n_elements);
+        if (!most || elements[type] > elements[most->type])
+            most = t->type;
+    }
+    snprintf(name, size, "%s", most ? most->name : "");
+    for (char *c = name; *c; c++)
+        *c = tolower((unsigned char)*c);
+}
+
 /* Reads the hyperparameters if the file is a model of an architecture that runs here, else why no
  * other command takes it. STATUS_NO_MEMORY. */
 static enum status read_config(struct info *info, struct err *e)
@@ -133,6 +160,7 @@ static enum status read_config(struct info *info, struct err *e)
     if (info->has_config) {
         s = model_check(g, &info->refusal);
         info->runs = cost_shape_of_file(g, &info->config, &info->cost) && s == STATUS_OK;
+        name_type(g, info->type, sizeof info->type);
     }
     return s == STATUS_NO_MEMORY ? err_set(e, s, "%s", info->refusal.text) : STATUS_OK;
 }
@@ -294,7 +322,12 @@ static enum status plan_steps(struct info *info, struct err *e)
     chars_printf(context, "%s%d", o->shapes.n > 1 ? "" : "0,", n_ctx);
     TRY(list_ints("--depth", o->depths ? o->depths : context, 0, n_ctx, &settings.depths, e));
     TRY(list_ints("--batch", o->batches ? o->batches : "1", 1, INT_MAX, &settings.batches, e));
-    sheet_number(&info->sheet, "memory_available_bytes", settings.available_bytes);
+    const bool known = settings.available_bytes != AVAILABLE_UNKNOWN;
+    if (known || !table_is_for_people(o->common.format))
+        sheet_number(&info->sheet, "memory_available_bytes",
+                     known ? (double)settings.available_bytes : NO_FIGURE);
+    else
+        sheet_string(&info->sheet, "memory_available_bytes", "unknown");
     return inspect_add_steps(&info->steps, &info->variants, &settings, e);
 }
 

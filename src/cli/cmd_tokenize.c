@@ -2,11 +2,16 @@
  * cmd_tokenize - decode tokenize: token ids of a text, and back.
  */
 #include "cli/job.h"
+#include "formats/json_write.h"
 
 struct tokenize_options {
     struct common_options common;
     const char *decode;
+    int format; /* of `formats` */
 };
+
+static const char *const formats[] = {"text", "json", NULL};
+enum { IDS_TEXT, IDS_JSON };
 
 #define VALUES struct tokenize_options
 
@@ -14,6 +19,8 @@ static const struct option own_options[] = {
     OPT_STRING("decode", decode, "IDS",
                "print the bytes of token ids instead, and nothing else: 1,2,3, or as this command "
                "prints them"),
+    OPT_CHOICE("format", format, "FORM", formats, "json: an array of ids with their text",
+               .fallback = "text", .excludes = "decode"),
     OPT_END,
 };
 
@@ -38,6 +45,22 @@ static enum status decode_ids(struct job *j, const char *given, struct err *e)
     return s;
 }
 
+/* Prints the job's tokens as JSON, each with the text that it stands for. */
+static void print_pieces(struct job *j)
+{
+    struct json json;
+    json_init(&json, j->out, 0);
+    json_begin_array(&json, NULL);
+    for (size_t i = 0; i < j->n_tokens; i++) {
+        json_begin_object(&json, NULL);
+        json_int(&json, "id", j->tokens[i]);
+        json_text(&json, "text", tokenizer_bytes(j->checkpoint.tokenizer, j->tokens[i]));
+        json_end(&json);
+    }
+    json_end(&json);
+    output_puts(j->out, "\n");
+}
+
 static enum status run_tokenize(struct job *j, void *values, struct err *e)
 {
     const struct tokenize_options *o = values;
@@ -50,6 +73,10 @@ static enum status run_tokenize(struct job *j, void *values, struct err *e)
     TRY(job_open(j->path, CHECKPOINT_TEXTS, NULL, c, e));
     job_warn_vocabulary(j->common, j->path, c->tokenizer);
     TRY(tokenizer_encode(c->tokenizer, j->text, &j->tokens, &j->n_tokens, e));
+    if (o->format == IDS_JSON) {
+        print_pieces(j);
+        return STATUS_OK;
+    }
     for (size_t i = 0; i < j->n_tokens; i++)
         output_printf(j->out, "%s%d", i == 0 ? "" : " ", j->tokens[i]);
     output_puts(j->out, "\n");

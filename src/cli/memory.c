@@ -18,7 +18,8 @@ bool memory_is_worth_saying(const struct common_options *o, uint64_t bytes)
 
 static double spare_memory(void)
 {
-    return available_memory() * AVAILABLE_SHARE;
+    const uint64_t available = available_memory();
+    return available == AVAILABLE_UNKNOWN ? HUGE_VAL : available * AVAILABLE_SHARE;
 }
 
 enum status memory_check(double bytes, const char *what, const char *advice, struct err *e)
@@ -26,8 +27,9 @@ enum status memory_check(double bytes, const char *what, const char *advice, str
     const double spare = spare_memory();
     if (bytes <= spare)
         return STATUS_OK;
-    return err_set(e, STATUS_NO_MEMORY, "out of memory: %s need %s, %s are available; %s", what,
-                   figure_bytes(bytes).text, figure_bytes(spare).text, advice);
+    return err_set(e, STATUS_NO_MEMORY, "out of memory: %s need %s, %s are available%s%s", what,
+                   figure_bytes(bytes).text, figure_bytes(spare).text, advice[0] ? "; " : "",
+                   advice);
 }
 
 void job_say_memory(const struct job *j, const struct job_memory *m)
@@ -139,9 +141,12 @@ enum status job_start_session(struct job *j, const struct session_params *p, con
         take_one_thread(j);
     TRY(job_start_threads(j, e));
     TRY(session_plan(m, p, j->n_threads, &plan, e));
-    job_say_memory(j, &(struct job_memory){.weights = m->weights.cap,
-                                           .cache = plan.kv_bytes,
-                                           .scratch = plan.scratch_bytes,
-                                           .advice = advise(j, option).text});
+    const struct advice advice = advise(j, option);
+    TRY(job_check_memory(j,
+                         &(struct job_memory){.weights = m->weights.cap,
+                                              .cache = plan.kv_bytes,
+                                              .scratch = plan.scratch_bytes,
+                                              .advice = advice.text},
+                         "the cache and scratch memory", e));
     return session_create(m, p, j->pool, &j->session, e);
 }

@@ -84,14 +84,12 @@ void inspect_variant(const struct cost_shape *shape, int n_kv_heads, struct insp
 enum status inspect_list_variants(const struct cost_shape *shape, struct inspect_variants *out,
                                   struct err *e)
 {
-    const int most = shape->config->n_heads;
-    size_t n = 0;
-    for (int g = most; g > 0; g--)
-        n += config_has_variant(shape->config, g);
+    const struct config *c = shape->config;
+    const int most = config_same_kv_heads(c) ? c->n_heads : c->n_kv_heads;
     *out = (struct inspect_variants){NULL, 0};
-    TRY_ZEROED(out->items, n, "the list of variants", e);
+    TRY_ZEROED(out->items, most, "the list of variants", e);
     for (int g = most; g > 0; g--)
-        if (config_has_variant(shape->config, g))
+        if (config_has_variant(c, g))
             inspect_variant(shape, g, &out->items[out->n++]);
     return STATUS_OK;
 }

@@ -51,7 +51,8 @@ struct inspect_variants {
     int n;
 };
 
-/* Lists as K/V heads every divisor of n_heads, the largest first. STATUS_NO_MEMORY. */
+/* Lists as K/V heads every divisor of n_heads, the largest first; where layers have different
+ * numbers, from the largest of these on. STATUS_NO_MEMORY. */
 enum status inspect_list_variants(const struct cost_shape *shape, struct inspect_variants *out,
                                   struct err *e);
 

@@ -98,7 +98,8 @@ TEST(spellings)
     const struct values v = good((const char *const[]){NULL});
     ck_assert(v.n == 256 && v.temp == 0.8 && v.form == 0);
     ck_assert(!v.seed.given && !v.flag && !v.text && !v.first);
-    ck_assert(good(WORDS("-n", "5")).n == 5 && good(WORDS("-n=5")).n == 5);
+    ck_assert(good(WORDS("-n", "5")).n == 5 && good(WORDS("-n=5")).n == 5 &&
+              good(WORDS("-n5")).n == 5);
     ck_assert(good(WORDS("--n", "5")).n == 5 && good(WORDS("--n=5")).n == 5);
     ck_assert(good(WORDS("--format=json")).form == 1 && good(WORDS("--flag")).flag);
     ck_assert(good(WORDS("-F")).flag && good(WORDS("--loud")).inner.loud);
@@ -162,7 +163,7 @@ TEST(what_is_wrong_is_named)
         {"--tmep=1", "unknown option '--tmep'|'--temp'"},
         {"-temp|1", "unknown option '-temp'|'--temp'"},
         {"--zzzzzzzzz", "unknown option|zzz"},
-        {"-n5", "unknown option|-n5"},
+        {"-n5x", "-n: expected|5x"},
         {"-n", "-n needs a value|0 or more"},
         {"--format", "--format needs a value|table, json"},
         {"--flag=1", "--flag takes no value|'1'"},

@@ -321,6 +321,13 @@ $ has cached.html ', keys and values cached as q8_0/q4_0. Shown'
 2 attend $model -p x --trace 0.0 --show 0.0 | --trace and --show are both given
 2 attend $model -f prompt --json prompt | is the text itself
 2 attend copy.gguf -p x --svg copy.gguf | is the checkpoint itself
+$ ln -s later link
+2 attend copy.gguf -p x --json link --npy later | both write
+2 train LICENSE -o link --log later | both write
+2 attend $model -p x $option LICENSE | $option: 'LICENSE' exists and is not
+    | for option in --svg --html --json --npy
+2 bench $model --svg LICENSE | --svg: 'LICENSE' exists and is not an SVG picture; expected another name
+2 score $model -p x --logits LICENSE | exists and is not a NumPy array
 2 $words | both write | for words in "attend copy.gguf -p x --json same --npy ./same" "train LICENSE -o same --log ./same"
 0 attend $model -p "<b> $line" --kv-heads 2 --head 0,4 --html a.html -q | 0 bytes | quiet
 $ has a.html '<!DOCTYPE html>' && has a.html '"group": 1}' && lacks a.html '<b>'
@@ -484,6 +491,22 @@ $ has "$out" "\"model\": \"$golden/mha.gguf\"" && has "$out" "\"model\": \"$gold
 2 $several --shape $shape | a checkpoint and --shape are both named
 3 bench $golden/mha.gguf LICENSE | LICENSE
 
+# A later window begins with the begin-of-text token, as llama.cpp's perplexity has it.
+$ printf 'to be or not to be, that is' >bos.txt
+$ number() { sed -n "s/.*\"$1\": \(-*[0-9][0-9.]*\).*/\1/p"; }
+$ windows="0,84,79,308,221 0,272,325,291,308 0,12,327,328"
+$ for ids in $windows; do "$decode" score $golden/llama.gguf --tokens $ids --format jsonl -q; done | number logprob >scored
+0 eval $golden/llama.gguf bos.txt --ctx 4 --format jsonl -q | "tokens": 11
+$ [ "$(awk '{ s -= $1 } END { printf "%.9f", s / NR }' scored)" = "$(number nll <"$out" | awk '{ printf "%.9f", $1 }')" ]
+0 eval $golden/llama.gguf bos.txt --tokens 5 --format jsonl -q | "tokens": 5
+0 tokenize $golden/llama.gguf -f bos.txt --format json | [{"id": 84, "text": "t"}, {"id": 79, "text": "o"}, {"id": 308, "text": " be"}
+2 tokenize $golden/llama.gguf --decode 1 --format json | --format and --decode are both given
+0 score $golden/llama.gguf -p x -t1 -q
+2 score $golden/llama.gguf -p x -t0 | -t: expected auto or an integer from 1 to
+2 score $golden/llama.gguf -p x -q1 | unknown option '-q1'
+2 train self:64 -o x.gguf --from $model --ctx 64 | expected at least some 650 tokens, found 64
+0 info tests/data/read-only.gguf | type          q4_1 | memory_type   q8_0 | memory_bytes  705792
+
 # With a text: what each variant loses on its last tenth is what eval says of convert's, calibrated on
 # the others; the smallest cache within the limits is chosen, but not on a machine that is too busy.
 $ bits_of() { sed -n 's/.*"bits_per_byte": \([0-9.]*\).*/\1/p' "$1"; }
@@ -511,14 +534,14 @@ $ is_busy || [ "$(grep '"chosen": true' "$out" | grep -c GQA-2)" = 2 ]
 $ cp text.txt "text's.txt"
 $ advised="bench $model --text text's.txt --kv-heads 8,2 --calib-tokens 128 $quickest --type q4_0 --kv-type f32,q8_0"
 $ "$decode" ${advised%text*} "text's.txt" ${advised#*.txt} -q --format jsonl >advised 2>"$err"
-$ "$decode" ${advised%text*} "text's.txt" ${advised#*.txt} -q --max-cache 5kB >shown 2>"$err"
-$ PATH=${decode%/*}:$PATH; eval "$(grep '^  decode convert' shown) -q" && rm "text's.txt"
-$ [ "$(grep -c '^GQA-2 at depth 0, run with --kv-type q8_0' shown)" = 1 ]
+$ "$decode" ${advised%text*} "text's.txt" ${advised#*.txt} -q --max-cache 5kB >choice 2>"$err"
+$ PATH=${decode%/*}:$PATH; eval "$(grep '^  decode convert' choice) -q" && rm "text's.txt"
+$ [ "$(grep -c '^GQA-2 at depth 0, run with --kv-type q8_0' choice)" = 1 ]
 $ chosen="GQA-2[^}]*\"type\": \"q4_0\", \"kv_type\": \"q8_0\""
 0 eval OUT.gguf measured.txt --kv-type q8_0 --format jsonl -q
 $ grep "$chosen" advised | grep -q "\"bits_per_byte\": $(bits_of "$out"),"
 0 bench OUT.gguf --kv-heads 2 --kv-type q8_0 $quickest --format jsonl -q
-$ w=$(sed 's/.*"weight_bytes": \([0-9]*\).*/\1/' "$out"); grep "$chosen" advised | grep -q "\"weight_bytes\": $w,"
+$ w=$(number memory_bytes <"$out"); grep "$chosen" advised | grep -q "\"memory_bytes\": $w,"
 0 $few --max-loss 1e-9 --max-cache 1kB | no row is within the limits; the nearest, | --max-cache by
     | for few in "bench $model --text text.txt --kv-heads 8,2 --calib-tokens 128 $quickest -q"
 2 bench --shape $shape --text LICENSE | --shape
@@ -789,7 +812,7 @@ $ [ ! -e long.html ]
 0 train lines -o more.gguf $toy -q -t 3 | quiet
 $ cmp -s toy.gguf more.gguf
 # The state has the options: none is needed again, one that differs is named, of several the first.
-0 train lines -o toy.gguf --resume | 2> going on after step 40
+0 train lines -o toy.gguf --resume | 2> going on after step 40 | 2> finished: all 40 steps were made before
 0 train lines -o toy.gguf $toy --resume | 2> going on after step 40
 2 train lines -o toy.gguf --resume $changed | $changed: the run to resume was begun
     | for changed in "--lr 0.1" "--optimizer muon" "--steps 39" "--batch 3" "--seed 77" "--norm rms"
@@ -798,9 +821,18 @@ $ cmp -s toy.gguf more.gguf
 $ cmp -s toy.gguf more.gguf
 2 train README.md -o toy.gguf --resume | the text was not the same
 2 train lines -o none.gguf --resume | there is no none.gguf.state
+# A log, and an OUT without a state, are not replaced, and no advice leads in a circle.
+2 train lines -o other.gguf $toy --log toy.csv | --log: 'toy.csv' exists, and only --resume goes on with a log
+$ cp toy.gguf alone.gguf && cp toy.csv toy.before
+2 train lines -o alone.gguf $toy | 'alone.gguf' exists; it has no OUT.state to go on from: name another OUT
+2 train lines -o alone.gguf --resume | there is no alone.gguf.state to go on with; begin without --resume
+0 train lines -o toy.gguf --resume --log other.csv -q | quiet
+$ cmp -s toy.csv toy.before && rm alone.gguf
 # A finished run goes on with more steps, also in two parts.
 $ for end in gguf gguf.state; do cp toy.$end longer.$end; done
+$ rm toy.csv
 0 train lines -o longer.gguf --resume --steps 60 | 2> going on after step 40 | 2> step 60 of 60
+$ [ "$(grep -c '^60,' toy.csv)" -gt 0 ] && cp toy.before toy.csv
 0 train lines -o longer.gguf --resume | 2> going on after step 60
 0 train lines lines -o bpe.gguf $toy --vocab 280 --kv-heads 1 --eval-every -1 --save-every 7
     | 2> (MQA), d_ff 64, context 32, vocabulary 280
@@ -953,10 +985,9 @@ $ seed=$(sed -n 's/^decode: seed //p' "$err")
 $ cmp -s random.gguf random2.gguf
 
 # As a table.
-0 $c --method mean --eval eval-text --format csv | layer,score_lost,output_lost | checkpoint,variant,type,
+0 $c --method mean --eval eval-text --format csv | checkpoint,variant,type, | 3 lines
 $ [ $(column_of after parameters) -lt $(column_of before parameters) ]
 $ [ -n "$(column_of before bits_per_byte)" ] && [ -n "$(column_of after bits_per_byte)" ]
-$ [ "$(grep -c '^$' "$out")" -eq 1 ]
 0 convert $golden/gqa.gguf -o low-rank.gguf --kv-heads 1
 
 # On the model's own text: by default, where there is a vocabulary; and none at all.
