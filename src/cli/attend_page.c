@@ -93,6 +93,7 @@ static struct explore_layer layer_of(const struct attend_view *v, const struct p
     return (struct explore_layer){.layer = l->layer,
                                   .n_heads = v->config->n_heads,
                                   .n_shared = config_kv_heads(v->config, l->layer),
+                                  .window = v->config->layer_window[l->layer],
                                   .x = l->x,
                                   .q = l->q,
                                   .keys = l->keys,

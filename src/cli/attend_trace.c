@@ -20,6 +20,7 @@ struct trace_step {
     size_t stride;        /* 0: n */
     enum trace_rows rows;
     bool of_keys; /* whether a column is a token that may be looked at */
+    int window;   /* of the mask, as config's layer_window */
 };
 
 /* The tokens that are shown. Where there is no room for all up to the query, those with the largest
@@ -59,7 +60,7 @@ static struct shown_keys shown_keys(const struct attend_view *v, int most)
 static double number_at(const struct trace_step *s, int row, int i)
 {
     if (!s->x)
-        return i > row ? -HUGE_VAL : 0;
+        return i > row || (s->window && i <= row - s->window) ? -HUGE_VAL : 0;
     return i < s->n ? (double)(s->x[row * s->stride + i] * (s->times ? s->times[row] : 1)) : 0;
 }
 
@@ -145,7 +146,7 @@ static void write_step(const struct attend_view *v, const struct trace_step *s, 
 
 /* The names of the steps that depend on the model. */
 struct step_names {
-    const char *x, *normed;
+    const char *x, *sum, *normed;
     char q[64], k[96], value[64], scores[160], out[64];
 };
 
@@ -157,15 +158,22 @@ static struct step_names step_names(const struct attend_view *v)
     const struct attend_bias *bias = b->bias ? &b->bias[t->head] : NULL;
     const bool norm_first = c->placement != PLACEMENT_AFTER;
     const char *rotated = c->position == POSITION_ROPE ? ", rotated by their positions" : "";
+    const char *head_norm = c->parts.qk_norms ? ", normed" : "";
     const char *b_in = b->w[ROLE_ATTN_QKV].matrix.bias ? " + b" : "";
     const char *b_out = b->w[ROLE_ATTN_OUTPUT].matrix.bias ? " + b" : "";
+    const char *normed =
+        c->placement == PLACEMENT_PARALLEL
+            ? "norm of the stream before, which the feed-forward layer reads in parallel"
+        : norm_first ? "norm of that, which the feed-forward layer reads"
+                     : "norm of that, which the stream becomes";
     struct step_names names = {.x = norm_first ? "X = norm of the stream" : "X = the stream",
-                               .normed = norm_first
-                                             ? "norm of that, which the feed-forward layer reads"
-                                             : "norm of that, which the stream becomes"};
-    chars_printf(names.q, "Q = X Wq%s%s", b_in, rotated);
+                               .sum = c->parts.added_norms
+                                          ? "the stream with the norm of that added"
+                                          : "the stream with that added",
+                               .normed = normed};
     const struct kv_type cached = v->spec.params.kv_type;
-    chars_printf(names.k, "K = X Wk%s%s", b_in, rotated);
+    chars_printf(names.q, "Q = X Wq%s%s%s", b_in, head_norm, rotated);
+    chars_printf(names.k, "K = X Wk%s%s%s", b_in, head_norm, rotated);
     chars_printf(names.value, "V = X Wv%s", b_in);
     if (cached.keys != CACHE_F32)
         chars_append(names.k, ", cached as %s", cache_type_names[cached.keys]);
@@ -216,7 +224,8 @@ void attend_put_trace(const struct attend_view *v, struct json *json)
         {name.k, kv_heads, k_dim, t->path.keys + kv_head * k_dim, .n_rows = keys,
          .stride = keys_dim, .rows = ROWS_KEYS},
         {name.scores, heads, n, t->scores, .n = keys, .of_keys = true},
-        {"mask, added to the scores", 0, n, .of_keys = true},
+        {"mask, added to the scores", 0, n, .of_keys = true,
+         .window = c->layer_window[t->path.layer]},
         {"weights = softmax of that", heads, n, t->weights, .n = keys, .of_keys = true},
         {name.value, kv_heads, dim, values, .n_rows = keys, .stride = v_dim, .rows = ROWS_KEYS},
         {"weight times value", heads, dim, values, .times = t->weights, .n_rows = keys,
@@ -225,7 +234,7 @@ void attend_put_trace(const struct attend_view *v, struct json *json)
         {"A = all heads side by side", 0, width, .x = results},
         {"each head's part of A Wo", heads, d, t->parts, .n_rows = heads, .rows = ROWS_HEADS},
         {name.out, 0, d, .x = t->out},
-        {"the stream with that added", 0, d, .x = t->sum},
+        {name.sum, 0, d, .x = t->sum},
         {name.normed, 0, d, .x = t->normed},
     };
     const struct shown_keys shown = shown_keys(v, numbers_of_a_line(v->job->out));

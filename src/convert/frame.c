@@ -38,6 +38,16 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
         const size_t group = config_group(&c->converted, l);
         c->block.group = MAX(group, c->block.group);
     }
+    const bool plain = spec->method == CONVERT_MEAN || spec->method == CONVERT_FIRST ||
+                       spec->method == CONVERT_RANDOM;
+    if (f.parts.qk_norms && !plain)
+        return err_usage(e,
+                         "--method %s: expected mean or first for a checkpoint that norms each "
+                         "head's query and key, which no map of them survives",
+                         convert_methods[spec->method]);
+    if (f.parts.added_norms && spec->refit)
+        return err_usage(e, "--refit wo: expected none for a checkpoint that norms what attention "
+                            "adds, which is not linear in the output matrix");
     if (spec->cluster && f.position == POSITION_ALIBI)
         return err_usage(e, "heads cannot change places, because each has a slope of its own "
                             "(ALiBi); expected neighbours to share");

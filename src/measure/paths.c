@@ -125,7 +125,7 @@ static void count_streams(struct attend_paths *p, const struct model *m,
         double mean = 0;
         pack_read_row(&m->w[ROLE_OUTPUT].matrix, next[i].id, p->row);
         for (int o = 0; o < d; o++) {
-            p->row[o] *= gain[o];
+            p->row[o] *= gain ? gain[o] : 1;
             mean += c->norm == NORM_LAYER ? (double)p->row[o] / d : 0;
         }
         for (int o = 0; o < d; o++)
@@ -222,14 +222,22 @@ static void finish(struct attend_trace *t, const struct model *m, const struct a
         pack_read_row(output, o, t->row);
         const double sum = product(t->row, results, output->n_in);
         t->out[o] = (float)(sum + (output->bias ? (double)output->bias[o] : 0));
-        t->sum[o] = w->stream[(size_t)r * d + o] + t->out[o];
         for (int h = 0; h * dim < output->n_in; h++)
             t->parts[h * d + o] = (float)product(t->row + h * dim, results + h * dim, dim);
     }
-    const enum tensor_role role =
-        c->placement == PLACEMENT_BEFORE ? ROLE_FFN_NORM : ROLE_ATTN_OUTPUT_NORM;
-    const struct norm *norm = &b->w[role].norm;
-    w->kernels->norm[c->norm](t->normed, t->sum, norm->gain, norm->bias, d, c->norm_eps);
+    const float *stream = w->stream + (size_t)r * d;
+    const bool parallel = c->placement == PLACEMENT_PARALLEL;
+    const enum tensor_role role = c->placement == PLACEMENT_AFTER ? ROLE_ATTN_OUTPUT_NORM
+                                  : parallel && c->parts.one_norm ? ROLE_ATTN_NORM
+                                                                  : ROLE_FFN_NORM;
+    const struct norm *norm = &b->w[role].norm, *added = &b->w[ROLE_ATTN_POST_NORM].norm;
+    memcpy(t->sum, t->out, d * sizeof *t->sum);
+    if (c->parts.added_norms)
+        w->kernels->norm[c->norm](t->sum, t->sum, added->gain, added->bias, d, c->norm_eps);
+    for (int o = 0; o < d; o++)
+        t->sum[o] += stream[o];
+    w->kernels->norm[c->norm](t->normed, parallel ? stream : t->sum, norm->gain, norm->bias, d,
+                              c->norm_eps);
 }
 
 void trace_add(struct attend_trace *t, const struct model *m, const struct attention_weights *w)

@@ -51,10 +51,11 @@ struct attend_paths {
     float *row, *counts;
 };
 
-/* Whether heads reach the last norm, and so the logits, by a path of their own. */
+/* Whether heads reach the last norm, and so the logits, by a path of their own: no norm stands
+ * between. */
 static inline bool paths_are_direct(const struct config *c)
 {
-    return c->placement != PLACEMENT_AFTER;
+    return c->placement != PLACEMENT_AFTER && !c->parts.added_norms;
 }
 
 struct attend_trace {
@@ -64,8 +65,9 @@ struct attend_trace {
     float *weights;         /* [n] their softmax */
     float *parts;  /* [n_heads, d_model] the output matrix's product with each head's result */
     float *out;    /* [d_model] and with all of them, with its bias: the sum of the parts */
-    float *sum;    /* [d_model] the residual stream with that added */
-    float *normed; /* [d_model] its norm, which the feed-forward layer reads */
+    float *sum;    /* [d_model] the residual stream with that, or its norm, added */
+    float *normed; /* [d_model] the norm that the feed-forward layer reads: of that, or, in parallel
+                      with attention, of the stream before */
     float *row;    /* [heads_dim] of that matrix */
 };
 

@@ -61,11 +61,13 @@ static const struct config_key {
     double above;
     const char *const *names;
     bool optional;
-    bool always; /* an optional flag that is said where it is false, too */
+    bool by_layer; /* a size that a file may repeat for each layer */
+    bool always;   /* an optional flag that is said where it is false, too */
 } keys[N_KEYS] = {
     {"context_length", SIZE, AT(n_ctx), .most = CONFIG_MAX_CTX},
     {"embedding_length", SIZE, AT(d_model), .most = CONFIG_MAX_WIDTH},
-    {"feed_forward_length", SIZE, AT(d_ff), .most = CONFIG_MAX_FF, .optional = true},
+    {"feed_forward_length", SIZE, AT(d_ff), .most = CONFIG_MAX_FF, .optional = true,
+     .by_layer = true},
     {"block_count", SIZE, AT(n_layers), .most = CONFIG_MAX_LAYERS},
     {HEADS_KEY, SIZE, AT(n_heads), .most = CONFIG_MAX_WIDTH},
     {"attention.key_length", SIZE, AT(head_dim), .most = CONFIG_MAX_WIDTH, .optional = true},
@@ -160,29 +162,29 @@ static enum status read_by_layer(const struct key_reader *r, const char *suffix,
     return STATUS_OK;
 }
 
-/* A size, or the one that an array has for every layer. */
-static enum status read_size(const struct key_reader *r, const char *key, const double most,
-                             int *out, bool *found)
+/* A size, or the one that an array has for each layer. */
+static enum status read_size(const struct key_reader *r, const struct config_key *k,
+                             const char *key, bool *found)
 {
     const struct gguf_value *v = gguf_find(r->g, key);
-    uint64_t size = *out;
-    if (v && v->kind == GGUF_ARRAY && gguf_is_integer(v->element_kind) && v->count > 0) {
-        for (uint64_t i = 1; i < v->count; i++)
-            if (gguf_int_at(v, i) != gguf_int_at(v, 0))
-                return err_bad_file(r->e,
-                                    "%s: expected one number for all layers, found %lld and "
-                                    "%lld",
-                                    key, (long long)gguf_int_at(v, 0),
-                                    (long long)gguf_int_at(v, i));
-        const int64_t number = gguf_int_at(v, 0);
-        if (number < 1 || (double)number > most)
-            return err_bad_file(r->e, "%s: expected an integer from 1 to %.0f, found %lld", key,
-                                most, (long long)number);
-        *out = number;
+    int *out = (int *)((char *)r->c + k->offset);
+    uint64_t size = *out, n_layers = 0;
+    if (!k->by_layer || !v || v->kind != GGUF_ARRAY) {
+        TRY(gguf_get_u64(r->g, key, 1, k->most, &size, found, r->e));
+        *out = size;
         return STATUS_OK;
     }
-    TRY(gguf_get_u64(r->g, key, 1, most, &size, found, r->e));
-    *out = size;
+    TRY(gguf_get_u64(r->g, arch_key(r->c, "block_count").text, 1, CONFIG_MAX_LAYERS, &n_layers,
+                     NULL, r->e));
+    bool same = gguf_is_integer(v->element_kind) && v->count == n_layers;
+    for (uint64_t l = 0; same && l < n_layers; l++)
+        same = gguf_int_at(v, l) == gguf_int_at(v, 0);
+    if (!same || gguf_int_at(v, 0) < 1 || (double)gguf_int_at(v, 0) > k->most)
+        return err_bad_file(r->e,
+                            "%s: expected an integer from 1 to %.0f, or that for each of the "
+                            "%d layers; found another array",
+                            key, k->most, (int)n_layers);
+    *out = gguf_int_at(v, 0);
     return STATUS_OK;
 }
 
@@ -194,7 +196,7 @@ static enum status read_key(const struct key_reader *r, const struct config_key 
     bool found;
     bool *if_missing = k->optional ? &found : NULL;
     if (k->type == SIZE) {
-        return read_size(r, key.text, k->most, member, if_missing);
+        return read_size(r, k, key.text, if_missing);
     } else if (k->type == NUMBER) {
         double number = (double)*(float *)member;
         TRY(read_number(r, suffix, k->above, k->most, &number, k->optional));

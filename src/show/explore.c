@@ -42,6 +42,7 @@ static void put_layer(struct json *j, const struct explore_layer *l)
     json_int(j, "layer", l->layer);
     json_int(j, "heads", l->n_heads);
     json_int(j, "shared", l->n_shared);
+    json_int(j, "window", l->window);
     json_int(j, "additive", l->additive != NULL);
     json_int(j, "direct", l->direct != NULL);
     if (l->bias) {

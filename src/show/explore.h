@@ -21,6 +21,7 @@ struct explore_next {
 /* A layer's numbers, as measure/paths.h has them. */
 struct explore_layer {
     int layer, n_heads, n_shared; /* n_shared: heads of keys and values */
+    int window;                   /* keys that a query sees, its own included; 0: all before */
     const float *x;               /* [n, d] */
     const float *q;               /* [n, n_heads, key] */
     const float *keys;            /* [n, n_shared, key] */

@@ -271,12 +271,15 @@ function pathOf(head, i) {
     let product = 0;
     for (let c = 0; c < key; c++) product += layer.additive ? w[c] * Math.tanh(q[c] + k[c]) : q[c] * k[c];
     const x = i - j - centre, score = product * (layer.additive ? 1 : scale) + linear * x + square * x * x;
-    return {k, v, products, product, score, weight: j > i ? 0 : weight(head, i, j)};
+    return {k, v, products, product, score, weight: hides(layer, i, j) ? 0 : weight(head, i, j)};
   });
   for (const r of rows) r.v.forEach((x, c) => { result[c] += r.weight * x; });
-  return {x: layer.x.subarray(i * d, (i + 1) * d), q, rows, result, additive: layer.additive,
+  return {layer, x: layer.x.subarray(i * d, (i + 1) * d), q, rows, result, additive: layer.additive,
           written: row(layer.written, i, layer.heads, h, 1 + 2 * largest)};
 }
+
+// Whether the mask keeps token i of a layer from looking at token j.
+const hides = (layer, i, j) => j > i || (layer.window > 0 && j <= i - layer.window);
 
 // What a head adds to the logits of the tokens that may come after token t, by the direct path.
 const addedBy = (head, t) => {
@@ -317,7 +320,7 @@ const largest = numbers => element('span', 'largest ' + [...numbers.keys()]
 function tableOf(path) {
   const table = document.createElement('table'), i = at.token;
   const rows = path.rows.map((r, j) => {
-    const tr = document.createElement('tr'), masked = j > i;
+    const tr = document.createElement('tr'), masked = hides(path.layer, i, j);
     const cells = [texts[j], strip(`k of ${named(j)}`, r.k, CELLS),
       strip(`q k of ${named(j)}`, r.products, CELLS), r.product.toFixed(3), r.score.toFixed(3),
       masked ? '−∞' : '', amount(r.weight), strip(`v of ${named(j)}`, r.v, CELLS)];

@@ -15,6 +15,8 @@ static const struct sound sounds[] = {
     {"llama", "llama", "llama", SIZES_OF_LLAMA, 0, POSITION_ROPE, false},
     {"llama of wide heads", "llama", "llama",
      "layers=2 heads=4 kv=2 dim=64 width=32 ff=64 ctx=16 vocab=260", 0, POSITION_ROPE, false},
+    {"gptneox", "gptneox", "gptneox", SIZES_OF_LLAMA, PLACEMENT_PARALLEL, POSITION_ROPE, false},
+    {"gemma3", "gemma3", "gemma3", SIZES_OF_LLAMA, PLACEMENT_BEFORE, POSITION_ROPE, false},
     {"decode before alibi", "decode", "llama", SIZES_OF_LLAMA, PLACEMENT_BEFORE, POSITION_ALIBI,
      false},
     {"decode before none", "decode", "llama", SIZES_OF_LLAMA, PLACEMENT_BEFORE, POSITION_NONE,

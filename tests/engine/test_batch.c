@@ -234,7 +234,7 @@ TEST(probes_run_what_sessions_run, .loops = N_GOLDEN)
     const struct kernels *k = fastest_kernels();
     const struct norm *norm = &m->w[ROLE_OUTPUT_NORM].norm;
     float *normed = allocated(d * sizeof *normed);
-    if (m->config.placement == PLACEMENT_BEFORE)
+    if (m->config.placement != PLACEMENT_AFTER)
         k->norm[m->config.norm](normed, out, norm->gain, norm->bias, m->config.d_model,
                                 m->config.norm_eps);
     else

@@ -6,7 +6,8 @@ mha, gqa and mqa-f16 are GPT-2's block with a vocabulary of bytes. transformer, 
 layerwise-kv, alibi and quadratic have the same vocabulary and one kind each that GPT-2 lacks. additive
 has scores w.tanh(q + k). mixed-* mix what architectures differ in: sizes are odd, keys and values of
 different widths, and no two files have the same kinds. (llama and its logits are those of transformers,
-tests/data/hf/llama. Others made larger ones of the same other names but mixed-* and additive: of all
+tests/data/hf/llama. gptneox to local are families of checkpoints, each with odd numbers; of larger ones that transformers made,
+of all families, reference_model.py gives the logits to 8e-6.) Others made larger ones of the same other names but mixed-* and additive: of all
 these reference_model.py gives the logits that came with them to 2e-6.) Needs NumPy and gguf.
 """
 
@@ -17,7 +18,7 @@ import numpy as np
 from gguf import GGUFWriter, GGMLQuantizationType
 from gguf.quants import quantize
 
-from reference_model import EPSILON_KEYS, Model, attention_rows
+from reference_model import EPSILON_KEYS, FIXED, Model, attention_rows
 
 N_VOCAB = 61
 
@@ -29,6 +30,7 @@ GPT2 = dict(arch="gpt2", kinds=("layer", "before", "learned", "gelu"), split=Fal
 # Of architecture decode.
 OWN = dict(arch="decode", layers=2, d=24, heads=6, kv=[3, 3], ff=40, ctx=80, tokens=40, vocab=256,
            split=False, tied=True, biases=GPT2["biases"])
+FAMILY = dict(layers=2, d=24, ff=40, ctx=64, tokens=40, split=True, tied=True)
 F16 = dict.fromkeys(("token_embd", "attn_qkv", "attn_output", "ffn_up", "ffn_down", "output"), "F16")
 CHECKPOINTS = {
     # Everything a llama may have that others lack: a part of each head turned, positions scaled
@@ -75,15 +77,45 @@ CHECKPOINTS = {
     "layerwise-kv": dict(OWN, kinds=("layer", "before", "learned", "gelu_erf"), layers=3, kv=[6, 2, 1],
                          seed=26),
     "alibi": dict(OWN, kinds=("layer", "before", "alibi", "gelu"), seed=27),
+    # Families. The last has windows longer than a chunk of the cache, and shorter ones.
+    "gptneox": dict(FAMILY, arch="gptneox", heads=3, kv=[3, 3], d=30, split=False, tied=False,
+                    biases=GPT2["biases"], rope=(4, 500.0, None, None), seed=30),
+    "phi2": dict(FAMILY, arch="phi2", heads=2, kv=[2, 1], tied=False, rope=(6, 1e4, None, None),
+                 biases=(*GPT2["biases"], "attn_q", "attn_k", "attn_v", "output"), seed=31),
+    "bloom": dict(FAMILY, arch="bloom", heads=3, kv=[3, 3], d=27, split=False,
+                  biases=(*GPT2["biases"], "token_embd_norm"), seed=32),
+    "olmo": dict(FAMILY, arch="olmo", heads=4, kv=[2, 2], biases=(), seed=33),
+    "gemma3": dict(FAMILY, arch="gemma3", layers=6, d=16, heads=3, kv=[1] * 6, key=8, value=8, ff=20,
+                   biases=(), rope=(None, 1e6, 2.0, None), window=7, seed=34),
+    "local": dict(FAMILY, arch="decode", kinds=("layer", "parallel", "rope", "geglu"), layers=3,
+                  heads=3, kv=[1, 3, 1], d=21, ctx=320, tokens=310, window=[261, 0, 5], score_scale=1.0,
+                  parts=("norm.embedding", "norm.queries_keys", "norm.added", "rope.halves"),
+                  key=6, value=5, rope=(4, 900.0, None, None), biases=("attn_q", "attn_k", "output"),
+                  seed=35),
     "quadratic": dict(OWN, kinds=("layer", "before", "quadratic", "gelu"), seed=28),
 }
 
 
+def kinds_of(c):
+    """The kinds and what else a checkpoint has, as reference_model has them."""
+    kinds = c["kinds"] if "kinds" in c else FIXED[c["arch"]]
+    return kinds[:4], {*kinds[4:], *(part.split(".")[1] for part in c.get("parts", ()))}
+
+
 def tensors(c):
-    """(name, shape, kind of numbers) in the order of a file."""
-    norm_first = c["kinds"][1] == "before"
+    """(name, shape, kind of numbers) in the order of a file; norms without weights left out."""
+    for name, shape, kind in all_tensors(c):
+        if kind != "norm" or "no_weights" not in kinds_of(c)[1]:
+            yield name, shape, kind
+
+
+def all_tensors(c):
+    kinds, parts = kinds_of(c)
+    norm_first = kinds[1] != "after"
     yield "token_embd", (c.get("vocab", N_VOCAB), c["d"]), "embedding"
-    if c["kinds"][2] == "learned":
+    if "embedding" in parts:
+        yield "token_embd_norm", (c["d"],), "norm"
+    if kinds[2] == "learned":
         yield "position_embd", (c["ctx"], c["d"]), "matrix"
     if "rope" in c and c["rope"][3]:
         yield "rope_freqs", c["rope"][3], "given"
@@ -95,21 +127,29 @@ def tensors(c):
         rows = heads * key, kv * key, kv * value
         if norm_first:
             yield block + "attn_norm", (c["d"],), "norm"
+        if "queries_keys" in parts:
+            yield block + "attn_q_norm", (key,), "norm"
+            yield block + "attn_k_norm", (key,), "norm"
         if c["split"]:
             for part, n in zip("qkv", rows):
                 yield block + "attn_" + part, (n, c["d"]), "matrix"
         else:
             yield block + "attn_qkv", (sum(rows), c["d"]), "matrix"
-        if c["kinds"][2] == "quadratic":
+        if kinds[2] == "quadratic":
             yield block + "attn_rel", (heads, 2), "rel"
         if "score" in c:
             yield block + "attn_score", (heads, key), "score"
         yield block + "attn_output", (c["d"], heads * value), "matrix"
-        yield block + ("ffn_norm" if norm_first else "attn_output_norm"), (c["d"],), "norm"
-        if c["kinds"][3] == "swiglu":
+        if "added" in parts:
+            yield block + "post_attention_norm", (c["d"],), "norm"
+        if "single" not in parts:
+            yield block + ("ffn_norm" if norm_first else "attn_output_norm"), (c["d"],), "norm"
+        if kinds[3] in ("swiglu", "geglu"):
             yield block + "ffn_gate", (c["ff"], c["d"]), "matrix"
         yield block + "ffn_up", (c["ff"], c["d"]), "matrix"
         yield block + "ffn_down", (c["d"], c["ff"]), "matrix"
+        if "added" in parts:
+            yield block + "post_ffw_norm", (c["d"],), "norm"
         if not norm_first:
             yield block + "layer_output_norm", (c["d"],), "norm"
     if norm_first:
@@ -151,6 +191,15 @@ def add_keys(w, c):
             w.add_string(p + "attention.score", c["score"])
         w.add_bool(p + "block.shared", c.get("shared", False))
         w.add_float32(p + "embedding_scale", c.get("scale", 1.0))
+        for part in c.get("parts", ()):
+            w.add_bool(p + part, True)
+    if c["arch"] == "gptneox":
+        w.add_bool(p + "use_parallel_residual", True)
+    if "score_scale" in c:
+        w.add_float32(p + "attention.scale", c["score_scale"])
+    if "window" in c:
+        add = w.add_array if isinstance(c["window"], list) else w.add_uint32
+        add(p + "attention.sliding_window", c["window"])
     if "vocab" in c:
         add_tokenizer(w, c["vocab"])
     if "rope" in c:

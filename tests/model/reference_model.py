@@ -25,15 +25,29 @@ import numpy as np
 from gguf import GGUFReader
 from gguf.quants import dequantize
 
-# What a file of each architecture does not say itself.
+# What a file of each architecture does not say itself: kinds, then what else it has.
 FIXED = {
     "gpt2": ("layer", "before", "learned", "gelu"),
     "starcoder": ("layer", "before", "learned", "gelu"),
     "llama": ("rms", "before", "rope", "swiglu"),
+    "gptneox": ("layer", "parallel", "rope", "gelu_erf", "halves"),
+    "phi2": ("layer", "parallel", "rope", "gelu", "halves", "single"),
+    "falcon": ("layer", "parallel", "rope", "gelu_erf", "halves", "single"),
+    "bloom": ("layer", "before", "alibi", "gelu", "embedding"),
+    "mpt": ("layer", "before", "alibi", "gelu_erf"),
+    "qwen2": ("rms", "before", "rope", "swiglu", "halves"),
+    "qwen3": ("rms", "before", "rope", "swiglu", "halves", "queries_keys"),
+    "gemma": ("rms", "before", "rope", "geglu", "halves", "root"),
+    "gemma3": ("rms", "before", "rope", "geglu", "halves", "root", "queries_keys", "added"),
+    "stablelm": ("layer", "before", "rope", "swiglu", "halves"),
+    "olmo": ("layer", "before", "rope", "swiglu", "no_weights"),
 }
 KIND_KEYS = ("norm.type", "norm.placement", "position.type", "feed_forward.type")
-EPSILON_KEYS = {"gpt2": "attention.layer_norm_epsilon", "starcoder": "attention.layer_norm_epsilon",
-                "llama": "attention.layer_norm_rms_epsilon", "decode": "norm.epsilon"}
+PART_KEYS = {"norm." + part: part for part in
+             ("embedding", "single", "queries_keys", "added", "no_weights")} | {"rope.halves": "halves"}
+RMS = "attention.layer_norm_rms_epsilon"
+EPSILON_KEYS = {arch: RMS if FIXED[arch][0] == "rms" else "attention.layer_norm_epsilon"
+                for arch in FIXED} | {"decode": "norm.epsilon"}
 
 
 class Checkpoint:
@@ -58,7 +72,11 @@ class Model:
         self.file = f = Checkpoint(path)
         key = f.keys.get
         kinds = FIXED.get(f.arch) or tuple(key(k) for k in KIND_KEYS)
-        self.norm_kind, self.placement, self.position, self.ffn_kind = kinds
+        self.norm_kind, self.placement, self.position, self.ffn_kind, *parts = kinds
+        self.parts = set(parts) | {part for k, part in PART_KEYS.items() if key(k)}
+        self.ffn_kind = key("feed_forward.type", self.ffn_kind)
+        if key("use_parallel_residual") is False:
+            self.placement = "before"
         self.eps = key(EPSILON_KEYS[f.arch])
         self.n_layers, self.d = key("block_count"), key("embedding_length")
         self.heads = key("attention.head_count")
@@ -68,6 +86,11 @@ class Model:
         self.value_dim = key("attention.value_length", self.key_dim)
         self.shared = key("block.shared", False)
         self.scale = key("embedding_scale", 1.0) if f.arch == "decode" else 1.0
+        if "root" in self.parts:
+            self.scale = math.sqrt(self.d)
+        window = key("attention.sliding_window", 0)
+        self.windows = window if isinstance(window, list) else [
+            0 if f.arch == "gemma3" and (i + 1) % 6 == 0 else window for i in range(self.n_layers)]
         self.score_scale = key("attention.scale", 0) or 1 / math.sqrt(self.key_dim)
         self.score_kind = key("attention.score", "dot")
         self.weights = []  # [heads, n, n] of each layer of the last text
@@ -83,29 +106,37 @@ class Model:
     def norm(self, x, name):
         if self.norm_kind == "layer":
             x = x - x.mean(-1, keepdims=True)
-        y = x / np.sqrt((x * x).mean(-1, keepdims=True) + self.eps) * self.file.get(name + ".weight")
+        y = x / np.sqrt((x * x).mean(-1, keepdims=True) + self.eps)
+        if "no_weights" in self.parts:
+            return y
+        y = y * self.file.get(name + ".weight")
         bias = self.file.get(name + ".bias")
         return y if bias is None else y + bias
 
-    def rotate(self, x):
+    def rotate(self, x, layer):
         """x [tokens, key_dim]: pair i of the first n turned by its angle, as a complex number."""
         key = self.file.keys.get
         n = key("rope.dimension_count", self.key_dim)
-        rate = key("rope.freq_base", 10000.0) ** (-np.arange(0, n, 2) / n)
+        base = key("rope.freq_base", 10000.0)
+        local = key("rope.freq_base_swa", 10000.0 if self.file.arch == "gemma3" else None)
+        local = local if self.windows[layer] else None
+        rate = (local or base) ** (-np.arange(0, n, 2) / n)
         factors = self.file.get("rope_freqs.weight")
         if factors is not None:
             rate = rate / factors
-        if key("rope.scaling.type", "none") == "linear":
+        if key("rope.scaling.type", "none") == "linear" and not local:
             rate = rate / key("rope.scaling.factor", 1.0)
-        turned = (x[:, 0:n:2] + 1j * x[:, 1:n:2]) * np.exp(1j * np.outer(np.arange(len(x)), rate))
+        half = "halves" in self.parts
+        first, second = (slice(0, n // 2), slice(n // 2, n)) if half else (slice(0, n, 2), slice(1, n, 2))
+        turned = (x[:, first] + 1j * x[:, second]) * np.exp(1j * np.outer(np.arange(len(x)), rate))
         out = x.copy()
-        out[:, 0:n:2], out[:, 1:n:2] = turned.real, turned.imag
+        out[:, first], out[:, second] = turned.real, turned.imag
         return out
 
-    def score_bias(self, block, head, n):
-        """[n, n] what is added to the scores of a head, -inf where the future is."""
+    def score_bias(self, block, head, n, window):
+        """[n, n] what is added to the scores of a head, -inf outside of its window."""
         distance = np.arange(n)[:, None] - np.arange(n)[None, :]
-        bias = np.where(distance < 0, -np.inf, 0.0)
+        bias = np.where((distance < 0) | (distance >= (window or n)), -np.inf, 0.0)
         if self.position == "alibi":
             bias = bias - alibi_slopes(self.heads)[head] * distance
         if self.position == "quadratic":
@@ -132,12 +163,15 @@ class Model:
     def attention(self, x, block, layer):
         kv_heads = self.kv_heads[layer]
         q, k, v = self.qkv(x, block, kv_heads)
+        if "queries_keys" in self.parts:
+            q = [self.norm(h, block + "attn_q_norm") for h in q]
+            k = [self.norm(h, block + "attn_k_norm") for h in k]
         if self.position == "rope":
-            q, k = [self.rotate(h) for h in q], [self.rotate(h) for h in k]
+            q, k = [self.rotate(h, layer) for h in q], [self.rotate(h, layer) for h in k]
         out, self.weights = [], self.weights + [[]]
         for h in range(self.heads):
             g = h // (self.heads // kv_heads)
-            scores = self.scores(q[h], k[g], block, h) + self.score_bias(block, h, len(x))
+            scores = self.scores(q[h], k[g], block, h) + self.score_bias(block, h, len(x), self.windows[layer])
             weights = np.exp(scores - scores.max(-1, keepdims=True))
             weights /= weights.sum(-1, keepdims=True)
             out.append(weights @ v[g])
@@ -157,12 +191,14 @@ class Model:
         if self.ffn_kind == "swiglu":
             gate = self.affine(x, block + "ffn_gate")
             hidden = gate / (1 + np.exp(-gate)) * up
+        elif self.ffn_kind == "geglu":
+            hidden = gelu(self.affine(x, block + "ffn_gate")) * up
         elif self.ffn_kind == "relu":
             hidden = np.maximum(up, 0)
         elif self.ffn_kind == "gelu_erf":
             hidden = up / 2 * (1 + np.vectorize(math.erf)(up / math.sqrt(2)))
         else:
-            hidden = up / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (up + 0.044715 * up**3)))
+            hidden = gelu(up)
         return self.affine(hidden, block + "ffn_down")
 
     # --- the whole -------------------------------------------------------------------------------
@@ -176,26 +212,38 @@ class Model:
             x = x.copy()
             x[:, 0::2] += np.sin(angle)
             x[:, 1::2] += np.cos(angle)[:, :self.d // 2]
-        return x
+        return self.norm(x, "token_embd_norm") if "embedding" in self.parts else x
+
+    def added(self, x, name):
+        return self.norm(x, name) if "added" in self.parts else x
 
     def logits(self, tokens):
         x = self.embed(tokens)
         self.weights = []
         for layer in range(self.n_layers):
             block = f"blk.{0 if self.shared else layer}."
-            before = self.placement == "before"
-            x = x + self.attention(self.norm(x, block + "attn_norm") if before else x, block, layer)
-            normed = self.norm(x, block + ("ffn_norm" if before else "attn_output_norm"))
+            after, parallel = self.placement == "after", self.placement == "parallel"
+            start = x
+            written = self.attention(x if after else self.norm(x, block + "attn_norm"), block, layer)
+            x = x + self.added(written, block + "post_attention_norm")
+            norm = "attn_output_norm" if after else "ffn_norm" if "single" not in self.parts else "attn_norm"
+            normed = self.norm(start if parallel else x, block + norm)
             if self.traced and layer == self.traced[0]:
                 self.trace += [x[-1], normed[-1]]
-            if before:
-                x = x + self.feed_forward(normed, block)
-            else:
-                x = self.norm(normed + self.feed_forward(normed, block), block + "layer_output_norm")
-        if self.placement == "before":
+            x = (normed if after else x) + self.added(self.feed_forward(normed, block),
+                                                      block + "post_ffw_norm")
+            if after:
+                x = self.norm(x, block + "layer_output_norm")
+        if self.placement != "after":
             x = self.norm(x, "output_norm")
         tied = self.file.get("output.weight") is None
-        return x @ self.file.get("token_embd.weight" if tied else "output.weight").T
+        bias = self.file.get("output.bias")
+        return x @ self.file.get("token_embd.weight" if tied else "output.weight").T + (
+            0 if bias is None else bias)
+
+
+def gelu(x):
+    return x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
 def alibi_slopes(n):

@@ -68,7 +68,7 @@ TEST(paths_are_floats)
     const struct heatmap_map map = {.cells = weights[1], .group = -1, .name = "0.0"};
     struct heatmap_picture p = page_of(&map, 1, 1);
     static const float ones[N * 3] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
-    const struct explore_layer layer = {4, 1, 1, ones, ones, ones, ones, NULL, ones, ones, ones};
+    const struct explore_layer layer = {4, 1, 1, 0, ones, ones, ones, ones, NULL, ones, ones, ones};
     const struct explore_paths paths = {1, 1, 1, 1, 0.5, "x", "", "/2", &layer, 1};
     const struct explore_next next[N] = {{{"<a>"}, 0.25}, {{"b"}, 0.0625}, {{"c"}, 1}};
     const struct explore_page page = {&p, next, 1, &paths, NULL};
@@ -80,7 +80,8 @@ TEST(paths_are_floats)
         file_text(path, NULL),
         "1 \"paths\": {\"d\": 1, \"key\": 1, \"value\": 1, \"largest\": 1, \"scale\": 0.5, "
         "\"x\": \"x\", \"rotated\": \"\", \"scaled\": \"/2\", \"layers\": [{\"layer\": 4, "
-        "\"heads\": 1, \"shared\": 1, \"additive\": 0, \"direct\": 1, \"bias\": [1, 1, 1]}]}",
+        "\"heads\": 1, \"shared\": 1, \"window\": 0, \"additive\": 0, \"direct\": 1, \"bias\": [1, "
+        "1, 1]}]}",
         "1 id=\"numbers\">AACAPwAAgD8AAIA/AACAPwAAgD8AAIA/AACAPwAAgD8AAIA/</script>",
         "1 [\"\\u003ca>\", 0.25]", "0 \"why\"");
 }
