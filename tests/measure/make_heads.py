@@ -22,15 +22,12 @@ class Heads(Model):
 
     def attention(self, x, block, layer):
         kv_heads = self.kv_heads[layer]
-        if self.placement == "after":
-            self.streams.append(x)
-        q, k, v = self.qkv(x, block, kv_heads)
-        if self.position == "rope":
-            q, k = [self.rotate(h) for h in q], [self.rotate(h) for h in k]
+        q, k, v = self.turned_qkv(x, block, layer)
         results = []
         for h in range(self.heads):
             g = h // (self.heads // kv_heads)
-            scores = q[h] @ k[g].T / np.sqrt(self.key_dim) + self.score_bias(block, h, len(x))
+            bias = self.score_bias(block, h, len(x), self.windows[layer])
+            scores = self.scores(q[h], k[g], block, h) + bias
             weights = np.exp(scores - scores.max(-1, keepdims=True))
             out = weights / weights.sum(-1, keepdims=True) @ v[g]
             if (layer, h) in self.off:

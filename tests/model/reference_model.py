@@ -154,6 +154,16 @@ class Model:
         heads = (self.heads, kv_heads, kv_heads)
         return [np.split(rows, n, axis=1) for rows, n in zip((q, k, v), heads)]
 
+    def turned_qkv(self, x, block, layer):
+        """Queries and keys as scores take them, and values, each a list of heads."""
+        q, k, v = self.qkv(x, block, self.kv_heads[layer])
+        if "queries_keys" in self.parts:
+            q = [self.norm(h, block + "attn_q_norm") for h in q]
+            k = [self.norm(h, block + "attn_k_norm") for h in k]
+        if self.position == "rope":
+            q, k = [self.rotate(h, layer) for h in q], [self.rotate(h, layer) for h in k]
+        return q, k, v
+
     def scores(self, q, k, block, head):
         w = self.file.get(block + "attn_score.weight")
         if self.score_kind == "additive":
@@ -162,12 +172,7 @@ class Model:
 
     def attention(self, x, block, layer):
         kv_heads = self.kv_heads[layer]
-        q, k, v = self.qkv(x, block, kv_heads)
-        if "queries_keys" in self.parts:
-            q = [self.norm(h, block + "attn_q_norm") for h in q]
-            k = [self.norm(h, block + "attn_k_norm") for h in k]
-        if self.position == "rope":
-            q, k = [self.rotate(h, layer) for h in q], [self.rotate(h, layer) for h in k]
+        q, k, v = self.turned_qkv(x, block, layer)
         out, self.weights = [], self.weights + [[]]
         for h in range(self.heads):
             g = h // (self.heads // kv_heads)
