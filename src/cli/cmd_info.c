@@ -37,7 +37,7 @@ struct info {
     bool runs;     /* the weights are of a type that runs here: the type in `cost` means it */
     struct cost_shape cost;
     struct sheet sheet; /* its properties */
-    char variant[16], kv_heads_by_layer[CONFIG_MAX_LAYERS * 8];
+    char variant[16], kv_heads_by_layer[CONFIG_MAX_LAYERS * 8], windows[CONFIG_MAX_LAYERS * 8];
     char ends[400]; /* tokens that end a text: "2 (eos_token_id), 5 (<|im_end|>)" */
     struct inspect_sum parts[INSPECT_PARTS + 1]; /* the last one is the total */
     struct inspect_variants variants;
@@ -108,6 +108,8 @@ static void add_config(struct info *info)
     sheet_number(s, "n_vocab", c->n_vocab);
     config_list_kv_heads(c, info->kv_heads_by_layer, sizeof info->kv_heads_by_layer);
     sheet_string(s, "kv_heads_by_layer", info->kv_heads_by_layer);
+    config_list_windows(c, info->windows, sizeof info->windows);
+    sheet_string(s, "window_by_layer", info->windows);
     sheet_string(s, "norm", arch_norm_names[c->norm]);
     sheet_string(s, "placement", arch_placement_names[c->placement]);
     sheet_string(s, "position", arch_position_names[c->position]);

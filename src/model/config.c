@@ -56,6 +56,7 @@ static const struct arch archs[] = {
     {
         .name = "gptneox",
         .preset = "gptneox",
+        .needs_output = true,
         .norm_eps_key = LAYER_EPS,
         .placement = PLACEMENT_PARALLEL,
         .position = POSITION_ROPE,
@@ -69,6 +70,7 @@ static const struct arch archs[] = {
     {
         .name = "phi2",
         .preset = "phi2",
+        .needs_output = true,
         .norm_eps_key = LAYER_EPS,
         .placement = PLACEMENT_PARALLEL,
         .parts = {.one_norm = true, .rope_halves = true, .output_bias = true},
@@ -112,7 +114,9 @@ static const struct arch archs[] = {
         .ffn = FFN_SWIGLU,
         .parts = {.rope_halves = true},
         .biases = BIASES_QKV,
-        LLAMA_KIND,
+        .position = POSITION_ROPE,
+        .split_qkv = true,
+        .is_closed = true,
     },
     {
         .name = "qwen3",
@@ -123,7 +127,9 @@ static const struct arch archs[] = {
         .parts = {.qk_norms = true, .rope_halves = true},
         .biases = BIASES_NONE,
         .own_head_dim = true,
-        LLAMA_KIND,
+        .position = POSITION_ROPE,
+        .split_qkv = true,
+        .is_closed = true,
     },
     {
         .name = "gemma",
@@ -157,6 +163,7 @@ static const struct arch archs[] = {
     {
         .name = "stablelm",
         .preset = "stablelm",
+        .needs_output = true,
         .norm_eps_key = LAYER_EPS,
         .ffn = FFN_SWIGLU,
         .parts = {.rope_halves = true},
@@ -317,6 +324,14 @@ void config_variant_name(const struct config *c, int n_kv_heads, char *name)
         snprintf(name, 16, "MQA");
     else
         snprintf(name, 16, "GQA-%d", n_kv_heads);
+}
+
+void config_list_windows(const struct config *c, char *list, size_t size)
+{
+    size_t used = 0;
+    list[0] = 0;
+    for (int l = 0; l < c->n_layers && config_has_windows(c) && used < size; l++)
+        used += snprintf(list + used, size - used, "%s%d", l ? ", " : "", c->layer_window[l]);
 }
 
 void config_list_kv_heads(const struct config *c, char *list, size_t size)

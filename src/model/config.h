@@ -89,6 +89,7 @@ struct arch {
     bool scales_embedding; /* by sqrt(d_model), which no key says unless it has keys */
     bool is_closed;        /* many models go by this name: a block's unknown tensors are refused */
     bool has_keys;         /* the kinds are those its keys say, in a file */
+    bool needs_output;     /* its files have an output matrix, even if it is the embedding */
     bool own_output;       /* models of it usually have an output matrix beside the embedding */
     bool own_head_dim;     /* its files can say heads of another size than d_model / n_heads */
 };
@@ -188,6 +189,9 @@ void config_variant_name(const struct config *c, int n_kv_heads, char *name);
 
 /* "6, 2, 1": the K/V heads by layer; "" where one number says it. Written to list[size]. */
 void config_list_kv_heads(const struct config *c, char *list, size_t size);
+
+/* "0, 256": the windows by layer; "" where none has one. */
+void config_list_windows(const struct config *c, char *list, size_t size);
 
 /* K/V heads of a layer in the variant of n_kv_heads: its own, but no more than these; and as it is.
  */

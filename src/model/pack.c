@@ -286,7 +286,7 @@ enum status param_list_create(struct param_list *list, const struct config *c, c
     const size_t n = layout_count(c);
     /* Each is a tensor of g, whatever number of layers it claims. */
     const size_t max = g && g->n_tensors < n ? g->n_tensors + 1 : n;
-    *list = (struct param_list){.tied = !g || layout_output_tied(g)};
+    *list = (struct param_list){.tied = g ? layout_output_tied(g) : !c->arch->needs_output};
     TRY_ZEROED(list->items, max, "the list of parameters", e);
     const enum status s = list_params(list, c, g, e);
     list->n_trained = list->n_floats;

@@ -86,7 +86,8 @@ struct param_list {
 
 /*
  * The tensors of a checkpoint of shape `c`. Biases are optional: they are listed if `g` has them,
- * the usual ones with g NULL; output.weight is if it is not tied (layout_output_tied).
+ * the usual ones with g NULL; output.weight is if it is not tied (layout_output_tied; with g NULL
+ * unless the architecture's files need one).
  * STATUS_BAD_FILE as pack_find; STATUS_NO_MEMORY. Freed by param_list_free.
  */
 enum status param_list_create(struct param_list *list, const struct config *c, const struct gguf *g,

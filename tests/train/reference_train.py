@@ -13,14 +13,18 @@ usage: tests/train/reference_train.py   (from the repository's top)
 
 import math
 import os
+import sys
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from gguf import GGUFReader
 
+sys.path.insert(0, "tests/model")
+from reference_model import FIXED, PART_KEYS  # noqa: E402
+
 NAMES = ["mha", "gqa", "mqa-f16", "llama", "transformer", "alibi", "quadratic",
-         "shared-block", "layerwise-kv", "additive"]
+         "shared-block", "layerwise-kv", "additive", "gptneox", "bloom", "olmo", "gemma3", "local"]
 TAUGHT = ["gqa", "llama", "layerwise-kv"]
 WINDOWS, LENGTH = 3, 37
 # Of the taught; as in tests/train/test_backprop.c.
@@ -28,13 +32,13 @@ TEXT, TEACHER, STREAMS, FACTOR = 0.25, 0.75, 2, 1.5
 # Of the steps; as in tests/train/test_backprop.c.
 STEPS, WARMUP, RATE, BETA2, DECAY, CLIP, SMOOTHING = 5, 2, 0.004, 0.99, 0.1, 1.0, 0.1
 FFN = {"gelu": lambda x: F.gelu(x, approximate="tanh"), "gelu_erf": F.gelu, "relu": F.relu,
-       "swiglu": F.silu}
+       "swiglu": F.silu, "geglu": lambda x: F.gelu(x, approximate="tanh")}
 
 
 def read(name):
     reader = GGUFReader(f"tests/data/golden/{name}.gguf")
     arch = reader.fields["general.architecture"].contents()
-    llama = arch == "llama"
+    norm, placement, position, ffn, *parts = FIXED.get(arch, (None,) * 4)
 
     def key(suffix, otherwise=None):
         field = reader.fields.get(f"{arch}.{suffix}")
@@ -45,14 +49,24 @@ def read(name):
         "layers": key("block_count"),
         "heads": key("attention.head_count"),
         "eps": next(key(e) for e in eps if key(e)),
-        "norm": key("norm.type", "rms" if llama else "layer"),
-        "after": key("norm.placement") == "after",
-        "position": key("position.type", "rope" if llama else "learned"),
-        "ffn": key("feed_forward.type", "swiglu" if llama else "gelu"),
+        "norm": key("norm.type", norm),
+        "placement": key("norm.placement", placement),
+        "parts": {*parts, *(part for k, part in PART_KEYS.items() if key(k))},
+        "turned": key("rope.dimension_count"),
+        "factor": key("rope.scaling.factor", 1.0),
+        "score_scale": key("attention.scale"),
+        "position": key("position.type", position),
+        "ffn": key("feed_forward.type", ffn),
         "shared": key("block.shared", False),
         "scale": key("embedding_scale", 1.0),
         "base": key("rope.freq_base", 10000.0),
     }
+    if "root" in c["parts"]:
+        c["scale"] = key("embedding_length") ** 0.5
+    window = key("attention.sliding_window", 0)
+    c["windows"] = window if isinstance(window, list) else [
+        0 if arch == "gemma3" and (i + 1) % 6 == 0 else window for i in range(c["layers"])]
+    c["local"] = key("rope.freq_base_swa", 10000.0) if arch == "gemma3" else None
     kv = key("attention.head_count_kv", c["heads"])
     c["kv"] = kv if isinstance(kv, list) else [kv] * c["layers"]
     tensors = {t.name: np.asarray(t.data, dtype=np.float64) for t in reader.tensors}
@@ -78,10 +92,13 @@ class Model:
         return F.linear(x, self.w[name + ".weight"], self.w.get(name + ".bias"))
 
     def norm(self, x, name):
-        gain, eps = self.w[name + ".weight"], self.c["eps"]
+        gain, eps = self.w.get(name + ".weight"), self.c["eps"]
         if self.c["norm"] == "rms":
-            return F.rms_norm(x, gain.shape, gain, eps)
-        return F.layer_norm(x, gain.shape, gain, self.w.get(name + ".bias"), eps)
+            return x / (x.square().mean(-1, keepdim=True) + eps).sqrt() * gain
+        return F.layer_norm(x, x.shape[-1:], gain, self.w.get(name + ".bias"), eps)
+
+    def norm_if(self, part, x, name):
+        return self.norm(x, name) if part in self.c["parts"] else x
 
     def embed(self, inputs):
         x = F.embedding(inputs, self.w["token_embd.weight"]) * self.c["scale"]
@@ -94,19 +111,24 @@ class Model:
             return x + torch.stack([angle.sin(), angle.cos()], -1).flatten(-2)
         return x
 
-    def turn(self, x):
-        """Neighbouring pairs as complex numbers; x is [batch, heads, positions, dim]."""
+    def turn(self, x, layer):
+        """Pairs as complex numbers, neighbours or halves; x is [batch, heads, positions, dim]."""
         if self.c["position"] != "rope":
             return x
-        dim = x.shape[-1]
-        t = torch.arange(x.shape[-2], dtype=torch.float64)[:, None]
-        angle = t / self.c["base"] ** (torch.arange(0, dim, 2, dtype=torch.float64) / dim)
-        pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
-        turned = pairs * torch.polar(torch.ones_like(angle), angle)
-        return torch.view_as_real(turned).flatten(-2)
+        dim = self.c["turned"] or x.shape[-1]
+        local = self.c["local"] if self.c["windows"][layer] else None
+        t = torch.arange(x.shape[-2], dtype=torch.float64)[:, None] / (1 if local else self.c["factor"])
+        rates = (local or self.c["base"]) ** (torch.arange(0, dim, 2, dtype=torch.float64) / dim)
+        turned, rest = x[..., :dim], x[..., dim:]
+        half = "halves" in self.c["parts"]
+        a, b = turned.chunk(2, -1) if half else (turned[..., 0::2], turned[..., 1::2])
+        cosine, sine = (t / rates).cos(), (t / rates).sin()
+        a, b = a * cosine - b * sine, a * sine + b * cosine
+        turned = torch.cat([a, b], -1) if half else torch.stack([a, b], -1).flatten(-2)
+        return torch.cat([turned, rest], -1)
 
-    def score_bias(self, n, block):
-        """[heads, n, n], minus infinity for what comes later."""
+    def score_bias(self, n, block, window):
+        """[heads, n, n], minus infinity outside of the window."""
         distance = torch.arange(n)[:, None] - torch.arange(n)[None, :]
         bias = torch.zeros(self.c["heads"], n, n, dtype=torch.float64)
         if self.c["position"] == "alibi":
@@ -115,9 +137,10 @@ class Model:
         elif self.c["position"] == "quadratic":
             alpha, centre = self.w[block + "attn_rel.weight"].T[..., None, None]
             bias = -alpha * (distance - centre) ** 2
-        return bias.masked_fill(distance < 0, -math.inf)
+        return bias.masked_fill((distance < 0) | (distance >= (window or n)), -math.inf)
 
-    def attention(self, x, block, kv):
+    def attention(self, x, block, layer):
+        kv = self.c["kv"][layer]
         heads = self.c["heads"]
         w = self.w.get(block + "attn_score.weight")  # of additive scores [heads, dim]
         if block + "attn_q.weight" in self.w:
@@ -129,40 +152,43 @@ class Model:
         q, k, v = (
             y.unflatten(-1, (n, -1)).transpose(1, 2) for y, n in [(q, heads), (k, kv), (v, kv)]
         )
-        bias = self.score_bias(x.shape[1], block)
+        bias = self.score_bias(x.shape[1], block, self.c["windows"][layer])
+        q = self.turn(self.norm_if("queries_keys", q, block + "attn_q_norm"), layer)
+        k = self.turn(self.norm_if("queries_keys", k, block + "attn_k_norm"), layer)
+        k, v = (y.repeat_interleave(heads // kv, 1) for y in (k, v))
+        scores = q @ k.transpose(-1, -2) * (self.c["score_scale"] or q.shape[-1] ** -0.5)
         if w is not None:
-            k, v = (y.repeat_interleave(heads // kv, 1) for y in (k, v))
             scores = (torch.tanh(q[..., :, None, :] + k[..., None, :, :]) * w[:, None, None]).sum(-1)
-            out = (scores + bias).softmax(-1) @ v
-            return self.affine(out.transpose(1, 2).flatten(-2), block + "attn_output")
-        out = F.scaled_dot_product_attention(
-            self.turn(q), self.turn(k), v, attn_mask=bias, enable_gqa=True
-        )
+        out = (scores + bias).softmax(-1) @ v
         return self.affine(out.transpose(1, 2).flatten(-2), block + "attn_output")
 
     def feed_forward(self, x, block):
         activation, up = FFN[self.c["ffn"]], self.affine(x, block + "ffn_up")
-        gated = self.c["ffn"] == "swiglu"
+        gated = self.c["ffn"] in ("swiglu", "geglu")
         hidden = activation(self.affine(x, block + "ffn_gate")) * up if gated else activation(up)
         return self.affine(hidden, block + "ffn_down")
 
     def block(self, x, layer):
-        name, kv = f"blk.{0 if self.c['shared'] else layer}.", self.c["kv"][layer]
-        if self.c["after"]:
-            x = self.norm(x + self.attention(x, name, kv), name + "attn_output_norm")
+        name = f"blk.{0 if self.c['shared'] else layer}."
+        if self.c["placement"] == "after":
+            x = self.norm(x + self.attention(x, name, layer), name + "attn_output_norm")
             return self.norm(x + self.feed_forward(x, name), name + "layer_output_norm")
-        x = x + self.attention(self.norm(x, name + "attn_norm"), name, kv)
-        return x + self.feed_forward(self.norm(x, name + "ffn_norm"), name)
+        start, written = x, self.attention(self.norm(x, name + "attn_norm"), name, layer)
+        x = x + self.norm_if("added", written, name + "post_attention_norm")
+        norm = name + ("attn_norm" if "single" in self.c["parts"] else "ffn_norm")
+        read = self.norm(start if self.c["placement"] == "parallel" else x, norm)
+        return x + self.norm_if("added", self.feed_forward(read, name), name + "post_ffw_norm")
 
     def logits(self, inputs):
-        x = self.embed(inputs)
+        x = self.norm_if("embedding", self.embed(inputs), "token_embd_norm")
         self.streams = []  # behind each block
         for layer in range(self.c["layers"]):
             x = self.block(x, layer)
             self.streams.append(x)
-        if not self.c["after"]:
+        if self.c["placement"] != "after":
             x = self.norm(x, "output_norm")
-        return F.linear(x, self.w.get("output.weight", self.w["token_embd.weight"]))
+        output = self.w.get("output.weight", self.w["token_embd.weight"])
+        return F.linear(x, output, self.w.get("output.bias"))
 
     def loss(self, inputs, targets, smoothing=0.0):
         logits = self.logits(inputs).flatten(0, 1)

@@ -431,9 +431,10 @@ TEST(teacher_gradient, .first = SANITIZED ? 4 : 0, .loops = (int)COUNT(lessons),
     close_fixture(&f);
 }
 
-static const char *const golden_names[] = {"mha",          "gqa",     "mqa-f16",   "llama",
-                                           "transformer",  "alibi",   "quadratic", "shared-block",
-                                           "layerwise-kv", "additive"};
+static const char *const golden_names[] = {"mha",          "gqa",      "mqa-f16",   "llama",
+                                           "transformer",  "alibi",    "quadratic", "shared-block",
+                                           "layerwise-kv", "additive", "gptneox",   "bloom",
+                                           "olmo",         "gemma3",   "local"};
 #define N_GOLDEN ((int)COUNT(golden_names))
 
 /* As in tests/train/reference_train.py. */
