@@ -87,11 +87,11 @@ struct arch {
     bool has_parallel_key; /* use_parallel_residual says the placement, or what its norms say */
     bool split_qkv;        /* attn_q, attn_k and attn_v instead of attn_qkv */
     bool scales_embedding; /* by sqrt(d_model), which no key says unless it has keys */
-    bool is_closed;        /* many models go by this name: a block's unknown tensors are refused */
-    bool has_keys;         /* the kinds are those its keys say, in a file */
-    bool needs_output;     /* its files have an output matrix, even if it is the embedding */
-    bool own_output;       /* models of it usually have an output matrix beside the embedding */
-    bool own_head_dim;     /* its files can say heads of another size than d_model / n_heads */
+    bool is_open;      /* files have tensors in blocks that mean nothing: else they are refused */
+    bool has_keys;     /* the kinds are those its keys say, in a file */
+    bool needs_output; /* its files have an output matrix, even if it is the embedding */
+    bool own_output;   /* models of it usually have an output matrix beside the embedding */
+    bool own_head_dim; /* its files can say heads of another size than d_model / n_heads */
 };
 
 /* The names that the rows have, each once; NULL at the end. */

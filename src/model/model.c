@@ -271,7 +271,7 @@ static enum status refuse_foreign_tensors(const struct gguf *g, const struct con
     for (size_t i = 0; i < g->n_tensors; i++) {
         const struct text name = g->tensors[i].name;
         const bool in_block = text_starts_with(name, "blk.");
-        bool has_meaning = in_block && c->arch->is_closed;
+        bool has_meaning = in_block && !c->arch->is_open;
         for (int k = 0; k < LENGTH(outside); k++)
             has_meaning |= text_is(name, outside[k]);
         if (!in_block)
