@@ -5,7 +5,6 @@
 
 #include "cli/command.h"
 #include "convert/convert.h"
-#include "convert/sample.h"
 
 /* The specification of a conversion of the job's checkpoint by fit, from the weights alone; its K/V
  * heads are still to be set. It borrows from the job. */

@@ -35,13 +35,27 @@ extern const char *const convert_refits[];
 #define CONVERT_MAX_WINDOW     256 /* heads park on a window's first position: many are wanted */
 #define CONVERT_MIN_TOKENS     (CONVERT_HELD_OUT_EVERY * 16)
 
-/* The tokens of a window when there are n calibration tokens: so few that one window at least is
- * held out. */
+/* Returns the tokens of a window when there are n calibration tokens: so few that at least one
+ * window is held out. */
 static inline int convert_window_size(int n_ctx, size_t n)
 {
     const int most = MIN(n_ctx, CONVERT_MAX_WINDOW);
     return (size_t)most < n / CONVERT_HELD_OUT_EVERY ? most : (int)(n / CONVERT_HELD_OUT_EVERY);
 }
+
+#define CALIBRATION_TOKENS 65536 /* the default of a calibration text */
+
+/* The tokens of a text to which a conversion is fitted. */
+struct text_sample {
+    int32_t *tokens; /* [n] malloc'd, freed by the caller */
+    size_t n;
+};
+
+/* Takes a text's tokens, without BOS: all of them, or, of more than `wanted`, about so many in
+ * whole windows at equal distances. Of a text that is longer by far only the beginning is read.
+ * STATUS_USAGE for fewer tokens than CONVERT_MIN_TOKENS; the failures of tokenizer_encode. */
+enum status text_sample_take(const struct tokenizer *t, int n_ctx, struct text text, size_t wanted,
+                             struct text_sample *out, struct err *e);
 
 struct convert_spec {
     const struct gguf *gguf;       /* the checkpoint */
