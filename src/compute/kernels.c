@@ -1,8 +1,8 @@
 #include "compute/kernels.h"
 
-#include <assert.h>
 #include <stdio.h>
 
+#include "base/mem.h"
 #include "base/text.h"
 
 #if defined(__aarch64__) && defined(__linux__)
@@ -31,12 +31,11 @@ static const struct kernels *const tables[] = {
     &kernels_neon,
 #endif
 };
-#define N_TABLES ((int)(sizeof tables / sizeof tables[0]))
 
 const struct kernels *kernels_at(int i)
 {
     assert(i >= 0);
-    return i < N_TABLES ? tables[i] : NULL;
+    return i < LENGTH(tables) ? tables[i] : NULL;
 }
 
 bool kernels_supported(const struct kernels *k)

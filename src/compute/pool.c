@@ -155,7 +155,7 @@ static void start_workers(struct pool *p, int n_threads)
     sigset_t blocked, before;
     pthread_attr_t attributes;
     sigfillset(&blocked);
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+    for (int i = 0; i < LENGTH(faults); i++)
         sigdelset(&blocked, faults[i]);
     pthread_sigmask(SIG_SETMASK, &blocked, &before);
     pthread_attr_init(&attributes);

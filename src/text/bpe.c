@@ -44,9 +44,9 @@ static enum status read_merge(const struct vocab *v, size_t rank, struct text me
     return STATUS_OK;
 }
 
-/* Fills b->merging's pairs, *n of them. */
+/* Fills in b->merging's pairs, and b->n_merges. */
 static enum status read_merges(struct bpe *b, const struct vocab *v, const struct gguf *g,
-                               size_t *n, struct err *e)
+                               struct err *e)
 {
     const struct gguf_value *merges = gguf_find(g, MERGES_KEY);
     if (!merges || (merges->kind == GGUF_ARRAY && merges->count == 0))
@@ -63,11 +63,11 @@ static enum status read_merges(struct bpe *b, const struct vocab *v, const struc
     struct gguf_cursor cursor = {0};
     struct text merge;
     for (size_t rank = 0; s == STATUS_OK && gguf_next_text(merges, &cursor, &merge); rank++) {
-        struct symbol_pair *p = &pairs[*n];
+        struct symbol_pair *p = &pairs[b->n_merges];
         s = read_merge(v, rank, merge, buffer, p, e);
         /* To a pair with a part that is no token nothing leads; of such a result nothing could be
          * said. */
-        *n += s == STATUS_OK && p->left >= 0 && p->right >= 0 && p->result >= 0;
+        b->n_merges += s == STATUS_OK && p->left >= 0 && p->right >= 0 && p->result >= 0;
     }
     free(buffer);
     return s;
@@ -76,7 +76,6 @@ static enum status read_merges(struct bpe *b, const struct vocab *v, const struc
 enum status bpe_init(struct bpe *b, const struct vocab *v, const struct gguf *g, struct err *e)
 {
     *b = (struct bpe){.lacks_bytes = false};
-    size_t n = 0;
     for (int byte = 0; byte < 256; byte++) {
         const char c = byte;
         int twin;
@@ -87,10 +86,9 @@ enum status bpe_init(struct bpe *b, const struct vocab *v, const struct gguf *g,
                 byte, b->byte_id[byte], twin);
         b->lacks_bytes |= b->byte_id[byte] < 0;
     }
-    TRY(read_merges(b, v, g, &n, e));
-    b->n_merges = n;
-    TRY(merging_init(&b->merging, b->merging.pairs, n, v->n, e));
-    for (size_t i = 1; i < n; i++) {
+    TRY(read_merges(b, v, g, e));
+    TRY(merging_init(&b->merging, b->merging.pairs, b->n_merges, v->n, e));
+    for (size_t i = 1; i < b->n_merges; i++) {
         const struct symbol_pair *p = &b->merging.pairs[i];
         if (p[-1].left == p->left && p[-1].right == p->right)
             return err_bad_file(e,
