@@ -68,16 +68,44 @@ static void tridiagonalize(double *a, size_t n, double *diagonal, double *beside
     beside[n - 1] = 0;
 }
 
+/*
+ * sqrt(x^2 + y^2), once more corrected, the same bits with every C library: their hypot differ.
+ * (Borges 2019, "An improved algorithm for hypot(a, b)")
+ */
+static double hypotenuse(double x, double y)
+{
+    const bool larger = fabs(x) < fabs(y); /* y is; of a NaN the sum below is one */
+    const double a = fabs(larger ? y : x), b = fabs(larger ? x : y);
+    if (!(b > a * (DBL_EPSILON / 4)))
+        return a + b;
+    if (a > 0x1p+511 || b < 0x1p-459) { /* no square over- or underflows */
+        const double scale = a > 1 ? 0x1p-600 : 0x1p+600;
+        return hypotenuse(a * scale, b * scale) / scale;
+    }
+    const double h = sqrt(a * a + b * b);
+    double first, second;
+    if (h <= 2 * b) {
+        const double over = h - b;
+        first = a * (2 * over - a);
+        second = (over - 2 * (a - b)) * over;
+    } else {
+        const double over = h - a;
+        first = 2 * over * (a - 2 * b);
+        second = (4 * over - b) * b + over * over;
+    }
+    return h - (first + second) / (2 * h);
+}
+
 /* One implicitly shifted QL step on rows first .. last of the tridiagonal matrix. */
 static void ql_step(double *d, double *e, size_t first, size_t last, double *z, size_t n)
 {
     double g = (d[first + 1] - d[first]) / (2 * e[first]);
-    double r = hypot(g, 1);
+    double r = hypotenuse(g, 1);
     g = d[last] - d[first] + e[first] / (g + copysign(r, g));
     double s = 1, c = 1, p = 0;
     for (size_t i = last; i-- > first;) {
         const double f = s * e[i], b = c * e[i];
-        r = hypot(f, g);
+        r = hypotenuse(f, g);
         e[i + 1] = r;
         if (!(r > 0)) { /* the matrix has split */
             d[i + 1] -= p;
