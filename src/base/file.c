@@ -22,12 +22,6 @@
 
 /* --- paths --------------------------------------------------------------------------------- */
 
-const char *path_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 static bool stat_folder(const char *path, struct stat *st)
 {
     char folder[PATH_MAX];

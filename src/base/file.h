@@ -4,6 +4,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <string.h>
 #include <sys/types.h>
 
 #include "base/status.h"
@@ -27,7 +28,11 @@ const char *file_input_name(const char *path);
 /* --- paths ---------------------------------------------------------------------------------- */
 
 /* Returns the part of a path behind its last slash. */
-const char *path_name(const char *path);
+static inline const char *path_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
 
 /* The file that writing to `path` makes or replaces: symbolic links at its end are followed, also
  * to files that do not exist yet (which realpath refuses). *target is the caller's to free,

@@ -1,36 +1,8 @@
 #include "base/mem.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
-/* At and above this size a block is mapped, on a 2 MiB boundary that huge pages can fill. */
-#define HUGE_PAGE ((size_t)2 << 20)
-
-static void *map_huge(size_t bytes)
-{
-    /* Map one huge page more than needed, then give back what lies outside the aligned part. */
-    const size_t length = bytes + HUGE_PAGE;
-    unsigned char *raw =
-        mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (raw == MAP_FAILED)
-        return NULL;
-    const size_t skip = (HUGE_PAGE - (uintptr_t)raw % HUGE_PAGE) % HUGE_PAGE;
-    unsigned char *base = raw + skip;
-    if (skip)
-        munmap(raw, skip);
-    if (length - skip > bytes)
-        munmap(base + bytes, length - skip - bytes);
-#ifdef MADV_HUGEPAGE
-    madvise(base, bytes, MADV_HUGEPAGE);
-#endif
-    return base;
-}
-
-/* Whole pages, so that what map_huge gives back starts on a page boundary. */
-static size_t mapped_bytes(size_t bytes)
-{
-    return (bytes + 65535) & ~(size_t)65535;
-}
+#include "base/pages.h"
 
 enum status arena_allocate(struct arena *a, const char *what, struct err *e)
 {
@@ -41,11 +13,11 @@ enum status arena_allocate(struct arena *a, const char *what, struct err *e)
         return err_set(e, STATUS_NO_MEMORY,
                        "out of memory: %s needs more bytes than can be addressed", what);
     const size_t bytes = counted.used ? counted.used : MEM_ALIGN;
-    const bool mapped = bytes >= HUGE_PAGE; /* and zeroed */
-    void *base = mapped ? map_huge(mapped_bytes(bytes)) : aligned_alloc(MEM_ALIGN, bytes);
+    const bool large = bytes >= HUGE_PAGE; /* and zeroed */
+    void *base = large ? pages_take(bytes) : aligned_alloc(MEM_ALIGN, bytes);
     if (!base)
         return err_no_memory(e, what, bytes);
-    if (!mapped)
+    if (!large)
         memset(base, 0, bytes);
     *a = (struct arena){.base = base, .cap = bytes};
     return STATUS_OK;
@@ -69,7 +41,7 @@ void *arena_take(struct arena *a, uint64_t count, uint64_t size)
 void arena_free(struct arena *a)
 {
     if (a->base && a->cap >= HUGE_PAGE)
-        munmap(a->base, mapped_bytes(a->cap));
+        pages_give(a->base, a->cap);
     else
         free(a->base);
     *a = (struct arena){0};

@@ -279,14 +279,6 @@ void pool_barrier(struct pool *p, int thread)
     }
 }
 
-void pool_range(int n, int thread, int n_threads, int *begin, int *end)
-{
-    assert(n >= 0 && n_threads >= 1 && thread >= 0 && thread < n_threads);
-    const int size = n / n_threads, larger = n % n_threads;
-    *begin = thread * size + MIN(thread, larger);
-    *end = *begin + size + (thread < larger);
-}
-
 struct pool_items pool_items(struct pool *p, int thread, int n, int chunk)
 {
     assert(n >= 0 && chunk >= 0 && thread >= 0 && thread < pool_n_threads(p));

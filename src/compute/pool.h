@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/status.h"
+#include "base/mem.h"
 
 struct pool; /* NULL is legal everywhere and means one thread */
 
@@ -52,7 +52,13 @@ void pool_barrier(struct pool *p, int thread);
 
 /* Computes the range [*begin, *end) of n >= 0 items that belongs to `thread` of n_threads (0 <=
  * thread < n_threads). Ranges are contiguous and in order; their sizes differ by at most one. */
-void pool_range(int n, int thread, int n_threads, int *begin, int *end);
+static inline void pool_range(int n, int thread, int n_threads, int *begin, int *end)
+{
+    assert(n >= 0 && n_threads >= 1 && thread >= 0 && thread < n_threads);
+    const int size = n / n_threads, larger = n % n_threads;
+    *begin = thread * size + MIN(thread, larger);
+    *end = *begin + size + (thread < larger);
+}
 
 /*
  * A loop over n items that the members share out as they go: each takes chunks of its own range of
