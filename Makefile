@@ -20,11 +20,13 @@ endif
 # --- files -----------------------------------------------------------------------------------
 
 LIB_DIRS := base formats text compute model engine train convert measure show args
-LIB_SRC  := $(wildcard $(LIB_DIRS:%=src/%/*.c))
-CLI_SRC  := $(wildcard src/cli/*.c)
+LIB_SRC  := $(filter-out %_wasm.c,$(wildcard $(LIB_DIRS:%=src/%/*.c)))
+CLI_SRC  := $(filter-out %_wasm.c,$(wildcard src/cli/*.c))
 # The parts of attend's page are files, see src/show/explore.h.
 PAGE_C   := $(BUILD)/src/show/explore_page.c
-LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/%.o) $(PAGE_C:.c=.o)
+MODULE_C := $(BUILD)/src/show/explore_module.c
+WASM     := build/wasm/decode.wasm
+LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/%.o) $(PAGE_C:.c=.o) $(MODULE_C:.c=.o)
 # The help's texts are files, see src/cli/help_texts.h.
 HELP_TXT := $(wildcard src/cli/help/*.txt)
 HELP_C   := $(BUILD)/src/cli/help_texts.c
@@ -55,7 +57,7 @@ TEST_BIN := $(TEST_SRC:%.c=$(BUILD)/%)
 TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/support/*.c))
 TEST_LIB := $(BUILD)/libtests.a
 
-.PHONY: all run deps deps-browser test test-all test-binaries format format-check lint check-layers check-size \
+.PHONY: all run wasm deps deps-browser deps-wasm test test-all test-binaries format format-check lint check-layers check-size \
         check-neon check-builds check-import dist clean install uninstall help
 # Objects stay after a link.
 .PRECIOUS: $(BUILD)/%.o
@@ -124,9 +126,9 @@ $(CLI_LIB): $(filter-out %/main.o,$(CLI_OBJ))
 $(LIB): $(LIB_OBJ)
 	$(archive)
 
-$(BIN): $(CLI_OBJ) $(LIB)
+$(BIN): $(BUILD)/src/cli/main.o $(CLI_LIB) $(LIB)
 	$(call say,LINK)
-	$(Q)$(LINK) -o $@ $(CLI_OBJ) $(LIB) $(LDLIBS)
+	$(Q)$(LINK) -o $@ $^ $(LDLIBS)
 
 # Instruction sets are switched on for their own objects only; the choice is made at start.
 AVX2   := -mavx2 -mfma -mf16c
@@ -161,13 +163,48 @@ $(HELP_C): $(HELP_TXT) Makefile
 
 # And what the page's content security policy knows its style and script by (printf of a shell may
 # have no \x, that of env has).
-$(PAGE_C): $(addprefix src/show/explore.,html css js) Makefile
+$(PAGE_C): $(addprefix src/show/explore,.html .css .js _worker.js) Makefile
 	$(call embed,show/explore.h)
 	$(Q)for kind in css js; do echo "const char explore_$${kind}_hash[] = \"sha256-$$(env printf "$$( \
 	    sha256sum <src/show/explore.$$kind | sed 's/ .*//; s/../\\x&/g')" | base64)\";"; done >>$@
 
-$(HELP_C:.c=.o) $(PAGE_C:.c=.o): %.o: %.c
+# The module of a page that is live, if `make wasm` has made it.
+$(MODULE_C): $(wildcard $(WASM).gz) Makefile
+	$(Q)mkdir -p $(@D); { echo '#include "show/explore.h"'; echo 'const char explore_module[] ='; \
+	    { cat $(filter %.gz,$^) </dev/null | base64; } | sed 's/.*/    "&"/'; echo '    "";'; } >$@
+
+$(HELP_C:.c=.o) $(PAGE_C:.c=.o) $(MODULE_C:.c=.o): %.o: %.c
 	$(compile)
+
+# --- WebAssembly ------------------------------------------------------------------------------
+
+# The same sources, but for what that platform lacks: NAME_wasm.c in place of NAME.c. What limits a
+# process it never asks for.
+WASM_ONLY  := $(wildcard src/*/*_wasm.c)
+WASM_SRC   := $(filter-out $(WASM_ONLY:_wasm.c=.c) src/base/limits.c src/train/% src/args/% %_avx2.c %_avx512.c %_neon.c,$(LIB_SRC)) \
+              $(addprefix src/cli/,attend_page.c live.c variant.c) $(WASM_ONLY)
+WASM_OBJ   := $(WASM_SRC:%.c=build/wasm/%.o)
+WASM_CC    ?= clang --target=wasm32-wasi --sysroot=/usr
+WASM_FLAGS := $(filter-out -g,$(CFLAGS_COMMON)) -O3 -include src/compute/fma_wasm.h
+
+build/wasm/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(call say,WASM)
+	$(Q)$(WASM_CC) $(WASM_FLAGS) -MMD -MP -c -o $@ $<
+
+$(WASM): $(WASM_OBJ)
+	$(Q)$(WASM_CC) -mexec-model=reactor -Wl,--strip-all $(foreach name,malloc free live_open live_show,-Wl,--export=$(name)) -o $@ $^
+
+$(WASM).gz: $(WASM)
+	$(Q)gzip -9nc $< >$@
+
+wasm: ## build the module of `attend --html --live`, and the program with it
+	@scripts/check/deps.sh wasm check
+	@$(MAKE) --no-print-directory $(WASM).gz
+	@$(MAKE) --no-print-directory all
+
+deps-wasm: ## install what that takes (clang, lld, wasi-libc)
+	@scripts/check/deps.sh wasm
 
 run: decode ## build, then continue a text from the shipped checkpoint
 	./decode generate models/shakespeare-mha.gguf -p "ROMEO:" -n 200
@@ -291,5 +328,5 @@ clean: ## remove all builds
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
--include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_BIN:=.d) $(CHECKED_OBJ:.o=.d)
+-include $(WASM_OBJ:.o=.d) $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_BIN:=.d) $(CHECKED_OBJ:.o=.d)
 -include $(wildcard $(BUILD)/tests/*/*.d)

@@ -1,6 +1,7 @@
 #!/bin/sh
-# deps.sh [browser] - installs what the tests need: the Check library, or a Chromium for those of the page
-# of attend --html. Does nothing when it is there already.
+# deps.sh [browser|wasm [check]] - installs what the tests need: the Check library; or a Chromium for those
+# of the page of attend --html; or what `make wasm` takes, or with `check` fails where that is missing. Does
+# nothing when it is there already.
 set -eu
 
 have_check() {
@@ -11,14 +12,25 @@ have_check() {
 
 have_browser() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
 
+have_wasm() {
+    echo 'int main(void) { return 0; }' |
+        ${WASM_CC:-clang --target=wasm32-wasi --sysroot=/usr} -include stdio.h -x c - -o /dev/null 2>/dev/null
+}
+
 case ${1:-check} in
 check) what=Check there=have_check packages=check dnf=check-devel apk=check-dev ;;
 browser) what=Chromium there=have_browser packages=chromium dnf=chromium apk=chromium ;;
-*) echo "deps.sh: expected browser or nothing, found $1" >&2 && exit 2 ;;
+wasm) what="clang for WebAssembly" there=have_wasm packages="clang lld wasi-libc libclang-rt-14-dev-wasm32" \
+    dnf="clang lld wasi-libc-static compiler-rt-wasm32" apk="clang lld wasi-sdk" ;;
+*) echo "deps.sh: expected browser, wasm or nothing, found $1" >&2 && exit 2 ;;
 esac
 if $there >/dev/null; then
-    echo "deps: $what is installed"
+    [ "${2:-}" = check ] || echo "deps: $what is installed"
     exit 0
+fi
+if [ "${2:-}" = check ]; then
+    echo "make wasm: expected clang for wasm32-wasi with wasi-libc and lld; make deps-wasm installs it" >&2
+    exit 1
 fi
 
 as_root=

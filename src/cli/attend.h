@@ -6,6 +6,7 @@
 #include "cli/common.h"
 #include "cli/job.h"
 #include "measure/attend.h"
+#include "show/explore.h"
 
 /* Columns of a token's text on a terminal, and cells of a drawing, however wide that is. */
 #define TERMINAL_LABEL 12
@@ -21,6 +22,7 @@ struct attend_options {
     const char *layers, *heads;
     const char *query;
     const char *npy, *json, *svg, *html, *show, *trace_head;
+    bool live;
 };
 
 /* One run of decode attend: what was asked for, and what was found. */
@@ -41,6 +43,7 @@ struct attend_view {
     struct attend_found found;
     struct attend_trace trace;
     struct attend_paths paths; /* of --html, where the page has room for them */
+    struct explore_live live;  /* of --live */
 };
 
 /* The name of a token in at most so many columns: its text, or without a tokenizer its id. */

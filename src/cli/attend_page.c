@@ -2,7 +2,57 @@
 
 #include <math.h>
 
+#include "model/config_keys.h"
+#include "text/unicode.h"
+
 /* --- of all pictures -------------------------------------------------------------------------- */
+
+/* Whether a token is nothing but newlines and punctuation, and spaces around it. */
+static bool is_separator(struct text token)
+{
+    bool divides = false;
+    while (token.len > 0) {
+        uint32_t code;
+        utf8_next(&token, &code);
+        const enum char_class class = unicode_class(code);
+        if (class == CHAR_LETTER || class == CHAR_NUMBER || code >= UNICODE_INVALID)
+            return false;
+        divides |= class == CHAR_OTHER || code == '\n';
+    }
+    return divides;
+}
+
+enum status attend_begin(struct attend_view *v, int more, struct err *e)
+{
+    struct attend_spec *spec = &v->spec;
+    const size_t n = (size_t)v->layers.n * v->heads.n, n_maps = more * n + 1;
+    bool *separators;
+    TRY_ZEROED(separators, spec->n_tokens, "the tokens", e);
+    spec->separators = separators;
+    for (int i = 0; i < spec->n_tokens && v->tokenizer; i++)
+        separators[i] = is_separator(tokenizer_bytes(v->tokenizer, spec->tokens[i]));
+    spec->heads = array_zeroed(1, n * sizeof *spec->heads + n_maps * sizeof *spec->maps,
+                               "the list of heads", e);
+    if (!spec->heads)
+        return STATUS_NO_MEMORY;
+    spec->maps = (void *)(spec->heads + n);
+    for (size_t i = 0; i < n; i++) {
+        const int layer = v->layers.items[i / v->heads.n], head = v->heads.items[i % v->heads.n];
+        if (head < v->config->n_heads)
+            spec->heads[spec->n_heads++] = (struct attend_head){.layer = layer, .head = head};
+    }
+    return STATUS_OK;
+}
+
+void attend_close(struct attend_view *v)
+{
+    attend_free(&v->found);
+    free(v->paths.layers);
+    free(v->spec.heads);
+    free((void *)(uintptr_t)v->spec.separators);
+    choice_free(&v->layers);
+    choice_free(&v->heads);
+}
 
 struct attend_map *attend_add_maps(struct attend_spec *spec, int cells)
 {
@@ -122,6 +172,22 @@ static struct text_label page_label(const struct attend_view *v, int32_t token)
     return label;
 }
 
+enum status attend_live(const struct checkpoint *k, const char *path, struct text text,
+                        const char *kv_heads, struct explore_live *out, struct err *e)
+{
+    struct config c;
+    TRY(config_read(k->gguf, &c, e));
+    *out = (struct explore_live){.name = path_name(path),
+                                 .checkpoint = text_span((const char *)k->file.data, k->file.len),
+                                 .text = text,
+                                 .kv_heads = kv_heads ? kv_heads : "",
+                                 .n_ctx = c.n_ctx};
+    for (int g = c.n_kv_heads; g > 0 && out->n_variants < EXPLORE_VARIANTS; g--)
+        if (config_has_variant(&c, g))
+            out->variants[out->n_variants++] = g;
+    return STATUS_OK;
+}
+
 enum status attend_make_page(const struct attend_view *v, attend_show_page *show, const void *arg,
                              struct err *e)
 {
@@ -192,7 +258,8 @@ enum status attend_make_page(const struct attend_view *v, attend_show_page *show
                                       .next = next,
                                       .n_next = v->spec.n_next,
                                       .paths = v->spec.paths ? &all : NULL,
-                                      .why = why};
+                                      .why = why,
+                                      .live = v->live.name ? &v->live : NULL};
     const enum status s = show(&page, arg, e);
     arena_free(&a);
     return s;

@@ -10,7 +10,6 @@
 #include "cli/attend_trace.h"
 #include "cli/help_texts.h"
 #include "formats/npy.h"
-#include "text/unicode.h"
 
 #define VALUES struct attend_options
 
@@ -51,6 +50,10 @@ static const struct option picture_options[] = {
                "write a page to explore in a browser: heads, and the path of a token that is "
                "clicked",
                .writes = WRITES_HTML),
+    OPT_FLAG("live", live,
+             "the page runs other texts: with the checkpoint in it, of 64 MiB at most, and the "
+             "program for WebAssembly",
+             .needs = "html", .excludes = "layer|head|tokens|kv-type|score-scale|without"),
     OPT_STRING("show", show, "L.H",
                "draw this head here, layer and head from 0, in place of the table"),
     OPT_END,
@@ -62,6 +65,9 @@ static enum status check_attend(const struct job *j, const void *values, struct 
     if (o->common.range && o->common.ids)
         return err_usage(e, "--range is a part of a text, and --tokens are none; expected one of "
                             "them");
+    if (o->live && !explore_can_live())
+        return err_usage(e, "--live: this program has no module for WebAssembly; expected one that "
+                            "`make wasm` has built");
     if (o->show && (o->query || j->common->format != TABLE_ALIGNED))
         return err_usage(e, "--show draws in place of the table that %s is about",
                          o->query ? "--query" : "--format");
@@ -88,16 +94,7 @@ static enum status place_heads(struct attend_view *v, struct err *e)
         TRY(head_of_option("--trace", o->trace_head, v->config, &t->path.layer, &t->head, e));
     }
     const size_t n = (size_t)v->layers.n * v->heads.n;
-    spec->heads = array_zeroed(1, n * sizeof *spec->heads + (2 * n + 1) * sizeof *spec->maps,
-                               "the list of heads", e);
-    if (!spec->heads)
-        return STATUS_NO_MEMORY;
-    spec->maps = (void *)(spec->heads + n);
-    for (size_t i = 0; i < n; i++) {
-        const int layer = v->layers.items[i / v->heads.n], head = v->heads.items[i % v->heads.n];
-        if (head < v->config->n_heads)
-            spec->heads[spec->n_heads++] = (struct attend_head){.layer = layer, .head = head};
-    }
+    TRY(attend_begin(v, 2, e));
     const char *grid = /* of layers by heads */
         o->svg    ? "--svg"
         : o->npy  ? "--npy"
@@ -114,6 +111,17 @@ static enum status place_heads(struct attend_view *v, struct err *e)
         v->arrays = attend_add_maps(spec, n_tokens);
     if (o->html)
         TRY(attend_place_page(v, e));
+    if (o->live) {
+        const size_t bytes = v->job->checkpoint.file.len;
+        TRY(attend_live(&v->job->checkpoint, v->path, v->job->text, o->common.kv_heads, &v->live,
+                        e));
+        if (bytes > EXPLORE_MOST_LIVE)
+            return err_usage(
+                e,
+                "--live: expected a checkpoint of at most %s, found %s; convert --type "
+                "q8_0 or q4_0 makes it smaller",
+                figure_bytes(EXPLORE_MOST_LIVE).text, figure_bytes(bytes).text);
+    }
     if (!o->show)
         return STATUS_OK;
     /* All tokens where there is room; else cells, as few as in a small picture. */
@@ -180,21 +188,6 @@ static enum status look(struct attend_view *v, struct err *e)
     return STATUS_OK;
 }
 
-/* Whether a token is nothing but newlines and punctuation, and spaces around it. */
-static bool is_separator(struct text token)
-{
-    bool divides = false;
-    while (token.len > 0) {
-        uint32_t code;
-        utf8_next(&token, &code);
-        const enum char_class class = unicode_class(code);
-        if (class == CHAR_LETTER || class == CHAR_NUMBER || code >= UNICODE_INVALID)
-            return false;
-        divides |= class == CHAR_OTHER || code == '\n';
-    }
-    return divides;
-}
-
 /* Whether a word goes on across a place: there are letters or digits on both sides. Bytes beyond
  * ASCII count as letters. */
 static bool goes_on(struct text t, size_t at)
@@ -257,11 +250,6 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
     TRY(job_tokenize_for_context(j, "look at", e));
     if (o->query)
         TRY(find_query(j, o->query, &query, e));
-    bool *separators;
-    TRY_ZEROED(separators, j->n_tokens, "the tokens", e);
-    if (t)
-        for (size_t i = 0; i < j->n_tokens; i++)
-            separators[i] = is_separator(tokenizer_bytes(t, j->tokens[i]));
     struct attend_view view = {.options = o,
                                .job = j,
                                .config = &m->config,
@@ -272,16 +260,10 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
                                         .pool = j->pool,
                                         .tokens = j->tokens,
                                         .n_tokens = j->n_tokens,
-                                        .separators = separators,
                                         .query = query}};
     config_variant_name(&m->config, m->config.n_kv_heads, view.variant);
     const enum status s = look(&view, e);
-    attend_free(&view.found);
-    free(view.paths.layers);
-    free(view.spec.heads);
-    free(separators);
-    choice_free(&view.layers);
-    choice_free(&view.heads);
+    attend_close(&view);
     return s;
 }
 

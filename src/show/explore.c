@@ -72,6 +72,18 @@ static void put_paths(struct json *j, const struct explore_paths *p)
     json_end(j);
 }
 
+static void put_live(struct json *j, const struct explore_live *l)
+{
+    json_begin_object(j, "live");
+    json_text(j, "name", text_of(l->name));
+    json_text(j, "text", l->text);
+    json_int(j, "made", l->n_made);
+    json_text(j, "kv", text_of(l->kv_heads));
+    json_ints(j, "variants", l->variants, l->n_variants);
+    json_int(j, "context", l->n_ctx);
+    json_end(j);
+}
+
 void explore_put_view(const struct explore_page *page, struct output *out)
 {
     const struct heatmap_picture *p = page->maps;
@@ -98,6 +110,8 @@ void explore_put_view(const struct explore_page *page, struct output *out)
         put_paths(&j, page->paths);
     else
         json_text(&j, "why", text_of(page->why));
+    if (page->live)
+        put_live(&j, page->live);
     json_end(&j);
 }
 
@@ -128,6 +142,11 @@ void explore_put_numbers(const struct explore_page *page, struct output *out)
         put_floats(out, l->written, n * l->n_heads * (1 + 2 * p->n_largest));
         put_floats(out, l->direct, n * l->n_heads * page->n_next);
     }
+}
+
+bool explore_can_live(void)
+{
+    return explore_module[0] != 0;
 }
 
 /* --- in a page -------------------------------------------------------------------------------- */
@@ -178,6 +197,24 @@ static void put_base64(struct filter *f)
         send_base64(&f->out, "", 1);
 }
 
+/* What only a page has that is live. */
+static void put_engine(struct output *out, const struct explore_live *live)
+{
+    struct filter filter = {.to = out, .held = 1};
+    const char *const parts[][2] = {{"worker", explore_worker_js}, {"module", explore_module}};
+    for (int i = 0; i < LENGTH(parts); i++) {
+        output_printf(out, "<script type=\"text/plain\" id=\"%s\">", parts[i][0]);
+        output_puts(out, parts[i][1]);
+        output_puts(out, "</script>\n");
+    }
+    output_printf(out, "<script type=\"text/plain\" id=\"checkpoint\" data-bytes=\"%zu\">",
+                  live->checkpoint.len);
+    output_init(&filter.out, send_base64);
+    output_put(&filter.out, live->checkpoint);
+    put_base64(&filter);
+    output_puts(out, "</script>");
+}
+
 /* What the page has at a place of explore.html. */
 static void put_place(struct output *out, struct text name, const struct explore_page *page)
 {
@@ -201,6 +238,10 @@ static void put_place(struct output *out, struct text name, const struct explore
         output_init(&filter.out, send_base64);
         explore_put_numbers(page, &filter.out);
         put_base64(&filter);
+    } else if (text_is(name, "LIVE") && page->live) {
+        put_engine(out, page->live);
+    } else if (text_is(name, "LIVE_POLICY") && page->live) {
+        output_puts(out, " 'wasm-unsafe-eval'; worker-src blob:");
     }
 }
 

@@ -42,6 +42,24 @@ struct explore_paths {
     int n_layers;
 };
 
+/* Numbers of K/V heads to choose from. */
+#define EXPLORE_VARIANTS 32
+
+/* What makes a page live: it runs other texts, by the module and the checkpoint in it. */
+struct explore_live {
+    const char *name;       /* of the checkpoint's file */
+    struct text checkpoint; /* its bytes; of a page that is in a file */
+    struct text text;       /* that is shown */
+    int n_made;             /* tokens of it that the model has made */
+    const char *kv_heads;   /* its K/V heads, as --kv-heads names them; "": the file's */
+    int variants[EXPLORE_VARIANTS], n_variants; /* the file's, and others to choose */
+    int n_ctx;                                  /* tokens that there is room for */
+};
+
+/* The most bytes of a checkpoint in a page, and whether the program has the module to run it. */
+#define EXPLORE_MOST_LIVE ((uint64_t)64 << 20)
+bool explore_can_live(void);
+
 /*
  * What a page shows. The maps are triangles of weights from 0 to 1 over n tokens; column_names are
  * the tokens' names, row_names those of rows of maps; `what` and `scale` are not read. There are at
@@ -53,6 +71,7 @@ struct explore_page {
     int n_next;                      /* 0: nothing is known of what comes next */
     const struct explore_paths *paths;
     const char *why; /* without paths: why, and a command that shows one but for head and token */
+    const struct explore_live *live; /* NULL: what is shown stays */
 };
 
 /* Put a page's data: all but the floats as a JSON object; and the floats, little-endian: the
@@ -71,9 +90,11 @@ enum status explore_write(const struct explore_page *page, const char *path, str
 
 /*
  * Private: what is the same in all pages. The Makefile makes these strings of the files
- * explore.html, explore.css and explore.js. Where explore.html has @NAME@, put_place of explore.c
- * puts what it knows by that name. The hashes, "sha256-...", are of the style and the script that
- * the page's content security policy allows.
+ * explore.html, explore.css, explore.js and explore_worker.js. Where explore.html has @NAME@,
+ * put_place of explore.c puts what it knows by that name. The hashes, "sha256-...", are of the
+ * style and the script that the page's content security policy allows.
  */
-extern const char explore_html[], explore_css[], explore_js[];
+extern const char explore_html[], explore_css[], explore_js[], explore_worker_js[];
 extern const char explore_css_hash[], explore_js_hash[];
+/* The engine for WebAssembly, gzip in base64, which `make wasm` makes; "": it was not made. */
+extern const char explore_module[];

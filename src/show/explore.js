@@ -5,6 +5,7 @@ const SMALL = 38, STRIP = 7; // pixels of a small map, and of the strip below it
 const LABELS = 56, ROOM = 6; // pixels beside the large map with labels, and without
 const CELLS = 44; // pixels of a strip in a table
 const MOST = 3; // heads at once, and colours
+const PIECE = 4 << 20; // digits of the checkpoint, on its way to the module
 // What is shown, as explore_put_view of explore.c writes it; its tokens, and how many they are; the
 // buttons of its heads, and how many are in a row; the weights of each.
 let view, texts, n, heads, columns, maps;
@@ -104,20 +105,20 @@ function load(json, buffer) {
 
 // Draws a head into a square: where tokens are more than cells, a cell is its darkest weight.
 function draw(pen, head, colour, left, top, size) {
-  const side = Math.min(n, Math.floor(size)), cells = new Float32Array(side * side);
-  const cell = t => Math.floor(t * side / n), edge = c => Math.round(c * size / side);
-  for (let i = 0; i < n; i++)
-    for (let j = 0; j <= i; j++) {
-      const c = cell(i) * side + cell(j);
-      cells[c] = Math.max(cells[c], shade(weight(head, i, j), j));
+  const side = Math.max(1, Math.min(n, Math.floor(size))), cells = new ImageData(side, side), {data} = cells;
+  const rgb = style('--c' + colour).split(',').map(Number), weights = maps[head];
+  const place = Int32Array.from(texts, (_, t) => Math.floor(t * side / n));
+  for (let i = 0, k = 0; i < n; i++)
+    for (let j = 0; j <= i; j++, k++) {
+      const at = 4 * (place[i] * side + place[j]), s = Math.round(255 * shade(weights[k], j));
+      if (s <= data[at + 3]) continue;
+      data.set(rgb, at);
+      data[at + 3] = s;
     }
-  const rgb = style('--c' + colour);
-  cells.forEach((s, c) => {
-    if (s < .004) return;
-    const i = Math.floor(c / side), j = c % side;
-    pen.fillStyle = `rgba(${rgb},${s})`;
-    pen.fillRect(left + edge(j), top + edge(i), edge(j + 1) - edge(j), edge(i + 1) - edge(i));
-  });
+  const picture = new OffscreenCanvas(side, side);
+  picture.getContext('2d').putImageData(cells, 0, 0);
+  pen.imageSmoothingEnabled = false;
+  pen.drawImage(picture, left, top, size, size);
 }
 
 const mapSize = () => $('map').clientWidth - LABELS - ROOM;
@@ -413,7 +414,8 @@ function show() {
   const of = picked.map(p => heads[p.head].dataset.name).join();
   const key = at.key >= 0 ? ':' + at.key : '', side = at.side == 'keys' ? 'k' : '';
   const token = all ? '' : `@${t}${key}${side}${at.kept ? '!' : ''}`;
-  history.replaceState(null, '', `#${of}${token}${at.small ? '&small' : ''}${at.first ? '&first' : ''}`);
+  const flags = `${at.small ? '&small' : ''}${at.first ? '&first' : ''}${questions ? asAddress() : ''}`;
+  history.replaceState(null, '', `#${of}${token}${flags}`);
 }
 
 // Shows a head alone; with `also` beside the others, or the others without it.
@@ -535,11 +537,12 @@ document.addEventListener('keydown', event => {
 // a cell of the map, "@12k" a token that is looked at. Without any of it the last token is kept, and
 // the head shown that adds most to what comes next.
 function begin() {
-  let hash = '';
+  let hash = location.hash, [first, ...more] = [''];
   try {
-    hash = decodeURIComponent(location.hash.slice(1));
+    [first, ...more] = hash.slice(1).split('&').map(decodeURIComponent);
   } catch { } // an address that nobody wrote
-  const [, names, token, key, side, kept] = hash.match(/^([\d.,]*)(?:@(\d+)(?::(\d+))?(k)?(!)?)?/);
+  if (view.live && followAddress(hash, more)) return;
+  const [, names, token, key, side, kept] = first.match(/^([\d.,]*)(?:@(\d+)(?::(\d+))?(k)?(!)?)?/);
   const wanted = names.split(',').map(name => heads.findIndex(b => b.dataset.name == name));
   picked = [...new Set(wanted)].filter(h => h >= 0).slice(0, MOST)
     .map((head, colour) => ({head, colour}));
@@ -555,8 +558,8 @@ function begin() {
   }
   const best = view.paths && view.n_next && at.token >= 0 ? byAdded(at.token)[0][1].of : 0;
   if (!picked.length) picked = [{head: best, colour: 0}];
-  $('small').checked = hash.includes('&small');
-  $('first').checked = hash.includes('&first');
+  $('small').checked = more.includes('small');
+  $('first').checked = more.includes('first');
   redraw();
   if (at.token >= 0) reveal(at.token, true);
   const all = $('heads').getBoundingClientRect(), one = heads[last().head].getBoundingClientRect();
@@ -564,10 +567,122 @@ function begin() {
   if (one.right > all.right || one.left < all.left) $('heads').scrollLeft += one.left - all.left;
 }
 
+// --- another text ---
+
+// What a page that is live was asked for: a text, so many tokens that the model makes behind it, and
+// how; how often; and whether the module is there.
+const asked = {typed: '', made: 0, temperature: 0.8, seed: 1, kv: ''};
+let worker, ready = false, questions = 0, field, address;
+const say = text => { $('state').textContent = text; };
+const asAddress = () => Object.entries(asked).map(([k, v]) => `&${k}=${encodeURIComponent(v)}`).join('');
+
+// What runs is asked once the module is there; the answer to the last question is drawn.
+function ask(change) {
+  Object.assign(asked, change);
+  field = $('typed').value;
+  questions++;
+  say(ready ? '…' : 'The checkpoint is being read …');
+  if (ready) worker.postMessage({step: 'show', id: questions, ...asked});
+}
+// The model goes on behind the text that is shown, or behind another one that was typed.
+function more(count) {
+  const other = $('typed').value != view.live.text;
+  ask(other ? {typed: $('typed').value, made: count} : {made: view.live.made + count});
+}
+function showControls() {
+  if ($('typed').value == field) $('typed').value = field = view.live.text;
+  $('temperature').value = asked.temperature;
+  $('seed').value = asked.seed;
+  const kv = [...new Set([view.live.kv, ...view.live.variants.slice(1).map(String)])];
+  if (!kv.includes('')) kv.unshift('');
+  $('kv').replaceChildren(...kv.map(g => {
+    const option = element('option', g || view.live.variants[0]);
+    option.value = g;
+    return option;
+  }));
+  $('kv').value = asked.kv;
+}
+// Whether an address has another text than the one that is shown: that is asked for first.
+function followAddress(hash, more) {
+  const wanted = Object.fromEntries(more.filter(p => p.includes('=')).map(p => {
+    const at = p.indexOf('=');
+    return [p.slice(0, at), p.slice(at + 1)];
+  }));
+  if (wanted.typed === undefined) return false;
+  const number = (name, usual) => Number.isFinite(+wanted[name]) ? Math.max(0, +wanted[name]) : usual;
+  const next = {typed: wanted.typed, made: Math.floor(number('made', 0)),
+                temperature: number('temperature', .8), seed: Math.floor(number('seed', 1)),
+                kv: wanted.kv || ''};
+  if (Object.keys(next).every(k => next[k] === asked[k])) return false;
+  address = hash;
+  if (!questions) redraw();
+  ask(next);
+  return true;
+}
+function take({id, step, error, view: other, numbers}) {
+  if (error && step != 'show') return say(error);
+  if (step == 'open') {
+    ready = true;
+    say('');
+    worker.postMessage({step: 'show', id: questions, ...asked}); // the model is made beforehand
+  }
+  if (step != 'show' || id != questions || !questions) return;
+  if (error) return say(error);
+  const before = n;
+  load(other, numbers);
+  showControls();
+  const full = n >= view.live.context;
+  say(view.live.made == asked.made ? '' : full ? 'The context is full.' : 'The model has ended the text.');
+  if (address) {
+    history.replaceState(null, '', address);
+    address = null;
+    return begin();
+  }
+  if (n != before) Object.assign(at, ALL, {token: n - 1, kept: true});
+  redraw();
+  reveal(at.token);
+}
+async function live() {
+  $('ask').hidden = false;
+  Object.assign(asked, {typed: view.live.text, kv: view.live.kv});
+  field = $('typed').value;
+  showControls();
+  if (typeof WebAssembly != 'object' || typeof DecompressionStream != 'function')
+    return say('This browser has no WebAssembly with DecompressionStream: the text stays as it is.');
+  const pieces = $('checkpoint'), base64 = pieces.textContent, bytes = +pieces.dataset.bytes;
+  worker = new Worker(URL.createObjectURL(new Blob([$('worker').textContent])));
+  worker.onerror = () => say('The module does not run in this browser: the text stays as it is.');
+  worker.onmessage = event => take(event.data);
+  worker.postMessage({step: 'module', base64: $('module').textContent, bytes});
+  for (let at = 0; at < base64.length; at += PIECE) {
+    worker.postMessage({step: 'part', base64: base64.slice(at, at + PIECE), bytes});
+    await new Promise(done => setTimeout(done));
+  }
+  worker.postMessage({step: 'open', name: view.live.name});
+}
+$('run').onclick = () => ask({typed: $('typed').value, made: 0});
+$('one').onclick = () => more(1);
+$('ten').onclick = () => more(10);
+$('kv').onchange = () => ask({kv: $('kv').value});
+for (const name of ['temperature', 'seed'])
+  $(name).onchange = () => {
+    const x = +$(name).value, sound = Number.isFinite(x) && x >= 0 && (name != 'seed' || x % 1 == 0);
+    if (!sound) return say(`${name}: expected a number from 0 up`);
+    asked[name] = x;
+    if (asked.made) ask({});
+  };
+$('ask').onkeydown = event => {
+  event.stopPropagation();
+  if (event.key != 'Enter' || event.shiftKey || event.target != $('typed')) return;
+  event.preventDefault();
+  $('run').click();
+};
+
 $('small').onchange = $('first').onchange = redraw;
 matchMedia('(prefers-color-scheme: dark)').onchange = redraw;
 addEventListener('resize', show);
 addEventListener('hashchange', begin);
 load(JSON.parse($('view').textContent),
      Uint8Array.from(atob($('numbers').textContent), c => c.charCodeAt(0)).buffer);
+if (view.live) live();
 begin();

@@ -329,6 +329,8 @@ $ ln -s later link
 2 bench $model --svg LICENSE | --svg: 'LICENSE' exists and is not an SVG picture; expected another name
 2 score $model -p x --logits LICENSE | exists and is not a NumPy array
 2 $words | both write | for words in "attend copy.gguf -p x --json same --npy ./same" "train LICENSE -o same --log ./same"
+2 attend $model -p x --live | --live is for --html, which is not given
+2 attend $model -p x --html live.html --live $words | are both given | for words in "--layer 0" "--without 0.1"
 0 attend $model -p "<b> $line" --kv-heads 2 --head 0,4 --html a.html -q | 0 bytes | quiet
 $ has a.html '<!DOCTYPE html>' && has a.html '"group": 1}' && lacks a.html '<b>'
 

@@ -11,10 +11,12 @@ if [ -z "$browser" ]; then
     finish "; skipped: no chromium is installed (make deps-browser), which loads the page of attend --html"
 fi
 
-# load PAGE: $out is the document after loading; what the script complains of is in $err.
+# load PAGE [real]: $out is the document after loading; what the script complains of is in $err.
 load() {
-    timeout 120 "$browser" --headless --no-sandbox --disable-gpu --window-size=1280,800 \
-        --user-data-dir="$dir/profile" --enable-logging=stderr --virtual-time-budget=10000 \
+    h_time=--virtual-time-budget=10000
+    [ -z "${2:-}" ] || h_time=--timeout=200000
+    timeout 240 "$browser" --headless --no-sandbox --disable-gpu --window-size=1280,800 \
+        --user-data-dir="$dir/profile" --enable-logging=stderr $h_time \
         --dump-dom "file://$dir/$1" >"$out" 2>"$dir/log"
     grep CONSOLE "$dir/log" >"$err"
 }
@@ -29,7 +31,7 @@ note "a page names nothing outside" lacks "$dir/page.html" "src="
 
 # with PAGE FILE: the page with a script at its end, which its policy would refuse.
 with() {
-    sed -e "s/script-src [^;\"]*/script-src 'unsafe-inline'/" -e '/<\/body>/,$d' "$dir/$1"
+    sed -e "s/script-src [^;\"]*/script-src 'unsafe-inline' 'wasm-unsafe-eval'/" -e '/<\/body>/,$d' "$dir/$1"
     echo "<script>"
     cat "$2"
     echo "</script></body></html>"
@@ -114,6 +116,41 @@ results 7
 load 'long.html#0.1@12!'
 note "a long text has no paths, but the command" has "$out" '64 tokens and 16 MiB of numbers; this text has 100 tokens. On a terminal: decode attend MODEL ... --trace 0.1 --query 12'
 
+# A page that is live: its weights are those of attend --npy, bit for bit, and its tokens generate's. Time
+# is the clock's here, because another thread works.
+if "$decode" attend $model -p x --html "$dir/live.html" --live -q 2>"$err"; then
+    : >"$dir/port"
+    python3 tests/show/waiting.py >"$dir/port" &
+    server=$!
+    await has_lines "$dir/port" 1
+    for name in shakespeare-mha shakespeare-llama; do
+        checkpoint=models/$name.gguf
+        "$decode" attend $checkpoint -p "To be" --html "$dir/live.html" --live -q
+        {
+            python3 tests/show/live_cases.py "$decode" $checkpoint "$dir"
+            cat tests/show/live.js
+        } >"$dir/live.js"
+        with live.html "$dir/live.js" >"$dir/driven.html"
+        cat >"$dir/frame.html" <<HTML
+<body><pre></pre><iframe src="driven.html" style="width:1280px;height:800px"></iframe>
+<img src="http://127.0.0.1:$(cat "$dir/port")/wait">
+<script>
+onmessage = e => {
+  if (e.data == 'end') return fetch('http://127.0.0.1:$(cat "$dir/port")/done', {mode: 'no-cors'});
+  document.querySelector('pre').append(e.data, document.createElement('br'));
+};
+</script>
+HTML
+        load frame.html real
+        note "$name: no complaint of the live page" is_empty "$err"
+        results 12
+    done
+    kill $server
+else
+    note "without the module --live says what to do" has "$err" "make wasm"
+    skipped="; skipped: the page that is live, for which the module is not built (make deps-wasm wasm)"
+fi
+
 load ids.html
 note "tokens without a vocabulary are ids" is_empty "$err"
-finish
+finish "${skipped:-}"

@@ -71,7 +71,7 @@ TEST(paths_are_floats)
     const struct explore_layer layer = {4, 1, 1, 0, ones, ones, ones, ones, NULL, ones, ones, ones};
     const struct explore_paths paths = {1, 1, 1, 1, 0.5, "x", "", "/2", &layer, 1};
     const struct explore_next next[N] = {{{"<a>"}, 0.25}, {{"b"}, 0.0625}, {{"c"}, 1}};
-    const struct explore_page page = {&p, next, 1, &paths, NULL};
+    const struct explore_page page = {&p, next, 1, &paths, NULL, NULL};
     const char *path = scratch_path("page.html");
     p.map_rows = p.map_columns = 1;
     expect_ok(explore_write(&page, path, &err));
@@ -84,6 +84,33 @@ TEST(paths_are_floats)
         "1, 1]}]}",
         "1 id=\"numbers\">AACAPwAAgD8AAIA/AACAPwAAgD8AAIA/AACAPwAAgD8AAIA/</script>",
         "1 [\"\\u003ca>\", 0.25]", "0 \"why\"");
+}
+
+/* The checkpoint, a text and where the module stands; what else runs is allowed by the policy
+ * alone. */
+TEST(live_pages_have_the_checkpoint)
+{
+    const struct heatmap_map map = {.cells = weights[1], .group = -1, .name = "0.0"};
+    struct heatmap_picture p = page_of(&map, 1, 1);
+    const struct explore_live live = {.name = "<m>",
+                                      .checkpoint = text_span("GGUF\0\1\2", 7),
+                                      .text = text_of("</script>"),
+                                      .n_made = 3,
+                                      .kv_heads = "2",
+                                      .variants = {4, 2},
+                                      .n_variants = 2,
+                                      .n_ctx = 9};
+    const struct explore_page page = {.maps = &p, .why = "", .live = &live};
+    const char *path = scratch_path("page.html");
+    p.map_rows = p.map_columns = 1;
+    expect_ok(explore_write(&page, path, &err));
+    expect_counts(
+        file_text(path, NULL),
+        "1 \"live\": {\"name\": \"\\u003cm>\", \"text\": \"\\u003c/script>\", \"made\": 3, "
+        "\"kv\": \"2\", \"variants\": [4, 2], \"context\": 9}",
+        "1 id=\"checkpoint\" data-bytes=\"7\">R0dVRgABAgAA</script>", "1 id=\"module\">",
+        "6 <script", "6 </script>", "1 'wasm-unsafe-eval'; worker-src blob:\">",
+        "1 default-src 'none'", "0 unsafe-inline");
 }
 
 TEST(how_much_there_is_room_for)
