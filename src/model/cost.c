@@ -54,8 +54,9 @@ struct cost_weights cost_weights(const struct cost_shape *s)
             continue;
         const bool is_matrix = t.form == FORM_MATRIX && !t.is_bias;
         enum storage storage = is_matrix ? s->storage : STORAGE_F32;
+        const struct tensor_spec stored = again ? layout_weight(&c, ROLE_TOKEN_EMBD, 0) : t;
         if (is_matrix)
-            pack_storage(tensor_type_find(layout_type(&t, pack_type(s->storage))), &storage);
+            pack_storage(tensor_type_find(layout_type(&stored, pack_type(s->storage))), &storage);
         if (is_matrix && n_own > 0)
             storage = pack_common_storage(own, n_own);
         const uint64_t bytes =
