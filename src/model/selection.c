@@ -44,8 +44,11 @@ enum status heads_check(const char *option, const struct config *c, const int *n
         const int most = n > 1 ? config_kv_heads(c, l) : c->n_kv_heads;
         if (wanted < 1 || wanted > most || c->n_heads % MIN(wanted, config_kv_heads(c, l)) != 0)
             return err_usage(e,
-                             "%s: expected a divisor of the %d query heads, at most %d, found %d",
-                             option, c->n_heads, most, wanted);
+                             "%s: expected a divisor of the %d query heads, at most %d, found %d%s",
+                             option, c->n_heads, most, wanted,
+                             str_is(option, "--kv-heads") && wanted > 0 && wanted < most
+                                 ? "; for a cache of a size between see convert's --kv-heads auto"
+                                 : "");
         if (c->shared && wanted != numbers[0])
             return err_usage(e, "%s: all layers share one block; expected one number for all",
                              option);

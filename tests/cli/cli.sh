@@ -543,7 +543,7 @@ $ chosen="GQA-2[^}]*\"type\": \"q4_0\", \"kv_type\": \"q8_0\""
 0 eval OUT.gguf measured.txt --kv-type q8_0 --format jsonl -q
 $ grep "$chosen" advised | grep -q "\"bits_per_byte\": $(bits_of "$out"),"
 0 bench OUT.gguf --kv-heads 2 --kv-type q8_0 $quickest --format jsonl -q
-$ w=$(number memory_bytes <"$out"); grep "$chosen" advised | grep -q "\"memory_bytes\": $w,"
+$ w=$(number weight_bytes <"$out"); grep "$chosen" advised | grep -q "\"weight_bytes\": $w,"
 0 $few --max-loss 1e-9 --max-cache 1kB | no row is within the limits; the nearest, | --max-cache by
     | for few in "bench $model --text text.txt --kv-heads 8,2 --calib-tokens 128 $quickest -q"
 2 bench --shape $shape --text LICENSE | --shape
@@ -1075,6 +1075,7 @@ checks <<'EOF'
 $ cmp $model new.gguf && rm new.gguf
 0 convert gqa.gguf -o new.gguf --kv-heads 2 | after  | 2> already (GQA-2)
 $ cmp gqa.gguf new.gguf && rm new.gguf
+2 generate $model -p x --kv-heads 3 | at most 8, found 3; for a cache of a size between see convert's --kv-heads auto
 2 convert gqa.gguf -o new.gguf --kv-heads 4 | --kv-heads: expected a divisor of the 8 query heads, at most 2, found 4
 2 convert $model -o gqa.gguf --kv-heads 2 | exists; --force
 2 generate $model -p a --calib text | unknown option
