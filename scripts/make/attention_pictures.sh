@@ -37,7 +37,7 @@ trap 'rm -rf "$work"' EXIT
 live=
 [ ! -e build/wasm/decode.wasm.gz ] || live=--live
 ./decode attend $model -p "To be, or not to be, that is the question." --html "$work/page.html" $live -q
-"$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$work/profile" --window-size=1366,768 \
+"$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$work/profile" --window-size=1366,820 \
     --blink-settings=preferredColorScheme=1 --virtual-time-budget=3000 --screenshot="$work/page.png" \
     "file://$work/page.html#2.5,0.5@9!" 2>"$work/log"
 if command -v optipng >/dev/null; then
