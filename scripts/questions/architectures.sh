@@ -14,6 +14,7 @@ study arms "$text" --rates 0.005,0.01,0.02,0.04,0.08 --layers 4 --embd 64 --head
     --arm alibi --arch decode --no-bias --norm rms --ffn swiglu --position alibi \
     --arm none --arch decode --no-bias --norm rms --ffn swiglu --position none \
     --arm after --arch decode --no-bias --norm rms --ffn swiglu --position rope --placement after \
+    --arm parallel --arch decode --no-bias --norm rms --ffn swiglu --position rope --placement parallel \
     --arm layer --arch decode --no-bias --norm layer --ffn swiglu --position rope \
     --arm gelu --arch decode --no-bias --norm rms --ffn gelu --position rope
 baseline "$text" 1 bigrams
@@ -21,7 +22,7 @@ baseline "$text" 1,2 trigrams
 echo
 echo "| arm | parameters |"
 echo "|:--|--:|"
-for arm in llama shared learned sinusoidal alibi none after layer gelu; do
+for arm in llama shared learned sinusoidal alibi none after parallel layer gelu; do
     "$decode" info "$(best arms $arm 1)" --format csv >"$dir/info.csv"
     echo "| $arm | $(awk -F, '$1 == "total" { print $2 }' "$dir/info.csv") |"
 done
