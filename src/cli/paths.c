@@ -1,5 +1,6 @@
 #include "cli/paths.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -50,10 +51,18 @@ static enum status check_kind(const char *path, enum option_writes kind, struct 
     if (!begins || stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0)
         return STATUS_OK;
     const int fd = file_open_retry(path, O_RDONLY, 0);
-    const ssize_t n = fd < 0 ? 0 : read(fd, found, sizeof found);
+    size_t len = 0;
+    ssize_t n = fd < 0 ? -1 : 1;
+    while (n != 0 && fd >= 0 && len < sizeof found && (n > 0 || errno == EINTR)) {
+        n = read(fd, found + len, sizeof found - len);
+        len += MAX(n, 0);
+    }
+    const int error = errno;
     if (fd >= 0)
         close(fd);
-    return n > 0 && !text_starts_with(text_span(found, n), begins)
+    if (n < 0)
+        return file_failure(e, STATUS_FAILED, path, "read", error);
+    return len > 0 && !text_starts_with(text_span(found, len), begins)
                ? err_usage(e, "'%.200s' exists and is not %s; expected another name", path,
                            kinds[kind].name)
                : STATUS_OK;

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "checkpoints.h"
 #include "hostile.h"
 #include "support.h"
@@ -161,6 +162,8 @@ TEST(class_13_training_state, .before = set_up)
         char *at = memmem(state, len, options[i][0], n);
         ck_assert_ptr_nonnull(at);
         memcpy(at, options[i][1], n);
+        const uint64_t hash = hash_words(HASH_START, state, len - sizeof hash);
+        memcpy(state + len - sizeof hash, &hash, sizeof hash);
         write_file(state_path, state, len);
         memcpy(at, options[i][0], n);
         expect_line_refused("train %T -o %O --resume -t 1", 3, ".state: damaged: its options");
