@@ -15,30 +15,35 @@ static float fold_lanes(float *lanes)
     return lanes[0];
 }
 
-static float float_dot(const struct matrix *w, int row, const float *x)
+/* The products of a panel's rows with x, side by side: one's next step does not wait for its last.
+ */
+static void float_dots(const struct matrix *w, int panel, const float *x, float *s)
 {
-    const size_t panel = (size_t)(row / KERNEL_LANES) * w->n_in;
-    float s = 0;
+    const size_t first = (size_t)panel * w->n_in;
+    for (int l = 0; l < KERNEL_LANES; l++)
+        s[l] = 0;
     for (int i = 0; i < w->n_in; i++)
-        s = fmaf(math_load(w->panels, w->storage, (panel + i) * KERNEL_LANES + row % KERNEL_LANES),
-                 x[i], s);
-    return s;
+        for (int l = 0; l < KERNEL_LANES; l++)
+            s[l] =
+                fmaf(math_load(w->panels, w->storage, (first + i) * KERNEL_LANES + l), x[i], s[l]);
 }
 
-static float quant_dot(const struct matrix *w, int row, const unsigned char *x)
+/* The same of n rows from `first` on, whose blocks are products of integers. */
+static void quant_dots(const struct matrix *w, int first, int n, const unsigned char *x, float *s)
 {
-    const unsigned char *panel = math_panel(w, row);
+    const unsigned char *panel = math_panel(w, first);
     const int n_blocks = w->n_in / QUANT_BLOCK;
     const int8_t *q = (const int8_t *)x;
     const float *x_scales = (const float *)(const void *)(x + w->n_in);
-    float s = 0;
-    for (int block = 0; block < n_blocks; block++) {
-        int32_t sum = 0;
-        for (int i = block * QUANT_BLOCK; i < (block + 1) * QUANT_BLOCK; i++)
-            sum += math_quant(w, panel, row, i) * q[i];
-        s = fmaf((float)sum, math_quant_scale(panel, row, block) * x_scales[block], s);
+    for (int row = first; row < first + n; row++, s++) {
+        *s = 0;
+        for (int block = 0; block < n_blocks; block++) {
+            int32_t sum = 0;
+            for (int i = block * QUANT_BLOCK; i < (block + 1) * QUANT_BLOCK; i++)
+                sum += math_quant(w, panel, row, i) * q[i];
+            *s = fmaf((float)sum, math_quant_scale(panel, row, block) * x_scales[block], *s);
+        }
     }
-    return s;
 }
 
 /* y = epilogue(s) */
@@ -57,17 +62,20 @@ static void scalar_matmul(const struct matmul *m, int panel_begin, int panel_end
 {
     matmul_check(m, panel_begin, panel_end);
     const struct matrix *w = m->w;
-    const int row_end = MIN(panel_end * KERNEL_LANES, w->n_out);
     for (int t = 0; t < m->n_tokens; t++)
-        for (int r = panel_begin * KERNEL_LANES; r < row_end; r++) {
-            float s =
-                storage_is_quantised(w->storage)
-                    ? quant_dot(w, r,
-                                (const unsigned char *)m->quants + t * quant_row_bytes(w->n_in))
-                    : float_dot(w, r, m->x + t * m->x_stride);
-            if (w->bias)
-                s += w->bias[r];
-            store_output(&m->y[t * m->y_stride + r], s, m->epilogue);
+        for (int panel = panel_begin; panel < panel_end; panel++) {
+            const int first = panel * KERNEL_LANES, n = MIN(w->n_out - first, KERNEL_LANES);
+            float s[KERNEL_LANES];
+            if (storage_is_quantised(w->storage))
+                quant_dots(w, first, n,
+                           (const unsigned char *)m->quants + t * quant_row_bytes(w->n_in), s);
+            else
+                float_dots(w, panel, m->x + t * m->x_stride, s);
+            for (int l = 0; l < n; l++) {
+                if (w->bias)
+                    s[l] += w->bias[first + l];
+                store_output(&m->y[t * m->y_stride + first + l], s[l], m->epilogue);
+            }
         }
 }
 
