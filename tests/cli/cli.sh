@@ -369,12 +369,14 @@ $ has "$out" "| architecture |"
 0 info --shape 32x4096x32,arch=llama,ff=14336,vocab=128256,ctx=8192,kv=8 | total      8,030,261,248 | GQA-8
 $ [ "$("$decode" info --shape help --format csv | cut -d, -f1,2 | tr '\n' ' ')" = "shape,architecture
     gpt2,gpt2 gpt2-medium,gpt2 gpt2-large,gpt2 gpt2-xl,gpt2 gpt3,gpt2 llama-7b,llama llama-13b,llama
-    llama-65b,llama llama2-70b,llama t5-large,llama t5-xxl,llama " ]
+    llama-65b,llama llama2-70b,llama t5-large,llama t5-xxl,llama pythia-70m,gptneox
+    pythia-160m,gptneox pythia-1b,gptneox tinystories-33m,decode opt-125m,decode falcon-7b,falcon
+    qwen2-0.5b,qwen2 phi-2,phi2 gemma-2b,gemma " ]
 0 info --shape llama2-70b | 68,976,648,192  100.0% | variant                 GQA-8
 0 info --shape gpt2-xl,ctx=2048,kv=5 --depth 2048 --format csv | GQA-5,5,2048,1,f32,
 0 info --shape 2x64x4,dk=8,dv=32,vocab=300 | head_dim                8 | value_dim               32 | architecture            decode
 2 info --shape gpt5 | or a name that `decode info --shape help` lists
-2 info --shape gpt2,arch=bert | --shape: arch: expected gpt2, llama, transformer or decode
+2 info --shape gpt2,arch=bert | --shape: arch: expected gpt2, llama, transformer, decode, gptneox, phi2
 # A layer of two heads of 32 as f32: 2 x 2 x 32 x 4 bytes a token; halves of it for MHA, and a copy of
 # MQA's in both shards.
 0 info --shape 2x64x2,vocab=300 --shape 3x64x4,vocab=300 --depth 10 --shards 2 --format csv | 6 lines
