@@ -2,6 +2,7 @@
  * same numbers (make_kv_cache.py), on every instruction set. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "checkpoints.h"
@@ -159,7 +160,8 @@ static void expect_given_back(const struct kv_cache *kv, int n, const double *go
 TEST(blocks_and_attention_are_numpys)
 {
     size_t len;
-    const unsigned char *golden = read_file("tests/data/kv-cache.bin", &len), *at = golden;
+    const unsigned char *golden = released_by(free, read_file("tests/data/kv-cache.bin", &len));
+    const unsigned char *at = golden;
     for (int s = 0; s < (int)COUNT(sizes); s++)
         for (int p = 0; p < (int)COUNT(pairs); p++) {
             const int n = sizes[s];
