@@ -121,9 +121,19 @@ static double exp_of(double x)
 
 /* --- work items ------------------------------------------------------------------------------ */
 
-/* The query heads of one K/V head, of one row, against one chunk of its sequence. */
+/* Whether a chunk can be read for a row at a position together with the row before it, as for
+ * another head of a group: both read all of it, and nothing but the query differs. (Only where a
+ * group is one head: rows then are as far apart as heads of a longer group.) */
+static bool joins_row(const struct attention *a, int position, int chunk)
+{
+    return a->group == 1 && !a->bias && !a->additive && position >= (chunk + 1) * KERNEL_CHUNK &&
+           config_window_first(&a->f->kv.config, a->layer, position) == 0;
+}
+
+/* The query heads of one K/V head, of one row or of several that are joined, against one chunk of
+ * their sequence. */
 static void attend_chunk(const struct attention *a, const struct batch_span *span, int kv_head,
-                         int chunk, int row_of_span)
+                         int chunk, int row_of_span, int n_rows)
 {
     const int row = span->first_row + row_of_span;
     const int position = span->first_position + row_of_span;
@@ -134,11 +144,13 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
     if (!a->f->batch.stores_first && chunk_first + n == position + 1)
         store_row(a, kv_head, row);
 
-    const size_t dim = a->key_dim, n_heads = a->group;
-    const float *q = a->f->work.qkv + row * a->qkv_dim + kv_head * n_heads * dim;
+    const size_t dim = a->key_dim, group = a->group, n_heads = group * n_rows;
     float *scaled = a->scratch;
-    for (size_t h = 0; h < n_heads; h++)
-        positions_turn(&a->q_turn, position, q + h * dim, a->scale, scaled + h * dim);
+    for (size_t h = 0; h < n_heads; h++) {
+        const float *q = a->f->work.qkv + (row + h / group) * a->qkv_dim;
+        positions_turn(&a->q_turn, position + h / group, q + (kv_head * group + h % group) * dim,
+                       a->scale, scaled + h * dim);
+    }
     cache_rotate(scaled, n_heads * dim, a->f->kv.key_rotation);
 
     /* The keys that are read after a span's last chunk: of the next sequence, or head. (With many
@@ -153,27 +165,28 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
     }
 
     float *partial = partial_of(a, row, kv_head * a->group, chunk);
+    const size_t stride = kv_cache_chunks(a->f->kv.shape.cap) * a->partial_floats;
     const struct kv_slot slot = {span->sequence, a->layer, kv_head};
     const struct attend args = {
         .kv = kv_cache_chunk(&a->f->kv, slot, chunk_first, n),
         .n_hidden = chunk == 0 ? in_window - chunk_first : 0,
-        .n_heads = a->group,
+        .n_heads = n_heads,
         .q = scaled,
-        .additive = a->additive ? a->additive + kv_head * n_heads * dim : NULL,
+        .additive = a->additive ? a->additive + kv_head * group * dim : NULL,
         .scores = scaled + n_heads * dim,
         .out = partial,
         .max = partial + a->value_dim,
         .sum = partial + a->value_dim + 1,
-        .stride = kv_cache_chunks(a->f->kv.shape.cap) * a->partial_floats,
-        .bias = a->bias ? a->bias + kv_head * n_heads : NULL,
+        .stride = n_rows > 1 ? stride * a->f->kv.config.n_heads : stride,
+        .bias = a->bias ? a->bias + kv_head * group : NULL,
         .distance = position - chunk_first,
         .next = next_keys,
     };
     a->f->kernels->attend(&args);
     if (a->f->watch)
-        for (int h = 0; h < a->group; h++) /* scores are what they became */
-            memcpy(weights_of(a, row, kv_head * a->group + h) + chunk_first,
-                   args.scores + (size_t)h * KERNEL_CHUNK, n * sizeof *args.scores);
+        for (size_t h = 0; h < n_heads; h++) /* scores are what they became */
+            memcpy(weights_of(a, row + h / group, kv_head * group + h % group) + chunk_first,
+                   args.scores + h * KERNEL_CHUNK, n * sizeof *args.scores);
 }
 
 /* At least as many chunks as any row up to a position reads: one before the last may begin in an
@@ -186,7 +199,7 @@ static int most_chunks(const struct attention *a, int last)
 /* Runs this thread's work items (K/V head, chunk, row), which fill work.partials. Laid end to end,
  * head after head, each as long as it costs, the items make a line that is cut into a range for
  * each thread: a thread runs those that start in its range. Rows of a span vary fastest, while a
- * chunk of the cache stays near. */
+ * chunk of the cache stays near; several at once, where they can, are read to for once. */
 static void attend_range(const struct attention *a)
 {
     const struct batch *b = &a->f->batch;
@@ -203,11 +216,17 @@ static void attend_range(const struct attention *a)
             const int64_t span_end = at + span_cost(a, span);
             const int last = span->first_position + span->n_rows - 1;
             for (int chunk = 0; chunk < most_chunks(a, last) && span_end > begin; chunk++) {
-                for (int row = 0; row < span->n_rows && at < end; row++) {
-                    const int cost = item_cost(a, span->first_position + row, chunk);
-                    if (cost > 0 && at >= begin)
-                        attend_chunk(a, span, head, chunk, row);
+                for (int row = 0, n; row < span->n_rows && at < end; row += n) {
+                    const int position = span->first_position + row;
+                    const int cost = item_cost(a, position, chunk);
+                    const bool runs = cost > 0 && at >= begin;
                     at += cost;
+                    for (n = 1; runs && at < end && n < JOINED_ROWS && row + n < span->n_rows &&
+                                joins_row(a, position + n, chunk);
+                         n++)
+                        at += item_cost(a, position + n, chunk);
+                    if (runs)
+                        attend_chunk(a, span, head, chunk, row, n);
                 }
             }
             at = span_end;

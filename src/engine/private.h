@@ -67,6 +67,10 @@ struct workspace {
  * takes a few hundred nanoseconds, a barrier that and more with every thread.) */
 #define WORKSPACE_LOCAL_ROWS 4
 
+/* Rows of a prompt that are read to together where heads share no keys and values: as many heads as
+ * a kernel's largest tile has. */
+#define JOINED_ROWS 12
+
 /* --- stages ----------------------------------------------------------------------------------- */
 
 /* What rows pass through, which the threads borrow: layers, their cache and their memory. */
