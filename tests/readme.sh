@@ -154,7 +154,7 @@ for page in $pages; do
     commands "$page"
     rm -rf "$dir/work"
     mkdir "$dir/work"
-    for name in models scripts tests; do
+    for name in models scripts tests LICENSE; do
         ln -s "$PWD/$name" "$dir/work/$name"
     done
     ln -s "$decode" "$dir/work/decode"
