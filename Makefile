@@ -27,7 +27,7 @@ PAGE_C   := $(BUILD)/src/show/explore_page.c
 MODULE_C := $(BUILD)/src/show/explore_module.c
 WASM     := build/wasm/decode.wasm
 LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/%.o) $(PAGE_C:.c=.o) $(MODULE_C:.c=.o)
-# The help's texts are files, see src/cli/help_texts.h.
+# The help's texts are files, see src/cli/command.h.
 HELP_TXT := $(wildcard src/cli/help/*.txt)
 HELP_C   := $(BUILD)/src/cli/help_texts.c
 CLI_OBJ  := $(CLI_SRC:%.c=$(BUILD)/%.o) $(HELP_C:.c=.o)
@@ -159,7 +159,7 @@ embed = $(Q)mkdir -p $(@D); { echo '\#include "$(1)"'; for f in $(filter-out Mak
     sed 's/[\\"]/\\&/g; s/.*/    "&\\n"/' "$$f"; echo '    ;'; done } >$@
 
 $(HELP_C): $(HELP_TXT) Makefile
-	$(call embed,cli/help_texts.h,help_of_)
+	$(call embed,cli/command.h,help_of_)
 
 # And what the page's content security policy knows its style and script by (printf of a shell may
 # have no \x, that of env has).

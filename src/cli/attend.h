@@ -3,8 +3,8 @@
  */
 #pragma once
 
-#include "cli/common.h"
 #include "cli/job.h"
+#include "formats/json_write.h"
 #include "measure/attend.h"
 #include "show/explore.h"
 
@@ -62,3 +62,65 @@ static inline struct text_label attend_label(const struct attend_view *v, int po
 {
     return attend_label_of(v, v->spec.tokens[position], columns, printable);
 }
+
+/* --- attend_page.c: of all pictures
+ * -------------------------------------------------------------------------- */
+
+/* Which tokens of the text are nothing but newlines and punctuation, and the heads [layers, heads]
+ * of those chosen, with room for `more` maps of each and one: into the run's specification. A layer
+ * may have fewer heads than others: spec.n_heads tells. STATUS_NO_MEMORY; attend_close is due in
+ * every case. */
+enum status attend_begin(struct attend_view *v, int more, struct err *e);
+void attend_close(struct attend_view *v);
+
+/* Wants a map of every head, of this many cells a side or, if these are fewer, the tokens. */
+struct attend_map *attend_add_maps(struct attend_spec *spec, int cells);
+
+/* The name of a head's role, as "previous" or "offset 5", and its share. */
+double attend_put_role(const struct attend_head *h, char *role, size_t size);
+
+/* What is drawn of each head [n_heads]: name, cells, who shares with it, and what is said of it. */
+void attend_fill_maps(const struct attend_view *v, const struct attend_map *cells,
+                      struct heatmap_map *maps);
+
+void attend_title(const struct attend_view *v, char *title, size_t size);
+
+/* --- of the page ------------------------------------------------------------------------------ */
+
+/* Wants what the page needs of the heads that the run is of: maps, the tokens that may come next,
+ * and if they are not too large for a page the paths. STATUS_NO_MEMORY; STATUS_USAGE for more
+ * weights than a page has room for. */
+enum status attend_place_page(struct attend_view *v, struct err *e);
+
+/* What a page has to know to be live: of the checkpoint, which is borrowed, as are text and
+ * `kv_heads` (NULL: the file's). STATUS_BAD_FILE. */
+enum status attend_live(const struct checkpoint *k, const char *path, struct text text,
+                        const char *kv_heads, struct explore_live *out, struct err *e);
+
+/* Makes what the page shows, and calls `show` with it; its status, or STATUS_NO_MEMORY. */
+typedef enum status attend_show_page(const struct explore_page *page, const void *arg,
+                                     struct err *e);
+enum status attend_make_page(const struct attend_view *v, attend_show_page *show, const void *arg,
+                             struct err *e);
+
+/* --- attend_show.c: what is printed, drawn and written ---------------------------------------- */
+
+/* Prints the table: a row for each head, with its figures or, with --query, the keys that it looks
+ * at. STATUS_NO_MEMORY. */
+enum status attend_print(const struct attend_view *v, struct err *e);
+
+/* Writes the file of --json: an object with the layers, heads and tokens that the axes of --npy
+ * stand for, and the figures. */
+enum status attend_write_json(const struct attend_view *v, struct err *e);
+
+/* Writes the file of --svg, small maps of all heads or a large one of a single head. */
+enum status attend_write_picture(const struct attend_view *v, struct err *e);
+
+/* Draws the map of --show on standard output. */
+void attend_draw(const struct attend_view *v);
+
+/* --- attend_trace.c: one token through the attention of a head, step by step ------------------ */
+
+/* Puts the steps into a JSON object, with all numbers; or, if `json` is NULL, prints them for
+ * people, with as many numbers of a row as fit. */
+void attend_put_trace(const struct attend_view *v, struct json *json);

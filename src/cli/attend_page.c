@@ -1,4 +1,4 @@
-#include "cli/attend_page.h"
+#include "cli/attend.h"
 
 #include <math.h>
 

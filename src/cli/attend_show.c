@@ -1,9 +1,7 @@
-#include "cli/attend_show.h"
+#include "cli/attend.h"
 
 #include <ctype.h>
 
-#include "cli/attend_page.h"
-#include "cli/attend_trace.h"
 #include "formats/json_write.h"
 
 /* Columns of a token in a cell of a table. */

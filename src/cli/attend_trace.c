@@ -1,4 +1,4 @@
-#include "cli/attend_trace.h"
+#include "cli/attend.h"
 
 /* A row shows its token in TOKEN_COLUMNS and then as many numbers, each in NUMBER_COLUMNS, as the
  * terminal has room for; USUAL_NUMBERS where there is no terminal. */

@@ -1,9 +1,7 @@
 #include "cli/bench_report.h"
 
 #include "base/limits.h"
-#include "cli/job.h"
 #include "cli/program.h"
-#include "cli/terminal.h"
 #include "show/plot.h"
 #include "show/report.h"
 

@@ -4,9 +4,7 @@
  */
 #pragma once
 
-#include "cli/command.h"
-#include "cli/shape.h"
-#include "cli/variant.h"
+#include "cli/job.h"
 #include "measure/verdicts.h"
 
 /* The values of the options. */

@@ -1,6 +1,5 @@
-#include "cli/checkpoints.h"
+#include "cli/job.h"
 
-#include "cli/threads.h"
 #include "formats/foreign.h"
 #include "model/config_keys.h"
 #include "model/pack.h"

@@ -5,10 +5,7 @@
 #include <unistd.h>
 
 #include "base/replace.h"
-#include "cli/attend_page.h"
-#include "cli/attend_show.h"
-#include "cli/attend_trace.h"
-#include "cli/help_texts.h"
+#include "cli/attend.h"
 #include "formats/npy.h"
 
 #define VALUES struct attend_options

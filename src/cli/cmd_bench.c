@@ -3,11 +3,6 @@
  */
 #include "base/limits.h"
 #include "cli/bench_report.h"
-#include "cli/checkpoints.h"
-#include "cli/help_texts.h"
-#include "cli/job.h"
-#include "cli/terminal.h"
-#include "cli/threads.h"
 #include "measure/eval.h"
 #include "measure/verdicts.h"
 #include "model/config_keys.h"

@@ -4,7 +4,6 @@
  */
 #include "base/numbers.h"
 #include "base/replace.h"
-#include "cli/help_texts.h"
 #include "cli/job.h"
 #include "convert/quantize.h"
 #include "formats/gguf_write.h"

@@ -1,7 +1,6 @@
 /*
  * cmd_eval - decode eval: perplexity and bits per byte on a text, distance to another checkpoint.
  */
-#include "cli/help_texts.h"
 #include "cli/job.h"
 
 struct eval_options {

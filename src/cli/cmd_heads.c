@@ -1,7 +1,6 @@
 /*
  * cmd_heads - decode heads: what each head is worth.
  */
-#include "cli/help_texts.h"
 #include "cli/job.h"
 #include "measure/heads.h"
 #include "show/heatmap.h"

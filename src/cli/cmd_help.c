@@ -2,10 +2,6 @@
  * cmd_help - decode help: the commands, a command's options. scripts/manual.sh and
  * scripts/completion.bash make the manual page and completion in bash of them.
  */
-#include "cli/cmd_help.h"
-
-#include "cli/help.h"
-#include "cli/help_texts.h"
 #include "cli/job.h"
 #include "show/paragraph.h"
 

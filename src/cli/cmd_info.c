@@ -4,9 +4,7 @@
 #include <ctype.h>
 
 #include "base/limits.h"
-#include "cli/help_texts.h"
 #include "cli/job.h"
-#include "cli/shape.h"
 #include "formats/blocks.h"
 #include "formats/gguf_values.h"
 #include "measure/inspect.h"

@@ -2,7 +2,6 @@
  * cmd_score - decode score: the log-probability of each token of a text.
  */
 #include "base/replace.h"
-#include "cli/help_texts.h"
 #include "cli/job.h"
 #include "cli/signals.h"
 #include "engine/sampler.h"

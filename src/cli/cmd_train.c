@@ -4,10 +4,6 @@
 #include <unistd.h>
 
 #include "args/record.h"
-#include "cli/help_texts.h"
-#include "cli/job.h"
-#include "cli/paths.h"
-#include "cli/shape.h"
 #include "cli/train_options.h"
 #include "train/curve.h"
 #include "train/train.h"

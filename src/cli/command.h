@@ -92,3 +92,27 @@ struct job {
 #define DECLARE_COMMAND(name) extern const struct command command_##name;
 COMMANDS(DECLARE_COMMAND)
 #undef DECLARE_COMMAND
+
+/* --- the list of commands, and their help: cmd_help.c ------------------------------------------
+ */
+
+/* In the order of the help; NULL after the last. */
+const struct command *command_at(int index);
+/* The command of that name. STATUS_USAGE says which was probably meant. */
+enum status command_named(const char *name, const struct command **out, struct err *e);
+
+/* The list of commands, and what holds for all. */
+void help_print(struct output *out);
+
+/* Sets the width of help on what is no terminal to COLUMNS, if that is set. */
+void help_set_width(struct output *out);
+
+/* Prints a command's examples and options: those for every day, which fit on a screen, or all of
+ * them with what figures mean. */
+void command_print_help(const struct command *c, bool all, struct output *out);
+
+/* What stands below a command's options with --all, and below the list of commands. The Makefile
+ * makes these strings, for paragraph_reflow, of the files src/cli/help/NAME.txt. */
+extern const char help_of_decode[], help_of_attend[], help_of_bench[], help_of_convert[],
+    help_of_eval[], help_of_generate[], help_of_heads[], help_of_info[], help_of_score[],
+    help_of_train[];

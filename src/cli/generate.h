@@ -9,7 +9,6 @@
  */
 #pragma once
 
-#include "cli/common.h"
 #include "cli/job.h"
 #include "engine/schedule.h"
 #include "text/vocab.h"
@@ -114,3 +113,11 @@ enum status generation_run(struct generation *g, struct err *e);
 /* Prints what the generation cost on standard error, but not with -q. Sorts the schedule's times.
  */
 void generation_report(struct generation *g);
+
+/* A session: each line of standard input continues the text so far and is answered at once; the
+ * generation's own prompt, if `begins`, is answered first. STATUS_OK also when the output fails
+ * (which it knows itself); STATUS_INTERRUPTED, STATUS_NO_MEMORY; STATUS_FAILED for logits that are
+ * not finite; STATUS_BAD_FILE for an input that cannot be read, STATUS_USAGE for a line without an
+ * end. Where standard input and standard error are terminals, and -q is not given, lines are typed
+ * with the editor of show/editor.h. */
+enum status generation_session(struct generation *g, bool begins, struct err *e);

@@ -1,4 +1,4 @@
-#include "cli/generate_session.h"
+#include "cli/generate.h"
 
 #include <errno.h>
 #include <poll.h>

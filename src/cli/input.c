@@ -1,4 +1,4 @@
-#include "cli/input.h"
+#include "cli/job.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -4,10 +4,9 @@
  */
 #pragma once
 
-#include "cli/checkpoints.h"
-#include "cli/input.h"
-#include "cli/memory.h"
-#include "cli/threads.h"
+#include "cli/command.h"
+#include "convert/convert.h"
+#include "measure/eval.h"
 #include "model/selection.h"
 #include "show/report.h"
 
@@ -27,6 +26,205 @@ enum status job_read_text(struct job *j, struct err *e);
 
 /* Sets job.seed to that of --seed, or once to a random one. STATUS_FAILED. */
 enum status job_seed(struct job *j, struct err *e);
+
+/* --- checkpoints: checkpoints.c --------------------------------------------------------------- */
+
+/* Opens the job's checkpoint with the parts that the command wants. The options may ask for other
+ * K/V heads than the file's, and leave query heads out. A command that wants a model has job.pool
+ * from then on. The failures of job_open, variant_load and job_start_threads. */
+enum status job_open_checkpoint(struct job *j, struct err *e);
+
+/* Closes the job's checkpoint and forgets its tokens and left-out heads, so that another may be
+ * opened. Legal twice. */
+void job_close_checkpoint(struct job *j);
+
+/* Opens a checkpoint; parts and pool as in checkpoint_take. Where the path is a Hugging Face folder
+ * or a file that scripts/import.py takes, the message has the command that makes a GGUF file of it.
+ */
+enum status job_open(const char *path, unsigned parts, struct pool *pool, struct checkpoint *c,
+                     struct err *e);
+/* Maps the file of a checkpoint, with the same refusals. */
+enum status job_map(const char *path, struct file_map *out, struct err *e);
+
+/* Prints the warning of a checkpoint's tokenizer, if it has one. t may be NULL. */
+void job_warn_vocabulary(const struct common_options *o, const char *path,
+                         const struct tokenizer *t);
+
+/* Says which matrices of the shape become F16 because blocks of the type do not fit their rows. */
+void job_say_fallback(const struct common_options *o, const struct config *c, enum storage type);
+
+/* --- K/V heads as --kv-heads names them, in memory: variant.c --------------------------------- */
+
+/* The specification of a conversion of the job's checkpoint by fit, from the weights alone; its K/V
+ * heads are still to be set. It borrows from the job. */
+struct convert_spec variant_spec(const struct job *j, const struct config *c);
+
+/* Sets the K/V heads of *spec, all the same or by layer: `layers` [CONFIG_MAX_LAYERS] is then where
+ * they are; and whether they are fewer than there are. The failures of heads_of_layers and
+ * config_needs_dot. */
+enum status variant_parse(const char *kv_heads, const struct config *c, int *layers,
+                          struct convert_spec *spec, bool *fewer, struct err *e);
+
+/* Plans and runs a conversion of the job's checkpoint; convert_free is due on success. Says with -v
+ * what memory it needs. The failures of convert_run, which name the file. */
+enum status variant_convert(const struct job *j, const struct convert_spec *spec,
+                            struct convert *out, struct err *e);
+
+/* Makes the model of the job's checkpoint with so many K/V heads, stored as `how` says, for
+ * model_free. If it has more it is converted by fit in memory: from the weights alone if `text` is
+ * NULL, else on that text and with refit, whose windows `callbacks` count. The failures of
+ * variant_parse, convert_run and model_create. */
+enum status variant_load(const struct job *j, const char *kv_heads, const struct model_options *how,
+                         const struct text_sample *text, struct callbacks callbacks,
+                         struct model **out, struct err *e);
+
+/* --- texts and their tokens: input.c ---------------------------------------------------------- */
+
+/* Makes --file "-" where neither a text nor --tokens are given and standard input may be a text: a
+ * pipe (also one that ends with nothing, an empty text), a socket, or a file with bytes left. */
+void input_use_pipe(struct common_options *o);
+
+/* Fractions of a text's bytes, 0 <= from < to <= 1. */
+struct input_range {
+    double from, to;
+};
+/* Reads "A:B", as --range has it; NULL is all of the text. STATUS_USAGE. */
+enum status input_parse_range(const char *range, struct input_range *out, struct err *e);
+/* The bytes from floor(from * len) up to floor(to * len): ranges that meet share no byte and leave
+ * none out. */
+struct text input_range_of(struct input_range range, struct text text);
+
+/* The text of -p or -f, empty if there is neither: its bytes are malloc'd memory of the caller;
+ * *text is what --range takes of it. The failures of file_read_all; STATUS_USAGE for a bad range,
+ * before a text is waited for, and for a checkpoint in place of a text. */
+enum status input_read(const struct common_options *o, char **bytes, struct text *text,
+                       struct err *e);
+
+/* Reads the whole of a text of at most `max` bytes while signals are deferred; Ctrl-C still ends
+ * the wait for a pipe. STATUS_INTERRUPTED if Ctrl-C came before. */
+enum status input_await(const char *path, size_t max, char **text, size_t *len, struct err *e);
+
+/* STATUS_BAD_FILE if the checkpoint at `path` has no tokenizer, or none that makes tokens of texts,
+ * which `option` needs. */
+enum status input_needs_tokenizer(const struct tokenizer *t, const char *path, const char *option,
+                                  struct err *e);
+
+/* Cuts *n tokens of `what` ("text") that are more than `cap` down to `most` >= 1, on the side that
+ * --truncate names, and says so; a BOS at the beginning stays. Without --truncate STATUS_USAGE,
+ * with both lengths. Prints a note if the tokens begin with two BOS. */
+enum status job_fit_tokens(struct job *j, const char *what, size_t cap, size_t most, int32_t *ids,
+                           size_t *n, struct err *e);
+
+/* Sets job.tokens to those of the whole text, with one BOS where the checkpoint asks for it. */
+enum status job_tokenize(struct job *j, struct err *e);
+
+/* Sets job.tokens to those of the text or of --tokens. STATUS_USAGE if they are more than the
+ * context, or none: the message says that there is nothing to `purpose` ("score"). */
+enum status job_tokenize_for_context(struct job *j, const char *purpose, struct err *e);
+
+/* --- a text that a checkpoint writes itself, where a command takes a file: self or self:N ----- */
+
+#define SELF_TOKENS 16384 /* of self without a number */
+#define SELF_CTX    16    /* of a model that can write, at least */
+
+/* Whether a name is no file's, but self or self:N. */
+bool input_is_self(const char *name);
+
+/* The N of such a name. STATUS_USAGE for a number below `least`. */
+enum status input_count_self(const char *option, const char *name, int least, int *n,
+                             struct err *e);
+
+/* Fills tokens [n * length] with n texts that the checkpoint at `path` writes at temperature 1, as
+ * own_text_write has it. Threads are started. STATUS_USAGE for too short a context; STATUS_BAD_FILE
+ * without a tokenizer; the failures of model_create and own_text_write. */
+struct input_self {
+    const struct checkpoint *checkpoint;
+    const char *path, *option; /* for messages */
+    uint64_t seed;
+    int n, length;              /* length at most the model's context */
+    struct callbacks callbacks; /* of tokens */
+};
+enum status job_write_self(struct job *j, const struct input_self *t, int32_t *tokens,
+                           struct err *e);
+
+/* --- memory, said and checked before, and the sessions that fit into it: memory.c ------------- */
+
+/* The memory that work takes. */
+struct job_memory {
+    uint64_t weights; /* of the models that are open already */
+    uint64_t cache;   /* of keys and values; 0: `scratch` has them, too */
+    uint64_t scratch;
+    const char *advice; /* "fewer --tokens take less"; "" and NULL: none */
+};
+
+/* Whether people are told of so much memory: with -v, and always beyond 1 GiB. */
+bool memory_is_worth_saying(const struct common_options *o, uint64_t bytes);
+
+/* STATUS_NO_MEMORY if `what` ("100 tokens") need more bytes than a run may take: nine tenths of
+ * what is available, which is an estimate. The message ends with the advice. */
+enum status memory_check(double bytes, const char *what, const char *advice, struct err *e);
+
+/* Prints a line about the memory, if it is worth saying. */
+void job_say_memory(const struct job *j, const struct job_memory *m);
+
+/* memory_check of cache and scratch together, then job_say_memory. */
+enum status job_check_memory(const struct job *j, const struct job_memory *m, const char *what,
+                             struct err *e);
+
+/* Parameters of a session as the job's options have them; they borrow from the job. */
+struct session_params job_session_params(const struct job *j);
+
+/* The specification of an evaluation of job.tokens by a checkpoint of their vocabulary. */
+struct eval_spec job_eval_spec(const struct job *j, const struct checkpoint *k);
+
+/* Sequences that are to share a session. */
+struct sequences_wanted {
+    int n;              /* at most */
+    bool all;           /* it is an error if fewer fit */
+    size_t more_bytes;  /* that the command itself takes for each sequence */
+    const char *option; /* of the command, that lowers the cache */
+};
+
+/* Sets p->n_sequences to as many as fit into the memory that a run may take, but at least one.
+ * STATUS_NO_MEMORY if all are asked for and do not fit. */
+enum status job_fit_sequences(const struct job *j, struct session_params *p,
+                              const struct sequences_wanted *w, struct err *e);
+
+/* Says what memory the job's session will take, starts the threads and creates it. `option` is
+ * named as what lowers the cache; NULL: nothing is. */
+enum status job_start_session(struct job *j, const struct session_params *p, const char *option,
+                              struct err *e);
+
+/* --- threads and instruction set: threads.c --------------------------------------------------- */
+
+/* Sets job.n_threads and job.threads_are_auto by -t or DECODE_THREADS; never to more threads than
+ * the process has processors. STATUS_USAGE. */
+enum status job_choose_threads(struct job *j, struct err *e);
+
+/* The table that DECODE_ISA names, or the fastest. STATUS_USAGE. */
+enum status job_choose_kernels(const struct common_options *c, const struct kernels **out,
+                               struct err *e);
+
+/* Starts job.pool, unless it runs already. STATUS_NO_MEMORY. */
+enum status job_start_threads(struct job *j, struct err *e);
+
+/* --- which files may be written: paths.c ------------------------------------------------------ */
+
+/* Whether every output that the options name can be written. STATUS_USAGE, naming the options, if
+ * one writes what another reads or writes, or would replace a file of another kind than its own.
+ * The failures of file_writer_open for a file that is written whole: while it is tried there is a
+ * temporary file, so signals should be deferred. */
+enum status paths_check(const struct option_spec *spec, const void *values, struct err *e);
+
+/* STATUS_USAGE if -o names no file, or one that exists unless `replaces`; the message then ends
+ * with the `remedy`. */
+enum status path_new(const char *path, bool replaces, const char *remedy, struct err *e);
+
+/* Whether there is a file, or a link, at the path. */
+bool path_exists(const char *path);
+
+/* Whether a file can be written, by trying. */
+enum status path_writable(const char *path, struct err *e);
 
 /* --- what a run shows ------------------------------------------------------------------------- */
 

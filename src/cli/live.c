@@ -1,7 +1,6 @@
 #include "cli/live.h"
 
-#include "cli/attend_page.h"
-#include "cli/variant.h"
+#include "cli/attend.h"
 #include "engine/schedule.h"
 #include "model/config_keys.h"
 #include "model/selection.h"

@@ -1,9 +1,7 @@
-#include "cli/memory.h"
+#include "cli/job.h"
 
 #include "base/figures.h"
 #include "base/limits.h"
-#include "cli/terminal.h"
-#include "cli/threads.h"
 #include "model/cost.h"
 
 /* What work may take of what is available, which is an estimate: others want some. */

@@ -1,4 +1,4 @@
-#include "cli/paths.h"
+#include "cli/job.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,8 +9,9 @@
 #include "base/replace.h"
 #include "base/text.h"
 
-enum status path_spares(const struct option_spec *spec, const void *values, const char *path,
-                        struct err *e)
+/* STATUS_USAGE if a path that is written is one that an option reads. */
+static enum status path_spares(const struct option_spec *spec, const void *values, const char *path,
+                               struct err *e)
 {
     struct option_rows rows;
     options_list(spec, &rows);
@@ -109,8 +110,6 @@ enum status path_new(const char *path, bool replaces, const char *remedy, struct
 enum status path_writable(const char *path, struct err *e)
 {
     struct file_writer *probe;
-    if (!path)
-        return STATUS_OK;
     TRY(file_writer_open(&probe, path, e));
     file_writer_abandon(probe);
     return STATUS_OK;

@@ -6,7 +6,6 @@
 
 #include "base/limits.h"
 #include "base/times.h"
-#include "cli/cmd_help.h"
 #include "cli/job.h"
 #include "cli/signals.h"
 

@@ -1,8 +1,7 @@
-#include "cli/threads.h"
+#include "cli/job.h"
 
 #include "base/limits.h"
 #include "base/numbers.h"
-#include "cli/terminal.h"
 
 /* Never more threads than the process has processors: they would wait for each other. */
 enum status job_choose_threads(struct job *j, struct err *e)

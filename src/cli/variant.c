@@ -1,8 +1,6 @@
-#include "cli/variant.h"
+#include "cli/job.h"
 
 #include "base/figures.h"
-#include "cli/input.h"
-#include "cli/terminal.h"
 #include "model/config_keys.h"
 #include "model/selection.h"
 

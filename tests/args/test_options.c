@@ -7,8 +7,8 @@
 
 #include "args/options.h"
 #include "base/figures.h"
-#include "cli/cmd_help.h"
-#include "cli/shape.h"
+#include "cli/command.h"
+#include "cli/common.h"
 #include "model/selection.h"
 #include "outputs.h"
 #include "support.h"
