@@ -1,7 +1,6 @@
-#include "engine/attention.h"
+#include "engine/private.h"
 
 #include "compute/elementary.h"
-#include "engine/stages.h"
 
 /* What a call of attention costs beside reading keys and values, in positions read. */
 #define CALL_COST 32

@@ -1,7 +1,4 @@
-#include "engine/forward.h"
-
-#include "engine/attention.h"
-#include "engine/stages.h"
+#include "engine/private.h"
 
 void workspace_take(struct workspace *w, struct arena *a, const struct config *c,
                     const float *rope_factors, int cap)

@@ -133,3 +133,80 @@ static inline size_t worker_first(const struct worker *k)
 {
     return worker_shares(k) ? 0 : (size_t)k->thread * WORKSPACE_LOCAL_ROWS;
 }
+
+/* --- stages.c: rows for a product to read, the product, and the end of a residual ------------- */
+
+/* All threads of a batch call each of these, with a worker of their own. None allocates or fails.
+ */
+
+/* out [d_model] = norm of x [d_model]; out may be x. */
+void stage_norm(const struct forward *f, const struct norm *norm, const float *x, float *out);
+
+/* Makes this thread's rows of what a product reads [n_rows, d_model] in a buffer of the workspace
+ * that has room for such rows, `stride` floats for each of a thread's own, and returns where all
+ * begin: the norm of work.x, or, where norms stand after the residuals, work.x itself. */
+const float *stage_input(const struct worker *k, const struct norm *norm, float *buffer,
+                         int stride);
+
+/* Adds the product of rows x to work.x, or, where what is added is normed first, leaves it in
+ * work.added for stage_end_residual. */
+void stage_add(const struct worker *k, const struct matrix *w, const float *x);
+
+/* Ends a residual: threads meet; what is in work.added is added to work.x with its norm `added`;
+ * and where norms stand after the residuals work.x becomes its norm `after`. It is complete on
+ * return. `sums` [n_rows, d_model] (NULL: not wanted) gets the thread's rows before that last norm.
+ */
+void stage_end_residual(const struct worker *k, const struct norm *added, const struct norm *after,
+                        float *sums);
+
+/* The product y = epilogue(w x) of rows x [n_rows, w->n_in] as the kernel takes it; this thread's
+ * rows of x are made, and are quantised here if w is. Threads meet if rows are shared. The matmul
+ * borrows all of its pointers. */
+struct matmul stage_product(const struct worker *k, const struct matrix *w, const float *x,
+                            float *y, enum epilogue epilogue);
+
+/* The panels of w for this thread to multiply by, a few at a time where w is so large that the
+ * threads wait for memory. All of a batch's threads ask. */
+struct pool_items stage_panels(const struct worker *k, const struct matrix *w);
+
+/* Computes panels of that product, columns of y [n_rows, w->n_out], until none is left. Other
+ * threads may still be at work on theirs; y is complete once the threads have met. */
+void stage_multiply(const struct worker *k, const struct matrix *w, const float *x, float *y,
+                    enum epilogue epilogue);
+
+/* Copies the rows of n floats to the buffer of a tap, if there is one. No thread may write the rows
+ * meanwhile. */
+void stage_tap(const struct worker *k, enum block_tap tap, const float *rows, int n);
+
+/* --- attention.c: a layer's attention of a batch to what its sequences have in the cache ------ */
+
+/* Sets *b to n >= 1 rows, which are borrowed, cut into spans; `spans` has room for n of them and is
+ * borrowed, too. */
+void batch_cut(struct batch *b, const struct batch_row *rows, int n, struct batch_span *spans);
+
+/* Computes the attention of a layer, from its norm to the end of its residual, and stores the rows'
+ * keys and values in the cache. All threads of the batch call it, with a worker of their own. */
+void block_attention(const struct worker *k, const struct block *b, int layer);
+
+/* --- streams.c: how many panels of a matrix one token reads side by side ---------------------- */
+
+/* Memory serves some processors best when a thread reads one panel after the other, and others when
+ * it reads four side by side; sums are the same bits either way (struct matmul). */
+
+/* Times one token's products with the feed-forward matrices of f's layers, which the numbers of
+ * panels share out in turns, for some milliseconds, and sets f->streams. Where these matrices are
+ * quantised, whose products wait for instructions, or fit a processor's caches, and of other
+ * storages it is the usual number. f's workspace is used, whose contents are lost; no step may be
+ * under way. */
+void streams_choose(struct forward *f);
+
+/* --- forward.c: a batch of rows through the layers of a model --------------------------------- */
+
+/* Takes or counts (see base/mem.h) the memory of a workspace whose max_rows and max_threads are
+ * set, for caches of up to `cap` positions a sequence; rope_factors as in positions_take. */
+void workspace_take(struct workspace *w, struct arena *a, const struct config *c,
+                    const float *rope_factors, int cap);
+
+/* Runs n <= work.max_rows rows through the layers, which changes work.x, the residual stream
+ * [n, d_model], and the cache; returns how many rows wanted logits. */
+int forward_run(struct forward *f, const struct batch_row *rows, int n);

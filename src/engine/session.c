@@ -5,8 +5,7 @@
 #include <stdio.h>
 
 #include "base/figures.h"
-#include "engine/forward.h"
-#include "engine/streams.h"
+#include "engine/private.h"
 
 /* Enough rows to reuse each weight well; more would only take memory. */
 #define DEFAULT_BLOCK 96

@@ -1,4 +1,4 @@
-#include "engine/streams.h"
+#include "engine/private.h"
 
 #include "base/times.h"
 
