@@ -2,8 +2,6 @@
 
 #include "engine/causal.h"
 #include "train/backprop_pass.h"
-#include "train/block.h"
-#include "train/layers.h"
 
 /* --- memory ---------------------------------------------------------------------------------- */
 

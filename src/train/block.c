@@ -3,12 +3,11 @@
  * that counts. Causal attention is over whole windows; an item of it is a window and a K/V head.
  */
 
-#include "train/block.h"
+#include "train/backprop_pass.h"
 
 #include <math.h>
 
 #include "engine/causal.h"
-#include "train/layers.h"
 
 /* --- attention ------------------------------------------------------------------------------- */
 

@@ -1,11 +1,10 @@
 /* What a run is made from: the texts as tokens, and what OUT holds besides tensors. */
-#include "train/data.h"
+#include "train/private.h"
 
 #include <math.h>
 #include <stdio.h>
 
 #include "formats/gguf_values.h"
-#include "formats/gguf_write.h"
 #include "model/config_keys.h"
 #include "text/bpe_learn.h"
 

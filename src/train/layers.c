@@ -1,7 +1,7 @@
 /* The layers that a block is made of but for attention, forwards and backwards: affine maps, norms
  * and dropout. */
 
-#include "train/layers.h"
+#include "train/backprop_pass.h"
 
 /* --- affine maps ----------------------------------------------------------------------------- */
 

@@ -8,7 +8,7 @@
  *
  * All threads work on one matrix: rows of each product are cut between them, no sum is.
  */
-#include "train/muon.h"
+#include "train/private.h"
 
 #include <math.h>
 

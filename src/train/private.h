@@ -5,8 +5,8 @@
 
 #include "base/hash.h"
 #include "compute/grad_kernels.h"
+#include "formats/gguf_write.h"
 #include "model/model.h"
-#include "train/backprop.h"
 #include "train/spec.h"
 
 /* Reports an event to the caller, if it wants any. */
@@ -112,3 +112,99 @@ static inline size_t train_shards(const struct param_list *list)
 {
     return (list->n_trained + SHARD - 1) / SHARD;
 }
+
+/* --- data.c: the texts as tokens, the model that they are for, what OUT holds besides tensors - */
+
+/* Splits each text into a part to train on and one to hold out, and encodes both into t->data,
+ * which trainer_free frees. STATUS_USAGE, with the least length, if a part has no whole window;
+ * STATUS_NO_MEMORY. */
+enum status train_data_read(struct trainer *t, struct err *e);
+
+/* Fills in t->gguf, t->config and t->tokenizer: from spec.from, or for a new model from spec.shape
+ * and a vocabulary that is learned. STATUS_USAGE, STATUS_BAD_FILE, STATUS_INTERRUPTED,
+ * STATUS_NO_MEMORY. */
+enum status train_template_make(struct trainer *t, struct err *e);
+
+/* Makes the writer of OUT with the present weights, which it borrows. *out is for gguf_writer_free;
+ * NULL on failure. STATUS_NO_MEMORY. */
+enum status train_model_writer(const struct trainer *t, struct gguf_writer **out, struct err *e);
+
+/* Fills in t->teacher_config. STATUS_USAGE unless the teacher predicts the same tokens. */
+enum status train_teacher_check(struct trainer *t, struct err *e);
+
+/* --- state.c: the file OUT.state, everything that the next step of a run depends on ----------- */
+
+/* Maps the file at `path` and checks its header, length and checksum. STATUS_USAGE if there is
+ * none; STATUS_BAD_FILE if it is none of this format or version. file_map_close of s->file is due
+ * in every case. */
+enum status state_open(struct state_file *s, const char *path, struct err *e);
+
+/* Fills in the hashes of model and teacher, by which a state is known. STATUS_NO_MEMORY. */
+enum status state_identify(struct trainer *t, struct err *e);
+
+/* Whether t->state is of the run t. STATUS_USAGE names the first input that is another, or says
+ * that the state has made more steps than are asked for. */
+enum status state_compare(const struct trainer *t, struct err *e);
+
+/* Reads weights and moments from t->state. STATUS_BAD_FILE for a wrong number of them. */
+enum status state_read(struct trainer *t, struct err *e);
+
+/* Writes t->state_path, atomically. */
+enum status state_write(const struct trainer *t, struct err *e);
+
+/* --- muon.c: the steps of the Muon optimizer, for the matrices of blocks ---------------------- */
+
+/* Takes, or counts (see base/mem.h), the scratch memory for the largest of the list's matrices. */
+void muon_take(struct muon *u, struct arena *arena, const struct param_list *list);
+
+/* Whether this tensor is moved by Muon, and not by AdamW. */
+bool muon_moves(const struct train_spec *spec, const struct tensor_spec *s);
+
+/* Moves the tensors that muon_moves names by one step, from t->gradient and their momentum in t->m,
+ * with the learning rate t->muon.rate; t->v is not used. Every thread of the pool calls it with its
+ * number. */
+void muon_step(const struct trainer *t, int thread);
+
+/* --- steps.c: memory, the first weights, a step, the mean loss on held-out windows ------------ */
+
+/* One thread at a time may call these for a trainer; they start the threads of its pool themselves.
+ */
+
+/* Streams of the seed's random numbers. */
+enum {
+    STREAM_WEIGHTS,
+    STREAM_WINDOWS,
+    STREAM_DROPOUT, /* and all above: one a step */
+};
+
+/* Takes from t->arena, or counts (see base/mem.h), the memory of the run. */
+void trainer_take(struct trainer *t);
+
+/* The learning rate of the step that follows `step` made ones. */
+double train_rate(const struct train_spec *spec, int step);
+
+/* Sets the first weights, GPT-2's: normal with deviation 0.02, matrices before a residual divided
+ * by sqrt(2 n_layers); gains 1, biases 0. Where norms stand after the residuals, or positions are
+ * sinusoids, with which so small numbers learn next to nothing, the original Transformer's:
+ * 1 / sqrt(d_model) for tokens, Glorot's deviation (2010) for matrices. Heads of quadratic
+ * positions look at distances 0, 1, 2 and so on, each as widely as it is far. */
+void trainer_initialise(struct trainer *t);
+
+/* Makes a step of AdamW or Muon with t->gradient, its norm limited to spec->clip; sets the event's
+ * norm and lr. STATUS_FAILED if the norm is not finite; the weights are then unchanged. */
+enum status trainer_update(struct trainer *t, struct train_event *event, struct err *e);
+
+/* Draws a batch, computes its gradient and makes such a step; sets the event's loss, too.
+ * STATUS_FAILED also if the loss is not finite. */
+enum status trainer_step(struct trainer *t, struct train_event *event, struct err *e);
+
+/* Returns STATUS_FAILED with a message: what was not finite, after which step, and what may help;
+ * it names the checkpoint if no step was made. */
+enum status trainer_not_finite(const struct trainer *t, const char *what, double value,
+                               struct err *e);
+
+/* How many held-out windows an evaluation scores. */
+size_t trainer_val_windows(const struct trainer *t);
+
+/* The mean loss on them in nats a token; it may not be finite. */
+double trainer_val_loss(struct trainer *t);

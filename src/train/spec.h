@@ -6,7 +6,7 @@
 #include "base/callbacks.h"
 #include "compute/pool.h"
 #include "model/config.h"
-#include "train/backprop_spec.h"
+#include "train/backprop.h"
 
 enum train_event_kind {
     TRAIN_STEP,      /* a step was made */

@@ -11,14 +11,13 @@
  *     f32 weights [n_floats], m [n_trained], v [n_trained]
  *     u64 hash of all before
  */
-#include "train/state.h"
+#include "train/private.h"
 
 #include <inttypes.h>
 #include <unistd.h>
 
 #include "base/replace.h"
 #include "formats/gguf_values.h"
-#include "formats/gguf_write.h"
 #include "model/config_keys.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "states are written as they are");

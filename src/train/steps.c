@@ -2,13 +2,12 @@
  * What a run is made of: the first weights, a step (a batch of windows, its gradient, clipping and
  * AdamW), and the mean loss on windows.
  */
-#include "train/steps.h"
+#include "train/private.h"
 
 #include <math.h>
 #include <stdio.h>
 
 #include "base/figures.h"
-#include "train/muon.h"
 
 #define BETA1          0.9
 #define ADAM_EPS       1e-8f

@@ -6,10 +6,7 @@
 
 #include "base/figures.h"
 #include "base/times.h"
-#include "train/data.h"
 #include "train/private.h"
-#include "train/state.h"
-#include "train/steps.h"
 
 const char *const train_optimizers[] = {"adamw", "muon", NULL};
 const char *const train_parts[] = {"all", "attention", NULL};

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "train/layers.h"
+#include "train/backprop_pass.h"
 
 float dropout_factor(const struct dropout *d, int site, uint64_t element)
 {

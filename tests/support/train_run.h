@@ -14,7 +14,7 @@
 #include "checkpoints.h"
 #include "kernel_data.h"
 #include "support.h"
-#include "train/steps.h"
+#include "train/private.h"
 #include "train/train.h"
 
 #define TEXT_LEN 3000

@@ -14,8 +14,8 @@
 #include "model/config_keys.h"
 #include "opened.h"
 #include "plain_model.h"
-#include "train/layers.h"
-#include "train/steps.h"
+#include "train/backprop_pass.h"
+#include "train/private.h"
 
 /* A model and a batch. */
 struct fixture {

@@ -5,7 +5,7 @@
 #include "kernel_data.h"
 #include "model/config_keys.h"
 #include "opened.h"
-#include "train/muon.h"
+#include "train/private.h"
 #include "train_run.h"
 
 static const char *const models[] = {"llama", "layerwise-kv"};
