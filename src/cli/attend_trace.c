@@ -76,11 +76,6 @@ static void put_label(const struct attend_view *v, const struct trace_step *s, i
     output_repeat(out, ' ', TOKEN_COLUMNS - 2 - text_columns(text_of(token.text)));
 }
 
-static void put_number(struct output *out, double x)
-{
-    output_printf(out, fabs(x) < 1000 || isinf(x) ? " %8.4f" : " %8.3g", x);
-}
-
 static int numbers_of_a_line(const struct output *out)
 {
     const int room = (out->columns - TOKEN_COLUMNS) / NUMBER_COLUMNS - 1;
@@ -117,8 +112,10 @@ static void put_step(const struct attend_view *v, const struct trace_step *s,
     for (int r = 0; r < n_rows; r++) {
         const int row = is_mask || s->rows == ROWS_KEYS ? shown->at[r] : r;
         put_label(v, s, s->rows == ROWS_QUERY && !is_mask ? v->trace.query : row);
-        for (int i = 0; i < n_numbers; i++)
-            put_number(out, number_at(s, row, s->of_keys ? shown->at[i] : i));
+        for (int i = 0; i < n_numbers; i++) {
+            const double x = number_at(s, row, s->of_keys ? shown->at[i] : i);
+            output_printf(out, fabs(x) < 1000 || isinf(x) ? " %8.4f" : " %8.3g", x);
+        }
         output_printf(out, !s->of_keys && s->n > n_numbers ? " ... of %d\n" : "\n", s->n);
     }
 }

@@ -216,15 +216,6 @@ static void put_word(struct output *out, const char *word)
     output_puts(out, "'");
 }
 
-/* Whether a matrix of the file is quantized, which convert asks about. */
-static bool is_quantized(const struct gguf *g)
-{
-    for (size_t i = 0; i < g->n_tensors; i++)
-        if (g->tensors[i].n_dims > 1 && g->tensors[i].type->block_elements > 1)
-            return true;
-    return false;
-}
-
 /* Prints how to have a row that is chosen: the command that makes its checkpoint, never broken, and
  * the type of its cache. */
 static void print_advice(const struct bench_run *r, const struct bench_row *row)
@@ -256,7 +247,7 @@ static void print_advice(const struct bench_run *r, const struct bench_row *row)
     }
     if (retypes)
         output_printf(out, " --type %s", storage_names[type]);
-    output_puts(out, is_quantized(of->gguf) ? " --requantize\n" : "\n");
+    output_puts(out, job_find_quantized(of->gguf) ? " --requantize\n" : "\n");
 }
 
 /* Says of the row that exceeds the limits by the least how far it is beyond each. */

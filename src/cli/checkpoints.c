@@ -5,8 +5,6 @@
 #include "model/pack.h"
 #include "model/selection.h"
 
-/* --- files ----------------------------------------------------------------------------------- */
-
 enum status job_map(const char *path, struct file_map *out, struct err *e)
 {
     *out = (struct file_map){0};
@@ -20,8 +18,6 @@ enum status job_map(const char *path, struct file_map *out, struct err *e)
     return s;
 }
 
-/* --- checkpoints ----------------------------------------------------------------------------- */
-
 enum status job_open(const char *path, unsigned parts, struct pool *pool, struct checkpoint *c,
                      struct err *e)
 {
@@ -29,6 +25,14 @@ enum status job_open(const char *path, unsigned parts, struct pool *pool, struct
     *c = (struct checkpoint){0};
     TRY(job_map(path, &file, e));
     return checkpoint_take(&file, path, parts, pool, c, e);
+}
+
+const struct gguf_tensor *job_find_quantized(const struct gguf *g)
+{
+    for (const struct gguf_tensor *t = g->tensors; t < g->tensors + g->n_tensors; t++)
+        if (t->n_dims > 1 && t->type->block_elements > 1)
+            return t;
+    return NULL;
 }
 
 void job_warn_vocabulary(const struct common_options *o, const char *path,
@@ -52,7 +56,6 @@ void job_say_fallback(const struct common_options *o, const struct config *c, en
     }
 }
 
-/* Opens the checkpoint; its model with other K/V heads than the file's, if they are asked for. */
 enum status job_open_checkpoint(struct job *j, struct err *e)
 {
     const struct common_options *o = j->common;
@@ -63,10 +66,9 @@ enum status job_open_checkpoint(struct job *j, struct err *e)
         TRY(job_start_threads(j, e));
     TRY(job_open(j->path, other ? wanted & ~model : wanted, j->pool, &j->checkpoint, e));
     job_warn_vocabulary(o, j->path, j->checkpoint.tokenizer);
-    if (other) {
+    if (other)
         TRY(variant_load(j, o->kv_heads, &(struct model_options){.pool = j->pool}, NULL,
                          (struct callbacks){.stop = progress_stop}, &j->checkpoint.model, e));
-    }
     if (o->score_scale) {
         TRY(config_needs_dot(&j->checkpoint.model->config, "--score-scale", e));
         TRY(parse_score_scale(o->score_scale, &j->checkpoint.model->config.score_scale, e));

@@ -150,18 +150,6 @@ static enum status read_variants(struct bench_run *r, struct err *e)
     return STATUS_OK;
 }
 
-static enum status read_types(struct bench_run *r, struct err *e)
-{
-    const struct bench_options *o = r->o;
-    struct int_list *types = &r->spec.axes[BENCH_TYPES];
-    if (o->types)
-        TRY(list_names("--type", o->types, storage_names, types, e));
-    else
-        TRY(list_add("--type", o->shape ? STORAGE_F32 : BENCH_AS_IS, types, e));
-    r->spec.axes[BENCH_KV_TYPES] = r->job->kv_types;
-    return STATUS_OK;
-}
-
 /* From the options to the specification of a benchmark of the subjects. */
 static enum status read_settings(struct bench_run *r, struct err *e)
 {
@@ -170,7 +158,11 @@ static enum status read_settings(struct bench_run *r, struct err *e)
     TRY(read_variants(r, e));
     TRY(list_ints("--depth", o->depths, 0, INT_MAX, &spec->axes[BENCH_DEPTHS], e));
     TRY(list_ints("--batch", o->batches, 1, INT_MAX, &spec->axes[BENCH_BATCHES], e));
-    TRY(read_types(r, e));
+    if (o->types)
+        TRY(list_names("--type", o->types, storage_names, &spec->axes[BENCH_TYPES], e));
+    else
+        TRY(list_add("--type", o->shape ? STORAGE_F32 : BENCH_AS_IS, &spec->axes[BENCH_TYPES], e));
+    spec->axes[BENCH_KV_TYPES] = r->job->kv_types;
     TRY(read_threads(r, e));
     TRY(job_choose_kernels(&o->common, &spec->kernels, e));
     spec->n = o->n;

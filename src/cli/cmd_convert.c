@@ -142,16 +142,14 @@ static enum status check_convert(const struct job *j, const void *values, struct
  * be rounded a second time. (Vectors are never quantized; their reader refuses that.) */
 static enum status check_types(const struct conversion *c, struct err *e)
 {
-    const struct gguf *g = c->job->checkpoint.gguf;
-    for (size_t i = 0; i < g->n_tensors; i++) {
-        const struct gguf_tensor *t = &g->tensors[i];
-        if (t->n_dims > 1 && t->type->block_elements > 1 && !c->options->requantize)
-            return err_usage(e,
-                             "%.200s: tensor %.*s is quantized (%s); --requantize converts it all "
-                             "the same, but better start from the F32 or F16 file",
-                             c->job->path, text_width(t->name), t->name.data, t->type->name);
-    }
-    return STATUS_OK;
+    const struct gguf_tensor *t = job_find_quantized(c->job->checkpoint.gguf);
+    if (!t || c->options->requantize)
+        return STATUS_OK;
+    return err_usage(
+        e,
+        "%.200s: tensor %.*s is quantized (%s); --requantize converts it all the same, "
+        "but better start from the F32 or F16 file",
+        c->job->path, text_width(t->name), t->name.data, t->type->name);
 }
 
 /* Decides where the calibration text comes from, and what is fitted to it. */

@@ -196,8 +196,7 @@ static enum status open_generation(struct generation *g, struct err *e)
         TRY(generation_tokens(g, g->prompt, params.n_ctx, o->n, &job->tokens, &job->n_tokens, e));
     if (cache_fits_texts(o))
         params.n_ctx = MIN((uint64_t)c->n_ctx, (uint64_t)job->n_tokens + o->n);
-    g->format = o->format;
-    g->streams = g->format == FORMAT_TEXT && !o->prompts && o->samples == 1;
+    g->streams = o->format == FORMAT_TEXT && !o->prompts && o->samples == 1;
     g->echo = !o->no_echo && (!o->interactive || has_prompt(o));
     if (!g->streams) /* lines that come by show it, too */
         job_progress(job, o->prompts ? "prompt" : "text")->terminal &= !isatty(STDOUT_FILENO);
@@ -212,7 +211,7 @@ static enum status open_generation(struct generation *g, struct err *e)
 static enum status run_generate(struct job *j, void *values, struct err *e)
 {
     const struct generate_options *o = values;
-    struct generation g = {.o = o, .job = j, .out = j->out};
+    struct generation g = {.o = o, .job = j};
     enum status s = open_generation(&g, e);
     if (s == STATUS_OK) {
         s = o->interactive ? generation_session(&g, has_prompt(o), e) : generation_run(&g, e);

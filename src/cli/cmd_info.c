@@ -165,20 +165,6 @@ static enum status read_config(struct info *info, struct err *e)
     return s == STATUS_NO_MEMORY ? err_set(e, s, "%s", info->refusal.text) : STATUS_OK;
 }
 
-static void add_file(struct info *info)
-{
-    const struct gguf *g = info->gguf;
-    struct sheet *s = &info->sheet;
-    sheet_string(s, "file", info->job->path);
-    sheet_number(s, "file_bytes", info->file.len);
-    sheet_number(s, "gguf_version", g->version);
-    sheet_number(s, "n_keys", g->n_pairs);
-    sheet_number(s, "n_tensors", g->n_tensors);
-    sheet_text(s, "architecture", text_at(g, "general.architecture"));
-    sheet_text(s, "name", text_at(g, "general.name"));
-    sheet_string(s, "does_not_run", info->refusal.text[0] ? info->refusal.text : NULL);
-}
-
 /* Adds the tokenizer's properties. A fault in it is one of them, and so are the tokens that end a
  * text, each with the key or the name that says so. STATUS_NO_MEMORY. */
 static enum status add_tokenizer(struct info *info, struct err *e)
@@ -248,9 +234,18 @@ static enum status list_tensors(struct info *info, struct err *e)
 
 static enum status read_file(struct info *info, struct err *e)
 {
+    struct sheet *s = &info->sheet;
     TRY(gguf_parse(info->file.data, info->file.len, &info->gguf, e));
     TRY(read_config(info, e));
-    add_file(info);
+    const struct gguf *g = info->gguf;
+    sheet_string(s, "file", info->job->path);
+    sheet_number(s, "file_bytes", info->file.len);
+    sheet_number(s, "gguf_version", g->version);
+    sheet_number(s, "n_keys", g->n_pairs);
+    sheet_number(s, "n_tensors", g->n_tensors);
+    sheet_text(s, "architecture", text_at(g, "general.architecture"));
+    sheet_text(s, "name", text_at(g, "general.name"));
+    sheet_string(s, "does_not_run", info->refusal.text[0] ? info->refusal.text : NULL);
     if (info->has_config)
         add_config(info);
     TRY(add_tokenizer(info, e));
@@ -270,7 +265,7 @@ static enum status read_shape(struct info *info, int i, struct err *e)
     struct sheet *s = &info->sheet;
     job_say_fallback(&o->common, c, type);
     info->cost = (struct cost_shape){c, c->n_kv_heads, type, .tied = !c->arch->own_output};
-    info->has_config = info->runs = true;
+    info->runs = true;
     info->sheet.n_properties = 0;
     sheet_string(s, "shape", shape);
     sheet_string(s, "architecture", c->arch->name);

@@ -317,16 +317,6 @@ static enum status complete_spec(struct training *t, struct job *j, struct err *
     return STATUS_OK;
 }
 
-/* Opens the trainer, which reads the texts and checks all that can be checked before training. */
-static enum status open_trainer(struct training *t, struct job *j, struct trainer **trainer,
-                                struct err *e)
-{
-    TRY(read_texts(t, e));
-    TRY(complete_spec(t, j, e));
-    TRY(write_texts(t, j, e));
-    return trainer_open(&t->spec, trainer, e);
-}
-
 static enum status run_to_the_end(struct training *t, struct trainer *trainer, struct err *e)
 {
     const struct train_plan *p = trainer_plan(trainer);
@@ -367,7 +357,13 @@ static enum status run_train(struct job *j, void *values, struct err *e)
     enum status s = take_options(t, j, e);
     t->terminal = isatty(STDERR_FILENO) && !t->common.quiet;
     if (s == STATUS_OK)
-        s = open_trainer(t, j, &trainer, e);
+        s = read_texts(t, e);
+    if (s == STATUS_OK)
+        s = complete_spec(t, j, e);
+    if (s == STATUS_OK)
+        s = write_texts(t, j, e);
+    if (s == STATUS_OK)
+        s = trainer_open(&t->spec, &trainer, e);
     free_texts(t); /* training takes their tokens */
     if (s == STATUS_OK)
         s = run_to_the_end(t, trainer, e);

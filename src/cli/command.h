@@ -65,7 +65,6 @@ struct job {
     bool said_two_bos;   /* the note that a text begins with BOS twice was printed */
     bool out_is_written; /* the file of -o is whole: an interruption does not lose it */
     uint64_t seed;       /* once job_seed has chosen it */
-    bool has_seed;
 
     const char *path; /* of the checkpoint; NULL: none is named */
     struct text text; /* the part of the text that --range takes */

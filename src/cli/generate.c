@@ -12,26 +12,21 @@
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-/* Counts or allocates the buffers, see base/mem.h. */
-static void lay_out_buffers(struct generation *g, struct arena *a)
-{
-    g->stops = arena_take(a, g->o->stops.n, sizeof *g->stops);
-    g->texts = arena_take(a, g->cap_texts, sizeof *g->texts);
-}
-
 enum status generation_create(struct generation *g, struct err *e)
 {
     const struct generate_options *o = g->o;
     struct schedule *s = &g->schedule;
     const uint64_t rounds = (uint64_t)o->n * o->samples; /* at most, of what is no long list */
     g->cap_texts = TEXTS_PER_SLOT * s->n_slots;
-    lay_out_buffers(g, &g->arena);
-    TRY(arena_allocate(&g->arena, "the generation's buffers", e));
-    lay_out_buffers(g, &g->arena);
+    for (int pass = 0; pass < 2; pass++) {
+        ARENA_TAKE(g->stops, &g->arena, o->stops.n);
+        ARENA_TAKE(g->texts, &g->arena, g->cap_texts);
+        if (pass == 0)
+            TRY(arena_allocate(&g->arena, "the generation's buffers", e));
+    }
     for (int i = 0; i < o->stops.n; i++)
         g->stops[i] = text_of(o->stops.items[i]);
-    g->n = o->n;
-    s->wants_logprobs = g->format == FORMAT_JSON;
+    s->wants_logprobs = g->o->format == FORMAT_JSON;
     s->cap_rounds =
         o->prompts || o->interactive ? SCHEDULE_MAX_ROUNDS : MIN(rounds, SCHEDULE_MAX_ROUNDS);
     return schedule_create(s, e);
@@ -92,7 +87,7 @@ static enum status next_of_lines(struct generation *g, struct generated *t, stru
     generation_next_line(&g->lines, &g->n_lines, &t->prompt);
     t->line = g->n_lines;
     t->seed = rng_derive(g->job->seed, g->n_begun);
-    const enum status s = generation_tokens(g, t->prompt, session_cap(g->schedule.session), g->n,
+    const enum status s = generation_tokens(g, t->prompt, session_cap(g->schedule.session), g->o->n,
                                             &t->line_tokens, &t->n_tokens, e);
     t->tokens = t->line_tokens;
     if (s != STATUS_BAD_FILE && s != STATUS_USAGE)
@@ -123,7 +118,7 @@ static void print_json(struct generation *g, const struct generated *t)
     static const char *const end_names[] = {
         [END_LENGTH] = "length", [END_STOP] = "stop", [END_EOS] = "eos", [END_CONTEXT] = "context"};
     struct json j;
-    json_init(&j, g->out, 0);
+    json_init(&j, g->job->out, 0);
     json_begin_object(&j, NULL);
     json_u64(&j, "index", t->number);
     json_text(&j, "prompt", t->prompt);
@@ -138,7 +133,7 @@ static void print_json(struct generation *g, const struct generated *t)
         json_double(&j, "logprob", t->logprob);
     }
     json_end(&j);
-    output_puts(g->out, "\n");
+    output_puts(g->job->out, "\n");
 }
 
 /* Prints what was made of a text since the last time, the first time behind its prompt. */
@@ -150,22 +145,22 @@ static void print_text(struct generation *g, struct generated *t)
     }
     if (!t->printed) {
         if (g->n_done > 0 && !g->o->interactive)
-            output_puts(g->out, "---\n");
+            output_puts(g->job->out, "---\n");
         if (g->echo)
-            printable_put(g->out, t->prompt);
+            printable_put(g->job->out, t->prompt);
         t->printed = true;
     }
-    printable_put(g->out, bytes_text(&t->made));
+    printable_put(g->job->out, bytes_text(&t->made));
     t->made.len = 0;
     if (t->whole)
-        output_puts(g->out, "\n");
+        output_puts(g->job->out, "\n");
 }
 
 /* Prints the next text of the list: the whole of it, or where texts stream what there is. */
 static void print_next(struct generation *g)
 {
     struct generated *t = text_of_number(g, g->n_printed);
-    if (g->format == FORMAT_JSON)
+    if (g->o->format == FORMAT_JSON)
         print_json(g, t);
     else
         print_text(g, t);
@@ -191,7 +186,7 @@ static void print_texts(struct generation *g)
         if (whole)
             pass_text(g);
     }
-    output_flush(g->out);
+    output_flush(g->job->out);
 }
 
 /* --- the stages of a round ------------------------------------------------------------------- */
@@ -203,7 +198,7 @@ static enum status begin_text(struct generation *g, struct slot *p, const struct
                                     .tokens = t->tokens,
                                     .n_tokens = t->n_tokens,
                                     .goes_on = g->goes_on,
-                                    .n = g->n,
+                                    .n = g->o->n,
                                     .seed = t->seed,
                                     .stream = t->stream,
                                     .stops = g->stops,
@@ -271,7 +266,7 @@ static enum status collect_tokens(struct generation *g, struct err *e)
         if (!p->logits)
             continue;
         struct generated *t = text_of_number(g, p->request.number);
-        if (p->has_token && g->format == FORMAT_JSON)
+        if (p->has_token && g->o->format == FORMAT_JSON)
             TRY(id_list_add(&t->sampled, p->token, e));
         TRY(add_bytes(g, t, p->ready, e));
         if (p->state == SLOT_ENDED)
@@ -285,8 +280,8 @@ static enum status collect_tokens(struct generation *g, struct err *e)
 /* Whether there is something left to do, no signal came, and somebody reads the output. */
 static bool has_work(struct generation *g)
 {
-    g->interrupted = !g->out->failed && signals_interrupted();
-    return !g->interrupted && !g->out->failed &&
+    g->interrupted = !g->job->out->failed && signals_interrupted();
+    return !g->interrupted && !g->job->out->failed &&
            (g->n_begun < g->n_texts || g->schedule.n_busy > 0);
 }
 
@@ -330,11 +325,11 @@ static void log_end(const struct generation *g)
                        : g->end == END_STOP           ? "stop text found"
                        : g->interrupted && g->streams ? "interrupted"
                                                       : NULL; /* job_run says how many are done */
-    if (g->out->failed || o->prompts)
+    if (g->job->out->failed || o->prompts)
         return;
     if (g->end == END_CONTEXT) {
         log_info(&o->common, "context full (%d token%s): stopped after %d of %d; --shift goes on",
-                 cap, plural(cap), n, g->n);
+                 cap, plural(cap), n, g->o->n);
     } else if (what && o->samples == 1) {
         log_info(&o->common, "%s after %d token%s", what, n, plural(n));
     }
@@ -345,7 +340,7 @@ enum status generation_run(struct generation *g, struct err *e)
     const enum status made = make_texts(g, e);
     abandon_texts(g);
     progress_end(&g->job->progress);
-    output_flush(g->out);
+    output_flush(g->job->out);
     TRY(made);
     log_end(g);
     return g->interrupted ? STATUS_INTERRUPTED : STATUS_OK;
@@ -363,7 +358,7 @@ void generation_report(struct generation *g)
     const struct schedule *s = &g->schedule;
     const struct schedule_times *t = &s->times;
     char prompts[128] = "prompt       ", times[160] = "";
-    if (g->out->failed || g->o->common.quiet) /* program_run says why it failed */
+    if (g->job->out->failed || g->o->common.quiet) /* program_run says why it failed */
         return;
     if (g->o->prompts)
         chars_printf(prompts, "prompts      %" PRIu64 " done, %" PRIu64 " error%s; ", g->n_done,

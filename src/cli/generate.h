@@ -19,7 +19,8 @@ enum text_format { FORMAT_TEXT, FORMAT_JSON };
 /* The values of the options of decode generate. */
 struct generate_options {
     struct common_options common;
-    int n, ctx;
+    int n; /* tokens wanted of each text */
+    int ctx;
     bool shift, no_echo;
     struct option_strings stops;
     int samples;
@@ -59,17 +60,14 @@ struct generation {
     /* Borrowed; the job has the session, the seed, and the tokens that the prompt became. */
     const struct generate_options *o;
     struct job *job;
-    struct output *out;
 
     struct schedule schedule;
-    enum text_format format;
     struct text prompt;      /* of -p or -f, or a line of a session */
     struct text lines;       /* the lines of --prompts that are left */
     uint64_t n_lines;        /* how many lines were taken */
     uint64_t n_texts;        /* in the list */
     bool streams;            /* texts are printed as they are made */
     bool echo;               /* prompts are printed */
-    int n;                   /* tokens wanted of each text */
     bool goes_on;            /* the prompt, which may be empty, follows the text of slot 0 */
     struct text *stops;      /* [o->stops.n] */
     struct generated *texts; /* [cap_texts] those under way, by number, modulo */

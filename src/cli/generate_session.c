@@ -164,7 +164,7 @@ static enum status answer(struct interactive *t, struct err *e)
         g->goes_on = true;
         g->echo = false;
     }
-    t->over = g->out->failed;
+    t->over = g->job->out->failed;
     return signals_forgive() ? STATUS_OK : s;
 }
 

@@ -7,7 +7,7 @@
 #include "cli/signals.h"
 #include "show/paragraph.h"
 
-/* --- help ----------------------------------------------------------------------------------------
+/* --- help ---------------------------------------------------------------------------------------
  */
 
 void help_set_width(struct output *out)
@@ -162,14 +162,12 @@ enum status job_run(const struct command *c, char **argv, struct output *out, ui
 
 enum status job_seed(struct job *j, struct err *e)
 {
-    if (j->common->seed.given) {
-        j->seed = j->common->seed.value;
-    } else if (!j->has_seed) {
-        if (getentropy(&j->seed, sizeof j->seed) != 0)
-            return err_failed(e, "the system gives no random seed; give one with --seed");
-        j->seed %= RNG_EXACT_SEEDS;
-    }
-    j->has_seed = true;
+    j->seed = j->common->seed.value;
+    if (j->common->seed.given)
+        return STATUS_OK;
+    if (getentropy(&j->seed, sizeof j->seed) != 0)
+        return err_failed(e, "the system gives no random seed; give one with --seed");
+    j->seed %= RNG_EXACT_SEEDS;
     return STATUS_OK;
 }
 

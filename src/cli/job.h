@@ -24,7 +24,7 @@ enum status job_need_path(const struct job *j, struct err *e);
  * of input_read; STATUS_USAGE where no text is given and the command needs one. */
 enum status job_read_text(struct job *j, struct err *e);
 
-/* Sets job.seed to that of --seed, or once to a random one. STATUS_FAILED. */
+/* Sets job.seed to that of --seed, or to a random one. STATUS_FAILED. */
 enum status job_seed(struct job *j, struct err *e);
 
 /* --- checkpoints: checkpoints.c --------------------------------------------------------------- */
@@ -45,6 +45,9 @@ enum status job_open(const char *path, unsigned parts, struct pool *pool, struct
                      struct err *e);
 /* Maps the file of a checkpoint, with the same refusals. */
 enum status job_map(const char *path, struct file_map *out, struct err *e);
+
+/* The first matrix of the file that is quantized; NULL: none is. */
+const struct gguf_tensor *job_find_quantized(const struct gguf *g);
 
 /* Prints the warning of a checkpoint's tokenizer, if it has one. t may be NULL. */
 void job_warn_vocabulary(const struct common_options *o, const char *path,
@@ -147,7 +150,18 @@ struct input_self {
 enum status job_write_self(struct job *j, const struct input_self *t, int32_t *tokens,
                            struct err *e);
 
-/* --- memory, said and checked before, and the sessions that fit into it: memory.c ------------- */
+/* --- threads, instruction set, memory, and the sessions that fit into it: resources.c -------- */
+
+/* Sets job.n_threads and job.threads_are_auto by -t or DECODE_THREADS; never to more threads than
+ * the process has processors. STATUS_USAGE. */
+enum status job_choose_threads(struct job *j, struct err *e);
+
+/* The table that DECODE_ISA names, or the fastest. STATUS_USAGE. */
+enum status job_choose_kernels(const struct common_options *c, const struct kernels **out,
+                               struct err *e);
+
+/* Starts job.pool, unless it runs already. STATUS_NO_MEMORY. */
+enum status job_start_threads(struct job *j, struct err *e);
 
 /* The memory that work takes. */
 struct job_memory {
@@ -194,19 +208,6 @@ enum status job_fit_sequences(const struct job *j, struct session_params *p,
  * named as what lowers the cache; NULL: nothing is. */
 enum status job_start_session(struct job *j, const struct session_params *p, const char *option,
                               struct err *e);
-
-/* --- threads and instruction set: threads.c --------------------------------------------------- */
-
-/* Sets job.n_threads and job.threads_are_auto by -t or DECODE_THREADS; never to more threads than
- * the process has processors. STATUS_USAGE. */
-enum status job_choose_threads(struct job *j, struct err *e);
-
-/* The table that DECODE_ISA names, or the fastest. STATUS_USAGE. */
-enum status job_choose_kernels(const struct common_options *c, const struct kernels **out,
-                               struct err *e);
-
-/* Starts job.pool, unless it runs already. STATUS_NO_MEMORY. */
-enum status job_start_threads(struct job *j, struct err *e);
 
 /* --- which files may be written: paths.c ------------------------------------------------------ */
 

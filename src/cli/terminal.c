@@ -119,7 +119,8 @@ void notice_clear(void)
     is_shown = false;
 }
 
-void notice_put(const char *line, int indent)
+/* Writes a line that stays; where it is broken, its further lines begin with so many spaces. */
+static void put_notice(const char *line, int indent)
 {
     notice_clear();
     const size_t most = isatty(STDERR_FILENO) ? columns() : SIZE_MAX;
@@ -142,7 +143,7 @@ void notice(bool stays, const char *format, ...)
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
     if (stays) {
-        notice_put(line, SUMMARY_INDENT);
+        put_notice(line, SUMMARY_INDENT);
         return;
     }
     const struct text cut = paragraph_cut(text_of(line), columns());
@@ -156,7 +157,7 @@ __attribute__((format(printf, 1, 0))) static void log_line(const char *format, v
     const size_t head = strlen(line);
     vsnprintf(line + head, sizeof line - head, format, args);
     utf8_strip(line);
-    notice_put(line, NOTICE_INDENT);
+    put_notice(line, (int)head);
 }
 
 void log_info(const struct common_options *c, const char *format, ...)

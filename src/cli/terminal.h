@@ -65,12 +65,6 @@ void notice(bool stays, const char *format, ...) __attribute__((format(printf, 2
  * first. */
 void notice_clear(void);
 
-/* Writes a line that stays; where it is broken, its further lines begin with so many spaces. */
-void notice_put(const char *line, int indent);
-
-/* The columns of "decode: ", by which further lines of a message are indented. */
-#define NOTICE_INDENT 8
-
 /* --- progress -------------------------------------------------------------------------------- */
 
 struct progress {

@@ -2,7 +2,58 @@
 
 #include "base/figures.h"
 #include "base/limits.h"
+#include "base/numbers.h"
 #include "model/cost.h"
+
+/* --- threads ------------------------------------------------------------------------------------
+ */
+
+/* Never more threads than the process has processors: they would wait for each other. */
+enum status job_choose_threads(struct job *j, struct err *e)
+{
+    const char *flag = j->common->threads;
+    const char *source = flag ? "-t" : "DECODE_THREADS";
+    const char *text = flag ? flag : environment("DECODE_THREADS");
+    const int usable = cpus_usable();
+    int wanted = MIN(usable, POOL_MAX_THREADS);
+    j->threads_are_auto = !text || str_is(text, "auto");
+    if (!j->threads_are_auto && !parse_int(text, 1, POOL_MAX_THREADS, &wanted))
+        return err_usage(e, "%s: expected auto or an integer from 1 to %d, found '%.60s'", source,
+                         POOL_MAX_THREADS, text);
+    j->n_threads = MIN(wanted, usable);
+    if (j->n_threads < wanted)
+        log_verbose(j->common, "threads: %d, not %d (%s): this process has %d processors", usable,
+                    wanted, source, usable);
+    else
+        log_verbose(j->common, "threads: %d (%s)", wanted, j->threads_are_auto ? "auto" : source);
+    return STATUS_OK;
+}
+
+enum status job_choose_kernels(const struct common_options *c, const struct kernels **out,
+                               struct err *e)
+{
+    const char *name = environment("DECODE_ISA");
+    TRY(err_in(e, kernels_choose(name, out, e), "DECODE_ISA"));
+    log_verbose(c, "instruction set: %s (%s)", (*out)->name,
+                name ? "DECODE_ISA" : "the fastest here");
+    return STATUS_OK;
+}
+
+enum status job_start_threads(struct job *j, struct err *e)
+{
+    if (j->pool)
+        return STATUS_OK;
+    TRY(pool_create(j->n_threads, &j->pool, e));
+    if (pool_n_threads(j->pool) < j->n_threads)
+        log_info(j->common,
+                 "only %d of %d threads could be started; results are the same, but later",
+                 pool_n_threads(j->pool), j->n_threads);
+    j->n_threads = pool_n_threads(j->pool);
+    return STATUS_OK;
+}
+
+/* --- memory and sessions ------------------------------------------------------------------------
+ */
 
 /* What work may take of what is available, which is an estimate: others want some. */
 #define AVAILABLE_SHARE 0.9
@@ -122,21 +173,18 @@ static bool one_thread_is_faster(const struct model *m, const struct session_par
     return cost_prefers_one_thread(&step, m->config.n_layers);
 }
 
-static void take_one_thread(struct job *j)
-{
-    log_verbose(j->common, "threads: 1, as %d would be slower for a model so small", j->n_threads);
-    pool_free(j->pool);
-    j->pool = NULL;
-    j->n_threads = 1;
-}
-
 enum status job_start_session(struct job *j, const struct session_params *p, const char *option,
                               struct err *e)
 {
     const struct model *m = j->checkpoint.model;
     struct session_memory plan;
-    if (j->threads_are_auto && j->n_threads > 1 && one_thread_is_faster(m, p))
-        take_one_thread(j);
+    if (j->threads_are_auto && j->n_threads > 1 && one_thread_is_faster(m, p)) {
+        log_verbose(j->common, "threads: 1, as %d would be slower for a model so small",
+                    j->n_threads);
+        pool_free(j->pool);
+        j->pool = NULL;
+        j->n_threads = 1;
+    }
     TRY(job_start_threads(j, e));
     TRY(session_plan(m, p, j->n_threads, &plan, e));
     const struct advice advice = advise(j, option);
