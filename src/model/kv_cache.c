@@ -3,30 +3,23 @@
 #include "compute/kernels_math.h"
 #include "formats/blocks.h"
 
-/* How far apart one position's cells are in an array: a panel has the keys, or the scales of keys
- * or of values, of KERNEL_LANES positions, cell by cell. */
-static size_t step_of(enum kv_array array)
-{
-    return array == KV_VALUES ? 1 : KERNEL_LANES;
-}
+/* What one position of a K/V head has in an array: n cells of so many bytes, `step` cells apart. A
+ * panel has the keys, or the scales of keys or of values, of KERNEL_LANES positions, cell by cell.
+ */
+struct cells {
+    size_t n, bytes, step;
+};
 
-/* The bytes of a cell of an array. */
-static size_t cell_bytes(enum kv_array array, struct kv_type type)
-{
-    return array == KV_KEYS     ? cache_types[type.keys].cell_bytes
-           : array == KV_VALUES ? 1
-                                : sizeof(uint16_t);
-}
-
-/* How many cells one position of a K/V head has in an array. */
-static size_t cells_of(const struct config *c, struct kv_type type, enum kv_array array)
+static struct cells cells_of(const struct config *c, struct kv_type type, enum kv_array array)
 {
     const bool keys = array == KV_KEYS || array == KV_KEY_SCALES;
     const int dim = keys ? c->head_dim : config_value_dim(c);
     const enum cache_type t = keys ? type.keys : type.values;
     if (array == KV_KEY_SCALES || array == KV_VALUE_SCALES)
-        return cache_types[t].has_scales ? quant_blocks(dim) : 0;
-    return keys ? cache_key_cells(t, dim) : cache_value_bytes(t, dim);
+        return (struct cells){cache_types[t].has_scales ? quant_blocks(dim) : 0, sizeof(uint16_t),
+                              KERNEL_LANES};
+    return keys ? (struct cells){cache_key_cells(t, dim), cache_types[t].cell_bytes, KERNEL_LANES}
+                : (struct cells){cache_value_bytes(t, dim), 1, 1};
 }
 
 /* Counts the cache, and takes it if its arena has memory. */
@@ -41,14 +34,15 @@ static void take_cache(struct kv_cache *kv, const struct config *c, const struct
         .value_rotation = cache_rotation(shape->type.values, config_value_dim(c))};
     for (int l = 0; l < c->n_layers; l++)
         for (enum kv_array array = 0; array < KV_ARRAYS; array++) {
-            const size_t n = config_kv_heads(c, l) * cells_of(c, shape->type, array);
+            const size_t n = config_kv_heads(c, l) * cells_of(c, shape->type, array).n;
             kv->before[l][array] = shape->one_layer ? 0 : kv->all[array];
             kv->all[array] = shape->one_layer ? MAX(n, kv->all[array]) : kv->all[array] + n;
         }
     for (enum kv_array array = 0; array < KV_ARRAYS; array++) {
-        kv->room[array] = step_of(array) > 1 ? kernel_padded(shape->cap) : shape->cap;
+        const struct cells cells = cells_of(c, shape->type, array);
+        kv->room[array] = cells.step > 1 ? kernel_padded(shape->cap) : shape->cap;
         kv->array[array] = arena_take(&kv->arena, (uint64_t)shape->n_sequences * kv->room[array],
-                                      (uint64_t)kv->all[array] * cell_bytes(array, shape->type));
+                                      (uint64_t)kv->all[array] * cells.bytes);
     }
 }
 
@@ -64,9 +58,10 @@ bool kv_cache_bytes(const struct config *c, const struct kv_shape *shape, size_t
 static size_t layer_bytes(const struct config *c, int n_kv_heads, struct kv_type type, int layer)
 {
     size_t bytes = 0;
-    for (enum kv_array array = 0; array < KV_ARRAYS; array++)
-        bytes += config_variant_heads(c, n_kv_heads, layer) * cells_of(c, type, array) *
-                 cell_bytes(array, type);
+    for (enum kv_array array = 0; array < KV_ARRAYS; array++) {
+        const struct cells cells = cells_of(c, type, array);
+        bytes += config_variant_heads(c, n_kv_heads, layer) * cells.n * cells.bytes;
+    }
     return bytes;
 }
 
@@ -115,13 +110,13 @@ static struct kv_at locate_position(const struct kv_cache *kv, struct kv_slot sl
     assert(slot.kv_head >= 0 && slot.kv_head < config_kv_heads(&kv->config, slot.layer));
     struct kv_at at = {{NULL}};
     for (enum kv_array array = 0; array < KV_ARRAYS; array++) {
-        const size_t n = cells_of(&kv->config, kv->shape.type, array),
-                     before = slot.sequence * kv->all[array] + kv->before[slot.layer][array] +
-                              slot.kv_head * n,
-                     lane = position % step_of(array); /* in its panel */
-        const size_t element = before * kv->room[array] + (position - lane) * n + lane;
-        if (n > 0)
-            at.array[array] = kv->array[array] + element * cell_bytes(array, kv->shape.type);
+        const struct cells cells = cells_of(&kv->config, kv->shape.type, array);
+        const size_t before = slot.sequence * kv->all[array] + kv->before[slot.layer][array] +
+                              slot.kv_head * cells.n,
+                     lane = position % cells.step; /* in its panel */
+        const size_t cell = before * kv->room[array] + (position - lane) * cells.n + lane;
+        if (cells.n > 0)
+            at.array[array] = kv->array[array] + cell * cells.bytes;
     }
     return at;
 }
@@ -278,11 +273,11 @@ void kv_cache_copy(struct kv_cache *kv, int from, int to, int n)
             const struct kv_at source = locate_position(kv, (struct kv_slot){from, l, head}, 0);
             const struct kv_at target = locate_position(kv, (struct kv_slot){to, l, head}, 0);
             for (enum kv_array array = 0; array < KV_ARRAYS; array++) {
-                const size_t positions = step_of(array) > 1 ? kernel_padded(n) : n;
-                const size_t numbers = cells_of(&kv->config, kv->shape.type, array);
-                if (numbers > 0)
+                const struct cells cells = cells_of(&kv->config, kv->shape.type, array);
+                const size_t positions = cells.step > 1 ? kernel_padded(n) : n;
+                if (cells.n > 0)
                     memcpy(target.array[array], source.array[array],
-                           positions * numbers * cell_bytes(array, kv->shape.type));
+                           positions * cells.n * cells.bytes);
             }
         }
 }

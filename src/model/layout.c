@@ -74,45 +74,30 @@ static const struct tensor_row {
 
 bool layout_has(const struct config *c, enum tensor_role role)
 {
-    if (tensor_rows[role].form == FORM_NORM && c->parts.no_norm_weights)
-        return false;
-    switch (role) {
-    case ROLE_TOKEN_EMBD_NORM:
-        return c->parts.embedding_norm;
-    case ROLE_ATTN_Q_NORM:
-    case ROLE_ATTN_K_NORM:
-        return c->parts.qk_norms;
-    case ROLE_ATTN_POST_NORM:
-    case ROLE_FFN_POST_NORM:
-        return c->parts.added_norms;
-    case ROLE_POSITION_EMBD:
-        return c->position == POSITION_LEARNED;
-    case ROLE_ROPE_FREQS:
-        return c->position == POSITION_ROPE;
-    case ROLE_ATTN_REL:
-        return c->position == POSITION_QUADRATIC;
-    case ROLE_ATTN_SCORE:
-        return c->score == SCORE_ADDITIVE;
-    case ROLE_ATTN_QKV:
-        return !c->split_qkv;
-    case ROLE_ATTN_Q:
-    case ROLE_ATTN_K:
-    case ROLE_ATTN_V:
-        return c->split_qkv;
-    case ROLE_FFN_GATE:
-        return ffn_is_gated(c->ffn);
-    case ROLE_FFN_NORM:
-        return c->placement == PLACEMENT_BEFORE ||
-               (c->placement == PLACEMENT_PARALLEL && !c->parts.one_norm);
-    case ROLE_ATTN_NORM:
-    case ROLE_OUTPUT_NORM:
-        return c->placement != PLACEMENT_AFTER;
-    case ROLE_ATTN_OUTPUT_NORM:
-    case ROLE_LAYER_OUTPUT_NORM:
-        return c->placement == PLACEMENT_AFTER;
-    default:
-        return true;
-    }
+    const bool after = c->placement == PLACEMENT_AFTER;
+    const bool one_norm = c->placement == PLACEMENT_PARALLEL && c->parts.one_norm;
+    const bool lacks[TENSOR_ROLES] = {
+        [ROLE_TOKEN_EMBD_NORM] = !c->parts.embedding_norm,
+        [ROLE_POSITION_EMBD] = c->position != POSITION_LEARNED,
+        [ROLE_ROPE_FREQS] = c->position != POSITION_ROPE,
+        [ROLE_ATTN_NORM] = after,
+        [ROLE_ATTN_Q_NORM] = !c->parts.qk_norms,
+        [ROLE_ATTN_K_NORM] = !c->parts.qk_norms,
+        [ROLE_ATTN_QKV] = c->split_qkv,
+        [ROLE_ATTN_Q] = !c->split_qkv,
+        [ROLE_ATTN_K] = !c->split_qkv,
+        [ROLE_ATTN_V] = !c->split_qkv,
+        [ROLE_ATTN_REL] = c->position != POSITION_QUADRATIC,
+        [ROLE_ATTN_SCORE] = c->score != SCORE_ADDITIVE,
+        [ROLE_ATTN_POST_NORM] = !c->parts.added_norms,
+        [ROLE_ATTN_OUTPUT_NORM] = !after,
+        [ROLE_FFN_NORM] = after || one_norm,
+        [ROLE_FFN_GATE] = !ffn_is_gated(c->ffn),
+        [ROLE_FFN_POST_NORM] = !c->parts.added_norms,
+        [ROLE_LAYER_OUTPUT_NORM] = !after,
+        [ROLE_OUTPUT_NORM] = after,
+    };
+    return !lacks[role] && !(tensor_rows[role].form == FORM_NORM && c->parts.no_norm_weights);
 }
 
 /* --- one tensor ------------------------------------------------------------------------------ */

@@ -394,9 +394,7 @@ enum status checkpoint_take(struct file_map *file, const char *path, unsigned pa
     enum status s = gguf_parse(c->file.data, c->file.len, &c->gguf, e);
     /* First of all whether it is a model, and one that runs here, whose tokenizer then matters. */
     if (s == STATUS_OK)
-        s = config_check_kind(c->gguf, e);
-    if (s == STATUS_OK && with_model)
-        s = config_read(c->gguf, &config, e);
+        s = with_model ? config_read(c->gguf, &config, e) : config_check_kind(c->gguf, e);
     /* Without the key, asking for a tokenizer gives the message that names it. */
     if (s == STATUS_OK && (gguf_find(c->gguf, "tokenizer.ggml.model") || needs_tokenizer))
         s = tokenizer_create(c->gguf, &c->tokenizer, e);

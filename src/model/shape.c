@@ -40,7 +40,9 @@ const struct named_shape named_shapes[] = {
      "Gemma Team 2024, table 1"},
     {NULL, NULL, NULL, NULL}};
 
-const struct named_shape *named_shape_of(const char *text)
+/* The named shape that the text begins with, and behind whose name it says what is to be changed;
+ * NULL: none. */
+static const struct named_shape *named_shape_of(const char *text)
 {
     const struct text name = {text, strcspn(text, ",")};
     for (const struct named_shape *s = named_shapes; s->name; s++)

@@ -33,7 +33,3 @@ struct named_shape {
 extern const struct named_shape named_shapes[];
 
 #define SHAPE_FORM "LAYERSxD_MODELxHEADS[,arch=A][,ff=F][,vocab=V][,ctx=C][,dk=K][,dv=V][,kv=G]"
-
-/* The named shape that the text begins with, and behind whose name it says what is to be changed;
- * NULL: none. */
-const struct named_shape *named_shape_of(const char *text);
