@@ -9,13 +9,6 @@
 #include "model/model.h"
 #include "train/spec.h"
 
-/* Reports an event to the caller, if it wants any. */
-static inline void train_report(const struct train_spec *spec, struct train_event ev)
-{
-    if (spec->event)
-        spec->event(spec->callbacks.arg, &ev);
-}
-
 /* Whether the loss compares the residual streams of model and teacher. */
 static inline bool train_compares_streams(const struct train_spec *spec)
 {

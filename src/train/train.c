@@ -233,10 +233,12 @@ void trainer_free(struct trainer *t)
  * are written when that is made, the state at other saves, too.
  */
 
+/* Reports an event of the present step to the caller, if it wants any. */
 static void report_event(const struct trainer *t, struct train_event ev)
 {
     ev.step = t->progress.step;
-    train_report(&t->spec, ev);
+    if (t->spec.event)
+        t->spec.event(t->spec.callbacks.arg, &ev);
 }
 
 static enum status write_out(const struct trainer *t, struct err *e)
