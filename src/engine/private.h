@@ -11,9 +11,7 @@
  */
 #pragma once
 
-#include "engine/taps.h"
-#include "model/kv_cache.h"
-#include "model/model.h"
+#include "engine/session.h"
 
 /* --- a batch ---------------------------------------------------------------------------------- */
 
