@@ -1,6 +1,5 @@
 #include "model/config_keys.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -176,15 +175,15 @@ static enum status read_size(const struct key_reader *r, const struct config_key
     }
     TRY(gguf_get_u64(r->g, arch_key(r->c, "block_count").text, 1, CONFIG_MAX_LAYERS, &n_layers,
                      NULL, r->e));
-    bool same = gguf_is_integer(v->element_kind) && v->count == n_layers;
-    for (uint64_t l = 0; same && l < n_layers; l++)
-        same = gguf_int_at(v, l) == gguf_int_at(v, 0);
-    if (!same || gguf_int_at(v, 0) < 1 || (double)gguf_int_at(v, 0) > k->most)
-        return err_bad_file(r->e,
-                            "%s: expected an integer from 1 to %.0f, or that for each of the "
-                            "%d layers; found another array",
-                            key, k->most, (int)n_layers);
-    *out = gguf_int_at(v, 0);
+    r->c->n_layers = n_layers;
+    int32_t numbers[CONFIG_MAX_LAYERS];
+    TRY(read_by_layer(r, k->suffix, v, 1, k->most, numbers));
+    for (uint64_t l = 1; l < n_layers; l++)
+        if (numbers[l] != numbers[0])
+            return err_bad_file(r->e,
+                                "%s: expected the same number for all layers, found %d and %d", key,
+                                numbers[0], numbers[l]);
+    *out = numbers[0];
     return STATUS_OK;
 }
 
@@ -227,7 +226,7 @@ static enum status read_kv_heads(const struct key_reader *r)
     if (!v) /* as many as query heads */
         return STATUS_OK;
     int32_t numbers[CONFIG_MAX_LAYERS];
-    TRY(read_by_layer(r, KV_HEADS_KEY, v, INT_MIN, INT_MAX, numbers));
+    TRY(read_by_layer(r, KV_HEADS_KEY, v, 1, CONFIG_MAX_WIDTH, numbers));
     if (heads_check(arch_key(c, KV_HEADS_KEY).text, c, numbers, c->n_layers, r->e) != STATUS_OK)
         return STATUS_BAD_FILE;
     c->n_kv_heads = 0;
