@@ -5,24 +5,19 @@
 
 #include "base/mem.h"
 
-bool parse_heads(const char *text, int n_heads, int *out)
+/* A number of K/V heads, or MHA, GQA-G, MQA, of a model that has n_heads query heads. */
+static enum status read_heads(const char *option, const char *text, int n_heads, int *out,
+                              struct err *e)
 {
+    const char *number = strncasecmp(text, "gqa-", 4) == 0 ? text + 4 : text;
     if (strcasecmp(text, "mqa") == 0)
         *out = 1;
     else if (strcasecmp(text, "mha") == 0)
         *out = n_heads;
-    else
-        return parse_int(strncasecmp(text, "gqa-", 4) == 0 ? text + 4 : text, 1, INT_MAX, out);
-    return true;
-}
-
-static enum status read_heads(const char *option, const char *text, int n_heads, int *out,
-                              struct err *e)
-{
-    return parse_heads(text, n_heads, out)
-               ? STATUS_OK
-               : err_usage(e, "%s: expected an integer from 1 on, or MHA, GQA-G, MQA, found '%s'",
-                           option, text);
+    else if (!parse_int(number, 1, INT_MAX, out))
+        return err_usage(e, "%s: expected an integer from 1 on, or MHA, GQA-G, MQA, found '%s'",
+                         option, text);
+    return STATUS_OK;
 }
 
 enum status list_heads(const char *option, const char *text, int n_heads, struct int_list *list,

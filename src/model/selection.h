@@ -9,11 +9,8 @@
 #include "base/numbers.h"
 #include "model/config.h"
 
-/* A number of K/V heads, or MHA, GQA-G, MQA, of a model that has n_heads query heads; false, with
- * *out left alone, if it is neither. */
-bool parse_heads(const char *text, int n_heads, int *out);
-
-/* Appends numbers of K/V heads as parse_heads has them; STATUS_USAGE as list_ints. */
+/* Appends numbers of K/V heads, or MHA, GQA-G, MQA, of a model that has n_heads query heads;
+ * STATUS_USAGE as list_ints. */
 enum status list_heads(const char *option, const char *text, int n_heads, struct int_list *list,
                        struct err *e);
 

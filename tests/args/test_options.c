@@ -221,8 +221,9 @@ static bool is_bytes(const char *text, size_t expected) /* 0: refused */
 
 static bool is_heads(const char *text, int expected) /* 0: refused */
 {
-    int i = 7;
-    return parse_heads(text, 8, &i) ? i == expected : expected == 0;
+    struct int_list list = {.n = 0};
+    const enum status s = list_heads("--kv-heads", text, 8, &list, NULL);
+    return s == STATUS_OK ? list.n == 1 && list.items[0] == expected : expected == 0;
 }
 
 TEST(numbers)
