@@ -142,10 +142,9 @@ static enum status store_value(const struct option_row *row, void *values, const
         ok = parse_int(text, o->min, o->max, value);
         break;
     case OPTION_DOUBLE: {
-        double x;
-        ok = parse_double(text, &x) && x >= o->min && x <= o->max && !(o->above_min && x <= o->min);
-        if (ok)
-            *(double *)value = x;
+        double *x = value;
+        ok = parse_double(text, x) && *x >= o->min && *x <= o->max &&
+             !(o->above_min && *x <= o->min);
         break;
     }
     case OPTION_STRING: {
@@ -168,12 +167,10 @@ static enum status store_value(const struct option_row *row, void *values, const
         list->items = items;
         break;
     }
-    case OPTION_CHOICE: {
-        const int index = names_find(o->choices, text);
-        ok = index >= 0;
-        *(int *)value = index;
+    case OPTION_CHOICE:
+        *(int *)value = names_find(o->choices, text);
+        ok = *(int *)value >= 0;
         break;
-    }
     case OPTION_END:
         break;
     }
@@ -237,9 +234,7 @@ static enum status take_option(struct option_rows *rows, char ***at, void *value
 /* The first option that is given among `names`, which "|" separates; NULL: none is given. */
 static const char *given_of(struct option_rows *rows, const char *names)
 {
-    if (!names)
-        return NULL;
-    for (size_t len; *names; names += len + strspn(names + len, "|")) {
+    for (size_t len; names && *names; names += len + strspn(names + len, "|")) {
         len = strcspn(names, "|");
         const struct option_row *row = find_named(rows, names, len);
         if (row && row->given)
@@ -275,6 +270,7 @@ enum status options_parse(const struct option_spec *spec, char **argv, void *val
     bool options_ended = false;
     *help = false;
     options_list(spec, rows);
+    rows->values = values;
     for (int i = 0; i < rows->n_options; i++) {
         struct option_row *row = &rows->items[i];
         const struct option *o = row->option;

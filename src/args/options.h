@@ -62,8 +62,7 @@ struct option {
     const char *otherwise; /* what the help says the default is, without a fallback; or NULL */
     double min, max;       /* max of INT_MAX or HUGE_VAL: no upper limit */
     bool above_min;
-    const char *const *choices; /* of an OPTION_CHOICE, or what an OPTION_STRING is made of;
-                                   NULL-terminated */
+    const char *const *choices; /* of a choice, or what a string is made of; NULL-terminated */
     const char *help;           /* one line, without the default and the range */
     const char *needs;          /* "a|b": refused without one of these options; NULL: needs none */
     const char *excludes;       /* "a|b": refused beside any of these options; NULL: beside none */
@@ -73,8 +72,7 @@ struct option {
 };
 
 /* Rows are written with these macros, after `#define VALUES struct NAME`, the struct of `member`.
- * Other fields may follow the help: OPT_INT("n", n, "N", 0, INT_MAX, "tokens", .fallback = "256").
- */
+ * Other fields may follow the help: OPT_INT("n", n, "N", 0, INT_MAX, "tokens", .letter = 'n'). */
 #define OPT_ROW(type, option, member, ...)                                                         \
     {                                                                                              \
         .kind = type, .name = option, .offset = offsetof(VALUES, member), .help = __VA_ARGS__      \
@@ -109,11 +107,20 @@ struct option_group {
 struct option_spec {
     struct option_group groups[12];
     struct option positionals[3];
-    const char *everyday; /* "a b": names of the options that the short help shows, in its order;
-                             NULL: all */
+    const char *everyday; /* "a b": the options of the short help, in its order; NULL: all */
 };
 
-struct option_rows;
+/* All rows of a command: its groups' in order, then its positionals. */
+struct option_rows {
+    struct option_row {
+        const struct option *option;
+        const char *group; /* title; NULL: a positional */
+        size_t offset;     /* in the command's struct */
+        const char *given; /* the last value of a command line, "" of a flag; NULL: none */
+    } items[128];
+    int n_options, n; /* without and with the positionals */
+    void *values;     /* the command's struct, of a command line */
+};
 
 /* Stores the fallbacks, then the arguments of argv, which ends with NULL, into `values`; *rows says
  * which options were given. At the first -h or --help that is no option's value *help becomes true
@@ -128,16 +135,6 @@ void options_free(const struct option_spec *spec, void *values);
  * every day, and then the names of the others. */
 void options_help(const struct option_spec *spec, bool all, struct output *out);
 
-/* All rows of a command: its groups' in order, then its positionals. */
-struct option_rows {
-    struct option_row {
-        const struct option *option;
-        const char *group; /* title; NULL: a positional */
-        size_t offset;     /* in the command's struct */
-        const char *given; /* the last value of a command line, "" of a flag; NULL: none */
-    } items[128];
-    int n_options, n; /* without and with the positionals */
-};
 void options_list(const struct option_spec *spec, struct option_rows *rows);
 
 /* The row of the option of this name; NULL: the command has none. */

@@ -68,13 +68,13 @@ static bool same_value(const struct option *o, const void *a, const void *b)
     return false;
 }
 
-enum status record_compare(const struct recorded_run *before, const struct recorded_run *now,
+enum status record_compare(const struct option_rows *before, const struct option_rows *now,
                            const char *const *but, struct err *e)
 {
-    for (int i = 0; i < now->rows->n_options; i++) {
-        const struct option_row *row = &now->rows->items[i];
+    for (int i = 0; i < now->n_options; i++) {
+        const struct option_row *row = &now->items[i];
         const char *name = row->option->name;
-        const char *was = recorded(&before->rows->items[i]), *is = recorded(row);
+        const char *was = recorded(&before->items[i]), *is = recorded(row);
         if (is && names_find(but, name) < 0 &&
             !same_value(row->option, (const char *)before->values + row->offset,
                         (const char *)now->values + row->offset))

@@ -19,14 +19,8 @@ enum status record_make(const struct option_rows *rows, struct bytes *out, struc
 enum status record_parse(const struct option_spec *spec, const struct bytes *record, char **argv,
                          void *values, struct option_rows *rows, struct err *e);
 
-/* The options of a run: as they were given, and the struct of values that they were parsed into. */
-struct recorded_run {
-    const struct option_rows *rows;
-    const void *values;
-};
-
 /* Whether no recorded option that is given now has another value than before; what was not given
  * before had its default. STATUS_USAGE names the first that has. The option named `but` may differ.
  */
-enum status record_compare(const struct recorded_run *before, const struct recorded_run *now,
+enum status record_compare(const struct option_rows *before, const struct option_rows *now,
                            const char *const *but, struct err *e);

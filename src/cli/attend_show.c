@@ -149,7 +149,6 @@ static const void *next_looks(void *arg, int at)
     return &r->row;
 }
 
-/* The heading of a query's keys. */
 static void name_query(const struct attend_view *v, char *name, size_t size)
 {
     const int query = v->spec.query;

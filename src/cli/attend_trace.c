@@ -82,7 +82,6 @@ static int numbers_of_a_line(const struct output *out)
     return out->columns == 0 ? USUAL_NUMBERS : MIN(MAX(room, 1), MOST_NUMBERS);
 }
 
-/* The names of the tokens over their columns. */
 static void put_names(const struct attend_view *v, const int *keys, int n)
 {
     struct output *out = v->job->out;

@@ -299,7 +299,6 @@ static void print_choice(const struct bench_run *r, struct paragraph *p)
                    "K/V heads (converted by fit on the rest), type and cache\n");
 }
 
-/* Prints what the marks and columns mean. */
 static void print_legend(const struct bench_run *r, struct paragraph *p)
 {
     paragraph_puts(p, "\n");

@@ -87,7 +87,6 @@ static enum status open_subject(const char *path, unsigned parts, struct checkpo
     return err_in_file(e, config_read(k->gguf, &out->config, e), path);
 }
 
-/* Opens the checkpoints, or reads the shape. */
 static enum status open_subjects(struct bench_run *r, struct err *e)
 {
     const struct bench_options *o = r->o;
@@ -150,7 +149,6 @@ static enum status read_variants(struct bench_run *r, struct err *e)
     return STATUS_OK;
 }
 
-/* From the options to the specification of a benchmark of the subjects. */
 static enum status read_settings(struct bench_run *r, struct err *e)
 {
     const struct bench_options *o = r->o;

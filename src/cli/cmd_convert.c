@@ -89,7 +89,6 @@ static const struct option report_options[] = {
     OPT_END,
 };
 
-/* A run. */
 struct conversion {
     struct job *job; /* its checkpoint is without a model; its tokens are those of --eval's text */
     const struct convert_options *options;
@@ -310,7 +309,6 @@ static enum status change_type(struct conversion *c, struct err *e)
     return err_in_file(e, quantize_plan(&p, &c->retyped, e), j->path);
 }
 
-/* Copies MODEL to OUT. */
 static enum status copy_checkpoint(const struct conversion *c, struct err *e)
 {
     struct job *j = c->job;

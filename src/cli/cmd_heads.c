@@ -125,7 +125,6 @@ static enum status write_picture(const struct job *j, const struct heads_options
     return s;
 }
 
-/* Prints the table: of the heads, or of the curve. */
 static enum status print_heads(struct job *j, const struct heads_result *r, struct err *e)
 {
     struct table table = TABLE_OF(fields, r->heads, r->n_heads);

@@ -273,7 +273,6 @@ static enum status read_shape(struct info *info, int i, struct err *e)
     return STATUS_OK;
 }
 
-/* Prints the shapes that have names. */
 static enum status list_shapes(struct job *j, struct err *e)
 {
     static const struct report_field fields[] = {
@@ -430,7 +429,6 @@ static enum status print_info(struct info *info, struct err *e)
 
 /* --- the whole ------------------------------------------------------------------------------- */
 
-/* One checkpoint or shape. */
 static enum status describe(struct info *info, struct err *e)
 {
     if (info->o->shapes.n > 0) {

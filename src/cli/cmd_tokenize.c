@@ -24,7 +24,6 @@ static const struct option own_options[] = {
     OPT_END,
 };
 
-/* Prints the bytes of token ids. */
 static enum status decode_ids(struct job *j, const char *given, struct err *e)
 {
     const struct tokenizer *t = j->checkpoint.tokenizer;

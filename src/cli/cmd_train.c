@@ -279,9 +279,7 @@ static enum status recall_options(struct training *t, struct job *j, struct err 
     if (s == STATUS_OK)
         s = record_parse(spec, &t->recalled, j->words, t, j->rows, e);
     if (s == STATUS_OK)
-        s = record_compare(&(struct recorded_run){&before, &begun},
-                           &(struct recorded_run){j->rows, t},
-                           t->spec.n_steps > begun.spec.n_steps ? more : log, e);
+        s = record_compare(&before, j->rows, t->spec.n_steps > begun.spec.n_steps ? more : log, e);
     bytes_free(&again);
     options_free(spec, &begun);
     return s;

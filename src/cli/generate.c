@@ -96,7 +96,6 @@ static enum status next_of_lines(struct generation *g, struct generated *t, stru
     return STATUS_OK;
 }
 
-/* Fills in the next text of the list. STATUS_NO_MEMORY. */
 static enum status next_text(struct generation *g, struct generated *t, struct err *e)
 {
     *t = (struct generated){.number = g->n_begun};
