@@ -10,23 +10,23 @@ cd "$root"
 
 # Directory, lines at most.
 limits='
-args         670
-cli          7550
+args         690
+cli          7900
 compute      5900
 convert      3300
 engine       3050
 formats      2080
 measure      3120
-model        3750
+model        3900
 show        2850
 base        2530
 text         3000
 train        3150
 '
-most_lines=38600
-most_options=165
+most_lines=40700
+most_options=166
 most_test_lines=21500
-most_test_bytes=8000000
+most_test_bytes=8500000
 
 # The files that git tracks, or, in a tarball, those there are.
 files() {
