@@ -8,6 +8,9 @@
 
 static const char *const formats[] = {[FORMAT_TEXT] = "text", [FORMAT_JSON] = "json", NULL};
 
+/* Positions that the cache of -i has at first, no fewer than rows of a step. */
+#define FIRST_CTX 128
+
 /* Sequences that share a step: at most, and at most if nobody says how many. */
 #define BATCH_MAX  4096
 #define BATCH_AUTO 16
@@ -143,7 +146,10 @@ static enum status start_schedule(struct generation *g, struct session_params *p
                         params->n_sequences,
                         params->n_sequences < w.n ? ", as memory has no room for more" : "");
     }
-    TRY(job_start_session(job, params, w.option, e));
+    s->n_ctx = params->n_ctx;
+    if (o->interactive)
+        params->n_ctx = MIN(params->n_ctx, FIRST_CTX);
+    TRY(job_start_session(job, params, s->n_ctx, w.option, e));
     s->session = job->session;
     s->pool = job->pool;
     s->n_slots = params->n_sequences;
@@ -155,7 +161,7 @@ static enum status start_schedule(struct generation *g, struct session_params *p
                 sampler.repeat_penalty, sampler.repeat_last_n, sampler.temperature, sampler.top_k,
                 sampler.top_p, sampler.min_p);
     const struct sampler_sizes sizes = {.n_vocab = s->n_vocab,
-                                        .n_ctx = params->n_ctx,
+                                        .n_ctx = s->n_ctx,
                                         .n_sequences = s->n_slots,
                                         .n_threads = job->n_threads};
     return sampler_create(&sampler, &sizes, &s->sampler, e);

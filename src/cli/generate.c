@@ -87,7 +87,7 @@ static enum status next_of_lines(struct generation *g, struct generated *t, stru
     generation_next_line(&g->lines, &g->n_lines, &t->prompt);
     t->line = g->n_lines;
     t->seed = rng_derive(g->job->seed, g->n_begun);
-    const enum status s = generation_tokens(g, t->prompt, session_cap(g->schedule.session), g->o->n,
+    const enum status s = generation_tokens(g, t->prompt, g->schedule.n_ctx, g->o->n,
                                             &t->line_tokens, &t->n_tokens, e);
     t->tokens = t->line_tokens;
     if (s != STATUS_BAD_FILE && s != STATUS_USAGE)
@@ -284,10 +284,24 @@ static bool has_work(struct generation *g)
            (g->n_begun < g->n_texts || g->schedule.n_busy > 0);
 }
 
+/* Gives the session room for the tokens of its text, which it has little of at the beginning. */
+static enum status make_room(struct generation *g, struct err *e)
+{
+    const struct schedule *s = &g->schedule;
+    int cap = session_cap(s->session);
+    const int needed = MIN(s->slots[0].len, s->n_ctx);
+    if (needed <= cap)
+        return STATUS_OK;
+    while (cap < needed)
+        cap = MIN(2 * cap, s->n_ctx);
+    return job_grow_session(g->job, cap, "-c N", e);
+}
+
 static enum status make_texts(struct generation *g, struct err *e)
 {
     while (has_work(g)) {
         TRY(begin_texts(g, e));
+        TRY(make_room(g, e));
         TRY(schedule_round(&g->schedule, e));
         TRY(collect_tokens(g, e));
         print_texts(g);
@@ -319,7 +333,7 @@ static void abandon_texts(struct generation *g)
 static void log_end(const struct generation *g)
 {
     const struct generate_options *o = g->o;
-    const int cap = session_cap(g->schedule.session), n = g->last_sampled;
+    const int cap = g->schedule.n_ctx, n = g->last_sampled;
     const char *what = g->end == END_EOS              ? "end of text"
                        : g->end == END_STOP           ? "stop text found"
                        : g->interrupted && g->streams ? "interrupted"

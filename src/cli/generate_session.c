@@ -16,7 +16,7 @@ static enum status add_prompt(struct generation *g, struct err *e)
 {
     struct job *job = g->job;
     const struct schedule *s = &g->schedule;
-    const int cap = session_cap(s->session), len = s->slots[0].len;
+    const int cap = s->n_ctx, len = s->slots[0].len;
     const int64_t room = len == 0 ? cap : schedule_room(s, 0);
     free(job->tokens);
     job->tokens = NULL;

@@ -165,8 +165,9 @@ enum status job_start_threads(struct job *j, struct err *e);
 
 /* The memory that work takes. */
 struct job_memory {
-    uint64_t weights; /* of the models that are open already */
-    uint64_t cache;   /* of keys and values; 0: `scratch` has them, too */
+    uint64_t weights;    /* of the models that are open already */
+    uint64_t cache;      /* of keys and values; 0: `scratch` has them, too */
+    uint64_t most_cache; /* to which it may grow */
     uint64_t scratch;
     const char *advice; /* "fewer --tokens take less"; "" and NULL: none */
 };
@@ -204,10 +205,15 @@ struct sequences_wanted {
 enum status job_fit_sequences(const struct job *j, struct session_params *p,
                               const struct sequences_wanted *w, struct err *e);
 
-/* Says what memory the job's session will take, starts the threads and creates it. `option` is
- * named as what lowers the cache; NULL: nothing is. */
-enum status job_start_session(struct job *j, const struct session_params *p, const char *option,
-                              struct err *e);
+/* Says what memory the job's session will take, starts the threads and creates it. It may grow to
+ * most_ctx positions; 0: it does not. `option` is named as what lowers the cache; NULL: nothing is.
+ */
+enum status job_start_session(struct job *j, const struct session_params *p, int most_ctx,
+                              const char *option, struct err *e);
+
+/* session_grow, if the memory for n_ctx positions is there: STATUS_NO_MEMORY leaves the session as
+ * it was. */
+enum status job_grow_session(struct job *j, int n_ctx, const char *option, struct err *e);
 
 /* --- which files may be written: paths.c ------------------------------------------------------ */
 

@@ -89,6 +89,8 @@ void job_say_memory(const struct job *j, const struct job_memory *m)
     chars_printf(line, "memory: weights %s", figure_bytes(m->weights).text);
     if (m->cache)
         chars_append(line, ", KV cache %s", figure_bytes(m->cache).text);
+    if (m->most_cache > m->cache)
+        chars_append(line, " that may grow to %s", figure_bytes(m->most_cache).text);
     chars_append(line, ", scratch %s", figure_bytes(m->scratch).text);
     if (m->advice && m->advice[0])
         chars_append(line, "; %s", m->advice);
@@ -173,11 +175,13 @@ static bool one_thread_is_faster(const struct model *m, const struct session_par
     return cost_prefers_one_thread(&step, m->config.n_layers);
 }
 
-enum status job_start_session(struct job *j, const struct session_params *p, const char *option,
-                              struct err *e)
+enum status job_start_session(struct job *j, const struct session_params *p, int most_ctx,
+                              const char *option, struct err *e)
 {
     const struct model *m = j->checkpoint.model;
-    struct session_memory plan;
+    struct session_params most = *p;
+    struct session_memory plan, grown;
+    most.n_ctx = MAX(p->n_ctx, most_ctx);
     if (j->threads_are_auto && j->n_threads > 1 && one_thread_is_faster(m, p)) {
         log_verbose(j->common, "threads: 1, as %d would be slower for a model so small",
                     j->n_threads);
@@ -187,12 +191,25 @@ enum status job_start_session(struct job *j, const struct session_params *p, con
     }
     TRY(job_start_threads(j, e));
     TRY(session_plan(m, p, j->n_threads, &plan, e));
+    TRY(session_plan(m, &most, j->n_threads, &grown, e));
     const struct advice advice = advise(j, option);
     TRY(job_check_memory(j,
                          &(struct job_memory){.weights = m->weights.cap,
                                               .cache = plan.kv_bytes,
+                                              .most_cache = grown.kv_bytes,
                                               .scratch = plan.scratch_bytes,
                                               .advice = advice.text},
                          "the cache and scratch memory", e));
     return session_create(m, p, j->pool, &j->session, e);
+}
+
+enum status job_grow_session(struct job *j, int n_ctx, const char *option, struct err *e)
+{
+    struct session_params p = job_session_params(j);
+    struct session_memory plan;
+    p.n_ctx = n_ctx;
+    TRY(session_plan(j->checkpoint.model, &p, j->n_threads, &plan, e));
+    TRY(memory_check((double)plan.kv_bytes + plan.scratch_bytes,
+                     "a cache of twice the text and scratch memory", advise(j, option).text, e));
+    return session_grow(j->session, n_ctx, e);
 }

@@ -7,7 +7,7 @@
 
 static void take_schedule(struct schedule *s, struct arena *a)
 {
-    const uint64_t n = s->n_slots, n_text = session_cap(s->session) + 1;
+    const uint64_t n = s->n_slots, n_text = s->n_ctx + 1;
     ARENA_TAKE(s->slots, a, n);
     int32_t *texts = arena_take(a, n * n_text, sizeof *texts);
     if (s->slots)
@@ -29,8 +29,8 @@ static int last_half(int n_ctx)
 
 enum status schedule_create(struct schedule *s, struct err *e)
 {
-    const int cap = session_cap(s->session), most_kept = cap - last_half(cap);
-    s->n_keep = MIN(s->n_keep, most_kept);
+    s->n_ctx = s->n_ctx ? s->n_ctx : session_cap(s->session);
+    s->n_keep = MIN(s->n_keep, s->n_ctx - last_half(s->n_ctx));
     s->longest_token = tokenizer_longest(s->tokenizer);
     take_schedule(s, &s->arena);
     TRY(arena_allocate(&s->arena, "the schedule", e));
@@ -51,8 +51,8 @@ void schedule_free(struct schedule *s)
 
 int schedule_room(const struct schedule *s, int slot)
 {
-    const int cap = session_cap(s->session), left = cap - s->slots[slot].len;
-    return s->shifts ? MAX(left, last_half(cap)) : left;
+    const int left = s->n_ctx - s->slots[slot].len;
+    return s->shifts ? MAX(left, last_half(s->n_ctx)) : left;
 }
 
 /* The slot's tokens are to be fed, but for those in the cache. */
@@ -104,12 +104,11 @@ static void copy_prompt(struct schedule *s, const struct slot *from, const struc
 enum status schedule_begin(struct schedule *s, struct slot *p, const struct request *r,
                            struct err *e)
 {
-    const int cap = session_cap(s->session);
     const struct slot *has_prompt = NULL;
     TRY(stream_start(&p->stream, r->stops, r->n_stops, s->longest_token, e));
     p->request = *r;
     if (!r->goes_on) {
-        assert(r->n_tokens >= 1 && r->n_tokens <= cap);
+        assert(r->n_tokens >= 1 && r->n_tokens <= s->n_ctx);
         sampler_reset(s->sampler, p->sequence, r->seed, r->stream);
         p->len = p->n_again = 0;
         has_prompt = find_prompt(s, r->tokens, r->n_tokens);
@@ -120,8 +119,8 @@ enum status schedule_begin(struct schedule *s, struct slot *p, const struct requ
     } else {
         assert(p->len >= 1 && r->n_tokens <= schedule_room(s, p->sequence));
         /* Where there is no room left it is shifted first, as while it is decoded. */
-        if (p->len + r->n_tokens > cap)
-            cut_text(s, p, last_half(cap) - r->n_tokens);
+        if (p->len + r->n_tokens > s->n_ctx)
+            cut_text(s, p, last_half(s->n_ctx) - r->n_tokens);
     }
     for (int i = 0; i < r->n_tokens; i++) {
         p->text[p->len++] = r->tokens[i];
@@ -251,11 +250,11 @@ static void take_token(struct schedule *s, struct slot *p)
 
     /* It may be the text's last: all that were wanted are there, a stop string is complete, or the
      * context has no room to feed it. */
-    const bool complete = p->n_sampled == p->request.n, full = p->len > session_cap(s->session);
+    const bool complete = p->n_sampled == p->request.n, full = p->len > s->n_ctx;
     if (p->stream.stopped || complete || (full && !s->shifts)) {
         end_text(p, p->stream.stopped ? END_STOP : complete ? END_LENGTH : END_CONTEXT);
     } else if (full) {
-        cut_text(s, p, last_half(session_cap(s->session)));
+        cut_text(s, p, last_half(s->n_ctx));
         prefill_slot(s, p);
     }
 }

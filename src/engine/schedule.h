@@ -37,7 +37,7 @@ enum text_end {
 /* A text to continue, and how. What it points to is borrowed until the text ends. */
 struct request {
     uint64_t number;       /* the caller's */
-    const int32_t *tokens; /* [1 <= n_tokens <= session_cap] the prompt */
+    const int32_t *tokens; /* [1 <= n_tokens <= n_ctx] the prompt */
     int n_tokens;
     bool goes_on; /* whether the slot's last text goes on: `tokens`, at most schedule_room of them
                      and maybe none, follow it */
@@ -61,7 +61,7 @@ struct slot {
     struct request request;
     int n_sampled;
     double logprob; /* of the sampled tokens together, by the model alone; with wants_logprobs */
-    int32_t *text;  /* [session_cap + 1] the tokens of its positions, then the one to feed next */
+    int32_t *text;  /* [n_ctx + 1] the tokens of its positions, then the one to feed next */
     int len;
 
     /* What the last round did. */
@@ -101,6 +101,8 @@ struct schedule {
     struct pool *pool;       /* NULL: one thread */
     const struct tokenizer *tokenizer;
     int n_slots, n_vocab;
+    int n_ctx; /* positions of a text at most; 0: session_cap. Where it is more than that, the
+                  caller lets the session grow before a round feeds what it has no room for. */
     bool ignore_eos, wants_logprobs;
     bool shifts; /* where the context is full, a text goes on: its first n_keep tokens, or half of
                     the context, stay, and the last half is fed again behind them */

@@ -113,12 +113,37 @@ int session_streams(const struct session *s, enum storage storage)
     return s->f.streams[storage];
 }
 
-void session_free(struct session *s)
+static void release_session(struct session *s)
 {
-    if (!s)
-        return;
     kv_cache_free(&s->f.kv);
     arena_free(&s->arena);
+}
+
+enum status session_grow(struct session *s, int cap, struct err *e)
+{
+    const struct model *m = s->f.model;
+    struct session grown = *s;
+    assert(cap >= s->shape.cap && cap <= m->config.n_ctx);
+    grown.shape.cap = cap;
+    grown.arena = (struct arena){0};
+    const enum status status = take_session(&grown, &m->config, m->w[ROLE_ROPE_FREQS].table, e);
+    if (status != STATUS_OK) {
+        release_session(&grown);
+        return status;
+    }
+    for (int i = 0; i < s->shape.n_sequences; i++) {
+        grown.len[i] = s->len[i];
+        kv_cache_copy(&s->f.kv, i, &grown.f.kv, i, s->len[i]);
+    }
+    release_session(s);
+    *s = grown;
+    return STATUS_OK;
+}
+
+void session_free(struct session *s)
+{
+    if (s)
+        release_session(s);
     free(s);
 }
 
@@ -243,7 +268,7 @@ void session_rewind(struct session *s, int sequence, int len)
 void session_copy(struct session *s, int from, int to, int n)
 {
     assert(n <= session_len(s, from));
-    kv_cache_copy(&s->f.kv, from, to, n);
+    kv_cache_copy(&s->f.kv, from, &s->f.kv, to, n);
     s->len[to] = n;
 }
 

@@ -3,9 +3,9 @@
  *
  * What goes through the model is rows: tokens of any sequences, each at its own position. Prefill
  * is many rows of one sequence, decoding one row of each; a step may have both. All memory is taken
- * at creation. What a sequence's rows give does not depend on how they are cut into steps, on the
- * other rows of a step, or on the number of threads: the same bits. Sessions may share a model; a
- * session belongs to one caller at a time.
+ * at creation and by session_grow. What a sequence's rows give does not depend on how they are cut
+ * into steps, on the other rows of a step, or on the number of threads: the same bits. Sessions may
+ * share a model; a session belongs to one caller at a time.
  */
 #pragma once
 
@@ -114,6 +114,12 @@ enum status session_plan(const struct model *m, const struct session_params *p, 
 enum status session_create(const struct model *m, const struct session_params *p, struct pool *pool,
                            struct session **out, struct err *e);
 void session_free(struct session *s); /* NULL is legal */
+
+/* Gives each sequence room for `cap` positions, no fewer than now and at most the model's context
+ * (asserted). What is in the cache stays; the memory of before is freed once it is copied, which
+ * takes far less time than feeding the tokens again. STATUS_NO_MEMORY leaves the session as it was.
+ */
+enum status session_grow(struct session *s, int cap, struct err *e);
 
 int session_cap(const struct session *s);   /* positions of a sequence there is room for */
 int session_block(const struct session *s); /* rows taken at once */

@@ -265,19 +265,20 @@ void kv_cache_get(const struct kv_cache *kv, struct kv_slot slot, int position, 
     cache_rotate(v, chunk.value_dim, kv->value_rotation);
 }
 
-void kv_cache_copy(struct kv_cache *kv, int from, int to, int n)
+void kv_cache_copy(const struct kv_cache *source, int from, struct kv_cache *target, int to, int n)
 {
-    assert(from != to && n >= 0 && n <= kv->shape.cap);
-    for (int l = 0; l < kv->config.n_layers; l++)
-        for (int head = 0; head < config_kv_heads(&kv->config, l); head++) {
-            const struct kv_at source = locate_position(kv, (struct kv_slot){from, l, head}, 0);
-            const struct kv_at target = locate_position(kv, (struct kv_slot){to, l, head}, 0);
+    const struct config *c = &source->config;
+    const struct kv_type type = source->shape.type;
+    assert(n >= 0 && n <= MIN(source->shape.cap, target->shape.cap));
+    for (int l = 0; l < c->n_layers; l++)
+        for (int head = 0; head < config_kv_heads(c, l); head++) {
+            const struct kv_at at = locate_position(source, (struct kv_slot){from, l, head}, 0);
+            const struct kv_at goal = locate_position(target, (struct kv_slot){to, l, head}, 0);
             for (enum kv_array array = 0; array < KV_ARRAYS; array++) {
-                const struct cells cells = cells_of(&kv->config, kv->shape.type, array);
+                const struct cells cells = cells_of(c, type, array);
                 const size_t positions = cells.step > 1 ? kernel_padded(n) : n;
                 if (cells.n > 0)
-                    memcpy(target.array[array], source.array[array],
-                           positions * cells.n * cells.bytes);
+                    memcpy(goal.array[array], at.array[array], positions * cells.n * cells.bytes);
             }
         }
 }

@@ -70,8 +70,8 @@ void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_
 void kv_cache_get(const struct kv_cache *kv, struct kv_slot slot, int position, float *k, float *v);
 
 /* Copies the first n <= cap positions of a sequence, of all layers and heads, over those of another
- * one. */
-void kv_cache_copy(struct kv_cache *kv, int from, int to, int n);
+ * one, of the same cache or of another one of the same model and type. */
+void kv_cache_copy(const struct kv_cache *source, int from, struct kv_cache *target, int to, int n);
 
 /* Chunks that n positions are cut into. */
 static inline int kv_cache_chunks(int n_positions)

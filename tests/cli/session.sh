@@ -20,9 +20,9 @@ g="generate $model"
 } >"$dir/long"
 for how in "" "--kv-type q8_0" "--kv-heads 2" "--repeat-penalty 1.2 -t 2"; do
     checks <<'EOF'
-0 $g -p "What is" -n 24 --seed 7 -q --no-echo $how
+0 $g -p "What is" -n 200 --seed 7 -q --no-echo $how
 $ tr -d '\n' <"$out" >"$dir/alone"
-$ session 'What is\n\n' -n 12 --seed 7 -q $how
+$ session 'What is\n\n' -n 100 --seed 7 -q $how
 $ [ "$(tr -d '\n' <"$out" | cksum)" = "$(cksum <"$dir/alone")" ]
 EOF
 done
@@ -52,6 +52,14 @@ $ session 'a\nb\nc\n' -n 100 -c 64 --seed 1 --shift -q
 0 | quiet | == answers
 $ session 'b\n' -n 5 -p a --seed 1 -q
 $ [ "$(head -c 1 "$out")" = a ]
+# The cache begins with 128 positions and grows to the context, where a text shifts as it does alone.
+0 $g -p a -n 300 --shift --seed 1 -q --no-echo | > alone
+$ tr -d '\n' <"$dir/alone" >"$dir/joined"
+$ session 'a\n\n\n' -n 100 --seed 1 -v
+0 | 2> KV cache 384 KiB that may grow to 768 KiB | 2> shifts       1,
+$ [ "$(tr -d '\n' <"$out" | cksum)" = "$(cksum <"$dir/joined")" ]
+$ session 'a\n' -n 3 -c 100 -v
+0 | 2! may grow
 2 $g -i --prompts "$dir/more" | --prompts and --interactive are both given
 2 $g -i --samples 3 | --samples and --interactive are both given
 
