@@ -84,7 +84,7 @@ EOF
 # The prompt of samples is fed once; their texts do not depend on the batch.
 checks <<'EOF'
 0 generate $model -p "What is" --seed 3 --samples 9 -n 30 --stop the --batch 1 | > samples | 2> prompt       7 tokens
-0 generate $model -p "What is" --seed 3 --samples 9 -n 30 --stop the -t 2 -q | == samples
+0 generate $model -p "What is" --seed 3 --samples 9 -n 30 --stop the -t 2 | == samples | 2> prompt       7 tokens
 EOF
 
 # --- logits that are not finite -------------------------------------------------------------------

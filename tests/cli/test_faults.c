@@ -238,6 +238,19 @@ TEST(interrupted_and_short_calls, .loops = faults_drawn(n_scenarios), .seconds =
     scenario_end();
 }
 
+/* No file says how much memory there is. */
+TEST(unknown_memory)
+{
+    struct fault_plan plan = {.kind = FAULT_OPEN, .from_then_on = true, .error = ENOENT};
+    struct ran r;
+    run_program(&r, "info --shape 1x16x2 --depth 1 --format json", faults_arm, &plan);
+    expect_success(&r);
+    expect_says(r.out, "\"memory_available_bytes\": null");
+    run_program(&r, "info --shape 1x16x2 --depth 1", faults_arm, &plan);
+    expect_success(&r);
+    expect_says(r.out, "memory_available_bytes  unknown");
+}
+
 /* The scenario's command without -q. */
 static const char *loud_line(void)
 {
