@@ -41,10 +41,11 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
     const bool plain = spec->method == CONVERT_MEAN || spec->method == CONVERT_FIRST ||
                        spec->method == CONVERT_RANDOM;
     if (f.parts.qk_norms && !plain)
-        return err_usage(e,
-                         "--method %s: expected mean or first for a checkpoint that norms each "
-                         "head's query and key, which no map of them survives",
-                         convert_methods[spec->method]);
+        return err_usage(
+            e,
+            "--method %s: expected convert's mean or first for a checkpoint that norms "
+            "each head's query and key, which no map of them survives",
+            convert_methods[spec->method]);
     if (f.parts.added_norms && spec->refit)
         return err_usage(e, "--refit wo: expected none for a checkpoint that norms what attention "
                             "adds, which is not linear in the output matrix");
