@@ -331,6 +331,12 @@ $ ln -s later link
 2 $words | both write | for words in "attend copy.gguf -p x --json same --npy ./same" "train LICENSE -o same --log ./same"
 2 attend $model -p x --live | --live is for --html, which is not given
 2 attend $model -p x --html live.html --live $words | are both given | for words in "--layer 0" "--without 0.1"
+# A page that is live has the checkpoint in it, of 64 MiB at most; without the module there is none.
+$ cp $model large.gguf && truncate -s 65M large.gguf
+2 attend large.gguf -p x --html live.html --live | --live: $live
+    | for live in "$("$decode" attend $model -p x --html live.html --live -q 2>"$err" &&
+    echo 'expected a checkpoint of at most 64.0 MiB, found 65.0 MiB' || echo 'this program has no module')"
+$ rm -f large.gguf live.html
 0 attend $model -p "<b> $line" --kv-heads 2 --head 0,4 --html a.html -q | 0 bytes | quiet
 $ has a.html '<!DOCTYPE html>' && has a.html '"group": 1}' && lacks a.html '<b>'
 
@@ -548,6 +554,8 @@ $ grep "$chosen" advised | grep -q "\"bits_per_byte\": $(bits_of "$out"),"
 $ w=$(number weight_bytes <"$out"); grep "$chosen" advised | grep -q "\"weight_bytes\": $w,"
 0 $few --max-loss 1e-9 --max-cache 1kB | no row is within the limits; the nearest, | --max-cache by
     | for few in "bench $model --text text.txt --kv-heads 8,2 --calib-tokens 128 $quickest -q"
+# Nothing of the progress goes into a pipe.
+0 bench $model --kv-heads 8,2 --text text.txt --calib-tokens 128 $quickest | quiet
 2 bench --shape $shape --text LICENSE | --shape
 2 bench $model --max-loss 1 | --text
 2 bench $model --text LICENSE --max-cache x | --max-cache: expected a number of bytes, as 8192 or 8MiB, found 'x'
