@@ -455,7 +455,7 @@ if command -v taskset >/dev/null && ! is_sanitized; then
     done
     forms="jsonl table"
     for disturbed in "1 $model --text LICENSE --max-us 1e9 --calib-tokens 128 --kv-heads 8 -n 3000" \
-        "2 --shape $shape --kv-heads 4,1 -n 1500"; do
+        "2 --shape $shape --kv-heads 4,1 -n 40000"; do
         for format in $forms; do
             COLUMNS=40 taskset -c 0 "$decode" bench ${disturbed#? } -t 1 --repeat 2 --prompt 0 -q \
                 --format $format --svg other.svg >"$out" 2>"$err"
