@@ -130,20 +130,23 @@ static inline float inverse(float d)
     return d != 0.0f ? 1.0f / d : 0.0f;
 }
 
+/* The numbers of a block of Q8_0, as int8, and its d. */
+static float block_bytes(uint8_t q[BLOCK], const float *x)
+{
+    const float d = block_max(x) / 127.0f, id = inverse(d);
+    for (int j = 0; j < BLOCK; j++) {
+        const float v = convertible(x[j] * id);
+        const int32_t whole = (int32_t)v;
+        const float rest = v - (float)whole; /* exact, so ties are seen as such */
+        q[j] = (uint8_t)(whole + (int32_t)(rest + rest));
+    }
+    return d;
+}
+
 static void encode_q8_0(unsigned char *out, const float *x, uint64_t n)
 {
-    for (; n > 0; n -= BLOCK, x += BLOCK, out += Q8_0_BYTES) {
-        const float d = block_max(x) / 127.0f, id = inverse(d);
-        int8_t q[BLOCK];
-        for (int j = 0; j < BLOCK; j++) {
-            const float v = convertible(x[j] * id);
-            const int32_t whole = (int32_t)v;
-            const float rest = v - (float)whole; /* exact, so ties are seen as such */
-            q[j] = (int8_t)(whole + (int32_t)(rest + rest));
-        }
-        put_half(out, f16_round(d));
-        memcpy(out + 2, q, sizeof q);
-    }
+    for (; n > 0; n -= BLOCK, x += BLOCK, out += Q8_0_BYTES)
+        put_half(out, f16_round(block_bytes(out + 2, x)));
 }
 
 static void decode_q8_0(float *out, const unsigned char *in, uint64_t n)
@@ -157,10 +160,19 @@ static void decode_q8_0(float *out, const unsigned char *in, uint64_t n)
     }
 }
 
-/* The first value of the largest magnitude of a block; of 0 and a NaN the magnitude. */
+/* The first value of the largest magnitude of a block; of 0 and a NaN the magnitude. The largest of
+ * each sign, as integers, say which it is, but where both are as large. */
 static float block_peak(const float *x)
 {
-    const float most = block_max(x);
+    int32_t plus = 0, minus = 0;
+    for (int j = 0; j < BLOCK; j++) {
+        const int32_t bits = float_bits(x[j]), turned = bits ^ INT32_MIN;
+        plus = bits > plus ? bits : plus;
+        minus = turned > minus ? turned : minus;
+    }
+    const float most = bits_float(plus > minus ? plus : minus);
+    if (plus != minus && !isnan(most))
+        return plus > minus ? most : -most;
     for (int j = 0; j < BLOCK && most > 0; j++)
         if (fabsf(x[j]) == most)
             return x[j];
@@ -204,6 +216,12 @@ static void encode_q5_0(unsigned char *out, const float *x, uint64_t n)
         memcpy(out + 2, &fifth, sizeof fifth);
         put_nibbles(out + 2 + sizeof fifth, q);
     }
+}
+
+uint16_t blocks_levels(uint32_t type, uint8_t *q, const float *x)
+{
+    return f16_round(type == TENSOR_Q8_0 ? block_bytes(q, x)
+                                         : block_levels(q, x, type == TENSOR_Q5_0 ? 16 : 8));
 }
 
 static void decode_q4_0(float *out, const unsigned char *in, uint64_t n)

@@ -141,71 +141,58 @@ static void put_floats(const struct kernels *kernels, enum cache_type type, cons
         }
 }
 
-/* The integers of one of GGUF's blocks, and the scale that they share. */
-struct levels {
-    uint16_t scale;
-    uint8_t q[QUANT_BLOCK]; /* of Q8_0 as int8 */
-    uint32_t fifths;        /* of Q5_0: bit i is that of q[i], which has the others */
-};
-
-static struct levels levels_of(enum cache_type type, const float *x)
+/* The lower four bits of eight bytes, the first's in the lowest. */
+static uint32_t nibbles_of(const uint8_t *q)
 {
-    static const uint32_t tensor_types[CACHE_TYPES] = {
-        [CACHE_Q8_0] = TENSOR_Q8_0, [CACHE_Q5_0] = TENSOR_Q5_0, [CACHE_Q4_0] = TENSOR_Q4_0};
-    unsigned char block[2 + QUANT_BLOCK]; /* the largest's */
-    const unsigned char *q = block + 2;
-    struct levels l = {0};
-    blocks_encode(tensor_types[type], block, x, QUANT_BLOCK);
-    memcpy(&l.scale, block, sizeof l.scale);
-    if (type == CACHE_Q5_0) {
-        memcpy(&l.fifths, q, sizeof l.fifths);
-        q += sizeof l.fifths;
-    }
-    if (type == CACHE_Q8_0)
-        memcpy(l.q, q, QUANT_BLOCK);
-    else
-        for (int i = 0; i < QUANT_BLOCK / 2; i++) {
-            l.q[i] = q[i] & 15;
-            l.q[i + QUANT_BLOCK / 2] = q[i] >> 4;
-        }
-    return l;
+    uint64_t x = little_load(q, 8) & 0x0f0f0f0f0f0f0f0f;
+    x = (x | x >> 4) & 0x00ff00ff00ff00ff;
+    x = (x | x >> 8) & 0x0000ffff0000ffff;
+    return (uint32_t)(x | x >> 16);
 }
 
-/* Stores block b of a row's n numbers as struct kv_chunk has them: keys cell by cell, values in
- * lanes. */
-static void put_key_levels(const struct levels *l, enum cache_type type, int b, int n, void *out)
+/* The fifth bits of n bytes, n a multiple of 8. */
+static uint32_t fifths_of(const uint8_t *q, int n)
+{
+    uint32_t fifths = 0;
+    for (int i = 0; i < n; i += 8) /* the product brings bit 8 j to bit 56 + j */
+        fifths |=
+            (uint32_t)((little_load(q + i, 8) >> 4 & 0x0101010101010101) * 0x0102040810204080 >> 56)
+            << i;
+    return fifths;
+}
+
+/* Stores the integers of block b of a row's n numbers as struct kv_chunk has them: keys cell by
+ * cell, values in lanes. */
+static void put_key_levels(const uint8_t *q, enum cache_type type, int b, int n, void *out)
 {
     const int first = b * QUANT_BLOCK, now = MIN(n - first, QUANT_BLOCK);
     if (type == CACHE_Q8_0) {
         for (int i = 0; i < now; i++)
-            ((uint8_t *)out)[(first + i) * KERNEL_LANES] = l->q[i];
+            ((uint8_t *)out)[(first + i) * KERNEL_LANES] = q[i];
         return;
     }
     uint32_t *words = out;
-    for (int w = 0; w < (now + 7) / 8; w++) {
-        uint32_t word = 0;
-        for (int i = 0; i < 8; i++)
-            word |= (uint32_t)l->q[w * 8 + i] << 4 * i;
-        words[(first / 8 + w) * KERNEL_LANES] = word;
-    }
+    for (int i = 0; i < now; i += 8)
+        words[(first + i) / 8 * KERNEL_LANES] = nibbles_of(q + i);
     if (type == CACHE_Q5_0)
-        words[(cache_words(n) + b) * KERNEL_LANES] = l->fifths;
+        words[(cache_words(n) + b) * KERNEL_LANES] = fifths_of(q, QUANT_BLOCK);
 }
 
-static void put_value_levels(const struct levels *l, enum cache_type type, int b, int n,
+static void put_value_levels(const uint8_t *q, enum cache_type type, int b, int n,
                              unsigned char *out)
 {
     const int padded = kernel_padded(n), first = b * QUANT_BLOCK;
     const int now = MIN(padded - first, QUANT_BLOCK);
     if (type == CACHE_Q8_0) {
-        memcpy(out + first, l->q, now);
+        memcpy(out + first, q, now);
         return;
     }
     for (int v = 0; v < now; v += KERNEL_LANES) {
-        uint32_t words[2] = {0};
-        const uint16_t fifths = l->fifths >> v;
+        uint8_t halves[2][KERNEL_LANES / 2];
         for (int i = 0; i < KERNEL_LANES; i++)
-            words[i % 2] |= (uint32_t)l->q[v + i] << 4 * (i / 2);
+            halves[i % 2][i / 2] = q[v + i];
+        const uint32_t words[] = {nibbles_of(halves[0]), nibbles_of(halves[1])};
+        const uint16_t fifths = fifths_of(q + v, KERNEL_LANES);
         memcpy(out + (first + v) / 2, words, sizeof words);
         if (type == CACHE_Q5_0)
             memcpy(out + padded / 2 + (first + v) / 8, &fifths, sizeof fifths);
@@ -216,6 +203,8 @@ static void put_value_levels(const struct levels *l, enum cache_type type, int b
 static void put_row(const struct kernels *kernels, enum cache_type type, int rotation, bool is_key,
                     const float *x, int n, void *out, uint16_t *scales)
 {
+    static const uint32_t tensor_types[CACHE_TYPES] = {
+        [CACHE_Q8_0] = TENSOR_Q8_0, [CACHE_Q5_0] = TENSOR_Q5_0, [CACHE_Q4_0] = TENSOR_Q4_0};
     const int step = is_key ? KERNEL_LANES : 1, run = MAX(rotation, QUANT_BLOCK);
     if (!cache_types[type].has_scales) {
         put_floats(kernels, type, x, n, out, step);
@@ -227,12 +216,13 @@ static void put_row(const struct kernels *kernels, enum cache_type type, int rot
         memcpy(rotated, x + first, now * sizeof *x);
         cache_rotate(rotated, now, rotation);
         for (int b = first / QUANT_BLOCK; b * QUANT_BLOCK < first + now; b++) {
-            const struct levels l = levels_of(type, rotated + (b * QUANT_BLOCK - first));
+            uint8_t q[QUANT_BLOCK];
+            scales[b * KERNEL_LANES] =
+                blocks_levels(tensor_types[type], q, rotated + (b * QUANT_BLOCK - first));
             if (is_key)
-                put_key_levels(&l, type, b, n, out);
+                put_key_levels(q, type, b, n, out);
             else
-                put_value_levels(&l, type, b, n, out);
-            scales[b * KERNEL_LANES] = l.scale;
+                put_value_levels(q, type, b, n, out);
         }
     }
 }
