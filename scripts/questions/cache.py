@@ -49,9 +49,9 @@ def table(evaluated, timed, lines, title):
     found = []
     for row in rows:
         n = heads[row["model"]]
-        speed = [rates.get((n, row["kv_type"], batch)) for batch in (1, 16)]
-        found.append((share(n, most, row["kv_type"]), float(row["kl_mean"]), n, row["kv_type"], float(row["perplexity"]) / base, speed,
-                      "auto" in os.path.basename(row["model"])))
+        auto = "auto" in os.path.basename(row["model"])  # bench has no row of it: its mean is that of another variant
+        speed = [None if auto else rates.get((n, row["kv_type"], batch)) for batch in (1, 16)]
+        found.append((share(n, most, row["kv_type"]), float(row["kl_mean"]), n, row["kv_type"], float(row["perplexity"]) / base, speed, auto))
     print(f"{title}:\n\n| K/V heads | cache | of an F16 cache | divergence | perplexity over the original's | tokens/s | of 16 |")
     print("|:--|:--|--:|--:|--:|--:|--:|")
 
