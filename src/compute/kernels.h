@@ -135,8 +135,8 @@ struct matmul {
  * Of types with scales, QUANT_BLOCK dimensions of a position (the last block may be shorter) share
  * a binary16 scale, and k_scales or v_scales may not be NULL:
  *   k_scales  [panel][quant_blocks(key_dim)][KERNEL_LANES]
- *   v_scales  [panel][quant_blocks(value_dim)][KERNEL_LANES], likewise: a value's numbers are added
- *             up times the product of its weight and the scale
+ *   v_scales  [panel][quant_blocks(value_dim)][KERNEL_LANES]; a value's numbers are added up
+ *             times the product of its weight and the scale
  */
 struct kv_chunk {
     const void *k;

@@ -79,7 +79,7 @@ void trace_take(struct attend_trace *t, struct arena *a, const struct config *c)
 void paths_add(struct attend_paths *p, const struct model *m, const struct attention_weights *w);
 void trace_add(struct attend_trace *t, const struct model *m, const struct attention_weights *w);
 
-/* Adds the residual streams [n_rows, d_model] after the last block, in order likewise. */
+/* Adds the residual streams [n_rows, d_model] after the last block, in the order of the rows. */
 void paths_add_streams(struct attend_paths *p, const struct config *c, const struct batch_row *rows,
                        int n_rows, const float *streams);
 

@@ -26,8 +26,9 @@ enum kv_array { KV_KEYS, KV_VALUES, KV_KEY_SCALES, KV_VALUE_SCALES, KV_ARRAYS };
 struct kv_cache {
     struct config config; /* of the model: layers, K/V heads, their sizes */
     struct kv_shape shape;
-    /* What kv_cache_put rotates keys and values by before it stores them, see cache_rotate: queries
-     * are rotated likewise, and so is what values add up to. Keys of additive scores are not. */
+    /* The sizes of the matrices (cache_rotate) that kv_cache_put multiplies keys and values by
+     * before it stores them; attention rotates queries as keys, and its result as values. 0: keys
+     * of additive scores, and types that are not rotated. */
     int key_rotation, value_rotation;
     size_t all[KV_ARRAYS]; /* cells of a sequence's position, over all layers: of keys, bytes of
                               values, scales */

@@ -11,8 +11,8 @@
 
 /* The numbers of the positions below `cap`: rotations, or vectors to be added, or neither. */
 struct positions {
-    /* [cap, stride], of which the first n_filled are filled; the second, where there is one, of
-     * layers with a window (config_has_window_base). */
+    /* [cap, stride]; the first n_filled rows are filled. The second array is that of layers with a
+     * window, where these have a base of their own (config_has_window_base). */
     float *rows[2];
     size_t stride;
     enum position_kind kind;
