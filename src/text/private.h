@@ -151,24 +151,32 @@ enum status spm_encode(const struct spm *s, struct encoding *c, struct text part
 /* --- replacements.c: characters that are replaced before a text is cut ------------------------ */
 
 /*
- * tokenizer.decode.replacements is a list of texts, each followed by what takes its place. A text
- * is a character, or one and the next: "e" and U+0301 become U+00E9, which is how scripts/import.py
- * writes the Unicode Normalization Form C of a tokenizer. What a pair has become is the first half
- * of the next pair.
+ * tokenizer.decode.replacements is a list of texts, each followed by what takes its place;
+ * tokenizer.decode.marks has a text for each combining class, in ascending order: its marks. With
+ * scripts/import.py's lists a text gets the Unicode Normalization Form C that its tokenizer has:
+ *
+ * - each character becomes what the list says: "\u00c5" becomes "A\u030a";
+ * - marks that stand behind one another are sorted by class, those of one class in their order;
+ * - a character and the next, or a mark behind it with no other of its class between, become one if
+ *   the list says so: "e" and U+0301 become U+00E9, which is the first half of the next pair.
+ *
+ * Source: Unicode Standard Annex 15, "Unicode Normalization Forms".
  */
 struct replacements {
     struct name_index from;
-    struct text *to; /* by the ids of `from` */
-    char *bytes;     /* of both */
+    struct text *to;         /* by the ids of `from` */
+    char *bytes;             /* of both */
+    struct name_index marks; /* their ids are the classes, from 1 on */
+    char *mark_bytes;
 };
 
-/* Copies what it needs. A file without the key has none. STATUS_BAD_FILE where the list is none of
- * texts, or its last text lacks its replacement; STATUS_NO_MEMORY. replacements_free is due in
+/* Copies what it needs. A file without the keys has none. STATUS_BAD_FILE where a list is none of
+ * texts, or the last text lacks its replacement; STATUS_NO_MEMORY. replacements_free is due in
  * every case. */
 enum status replacements_init(struct replacements *r, const struct gguf *g, struct err *e);
 void replacements_free(struct replacements *r);
 
-/* Appends the text with its replacements made. Time O(log n) comparisons a character outside ASCII.
- * STATUS_NO_MEMORY. */
+/* Appends the text with its replacements made. Takes O(log n) comparisons a character outside
+ * ASCII, and O(m log m) for m marks behind one another. STATUS_NO_MEMORY. */
 enum status replacements_put(const struct replacements *r, struct bytes *out, struct text text,
                              struct err *e);

@@ -4,9 +4,10 @@
  * Text is bytes: any bytes in, the same bytes out, UTF-8 or not. Control, user-defined and unknown
  * tokens are found first; what the text between them becomes is the vocabulary's kind:
  *
- * - "gpt2": byte-level BPE. The characters in tokenizer.decode.replacements are replaced and do not
- *   come back; with tokenizer.ggml.add_space_prefix a space is put before text that begins with
- *   none; text is cut into pieces (see pretokenize.h), and each piece is merged by rank.
+ * - "gpt2": byte-level BPE. Characters are replaced, and marks put in order, as
+ *   tokenizer.decode.replacements and marks say; they do not come back. With
+ *   tokenizer.ggml.add_space_prefix a space is put before text that begins with none. Text is cut
+ *   into pieces (see pretokenize.h), and each piece is merged by rank.
  * - "llama": SentencePiece's BPE by scores, with a space before the text and after each of those
  *   tokens unless tokenizer.ggml.add_space_prefix is false; with tokenizer.decode.prepend_scheme
  *   ("always", or "first": before the text alone) not before what begins with a space, as the
@@ -31,8 +32,8 @@ struct tokenizer;
 /*
  * Builds a tokenizer from tokenizer.ggml.{model,pre,tokens,token_type,merges,scores,bos_token_id,
  * eos_token_id,eot_token_id,eom_token_id,add_bos_token,add_space_prefix,
- * remove_extra_whitespaces} and tokenizer.decode.{replacements,prepend_scheme}; copies what it
- * needs, so g may be freed after. The messages name the key. STATUS_BAD_FILE:
+ * remove_extra_whitespaces} and tokenizer.decode.{replacements,marks,prepend_scheme}; copies what
+ * it needs, so g may be freed after. The messages name the key. STATUS_BAD_FILE:
  *
  * - no model; arrays of the wrong type or length, a token type above 6, a score that is not finite;
  * - a merge that is not two parts in the byte alphabet with a space between, or is listed twice;

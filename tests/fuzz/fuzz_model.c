@@ -24,7 +24,8 @@ static bool keeps_texts(const struct gguf *g)
     const struct gguf_value *model = gguf_find(g, "tokenizer.ggml.model");
     return model && model->kind == GGUF_STRING && text_is(model->bytes, "gpt2") &&
            !gguf_find(g, "tokenizer.ggml.add_space_prefix") &&
-           !gguf_find(g, "tokenizer.decode.replacements");
+           !gguf_find(g, "tokenizer.decode.replacements") &&
+           !gguf_find(g, "tokenizer.decode.marks");
 }
 
 /* Encoding may refuse a character, or all texts; else its ids are of the vocabulary, and if `exact`

@@ -2,6 +2,7 @@
  * texts. */
 #include "vocabularies.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -138,22 +139,71 @@ TEST(test_prepend_schemes)
     }
 }
 
+static void replacing_vocabulary(const struct text *list, size_t n, const struct text *marks,
+                                 size_t n_marks)
+{
+    plain_bytes_vocabulary();
+    add_token("\u00c3\u00a9", 1); /* 256: U+00E9 */
+    add_token("<s>", 3);
+    ADD_MERGES("\u00c3 \u00a9");
+    struct gguf_writer *w = keys_of_vocabulary();
+    gguf_add_texts(w, "tokenizer.decode.replacements", list, n);
+    if (marks)
+        gguf_add_texts(w, "tokenizer.decode.marks", marks, n_marks);
+    t = tokenizer_in(written_gguf(w).g);
+}
+
 /* A pair becomes the first half of the next; a character may become two, bytes that are none stay.
  */
 TEST(test_replacements)
 {
     const struct text list[] = {text_of("e\u0301"), text_of("\u00e9"), text_of("\u00e9\u0302"),
                                 text_of("E"),       text_of("\u00c5"), text_of("ab")};
-    plain_bytes_vocabulary();
-    add_token("\u00c3\u00a9", 1); /* 256: U+00E9 */
-    add_token("<s>", 3);
-    ADD_MERGES("\u00c3 \u00a9");
-    struct gguf_writer *w = keys_of_vocabulary();
-    gguf_add_texts(w, "tokenizer.decode.replacements", list, COUNT(list));
-    t = tokenizer_in(written_gguf(w).g);
+    replacing_vocabulary(list, COUNT(list), NULL, 0);
     const struct text text = text_of("xe\u0301e<s>\u0301e\u0301\u0302\u00c5\xc3");
     const int expected[] = {'x', 256, 'e', 257, 0xcc, 0x81, 'E', 'a', 'b', 0xc3};
     check_encoding(text, expected, COUNT(expected), __FILE__, __LINE__);
+}
+
+/* Characters by their parts, marks in order, pairs that no other mark of their class parts: against
+ * Python's unicodedata.normalize. */
+TEST(normalization_form_c)
+{
+    static const char *const list[] = {"\u00e9", "e\u0301",      "e\u0301",      "\u00e9",
+                                       "\u1eb9", "e\u0323",      "e\u0323",      "\u1eb9",
+                                       "\u0374", "\u02b9",       "\u1112\u1161", "\ud558",
+                                       "\u0958", "\u0915\u093c", "\ud558\u11ab", "\ud55c"};
+    static const char *const marks[] = {"\u093c", "\u0323\u0331", "\u0301\u0305"};
+    static const struct {
+        const char *text, *composed;
+    } cases[] = {
+        {"\u00e9\u0323", "\u1eb9\u0301"},   /* the mark below comes first, and joins */
+        {"e\u0305\u0301", "e\u0305\u0301"}, /* one of its class is between */
+        {"e\u0305\u0301\u0331\u0323", "e\u0331\u0323\u0305\u0301"}, /* classes keep their order */
+        {"e\u0331\u0301", "\u00e9\u0331"},                          /* past one of a lower class */
+        {"\u0301\u0323e", "\u0323\u0301e"},        /* a text that begins with marks */
+        {"e\u0301\xff\u0301", "\u00e9\xff\u0301"}, /* no mark joins a byte that is none */
+        {"ex\u0301", "ex\u0301"},
+        {"\u0374\u0958", "\u02b9\u0915\u093c"}, /* one for another; never composed again */
+        {"\u1112\u1161\u11ab\u1112\u0301\u1161", "\ud55c\u1112\u0301\u1161"},
+    };
+    struct text texts[COUNT(list)], classes[COUNT(marks)];
+    for (size_t i = 0; i < COUNT(list); i++)
+        texts[i] = text_of(list[i]);
+    for (size_t i = 0; i < COUNT(marks); i++)
+        classes[i] = text_of(marks[i]);
+    replacing_vocabulary(texts, COUNT(texts), classes, COUNT(classes));
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        int32_t *ids;
+        size_t n;
+        char got[64] = "";
+        ck_assert_int_eq(tokenizer_encode(t, text_of(cases[i].text), &ids, &n, &err), STATUS_OK);
+        for (size_t k = 0; k < n; k++)
+            chars_append(got, "%.*s", (int)tokenizer_bytes(t, ids[k]).len,
+                         tokenizer_bytes(t, ids[k]).data);
+        ck_assert_str_eq(got, cases[i].composed);
+        free(ids);
+    }
 }
 
 /* Every place of the text may start the longest token that is looked for; a longer one is not. */
