@@ -297,8 +297,9 @@ def tokenizer_of(path, keys, n_ctx):
         backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True) if spaced else cut[pre]
         backend.decoder = decoders.ByteLevel()
         if "tokenizer.decode.replacements" in keys:
-            if keys["tokenizer.decode.replacements"] != ids.compositions():
-                bad(path, "tokenizer.decode.replacements: expected those of NFC, as transformers has no other list")
+            if (keys["tokenizer.decode.replacements"], keys.get("tokenizer.decode.marks")) != ids.compositions():
+                bad(path, "tokenizer.decode.replacements and marks: expected those of NFC, as transformers has no other "
+                          "lists")
             backend.normalizer = normalizers.NFC()
     else:
         scores = {name: x for name, x, kind in zip(names, get("scores"), types) if kind == TOKEN.NORMAL}

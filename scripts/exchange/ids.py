@@ -1,5 +1,6 @@
 """How byte-level tokenizers cut a text before they merge, and token ids compared with decode's."""
 import concurrent.futures
+import functools
 import os
 import random
 
@@ -25,22 +26,44 @@ def cuts():
             "stablelm2": qwen2}  # other names of these
 
 
+TOP, BOTTOM = "\u0345", "\u0334"  # marks of the highest combining class and of the lowest
+
+
 def compositions():
-    """What Unicode's Normalization Form C has other characters for, as tokenizer.decode.replacements lists it: a
-    character, or one and the next, and what takes its place. Marks of one character in an order that is not the
-    canonical one stay in theirs, unless both become a part of it."""
+    """Unicode's Normalization Form C, as the package tokenizers has it: tokenizer.decode.replacements, a list of
+    texts, each before what takes its place (characters become what they consist of, pairs one character; syllables of
+    Hangul consist of nothing else that matters, because no mark goes between their parts), and tokenizer.decode.marks,
+    the characters of each combining class, lowest first."""
     from tokenizers import normalizers
     composed, decomposed = normalizers.NFC().normalize_str, normalizers.NFD().normalize_str
-    made, first, marks = {}, set(), set()
+    made, marks = {}, []
+
+    def compare(left, right):  # by class: marks are put in that order
+        return (decomposed(left + right) != left + right) - (decomposed(right + left) != right + left)
+
     for char in (chr(code) for code in range(0x80, 0x110000) if not 0xD800 <= code < 0xE000):
-        if (parts := decomposed(char)) == char:
+        if decomposed(around := TOP + char + BOTTOM) == around:
             continue
-        first |= {char, parts[0]}
-        marks |= set(parts[1:])
-        if composed(char) != char:
-            made[char] = composed(char)
-    made |= {char + mark: one for char in first for mark in marks if len(one := composed(char + mark)) == 1}
-    return [text for char in sorted(made) for text in (char, made[char])]
+        if (parts := decomposed(char)) == char:
+            marks.append(char)
+            continue
+        if not "\uac00" <= char <= "\ud7a3":
+            made[char] = parts
+        if composed(char) == char:
+            made[composed(parts[:-1]) + parts[-1]] = char
+    classes = []
+    for mark in sorted(marks, key=functools.cmp_to_key(compare)):
+        if not classes or compare(classes[-1][-1], mark):
+            classes.append("")
+        classes[-1] += mark
+    return [text for char in sorted(made) for text in (char, made[char])], classes
+
+
+def hard_texts(n):
+    """n texts of characters that Normalization Form C composes, decomposes and puts in order, always the same."""
+    rng, (texts, classes) = random.Random(2), compositions()
+    pools = texts[::2] + texts[1::2], "".join(classes), classes, "aeouAEOUsSkK \u0f40\u1100\u1161\u11a8\uac00\U0001d157"
+    return ["".join(rng.choice(rng.choice(rng.choice(pools))) for _ in range(rng.randint(2, 9))) for _ in range(n)]
 
 
 PIECES = """| |  |   |\n|\n\n|\r\n|\t| \n |a| a|A|The quick brown fox|I'm|I'M|don't|we'll've|'S|''|"q"|3.14|\

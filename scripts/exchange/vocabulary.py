@@ -156,7 +156,7 @@ def of_transformers(path, tok):
         keys = {"model": "gpt2", "pre": pre, "merges": [" ".join(m) for m in merges],
                 "add_space_prefix": spaced or None}
         if steps_of(said, "normalizer"):
-            keys["replacements"] = ids.compositions()
+            keys["replacements"], keys["marks"] = ids.compositions()
     else:
         drops = check_spaces(path, said)
         made, unk = {}, backend.token_to_id(model["unk_token"] or "")
@@ -281,5 +281,5 @@ def keys_of(path, v, n, ends):
         "token_type": [types.get(i, TOKEN.UNUSED) for i in range(n)]}
     if v.scores:
         keys["scores"] = [v.scores.get(i, 0.0) for i in range(n)]
-    own = {"replacements", "prepend_scheme"}  # GGUF has none of these: llama.cpp passes over them
+    own = {"replacements", "marks", "prepend_scheme"}  # GGUF has none of these: llama.cpp passes over them
     return {f"tokenizer.{'decode' if key in own else 'ggml'}.{key}": value for key, value in keys.items()}

@@ -223,8 +223,9 @@ def tokenizer_of(path, cut, normalizer=None, **config):
 @checks
 def vocabularies(dir):
     """Ids are AutoTokenizer's, whose class changes what tokenizer.json says."""
-    from exchange.ids import cuts
+    from exchange.ids import cuts, hard_texts
     from tokenizers import normalizers
+    from transformers import AutoTokenizer
     n, cut = len(odd_texts(NAMES)), cuts()
     nfc = {"tokenizer_class": "Qwen2Tokenizer"}
     for i, (name, pre, config) in enumerate((
@@ -238,8 +239,14 @@ def vocabularies(dir):
         import_(source, model, says=f"{n} of {n} odd texts get the ids of transformers")
         found = keys(model)[0]
         check(f"{name}: cut as {pre}", found["tokenizer.ggml.pre"] == pre, found["tokenizer.ggml.pre"])
-        check(f"{name}: composes", ("tokenizer.decode.replacements" in found) == ("Tokenizer" in str(config)
-                                                                                 and name != "opt"), name)
+        composes = "tokenizer.decode.replacements" in found
+        check(f"{name}: composes", composes == ("Tokenizer" in str(config) and name != "opt"), name)
+        if composes:  # lines are normalized alone
+            text = "\n".join(hard_texts(4000))
+            with open(f"{dir}/text", "w", encoding="utf-8") as file:
+                file.write(text)
+            ids = [int(i) for i in decode("tokenize", "-f", file.name, model).split()]
+            check(f"{name}: NFC", ids == AutoTokenizer.from_pretrained(source)(text)["input_ids"])
         export(model, f"{dir}/out", says=f"{n} of {n} odd texts get the ids of AutoTokenizer")
     for step in (normalizers.Lowercase(), normalizers.NFKC(), normalizers.Sequence([normalizers.NFC(), normalizers.Strip()])):
         tokenizer_of(source, cut["gpt-2"], step)
