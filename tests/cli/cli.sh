@@ -515,7 +515,7 @@ $ [ "$(awk '{ s -= $1 } END { printf "%.9f", s / NR }' scored)" = "$(number nll 
 2 score $golden/llama.gguf -p x -t0 | -t: expected auto or an integer from 1 to
 2 score $golden/llama.gguf -p x -q1 | unknown option '-q1'
 2 train self:64 -o x.gguf --from $model --ctx 64 | expected at least some 650 tokens, found 64
-0 info tests/data/read-only.gguf | type          q4_1 | memory_type   q8_0 | memory_bytes  705792
+0 info tests/data/read-only.gguf | type          q4_1 | memory_type   q8_0 | memory_bytes  290048
 
 # With a text: what each variant loses on its last tenth is what eval says of convert's, calibrated on
 # the others; the smallest cache within the limits is chosen, but not on a machine that is too busy.
@@ -1033,7 +1033,7 @@ done
 
 # What real checkpoints have and random ones lack (tests/convert/make_massive.py). Weights of Q4_1, Q5_1
 # and Q4_K, which are only read, are written with no fewer bits: what is predicted then is what F32
-# would give (0.4594 where they were written as Q4_0; SmolLM2 in Q4_1, 3 to 1 K/V heads on 65,536
+# would give (0.2627 where they were written as Q4_0; SmolLM2 in Q4_1, 3 to 1 K/V heads on 65,536
 # tokens: 0.764, perplexity 72.1, and 0.838, 77.6 as Q4_0). Heads that park on a first position a
 # thousand times as long as others still do so after fit, and not after mean.
 real="--force --kv-heads 1 --calib tests/data/bpe-small.txt --calib-tokens 4096 --format csv -q"
@@ -1048,7 +1048,7 @@ EOF
     divergences="$divergences $(column_of after divergence) $(column_of after type)"
 done
 checks <<'EOF'
-$ echo $divergences | awk '{ exit !($3 < $1 / 10 && $5 < 0.4 && $5 < 1.01 * $7 && $5 > 0.99 * $7) }'
+$ echo $divergences | awk '{ exit !($3 < $1 / 10 && $5 < 0.25 && $5 < 1.01 * $7 && $5 > 0.99 * $7) }'
 $ echo $divergences | awk '{ exit !($2 $4 $6 $8 == "f16f16q8_0f32") }'
 0 convert tests/data/read-only.gguf -o real.gguf --force --kv-heads 1 --calib none --requantize | variant  type | MQA      q8_0
 2 convert tests/data/read-only.gguf -o real.gguf --force --kv-heads 1 --calib none | is quantized (Q8_0); --requantize

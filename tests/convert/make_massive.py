@@ -22,11 +22,11 @@ from gguf.quants import quantize
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "model"))
 from make_golden import add_keys, tensors  # noqa: E402
 
-MASSIVE = dict(arch="llama", kinds=("rms", "before", "rope", "swiglu"), layers=4, d=64, heads=6,
-               kv=[3, 3, 3, 3], key=16, ff=96, ctx=256, vocab=257, split=True, tied=True, types={},
+MASSIVE = dict(arch="llama", kinds=("rms", "before", "rope", "swiglu"), layers=3, d=64, heads=6,
+               kv=[3, 3, 3], key=16, ff=32, ctx=256, vocab=257, split=True, tied=True, types={},
                rope=(16, 10000.0, None, None))
-READ_ONLY = dict(arch="llama", kinds=("rms", "before", "rope", "swiglu"), layers=2, d=256, heads=8,
-                 kv=[4, 4], key=16, ff=256, ctx=256, vocab=257, split=True, tied=True,
+READ_ONLY = dict(arch="llama", kinds=("rms", "before", "rope", "swiglu"), layers=2, d=256, heads=6,
+                 kv=[3, 3], key=16, ff=32, ctx=256, vocab=257, split=True, tied=True,
                  types=dict(attn_q="Q4_1", attn_k="Q5_1", attn_v="Q4_K", attn_output="Q4_1",
                             ffn_up="Q4_K", ffn_gate="Q4_1", ffn_down="Q5_1", token_embd="Q8_0"),
                  rope=(16, 10000.0, None, None))
