@@ -3,10 +3,10 @@
 
     check_import.py DECODE
 
-The folders of tests/data/hf were written by transformers, their logits and ids beside them (llama's tensors
-and logits are tests/data/golden's, of which its file is made here); those in tests/data/hf/cases are of kinds
-that once ran silently wrong; make_nanogpt.py wrote tests/data/nanogpt. Where torch is there, what goes out
-is also loaded by transformers itself. A line a check that fails, and how many passed at the end."""
+The folders of tests/data/hf were written by transformers, their logits and ids beside them. (import_checks.py
+makes two that are not kept: llama's tensors are tests/data/golden's, gpt-bigcode's are drawn from a seed.)
+Those in tests/data/hf/cases are of kinds that once ran silently wrong; make_nanogpt.py wrote
+tests/data/nanogpt. Where torch is there, what goes out is also loaded by transformers itself. A line a check that fails, and how many passed at the end."""
 import contextlib
 import json
 import os

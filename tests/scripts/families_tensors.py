@@ -1,4 +1,4 @@
-"""The numbers of the models in tests/data/hf/families, which are not kept: normal ones, always the same."""
+"""The numbers of the models in tests/data/hf/families and gpt-bigcode, which are not kept: normal ones, always the same."""
 import numpy as np
 
 

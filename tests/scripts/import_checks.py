@@ -18,6 +18,7 @@ from exchange import process, shapes  # noqa: E402
 from exchange.ids import odd_texts  # noqa: E402,F401
 imports, exports = importlib.import_module("import"), importlib.import_module("export")
 from safetensors.numpy import load_file, save_file  # noqa: E402
+from families_tensors import numbers  # noqa: E402
 
 FOLDERS = tempfile.TemporaryDirectory()
 DECODE, HF, CASES = sys.argv[1], shutil.copytree("tests/data/hf", FOLDERS.name + "/hf") + "/", "tests/data/hf/cases/"
@@ -108,6 +109,13 @@ def folder(path, source=None, tensors=None, generation=None, **config):
     return path
 
 
+def save_as_transformers(path, tensors, sha256):
+    """model.safetensors, which has the bytes of the file that transformers wrote of these tensors."""
+    save_file(tensors, path + "/model.safetensors", metadata={"format": "pt"})
+    with open(path + "/model.safetensors", "rb") as file:
+        check(f"{path}: the file of transformers", hashlib.sha256(file.read()).hexdigest() == sha256)
+
+
 def make_llama(path):
     """The tensors and logits of tests/data/hf/llama, which are those of GOLDEN under other names: rows of
     queries and keys that are turned together lie side by side there, half a head apart here."""
@@ -118,10 +126,17 @@ def make_llama(path):
             x = x.reshape(heads[part], -1, 2, x.shape[1]).swapaxes(1, 2).reshape(x.shape)
         layer = f"model.layers.{block[1]}." if block else ""
         tensors[f"{layer}{LLAMA_NAMES[part]}.{end}"] = np.ascontiguousarray(x)
-    save_file(tensors, path + "/model.safetensors", metadata={"format": "pt"})
+    save_as_transformers(path, tensors, LLAMA_SHA256)
     shutil.copy(GOLDEN + ".npy", path + "/logits.npy")
-    with open(path + "/model.safetensors", "rb") as file:
-        check("llama: the file of transformers", hashlib.sha256(file.read()).hexdigest() == LLAMA_SHA256)
+
+
+def make_bigcode(path):
+    """The tensors of tests/data/hf/gpt-bigcode, which are drawn from a seed."""
+    expect = read_json(path, "expect.json")
+    save_as_transformers(path, numbers(expect["tensors"], False), expect["sha256"])
 
 
 make_llama(HF + "llama")
+make_bigcode(HF + "gpt-bigcode")
+for other, same in (("gpt-bigcode", "gpt2"), ("llama-tied-bf16", "llama")):
+    shutil.copy(f"{HF}{same}/tokenizer.json", HF + other)

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Writes tests/data/hf/families: small models of the families, as transformers computes them in float64.
+"""Writes tests/data/hf/families: small models of the families, as transformers computes them in float64; and the
+tensors and logits of tests/data/hf/gpt-bigcode.
 
     tests/scripts/make_families.py      needs torch, and the packages of scripts/requirements.txt
 
 A file each, NAME.json: config, as transformers writes it; hub, the keys that differ in files of the hub, null where
 there is none; tensors, names and extents; tokens. NAME.npy has the logits of all tokens. The numbers of the tensors
 are made again by families_tensors.py, so that only names and extents are kept."""
+import functools
+import hashlib
 import json
 import os
 import tempfile
@@ -13,7 +16,7 @@ import tempfile
 import numpy as np
 import torch
 from safetensors.numpy import load_file, save_file
-from transformers import AutoModelForCausalLM, CONFIG_MAPPING
+from transformers import AutoConfig, AutoModelForCausalLM, CONFIG_MAPPING
 
 from families_tensors import numbers
 
@@ -64,26 +67,47 @@ CASES = {
 }
 
 
+def computed(config, tokens, add_one=False):
+    """What transformers writes as config.json, names and extents of the tensors, the digest of its file of our numbers,
+    and the logits."""
+    with tempfile.TemporaryDirectory() as folder:
+        load = functools.partial(AutoModelForCausalLM.from_pretrained, folder)
+        file = f"{folder}/model.safetensors"
+        AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+        with open(f"{folder}/config.json", encoding="utf-8") as config_file:
+            said = json.load(config_file) | {"dtype": "float32"}
+        shapes = {key: list(x.shape) for key, x in load_file(file).items()}
+        save_file(numbers(shapes, add_one), file, metadata={"format": "pt"})
+        model = load(dtype=torch.float64, attn_implementation="eager").eval()
+        load(dtype=torch.float32).save_pretrained(folder)
+        with open(file, "rb") as written:
+            digest = hashlib.sha256(written.read()).hexdigest()
+    with torch.no_grad():
+        return said, shapes, digest, model(torch.tensor([tokens])).logits[0].numpy()
+
+
+def write_bigcode(folder="tests/data/hf/gpt-bigcode"):
+    """The folder has the keys and the vocabulary; these are its tensors and logits."""
+    with open(f"{folder}/expect.json", encoding="utf-8") as file:
+        expect = json.load(file)
+    _, expect["tensors"], expect["sha256"], logits = computed(AutoConfig.from_pretrained(folder), expect["tokens"])
+    np.save(f"{folder}/logits.npy", logits[-8:].astype(np.float32))
+    with open(f"{folder}/expect.json", "w", encoding="utf-8") as file:
+        json.dump(expect, file)
+        file.write("\n")
+
+
 def main():
     os.makedirs(OUT, exist_ok=True)
     for name, (kind, values, hub) in CASES.items():
-        config = CONFIG_MAPPING[kind](**ENDS, **values)
-        with tempfile.TemporaryDirectory() as folder:
-            AutoModelForCausalLM.from_config(config).save_pretrained(folder)
-            file = f"{folder}/model.safetensors"
-            shapes = {key: list(x.shape) for key, x in load_file(file).items()}
-            save_file(numbers(shapes, "gemma" in kind), file, metadata={"format": "pt"})
-            model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
-            with open(f"{folder}/config.json", encoding="utf-8") as config_file:
-                said = json.load(config_file) | {"dtype": "float32"}
-        tokens = np.random.RandomState(7).randint(0, ENDS["vocab_size"], 17)
-        with torch.no_grad():
-            logits = model(torch.from_numpy(tokens[None])).logits[0].numpy()
+        tokens = np.random.RandomState(7).randint(0, ENDS["vocab_size"], 17).tolist()
+        said, shapes, _, logits = computed(CONFIG_MAPPING[kind](**ENDS, **values), tokens, "gemma" in kind)
         np.save(f"{OUT}/{name}.npy", logits.astype(np.float32))
         with open(f"{OUT}/{name}.json", "w", encoding="utf-8") as file:
-            json.dump({"config": said, "hub": hub, "tokens": tokens.tolist(), "tensors": shapes}, file)
+            json.dump({"config": said, "hub": hub, "tokens": tokens, "tensors": shapes}, file)
             file.write("\n")
         print(f"{name}: logits of {logits.std():.2f}, {sum(map(np.prod, shapes.values()))} numbers")
+    write_bigcode()
 
 
 main()
