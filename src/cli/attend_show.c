@@ -110,29 +110,24 @@ static struct attend_row figures_of(const struct attend_view *v, int at)
     return row;
 }
 
-/* The rows of a table, made one after the other; with --query, the keys of the row at hand. */
-struct head_rows {
-    const struct attend_view *v;
+/* A row of the table with the keys that --query asks for. */
+struct head_row {
     struct attend_row row;
-    int n_top; /* 0: no query */
     struct key_row keys[TOP_KEYS];
     struct token_score top[TOP_KEYS];
     uint64_t sorted[TOP_KEYS]; /* scratch memory */
     char joined[TOP_KEYS * KEY_BYTES];
 };
 
-static const void *next_looks(void *arg, int at)
+/* Makes row `at` with the n_top keys that have the largest weights; 0: no query is asked for. */
+static void make_row(const struct attend_view *v, int at, int n_top, struct head_row *r)
 {
-    struct head_rows *r = arg;
-    const struct attend_view *v = r->v;
     const int n_keys = v->spec.query + 1;
     size_t used = 0;
-    if (at >= v->spec.n_heads)
-        return NULL;
     r->row = figures_of(v, at);
-    if (r->n_top > 0)
-        logits_top(v->found.query + (size_t)at * n_keys, n_keys, 0, r->n_top, r->sorted, r->top);
-    for (int k = 0; k < r->n_top; k++) { /* "cat[4] .61" where there are several cats */
+    if (n_top > 0)
+        logits_top(v->found.query + (size_t)at * n_keys, n_keys, 0, n_top, r->sorted, r->top);
+    for (int k = 0; k < n_top; k++) { /* "cat[4] .61" where there are several cats */
         const int position = r->top[k].id;
         char place[16] = "";
         for (int i = 0; i < n_keys; i++)
@@ -144,9 +139,8 @@ static const void *next_looks(void *arg, int at)
                          figure_weight(r->keys[k].weight).text);
     }
     r->row.query = v->spec.query;
-    r->row.top = (struct report_list){r->keys, r->n_top};
+    r->row.top = (struct report_list){r->keys, n_top};
     r->row.joined = text_span(r->joined, used);
-    return &r->row;
 }
 
 static void name_query(const struct attend_view *v, char *name, size_t size)
@@ -162,26 +156,33 @@ static void name_query(const struct attend_view *v, char *name, size_t size)
 
 enum status attend_print(const struct attend_view *v, struct err *e)
 {
+    const enum table_format format = v->options->common.format;
+    const int n_top = MIN(TOP_KEYS, v->spec.query + 1);
     struct report_field own[N_FIELDS];
-    struct head_rows rows = {.v = v};
-    struct table table = {own, .n = N_FIELDS, .shown = FIGURES, .row = next_looks, .arg = &rows};
+    struct head_row at_hand;
+    struct report report;
+    unsigned shown = FIGURES;
     char name[192];
     memcpy(own, fields, sizeof fields);
     if (v->config->position == POSITION_QUADRATIC)
-        table.shown |= QUADRATIC;
-    if (!table_is_for_people(v->options->common.format))
-        table.shown = PROGRAMS;
-    if (v->spec.query >= 0) {
+        shown |= QUADRATIC;
+    if (!table_is_for_people(format))
+        shown = PROGRAMS;
+    if (n_top > 0) {
         name_query(v, name, sizeof name);
-        rows.n_top = MIN(TOP_KEYS, v->spec.query + 1);
-        own[FIELD_TOP].most = rows.n_top;
+        own[FIELD_TOP].most = n_top;
         own[FIELD_JOINED].heading = name;
-        table.shown = KEYS | (table.shown & SHARED);
+        shown = KEYS | (shown & SHARED);
     }
     for (int l = 0; l < v->layers.n; l++)
         if (config_group(v->config, v->layers.items[l]) > 1)
-            table.shown |= SHARED;
-    return job_print(v->job, &table, e);
+            shown |= SHARED;
+    report_begin(&report, format, own, N_FIELDS, shown, v->job->out);
+    for (int at = 0; at < v->spec.n_heads; at++) {
+        make_row(v, at, n_top, &at_hand);
+        report_row(&report, &at_hand.row);
+    }
+    return report_end(&report, e);
 }
 
 /* --- files ----------------------------------------------------------------------------------- */

@@ -246,16 +246,14 @@ static const void *list_item(const struct report_field *f, const struct report_l
 static void put_cell(struct report *r, struct text bytes)
 {
     struct output *out = r->out;
-    const bool begins = r->at == 0;
-    assert(!table_is_json(r->format));
-    r->at = (r->at + 1) % r->n_columns;
     if (r->format == TABLE_CSV) {
         /* RFC 4180; bytes that are not UTF-8 become U+FFFD, as in JSON, and so do control
          * characters, for which CSV has no escapes; but line feed and tab stay. */
         bool quoted = bytes.len > 0 && (bytes.data[0] == ' ' || bytes.data[bytes.len - 1] == ' ');
         for (size_t i = 0; i < bytes.len; i++)
             quoted |= bytes.data[i] && strchr(",\"\n", bytes.data[i]);
-        output_puts(out, begins ? "" : ",");
+        output_puts(out, r->in_line ? "," : "");
+        r->in_line = true;
         output_puts(out, quoted ? "\"" : "");
         while (bytes.len > 0) {
             uint32_t code;
@@ -265,7 +263,6 @@ static void put_cell(struct report *r, struct text bytes)
             output_puts(out, code == '"' ? "\"" : "");
         }
         output_puts(out, quoted ? "\"" : "");
-        output_puts(out, r->at == 0 ? "\n" : "");
         return;
     }
     while (bytes.len > 0) {
@@ -285,9 +282,10 @@ static void put_member(struct report *r, const struct report_field *f, const voi
     put_cell(r, v.text);
 }
 
-/* Writes a list as columns of CSV, or their headings where there is no list. */
-static void put_list(struct report *r, const struct report_field *f, const struct report_list *list)
+/* Puts the list of a row as columns of CSV, or their headings where there is no row. */
+static void put_list(struct report *r, const struct report_field *f, const void *row)
 {
+    const struct report_list *list = row ? list_of(f, row) : NULL;
     for (int k = 0; k < f->most; k++)
         for (int i = 0; i < f->n_items; i++) {
             const struct report_field *item = &f->items[i];
@@ -298,6 +296,23 @@ static void put_list(struct report *r, const struct report_field *f, const struc
             else
                 put_cell(r, text_of(list ? "" : heading));
         }
+}
+
+/* Puts a line of cells: those of a row, or the headings where there is no row. */
+static void put_line(struct report *r, const void *row)
+{
+    for (const struct report_field *f = r->fields; f < r->fields + r->n_fields; f++) {
+        if (!is_shown(r, f))
+            continue;
+        if (f->type == REPORT_LIST)
+            put_list(r, f, row);
+        else if (row)
+            put_member(r, f, row);
+        else
+            put_cell(r, text_of(report_name(r->format, f)));
+    }
+    output_puts(r->out, r->in_line ? "\n" : "");
+    r->in_line = false;
 }
 
 /* --- JSON ------------------------------------------------------------------------------------ */
@@ -348,38 +363,21 @@ void report_begin(struct report *r, enum table_format format, const struct repor
     json_init(&r->json, out, format == TABLE_JSON ? 1 : 0);
     if (format == TABLE_JSON)
         json_begin_array(&r->json, NULL);
-    if (table_is_json(format))
-        return;
-    for (const struct report_field *f = fields; f < fields + n_fields; f++)
-        if (is_shown(r, f))
-            r->n_columns += f->type == REPORT_LIST ? f->most * f->n_items : 1;
-    for (const struct report_field *f = fields; f < fields + n_fields; f++) {
-        if (is_shown(r, f) && f->type == REPORT_LIST)
-            put_list(r, f, NULL);
-        else if (is_shown(r, f))
-            put_cell(r, text_of(report_name(format, f)));
-    }
+    if (!table_is_json(format))
+        put_line(r, NULL);
 }
 
 void report_row(struct report *r, const void *row)
 {
-    if (table_is_json(r->format)) {
+    if (table_is_json(r->format))
         report_object(&r->json, NULL, r->fields, r->n_fields, r->shown, row);
-        output_puts(r->out, r->format == TABLE_JSONL ? "\n" : "");
-        return;
-    }
-    for (int i = 0; i < r->n_fields; i++) {
-        const struct report_field *f = &r->fields[i];
-        if (is_shown(r, f) && f->type == REPORT_LIST)
-            put_list(r, f, list_of(f, row));
-        else if (is_shown(r, f))
-            put_member(r, f, row);
-    }
+    else
+        put_line(r, row);
+    output_puts(r->out, r->format == TABLE_JSONL ? "\n" : "");
 }
 
 enum status report_end(struct report *r, struct err *e)
 {
-    assert(r->at == 0);
     if (table_is_for_people(r->format)) {
         struct text_table t = {.out = r->out,
                                .cells = calloc(r->n_cells, sizeof *t.cells),
@@ -404,11 +402,7 @@ enum status table_print(const struct table *t, enum table_format format, struct 
                         struct err *e)
 {
     struct report r;
-    const void *row;
     report_begin(&r, format, t->fields, t->n, t->shown, out);
-    if (t->row)
-        for (int i = 0; (row = t->row(t->arg, i)) != NULL; i++)
-            report_row(&r, row);
     for (int i = 0; i < t->n_rows; i++)
         report_row(&r, (const char *)t->rows + i * t->row_bytes);
     return report_end(&r, e);

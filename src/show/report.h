@@ -92,7 +92,7 @@ struct report {
     unsigned shown; /* see report_field's `when` */
     enum table_format format;
     struct output *out;
-    int n_columns, at;  /* cells of a row, and of them the next one; JSON has none */
+    bool in_line;       /* the line of CSV has a cell already */
     bool no_memory;     /* sticky */
     struct json json;   /* of TABLE_JSON and TABLE_JSONL */
     struct bytes cells; /* for people: headings and cells, zero-terminated, one after another */
@@ -107,7 +107,7 @@ void report_row(struct report *r, const void *row);
 /* Ends a report behind a whole row: prints what is left and frees everything. STATUS_NO_MEMORY. */
 enum status report_end(struct report *r, struct err *e);
 
-/* A table, whose rows are an array or made one after the other. */
+/* A table of rows in an array. */
 struct table {
     const struct report_field *fields; /* [n] */
     int n;
@@ -115,9 +115,6 @@ struct table {
     const void *rows; /* [n_rows], of row_bytes each */
     int n_rows;
     size_t row_bytes;
-    /* If not NULL, makes row i, which lives until the next call; gives NULL after the last. */
-    const void *(*row)(void *arg, int i);
-    void *arg;
 };
 
 #define TABLE_OF(columns, array, length)                                                           \
