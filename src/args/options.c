@@ -308,12 +308,6 @@ enum status options_parse(const struct option_spec *spec, char **argv, void *val
         if (row->given && other)
             return err_usage(e, "--%s and --%s are both given; expected one of them", o->name,
                              other);
-        for (positional = rows->items + rows->n_options; positional < rows->items + rows->n;
-             positional++)
-            if (row->given && positional->given && positional->offset == row->offset)
-                return err_usage(e,
-                                 "%s and --%s are both given, for the same; expected one of them",
-                                 positional->option->name, o->name);
     }
     return STATUS_OK;
 }

@@ -47,25 +47,15 @@ enum status record_parse(const struct option_spec *spec, const struct bytes *rec
 /* Whether an option has the same value in both. */
 static bool same_value(const struct option *o, const void *a, const void *b)
 {
-    switch (o->kind) {
-    case OPTION_FLAG:
-        return *(const bool *)a == *(const bool *)b;
-    case OPTION_INT:
-    case OPTION_CHOICE:
-        return *(const int *)a == *(const int *)b;
-    case OPTION_DOUBLE:
-        return *(const double *)a == *(const double *)b;
-    case OPTION_U64:
-        return ((const struct option_u64 *)a)->value == ((const struct option_u64 *)b)->value;
-    case OPTION_STRING: {
-        const char *was = *(const char *const *)a, *is = *(const char *const *)b;
-        return was && is ? str_is(was, is) : was == is;
-    }
-    case OPTION_STRINGS:
-    case OPTION_END:
-        break;
-    }
-    return false;
+    static const size_t sizes[] = {[OPTION_FLAG] = sizeof(bool),
+                                   [OPTION_U64] = sizeof(uint64_t), /* the number comes first */
+                                   [OPTION_INT] = sizeof(int),
+                                   [OPTION_DOUBLE] = sizeof(double),
+                                   [OPTION_CHOICE] = sizeof(int)};
+    if (o->kind != OPTION_STRING)
+        return memcmp(a, b, sizes[o->kind]) == 0;
+    const char *was = *(const char *const *)a, *is = *(const char *const *)b;
+    return was && is ? str_is(was, is) : was == is;
 }
 
 enum status record_compare(const struct option_rows *before, const struct option_rows *now,
