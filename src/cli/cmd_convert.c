@@ -2,6 +2,8 @@
  * cmd_convert - decode convert: a checkpoint from a checkpoint, with fewer K/V heads, in another
  * weight type, or both.
  */
+#include <sys/stat.h>
+
 #include "base/numbers.h"
 #include "base/replace.h"
 #include "cli/job.h"
@@ -449,9 +451,11 @@ static enum status print_conversion(const struct conversion *c, struct err *e)
     const enum table_format format = j->common->format;
     const struct convert *k = &c->converted;
     const struct gguf *g = j->checkpoint.gguf;
+    struct stat st;
+    const uint64_t out_bytes = stat(j->common->out, &st) == 0 ? st.st_size : 0;
     struct convert_row rows[] = {
         describe("before", g, &c->config, j->checkpoint.file.len, c->bits_before),
-        describe("after", g, c->fewer ? &k->config : &c->config, job_out_bytes(j), c->bits_after)};
+        describe("after", g, c->fewer ? &k->config : &c->config, out_bytes, c->bits_after)};
     struct convert_row *after = &rows[1];
     char new_types[32];
     after->seconds = c->seconds;

@@ -92,16 +92,17 @@ struct job {
 COMMANDS(DECLARE_COMMAND)
 #undef DECLARE_COMMAND
 
-/* --- the list of commands, and their help: cmd_help.c ------------------------------------------
- */
+/* --- the list of commands: cmd_help.c --------------------------------------------------------- */
 
-/* In the order of the help; NULL after the last. */
+/* Returns a command, in the order of the help; NULL behind the last. */
 const struct command *command_at(int index);
-/* The command of that name. STATUS_USAGE says which was probably meant. */
+/* Finds the command of that name. STATUS_USAGE says which was probably meant. */
 enum status command_named(const char *name, const struct command **out, struct err *e);
 
-/* The list of commands, and what holds for all. */
+/* Prints the list of commands, and what holds for all. */
 void help_print(struct output *out);
+
+/* --- the help of a command: job.c ------------------------------------------------------------- */
 
 /* Sets the width of help on what is no terminal to COLUMNS, if that is set. */
 void help_set_width(struct output *out);

@@ -23,9 +23,7 @@ void input_use_pipe(struct common_options *o)
     o->file = "-";
 }
 
-/* Reads a file of any bytes but a checkpoint's. A byte-order mark at its beginning belongs to no
- * text and is left out. */
-static enum status read_text(const char *path, size_t max, char **text, size_t *len, struct err *e)
+enum status input_read(const char *path, size_t max, char **text, size_t *len, struct err *e)
 {
     static const char mark[] = "\xef\xbb\xbf"; /* of byte order, in UTF-8 */
     const size_t mark_len = strlen(mark);
@@ -60,22 +58,21 @@ struct text input_range_of(struct input_range range, struct text text)
     return text_span(text.data + first, (size_t)(range.to * text.len) - first);
 }
 
-enum status input_read(const struct common_options *o, char **bytes, struct text *text,
-                       struct err *e)
+enum status job_read_text(struct job *j, struct err *e)
 {
+    struct common_options *o = j->common;
     struct input_range range;
-    size_t len;
-    TRY(input_parse_range(o->range, &range, e));
+    if (j->command->needs & JOB_PIPED)
+        input_use_pipe(o);
+    if (j->command->no_text && !o->prompt && !o->file && !o->ids)
+        return err_usage(e, "%s", j->command->no_text);
+    TRY(input_parse_range(o->range, &range, e)); /* before a text is waited for */
+    j->text = text_of(o->prompt ? o->prompt : "");
     if (o->file) {
-        TRY(read_text(o->file, INPUT_MAX, bytes, &len, e));
-    } else {
-        const char *prompt = o->prompt ? o->prompt : "";
-        len = strlen(prompt);
-        *bytes = strdup(prompt);
-        if (!*bytes)
-            return err_no_memory(e, "the text", len + 1);
+        TRY(input_read(o->file, INPUT_MAX, &j->text_bytes, &j->text.len, e));
+        j->text.data = j->text_bytes;
     }
-    *text = input_range_of(range, text_span(*bytes, len));
+    j->text = input_range_of(range, j->text);
     return STATUS_OK;
 }
 
@@ -84,7 +81,7 @@ enum status input_await(const char *path, size_t max, char **text, size_t *len, 
     *text = NULL;
     if (signals_end_at_once())
         return STATUS_INTERRUPTED;
-    const enum status s = read_text(path, max, text, len, e);
+    const enum status s = input_read(path, max, text, len, e);
     signals_defer();
     return s;
 }

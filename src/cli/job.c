@@ -1,14 +1,12 @@
 #include "cli/job.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/rng.h"
 #include "cli/signals.h"
 #include "show/paragraph.h"
 
-/* --- help ---------------------------------------------------------------------------------------
- */
+/* --- help ------------------------------------------------------------------------------------ */
 
 void help_set_width(struct output *out)
 {
@@ -64,16 +62,6 @@ static enum status name_inputs(struct job *j, struct err *e)
 enum status job_need_path(const struct job *j, struct err *e)
 {
     return j->path ? STATUS_OK : err_usage(e, "no checkpoint is named; expected MODEL or -m FILE");
-}
-
-enum status job_read_text(struct job *j, struct err *e)
-{
-    struct common_options *o = j->common;
-    if (j->command->needs & JOB_PIPED)
-        input_use_pipe(o);
-    if (j->command->no_text && !o->prompt && !o->file && !o->ids)
-        return err_usage(e, "%s", j->command->no_text);
-    return input_read(o, &j->text_bytes, &j->text, e);
 }
 
 /* Whether all outputs can be written, and none of them is an input. */
@@ -174,7 +162,11 @@ enum status job_seed(struct job *j, struct err *e)
 struct progress *job_progress(struct job *j, const char *unit)
 {
     progress_end(&j->progress);
-    j->progress = progress_start(j->common, unit);
+    const uint64_t now = clock_ns();
+    j->progress = (struct progress){.unit = unit,
+                                    .terminal = isatty(STDERR_FILENO) && !j->common->quiet,
+                                    .started_ns = now,
+                                    .shown_ns = now};
     return &j->progress;
 }
 
@@ -187,10 +179,4 @@ enum status job_print(struct job *j, const struct table *t, struct err *e)
 {
     progress_end(&j->progress);
     return table_print(t, j->common->format, j->out, e);
-}
-
-uint64_t job_out_bytes(const struct job *j)
-{
-    struct stat st;
-    return stat(j->common->out, &st) == 0 ? st.st_size : 0;
 }

@@ -20,8 +20,9 @@ enum status job_run(const struct command *c, char **argv, struct output *out, ui
 /* STATUS_USAGE if no checkpoint is named. */
 enum status job_need_path(const struct job *j, struct err *e);
 
-/* Reads job.text from -p, -f or the positional, or with JOB_PIPED from standard input. The failures
- * of input_read; STATUS_USAGE where no text is given and the command needs one. */
+/* Reads job.text from -p, -f or the positional, or with JOB_PIPED from standard input: the part
+ * that --range takes; without any of them it is empty. The failures of input_await; STATUS_USAGE
+ * for a bad range, and where the command needs a text and none is given. */
 enum status job_read_text(struct job *j, struct err *e);
 
 /* Sets job.seed to that of --seed, or to a random one. STATUS_FAILED. */
@@ -29,9 +30,9 @@ enum status job_seed(struct job *j, struct err *e);
 
 /* --- checkpoints: checkpoints.c --------------------------------------------------------------- */
 
-/* Opens the job's checkpoint with the parts that the command wants. The options may ask for other
- * K/V heads than the file's, and leave query heads out. A command that wants a model has job.pool
- * from then on. The failures of job_open, variant_load and job_start_threads. */
+/* Opens the job's checkpoint with the parts that the command wants, and starts job.pool if a model
+ * is one of them. The model has the K/V heads and the query heads that the options ask for. The
+ * failures of job_open, variant_load and job_start_threads. */
 enum status job_open_checkpoint(struct job *j, struct err *e);
 
 /* Closes the job's checkpoint and forgets its tokens and left-out heads, so that another may be
@@ -46,7 +47,7 @@ enum status job_open(const char *path, unsigned parts, struct pool *pool, struct
 /* Maps the file of a checkpoint, with the same refusals. */
 enum status job_map(const char *path, struct file_map *out, struct err *e);
 
-/* The first matrix of the file that is quantized; NULL: none is. */
+/* Returns the first matrix of the file that is quantized, or NULL. */
 const struct gguf_tensor *job_find_quantized(const struct gguf *g);
 
 /* Prints the warning of a checkpoint's tokenizer, if it has one. t may be NULL. */
@@ -58,13 +59,13 @@ void job_say_fallback(const struct common_options *o, const struct config *c, en
 
 /* --- K/V heads as --kv-heads names them, in memory: variant.c --------------------------------- */
 
-/* The specification of a conversion of the job's checkpoint by fit, from the weights alone; its K/V
- * heads are still to be set. It borrows from the job. */
+/* Returns the specification of a conversion of the job's checkpoint by fit, from the weights alone.
+ * Its K/V heads are not yet set. It borrows from the job. */
 struct convert_spec variant_spec(const struct job *j, const struct config *c);
 
-/* Sets the K/V heads of *spec, all the same or by layer: `layers` [CONFIG_MAX_LAYERS] is then where
- * they are; and whether they are fewer than there are. The failures of heads_of_layers and
- * config_needs_dot. */
+/* Sets the K/V heads of *spec, one number or one a layer, which then are in `layers`
+ * [CONFIG_MAX_LAYERS]; and whether they are fewer than there are. The failures of heads_of_layers
+ * and config_needs_dot. */
 enum status variant_parse(const char *kv_heads, const struct config *c, int *layers,
                           struct convert_spec *spec, bool *fewer, struct err *e);
 
@@ -74,9 +75,9 @@ enum status variant_convert(const struct job *j, const struct convert_spec *spec
                             struct convert *out, struct err *e);
 
 /* Makes the model of the job's checkpoint with so many K/V heads, stored as `how` says, for
- * model_free. If it has more it is converted by fit in memory: from the weights alone if `text` is
- * NULL, else on that text and with refit, whose windows `callbacks` count. The failures of
- * variant_parse, convert_run and model_create. */
+ * model_free. If the file has more, they are converted by fit in memory: from the weights alone if
+ * `text` is NULL, else on that text and with refit. `callbacks` count the text's windows. The
+ * failures of variant_parse, convert_run and model_create. */
 enum status variant_load(const struct job *j, const char *kv_heads, const struct model_options *how,
                          const struct text_sample *text, struct callbacks callbacks,
                          struct model **out, struct err *e);
@@ -93,18 +94,16 @@ struct input_range {
 };
 /* Reads "A:B", as --range has it; NULL is all of the text. STATUS_USAGE. */
 enum status input_parse_range(const char *range, struct input_range *out, struct err *e);
-/* The bytes from floor(from * len) up to floor(to * len): ranges that meet share no byte and leave
- * none out. */
+/* Returns the bytes from floor(from * len) up to floor(to * len): ranges that meet share no byte
+ * and leave none out. */
 struct text input_range_of(struct input_range range, struct text text);
 
-/* The text of -p or -f, empty if there is neither: its bytes are malloc'd memory of the caller;
- * *text is what --range takes of it. The failures of file_read_all; STATUS_USAGE for a bad range,
- * before a text is waited for, and for a checkpoint in place of a text. */
-enum status input_read(const struct common_options *o, char **bytes, struct text *text,
-                       struct err *e);
+/* Reads a text of at most `max` bytes into malloc'd memory of the caller, without a byte-order mark
+ * at its beginning. The failures of file_read_all; STATUS_USAGE for a checkpoint. */
+enum status input_read(const char *path, size_t max, char **text, size_t *len, struct err *e);
 
-/* Reads the whole of a text of at most `max` bytes while signals are deferred; Ctrl-C still ends
- * the wait for a pipe. STATUS_INTERRUPTED if Ctrl-C came before. */
+/* Does the same while signals are deferred; Ctrl-C still ends the wait for a pipe.
+ * STATUS_INTERRUPTED if Ctrl-C came before. */
 enum status input_await(const char *path, size_t max, char **text, size_t *len, struct err *e);
 
 /* STATUS_BAD_FILE if the checkpoint at `path` has no tokenizer, or none that makes tokens of texts,
@@ -128,25 +127,25 @@ enum status job_tokenize_for_context(struct job *j, const char *purpose, struct 
 /* --- a text that a checkpoint writes itself, where a command takes a file: self or self:N ----- */
 
 #define SELF_TOKENS 16384 /* of self without a number */
-#define SELF_CTX    16    /* of a model that can write, at least */
+#define SELF_CTX    16    /* the least context of a model that can write */
 
 /* Whether a name is no file's, but self or self:N. */
 bool input_is_self(const char *name);
 
-/* The N of such a name. STATUS_USAGE for a number below `least`. */
+/* Reads the N of such a name. STATUS_USAGE for a number below `least`. */
 enum status input_count_self(const char *option, const char *name, int least, int *n,
                              struct err *e);
 
-/* Fills tokens [n * length] with n texts that the checkpoint at `path` writes at temperature 1, as
- * own_text_write has it. Threads are started. STATUS_USAGE for too short a context; STATUS_BAD_FILE
- * without a tokenizer; the failures of model_create and own_text_write. */
 struct input_self {
     const struct checkpoint *checkpoint;
     const char *path, *option; /* for messages */
     uint64_t seed;
-    int n, length;              /* length at most the model's context */
+    int n, length;              /* texts; tokens of each, at most the model's context */
     struct callbacks callbacks; /* of tokens */
 };
+/* Fills tokens [n * length] with n texts that the checkpoint writes at temperature 1, as
+ * own_text_write has it. Threads are started. STATUS_USAGE for too short a context; STATUS_BAD_FILE
+ * without a tokenizer; the failures of model_create and own_text_write. */
 enum status job_write_self(struct job *j, const struct input_self *t, int32_t *tokens,
                            struct err *e);
 
@@ -156,7 +155,7 @@ enum status job_write_self(struct job *j, const struct input_self *t, int32_t *t
  * the process has processors. STATUS_USAGE. */
 enum status job_choose_threads(struct job *j, struct err *e);
 
-/* The table that DECODE_ISA names, or the fastest. STATUS_USAGE. */
+/* Chooses the kernels that DECODE_ISA names, or the fastest. STATUS_USAGE. */
 enum status job_choose_kernels(const struct common_options *c, const struct kernels **out,
                                struct err *e);
 
@@ -186,10 +185,10 @@ void job_say_memory(const struct job *j, const struct job_memory *m);
 enum status job_check_memory(const struct job *j, const struct job_memory *m, const char *what,
                              struct err *e);
 
-/* Parameters of a session as the job's options have them; they borrow from the job. */
+/* Returns the parameters of a session as the options have them; they borrow from the job. */
 struct session_params job_session_params(const struct job *j);
 
-/* The specification of an evaluation of job.tokens by a checkpoint of their vocabulary. */
+/* Returns the specification of an evaluation of job.tokens by a checkpoint of their vocabulary. */
 struct eval_spec job_eval_spec(const struct job *j, const struct checkpoint *k);
 
 /* Sequences that are to share a session. */
@@ -206,19 +205,19 @@ enum status job_fit_sequences(const struct job *j, struct session_params *p,
                               const struct sequences_wanted *w, struct err *e);
 
 /* Says what memory the job's session will take, starts the threads and creates it. It may grow to
- * most_ctx positions; 0: it does not. `option` is named as what lowers the cache; NULL: nothing is.
- */
+ * most_ctx positions; 0: it does not. The message about memory names `option` as what lowers the
+ * cache; NULL: nothing does. */
 enum status job_start_session(struct job *j, const struct session_params *p, int most_ctx,
                               const char *option, struct err *e);
 
-/* session_grow, if the memory for n_ctx positions is there: STATUS_NO_MEMORY leaves the session as
- * it was. */
+/* Grows the session to n_ctx positions if there is memory for them. STATUS_NO_MEMORY leaves the
+ * session as it was. */
 enum status job_grow_session(struct job *j, int n_ctx, const char *option, struct err *e);
 
 /* --- which files may be written: paths.c ------------------------------------------------------ */
 
-/* Whether every output that the options name can be written. STATUS_USAGE, naming the options, if
- * one writes what another reads or writes, or would replace a file of another kind than its own.
+/* Checks that every output that the options name can be written. STATUS_USAGE, naming the options,
+ * if one writes what another reads or writes, or would replace a file of another kind than its own.
  * The failures of file_writer_open for a file that is written whole: while it is tried there is a
  * temporary file, so signals should be deferred. */
 enum status paths_check(const struct option_spec *spec, const void *values, struct err *e);
@@ -230,7 +229,7 @@ enum status path_new(const char *path, bool replaces, const char *remedy, struct
 /* Whether there is a file, or a link, at the path. */
 bool path_exists(const char *path);
 
-/* Whether a file can be written, by trying. */
+/* Tries whether a file can be written. The failures of file_writer_open. */
 enum status path_writable(const char *path, struct err *e);
 
 /* --- what a run shows ------------------------------------------------------------------------- */
@@ -239,11 +238,8 @@ enum status path_writable(const char *path, struct err *e);
  */
 struct progress *job_progress(struct job *j, const char *unit);
 
-/* The same line as callbacks for functions of other directories; the first Ctrl-C stops them. */
+/* Starts the same line, and returns it as the callbacks of work that the first Ctrl-C stops. */
 struct callbacks job_callbacks(struct job *j, const char *unit);
 
 /* Prints a table in the form of --format on standard output. STATUS_NO_MEMORY. */
 enum status job_print(struct job *j, const struct table *t, struct err *e);
-
-/* The length of the file at -o; 0 if it is gone already. */
-uint64_t job_out_bytes(const struct job *j);

@@ -1,9 +1,6 @@
 #include "cli/job.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/replace.h"
@@ -47,26 +44,18 @@ static enum status check_kind(const char *path, enum option_writes kind, struct 
                  [WRITES_JSON] = {"{", "a JSON object"},
                  [WRITES_NPY] = {"\x93NUMPY", "a NumPy array"}};
     const char *begins = kind < LENGTH(kinds) ? kinds[kind].begins : NULL;
-    char found[16];
+    struct file_map found;
     struct stat st;
     if (!begins || stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0)
         return STATUS_OK;
-    const int fd = file_open_retry(path, O_RDONLY, 0);
-    size_t len = 0;
-    ssize_t n = fd < 0 ? -1 : 1;
-    while (n != 0 && fd >= 0 && len < sizeof found && (n > 0 || errno == EINTR)) {
-        n = read(fd, found + len, sizeof found - len);
-        len += MAX(n, 0);
-    }
-    const int error = errno;
-    if (fd >= 0)
-        close(fd);
-    if (n < 0)
-        return file_failure(e, STATUS_FAILED, path, "read", error);
-    return len > 0 && !text_starts_with(text_span(found, len), begins)
-               ? err_usage(e, "'%.200s' exists and is not %s; expected another name", path,
-                           kinds[kind].name)
-               : STATUS_OK;
+    enum status s = file_map_open(&found, path, e);
+    if (s != STATUS_OK) /* an output is no bad input */
+        return s == STATUS_BAD_FILE ? STATUS_FAILED : s;
+    if (!text_starts_with(text_span((const char *)found.data, found.len), begins))
+        s = err_usage(e, "'%.200s' exists and is not %s; expected another name", path,
+                      kinds[kind].name);
+    file_map_close(&found);
+    return s;
 }
 
 enum status paths_check(const struct option_spec *spec, const void *values, struct err *e)

@@ -57,7 +57,8 @@ int program_run(int argc, char **argv)
         return STATUS_USAGE;
     }
     descriptor_init(&out, STDOUT_FILENO);
-    terminal_describe(&out.out);
+    out.out.terminal = isatty(STDOUT_FILENO) == 1;
+    out.out.columns = out.out.terminal ? terminal_width(STDOUT_FILENO) : 0;
     const bool help = str_is(argv[1], "--help") || str_is(argv[1], "-h");
     enum status s;
     if (str_is(argv[1], "--version")) {

@@ -11,7 +11,6 @@
 #include "base/numbers.h"
 #include "cli/common.h"
 #include "cli/signals.h"
-#include "show/heatmap.h"
 
 const char *environment(const char *name)
 {
@@ -27,13 +26,6 @@ int terminal_width(int fd)
     if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
         return size.ws_col;
     return columns && parse_int(columns, 1, USHRT_MAX, &width) ? width : 80;
-}
-
-void terminal_describe(struct output *out)
-{
-    out->terminal = isatty(STDOUT_FILENO) == 1;
-    if (out->terminal)
-        out->columns = terminal_width(STDOUT_FILENO);
 }
 
 bool terminal_obeys(int fd)
@@ -181,15 +173,6 @@ void log_error(const char *format, ...)
 
 /* The least time between two lines of progress. */
 #define PROGRESS_NS 100000000u
-
-struct progress progress_start(const struct common_options *c, const char *unit)
-{
-    const uint64_t now = clock_ns();
-    return (struct progress){.unit = unit,
-                             .terminal = isatty(STDERR_FILENO) && !c->quiet,
-                             .started_ns = now,
-                             .shown_ns = now};
-}
 
 void progress_show(void *arg, uint64_t done, uint64_t all)
 {

@@ -6,16 +6,13 @@
 
 #include "base/output.h"
 #include "base/status.h"
-#include "show/plot.h"
+#include "show/heatmap.h"
 
 struct common_options;
 
 /* Columns of a line, 1 or more: those of the terminal that the descriptor is. Where it is none, or
  * does not tell, COLUMNS or else 80. */
 int terminal_width(int fd);
-
-/* Sets the columns of standard output, if it is a terminal. */
-void terminal_describe(struct output *out);
 
 /* Whether the descriptor is a terminal that moves its cursor and has colours when it is told to:
  * TERM is set, and not "dumb". An empty variable counts as unset. */
@@ -73,8 +70,6 @@ struct progress {
     bool terminal;      /* something is shown: it is one, and -q is not given */
     uint64_t started_ns, shown_ns;
 };
-
-struct progress progress_start(const struct common_options *c, const char *unit);
 
 /* For the tools' `progress`, with a struct progress as `arg`: rewrites the line at most ten times a
  * second. */
