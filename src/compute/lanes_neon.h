@@ -27,10 +27,10 @@ typedef struct {
     {                                                                                              \
         return (to){f(a.q0), f(a.q1), f(a.q2), f(a.q3)};                                           \
     }
-#define LANES_2(name, f)                                                                           \
-    static inline lanes name(lanes a, lanes b)                                                     \
+#define LANES_2(to, name, f)                                                                       \
+    static inline to name(to a, to b)                                                              \
     {                                                                                              \
-        return (lanes){f(a.q0, b.q0), f(a.q1, b.q1), f(a.q2, b.q2), f(a.q3, b.q3)};                \
+        return (to){f(a.q0, b.q0), f(a.q1, b.q1), f(a.q2, b.q2), f(a.q3, b.q3)};                   \
     }
 #define LANES_ALL(to, name, number, f)                                                             \
     static inline to name(number x)                                                                \
@@ -111,18 +111,30 @@ static inline uint8x16_t quarter_high_halves(uint8x16_t a)
     return vshrq_n_u8(a, 4);
 }
 
+static inline int32x4_t quarter_right(int32x4_t a, int32x4_t n)
+{
+    return vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a), vnegq_s32(n)));
+}
+
+static inline uint8x16_t quarter_less_128(uint8x16_t w)
+{
+    return veorq_u8(w, vdupq_n_u8(128));
+}
+
 LANES_ALL(lanes, lanes_all, float, vdupq_n_f32)
 LANES_ALL(ints, ints_all, int32_t, vdupq_n_s32)
 LANES_LOAD(lanes, lanes_load, float, 4, vld1q_f32)
 LANES_LOAD(lanes, lanes_load_f16, uint16_t, 4, quarter_load_f16)
 LANES_LOAD(lanes, lanes_load_bf16, uint16_t, 4, quarter_load_bf16)
 LANES_LOAD(bytes, bytes_load, uint8_t, 16, vld1q_u8)
-LANES_2(lanes_add, vaddq_f32)
-LANES_2(lanes_sub, vsubq_f32)
-LANES_2(lanes_mul, vmulq_f32)
-LANES_2(lanes_div, vdivq_f32)
-LANES_2(lanes_max, quarter_max)
-LANES_2(lanes_min, quarter_min)
+LANES_2(lanes, lanes_add, vaddq_f32)
+LANES_2(lanes, lanes_sub, vsubq_f32)
+LANES_2(lanes, lanes_mul, vmulq_f32)
+LANES_2(lanes, lanes_div, vdivq_f32)
+LANES_2(lanes, lanes_max, quarter_max)
+LANES_2(lanes, lanes_min, quarter_min)
+LANES_2(ints, ints_and, vandq_s32)
+LANES_2(ints, ints_right_each, quarter_right)
 LANES_1(lanes, lanes_sqrt, lanes, vsqrtq_f32)
 LANES_1(lanes, lanes_swap, lanes, vrev64q_f32)
 LANES_1(lanes, lanes_power_of_two, lanes, quarter_power_of_two)
@@ -130,6 +142,7 @@ LANES_1(ints, lanes_round, lanes, vcvtnq_s32_f32)
 LANES_1(lanes, ints_to_lanes, ints, vcvtq_f32_s32)
 LANES_1(bytes, bytes_low_halves, bytes, quarter_low_halves)
 LANES_1(bytes, bytes_high_halves, bytes, quarter_high_halves)
+LANES_1(bytes, bytes_less_128, bytes, quarter_less_128)
 
 static inline ints ints_load(const uint32_t *p)
 {
@@ -145,17 +158,6 @@ static inline ints ints_twice(const void *p)
     return (ints){q, q, q, q};
 }
 
-static inline int32x4_t quarter_right(int32x4_t a, int32x4_t n)
-{
-    return vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a), vnegq_s32(n)));
-}
-
-static inline ints ints_right_each(ints a, ints n)
-{
-    return (ints){quarter_right(a.q0, n.q0), quarter_right(a.q1, n.q1), quarter_right(a.q2, n.q2),
-                  quarter_right(a.q3, n.q3)};
-}
-
 static inline ints ints_right(ints a, int n)
 {
     return ints_right_each(a, ints_all(n));
@@ -163,9 +165,7 @@ static inline ints ints_right(ints a, int n)
 
 static inline ints ints_low(ints a, int n)
 {
-    const int32x4_t mask = vdupq_n_s32((1 << n) - 1);
-    return (ints){vandq_s32(a.q0, mask), vandq_s32(a.q1, mask), vandq_s32(a.q2, mask),
-                  vandq_s32(a.q3, mask)};
+    return ints_and(a, ints_all((1 << n) - 1));
 }
 
 static inline lanes lanes_zero_below(lanes a, lanes x, float limit)
@@ -199,17 +199,9 @@ static inline ints ints_dot_halves(ints acc, bytes w, int32_t quad)
                   vdotq_s32(acc.q3, vreinterpretq_s8_u8(w.q3), x)};
 }
 
-static inline int8x16_t quarter_signed(uint8x16_t w)
-{
-    return vreinterpretq_s8_u8(veorq_u8(w, vdupq_n_u8(128)));
-}
-
 static inline ints ints_dot_offset(ints acc, bytes w, int32_t quad)
 {
-    const int8x16_t x = vreinterpretq_s8_s32(vdupq_n_s32(quad));
-    return (ints){
-        vdotq_s32(acc.q0, quarter_signed(w.q0), x), vdotq_s32(acc.q1, quarter_signed(w.q1), x),
-        vdotq_s32(acc.q2, quarter_signed(w.q2), x), vdotq_s32(acc.q3, quarter_signed(w.q3), x)};
+    return ints_dot_halves(acc, bytes_less_128(w), quad);
 }
 
 static inline void ints_store_i8(int8_t *p, ints a)
