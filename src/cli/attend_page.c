@@ -221,9 +221,9 @@ enum status attend_make_page(const struct attend_view *v, attend_show_page *show
         next[i] = (struct explore_next){page_label(v, v->found.next[i].id),
                                         exp(v->found.next[i].logprob)};
     attend_title(v, title, sizeof title);
-    if (!str_is(v->options->common.kv_types, "f32"))
-        chars_printf(cached, ", keys and values cached as %s",
-                     kv_type_name(v->spec.params.kv_type).text);
+    const struct kv_type cache = v->spec.params.kv_type;
+    if (cache.keys != CACHE_F32 || cache.values != CACHE_F32)
+        chars_printf(cached, ", keys and values cached as %s", kv_type_name(cache).text);
     chars_printf(subtitle, "%s, %d token%s%s. Shown are attention weights.", v->variant, n,
                  plural(n), cached);
     chars_printf(why,

@@ -1,0 +1,71 @@
+/*
+ * What a live page runs: what it refuses, and that it goes on after that. (Its weights and tokens:
+ * tests/show/page.sh.)
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/live.h"
+#include "opened.h"
+
+static struct live *live;
+static const struct live_answer *answer; /* the first member of a struct live */
+
+RELEASER(close_live, live_free)
+
+static void open_live(void)
+{
+    size_t len;
+    unsigned char *checkpoint = read_file("tests/data/shakespeare-bytes.gguf", &len);
+    live = released_by(close_live, live_open(checkpoint, len, "page"));
+    answer = (const struct live_answer *)live;
+    ck_assert_ptr_null(answer->error);
+}
+
+static void show(const char *text, int n, const char *kv_heads)
+{
+    live_show(live, text, strlen(text), n, 0.8, 7, kv_heads);
+}
+
+/* The answer has no error, but numbers and a view with this. */
+static void expect_view(const char *part)
+{
+    ck_assert_msg(!answer->error, "%s", answer->error);
+    ck_assert_uint_gt(answer->numbers_len, 0);
+    ck_assert_ptr_nonnull(memmem(answer->view, answer->view_len, part, strlen(part)));
+    ck_assert_ptr_null(memmem(answer->view, answer->view_len, "cached as", 9));
+}
+
+TEST(refusals_are_sentences, .before = open_live)
+{
+    char longer[258] = "";
+    memset(longer, 'a', 257);
+    const struct {
+        const char *text;
+        int n;
+        const char *kv_heads, *says;
+    } refused[] = {
+        {"", 0, "", "the text is empty: there is no token to look at"},
+        {longer, 0, "", "the text has 257 tokens, the context only 256: shorten the text"},
+        {longer, 5, "", "the text has 257 tokens, the context only 256: shorten the text"},
+        {"To be", 0, "3", "expected a divisor of the 8 query heads"},
+        {"To be", 5, "x", "found 'x'"},
+    };
+    for (size_t i = 0; i < COUNT(refused); i++) {
+        show(refused[i].text, refused[i].n, refused[i].kv_heads);
+        ck_assert_msg(answer->error && answer->view_len == 0, "%s", refused[i].says);
+        expect_says(answer->error, refused[i].says);
+        show("To be", 2, "2");
+        expect_view("GQA-2");
+    }
+    show(longer + 1, 5, ""); /* It fills the context, so that no token is made. */
+    expect_view("\"made\": 0");
+}
+
+TEST(a_file_that_is_no_checkpoint)
+{
+    live = released_by(close_live, live_open(calloc(1, 24), 24, "page"));
+    answer = (const struct live_answer *)live;
+    ck_assert_ptr_nonnull(answer->error);
+    expect_says(answer->error, "page|expected \"GGUF\"");
+}
