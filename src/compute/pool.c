@@ -33,15 +33,11 @@
  * the lock only when there is somebody to wake. */
 #define SLEEPING 1u
 #define STEP     2u
-
-struct counter {
-    _Atomic uint32_t word;
-    pthread_cond_t *stepped; /* goes with the pool's lock */
-};
+typedef _Atomic uint32_t counter;
 
 /* Aligned, because a member that looks at one counter must not slow the owner of the next. */
 struct member {
-    _Alignas(MEM_ALIGN) struct counter arrived;
+    _Alignas(MEM_ALIGN) counter arrived;
     struct pool *pool;
     int thread;
     pthread_t handle;
@@ -53,7 +49,7 @@ struct member {
 };
 
 struct pool {
-    _Alignas(MEM_ALIGN) struct counter released;
+    _Alignas(MEM_ALIGN) counter released;
     pool_work *work; /* NULL: leave; read once a run, so it travels with the counter */
     void *arg;
     _Alignas(MEM_ALIGN) int n_threads;
@@ -61,14 +57,14 @@ struct pool {
     uint64_t pause_ns;
     struct arena arena; /* holds this struct */
     pthread_mutex_t lock;
-    pthread_cond_t released_stepped, arrived_stepped;
+    pthread_cond_t stepped;           /* some counter on which a member sleeps */
     _Alignas(MEM_ALIGN) bool running; /* the caller's own: on a line that no other thread reads */
     struct member members[];          /* [n_threads]; of the caller's, [0], only the loops' */
 };
 
-static uint32_t counter_value(const struct counter *c)
+static uint32_t counter_value(const counter *c)
 {
-    return atomic_load_explicit(&c->word, memory_order_relaxed) & ~SLEEPING;
+    return atomic_load_explicit(c, memory_order_relaxed) & ~SLEEPING;
 }
 
 /* Whether the counter has come to target or gone past it, modulo 2^32. */
@@ -77,22 +73,22 @@ static bool has_reached(uint32_t word, uint32_t target)
     return word - target < UINT32_MAX / 2;
 }
 
-static bool counter_has(const struct counter *c, uint32_t target)
+static bool counter_has(const counter *c, uint32_t target)
 {
-    return has_reached(atomic_load_explicit(&c->word, memory_order_acquire), target);
+    return has_reached(atomic_load_explicit(c, memory_order_acquire), target);
 }
 
-static void counter_step(struct pool *p, struct counter *c)
+static void counter_step(struct pool *p, counter *c)
 {
     const uint32_t next = counter_value(c) + STEP;
-    if (atomic_exchange_explicit(&c->word, next, memory_order_acq_rel) & SLEEPING) {
+    if (atomic_exchange_explicit(c, next, memory_order_acq_rel) & SLEEPING) {
         pthread_mutex_lock(&p->lock);
-        pthread_cond_broadcast(c->stepped);
+        pthread_cond_broadcast(&p->stepped);
         pthread_mutex_unlock(&p->lock);
     }
 }
 
-static void counter_await(struct pool *p, struct counter *c, uint32_t target)
+static void counter_await(struct pool *p, counter *c, uint32_t target)
 {
     if (counter_has(c, target))
         return;
@@ -117,8 +113,8 @@ static void counter_await(struct pool *p, struct counter *c, uint32_t target)
     pthread_mutex_lock(&p->lock);
     /* The owner's exchange either sees the bit set here, and then wakes us after we have given up
      * the lock in the wait, or came first, and then this sees its value. */
-    while (!has_reached(atomic_fetch_or_explicit(&c->word, SLEEPING, memory_order_acq_rel), target))
-        pthread_cond_wait(c->stepped, &p->lock);
+    while (!has_reached(atomic_fetch_or_explicit(c, SLEEPING, memory_order_acq_rel), target))
+        pthread_cond_wait(&p->stepped, &p->lock);
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -162,8 +158,7 @@ static void start_workers(struct pool *p, int n_threads)
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
     for (p->n_threads = 1; p->n_threads < n_threads; p->n_threads++) {
         struct member *m = &p->members[p->n_threads];
-        *m = (struct member){
-            .arrived.stepped = &p->arrived_stepped, .pool = p, .thread = p->n_threads};
+        *m = (struct member){.pool = p, .thread = p->n_threads};
         if (pthread_create(&m->handle, &attributes, worker_main, m) != 0)
             break;
     }
@@ -198,10 +193,7 @@ enum status pool_create(int n_threads, struct pool **out, struct err *e)
     p->caller_cpu = cpus_current();
     p->pause_ns = n_threads > cpus_usable() ? 0 : PAUSE_NS;
     p->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    p->released_stepped = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
-    p->arrived_stepped = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
-    p->released.stepped = &p->released_stepped;
-
+    p->stepped = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     start_workers(p, n_threads);
     if (p->n_threads == 1)
         pool_free(p);
@@ -215,8 +207,7 @@ void pool_free(struct pool *p)
     if (!p)
         return;
     end_workers(p);
-    pthread_cond_destroy(&p->arrived_stepped);
-    pthread_cond_destroy(&p->released_stepped);
+    pthread_cond_destroy(&p->stepped);
     pthread_mutex_destroy(&p->lock);
     struct arena arena = p->arena;
     arena_free(&arena);
@@ -229,7 +220,7 @@ bool pool_restart(struct pool *p)
         return true;
     end_workers(p);
     /* The counters start from zero again. */
-    atomic_store_explicit(&p->released.word, 0, memory_order_relaxed);
+    atomic_store_explicit(&p->released, 0, memory_order_relaxed);
     p->members[0] = (struct member){.pool = p};
     p->caller_cpu = cpus_current();
     start_workers(p, n_threads);
