@@ -59,7 +59,7 @@ endif
 # Loops over numbers: tracing their comparisons tells the fuzzer nothing and takes most of its time,
 # as do, of a run that counts what ran, counters that threads take in turn. (Without turns a count may
 # miss some; it never becomes none.)
-LOOPS_OBJ := $(patsubst %,$(BUILD)/src/compute/%.o,linalg linalg_eigen kernels_scalar grad_scalar)
+LOOPS_OBJ := $(patsubst %,$(BUILD)/src/compute/%.o,linalg kernels_scalar grad_scalar)
 ifeq ($(MODE),fuzz)
 $(LOOPS_OBJ): OBJ_FLAGS := -fno-sanitize-coverage=trace-cmp
 endif

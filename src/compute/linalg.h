@@ -56,20 +56,11 @@ void linalg_identity(double *a, size_t n);
 void linalg_copy(double *to, size_t to_stride, const double *from, size_t from_stride, size_t m,
                  size_t n);
 
-/* Multiplies x [n] by a. */
-void linalg_scale(double *x, double a, size_t n);
-
 /* Returns sum_i a[i] b[i] over n >= 0 elements, in interleaved partial sums. */
 double linalg_dot(const double *a, const double *b, size_t n);
 
-/* Returns the Euclidean length of x [n]. */
-double linalg_length(const double *x, size_t n);
-
 /* Adds a x to y [n]. */
 void linalg_add_scaled(double *restrict y, double a, const double *restrict x, size_t n);
-
-/* Rotates the plane of two rows [n] in place: x, y = c x - s y, s x + c y. */
-void linalg_rotate(double *restrict x, double *restrict y, size_t n, double c, double s);
 
 /* Returns sum_i a[i][i] of a [n, n]. */
 double linalg_trace(const double *a, size_t n);
@@ -96,3 +87,17 @@ void linalg_solve_lower_transposed(const double *l, size_t n, double *b, size_t 
  * orthogonal Procrustes problem), found by one-sided Jacobi rotations; scratch [2 * n * n].
  */
 void linalg_nearest_orthogonal(double *q, const double *m, size_t n, double *scratch);
+
+/* Returns the doubles of scratch that linalg_eigen needs, with eigenvectors or without. */
+size_t linalg_eigen_scratch(size_t n, bool vectors);
+
+/*
+ * Computes the n eigenvalues of a symmetric a [n, n], which is destroyed, the largest first, and
+ * the eigenvectors of the first n_vectors <= n of them as rows of `vectors` [n_vectors, n] (NULL if
+ * n_vectors is 0), of length 1, the component of largest magnitude positive. False if the iteration
+ * does not converge, as with numbers that are not finite. Uses Householder tridiagonalization and
+ * implicitly shifted QL (Golub and Van Loan, sections 8.3.1 and 8.3.3): errors are relative to the
+ * largest eigenvalue; 4 n^3 multiply-adds with vectors, n^3 without.
+ */
+bool linalg_eigen(double *a, size_t n, double *values, double *vectors, size_t n_vectors,
+                  double *scratch);

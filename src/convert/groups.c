@@ -8,7 +8,6 @@
 
 #include <math.h>
 
-#include "compute/linalg_eigen.h"
 
 #define EXACT_HEADS 12
 /* Rounds of alignment to the mean of the aligned heads. */

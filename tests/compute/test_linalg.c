@@ -7,7 +7,6 @@
 
 #include "base/rng.h"
 #include "compute/linalg.h"
-#include "compute/linalg_eigen.h"
 #include "support.h"
 
 static double *numbers(size_t n)
