@@ -17,26 +17,22 @@ struct quant_rows {
     int n;
 };
 
-ALWAYS_INLINE int32_t quant_quad(const struct quant_rows *x, int t, int i)
+/* The four bytes at a place of row t: elements, or the scale or the sum of a block. */
+ALWAYS_INLINE int32_t quant_quad(const struct quant_rows *x, int t, int at)
 {
     int32_t quad;
-    memcpy(&quad, x->base + t * x->row_bytes + i, sizeof quad);
+    memcpy(&quad, x->base + t * x->row_bytes + at, sizeof quad);
     return quad;
 }
 
 ALWAYS_INLINE float quant_scale(const struct quant_rows *x, int t, int block)
 {
-    float scale;
-    memcpy(&scale, x->base + t * x->row_bytes + x->n + block * sizeof scale, sizeof scale);
-    return scale;
+    return bits_float((uint32_t)quant_quad(x, t, x->n + 4 * block));
 }
 
 ALWAYS_INLINE int32_t quant_sum(const struct quant_rows *x, int t, int block)
 {
-    int32_t sum;
-    const size_t scales = x->n / QUANT_BLOCK * sizeof(float);
-    memcpy(&sum, x->base + t * x->row_bytes + x->n + scales + block * sizeof sum, sizeof sum);
-    return sum;
+    return quant_quad(x, t, x->n + 4 * (x->n / QUANT_BLOCK + block));
 }
 
 /* Bytes of a block in a panel's row of elements. */

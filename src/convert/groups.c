@@ -8,7 +8,6 @@
 
 #include <math.h>
 
-
 #define EXACT_HEADS 12
 /* Rounds of alignment to the mean of the aligned heads. */
 #define ALIGN_ROUNDS 20
