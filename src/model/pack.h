@@ -1,6 +1,5 @@
 /*
- * pack - tensors of a file in memory: in the layouts that the kernels read, or all of them as one
- * flat run of F32 that training changes.
+ * pack - tensors of a file in memory, in the layouts that the kernels read.
  *
  * Tensors are of the types that run here (pack_storage) and may lie at any address. Targets are
  * panels as struct matrix describes them, zeroed before, of n_out, n_in and storage of `w` (its
@@ -10,7 +9,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "formats/gguf_write.h"
+#include "formats/gguf.h"
 #include "model/layout.h"
 
 /* The storage that a tensor's type has in memory (blocks_in_memory); false for types that do not
@@ -59,80 +58,3 @@ void pack_random_floats(float *out, uint64_t n, struct rng *r);
 
 /* Row `row` of a filled matrix as n_in floats. */
 void pack_read_row(const struct matrix *w, int row, float *out);
-
-/*
- * The trainable numbers of a checkpoint as one flat run, in the order of the file. Weights, their
- * gradient and an optimizer's moments share one layout: each tensor in file order and row-major,
- * starting on a cache line; the few floats between tensors are zero and stay so. The views give the
- * tensors by name.
- */
-
-/* One tensor of the flat run. */
-struct param {
-    struct tensor_spec spec;
-    size_t offset; /* floats from the start */
-};
-
-/* Which tensors there are, and where. */
-struct param_list {
-    struct param *items;
-    int n;
-    size_t n_floats;   /* of the flat run, gaps included */
-    size_t n_trained;  /* of those at its beginning, which training moves */
-    uint64_t n_params; /* without the gaps */
-    bool tied;         /* output.weight is token_embd.weight and not listed */
-    bool in_panels;    /* see param_list_use_panels */
-};
-
-/*
- * The tensors of a checkpoint of shape `c`. Biases are optional: they are listed if `g` has them,
- * the usual ones with g NULL; output.weight is if it is not tied (layout_output_tied; with g NULL
- * unless the architecture's files need one).
- * STATUS_BAD_FILE as pack_find; STATUS_NO_MEMORY. Freed by param_list_free.
- */
-enum status param_list_create(struct param_list *list, const struct config *c, const struct gguf *g,
-                              struct err *e);
-
-/* Attention and norms are trained alone: they come first in the flat run, and the rest behind
- * n_trained. */
-void param_list_train_attention(struct param_list *list);
-
-/* Matrices are to lie in panels, as those of a struct matrix of F32, which products read as they
- * are: of a list that is only read. Offsets and n_floats change. */
-void param_list_use_panels(struct param_list *list);
-
-static inline bool param_is_trained(const struct param_list *list, const struct param *p)
-{
-    return p->offset < list->n_trained;
-}
-
-void param_list_free(struct param_list *list); /* legal on a zeroed struct and twice */
-
-/* Reads all tensors of g, which the list was made from, into flat [n_floats], as F32. Of panels it
- * is zeroed before. */
-void param_list_read(const struct param_list *list, const struct gguf *g, float *flat);
-
-/* Adds all tensors to a GGUF file as F32; flat is borrowed until it is written. */
-void param_list_write(const struct param_list *list, const float *flat, struct gguf_writer *w);
-
-/* A role's part of a flat run; the bias is NULL where there is none. */
-struct param_pair {
-    float *weight; /* [rows, cols], or its panels */
-    float *bias;
-};
-
-struct param_block {
-    struct param_pair w[TENSOR_ROLES]; /* by role; those outside of the blocks stay zero */
-};
-
-struct param_view {
-    float *flat;
-    struct param_pair w[TENSOR_ROLES]; /* outside of the blocks; output's is the embedding's where
-                                          tied */
-    struct param_block *blocks;        /* [n_layers], of which all may have the same parts */
-};
-
-/* Takes the first n floats of a flat run, n_floats or n_trained, and its view from an arena, or
- * counts them (see base/mem.h). Tensors behind have no part in the view. */
-struct param_view param_view_take(struct arena *arena, const struct param_list *list, size_t n,
-                                  const struct config *c);

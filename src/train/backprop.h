@@ -14,7 +14,7 @@
 #pragma once
 
 #include "compute/pool.h"
-#include "model/pack.h"
+#include "train/params.h"
 
 struct backprop;
 
@@ -34,7 +34,7 @@ struct backprop_spec {
     int n_sequences; /* windows in a batch, at most */
     int length;      /* tokens of a window, at most the context */
     /* No gradient will be asked for: takes less memory, and weights in panels
-     * (param_list_use_panels). */
+     * (PARAMS_PANELS). */
     bool forward_only;
     bool dropping;      /* batches may have dropout: takes room for masked gradients */
     bool taught;        /* a teacher may be given: takes room for its logits */

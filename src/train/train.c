@@ -64,9 +64,7 @@ static enum status open_teacher(struct trainer *t, struct err *e)
     if (!spec->teacher)
         return STATUS_OK;
     TRY(train_teacher_check(t, e));
-    TRY(param_list_create(&t->teacher_list, &t->teacher_config, spec->teacher, e));
-    param_list_use_panels(&t->teacher_list);
-    return STATUS_OK;
+    return param_list_create(&t->teacher_list, &t->teacher_config, spec->teacher, PARAMS_PANELS, e);
 }
 
 static enum status check_sizes(const struct trainer *t, struct err *e)
@@ -134,13 +132,14 @@ static enum status resume_progress(struct trainer *t, struct err *e)
 static enum status open_run(struct trainer *t, struct err *e)
 {
     const struct train_spec *spec = &t->spec;
+    const enum param_order order =
+        spec->only == TRAINED_ATTENTION ? PARAMS_ATTENTION_FIRST : PARAMS_OF_FILE;
     if (spec->resume)
         TRY(state_open(&t->state, t->state_path, e));
     TRY(err_in_file(e, train_template_make(t, e), spec->from_path));
     TRY(check_sizes(t, e));
-    TRY(err_in_file(e, param_list_create(&t->list, &t->config, spec->from, e), spec->from_path));
-    if (spec->only == TRAINED_ATTENTION)
-        param_list_train_attention(&t->list);
+    TRY(err_in_file(e, param_list_create(&t->list, &t->config, spec->from, order, e),
+                    spec->from_path));
     TRY(err_in_file(e, open_teacher(t, e), spec->teacher_path));
     TRY(train_data_read(t, e));
     TRY(state_identify(t, e));

@@ -12,9 +12,9 @@
 #include "formats/gguf_values.h"
 #include "model/config_keys.h"
 #include "model/layout.h"
-#include "model/pack.h"
 #include "target.h"
 #include "text/tokenizer.h"
+#include "train/params.h"
 
 /* --- the vocabulary --------------------------------------------------------------------------- */
 
@@ -175,7 +175,7 @@ static void read_params(const struct gguf *g, bool loads)
     struct err e = {{0}};
     enum status s = config_read(g, &c, &e);
     if (s == STATUS_OK)
-        s = param_list_create(&list, &c, g, &e);
+        s = param_list_create(&list, &c, g, PARAMS_OF_FILE, &e);
     if (s != STATUS_OK) {
         require(!loads);
         require_refused(s, STATUS_BAD_FILE, &e);

@@ -4,7 +4,6 @@
 
 #include <stdint.h>
 
-#include "model/pack.h"
 #include "train/backprop.h"
 
 /* A checkpoint's tensors in double, in the places that the list says, and what a training step does

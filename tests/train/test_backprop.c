@@ -35,9 +35,8 @@ static void open_model(struct fixture *f, const char *path)
 {
     f->file = read_gguf(path);
     expect_ok(config_read(f->file.g, &f->config, &err));
-    expect_ok(param_list_create(&f->list, &f->config, f->file.g, &err));
-    if (f->only_attention)
-        param_list_train_attention(&f->list);
+    expect_ok(param_list_create(&f->list, &f->config, f->file.g,
+                                f->only_attention ? PARAMS_ATTENTION_FIRST : PARAMS_OF_FILE, &err));
     for (int pass = 0; pass < 2; pass++) {
         f->weights = param_view_take(&f->arena, &f->list, f->list.n_floats, &f->config);
         f->gradient = param_view_take(&f->arena, &f->list, f->list.n_trained, &f->config);
@@ -379,8 +378,7 @@ static void taught_gradient(struct fixture *f, struct loss_weights loss, const s
 {
     struct arena arena = {0};
     struct param_list list;
-    expect_ok(param_list_create(&list, &f->config, f->file.g, &err));
-    param_list_use_panels(&list);
+    expect_ok(param_list_create(&list, &f->config, f->file.g, PARAMS_PANELS, &err));
     param_view_take(&arena, &list, list.n_floats, &f->config);
     expect_ok(arena_allocate(&arena, "test", &err));
     const struct param_view other = param_view_take(&arena, &list, list.n_floats, &f->config);

@@ -38,7 +38,7 @@ static struct muon_run train(const char *name, const struct kernels *k, int n_th
                                   .pool = new_pool(n_threads)};
     t->grad = k->grad;
     expect_ok(config_read(r.file.g, &t->config, &err));
-    expect_ok(param_list_create(&t->list, &t->config, r.file.g, &err));
+    expect_ok(param_list_create(&t->list, &t->config, r.file.g, PARAMS_OF_FILE, &err));
     trainer_take(t);
     expect_ok(arena_allocate(&t->arena, "test", &err));
     trainer_take(t);

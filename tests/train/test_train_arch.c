@@ -153,7 +153,7 @@ TEST(any_checkpoint_is_trained_further, .loops = N_TRAINED)
 static double deviation_of(const struct config *c, enum tensor_role role, float *first)
 {
     struct trainer t = {.spec = {.seed = 1}, .config = *c};
-    expect_ok(param_list_create(&t.list, c, NULL, &err));
+    expect_ok(param_list_create(&t.list, c, NULL, PARAMS_OF_FILE, &err));
     trainer_take(&t);
     expect_ok(arena_allocate(&t.arena, "test", &err));
     trainer_take(&t);
