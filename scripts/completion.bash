@@ -1,7 +1,7 @@
-# bash completion for decode, which asks the program's help what there is.
+# bash completion for decode. It asks the program's help which commands and options there are.
 
-# _decode_options DECODE COMMAND - a line of each option: its names; what its value is called, nothing of
-# a flag; what the value may be, if that is one of a few words
+# _decode_options DECODE COMMAND - prints a line for each option: its names; the name of its value, which a
+# flag lacks; and the values, where these are a few words. Semicolons stand between them.
 _decode_options() {
     "$1" "$2" --help --all 2>/dev/null | awk '
     function put() {
@@ -31,13 +31,13 @@ _decode() {
         COMPREPLY=($(compgen -W "$commands --help --version" -- "$word"))
         return
     fi
-    # --name=value is three words
+    # bash cuts --name=value into three words.
     if [[ $word == = ]]; then
         word=
     elif [[ $before == = ]]; then
         before=${COMP_WORDS[COMP_CWORD - 2]}
     fi
-    # Where there are no replies, bash completes names of files.
+    # bash completes names of files where this makes no replies.
     while IFS=';' read -r names value choices; do
         options+=$names
         [[ $value && " $names " == *" $before "* ]] || continue

@@ -2,10 +2,10 @@
 # manual.sh DECODE - prints the manual page decode(1), source for man(1), of what the program's help says.
 set -eu
 decode=$1
-export COLUMNS=72 # what man(1), which indents sections, leaves of 80
+export COLUMNS=72 # man(1) indents sections, which leaves as many of 80
 
-# section TITLE COMMAND... - the output of the command, in which troff is to find nothing of its own: no
-# backslash, no hyphen that it breaks at, no line that begins as a request does
+# section TITLE COMMAND... - prints a section that shows the command's output as it is: backslashes, hyphens
+# and lines that begin as a request of troff does are escaped
 section() {
     printf '.SH %s\n.nf\n' "$1"
     shift

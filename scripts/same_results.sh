@@ -1,11 +1,12 @@
 #!/bin/sh
-# same_results.sh OLD NEW [FOLDER...] - compares two programs, before and after a change that must change
-# no result, on some 2,800 command lines: exit codes, texts, figures, messages and files must be the same
-# byte for byte, without times. Runs the checkpoints of tests/, models/ and the FOLDERs, with 1 and 2
-# threads, in plain C and with the best instruction set. NEW refuses what OLD refuses with the same message,
-# and each goes on with a training that the other saved. Prints for each section how many runs there were
-# and how many differ; takes two minutes on 2 processors. MEMORY=own lets the plans of memory that -v
-# prints differ. Where a command or an option has a new name, OLD is a script that translates the lines.
+# same_results.sh OLD NEW [FOLDER...] - compares the programs of before and after a change that must change
+# no result, on some 3,300 command lines: exit codes, texts, figures, messages and files must be the same
+# byte for byte, without times. Both run the checkpoints of tests/, models/ and the FOLDERs, with 1 and 2
+# threads, in plain C and with the best instruction set; each goes on with a training that the other saved.
+# Of a line that differs the first lines of the difference are printed, and of each section how many runs
+# there were and how many differ. It takes two minutes on 2 processors. With MEMORY=own the plans of memory
+# that -v prints may differ. Where a command or an option has a new name, OLD is a script that translates
+# the lines.
 set -eu
 [ $# -ge 2 ] || {
     echo "usage: scripts/same_results.sh OLD NEW [FOLDER...]   (run from the repository's top)" >&2
@@ -18,7 +19,7 @@ shift 2
 same_begin same-results "$old" "$new_program"
 text=tests/data/bpe-small.txt
 
-# A file of a FOLDER that is one of the golden files is not run twice.
+# A FOLDER may have copies of the golden files; these are not run twice.
 set -- "$@" tests/data
 checkpoints=$(ls tests/data/golden/*.gguf models/*.gguf)
 for folder in "$@"; do
@@ -37,7 +38,7 @@ for model in $checkpoints; do
 done
 small="tests/data/golden/mha.gguf tests/data/golden/gqa.gguf"
 
-# section NAME COMMAND... - runs that and prints a row of the summary
+# section NAME COMMAND... - runs the command and prints a row of the summary
 section() {
     h_section=$1 h_runs=$runs h_differing=$differing
     shift
@@ -49,7 +50,8 @@ section() {
 
 # --- whatever the instruction set ------------------------------------------------------------------
 
-# options COMMAND - those that both programs' helps have, without three whose output is full of times
+# options COMMAND - prints the options that both programs' helps have, without three whose output is full of
+# times
 options() {
     for h_program in "$old" "$new_program"; do
         "$h_program" help "$1" --all | grep -oE '^ +(-., )?--[a-z0-9-]+' |
@@ -66,7 +68,7 @@ helps() {
     done
 }
 
-# Every option without a value, with an empty one and with values that few options take; and other lines
+# bad_lines - gives every option no value, an empty one, and values that few options take; and runs other lines
 # that are refused.
 bad_lines() {
     model=tests/data/golden/mha.gguf
@@ -168,7 +170,8 @@ info $model --tensors --check
 LINES
 }
 
-# The inputs of the fuzz targets are files broken in many ways: these compare the readers' messages.
+# broken_files - compares the readers' messages on the inputs of the fuzz targets, which are broken in many
+# ways.
 broken_files() {
     for file in tests/fuzz/corpus/gguf/*; do
         same info "$file" --check --tensors
@@ -294,14 +297,14 @@ conversions() {
     # shellcheck disable=SC2086 # words
     same convert "$1" -o out.gguf --force --kv-heads 2 --refit none $calibrated --format md \
         --eval tests/data/train/mha.txt
-    # Types that are only read, and massive activations, as real checkpoints have.
+    # read-only has types that are only read, and massive the activations that real checkpoints have.
     for of in shakespeare-bytes read-only massive; do
         # shellcheck disable=SC2086 # words
         same convert tests/data/$of.gguf -o out.gguf --force --kv-heads 1 --requantize $calibrated
     done
 }
 
-# A small new model.
+# The options of a small new model.
 new="$text --layers 2 --embd 16 --heads 4 --ff 24 --ctx 16 --batch 3 --seed 1 --save-every 3
 --eval-every 3 --val-fraction 0.02"
 
@@ -318,7 +321,7 @@ trainings() {
     }
 }
 
-# OLD is interrupted somewhere and both go on from there; then the same with NEW interrupted.
+# interrupted - interrupts a training of OLD, and both programs go on from there; then one of NEW.
 interrupted() {
     long="--steps 400 -q"
     # shellcheck disable=SC2086 # words

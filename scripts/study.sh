@@ -4,22 +4,23 @@
 #          [--arm NAME [options of train]] ... - trainings compared over seeds and learning rates
 #
 # It compares one of three things:
-#   conversions    the GQA paper's experiment, for one number of --heads: trains an MHA checkpoint for each
-#                  seed, converts it by each --method to each number of --kv-heads (scratch: trains such a
-#                  model from scratch), and trains each further for each --alpha, a percent of the steps
-#   heads          several numbers of query heads, trained from scratch: H, of size D as HxD, with G K/V
-#                  heads as H/G or HxD/G; with --match they get feed-forward layers of such a width that all
-#                  have as many parameters, or operations, as the first has as MHA
-#   arms           models trained from scratch with the options that stand behind their --arm, besides those
-#                  that stand before the first --arm, which all arms share
+#   conversions    the GQA paper's experiment, for one number of --heads: an MHA checkpoint is trained for
+#                  each seed, converted by each --method to each number of --kv-heads, and trained further
+#                  for each --alpha, a percent of the steps. The method scratch trains such a model anew.
+#   heads          models with several numbers of query heads, trained from scratch. An item of --heads is H,
+#                  HxD for heads of size D, H/G for G K/V heads, or HxD/G. --match gives each a feed-forward
+#                  layer of the width with which it has as many parameters, or operations, as the first
+#                  model has as MHA.
+#   arms           models trained from scratch. An arm has the options that stand behind its --arm; all arms
+#                  share those that stand before the first --arm.
 # Each is compared with the first one. By default: --heads 8, --kv-heads its divisors, --method
-# mean,fit,scratch --alpha 0,5 --seeds 3 --steps 250. --rates are learning rates that every arm, or every
-# further training, is tried at; the table shows the best one of each, and says where it is the edge of
-# them. --seeds, --rates and --jobs are the study's, and stand before the first --arm.
-# A cell, one trained or converted model, is DIR/NAME.gguf and its evaluation on the held-out part of TEXT
-# DIR/NAME.json; what is there is not made again, so the same command goes on. --jobs runs so many at a
-# time. --print only prints the commands, in two groups, of which the second needs the first.
-# DIR/study.csv has every cell, DIR/study.md the table.
+# mean,fit,scratch --alpha 0,5 --seeds 3 --steps 250. --rates are learning rates: every arm, or every further
+# training, is tried at each. The table shows the best rate of each and marks one at the edge of the list.
+# --seeds, --rates and --jobs are options of the study and stand before the first --arm.
+# A cell is one trained or converted model: DIR/NAME.gguf, and DIR/NAME.json with its evaluation on the
+# held-out part of TEXT. A cell that is there is not made again, so the same command goes on. --jobs is how
+# many cells are made at a time. --print prints the commands and runs none; they are in two groups, and the
+# second needs files of the first. DIR/study.csv has every cell, DIR/study.md the table.
 set -euof pipefail
 export LC_ALL=C
 fail() { printf 'study.sh: %s\n' "$2" >&2 && exit "$1"; } # STATUS MESSAGE
@@ -28,7 +29,7 @@ fail() { printf 'study.sh: %s\n' "$2" >&2 && exit "$1"; } # STATUS MESSAGE
 
 declare -A given=() # options before the first --arm, each with its value
 arms=()             # names of arms
-arm_options=()      # of each arm its own options, quoted for bash
+arm_options=()      # the own options of each arm, quoted for bash
 prints=no
 
 # take_option NAME [VALUE] - stores an option of the study, of all cells or of the last arm
@@ -80,7 +81,7 @@ read_command_line() {
 
 number='[1-9][0-9]{0,7}'
 
-# items OPTION DEFAULT PATTERN [WHAT] - prints the items of the option's list, each once; WHAT they are
+# items OPTION DEFAULT PATTERN [WHAT] - prints the items of the option's list, each once; WHAT names them
 items() {
     local list=${given[$1]-$2} item seen=,
     while [ -n "$list" ]; do
@@ -110,8 +111,9 @@ read_values() {
 
 # --- what is compared -----------------------------------------------------------------------------
 
-# Of each variant: the table's name and method, the name that its cells' files begin with, its query heads, K/V
-# heads and head size ('': train's own), and its own options, quoted for bash.
+# These arrays have an item for each variant: its name and method in the table, the beginning of its cells'
+# names of files, its query heads, K/V heads and head size ('': train's default), and its own options, quoted
+# for bash.
 names=() methods=() stems=() n_query=() n_kv=() sizes=() own_options=()
 alphas=() # percents above 0
 
@@ -119,7 +121,7 @@ variant() { # NAME METHOD STEM HEADS KV-HEADS SIZE OPTIONS
     names+=("$1") methods+=("$2") stems+=("$3") n_query+=("$4") n_kv+=("$5") sizes+=("$6") own_options+=("$7")
 }
 
-# refuse_given MESSAGE OPTION... - fails if one of the options is given
+# refuse_given MESSAGE OPTION... - fails with this message if one of the options is given
 refuse_given() {
     local option
     for option in "${@:2}"; do [ -z "${given[$option]+x}" ] || fail 2 "$1"; done
@@ -176,7 +178,7 @@ choose_variants() {
 
 train=()   # what all trainings from scratch get
 further=() # what all trainings with --from get
-settings=  # what tells this study's folder from another's
+settings=  # what a folder must have been made with to be this study's
 
 share_options() {
     local name words line
@@ -193,7 +195,7 @@ share_options() {
     done < <(printf '%s\n' "${!given[@]}" | sort)
 }
 
-# An option that train does not know is said now; train itself would say it when its job comes.
+# An option that train does not know is refused now, not when the job that has it begins.
 check_options() {
     local known word
     decode=${DECODE:-$(cd "$(dirname "$0")/.." && pwd)/decode}
@@ -207,7 +209,7 @@ check_options() {
 
 # --- equal parameters or operations ---------------------------------------------------------------
 
-# What --match needs to know of a layer, as train's defaults have it.
+# The parts of a layer that --match counts, with train's defaults.
 measure_layer() {
     local matrices=2
     d_model=$(whole --embd 128)
@@ -217,12 +219,12 @@ measure_layer() {
     [[ ${given[--arch]-} != llama && ${given[--ffn]-} != swiglu ]] || matrices=3
     [[ ${given[--arch]-} != llama && -z ${given[--no-bias]+x} ]] || bias=0
     ff_first=$(whole --ff $((matrices == 3 ? (8 * d_model / 3 + 31) / 32 * 32 : 4 * d_model)))
-    # What an element of the feed-forward layer adds: parameters, or operations.
+    # The parameters, or the operations, that an element of the feed-forward layer adds.
     element=$((matrices * d_model + (matrices - 1) * bias))
     [ "$match" = params ] || element=$((2 * matrices * d_model))
 }
 
-# attention_cost H G SIZE - prints parameters of a layer's attention, or its operations at half the context
+# attention_cost H G SIZE - prints the parameters of a layer's attention, or its operations at half the context
 attention_cost() {
     local size=${3:-$((head_size > 0 ? head_size : d_model / $1))}
     if [ "$match" = params ]; then
@@ -232,7 +234,7 @@ attention_cost() {
     fi
 }
 
-# matched_width VARIANT - prints the --ff with which it costs as much as the first variant with MHA
+# matched_width VARIANT - prints the --ff with which the variant costs as much as the first one does as MHA
 matched_width() {
     local base own more ff
     base=$(attention_cost "${n_query[0]}" "${n_query[0]}" "${sizes[0]}")
@@ -247,11 +249,11 @@ matched_width() {
 # --- the cells and their commands -----------------------------------------------------------------
 
 cells=()           # names of the cells' files
-cell_rows=()       # of each cell its line of study.csv, without the result
-first=() second=() # jobs: shell commands, each for one cell or several; the second need files of the first
-job=               # the one that is being written
+cell_rows=()       # each cell's line of study.csv, without the result
+first=() second=() # jobs, which are shell commands for one cell or several; the second need files of the first
+job=               # the job that is being written
 
-cell_name() { # STEM ALPHA RATE; of this seed
+cell_name() { # STEM ALPHA RATE: the cell of the current seed
     local name=$1
     [ "$2" = 0 ] || name+=-alpha$2
     [ -z "$3" ] || name+=-lr$3
@@ -261,11 +263,11 @@ cell_name() { # STEM ALPHA RATE; of this seed
 # command_of ARGUMENT... - prints the program's command as bash reads it back
 command_of() { printf '%q ' "$decode" "$@" -q "${threads[@]}"; }
 
-# unless_made SUFFIX COMMAND - prints a command that makes "$f.SUFFIX", unless it is there. COMMAND writes
+# unless_made SUFFIX COMMAND - prints a command that makes "$f.SUFFIX" where that is missing. COMMAND writes
 # "$f.part", which is renamed when it is whole.
 unless_made() { echo "{ test -e \"\$f.$1\" || { $2 && mv \"\$f.part\" \"\$f.$1\"; }; }"; }
 
-# add_cell VARIANT ALPHA RATE COMMAND - adds a cell to the job: what makes it, and what evaluates it
+# add_cell VARIANT ALPHA RATE COMMAND - adds a cell to the job: the command that makes it, and its evaluation
 add_cell() {
     local name file evaluation
     name=$(cell_name "${stems[$1]}" "$2" "$3")
@@ -284,7 +286,8 @@ add_training() {
         "$(command_of train "$text" "${words[@]}")${own_options[$1]}$out && rm -f \"\$f.part.state\""
 }
 
-# add_further_trainings VARIANT - trains the cell further, for each percent of the steps at each rate
+# add_further_trainings VARIANT - adds cells that train this one further, for each percent of the steps at each
+# rate
 add_further_trainings() {
     local alpha rate from
     from=$dir/$(cell_name "${stems[$1]}" 0 '').gguf
@@ -304,7 +307,7 @@ shape_options() {
     [ -z "$match" ] || shape+=(--ff "$(matched_width "$1")")
 }
 
-plan_trained() { # VARIANT: a job for each rate
+plan_trained() { # VARIANT: one job for each rate
     local rate
     shape_options "$1"
     for rate in "${rates[@]:-}"; do
@@ -314,7 +317,7 @@ plan_trained() { # VARIANT: a job for each rate
     done
 }
 
-plan_scratch() { # VARIANT: one training, as long as the longest of the converted ones
+plan_scratch() { # VARIANT: one training, as long as the longest one of a converted checkpoint
     local alpha=0 n=$steps
     shape_options "$1"
     [ ${#alphas[@]} -eq 0 ] || { alpha=${alphas[-1]} && n=$((steps + $(share_of_steps "$alpha"))); }
@@ -322,7 +325,7 @@ plan_scratch() { # VARIANT: one training, as long as the longest of the converte
     first+=("$job")
 }
 
-plan_mha() { # VARIANT: trained, then trained further
+plan_mha() { # VARIANT: a training, then further ones
     shape_options "$1"
     add_training "$1" 0 '' "$steps" "${train[@]}" "${shape[@]}"
     first+=("$job")
@@ -331,7 +334,7 @@ plan_mha() { # VARIANT: trained, then trained further
     [ -z "$job" ] || second+=("$job")
 }
 
-plan_converted() { # VARIANT: converted from this seed's MHA, then trained further
+plan_converted() { # VARIANT: a conversion of this seed's MHA checkpoint, then further trainings
     local words=(--kv-heads "${n_kv[$1]}" --method "${methods[$1]}" --seed "$seed" --force)
     [ "${methods[$1]}" != fit ] || words+=(--calib "$dir/study-calib.txt")
     add_cell "$1" 0 '' "$(command_of convert "$dir/$(cell_name mha 0 '').gguf" "${words[@]}")-o \"\$f.part\""
@@ -341,7 +344,7 @@ plan_converted() { # VARIANT: converted from this seed's MHA, then trained furth
 
 plan_cells() {
     local v
-    # Where the held-out part begins: in bytes, and as eval --range has it, to the last digit.
+    # The beginning of the held-out part, in bytes and as a fraction for eval --range.
     read -r cut range < <(awk -v p="$held_out" -v size="$(wc -c <"$text")" 'BEGIN {
         r = sprintf("%.15g", 1 - p); print int((1 - p) * size), r + 0 == 1 - p ? r : sprintf("%.17g", 1 - p) }')
     [ -z "$match" ] || measure_layer
@@ -360,8 +363,8 @@ plan_cells() {
 
 # --- the folder -----------------------------------------------------------------------------------
 
-# keep_settings FILE PATTERN SETTINGS - writes DIR/FILE; fails where cells of this pattern are there that were
-# made with other settings
+# keep_settings FILE PATTERN SETTINGS - writes DIR/FILE; fails where the folder has cells of this pattern that
+# were made with other settings
 keep_settings() {
     local other
     if [ -e "$dir/$1" ] && [ -n "$(find "$dir" -name "$2")" ]; then
@@ -381,10 +384,10 @@ open_folder() {
 
 # --- the run --------------------------------------------------------------------------------------
 
-running=() # processes of jobs, each the leader of a group, which a signal reaches as a whole
+running=() # processes of jobs; each leads a group of processes, and signals are sent to the group
 
-# end_jobs SIGNAL - ends the jobs and waits for them: a training saves its state first, and a second signal
-# would not let it
+# end_jobs SIGNAL - ends the jobs and waits for them; they get one signal only, because a second one would stop
+# a training while it saves its state
 end_jobs() {
     local pid
     for pid in "${running[@]}"; do kill -s "$1" -- "-$pid" 2>/dev/null || true; done
@@ -394,7 +397,7 @@ end_jobs() {
     done
 }
 
-# stop SIGNAL - ends the jobs, then this script, by the signal that it got
+# stop SIGNAL - ends the jobs and then this script, by the signal that it got
 stop() {
     trap - INT TERM HUP
     end_jobs "$1"
@@ -405,7 +408,8 @@ stop() {
 wait_for_room() {
     local pid status left
     while [ ${#running[@]} -ge "$1" ] && [ ${#running[@]} -gt 0 ]; do
-        # A job that is only stopped has not ended (-f); a signal ends this, too: what has ended is asked below.
+        # -f: a job that is suspended has not ended. A signal ends this wait as well, so that the loop below
+        # asks which jobs have ended.
         wait -fn "${running[@]}" || true
         left=()
         for pid in "${running[@]}"; do
@@ -444,7 +448,7 @@ results() {
     done
 }
 
-# table - makes the table of these lines, and study.csv of them, each with whether its rate is the best
+# table - reads these lines and prints the table; writes them to study.csv with a mark for the best rate
 table() {
     csv=$dir/study.part awk -F, -v first="${names[0]}" '
     function mean(row, rate,   s, sum) {
@@ -452,7 +456,7 @@ table() {
             sum += bits[row, rate, s] == "inf" ? 1e9 : bits[row, rate, s]
         return sum / seeds
     }
-    # Student t of 95% for so many degrees of freedom.
+    # Student t for 95%, by degrees of freedom.
     function quantile(n,   t) {
         split("12.706 4.303 3.182 2.776 2.571 2.447 2.365 2.306 2.262 2.228", t, " ")
         return n in t ? t[n] : 1.96 + 2.4 / n + 3 / (n * n)

@@ -1,52 +1,51 @@
 #!/usr/bin/env bash
-# bench_peers.sh [options] - tokens a second of decode, llama.cpp and llama2.c on the same
-# checkpoints or shapes, as one Markdown table with the ratio to the faster peer. The machine
-# should have nothing else to do.
+# bench_peers.sh [options] - measures tokens a second of decode, llama.cpp and llama2.c on the same
+# checkpoints or shapes, and prints one Markdown table with decode's ratio to the faster peer. The
+# machine should have nothing else to do.
 #
 #   --llama-bench PATH          llama.cpp's llama-bench: decode near depth 0, and prefill
 #   --llama-batched-bench PATH  llama.cpp's llama-batched-bench: decode at depth, and of batches
 #   --llama2c PATH              `run` of karpathy/llama2.c, built from its run.c:
 #                               gcc -Ofast -fopenmp -march=native run.c -lm -o run
 #   --llama-quantize PATH       makes the F16, Q8_0 and Q4_0 files, instead of `decode convert --type`
-#   --flash on|off|both         llama.cpp's flash attention; by default both, each of its cells the
-#                               better of the two
+#   --flash on|off|both         llama.cpp's flash attention; by default both are measured, and a cell
+#                               has the better one
 #   --decode PATH               our program; by default ./decode, which is built
-#   --rows LIST                 of toy,small,124m,depth,batch,cache,prefill,llama; by default all
+#   --rows LIST                 some of toy,small,124m,depth,batch,cache,prefill,llama; by default all
 #   --threads T                 for all programs; by default as many as there are processors
 #   --rounds R                  by default 5
 #   --quick                     one short round, to try the script: no measurement
 #   --keep                      keep the files that were made, and say where
 #
-# A peer whose path is not given has no column; with none, only our figures are printed. In a row
-# the programs take turns, R times; a cell is the median of its rounds (lowest..highest). A row is
-# printed as soon as it is measured. A program that fails costs its cell, and the exit status is 1.
+# A peer whose path is not given has no column; without any peer the table has our figures alone. In a
+# row the programs take turns, R times; a cell is the median of its rounds (lowest..highest). A row is
+# printed as soon as it is measured. If a program fails, its cell stays empty and the exit status is 1.
 # `limit` is the share that decode reaches of what the machine allows (bench's `of limit`): a plain
 # read of the same bytes by as many threads, timed in the same run, or the peak of the arithmetic.
 #
-# Memory that others use, too, is twice as fast in one minute as in the next. So each turn of a
-# program begins with a plain read of as many bytes as a step reads, and ratios are of rates over
-# the read beside them: `ratio` is the median of the rounds' (lowest..highest), each of decode to the
-# peer that is faster in that round. A row is `behind` only if its highest is below 1. Prefill waits
-# for arithmetic: there rates are compared as they are.
+# Memory that other programs use as well is twice as fast in one minute as in the next. So each turn of
+# a program begins with a plain read of as many bytes as a step reads, and its rate is divided by that
+# of the read. A round's ratio is decode's quotient over that of the peer that is faster in this round;
+# `ratio` is the median of the rounds (lowest..highest). A row is `behind` only if its highest ratio is
+# below 1. Prefill waits for arithmetic: its ratios are those of the rates themselves.
 #
 # What is compared with what:
 # - Checkpoints have random weights (make_random_checkpoint.py); decode and llama.cpp read the same
-#   file. Beside a gpt2 llama2.c gets its own architecture in the same shape, with a feed-forward
-#   layer of as many weights; beside a llama the very same. It has F32 only, and no benchmark of
-#   prefill or at a given depth.
-# - Decode near depth 0: llama-bench times N = 128 tokens from an empty cache, llama2.c's run does
-#   the same, so their mean depth is N/2; ours are N tokens at depth N/2. All rates are means: N
-#   divided by the time that N tokens took. A short run is repeated within a round: llama2.c counts
-#   milliseconds.
-# - Decode at depth 3840: llama-batched-bench times 64 tokens after 3840, ours are at 3840 + 32.
-# - Batches: 32 steps of 1, 4 and 16 sequences after 1024 tokens of each (no prompt is shared), ours
+#   file. Beside a llama, llama2.c runs the same architecture; beside a gpt2 it runs its own in the same
+#   shape, with a feed-forward layer of as many weights. It has F32 only, and no benchmark of prefill or
+#   at a given depth.
+# - Decode near depth 0: llama-bench and llama2.c's run time N = 128 tokens from an empty cache, at a
+#   mean depth of N/2; decode times N tokens at depth N/2. All rates are means: N divided by the time
+#   that N tokens took. llama2.c counts milliseconds, so a short run is repeated within a round.
+# - Decode at depth 3840: llama-batched-bench times 64 tokens after 3840, decode at depth 3840 + 32.
+# - Batches: 32 steps of 1, 4 and 16 sequences after 1024 tokens of each (no prompt is shared), decode
 #   at 1024 + 16. The rate counts all sequences.
-# - Prefill of 128 tokens: the better of two passes for both; llama-bench has warmed up before.
-# - Caches are each program's default (decode F32, llama.cpp F16, llama2.c F32), at depth F16.
+# - Prefill of 128 tokens: both programs have the better of two passes; llama-bench warms up before.
+# - Caches have each program's default type (decode F32, llama.cpp F16, llama2.c F32), at depth F16.
 # - A step of llama2.c includes its greedy sampling and printing; the others only make logits.
 #
-# Needs bash, awk and python3; up to 2.5 GB in TMPDIR (/tmp); with all peers some twenty minutes,
-# half of which are llama.cpp's prompts of the batches.
+# Needs bash, awk and python3, and up to 2.5 GB in TMPDIR (/tmp). With all peers it takes some twenty
+# minutes; llama.cpp's prompts of the batches take half of them.
 set -euo pipefail
 export LC_ALL=C
 
@@ -76,7 +75,7 @@ clean_up() {
 
 usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' "${BASH_SOURCE[0]}"; }
 
-# program OPTION PATH - an absolute path, since the script changes to the repository.
+# program OPTION PATH - prints the absolute path, since the script changes to the repository.
 program() {
     { [ -f "$2" ] && [ -x "$2" ]; } || die "$1: '$2' is not a program; build it, or name its path"
     printf '%s/%s' "$(cd "$(dirname "$2")" && pwd)" "$(basename "$2")"
@@ -145,10 +144,10 @@ read_options() {
 wanted() { case ,$selected, in *,"$1",*) return 0 ;; *) return 1 ;; esac }
 
 # --- programs ------------------------------------------------------------------------------------
-# Each measure prints one rate in tokens a second, of the globals model, kv_heads, kv_type, n,
-# depth, batch, repeats and prompt; what its program printed is left in $work/out and $work/err.
+# A measure prints one rate in tokens a second. It reads the globals model, kv_heads, kv_type, n, depth,
+# batch, repeats and prompt, and leaves what its program printed in $work/out and $work/err.
 
-# value KEY FILE... - the first value of a key in JSON, without its quotes.
+# value KEY FILE... - prints the first value of a key in JSON, without its quotes.
 value() {
     local key=$1
     shift
@@ -167,7 +166,7 @@ decode_steps() {
     value tokens_per_s "$work/out"
 }
 
-# The rate of a plain read of what a step of the row reads, in GB/s, timed now.
+# plain_read - times a plain read of what a step of the row reads, and prints its rate in GB/s.
 plain_read() {
     decode_bench --depth "$depth" --batch "$batch" -n 1 --repeat 1 --warmup 0 --prompt 0 || return
     value bandwidth_gb_per_s "$work/out"
@@ -183,7 +182,7 @@ run_llama_bench() {
     value build_commit "$work/out" >"$work/llama-commit"
 }
 
-# better FUNCTION - the rate that it prints, the higher of those with and without flash attention
+# better FUNCTION - prints the higher of the function's rates with and without flash attention.
 better() {
     local fa
     for fa in $flash; do
@@ -214,8 +213,8 @@ llama_at_depth_of() {
     value speed_tg "$work/out" "$work/err"
 }
 
-# A run leaves its first token out of its time, and takes that in whole milliseconds, so several
-# runs are added up. Each token prints as one byte: fewer bytes are a run that ended early.
+# llama2.c takes its time without the first token and in whole milliseconds, so several runs are added up.
+# Each token prints as one byte: fewer bytes mean that a run ended early.
 llama2c_steps() {
     local run printed
     : >"$work/rates"
@@ -236,16 +235,16 @@ llama2c_steps() {
 
 # --- checkpoints ---------------------------------------------------------------------------------
 
-# discard FILE - one that is not needed any more.
+# discard FILE - removes a file that is not needed any more, unless --keep is given.
 discard() { [ "$keep" = yes ] || rm -f "$1"; }
 
-# make_f32 NAME SHAPE - of the architecture $arch
+# make_f32 NAME SHAPE - makes an F32 file of the architecture $arch.
 make_f32() {
     [ -f "$work/$1-f32.gguf" ] ||
         python3 "$here/make_random_checkpoint.py" "$2" --arch "$arch" --gguf "$work/$1-f32.gguf"
 }
 
-# make_llama2c NAME SHAPE - if llama2.c takes part; sets model_llama2c and tokenizer.
+# make_llama2c NAME SHAPE - makes llama2.c's files, if it takes part; sets model_llama2c and tokenizer.
 make_llama2c() {
     [ -n "$llama2c" ] || return 0
     model_llama2c=$work/$1.bin
@@ -255,7 +254,7 @@ make_llama2c() {
             --llama2c "$model_llama2c" --tokenizer "$tokenizer"
 }
 
-# make_type NAME TYPE - from the F32 file; fails with a message if nothing makes that type.
+# make_type NAME TYPE - makes a file of that type of the F32 file; says so and fails where nothing makes it.
 make_type() {
     local in=$work/$1-f32.gguf out=$work/$1-$2.gguf
     [ -f "$out" ] && return
@@ -272,15 +271,15 @@ make_type() {
 
 # --- rows ----------------------------------------------------------------------------------------
 
-# complain WHAT... - and the end of what the program last said.
+# complain WHAT... - says that, and the end of what the program last said.
 complain() {
     failed=yes
     say "$*"
     { tail -n 3 "$work/out"; tail -n 3 "$work/err"; } | cut -c 1-300 | sed 's/^/    /' >&2
 }
 
-# take COLUMN MEASURE - a round of a program behind a plain read; after a failure none more in this
-# row.
+# take COLUMN MEASURE - runs a plain read, then a round of a program. A program that failed once has no
+# more rounds in this row.
 take() {
     local rate='' read=1
     if [ -z "$2" ] || [ -f "$work/$1.failed" ]; then
@@ -299,7 +298,7 @@ take() {
     fi
 }
 
-# cell COLUMN - the median of a row's rounds, with the lowest and the highest.
+# cell COLUMN - prints the median of a row's rounds, with the lowest and the highest.
 cell() {
     [ -s "$work/$1.rates" ] || return 0
     sort -g "$work/$1.rates" | awk '
@@ -311,7 +310,8 @@ cell() {
         }'
 }
 
-# ratio - of the rounds of decode's pairs to the faster peer's; nothing if one side is missing.
+# ratio - prints the median ratio of decode to the faster peer, each rate over the plain read beside it,
+# with the lowest and the highest; nothing where one side is missing.
 ratio() {
     local peers
     peers=$(cd "$work" && ls llama.cpp.pairs llama2.c.pairs 2>/dev/null) || true
@@ -371,7 +371,7 @@ head_of_table() {
     printf '%s\n%s\n' "$line" "$rule"
 }
 
-# near_zero NAME TITLE SHAPE HEADS REPEATS TYPE=REQUIRED... - a shape's decode rows.
+# near_zero NAME TITLE SHAPE HEADS REPEATS TYPE=REQUIRED... - the rows of a shape near depth 0.
 near_zero() {
     local name=$1 title=$2 shape=$3 type required llama2
     kv_heads=$4 kv_type=f32 n=$steps depth=$((steps / 2)) repeats=$5
@@ -396,8 +396,8 @@ upper() { printf '%s' "$1" | tr '[:lower:]' '[:upper:]'; }
 
 shape_124m=12x768x12,ff=3072,vocab=50257
 
-# The required ratios are the project's targets over what the faster peer reached when they were
-# set; none had been measured with the toy in F16 and Q8_0.
+# The required ratios are the project's targets over what the faster peer reached when they were set.
+# The toy in F16 and Q8_0 has none, because no peer had been measured with it.
 toy_rows() { near_zero toy toy 4x128x8,ff=512,vocab=256,ctx=1024 8 32 f32=2.00 f16=– q8_0=–; }
 small_rows() { near_zero small small 6x256x8,ff=1024,vocab=1024,ctx=1024 8 8 f32=2.60; }
 rows_124m() {
@@ -434,8 +434,8 @@ batch_rows() {
     done
 }
 
-# Types of the cache, those of keys and values or one for both. llama.cpp has quantised values with flash
-# attention only.
+# A type of the cache is one for keys and values, or K/V. llama.cpp takes quantised values only with flash
+# attention.
 cache_rows() {
     local flash=on kv_type batch deep=$prefix prefix
     kv_heads=12 repeats=1
@@ -468,7 +468,7 @@ prefill_rows() {
     done
 }
 
-# A llama beside a llama: the feed-forward layer has the 8/3 of d_model that its kind is made with.
+# All programs run a llama, whose feed-forward layer is 8/3 of d_model wide, as is usual for its kind.
 llama_rows() {
     local heads prompt_type required
     arch=llama
@@ -501,7 +501,7 @@ processor() {
     printf '%s' "${name:-$(uname -m)}"
 }
 
-# commit_of PROGRAM - of the repository it lies in.
+# commit_of PROGRAM - prints the commit of the repository that the program lies in.
 commit_of() {
     git -C "$(dirname "$1")" describe --always --dirty 2>/dev/null || printf 'of unknown commit'
 }
@@ -519,21 +519,21 @@ notes() {
     local versions
     cat <<END
 
-Tokens a second, random weights, one sequence but where a batch is named: the median of $rounds
-rounds (lowest..highest), in which the programs take turns. Decode: the rate of $steps tokens from an
-empty cache, ours at their mean depth, $((steps / 2)); each program's default cache. At depth:
-$steps_at_depth tokens after $prefix, ours at depth $depth_middle. Batches: $steps_of_batch steps after
-$prefix_of_batch tokens of each sequence, ours at depth $((prefix_of_batch + steps_of_batch / 2)); all sequences are counted. Prefill: the better
-of two passes. Limit: the share of what a plain read of the same bytes, timed in the same run, or the
-arithmetic's peak allows decode. Ratio: the median of the rounds' (lowest..highest), of rates over the
-plain read beside each, those of prefill of the rates.
+Tokens a second with random weights, of one sequence unless a batch is named: the median of $rounds
+rounds (lowest..highest), in which the programs take turns. Decode: $steps tokens from an empty cache,
+decode's at their mean depth, $((steps / 2)); each program's default cache. At depth: $steps_at_depth
+tokens after $prefix, decode's at depth $depth_middle. Batches: $steps_of_batch steps after $prefix_of_batch tokens of each
+sequence, decode's at depth $((prefix_of_batch + steps_of_batch / 2)); all sequences are counted. Prefill: the better of two passes.
+Limit: the share that decode reaches of what a plain read of the same bytes, timed in the same run, or
+the peak of the arithmetic allows. Ratio: decode to the faster peer, the median of the rounds
+(lowest..highest); each rate is divided by that of the plain read beside it, except in prefill.
 END
     if [ -n "$llama_bench$llama_batched$llama2c" ]; then
         cat <<END
-llama.cpp reads the same file as decode; its default cache is F16, the others' F32, its flash attention
-${flash/ off/ or off, what is better}. llama2.c runs
-its own architecture in the same shape, with a feed-forward layer of as many weights (three
-matrices of 2/3 the size), and its time includes greedy sampling.
+llama.cpp reads the same file as decode; its default cache is F16, the others' F32; its flash attention is
+${flash/ off/ or off, whichever is faster}. llama2.c runs its own architecture in the same shape, with a
+feed-forward layer of as many weights (three matrices of 2/3 the size), and its time includes greedy
+sampling.
 END
     fi
     [ "$quick" = no ] || printf '\nMade with --quick: a trial of the script, not a measurement.\n'

@@ -1,14 +1,14 @@
 #!/bin/sh
-# bench_tables.sh [FOLDER [TABLE...]] - prints the benchmark tables of src/measure/README.md. Without names
-# it makes all of them:
+# bench_tables.sh [FOLDER [TABLE...]] - prints the benchmark tables of src/measure/README.md, by default
+# all of them:
 #   shakespeare  the shipped checkpoint at depths up to its context
 #   gpt2-124m    the shape of GPT-2 small (124M) at depths up to 3840
 #   batches      that shape, batch x K/V heads: Q8_0 and Q4_0 weights, F16 cache, depths 1024 and
 #                3840, batches 1, 4, 16, 64; a plot over the batch for each type and depth
-# Writes NAME.md (every column), NAME.svg and NAME.csv to FOLDER (build/bench); that page shows some of
+# Writes NAME.md (every column), NAME.svg and NAME.csv to FOLDER (build/bench); the page shows some of
 # their columns and rows. The machine should have nothing else to do. The first two tables take about two
 # minutes and 6 GiB; the batches take some twenty minutes and 18 GiB, because MHA's caches of 64 sequences
-# at depth 3840 are 9 GB. Where less memory is available the largest batches are left out, which is said.
+# at depth 3840 are 9 GB. Batches that do not fit into memory are named and left out.
 set -eu
 
 out=build/bench
@@ -31,7 +31,8 @@ make -s decode
 
 shape=12x768x12,ff=3072,vocab=50257,ctx=4096
 
-# Keeps some columns of a Markdown table, by their headings; other lines pass.
+# columns NAME,... FILE - prints a Markdown table with the columns of these headings alone, and the lines
+# around it as they are.
 columns() {
     awk -F '|' -v wanted="$1" '
         BEGIN { n = split(wanted, names, ",") }
@@ -47,14 +48,14 @@ columns() {
           print line }' "$2"
 }
 
-# bench NAME ARGS... - one benchmark: its table and its plot.
+# bench NAME ARGS... - runs one benchmark and writes its table and its plot.
 bench() {
     name=$1
     shift
     ./decode bench "$@" --format md -v --svg "$out/$name.svg" >"$out/$name.md"
 }
 
-# tables NAME ARGS... - and prints it.
+# tables NAME ARGS... - runs one benchmark and prints its table.
 tables() {
     bench "$@"
     columns "variant,type,KV,depth,p50 µs,p99 µs,tokens/s,speed-up,predicted,weights read,KV read,GB/s,of limit" \
@@ -62,7 +63,7 @@ tables() {
     echo
 }
 
-# fitting NAME BATCHES ARGS... - a benchmark of as many of the batches as there is memory for.
+# fitting NAME BATCHES ARGS... - runs one benchmark with as many of the batches as memory has room for.
 fitting() {
     base=$1
     batches=$2
@@ -74,7 +75,7 @@ fitting() {
         case $code:$batches in
         0:*) break ;;
         4:*,*)
-            echo "bench_tables.sh: $base: left out for want of memory: batch ${batches##*,}" >&2
+            echo "bench_tables.sh: $base: no memory for batch ${batches##*,}" >&2
             batches=${batches%,*}
             ;;
         *) exit $code ;;
@@ -83,8 +84,9 @@ fitting() {
     rm -f "$out/$base.err"
 }
 
-# A row a batch from tables with a row a variant: tokens a second of MHA, GQA-4 and MQA, each with
-# its share of the limit, and the speed-ups over MHA as measured and as predicted.
+# across_variants FILE... - joins tables that have a row for each variant into one that has a row for each
+# batch: tokens a second of MHA, GQA-4 and MQA with their shares of the limit, and the speed-ups over MHA,
+# measured and predicted.
 across_variants() {
     awk -F '|' '
         function cell(name,   x) {
@@ -121,7 +123,7 @@ across_variants() {
         }' "$@"
 }
 
-# Few steps, for those of large batches are long: most of a second each.
+# Steps are few, because one of a large batch takes most of a second.
 batch_tables() {
     done_tables=
     for type in q8_0 q4_0; do

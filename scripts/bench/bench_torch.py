@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Training in PyTorch and in decode, side by side: tokens a second of the same GPT-2 model on the
-same windows' worth of text, in turns, as a Markdown table. The machine should have nothing else to
-do.
+"""Trains the same GPT-2 model in PyTorch and in decode, in turns, and prints tokens a second as a
+Markdown table. The machine should have nothing else to do.
 
-The model: 4 layers of 128 with 8 heads, feed-forward layer of 512, context 256, vocabulary 512 (what
-`decode train` makes by default with --vocab 512), float32, no dropout, AdamW; a step is 8 windows of
-256 tokens. PyTorch runs its fused causal attention (F.scaled_dot_product_attention), with
-torch.compile as well if a compiler for it is there. Its data are random tokens: the time does not
-depend on them. A cell is the median of the rounds (lowest..highest).
+The model has 4 layers of 128 with 8 heads, a feed-forward layer of 512, context 256 and vocabulary 512
+(what `decode train` makes by default with --vocab 512); it is trained in float32 by AdamW, without
+dropout, in steps of 8 windows of 256 tokens. PyTorch runs its fused causal attention
+(F.scaled_dot_product_attention), and the model once more through torch.compile where a compiler for that
+is there. PyTorch's data are random tokens, on which the time does not depend. A cell is the median of the
+rounds (lowest..highest).
 
-With --real STUDENT TEACHER, checkpoints of SmolLM2-135M's shape with 1 and 3 K/V heads (scripts/
-questions/real.sh leaves them), a step is that script's: 2 windows of 128 tokens, the teacher's
-predictions and its streams are the loss, attention and norms are trained. PyTorch's weights are random.
+--real STUDENT TEACHER measures a step of scripts/questions/real.sh, which leaves these checkpoints: both
+have SmolLM2-135M's shape, with 1 and 3 K/V heads. A step has 2 windows of 128 tokens, its loss is of the
+teacher's predictions and streams, and attention and norms are trained. PyTorch's weights are random.
 
 usage: scripts/bench/bench_torch.py TEXT [--decode PATH] [--rounds R] [--steps N] [--threads T]
                                     [--real STUDENT TEACHER]
@@ -112,7 +112,7 @@ class Real(nn.Module):
         self.last = nn.Parameter(torch.ones(REAL["width"]))
 
     def said(self, tokens):
-        """Logits, and the stream behind each block."""
+        """Returns the logits, and the stream behind each block."""
         x, streams = self.tokens(tokens), []
         for block in self.blocks:
             x = block(x)
@@ -141,7 +141,7 @@ class Taught(nn.Module):
 
 
 def torch_rate(model, optimizer, steps, sizes):
-    """Tokens a second of `steps` steps."""
+    """Runs so many steps and returns tokens a second."""
     vocabulary, batch, context = sizes
     text = torch.randint(vocabulary, (batch, context + 1))
     trained = [p for p in model.parameters() if p.requires_grad]

@@ -1,29 +1,28 @@
 #!/usr/bin/env python3
-"""make_random_checkpoint.py - checkpoints of a given shape with random weights, for benchmarks.
+"""make_random_checkpoint.py - writes checkpoints of a given shape with random weights, for benchmarks.
 
     make_random_checkpoint.py SHAPE [--arch ARCH] [--gguf OUT] [--llama2c OUT]
                               [--tokenizer OUT]
 
-SHAPE is that of `decode bench --shape`, with the number of K/V heads besides:
+SHAPE is that of `decode bench --shape` and may name the number of K/V heads:
 LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C][,kv=G], by default ff 4 * D_MODEL, vocab 50257, ctx 1024,
 kv HEADS. Python's standard library is enough.
 
---gguf writes architecture gpt2, or llama with --arch llama, all tensors F32. The output
-has a matrix of its own and the key tokenizer.ggml.merges is there, though empty, since llama.cpp
-refuses a gpt2 file without either; the bytes that a step reads are those of a tied output. The
+--gguf writes architecture gpt2, or llama with --arch llama, all tensors in F32. llama.cpp refuses a gpt2
+file without a matrix of the output or without the key tokenizer.ggml.merges, so the file has both: the
+matrix is its own, though a step reads as many bytes with a tied one, and the list of merges is empty. The
 tokenizer knows the 256 bytes.
 
---llama2c writes the .bin of karpathy/llama2.c ("legacy", version 0) with the output tied.
-Its feed-forward layer has three matrices where GPT-2's has two, so beside a gpt2 it gets a hidden
-size of 2/3 F, to the nearest multiple of 8: as many weights a layer, but for some 1% (and GPT-2's
-biases). Beside a llama it is the same architecture, with a hidden size of F.
---tokenizer writes the tokenizer.bin for it: every token prints as one byte, so that a
-run's output has as many bytes as it made tokens, and the embedding of token 1 is zero, so
-that greedy sampling never takes it: it would end the run.
+--llama2c writes the .bin of karpathy/llama2.c ("legacy", version 0) with the output tied. Beside a llama
+it has the same architecture and a hidden size of F. Beside a gpt2, whose feed-forward layer has two
+matrices, its own has three, so its hidden size is 2/3 F, rounded to a multiple of 8: a layer has as many
+weights within some 1% (without GPT-2's biases). --tokenizer writes its tokenizer.bin. Every token prints
+as one byte, so that the length of an output is the number of tokens made. Token 1 would end a run: its
+embedding is zero, so that greedy sampling never takes it.
 
-The weights are normal with a deviation of 0.02, from a fixed seed. A million and three of them are
-drawn and then used over and over: the time of a step does not depend on their values, and the
-period, a prime, keeps rows from being alike.
+The weights are normal with a deviation of 0.02, from a fixed seed. A million and three of them are drawn
+and used over and over, because the time of a step does not depend on their values; the period is a prime,
+which keeps rows from being alike.
 """
 import argparse
 import math
@@ -114,13 +113,13 @@ def gguf_list(key, kind, values):
 
 
 def byte_tokens():
-    """GPT-2's printable character for each byte, in the order of its vocabulary."""
+    """Returns GPT-2's printable character of each byte, in the order of its vocabulary."""
     shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
     hidden = [b for b in range(256) if b not in shown]
     return [chr(b) for b in shown] + [chr(256 + i) for i in range(len(hidden))]
 
 
-# What differs between the architectures in keys, and in tensors.
+# The keys that only one of the architectures has.
 ARCHITECTURES = {
     "gpt2": {"attention.layer_norm_epsilon": (GGUF_F32, 1e-5)},
     "llama": {"attention.layer_norm_rms_epsilon": (GGUF_F32, 1e-5),
@@ -150,7 +149,7 @@ def gguf_metadata(s, arch):
 
 
 def block_matrices(s, arch):
-    """(name, rows, columns)"""
+    """Yields (name, rows, columns) of each matrix of a block."""
     if arch == "gpt2":
         yield "attn_qkv", s.d + 2 * s.kv_dim, s.d
     else:
@@ -164,7 +163,7 @@ def block_matrices(s, arch):
 
 
 def gguf_tensors(s, arch):
-    """(name, (columns, rows), gain): gain 1 is a norm's, filled with ones."""
+    """Yields (name, (columns, rows), gain) of each tensor: norms have gain 1 and are filled with ones."""
     has_biases = arch != "llama"
 
     def with_bias(name, dims, gain):
@@ -217,7 +216,7 @@ def write_llama2c(s, arch, path):
         out.write(struct.pack("<7i", s.d, hidden, s.layers, s.heads, s.kv, s.vocab, s.ctx))
         weights = Weights(out)
         weights.write(s.d)
-        weights.fill(s.d, 0)  # token 1, the one that ends a run
+        weights.fill(s.d, 0)  # token 1, which would end a run
         weights.write((s.vocab - 2) * s.d)
         weights.fill(s.layers * s.d, 1)
         for rows in (s.d, s.kv_dim, s.kv_dim, s.d):  # Wq, Wk, Wv, Wo, each of all layers
@@ -225,7 +224,7 @@ def write_llama2c(s, arch, path):
         weights.fill(s.layers * s.d, 1)
         weights.write(3 * s.layers * hidden * s.d)
         weights.fill(s.d, 1)
-        weights.fill(s.ctx * (s.d // s.heads), 0)  # once the tables of RoPE, now skipped
+        weights.fill(s.ctx * (s.d // s.heads), 0)  # room of RoPE's tables, which llama2.c skips
 
 
 def write_tokenizer(s, path):

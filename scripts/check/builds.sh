@@ -1,9 +1,9 @@
 #!/bin/sh
 # builds.sh DECODE [BUILD...|all] - builds the program in other ways, into build/check-BUILD, and
-# compares the bits that each gives with those of DECODE (same_bits.sh). Without names these are 32-bit
-# and musl, which differ most; both are unoptimised, because that compiles fast and gives the same bits.
-# (clang's bits are compared by `make test-everywhere`, whose sanitizers are built by clang.) A build
-# whose compiler or library is missing is left out, which is said.
+# compares the bits that each gives with those of DECODE (same_bits.sh). By default it makes 32-bit and
+# musl, the two that differ most from DECODE, without optimisation, because that compiles fast and gives
+# the same bits. A build whose compiler or library is missing is named and left out. (`make
+# test-everywhere` compares the bits of clang's build.)
 #
 #   32-bit     -m32                          musl      static, with musl's C library
 #   clang-O0   clang's, unoptimised          gcc-O0    gcc's, unoptimised
@@ -35,12 +35,12 @@ build() {
 
 # compare NAME [ISA]
 compare() {
-    # shellcheck disable=SC2086 # or none
+    # shellcheck disable=SC2086 # one word or none
     scripts/check/same_bits.sh "check-builds: $1" "$native" "build/check-$1/decode" ${2:-} || failed=1
 }
 
-# refuse_large PROGRAM - a 32-bit program refuses an input and a model that are larger than its address
-# space, and sees that an output of that size exists
+# refuse_large PROGRAM - checks that a 32-bit program refuses an input and a model that are larger than its
+# address space, and that it notices an existing output of that size
 refuse_large() {
     work=$(mktemp -d)
     truncate -s 5G "$work/large.gguf"
@@ -50,7 +50,7 @@ refuse_large() {
         echo "check-builds: 32-bit: a file of 5 GiB: exit $code: $(cat "$work/error")"
         failed=1
     fi
-    # lstat fails where a size has too few bits; the file must not count as absent then.
+    # lstat fails where the type of a size has too few bits; a failure must not pass for an absent file.
     code=0
     "$1" convert tests/data/shakespeare-bytes.gguf -o "$work/large.gguf" --type q8_0 \
         >/dev/null 2>"$work/error" || code=$?
@@ -80,7 +80,7 @@ for name in "$@"; do
         exit 2
         ;;
     esac
-    # musl has no asm/, which is only looked for because a 32-bit build needs it.
+    # musl needs no check: can_link looks for asm/, which musl lacks and only a 32-bit build needs.
     if [ "$name" = musl ] && command -v musl-gcc >/dev/null; then
         :
     elif ! can_link "$@"; then

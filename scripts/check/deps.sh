@@ -1,7 +1,7 @@
 #!/bin/sh
-# deps.sh [browser|wasm [check]] - installs what the tests need: the Check library; or a Chromium for those
-# of the page of attend --html; or what `make wasm` takes, or with `check` fails where that is missing. Does
-# nothing when it is there already.
+# deps.sh [browser|wasm [check]] - installs the Check library; with `browser` a Chromium, for the tests of
+# the page of attend --html; with `wasm` the compiler and the libraries of `make wasm`. `wasm check` installs
+# nothing and fails where these are missing. What is there already is not installed again.
 set -eu
 
 have_check() {

@@ -17,7 +17,8 @@ target=${1%%=*}
 corpus=${1#*=}
 dir=$2/$target
 mkdir -p "$dir/corpus" "$dir/findings"
-# ASan keeps freed memory for a while: 16 MiB of it, so that the limit is the program's.
+# AddressSanitizer keeps freed memory for a while. It may keep 16 MiB here, so that nearly all of the limit
+# on memory is left to the program.
 ASAN_OPTIONS=quarantine_size_mb=16
 export ASAN_OPTIONS
 build/fuzz/"$target" "$dir/corpus" "$corpus" -max_total_time="$3" -max_len=16384 -timeout=5 \

@@ -52,7 +52,7 @@ for file in src/*/*.[ch]; do
     done
 done
 
-# The pairs of a file and one that it includes.
+# pairs FILE... - prints each file with each that it includes
 pairs() {
     for file in "$@"; do
         for include in $(includes "$file"); do
@@ -61,13 +61,14 @@ pairs() {
     done
 }
 
-# Their modules: x.c and x.h are one. What x.c includes of its own family's, an x_y.h or its directory's
-# private.h, is left out, because they may use the types of x.h.
+# modules - turns pairs of files into pairs of modules: x.c and x.h are one module. A pair of x.c and a
+# header of its own family, an x_y.h or the private.h of the directory, is left out, because such a header
+# may use the types of x.h.
 modules() {
     sed -e '\#^\(.*\)\.c \1_#d' -e '\#^\([^/]*\)/[^/]*\.c \1/private\.h$#d' -e 's/\.[ch]\>//g'
 }
 
-# The pairs of an object and one that defines what it uses.
+# calls - prints each object with each that defines what it uses
 calls() {
     for file in src/*/*.c; do
         object=${library%/*}/${file%.c}.o
@@ -81,7 +82,7 @@ calls() {
         END { for (i = 1; i <= n; i++) if (used[i] in of) print user[i], of[used[i]] }'
 }
 
-# no_circle "WHAT DO" - fails for those in a circle: tsort names what it finds no order for
+# no_circle "WHAT DO" - reads pairs and fails if some are a circle; tsort names those that have no order
 no_circle() {
     circle=$(tsort 2>&1 >/dev/null || true)
     if [ -n "$circle" ]; then

@@ -3,17 +3,17 @@
 
 # --- compilers and flags ---------------------------------------------------------------------
 
-# Where nobody chose a compiler: clang's AddressSanitizer runs a third faster than gcc's, and its
-# ThreadSanitizer twice as fast.
+# Sanitizers use clang unless another compiler is chosen: its AddressSanitizer runs a third faster than
+# gcc's, and its ThreadSanitizer twice as fast.
 ifneq ($(filter asan-default tsan-default,$(MODE)-$(origin CC)),)
 CC := $(shell echo 'int main(void) { return 0; }' | \
         clang -fsanitize=address,undefined -x c - -o /dev/null 2>/dev/null && echo clang || echo cc)
 endif
 
-# Lines are all that a report needs. (gcc takes minutes to follow variables through instrumented
-# kernels, clang a quarter of its time.)
+# A report needs no more than lines. (To follow variables through instrumented kernels takes gcc minutes,
+# and clang a quarter of its time.)
 SAN_COMMON := -fno-omit-frame-pointer -fno-var-tracking -g1
-# (What object-size looks at, AddressSanitizer does.)
+# object-size finds nothing that AddressSanitizer does not.
 SAN_ASAN   := -fsanitize=address,undefined -fno-sanitize=object-size -fno-sanitize-recover=all \
               $(SAN_COMMON)
 SAN_TSAN   := -fsanitize=thread $(SAN_COMMON)
@@ -23,13 +23,13 @@ COSTLY := -DDECODE_COSTLY_ASSERTS
 
 MODE_release := -O3
 MODE_debug   := -O0 $(COSTLY)
-# 32 bits on an x86-64 machine; the last folder has asm/, which only gcc-multilib links to.
+# A build of 32 bits on an x86-64 machine. The folder has asm/, which only gcc-multilib links to.
 MODE_32      := -O2 -m32 -idirafter /usr/include/x86_64-linux-gnu
 MODE_asan    := -O1 $(SAN_ASAN) $(COSTLY)
 MODE_tsan    := -O1 $(SAN_TSAN) $(COSTLY)
 MODE_fuzz    := -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all \
                 $(COSTLY)
-# SANITIZED in tests/support/support.h: under valgrind suites leave out what they do under sanitizers.
+# UNDER_VALGRIND sets SANITIZED in tests/support/support.h: suites leave out the same as with sanitizers.
 MODE_valgrind := -O2 -DUNDER_VALGRIND $(COSTLY)
 MODE_cov     := -O0 --coverage -fprofile-update=atomic $(COSTLY)
 
@@ -39,10 +39,9 @@ endif
 
 # --- objects that a mode compiles otherwise --------------------------------------------------
 
-# The kernels' unrolled tiles take a compiler minutes to instrument in place, and instrumented by
-# calls they run ten times as long. So sanitizers leave them out, but for AddressSanitizer in the
-# suites that are about kernels, which are linked with objects of their own. (UBSan has the scalar
-# kernels.)
+# The kernels' unrolled tiles take a compiler minutes to instrument in place; instrumented by calls,
+# they run ten times as long. So sanitizers leave them out, except AddressSanitizer in the suites of the
+# kernels, which are linked with instrumented objects. (UBSan checks the scalar kernels.)
 IS_CLANG := $(findstring clang,$(shell $(CC) --version))
 ifneq ($(filter asan,$(MODE))$(IS_CLANG),)
 $(VECTOR_OBJ): OBJ_FLAGS := -fno-sanitize=all
@@ -56,9 +55,9 @@ $(foreach set,$(ISA_SETS),$(eval $(call vector_rule,$(BUILD)/checked,$(set))))
 $(CHECKED_TEST): $(CHECKED_OBJ)
 endif
 
-# Loops over numbers: tracing their comparisons tells the fuzzer nothing and takes most of its time,
-# as do, of a run that counts what ran, counters that threads take in turn. (Without turns a count may
-# miss some; it never becomes none.)
+# In loops over numbers the fuzzer would learn nothing from comparisons, and tracing these takes most of
+# its time. Coverage counts there without atomic counters, which would take as long: a count may miss
+# some, but what ran never counts as not run.
 LOOPS_OBJ := $(patsubst %,$(BUILD)/src/compute/%.o,linalg kernels_scalar grad_scalar)
 ifeq ($(MODE),fuzz)
 $(LOOPS_OBJ): OBJ_FLAGS := -fno-sanitize-coverage=trace-cmp
@@ -67,7 +66,7 @@ ifeq ($(MODE),cov)
 $(LOOPS_OBJ) $(VECTOR_OBJ): OBJ_FLAGS := -O2 -fprofile-update=single
 endif
 
-# Instrumented, what does not compute costs four times as long to optimise as it then saves.
+# Optimising instrumented code that does not compute takes four times as long as it then saves.
 ifneq ($(filter asan tsan,$(MODE)),)
 $(BUILD)/tests/%.o: OBJ_FLAGS := -O0
 $(foreach dir,args cli formats measure model show,$(BUILD)/src/$(dir)/%.o): OBJ_FLAGS := -O0
@@ -100,8 +99,8 @@ valgrind-run: $(BIN) $(TEST_BIN)
 valgrind-quick: $(BIN) ## only the run of every command
 	@scripts/check/valgrind.sh $(BIN)
 
-# Only what starts threads, with the scalar kernels, of which ThreadSanitizer sees all that they read
-# and write. $(1): build/MODE
+# ThreadSanitizer runs the suites that start threads, with the scalar kernels, because it sees all that
+# these read and write. $(1): build/MODE
 THREADED := compute/test_pool convert/test_convert convert/test_quantize \
             measure/test_bench measure/test_eval \
             $(patsubst %,engine/test_%,sampler session batch schedule) \
@@ -120,7 +119,7 @@ fuzz: ## build the libFuzzer targets (clang): build/fuzz/fuzz_*
 FUZZERS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 fuzz-binaries: $(FUZZERS:%=build/fuzz/%)
 
-# These read GGUF files, and share a mutator and a corpus.
+# Both targets read GGUF files; they share a mutator and a corpus.
 $(patsubst %,build/fuzz/fuzz_%,gguf model): build/fuzz/tests/fuzz/mutate_gguf.o
 CORPUS_fuzz_gguf  := tests/fuzz/corpus/gguf
 CORPUS_fuzz_model := tests/fuzz/corpus/gguf
@@ -129,7 +128,7 @@ build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o $(CLI_LIB) $(LIB)
 	$(call say,LINK)
 	$(Q)$(LINK) -fsanitize=fuzzer -o $@ $(filter %.o,$^) $(CLI_LIB) $(LIB) $(LDLIBS)
 
-# Long: targets / JOBS * FUZZ_SECONDS.
+# All takes FUZZ_SECONDS times the number of targets / JOBS.
 FUZZ_SECONDS ?= 1800
 JOBS         ?= 2
 fuzz-run: fuzz ## run every fuzz target for FUZZ_SECONDS (1800), JOBS (2) at a time
@@ -148,8 +147,8 @@ $(BUILD)/replay_fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.
 	$(call say,LINK)
 	$(Q)$(LINK) -o $@ $^ $(LDLIBS)
 
-# All that runs suites, in one queue: no processor waits for the last of one kind before the next. And
-# another compiler's program, clang's where it is there, gives the same bits.
+# All suites run from one queue, so that no processor waits for the last of one kind before the next kind
+# begins. The program with sanitizers, which clang builds where it is there, gives the same bits.
 test-everywhere: test-binaries ## test, asan, tsan, valgrind-quick and fuzz-replay side by side
 	$(MAKE) MODE=asan test-binaries replay-binaries
 	$(MAKE) MODE=tsan tsan-binaries

@@ -1,10 +1,10 @@
 #!/bin/sh
-# run_tests.sh COMMAND... - runs these command lines, one more at a time than there are processors,
-# because some suites wait more than they compute. When a command ends, prints its messages and a line:
-# seconds, seconds of processors, checks (which its last line counts; without such a line the command is
-# one check). Goes on after a failure; at the end names the commands that failed, and fails. The last line
-# counts all checks: "tests: N passed, N failed". What suites draw depends on DECODE_TEST_SEED, by default
-# the time; the seed is printed, so that a run can be repeated.
+# run_tests.sh COMMAND... - runs these command lines side by side: one more than there are processors,
+# because some suites wait more than they compute. When a command ends, its messages are printed, and a
+# line with its seconds, its seconds of processors, and its checks. Its own last line counts these; a command
+# without such a line is one check. A failure stops nothing: at the end the commands that failed are named,
+# and the script fails. The last line counts all checks: "tests: N passed, N failed". What suites draw
+# depends on DECODE_TEST_SEED, by default the time; the seed is printed, so that a run can be repeated.
 set -u
 
 dir=$(mktemp -d "${TMPDIR:-/tmp}/decode-tests-XXXXXX")
@@ -25,10 +25,10 @@ out=$dir/$$.out
 start=$(date +%s)
 code=0
 "$@" >"$out" 2>&1 || code=$?
-times >"$out.times" # of this shell, then of its children
+times >"$out.times" # the times of this shell, then those of its children
 worked=$(awk -F '[ms ]+' 'NR == 2 { print int($1 * 60 + $2 + $3 * 60 + $4 + .5) }' "$out.times")
 awk -v name="$*" -v code=$code -v took=$(($(date +%s) - start)) -v worked="$worked" -v dir="$dir" '
-/^Running suite/ { next } # of Check, whose closing line has percent, checks, failures, errors
+/^Running suite/ { next } # Check prints this; its closing line has percent, checks, failures, errors
 /^[0-9]+%: Checks: / { split($0, n, /[^0-9]+/); failed = n[3] + n[4]; passed = n[2] - failed; counted = 1; next }
 /^[a-z]+: [0-9]+ passed, [0-9]+ failed/ {
     passed = $2

@@ -1,6 +1,6 @@
 # same.sh - runs two builds of the program on the same command lines and compares exit codes, output and
 # files byte for byte, without times. same_bits.sh and same_results.sh source it. The variables of
-# functions here begin with h_: a shell has one set of names, and those of the callers' loops are others.
+# functions here begin with h_, because a shell has one set of names, and the callers' loops use others.
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -37,7 +37,8 @@ in_folder() {
     done
 }
 
-# same ARGUMENT... - runs both programs with these arguments and compares their folders
+# same ARGUMENT... - runs both programs with these arguments and compares their folders; prints the files that
+# differ, and the first lines of the difference
 same() {
     (in_folder first "$h_first" "$@") &
     (in_folder second "$h_second" "$@")
@@ -46,6 +47,8 @@ same() {
     if ! diff -rq --no-dereference "$work/first" "$work/second" >"$work/differ"; then
         echo "$h_name: decode $*: not the same:"
         sed "s#$work/##g; s/^/    /" "$work/differ"
+        (cd "$work" && diff -raU0 --no-dereference first second | grep -a '^[-+][^-+]' |
+            head -n 4 | cut -c 1-200 | sed 's/^/        /') || true
         differing=$((differing + 1))
         same_forget
     fi

@@ -1,14 +1,14 @@
 #!/bin/sh
 # same_bits.sh NAME NATIVE OTHER [ISA...] - OTHER, the program built in another way or for another
 # machine, must give the bits of NATIVE in logits, texts and quantised files, with the kernels of each ISA
-# (by default of every one that this machine runs). RUN is the emulator that starts OTHER, if it needs one.
+# (by default of every one that this machine runs). RUN is the emulator that starts OTHER; it may be unset.
 # (same_results.sh compares two versions of the program.)
 set -eu
 . scripts/check/same.sh
 
 name=$1 native=$PWD/$2 other=$PWD/$3
 shift 3
-# shellcheck disable=SC2046 # a list
+# shellcheck disable=SC2046 # a list of words
 [ $# -gt 0 ] || set -- $("$native" --version | sed -n 's/^this machine runs *//p')
 
 for isa in "$@"; do

@@ -18,18 +18,18 @@ BEGIN {
     member = "\"(" substr(members, 2) ")\": (\"[^\"]*\"|[^,}]*)"
 }
 
-# The ids of a long text have no time in them, and take awk long.
+# A line as long as this has the ids of a text: it has no times, and takes awk long.
 length($0) > 10000 { print; next }
 
 /^peak memory/ { next }
 
-# MEMORY=own: the two programs may plan with different memory.
+# With MEMORY=own the two programs may plan different amounts of memory.
 memory == "own" && /^decode: memory: / { $0 = "decode: memory" }
 
-# convert's figures have a row of seconds.
+# A row of seconds stands among convert's figures.
 /^[ |]*seconds/ { $0 = "seconds" }
 
-# bench marks its fastest rows (*) and those that it cannot tell apart (~).
+# The marks of bench's fastest rows (*), and of those that it cannot tell apart (~), depend on times.
 /^(\| )?[*~]/ { sub(/[*~]/, " ") }
 
 {
@@ -53,7 +53,7 @@ memory == "own" && /^decode: memory: / { $0 = "decode: memory" }
 
 n != columns { columns = 0 }
 
-# A head with such columns holds for the lines below that have as many cells.
+# A line of headings holds for the lines below it that have as many cells.
 !columns {
     split("", blank)
     for (i = 1; i <= n; i++)

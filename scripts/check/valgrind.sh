@@ -15,7 +15,7 @@ model=tests/data/golden/gqa.gguf
 head -c 2000 tests/data/bpe-small.txt >"$work/text"
 failed=0
 
-# run COMMAND OPTION... - one that must succeed
+# run COMMAND OPTION... - runs a command that must succeed
 run() {
     if ! scripts/check/memcheck.sh "$decode" "$@" >"$work/out" 2>"$work/err"; then
         echo "valgrind: decode $*:"
@@ -39,7 +39,7 @@ run generate "$work/q8_0.gguf" -n 4 --greedy -t 2
 run convert "$model" -o "$work/mqa.gguf" --kv-heads 1 --calib self:256 --seed 1 -t 2
 run info "$work/mqa.gguf" --check
 run bench "$model" -n 2 --depth 8 --repeat 1 --warmup 1 -t 2
-# train OPTION... - three steps, each saved
+# train OPTION... - trains for three steps and saves after each
 train() {
     run train "$work/text" -o "$work/new.gguf" --layers 1 --embd 32 --heads 4 --kv-heads 2 \
         --ff 32 --ctx 16 --vocab 260 --batch 2 --seed 1 -t 2 --steps 3 --save-every 1 "$@"

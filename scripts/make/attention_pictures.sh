@@ -1,7 +1,7 @@
 #!/bin/sh
 # attention_pictures.sh TEXT [FOLDER] - draws the pictures of attention in README.md and src/measure from the
 # shipped checkpoint into FOLDER (scripts/plots): attention.svg; heads.svg, of the last tenth of TEXT; and
-# page.png, where Chromium is installed (optipng makes it smaller, where that is installed, too).
+# page.png, where Chromium is installed (and smaller where optipng is installed, too).
 set -eu
 
 if [ $# -lt 1 ]; then

@@ -4,11 +4,11 @@ numbers each, with which one token's way through attention can be computed on pa
 
     decode attend models/hello.gguf -p "hello how are you" --trace 0.0
 
-One layer; hello has one head of 3, hello-2-heads two of 2, which see the first two numbers of a word and
-the last two, and an output matrix of zeros and ones. The matrices of queries, keys and values, and hello's
-output matrix, are the identity, there are no positions, and norms stand after the residuals
-(architecture decode), so that attention reads the words' numbers as they are: Q = K = V = X. The
-feed-forward part is zero. Needs gguf and NumPy.
+Both have one layer. hello has one head of 3. hello-2-heads has two heads of 2, of the first two numbers of a
+word and of the last two, and an output matrix of zeros and ones. All other matrices of attention are the
+identity, there are no positions, and norms stand after the residuals (architecture decode), so that
+attention reads the words' numbers as they are: Q = K = V = X. The feed-forward part is zero. Needs gguf
+and NumPy.
 """
 
 import sys
@@ -19,7 +19,7 @@ from gguf import GGUFWriter, TokenType
 WORDS = ["hello", " how", " are", " you"]
 ONE = np.arange(1, 13).reshape(4, 3) / 10
 TWO = np.array([[1, 0, 2, 1], [0, 1, 1, 2], [1, 1, 0, 1], [2, 1, 1, 0]])
-# What each number of A, the heads' results side by side, adds to the stream: A Wo.
+# A row for each number of A, the heads' results side by side: what it adds to the stream, A Wo.
 TWO_WO = np.array([[1, 0, 1, 0], [0, 1, 0, 1], [1, 1, 0, 0], [0, 0, 1, 1]])
 
 
@@ -35,7 +35,7 @@ def write(path, x, heads, wo):
         w.add_string("decode." + key, value)
     w.add_tokenizer_model("gpt2")
     w.add_token_list(WORDS)
-    w.add_token_types([TokenType.USER_DEFINED] * len(WORDS))  # found whole, without merges
+    w.add_token_types([TokenType.USER_DEFINED] * len(WORDS))  # such a token is found whole, without merges
     tensors = {"token_embd": x, "blk.0.attn_qkv": np.concatenate([np.eye(d)] * 3),
                "blk.0.attn_output": wo.T, "blk.0.attn_output_norm": np.ones(d),
                "blk.0.ffn_up": np.zeros((1, d)), "blk.0.ffn_down": np.zeros((d, 1)),

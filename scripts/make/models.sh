@@ -1,9 +1,9 @@
 #!/bin/sh
 # models.sh TEXT [FOLDER] - the recipe of the checkpoints in models/. Trains an MHA checkpoint on the first
 # nine tenths of TEXT (Tiny Shakespeare, 1,115,394 bytes), converts it to 2 K/V heads and to MQA by `fit`,
-# and trains these further for 5% of its steps with the MHA checkpoint as the teacher. Then trains a llama on
-# the same text and a second one of the same shape with the first as its teacher. The trained ones are
-# stored in F16, the converted ones in Q8_0, made from F16. Writes checkpoints, training curves and the
+# and trains both further for 5% of its steps, with the MHA checkpoint as the teacher. Then trains a llama on
+# the same text, and a second llama of the same shape with the first as its teacher. Trained checkpoints are
+# stored in F16, converted ones in Q8_0, which is made of F16. Writes checkpoints, training curves and the
 # scores on the held-out last tenth to FOLDER (build/models). Takes about an hour on two cores.
 set -eu
 
@@ -12,7 +12,7 @@ out=${2:-build/models}
 steps=3600
 uptrain=$((steps / 20))
 mkdir -p "$out/f32"
-rm -f "$out"/f32/*.gguf "$out"/f32/*.state # of an earlier run
+rm -f "$out"/f32/*.gguf "$out"/f32/*.state # those of an earlier run
 make -s decode
 
 bytes=$(wc -c <"$text")
@@ -30,7 +30,7 @@ for g in 2 1; do
         --log "$out/$g.csv"
 done
 
-# llama NAME OPTION... - the llama, of one shape
+# llama NAME OPTION... - trains a llama of the one shape
 llama() {
     name=$1
     shift
@@ -42,7 +42,7 @@ llama teacher --steps $steps --lr 1.5e-3
 ./decode convert "$out/f32/teacher.gguf" -o "$out/f32/teacher-f16.gguf" --type f16 --force
 llama llama --steps 3000 --lr 2e-3 --teacher "$out/f32/teacher-f16.gguf"
 
-# store NAME SHIPPED TYPE
+# store NAME SHIPPED TYPE - writes a checkpoint as it is shipped, and prints its score
 store() {
     ./decode convert "$out/f32/$1.gguf" -o "$out/f32/$2-f16.gguf" --type f16 --force
     ./decode convert "$out/f32/$2-f16.gguf" -o "$out/shakespeare-$2.gguf" --type "$3" --force

@@ -4,8 +4,8 @@
     scripts/make/unicode.py | clang-format > src/text/unicode_tables.h
 
 The classes are those of GPT-2's pattern: letter (\\p{L}), number (\\p{N}), white space (\\s, the
-property White_Space) and everything else; and punctuation, as Falcon's cut has it of the package
-`tokenizers`, whose tables are of Unicode 8. The package unicodedata2 is used where it is installed,
+property White_Space) and everything else; and punctuation, which Falcon's cut needs as the package
+`tokenizers` has it, whose tables are of Unicode 8. The package unicodedata2 is used where it is installed,
 because the standard library's module is as old as its Python.
 """
 from tokenizers import pre_tokenizers
@@ -17,7 +17,7 @@ except ImportError:
 
 OTHER, LETTER, NUMBER, SPACE, PUNCTUATION = range(5)
 
-# White_Space is not in the module: it is the separators (category Z) and these six controls.
+# The module lacks White_Space, which is the separators (category Z) and these six controls.
 CONTROLS = {0x09, 0x0A, 0x0B, 0x0C, 0x0D, 0x85}
 
 
