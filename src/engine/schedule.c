@@ -92,15 +92,6 @@ static const struct slot *find_prompt(const struct schedule *s, const int32_t *t
     return NULL;
 }
 
-/* The sequence has the first n positions of the other one, which may be itself. */
-static void copy_prompt(struct schedule *s, const struct slot *from, const struct slot *to, int n)
-{
-    if (from == to)
-        session_rewind(s->session, to->sequence, n);
-    else
-        session_copy(s->session, from->sequence, to->sequence, n);
-}
-
 enum status schedule_begin(struct schedule *s, struct slot *p, const struct request *r,
                            struct err *e)
 {
@@ -112,10 +103,10 @@ enum status schedule_begin(struct schedule *s, struct slot *p, const struct requ
         sampler_reset(s->sampler, p->sequence, r->seed, r->stream);
         p->len = p->n_again = 0;
         has_prompt = find_prompt(s, r->tokens, r->n_tokens);
-        if (has_prompt)
-            copy_prompt(s, has_prompt, p, r->n_tokens - 1);
+        if (has_prompt && has_prompt != p)
+            session_copy(s->session, has_prompt->sequence, p->sequence, r->n_tokens - 1);
         else
-            session_rewind(s->session, p->sequence, 0);
+            session_rewind(s->session, p->sequence, has_prompt ? r->n_tokens - 1 : 0);
     } else {
         assert(p->len >= 1 && r->n_tokens <= schedule_room(s, p->sequence));
         /* Where there is no room left it is shifted first, as while it is decoded. */
@@ -140,18 +131,12 @@ enum status schedule_begin(struct schedule *s, struct slot *p, const struct requ
 
 /* --- a step ---------------------------------------------------------------------------------- */
 
-/* The rows of a step, by what they are for. */
-struct fed {
-    int n_decoding, n_prefill;
-    int n_again;         /* of n_prefill, see struct schedule_times */
-    uint64_t prompts_ns; /* of its time */
-};
-
-/* One step of the model: a row for every slot that has a token to feed, and prompts until the last
- * of the step's blocks is full. Those that come to an end get the logits behind the others', and
- * leave the queue. */
-static enum status feed_rows(struct schedule *s, struct fed *fed, struct err *e)
+/* One step of the model: a row for every slot that has a token to feed, *n_decoding of them, and
+ * rows of prompts until the last of the step's blocks is full. Prompts that come to an end get the
+ * logits behind the others', and leave the queue. */
+static enum status feed_rows(struct schedule *s, int *n_decoding, struct err *e)
 {
+    struct schedule_times *t = &s->times;
     int n = 0, done = 0;
     for (int i = 0; i < s->n_slots; i++) {
         struct slot *p = &s->slots[i];
@@ -161,7 +146,7 @@ static enum status feed_rows(struct schedule *s, struct fed *fed, struct err *e)
         p->logits = s->logits + (size_t)n * s->n_vocab;
         s->rows[n++] = (struct batch_row){p->text[p->len - 1], i, p->len - 1, .wants_logits = true};
     }
-    fed->n_decoding = n;
+    *n_decoding = n;
     /* The end of the block in which they leave room. */
     const int block = session_block(s->session), end = (n / block + 1) * block;
     for (; done < s->n_prefills && n < end; done++) {
@@ -170,19 +155,19 @@ static enum status feed_rows(struct schedule *s, struct fed *fed, struct err *e)
         for (; n < end && p->n_fed < p->len; n++, p->n_fed++)
             s->rows[n] = (struct batch_row){p->text[p->n_fed], p->sequence, p->n_fed,
                                             .wants_logits = p->n_fed == p->len - 1};
-        fed->n_again += MAX(MIN(p->n_fed, p->n_again) - first, 0);
+        t->n_fed_again += MAX(MIN(p->n_fed, p->n_again) - first, 0);
         if (p->n_fed < p->len)
             break;
         p->state = SLOT_DECODES;
-        p->logits = s->logits + (size_t)(fed->n_decoding + done) * s->n_vocab;
+        p->logits = s->logits + (size_t)(*n_decoding + done) * s->n_vocab;
     }
     s->n_prefills -= done;
     memmove(s->prefills, s->prefills + done, s->n_prefills * sizeof *s->prefills);
-    fed->n_prefill = n - fed->n_decoding;
+    const int n_prefill = n - *n_decoding;
     const uint64_t start = clock_ns();
     TRY(session_step(s->session, s->rows, n, s->logits, e));
-    const uint64_t ns = clock_ns() - start;
-    fed->prompts_ns = (uint64_t)((double)ns * fed->n_prefill / n);
+    t->prefill_ns += (uint64_t)((double)(clock_ns() - start) * n_prefill / n);
+    t->n_prefilled += n_prefill;
     return STATUS_OK;
 }
 
@@ -259,35 +244,28 @@ static void take_token(struct schedule *s, struct slot *p)
     }
 }
 
-static void count_round(struct schedule_times *t, const struct fed *fed, uint64_t start,
-                        size_t cap_rounds)
-{
-    const uint64_t now = clock_ns(), ns = now - start - fed->prompts_ns;
-    t->prefill_ns += fed->prompts_ns;
-    t->n_prefilled += fed->n_prefill;
-    t->n_fed_again += fed->n_again;
-    if (t->n_sampled > 0 && !t->first_token_at)
-        t->first_token_at = now;
-    if (fed->n_decoding == 0)
-        return;
-    t->n_decoded += fed->n_decoding;
-    t->decode_ns += ns;
-    if (t->n_rounds < cap_rounds)
-        t->rounds[t->n_rounds++] = ns;
-}
-
 enum status schedule_round(struct schedule *s, struct err *e)
 {
-    const uint64_t start = clock_ns();
-    struct fed fed = {.n_again = 0};
+    struct schedule_times *t = &s->times;
+    const uint64_t start = clock_ns(), prefill_ns = t->prefill_ns;
+    int n_decoding;
     if (s->n_busy == 0)
         return STATUS_OK;
-    TRY(feed_rows(s, &fed, e));
+    TRY(feed_rows(s, &n_decoding, e));
     sample(s);
     for (int i = 0; i < s->n_slots; i++)
         if (s->slots[i].logits)
             take_token(s, &s->slots[i]);
-    count_round(&s->times, &fed, start, s->cap_rounds);
+
+    const uint64_t now = clock_ns(), ns = now - start - (t->prefill_ns - prefill_ns);
+    if (t->n_sampled > 0 && !t->first_token_at)
+        t->first_token_at = now;
+    if (n_decoding == 0)
+        return STATUS_OK;
+    t->n_decoded += n_decoding;
+    t->decode_ns += ns;
+    if (t->n_rounds < s->cap_rounds)
+        t->rounds[t->n_rounds++] = ns;
     return STATUS_OK;
 }
 
