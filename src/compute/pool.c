@@ -297,20 +297,20 @@ static int take_chunk(struct member *m, uint32_t loop, int n, int chunk)
     }
 }
 
-bool pool_items_next(struct pool_items *items, int *begin, int *end)
+bool pool_items_next(struct pool_items *items, struct range *out)
 {
     for (; items->n_used_up < items->n_threads; items->n_used_up++) {
         const int owner = (items->thread + items->n_used_up) % items->n_threads;
-        pool_range(items->n, owner, items->n_threads, begin, end);
+        *out = pool_range(items->n, owner, items->n_threads);
         if (!items->pool || items->chunk == 0) {
             items->n_used_up = items->n_threads; /* the whole range, once */
-            return *begin < *end;
+            return out->begin < out->end;
         }
-        const int n = *end - *begin;
+        const int n = out->end - out->begin;
         const int first = take_chunk(&items->pool->members[owner], items->loop, n, items->chunk);
         if (first < n) {
-            *end = *begin + MIN(first + items->chunk, n);
-            *begin += first;
+            out->end = out->begin + MIN(first + items->chunk, n);
+            out->begin += first;
             return true;
         }
     }

@@ -50,14 +50,19 @@ void pool_run(struct pool *p, pool_work *work, void *arg);
  * it are visible to all after it. `thread` is the caller's own number. */
 void pool_barrier(struct pool *p, int thread);
 
-/* Computes the range [*begin, *end) of n >= 0 items that belongs to `thread` of n_threads (0 <=
- * thread < n_threads). Ranges are contiguous and in order; their sizes differ by at most one. */
-static inline void pool_range(int n, int thread, int n_threads, int *begin, int *end)
+/* Items, or rows, begin .. end - 1. */
+struct range {
+    int begin, end;
+};
+
+/* Returns the range of n >= 0 items that belongs to `thread` of n_threads (0 <= thread <
+ * n_threads). Ranges are contiguous and in order; their sizes differ by at most one. */
+static inline struct range pool_range(int n, int thread, int n_threads)
 {
     assert(n >= 0 && n_threads >= 1 && thread >= 0 && thread < n_threads);
     const int size = n / n_threads, larger = n % n_threads;
-    *begin = thread * size + MIN(thread, larger);
-    *end = *begin + size + (thread < larger);
+    const int begin = thread * size + MIN(thread, larger);
+    return (struct range){begin, begin + size + (thread < larger)};
 }
 
 /*
@@ -66,9 +71,9 @@ static inline void pool_range(int n, int thread, int n_threads, int *begin, int 
  * slows down holds the others up for one chunk and not for its whole range.
  *
  *     struct pool_items items = pool_items(pool, thread, n, chunk);
- *     int begin, end;
- *     while (pool_items_next(&items, &begin, &end))
- *         for (int i = begin; i < end; i++)
+ *     struct range r;
+ *     while (pool_items_next(&items, &r))
+ *         for (int i = r.begin; i < r.end; i++)
  *             ...
  *
  * Every member runs every such loop to its end, in the same order and with the same n and chunk.
@@ -83,4 +88,4 @@ struct pool_items {
     int n_used_up; /* ranges that this member has found used up, its own the first */
 };
 struct pool_items pool_items(struct pool *p, int thread, int n, int chunk);
-bool pool_items_next(struct pool_items *items, int *begin, int *end);
+bool pool_items_next(struct pool_items *items, struct range *out);

@@ -25,9 +25,8 @@ struct pool_items pool_items(struct pool *p, int thread, int n, int chunk)
     return (struct pool_items){.pool = p, .thread = thread, .n = n, .chunk = chunk};
 }
 
-bool pool_items_next(struct pool_items *items, int *begin, int *end)
+bool pool_items_next(struct pool_items *items, struct range *out)
 {
-    *begin = 0;
-    *end = items->n;
+    *out = (struct range){0, items->n};
     return items->n_used_up++ == 0 && items->n > 0;
 }

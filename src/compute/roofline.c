@@ -25,10 +25,9 @@ struct measuring {
 static void read_part(void *arg, int thread)
 {
     struct measuring *m = arg;
-    int begin, end;
-    pool_range(m->n_lines, thread, pool_n_threads(m->pool), &begin, &end);
-    float *own = m->data + (size_t)begin * LINE_FLOATS;
-    const size_t n = (size_t)(end - begin) * LINE_FLOATS;
+    const struct range lines = pool_range(m->n_lines, thread, pool_n_threads(m->pool));
+    float *own = m->data + (size_t)lines.begin * LINE_FLOATS;
+    const size_t n = (size_t)(lines.end - lines.begin) * LINE_FLOATS;
     if (m->rounds == 0)
         for (size_t i = 0; i < n; i++)
             own[i] = 1.0f;

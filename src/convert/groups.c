@@ -15,7 +15,7 @@
 /* --- ranges -------------------------------------------------------------------------------- */
 
 /* A range of elements of a head that a map may mix. */
-struct range {
+struct fit_range {
     const struct convert_circuit *of;
     size_t first, n;
     size_t at;    /* of its square in a head's [dim, dim] */
@@ -24,11 +24,12 @@ struct range {
 
 /* Finds range i of a head; false behind the last. Each rotary pair is a range, and all elements
  * that are not rotated are one. */
-static bool next_range(const struct convert_circuit *s, size_t i, struct range *out)
+static bool next_range(const struct convert_circuit *s, size_t i, struct fit_range *out)
 {
     const bool is_pair = i < s->n_rotary / 2;
     const size_t first = is_pair ? 2 * i : s->n_rotary;
-    *out = (struct range){s, first, is_pair ? 2 : s->dim - first, first * s->dim + first, is_pair};
+    *out =
+        (struct fit_range){s, first, is_pair ? 2 : s->dim - first, first * s->dim + first, is_pair};
     return is_pair || (i == s->n_rotary / 2 && first < s->dim);
 }
 
@@ -36,7 +37,7 @@ static bool next_range(const struct convert_circuit *s, size_t i, struct range *
 
 /* Computes the eigenvalues of a range of `white` between these heads, and n_vectors eigenvectors.
  * Returns how many eigenvalues there are. */
-static size_t solve_range(const struct range *range, const int *heads, size_t n,
+static size_t solve_range(const struct fit_range *range, const int *heads, size_t n,
                           struct convert_eigen *scratch, size_t n_vectors)
 {
     const struct convert_circuit *s = range->of;
@@ -58,7 +59,7 @@ static double energy_beyond(const struct convert_circuit *s, const int *heads, s
                             struct convert_eigen *scratch)
 {
     double sum = 0;
-    struct range range;
+    struct fit_range range;
     for (size_t p = 0; next_range(s, p, &range); p++) {
         const size_t n_values = solve_range(&range, heads, n, scratch, 0);
         for (size_t i = n_values; i-- > range.n;)
@@ -314,7 +315,7 @@ static void group_by_swaps(struct converter *c)
 static void fit_group(const struct converter *c, const struct convert_circuit *s, const int *heads,
                       struct convert_eigen *scratch)
 {
-    struct range range;
+    struct fit_range range;
     for (size_t p = 0; next_range(s, p, &range) && !scratch->diverged; p++) {
         const size_t n = range.n, dim = s->dim;
         const size_t width =
@@ -359,7 +360,7 @@ static void fit_group(const struct converter *c, const struct convert_circuit *s
 static void align_group(const struct converter *c, const struct convert_circuit *s,
                         const int *heads, struct convert_eigen *scratch)
 {
-    struct range range;
+    struct fit_range range;
     for (size_t p = 0; next_range(s, p, &range); p++) {
         const size_t n = range.n;
         double *sum = scratch->matrix, *rotation = sum + n * n;
@@ -398,9 +399,8 @@ static void align_group(const struct converter *c, const struct convert_circuit 
 static void map_groups(void *arg, int thread)
 {
     struct converter *c = arg;
-    int item, end;
-    pool_range(2 * c->block.n_groups, thread, c->n_threads, &item, &end);
-    for (; item < end; item++) {
+    const struct range items = pool_range(2 * c->block.n_groups, thread, c->n_threads);
+    for (int item = items.begin; item < items.end; item++) {
         const struct convert_circuit *s = &c->circuits.at[item % 2];
         const int *heads = c->block.order + item / 2 * c->block.group;
         /* The shared head is the mean of the heads, or the first; fit and alignment replace that.

@@ -11,9 +11,8 @@ struct double_product {
 static void add_product_rows(void *arg, int thread)
 {
     const struct double_product *job = arg;
-    int begin, end;
-    pool_range(job->rows, thread, job->c->n_threads, &begin, &end);
-    linalg_add_product(&job->product, begin, end);
+    const struct range rows = pool_range(job->rows, thread, job->c->n_threads);
+    linalg_add_product(&job->product, rows.begin, rows.end);
 }
 
 void convert_add_product(const struct converter *c, struct linalg_product p, size_t rows)
@@ -47,13 +46,12 @@ static void add_gram_rows(void *arg, int thread)
 {
     const struct gram *job = arg;
     struct product p = job->product;
-    int row, end;
-    pool_range(p.m, thread, job->c->n_threads, &row, &end);
-    p.m = end - row;
-    p.a += row;
-    p.c += row * p.c_row;
+    const struct range rows = pool_range(p.m, thread, job->c->n_threads);
+    p.m = rows.end - rows.begin;
+    p.a += rows.begin;
+    p.c += rows.begin * p.c_row;
     job->c->grad->product(&p);
-    for (; row < end; row++, p.c += p.c_row)
+    for (int row = rows.begin; row < rows.end; row++, p.c += p.c_row)
         convert_add_rows(job->sum + row * p.n, p.c, 1, p.n);
 }
 

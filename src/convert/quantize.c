@@ -63,9 +63,8 @@ static void convert_chunks(void *arg, int thread)
     const struct gguf_tensor *from = q->tensor->from;
     const struct tensor_type_info *to = q->tensor->to;
     float *x = q->scratch + (size_t)thread * 2 * CHUNK_ELEMENTS, *y = x + CHUNK_ELEMENTS;
-    int chunk, end;
-    pool_range(q->n_chunks, thread, pool_n_threads(q->params.pool), &chunk, &end);
-    for (; chunk < end; chunk++) {
+    const struct range own = pool_range(q->n_chunks, thread, pool_n_threads(q->params.pool));
+    for (int chunk = own.begin; chunk < own.end; chunk++) {
         const uint64_t begin = (uint64_t)chunk * CHUNK_ELEMENTS, left = q->n - begin;
         const uint64_t n = MIN(left, CHUNK_ELEMENTS);
         const unsigned char *in = from->data + tensor_type_bytes(from->type, q->first + begin);

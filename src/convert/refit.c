@@ -107,10 +107,9 @@ static void solve_columns(void *arg, int thread)
 {
     const struct converter *c = arg;
     const size_t m = c->circuits.ov.width, d = c->d;
-    int begin, end;
-    pool_range(d, thread, c->n_threads, &begin, &end);
-    double *columns = c->scratch.square2 + begin * m, *w = c->scratch.square + begin;
-    const size_t n = end - begin;
+    const struct range own = pool_range(d, thread, c->n_threads);
+    double *columns = c->scratch.square2 + own.begin * m, *w = c->scratch.square + own.begin;
+    const size_t n = own.end - own.begin;
     if (n == 0)
         return;
     linalg_copy(columns, n, w, d, m, n);

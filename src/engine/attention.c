@@ -280,7 +280,7 @@ static void show_weights(const struct attention *a, const float *input)
     const struct forward *f = a->f;
     const int n_rows = f->batch.n_rows, n_heads = f->kv.config.n_heads;
     const size_t stride = a->partial_floats;
-    const struct item_range items = range_of(a->k, n_rows * n_heads);
+    const struct range items = worker_range(a->k, n_rows * n_heads);
     for (int i = items.begin; i < items.end; i++) {
         const int row = i / n_heads, head = i % n_heads;
         const int n = f->batch.rows[row].position + 1, first = chunks_begin(a, n - 1);
@@ -328,7 +328,7 @@ static float *join_heads(const struct attention *a)
 {
     const struct forward *f = a->f;
     const struct config *c = &f->kv.config;
-    const struct item_range rows = worker_rows(a->k);
+    const struct range rows = worker_rows(a->k);
     const size_t row_dim = config_heads_dim(c);
     float *heads = f->work.input + worker_first(a->k) * f->work.input_dim;
     for (int r = rows.begin; r < rows.end; r++) {
@@ -377,7 +377,7 @@ void block_attention(const struct worker *k, const struct block *b, int layer)
 
     /* Keys and values into the cache. */
     if (f->batch.stores_first) {
-        const struct item_range items = range_of(k, a.n_kv_heads * k->n_rows);
+        const struct range items = worker_range(k, a.n_kv_heads * k->n_rows);
         for (int i = items.begin; i < items.end; i++)
             store_row(&a, i / k->n_rows, i % k->n_rows);
         if (!whole_heads)

@@ -55,10 +55,10 @@ static void block_feed_forward(const struct worker *k, const struct block *b)
         second.w = up;
         second.epilogue = EPILOGUE_MUL;
         struct pool_items panels = stage_panels(k, gate);
-        int begin, end;
-        while (pool_items_next(&panels, &begin, &end)) {
-            f->kernels->matmul(&first, begin, end);
-            f->kernels->matmul(&second, begin, end);
+        struct range r;
+        while (pool_items_next(&panels, &r)) {
+            f->kernels->matmul(&first, r.begin, r.end);
+            f->kernels->matmul(&second, r.begin, r.end);
         }
     } else {
         stage_multiply(k, up, input, w->hidden, activation);
@@ -90,7 +90,7 @@ static void run_layers(void *arg, int thread)
     /* The last norm, unless norms stand after the residuals, and the output matrix, for the rows
      * that want logits. */
     const size_t d = f->kv.config.d_model;
-    const struct item_range rows = worker_rows(&k);
+    const struct range rows = worker_rows(&k);
     float *input = f->work.input + worker_first(&k) * f->work.input_dim;
     for (int r = 0, n = 0; r < f->batch.n_rows; r++) {
         if (!f->batch.rows[r].wants_logits)

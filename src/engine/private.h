@@ -101,17 +101,10 @@ static inline void worker_meet(const struct worker *k)
     pool_barrier(k->f->pool, k->thread);
 }
 
-/* Items [begin, end). */
-struct item_range {
-    int begin, end;
-};
-
 /* The thread's range of n items. */
-static inline struct item_range range_of(const struct worker *k, int n)
+static inline struct range worker_range(const struct worker *k, int n)
 {
-    struct item_range s;
-    pool_range(n, k->thread, k->n_threads, &s.begin, &s.end);
-    return s;
+    return pool_range(n, k->thread, k->n_threads);
 }
 
 /* Whether the threads share the rows, so that each makes only some of them. */
@@ -121,9 +114,9 @@ static inline bool worker_shares(const struct worker *k)
 }
 
 /* The rows that this thread makes. */
-static inline struct item_range worker_rows(const struct worker *k)
+static inline struct range worker_rows(const struct worker *k)
 {
-    return worker_shares(k) ? range_of(k, k->n_rows) : (struct item_range){0, k->n_rows};
+    return worker_shares(k) ? worker_range(k, k->n_rows) : (struct range){0, k->n_rows};
 }
 
 /* The row of work.input and work.quants at which the rows that it reads begin. */

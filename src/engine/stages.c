@@ -12,7 +12,7 @@ const float *stage_input(const struct worker *k, const struct norm *norm, float 
 {
     const struct workspace *work = &k->f->work;
     const size_t d = k->f->kv.config.d_model;
-    const struct item_range rows = worker_rows(k);
+    const struct range rows = worker_rows(k);
     float *input = buffer + worker_first(k) * stride;
     if (k->f->kv.config.placement == PLACEMENT_AFTER)
         return work->x;
@@ -34,7 +34,7 @@ void stage_end_residual(const struct worker *k, const struct norm *added, const 
 {
     const struct forward *f = k->f;
     const size_t d = f->kv.config.d_model;
-    const struct item_range rows = range_of(k, k->n_rows);
+    const struct range rows = worker_range(k, k->n_rows);
     const bool is_after = f->kv.config.placement == PLACEMENT_AFTER;
     float *x = f->work.x, *part = f->work.added;
     worker_meet(k);
@@ -80,7 +80,7 @@ struct matmul stage_product(const struct worker *k, const struct matrix *w, cons
                        .streams = k->f->streams[w->storage]};
     if (storage_is_quantised(w->storage)) {
         unsigned char *quants = work->quants + worker_first(k) * work->quants_bytes;
-        const struct item_range rows = worker_rows(k);
+        const struct range rows = worker_rows(k);
         if (rows.begin < rows.end)
             k->f->kernels->quantize(quants + rows.begin * quant_row_bytes(w->n_in),
                                     x + rows.begin * n, n, rows.end - rows.begin, w->n_in);
@@ -104,7 +104,7 @@ void stage_multiply(const struct worker *k, const struct matrix *w, const float 
 {
     const struct matmul m = stage_product(k, w, x, y, epilogue);
     struct pool_items panels = stage_panels(k, w);
-    int begin, end;
-    while (pool_items_next(&panels, &begin, &end))
-        k->f->kernels->matmul(&m, begin, end);
+    struct range r;
+    while (pool_items_next(&panels, &r))
+        k->f->kernels->matmul(&m, r.begin, r.end);
 }

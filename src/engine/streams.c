@@ -47,11 +47,10 @@ static void read_layer(const struct forward *f, const struct block *b, int strea
                                  .y = is_down ? f->work.x : f->work.hidden,
                                  .y_stride = w->n_out,
                                  .streams = streams};
-        int begin, end;
-        pool_range(w->panels ? matrix_panels(w->n_out) : 0, thread, pool_n_threads(f->pool), &begin,
-                   &end);
-        if (begin < end)
-            f->kernels->matmul(&m, begin, end);
+        const struct range panels =
+            pool_range(w->panels ? matrix_panels(w->n_out) : 0, thread, pool_n_threads(f->pool));
+        if (panels.begin < panels.end)
+            f->kernels->matmul(&m, panels.begin, panels.end);
         pool_barrier(f->pool, thread);
     }
 }

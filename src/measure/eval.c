@@ -159,9 +159,8 @@ static void score_rows(void *arg, int thread)
 {
     const struct eval_run *r = arg;
     const int n_vocab = r->n_vocab;
-    int begin, end;
-    pool_range(r->n_scored, thread, pool_n_threads(r->spec->pool), &begin, &end);
-    for (int i = begin; i < end; i++) {
+    const struct range rows = pool_range(r->n_scored, thread, pool_n_threads(r->spec->pool));
+    for (int i = rows.begin; i < rows.end; i++) {
         const size_t at = r->scored + i;
         const float *x[EVAL_MODELS];
         double log_sum[EVAL_MODELS];

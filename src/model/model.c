@@ -61,10 +61,10 @@ static void copy_range(void *arg, int thread)
 {
     const struct copy *c = arg;
     const int n_rows = c->t->dims[1];
-    int begin, end;
-    pool_range(matrix_panels(n_rows), thread, pool_n_threads(c->ld->options.pool), &begin, &end);
-    pack_rows(c->panels, c->w, c->first, c->t, c->spec, begin * KERNEL_LANES,
-              MIN(end * KERNEL_LANES, n_rows), &c->ld->scratch[thread]);
+    const struct range panels =
+        pool_range(matrix_panels(n_rows), thread, pool_n_threads(c->ld->options.pool));
+    pack_rows(c->panels, c->w, c->first, c->t, c->spec, panels.begin * KERNEL_LANES,
+              MIN(panels.end * KERNEL_LANES, n_rows), &c->ld->scratch[thread]);
 }
 
 static void copy_matrix(const struct loader *ld, void *panels, const struct matrix *w, int first,

@@ -224,7 +224,7 @@ static void embed_batch_backward(const struct pass *p, int thread)
     const struct backprop *b = p->b;
     const size_t d = b->config.d_model;
     const float scale = embedding_scale(&b->config);
-    const struct row_range rows = rows_of_thread(p, all_rows(p), thread);
+    const struct range rows = rows_of_thread(p, all_rows(p), thread);
     const struct norm_use norm = embedding_norm(p);
     float *tokens = p->gradient->w[ROLE_TOKEN_EMBD].weight;
     float *positions = p->gradient->w[ROLE_POSITION_EMBD].weight;
@@ -240,15 +240,14 @@ static void embed_batch_backward(const struct pass *p, int thread)
         backprop_norm_sums(p, &norm, b->dx, b->stats, thread);
     if (!tokens)
         return;
-    int begin, end;
-    pool_range(b->config.d_model, thread, b->n_threads, &begin, &end);
+    const struct range own = pool_range(b->config.d_model, thread, b->n_threads);
     for (int row = 0; row < pass_rows(p); row++) {
         const float *dx = embedded.x + row * d;
         float *token = tokens + p->batch->inputs[row] * d;
-        for (int i = begin; i < end; i++)
+        for (int i = own.begin; i < own.end; i++)
             token[i] += scale * dx[i];
         if (positions)
-            for (int i = begin; i < end; i++)
+            for (int i = own.begin; i < own.end; i++)
                 positions[row % b->length * d + i] += dx[i];
     }
 }
@@ -257,10 +256,10 @@ static void embed_batch_backward(const struct pass *p, int thread)
 
 /* The logits of rows r, from b->norm, as rows of `logits`, whose first is row `chunk`. */
 static struct matrix_view make_logits(const struct backprop *b, const struct param_view *w,
-                                      struct row_range r, int chunk, struct matrix_view logits)
+                                      struct range r, int chunk, struct matrix_view logits)
 {
     const struct matrix_view out =
-        rows_view(logits, (struct row_range){r.begin - chunk, r.end - chunk});
+        rows_view(logits, (struct range){r.begin - chunk, r.end - chunk});
     const struct affine map = {.panels = pass_panels(b, w, ROLE_OUTPUT, 0),
                                .bias = w->w[ROLE_OUTPUT].bias};
     backprop_multiply(b, map, rows_view(b->norm, r), out);
@@ -269,7 +268,7 @@ static struct matrix_view make_logits(const struct backprop *b, const struct par
 
 /* From the last block's output to the losses of the rows r of a chunk and, if there is a gradient,
  * to dx: logits become the gradient of the mean loss over all rows. */
-static void lose_chunk(const struct pass *p, int chunk, struct row_range r, int thread)
+static void lose_chunk(const struct pass *p, int chunk, struct range r, int thread)
 {
     const struct backprop *b = p->b;
     const struct norm_use last = backprop_last_norm(p);
@@ -318,7 +317,7 @@ static void run_pass(void *arg, int thread)
     const struct config *c = &b->config;
     const size_t d = c->d_model;
     const float *learned = p->w->w[ROLE_POSITION_EMBD].weight;
-    const struct row_range rows = rows_of_thread(p, all_rows(p), thread);
+    const struct range rows = rows_of_thread(p, all_rows(p), thread);
     const struct norm_use norm = embedding_norm(p), last = backprop_last_norm(p);
     if (!b->forward_only)
         backprop_pack(p, ROLE_OUTPUT, 0, false, thread);
@@ -349,13 +348,13 @@ static void run_pass(void *arg, int thread)
      * the last norm. Logits exist for head_rows rows at a time and become their own gradient. */
     for (int chunk = 0; chunk < pass_rows(p); chunk += b->head_rows) {
         const int n = MIN(pass_rows(p) - chunk, b->head_rows);
-        const struct row_range of_chunk = {chunk, chunk + n};
+        const struct range of_chunk = {chunk, chunk + n};
         rows_each(p, of_chunk, chunk, thread, lose_chunk);
         pool_barrier(b->pool, thread);
         if (!p->gradient)
             continue;
         backprop_weight_sums(b, p->gradient->w[ROLE_OUTPUT],
-                             rows_view(b->logits, (struct row_range){0, n}),
+                             rows_view(b->logits, (struct range){0, n}),
                              rows_view(b->norm, of_chunk), thread);
         pool_barrier(b->pool, thread);
     }

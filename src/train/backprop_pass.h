@@ -17,12 +17,7 @@
 #include "model/model.h"
 #include "train/backprop.h"
 
-/* Rows [begin, end) of the batch. */
-struct row_range {
-    int begin, end;
-};
-
-static inline int rows_n(struct row_range r)
+static inline int rows_n(struct range r)
 {
     return r.end - r.begin;
 }
@@ -35,7 +30,7 @@ struct matrix_view {
 };
 
 /* The rows r of a view, or its n columns from `first` on; of no buffer there are none. */
-static inline struct matrix_view rows_view(struct matrix_view v, struct row_range r)
+static inline struct matrix_view rows_view(struct matrix_view v, struct range r)
 {
     return (struct matrix_view){v.x ? v.x + r.begin * v.stride : NULL, rows_n(r), v.n, v.stride};
 }
@@ -156,30 +151,27 @@ static inline bool pass_drops(const struct pass *p)
     return p->gradient && p->batch->dropout.share > 0;
 }
 
-static inline struct row_range all_rows(const struct pass *p)
+static inline struct range all_rows(const struct pass *p)
 {
-    return (struct row_range){0, pass_rows(p)};
+    return (struct range){0, pass_rows(p)};
 }
 
 /* This thread's rows of some. */
-static inline struct row_range rows_of_thread(const struct pass *p, struct row_range all,
-                                              int thread)
+static inline struct range rows_of_thread(const struct pass *p, struct range all, int thread)
 {
-    struct row_range r;
-    pool_range(rows_n(all), thread, p->b->n_threads, &r.begin, &r.end);
-    return (struct row_range){all.begin + r.begin, all.begin + r.end};
+    const struct range r = pool_range(rows_n(all), thread, p->b->n_threads);
+    return (struct range){all.begin + r.begin, all.begin + r.end};
 }
 
 /* Rows that pass one matrix after the other while they are in the nearer caches. */
 #define ROW_BLOCK 96
 
 /* Runs a step over this thread's rows of some, by blocks of at most ROW_BLOCK. */
-static inline void rows_each(const struct pass *p, struct row_range all, int at, int thread,
-                             void (*step)(const struct pass *p, int at, struct row_range r,
-                                          int thread))
+static inline void rows_each(const struct pass *p, struct range all, int at, int thread,
+                             void (*step)(const struct pass *p, int at, struct range r, int thread))
 {
-    const struct row_range rows = rows_of_thread(p, all, thread);
-    for (struct row_range r = {rows.begin, rows.begin}; r.begin < rows.end; r.begin = r.end) {
+    const struct range rows = rows_of_thread(p, all, thread);
+    for (struct range r = {rows.begin, rows.begin}; r.begin < rows.end; r.begin = r.end) {
         r.end = MIN(rows.end, r.begin + ROW_BLOCK);
         step(p, at, r, thread);
     }
@@ -227,13 +219,13 @@ struct norm_use backprop_norm_of(const struct pass *p, enum tensor_role role, in
 struct norm_use backprop_last_norm(const struct pass *p);
 
 /* out [r, d] = the norm of the rows r. */
-void backprop_norm(const struct pass *p, const struct norm_use *n, struct row_range r, float *out);
+void backprop_norm(const struct pass *p, const struct norm_use *n, struct range r, float *out);
 
 /* In the rows r, dx = around (without x: zero) + the gradient through the norm, from dy; fills in
  * stats [rows, 2]. */
 void backprop_norm_backward(const struct pass *p, const struct norm_use *n, struct matrix_view dy,
                             struct matrix_view stats, struct matrix_view around,
-                            struct matrix_view dx, struct row_range r);
+                            struct matrix_view dx, struct range r);
 
 /* Adds this thread's share of a norm's gradient from all rows of dy and stats. */
 void backprop_norm_sums(const struct pass *p, const struct norm_use *n, struct matrix_view dy,
@@ -246,8 +238,7 @@ void dropout_apply(const struct dropout *d, int site, float *x, const float *sta
 
 /* The same for the rows r of the site's [rows, d], with the batch's dropout; x and start point to
  * the first of these rows. */
-void backprop_drop(const struct pass *p, int site, float *x, const float *start,
-                   struct row_range r);
+void backprop_drop(const struct pass *p, int site, float *x, const float *start, struct range r);
 
 /* --- block.c: one block over a whole batch, forwards and backwards ---------------------------- */
 

@@ -49,7 +49,7 @@ static struct matrix_view dqkv_of(const struct backprop *b, int l)
 }
 
 /* Where a column of the first of some rows is. */
-static float *place_weights(struct matrix_view v, struct row_range r, int column)
+static float *place_weights(struct matrix_view v, struct range r, int column)
 {
     return view_columns(rows_view(v, r), column, 1).x;
 }
@@ -76,11 +76,11 @@ static void attend(const struct pass *p, int l, int thread,
     const float *additive = p->w->blocks[l].w[ROLE_ATTN_SCORE].weight;
     const struct matrix_view qkv = saved->qkv, dqkv = dqkv_of(b, l);
     const struct matrix_view heads = saved->heads, dheads = b->dheads;
-    const struct row_range rows =
-        rows_of_thread(p, (struct row_range){0, p->batch->n_sequences * kv_heads}, thread);
+    const struct range rows =
+        rows_of_thread(p, (struct range){0, p->batch->n_sequences * kv_heads}, thread);
     for (int index = rows.begin; index < rows.end; index++) {
         const int kv_head = index % kv_heads, window = index / kv_heads, head = kv_head * group;
-        const struct row_range r = {window * b->length, (window + 1) * b->length};
+        const struct range r = {window * b->length, (window + 1) * b->length};
         const int q = head * key, k = keys + kv_head * key, v = values + kv_head * value;
         const size_t all_heads = (size_t)window * c->n_heads + head;
         const struct item_heads item = {p, l, window, head};
@@ -224,7 +224,7 @@ static struct affine map_of(const struct pass *p, const struct branch *br, enum 
 
 /* norm [r, d] = what the branch reads, and its matrices' products with it. */
 static void read_stream(const struct pass *p, const struct branch *br, struct matrix_view norm,
-                        struct row_range r)
+                        struct range r)
 {
     backprop_norm(p, &br->norm, r, norm.x);
     for (int i = 0; i < br->n_in; i++)
@@ -235,7 +235,7 @@ static void read_stream(const struct pass *p, const struct branch *br, struct ma
 /* The stream's rows r behind the branch = before it + inner [r] through the last matrix, normed
  * where the model norms what is added, without what is dropped. */
 static void add_branch(const struct pass *p, const struct branch *br, struct matrix_view inner,
-                       struct matrix_view norm, struct row_range r)
+                       struct matrix_view norm, struct range r)
 {
     const struct matrix_view y = rows_view(pass_stream(p->b, br->point + 1), r);
     const float *start = adds_norm(p) ? norm.x : rows_view(pass_stream(p->b, br->point), r).x;
@@ -258,7 +258,7 @@ static struct matrix_view d_product(const struct branch *br)
 }
 
 /* The backward pass of add_branch: from the gradient behind the branch to that of `inner`. */
-static void add_branch_backward(const struct pass *p, const struct branch *br, struct row_range r)
+static void add_branch_backward(const struct pass *p, const struct branch *br, struct range r)
 {
     const struct matrix_view after = rows_view(br->after, r), dropped = rows_view(br->dropped, r);
     const struct matrix_view none = {.x = NULL};
@@ -275,7 +275,7 @@ static void add_branch_backward(const struct pass *p, const struct branch *br, s
 /* From the gradients of its matrices' products to that of the stream before the branch. What comes
  * from behind goes round the branch's norm or, with what comes from the branch, through it. dnorm
  * and stats stay for the sums. */
-static void read_stream_backward(const struct pass *p, const struct branch *br, struct row_range r)
+static void read_stream_backward(const struct pass *p, const struct branch *br, struct range r)
 {
     const struct matrix_view dnorm = rows_view(p->b->dnorm, r), none = {.x = NULL};
     const float *start = adds_norm(p) ? rows_view(br->after, r).x : NULL;
@@ -302,21 +302,21 @@ static void branch_sums(const struct pass *p, const struct branch *br, int threa
 /* --- forwards -------------------------------------------------------------------------------- */
 
 /* What a thread has for itself of a block of rows: the norm, and behind it the activations. */
-static struct matrix_view norm_scratch(const struct pass *p, struct row_range r, int thread)
+static struct matrix_view norm_scratch(const struct pass *p, struct range r, int thread)
 {
     const int d = p->b->config.d_model;
     return (struct matrix_view){pass_scratch(p->b, thread), rows_n(r), d, d};
 }
 
 /* x -> qkv */
-static void project_qkv(const struct pass *p, int l, struct row_range r, int thread)
+static void project_qkv(const struct pass *p, int l, struct range r, int thread)
 {
     const struct branch attention = branch_of(p, l, true);
     read_stream(p, &attention, norm_scratch(p, r, thread), r);
 }
 
 /* act [r, ff] = what the down matrix takes. */
-static void activate(const struct backprop *b, int l, float *act, struct row_range r)
+static void activate(const struct backprop *b, int l, float *act, struct range r)
 {
     const struct matrix_view up = rows_view(b->blocks[l].up, r);
     b->grad->ffn[b->config.ffn](act, up.x, rows_view(b->blocks[l].gate, r).x,
@@ -325,7 +325,7 @@ static void activate(const struct backprop *b, int l, float *act, struct row_ran
 
 /* heads -> mid, up, gate and the stream after the block: attention's output matrix and all that
  * follows it */
-static void attn_output_and_ffn(const struct pass *p, int l, struct row_range r, int thread)
+static void attn_output_and_ffn(const struct pass *p, int l, struct range r, int thread)
 {
     const struct backprop *b = p->b;
     const struct branch attention = branch_of(p, l, true), ffn = branch_of(p, l, false);
@@ -356,7 +356,7 @@ void backprop_block(const struct pass *p, int l, int thread)
 /* --- backwards ------------------------------------------------------------------------------- */
 
 /* Adds to dx [r, d] the gradient of the loss by the stream behind block l itself. */
-static void add_stream_gradient(const struct pass *p, int l, struct row_range r)
+static void add_stream_gradient(const struct pass *p, int l, struct range r)
 {
     const struct backprop *b = p->b, *teacher = p->batch->teacher;
     const float weight = p->batch->loss.streams;
@@ -382,8 +382,7 @@ static void add_stream_gradient(const struct pass *p, int l, struct row_range r)
 
 /* dx of the stream after the block -> dmid and dheads; norm, act, dup, dgate, dnorm and stats for
  * the sums */
-static void attn_output_and_ffn_backward(const struct pass *p, int l, struct row_range r,
-                                         int thread)
+static void attn_output_and_ffn_backward(const struct pass *p, int l, struct range r, int thread)
 {
     const struct backprop *b = p->b;
     const struct branch attention = branch_of(p, l, true), ffn = branch_of(p, l, false);
@@ -401,7 +400,7 @@ static void attn_output_and_ffn_backward(const struct pass *p, int l, struct row
 }
 
 /* dqkv and dmid -> dx of the stream before the block; norm, dnorm and stats for the sums */
-static void project_qkv_backward(const struct pass *p, int l, struct row_range r, int thread)
+static void project_qkv_backward(const struct pass *p, int l, struct range r, int thread)
 {
     const struct branch attention = branch_of(p, l, true);
     (void)thread;
@@ -445,11 +444,10 @@ void backprop_block_backward(const struct pass *p, int l, int thread)
     branch_sums(p, &attention, thread);
     if (b->dnorms && thread == 0)
         add_head_norms(p, l);
-    int begin, end;
+    const struct range heads = pool_range(c->n_heads, thread, b->n_threads);
     const int cols = b->table_cols;
-    pool_range(c->n_heads, thread, b->n_threads, &begin, &end);
     if (b->dtable)
-        for (int i = cols * begin; i < cols * end; i++) {
+        for (int i = cols * heads.begin; i < cols * heads.end; i++) {
             double sum = (double)table[i];
             for (int window = 0; window < p->batch->n_sequences; window++)
                 sum += b->dtable[(size_t)window * cols * c->n_heads + i];

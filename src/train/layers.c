@@ -19,10 +19,9 @@ void backprop_pack(const struct pass *p, enum tensor_role role, int l, bool back
     const size_t step = backward ? 1 : n_in, down = backward ? n_in : 1;
     const float *matrix = (role_in_block(role) ? p->w->blocks[l].w : p->w->w)[role].weight;
     float *panels = backward && role == ROLE_OUTPUT ? b->output_backward : b->panels[role];
-    int begin, end;
+    const struct range own = pool_range(matrix_panels(n), thread, b->n_threads);
     assert(spec.form == FORM_MATRIX);
-    pool_range(matrix_panels(n), thread, b->n_threads, &begin, &end);
-    for (int panel = begin; panel < end; panel++) {
+    for (int panel = own.begin; panel < own.end; panel++) {
         const int first = panel * KERNEL_LANES, width = MIN(n - first, KERNEL_LANES);
         float *out = panels + (size_t)first * k;
         for (int i = 0; i < k; i++, out += KERNEL_LANES) {
@@ -74,12 +73,11 @@ static void add_rows(const struct grad_kernels *g, float *out, struct matrix_vie
 void backprop_weight_sums(const struct backprop *b, struct param_pair gradient,
                           struct matrix_view dy, struct matrix_view x, int thread)
 {
-    int begin, end;
+    const struct range r = pool_range(dy.n, thread, b->n_threads);
     if (!gradient.weight)
         return;
-    pool_range(dy.n, thread, b->n_threads, &begin, &end);
-    const struct matrix_view own = view_columns(dy, begin, end - begin);
-    float *out = gradient.weight + (size_t)begin * x.n;
+    const struct matrix_view own = view_columns(dy, r.begin, r.end - r.begin);
+    float *out = gradient.weight + (size_t)r.begin * x.n;
     for (int row = 0; row < dy.n_rows; row += SUM_BLOCK)
         b->grad->product(&(struct product){.m = own.n,
                                            .n = x.n,
@@ -94,7 +92,7 @@ void backprop_weight_sums(const struct backprop *b, struct param_pair gradient,
                                            .c_row = x.n,
                                            .start = out});
     if (gradient.bias)
-        add_rows(b->grad, gradient.bias + begin, own, NULL, NULL);
+        add_rows(b->grad, gradient.bias + r.begin, own, NULL, NULL);
 }
 
 /* --- norms ----------------------------------------------------------------------------------- */
@@ -123,7 +121,7 @@ struct norm_use backprop_last_norm(const struct pass *p)
                             after ? c->n_layers - 1 : -1, pass_stream(p->b, 2 * c->n_layers));
 }
 
-void backprop_norm(const struct pass *p, const struct norm_use *n, struct row_range r, float *out)
+void backprop_norm(const struct pass *p, const struct norm_use *n, struct range r, float *out)
 {
     const struct config *c = &p->b->config;
     const struct matrix_view x = rows_view(n->x, r);
@@ -139,7 +137,7 @@ void backprop_norm(const struct pass *p, const struct norm_use *n, struct row_ra
 
 void backprop_norm_backward(const struct pass *p, const struct norm_use *n, struct matrix_view dy,
                             struct matrix_view stats, struct matrix_view around,
-                            struct matrix_view dx, struct row_range r)
+                            struct matrix_view dx, struct range r)
 {
     const struct backprop *b = p->b;
     const struct config *c = &b->config;
@@ -163,13 +161,12 @@ void backprop_norm_sums(const struct pass *p, const struct norm_use *n, struct m
 {
     const struct backprop *b = p->b;
     const struct param_pair *gradient = n->gradient;
-    int begin, end;
-    pool_range(b->config.d_model, thread, b->n_threads, &begin, &end);
-    const struct matrix_view own = view_columns(dy, begin, end - begin);
+    const struct range r = pool_range(b->config.d_model, thread, b->n_threads);
+    const struct matrix_view own = view_columns(dy, r.begin, r.end - r.begin);
     if (gradient && gradient->weight)
-        add_rows(b->grad, gradient->weight + begin, own, n->x.x + begin, stats.x);
+        add_rows(b->grad, gradient->weight + r.begin, own, n->x.x + r.begin, stats.x);
     if (gradient && gradient->bias)
-        add_rows(b->grad, gradient->bias + begin, own, NULL, NULL);
+        add_rows(b->grad, gradient->bias + r.begin, own, NULL, NULL);
 }
 
 /* --- dropout --------------------------------------------------------------------------------- */
@@ -193,7 +190,7 @@ void dropout_apply(const struct dropout *d, int site, float *x, const float *sta
     }
 }
 
-void backprop_drop(const struct pass *p, int site, float *x, const float *start, struct row_range r)
+void backprop_drop(const struct pass *p, int site, float *x, const float *start, struct range r)
 {
     const uint64_t d = p->b->config.d_model;
     dropout_apply(&p->batch->dropout, site, x, start, r.begin * d, rows_n(r) * d);

@@ -56,11 +56,10 @@ struct muon_matrix {
 /* This thread's rows of p; but of a, rows are as long as those of p.c. */
 static void multiply(const struct trainer *t, struct product p, int thread)
 {
-    int begin, end;
-    pool_range(p.m, thread, pool_n_threads(t->spec.pool), &begin, &end);
-    p.m = end - begin;
-    p.a += begin * p.a_row;
-    p.c += (size_t)begin * p.n;
+    const struct range rows = pool_range(p.m, thread, pool_n_threads(t->spec.pool));
+    p.m = rows.end - rows.begin;
+    p.a += rows.begin * p.a_row;
+    p.c += (size_t)rows.begin * p.n;
     p.b_row = p.c_row = p.n;
     p.b_panel = KERNEL_LANES;
     t->grad->product(&p);
@@ -75,11 +74,12 @@ static void move_matrix(const struct trainer *t, const struct muon_matrix *a, in
     const size_t down = wide ? 1 : a->cols, across = wide ? a->cols : 1; /* of the tall form */
     const int n_threads = pool_n_threads(pool);
     float *x = u->x[0], *next = u->x[1], *square = u->square[0], *mixed = u->square[1];
-    int begin, end;
+    const struct range own = pool_range(n, thread, n_threads);
+    /* The square's rows. */
+    const struct range narrow = pool_range(k, thread, n_threads);
 
     /* Nesterov's momentum, whose norm becomes 1. */
-    pool_range(n, thread, n_threads, &begin, &end);
-    for (int i = begin; i < end; i++) {
+    for (int i = own.begin; i < own.end; i++) {
         double sum = 0;
         for (int j = 0; j < k; j++) {
             const size_t at = i * down + j * across;
@@ -96,7 +96,7 @@ static void move_matrix(const struct trainer *t, const struct muon_matrix *a, in
     for (int i = 0; i < n; i++)
         sum += u->squares[i];
     const float scale = (float)(1 / (sqrt(sum) + EPS));
-    for (size_t i = (size_t)begin * k; i < (size_t)end * k; i++)
+    for (size_t i = (size_t)own.begin * k; i < (size_t)own.end * k; i++)
         x[i] *= scale;
 
     for (int round = 0; round < N_ROUNDS; round++) {
@@ -106,13 +106,11 @@ static void move_matrix(const struct trainer *t, const struct muon_matrix *a, in
             .m = k, .n = k, .k = k, .a = square, .a_row = k, .a_col = 1, .b = square, .c = mixed};
         const struct product moved = {
             .m = n, .n = k, .k = k, .a = x, .a_row = k, .a_col = 1, .b = mixed, .c = next};
-        int first, last; /* of the square's rows */
-        pool_range(k, thread, n_threads, &first, &last);
         pool_barrier(pool, thread);
         multiply(t, gram, thread);
         pool_barrier(pool, thread);
         multiply(t, twice, thread);
-        for (size_t i = first; i < (size_t)last; i++)
+        for (size_t i = narrow.begin; i < (size_t)narrow.end; i++)
             for (size_t at = i * k; at < (i + 1) * k; at++)
                 mixed[at] = C * mixed[at] + B * square[at] + (at == i * k + i ? A : 0);
         pool_barrier(pool, thread);
@@ -122,7 +120,7 @@ static void move_matrix(const struct trainer *t, const struct muon_matrix *a, in
     }
 
     const float rate = (float)(t->muon.rate * STEP_SIZE * sqrt(n)), decay = t->adamw.decay;
-    for (int i = begin; i < end; i++)
+    for (int i = own.begin; i < own.end; i++)
         for (int j = 0; j < k; j++) {
             float *w = &a->w[i * down + j * across];
             *w = *w - decay * *w - rate * x[(size_t)i * k + j];

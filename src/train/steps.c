@@ -134,9 +134,9 @@ double train_rate(const struct train_spec *spec, int step)
 static void sum_shards(void *arg, int thread)
 {
     const struct trainer *t = arg;
-    int begin, end;
-    pool_range(train_shards(&t->list), thread, pool_n_threads(t->spec.pool), &begin, &end);
-    for (int i = begin; i < end; i++) {
+    const struct range own =
+        pool_range(train_shards(&t->list), thread, pool_n_threads(t->spec.pool));
+    for (int i = own.begin; i < own.end; i++) {
         const size_t first = i * SHARD, left = t->list.n_trained - first;
         t->partials[i] = (double)t->grad->squares(t->gradient.flat + first, MIN(left, SHARD));
     }
@@ -153,22 +153,21 @@ static void update_share(void *arg, int thread)
     const struct trainer *t = arg;
     for (int i = 0; i < t->list.n; i++) {
         const struct param *p = &t->list.items[i];
-        int begin, end;
-        pool_range(p->spec.rows, thread, pool_n_threads(t->spec.pool), &begin, &end);
-        if (begin == end || p->spec.flags & SPEC_FIXED || !param_is_trained(&t->list, p) ||
-            muon_moves(&t->spec, &p->spec))
+        const struct range rows = pool_range(p->spec.rows, thread, pool_n_threads(t->spec.pool));
+        if (rows.begin == rows.end || p->spec.flags & SPEC_FIXED ||
+            !param_is_trained(&t->list, p) || muon_moves(&t->spec, &p->spec))
             continue;
         struct adamw step = t->adamw;
         if (!(p->spec.flags & SPEC_DECAYS))
             step.decay = 0;
-        size_t first = p->offset + (size_t)begin * p->spec.cols;
+        size_t first = p->offset + (size_t)rows.begin * p->spec.cols;
         if (p->spec.role != ROLE_ATTN_REL) {
-            update_floats(t, &step, first, (size_t)(end - begin) * p->spec.cols);
+            update_floats(t, &step, first, (size_t)(rows.end - rows.begin) * p->spec.cols);
             continue;
         }
         struct adamw centre = step; /* of a head behind its alpha */
         centre.rate *= CENTRE_RATE;
-        for (int h = begin; h < end; h++, first += 2) {
+        for (int h = rows.begin; h < rows.end; h++, first += 2) {
             update_floats(t, &step, first, 1);
             update_floats(t, &centre, first + 1, 1);
         }

@@ -224,12 +224,12 @@ static void go_through(void *arg, int thread)
     struct loop *l = arg;
     for (int round = 0; round < 3; round++) {
         struct pool_items items = pool_items(l->pool, thread, l->n, l->chunk);
-        int begin, end;
-        while (pool_items_next(&items, &begin, &end)) {
+        struct range r;
+        while (pool_items_next(&items, &r)) {
             usleep(thread == l->slow ? 20000 : 0);
-            for (int i = begin; i < end; i++)
+            for (int i = r.begin; i < r.end; i++)
                 __atomic_fetch_add(&l->times[i], 1, __ATOMIC_RELAXED);
-            l->n_done[thread] += end - begin;
+            l->n_done[thread] += r.end - r.begin;
         }
     }
 }
@@ -263,13 +263,13 @@ static void check_share(int n, int n_threads)
 {
     int next = 0, least = INT_MAX, most = 0;
     for (int thread = 0; thread < n_threads; thread++) {
-        int begin, end;
-        pool_range(n, thread, n_threads, &begin, &end);
-        ck_assert_int_eq(begin, next);
-        ck_assert_int_le(begin, end);
-        least = end - begin < least ? end - begin : least;
-        most = end - begin > most ? end - begin : most;
-        next = end;
+        const struct range r = pool_range(n, thread, n_threads);
+        const int size = r.end - r.begin;
+        ck_assert_int_eq(r.begin, next);
+        ck_assert_int_ge(size, 0);
+        least = size < least ? size : least;
+        most = size > most ? size : most;
+        next = r.end;
     }
     ck_assert_int_eq(next, n);
     ck_assert_int_le(most - least, 1);
