@@ -16,12 +16,6 @@
 #define CGROUP_MOUNT "/sys/fs/cgroup"
 #define SELF_CAP     8192 /* room for /proc/self/cgroup */
 
-/* A function, as what it takes are readings of files. */
-static uint64_t lesser(uint64_t a, uint64_t b)
-{
-    return MIN(a, b);
-}
-
 /* --- the system's small files ---------------------------------------------------------------- */
 
 /* Reads the start of folder/name into text[cap], terminated. False when there is no such file. */
@@ -53,49 +47,47 @@ static int read_numbers(const char *folder, const char *name, uint64_t *first, u
                : 0;
 }
 
-/* The number after `name` at the start of a line. */
-static bool find_number(const char *text, const char *name, uint64_t *out)
+/* Returns what stands behind `start` at the start of a line; NULL if no line starts so. */
+static const char *line_after(const char *text, const char *start)
 {
-    const size_t len = strlen(name);
+    const size_t len = strlen(start);
     for (const char *line = text; line; line = strchr(line, '\n')) {
         line += *line == '\n';
-        if (strncmp(line, name, len) == 0)
-            return sscanf(line + len, "%" SCNu64, out) == 1;
+        if (strncmp(line, start, len) == 0)
+            return line + len;
     }
-    return false;
+    return NULL;
+}
+
+/* Reads the number behind `start` at the start of a line. */
+static bool find_number(const char *text, const char *start, uint64_t *out)
+{
+    const char *number = line_after(text, start);
+    return number && sscanf(number, "%" SCNu64, out) == 1;
 }
 
 /* --- control groups -------------------------------------------------------------------------- */
 
-/* The group that the text of /proc/self/cgroup names in a line "0::/GROUP"; empty if none. */
-static struct text group_of(const char *self_cgroup)
-{
-    const char *line = self_cgroup;
-    while (line && strncmp(line, "0::/", 4) != 0) {
-        line = strchr(line, '\n');
-        if (line)
-            line++;
-    }
-    return line ? text_span(line + 3, strcspn(line + 3, "\n")) : text_of("");
-}
-
 /*
- * The tightest limit from the group up to the mount itself. Inside a container the group may not
- * exist below the mount, because the mount is the group: the walk then finds files only there; as
- * it does where the group lies outside what the mount shows ("/../").
+ * Returns the tightest limit from the group, which the line "0::/GROUP" names, up to the mount
+ * itself. Inside a container the group may not exist below the mount, because the mount is the
+ * group; or it lies outside what the mount shows ("/../"). Then only the mount has files.
  */
 static uint64_t tightest(uint64_t (*limit_of)(const char *folder), const char *mount,
                          const char *self_cgroup)
 {
-    struct text group = group_of(self_cgroup);
+    const char *own = line_after(self_cgroup, "0::/");
+    struct text group = text_span(own ? own - 1 : "", own ? 1 + strcspn(own, "\n") : 0);
     uint64_t limit = NO_LIMIT;
     if (text_ends_with(group, "/..") || memmem(group.data, group.len, "/../", 4))
         group.len = 0;
     for (;;) {
         char folder[PATH_MAX];
         if (chars_printf(folder, "%s%.*s", mount, (int)MIN(group.len, PATH_MAX), group.data) <
-            (int)sizeof folder)
-            limit = lesser(limit, limit_of(folder));
+            (int)sizeof folder) {
+            const uint64_t here = limit_of(folder);
+            limit = MIN(here, limit);
+        }
         if (group.len == 0)
             return limit;
         while (group.len > 0 && group.data[--group.len] != '/')
@@ -225,9 +217,11 @@ uint64_t available_memory(void)
         const uint64_t used = pages * sysconf(_SC_PAGESIZE);
         least = used < limit.rlim_cur ? limit.rlim_cur - used : 0;
     }
-    if (read_start("/proc", "meminfo", text, sizeof text))
-        least = lesser(least, available_in_system(text));
-    if (read_start("/proc/self", "cgroup", text, sizeof text))
-        least = lesser(least, available_in_cgroups(CGROUP_MOUNT, text));
-    return least;
+    const uint64_t in_system = read_start("/proc", "meminfo", text, sizeof text)
+                                   ? available_in_system(text)
+                                   : AVAILABLE_UNKNOWN;
+    const uint64_t in_cgroups = read_start("/proc/self", "cgroup", text, sizeof text)
+                                    ? available_in_cgroups(CGROUP_MOUNT, text)
+                                    : AVAILABLE_UNKNOWN;
+    return MIN(least, MIN(in_system, in_cgroups));
 }

@@ -24,13 +24,6 @@ static enum status fail(struct err *e, const char *path, const char *action)
     return file_failure(e, STATUS_FAILED, path, action, errno);
 }
 
-/* Returns the length of a path up to its last slash, including that. */
-static size_t folder_len(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 - path : 0;
-}
-
 static int sync_retry(int fd)
 {
     while (fsync(fd) != 0) {
@@ -46,7 +39,7 @@ static int sync_retry(int fd)
  * because the new file is in place, and a crash now leaves either the old or the new one whole. */
 static void sync_folder(char *path)
 {
-    const size_t folder = folder_len(path);
+    const size_t folder = path_name(path) - path;
     path[folder] = 0;
     const int fd = file_open_retry(folder ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (fd < 0)
@@ -59,7 +52,7 @@ static void sync_folder(char *path)
  * the target's name, which may be as long as names can be. STATUS_NO_MEMORY. */
 static enum status name_temporary(const char *target, char **temp, struct err *e)
 {
-    const size_t folder = folder_len(target);
+    const size_t folder = path_name(target) - target;
     TRY_ZEROED(*temp, folder + TEMPORARY_CAP, target, e);
     memcpy(*temp, target, folder);
     snprintf(*temp + folder, TEMPORARY_CAP, ".decode-%ld-%" PRIx64 ".tmp", (long)getpid(),
