@@ -38,23 +38,11 @@ static const char *const end_keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer
 /* Control tokens of these names end a text, too: a chat model is often converted with no other key
  * than its base model's. The list is llama.cpp's. */
 static const char *const end_names[] = {
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<end_of_turn>",
-    "<|endoftext|>",
-    "<|end|>",
-    "<|return|>",
-    "<|call|>",
-    "<|flush|>",
-    "<|calls|>",
-    "<|end_of_text|>",
-    "<end_of_utterance>",
-    "<EOT>",
-    "_<EOT>",
-    ("<\xef\xbd\x9c"
-     "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"),
-};
+    "<|im_end|>",    "<|eot_id|>",      "<|eom_id|>",
+    "<end_of_turn>", "<|endoftext|>",   "<|end|>",
+    "<|return|>",    "<|call|>",        "<|flush|>",
+    "<|calls|>",     "<|end_of_text|>", "<end_of_utterance>",
+    "<EOT>",         "_<EOT>",          "<\uff5cend\u2581of\u2581sentence\uff5c>"};
 #define N_ENDS (N_END_KEYS + LENGTH(end_names))
 
 struct tokenizer {
@@ -377,23 +365,6 @@ enum status tokenizer_reads_text(const struct tokenizer *t, struct err *e)
     return t->refusal.text[0] ? err_bad_file(e, "%s", t->refusal.text) : STATUS_OK;
 }
 
-enum status tokenizer_encode_after(const struct tokenizer *t, struct text text, bool bos,
-                                   int32_t **ids, size_t *n, struct err *e)
-{
-    TRY(tokenizer_encode(t, text, ids, n, e));
-    if (!bos)
-        return STATUS_OK;
-    const size_t bytes = (*n + 1) * sizeof **ids;
-    int32_t *longer = realloc(*ids, bytes);
-    if (!longer)
-        return err_no_memory(e, "the text's tokens", bytes);
-    memmove(longer + 1, longer, *n * sizeof *longer);
-    longer[0] = tokenizer_bos(t);
-    *ids = longer;
-    ++*n;
-    return STATUS_OK;
-}
-
 enum status tokenizer_encode_prompt(const struct tokenizer *t, struct text prompt, int32_t **ids,
                                     size_t *n, struct err *e)
 {
@@ -430,11 +401,13 @@ size_t tokenizer_longest(const struct tokenizer *t)
 
 /* --- encoding -------------------------------------------------------------------------------- */
 
-static enum status encode_all(const struct tokenizer *t, struct encoding *c, struct err *e)
+static enum status encode_all(const struct tokenizer *t, struct encoding *c, bool bos,
+                              struct err *e)
 {
     struct text rest = c->text, part = {rest.data, 0}; /* without special tokens, before the rest */
-    TRY(id_list_add(&c->list, 0, e)); /* ids are not NULL where there are none either */
-    c->list.len = 0;
+    TRY(id_list_add(&c->list, MAX(t->bos, 0),
+                    e)); /* ids are not NULL where there are none either */
+    c->list.len = bos;
     while (rest.len > 0) {
         const struct indexed *special = NULL; /* the longest that starts here */
         if (t->starts_special[(unsigned char)*rest.data])
@@ -453,8 +426,8 @@ static enum status encode_all(const struct tokenizer *t, struct encoding *c, str
     return part.len > 0 ? t->kind->encode(t, c, part, e) : STATUS_OK;
 }
 
-enum status tokenizer_encode(const struct tokenizer *t, struct text text, int32_t **ids, size_t *n,
-                             struct err *e)
+enum status tokenizer_encode_after(const struct tokenizer *t, struct text text, bool bos,
+                                   int32_t **ids, size_t *n, struct err *e)
 {
     assert(text.data || text.len == 0);
     *ids = NULL;
@@ -462,7 +435,7 @@ enum status tokenizer_encode(const struct tokenizer *t, struct text text, int32_
     if (text.len > 0)
         TRY(tokenizer_reads_text(t, e));
     struct encoding c = {.text = text};
-    const enum status s = encode_all(t, &c, e);
+    const enum status s = encode_all(t, &c, bos, e);
     merge_scratch_free(&c.merge);
     bytes_free(&c.marked);
     if (s != STATUS_OK) {
@@ -472,6 +445,12 @@ enum status tokenizer_encode(const struct tokenizer *t, struct text text, int32_
     *ids = c.list.ids;
     *n = c.list.len;
     return STATUS_OK;
+}
+
+enum status tokenizer_encode(const struct tokenizer *t, struct text text, int32_t **ids, size_t *n,
+                             struct err *e)
+{
+    return tokenizer_encode_after(t, text, false, ids, n, e);
 }
 
 /* --- text on its way to the reader ------------------------------------------------------------ */

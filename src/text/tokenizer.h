@@ -94,8 +94,7 @@ enum status tokenizer_reads_text(const struct tokenizer *t, struct err *e);
 enum status tokenizer_encode(const struct tokenizer *t, struct text text, int32_t **ids, size_t *n,
                              struct err *e);
 
-/* Does the same, and puts BOS before the ids if `bos`; *ids is malloc'd memory of the caller also
- * on failure. */
+/* Does the same, and puts BOS, which there is, before the ids if `bos`. */
 enum status tokenizer_encode_after(const struct tokenizer *t, struct text text, bool bos,
                                    int32_t **ids, size_t *n, struct err *e);
 
