@@ -7,15 +7,13 @@
 
 enum status job_map(const char *path, struct file_map *out, struct err *e)
 {
-    *out = (struct file_map){0};
-    TRY(foreign_refuse_folder(path, e));
-    TRY(file_map_open(out, path, e));
+    const enum status opened = file_map_open(out, path, e);
     if (text_starts_with(text_span((const char *)out->data, out->len), "GGUF"))
         return STATUS_OK;
-    const enum status s = foreign_refuse_file(path, e);
-    if (s != STATUS_OK)
+    const enum status foreign = foreign_refuse(path, e);
+    if (foreign != STATUS_OK)
         file_map_close(out);
-    return s;
+    return foreign ? foreign : opened;
 }
 
 enum status job_open(const char *path, unsigned parts, struct pool *pool, struct checkpoint *c,

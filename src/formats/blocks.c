@@ -114,9 +114,9 @@ static float block_max(const float *x)
     return bits_float(max);
 }
 
-/* x itself if it is near the numbers that are stored, else 0: what is too large to convert comes
- * from a d that is infinite, not a number, or so small that 1 / d overflows, and ggml's
- * conversion on x86 is 0 then, too. */
+/* Returns x if it is near the numbers that are stored, else 0. What is too large to convert comes
+ * from a d that is infinite, not a number, or so small that 1 / d overflows; ggml's conversion on
+ * x86 is 0 then, too. */
 #define CONVERTIBLE 0x43000000 /* 128 as bits */
 
 static inline float convertible(float x)
@@ -160,8 +160,8 @@ static void decode_q8_0(float *out, const unsigned char *in, uint64_t n)
     }
 }
 
-/* The first value of the largest magnitude of a block; of 0 and a NaN the magnitude. The largest of
- * each sign, as integers, say which it is, but where both are as large. */
+/* Returns the first value of the largest magnitude of a block; of 0 and a NaN the magnitude. The
+ * largest of each sign, compared as integers, say which value that is, unless both are as large. */
 static float block_peak(const float *x)
 {
     int32_t plus = 0, minus = 0;
@@ -262,9 +262,9 @@ static float f16_at(const uint8_t *in)
 struct parts {
     int d, least; /* binary16: what scales and offsets are multiplied by; `least` 0: no offsets */
     int scales;   /* integers of fewer bits */
-    int low,
-        high;  /* lower and upper bits of the elements; but in Q3_K `high` 0 is: no upper ones */
-    int minus; /* is taken off the elements */
+    int low;      /* lower bits of the elements */
+    int high;     /* upper bits; 0: there are none, but in Q3_K they are at 0 */
+    int minus;    /* is taken off the elements */
 };
 
 /* A block with one scale. Its lower bits are the low nibbles of 16 bytes and then the high ones. */
@@ -355,74 +355,71 @@ static void unpack_q6_k(struct unpacked *u, const uint8_t *in, const struct part
     }
 }
 
-static const struct wide {
-    uint32_t type, in_memory;
-    int group; /* elements of one scale */
-    void (*unpack)(struct unpacked *u, const uint8_t *in, const struct parts *at);
-    struct parts at;
-} wide[] = {
-    {TENSOR_Q4_1, TENSOR_Q8_0, 32, unpack_32, {.least = 2, .low = 4}},
-    {TENSOR_Q5_0, TENSOR_Q8_0, 32, unpack_32, {.high = 2, .low = 6, .minus = 16}},
-    {TENSOR_Q5_1, TENSOR_Q8_0, 32, unpack_32, {.least = 2, .high = 4, .low = 8}},
-    {TENSOR_Q2_K, TENSOR_Q8_0, 16, unpack_q2_k, {.low = 16, .d = 80, .least = 82}},
-    {TENSOR_Q3_K, TENSOR_Q8_0, 16, unpack_q3_k, {.low = 32, .scales = 96, .d = 108}},
-    {TENSOR_Q4_K, TENSOR_Q8_0, 32, unpack_q45_k, {.least = 2, .scales = 4, .low = 16}},
-    {TENSOR_Q5_K, TENSOR_Q8_0, 32, unpack_q45_k, {.least = 2, .scales = 4, .high = 16, .low = 48}},
-    {TENSOR_Q6_K, TENSOR_F16, 16, unpack_q6_k, {.high = 128, .scales = 192, .d = 208}},
-    {TENSOR_IQ4_NL, TENSOR_Q8_0, 32, unpack_iq4_nl, {.low = 2}},
-};
-
-static const struct wide *wide_of(uint32_t type)
-{
-    for (const struct wide *w = wide; w < wide + LENGTH(wide); w++)
-        if (w->type == type)
-            return w;
-    return NULL;
-}
-
 /* --- by type --------------------------------------------------------------------------------- */
 
-/* The types that this program computes with, and, without a way back here, one that is only a
- * cache's. */
+/* How numbers of a type are read and written. The types that this program computes with have
+ * `decode`; those that are only read have `unpack`. Q5_0 is encoded, too, in a cache. */
 static const struct codec {
-    enum tensor_type type;
-    uint32_t file_type; /* llama.cpp's enum llama_ftype */
     void (*encode)(unsigned char *out, const float *x, uint64_t n);
     void (*decode)(float *out, const unsigned char *in, uint64_t n);
+    uint32_t file_type; /* llama.cpp's enum llama_ftype */
+    uint32_t in_memory; /* of what is only read */
+    int group;          /* elements of one scale */
+    void (*unpack)(struct unpacked *u, const uint8_t *in, const struct parts *at);
+    struct parts at;
 } codecs[] = {
-    {TENSOR_F32, 0, encode_f32, decode_f32},     {TENSOR_F16, 1, encode_f16, decode_f16},
-    {TENSOR_Q4_0, 2, encode_q4_0, decode_q4_0},  {TENSOR_Q8_0, 7, encode_q8_0, decode_q8_0},
-    {TENSOR_BF16, 32, encode_bf16, decode_bf16}, {TENSOR_Q5_0, 8, encode_q5_0, NULL},
+    [TENSOR_F32] = {encode_f32, decode_f32, 0},
+    [TENSOR_F16] = {encode_f16, decode_f16, 1},
+    [TENSOR_Q4_0] = {encode_q4_0, decode_q4_0, 2},
+    [TENSOR_Q8_0] = {encode_q8_0, decode_q8_0, 7},
+    [TENSOR_BF16] = {encode_bf16, decode_bf16, 32},
+    [TENSOR_Q4_1] = {NULL, NULL, 0, TENSOR_Q8_0, 32, unpack_32, {.least = 2, .low = 4}},
+    [TENSOR_Q5_0] =
+        {encode_q5_0, NULL, 0, TENSOR_Q8_0, 32, unpack_32, {.high = 2, .low = 6, .minus = 16}},
+    [TENSOR_Q5_1] = {NULL, NULL, 0, TENSOR_Q8_0, 32, unpack_32, {.least = 2, .high = 4, .low = 8}},
+    [TENSOR_Q2_K] =
+        {NULL, NULL, 0, TENSOR_Q8_0, 16, unpack_q2_k, {.low = 16, .d = 80, .least = 82}},
+    [TENSOR_Q3_K] =
+        {NULL, NULL, 0, TENSOR_Q8_0, 16, unpack_q3_k, {.low = 32, .scales = 96, .d = 108}},
+    [TENSOR_Q4_K] =
+        {NULL, NULL, 0, TENSOR_Q8_0, 32, unpack_q45_k, {.least = 2, .scales = 4, .low = 16}},
+    [TENSOR_Q5_K] = {NULL,
+                     NULL,
+                     0,
+                     TENSOR_Q8_0,
+                     32,
+                     unpack_q45_k,
+                     {.least = 2, .scales = 4, .high = 16, .low = 48}},
+    [TENSOR_Q6_K] =
+        {NULL, NULL, 0, TENSOR_F16, 16, unpack_q6_k, {.high = 128, .scales = 192, .d = 208}},
+    [TENSOR_IQ4_NL] = {NULL, NULL, 0, TENSOR_Q8_0, 32, unpack_iq4_nl, {.low = 2}},
 };
 
+/* The codec of a type; an empty one if it is not even read. */
 static const struct codec *codec_of(uint32_t type)
 {
-    for (const struct codec *c = codecs; c < codecs + LENGTH(codecs); c++)
-        if (c->type == type)
-            return c;
-    return NULL;
+    static const struct codec none;
+    return type < (uint32_t)LENGTH(codecs) ? &codecs[type] : &none;
 }
 
 bool blocks_runs(uint32_t type)
 {
-    const struct codec *c = codec_of(type);
-    return c && c->decode;
+    return codec_of(type)->decode;
 }
 
 uint32_t blocks_in_memory(uint32_t type)
 {
-    const struct wide *w = wide_of(type);
-    return w ? w->in_memory : type;
+    return codec_of(type)->unpack ? codec_of(type)->in_memory : type;
 }
 
 uint32_t gguf_file_type(uint32_t type)
 {
-    return blocks_runs(type) ? codec_of(type)->file_type : 0;
+    return codec_of(type)->file_type;
 }
 
 void blocks_encode(uint32_t type, void *out, const float *x, uint64_t n)
 {
-    assert(codec_of(type) && n % tensor_type_find(type)->block_elements == 0);
+    assert(codec_of(type)->encode && n % tensor_type_find(type)->block_elements == 0);
     if (n > 0)
         codec_of(type)->encode(out, x, n);
 }
@@ -430,18 +427,17 @@ void blocks_encode(uint32_t type, void *out, const float *x, uint64_t n)
 void blocks_decode(uint32_t type, float *out, const void *in, uint64_t n)
 {
     const struct tensor_type_info *info = tensor_type_find(type);
-    const struct wide *w = wide_of(type);
+    const struct codec *c = codec_of(type);
     assert(blocks_runs(blocks_in_memory(type)) && n % info->block_elements == 0);
-    if (!w) {
-        if (n > 0)
-            codec_of(type)->decode(out, in, n);
+    if (c->decode && n > 0)
+        c->decode(out, in, n);
+    if (c->decode)
         return;
-    }
     for (const uint8_t *block = in; n > 0; n -= info->block_elements) {
         struct unpacked u;
-        w->unpack(&u, block, &w->at);
+        c->unpack(&u, block, &c->at);
         for (uint32_t j = 0; j < info->block_elements; j++)
-            *out++ = u.scale[j / w->group] * (float)u.q[j] + u.offset[j / w->group];
+            *out++ = u.scale[j / c->group] * (float)u.q[j] + u.offset[j / c->group];
         block += info->block_bytes;
     }
 }
