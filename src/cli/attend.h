@@ -25,14 +25,11 @@ struct attend_options {
     bool live;
 };
 
-/* One run of decode attend: what was asked for, and what was found. */
+/* One run of decode attend over the job's tokens: what was asked for, and what was found. */
 struct attend_view {
-    const struct attend_options *options;
+    const struct attend_options *options; /* NULL in a page that is live */
     struct job *job;
-    const struct config *config;
-    const struct tokenizer *tokenizer; /* NULL: tokens are named by their ids */
-    const char *path;                  /* of the checkpoint */
-
+    const struct config *config; /* of the job's model */
     char variant[16];
     struct choice layers, heads; /* of each chosen layer the same heads */
     struct attend_spec spec;     /* its heads and, behind them, its maps are malloc'd */
@@ -46,62 +43,69 @@ struct attend_view {
     struct explore_live live;  /* of --live */
 };
 
-/* The name of a token in at most so many columns: its text, or without a tokenizer its id. */
+/* Returns the name of a token in at most so many columns: its text, or without a tokenizer its id.
+ */
 static inline struct text_label attend_label_of(const struct attend_view *v, int32_t token,
                                                 size_t columns, bool printable)
 {
+    const struct text bytes = job_token(v->job, token);
     char id[24];
     chars_printf(id, "#%d", token);
-    return text_label(v->tokenizer ? tokenizer_bytes(v->tokenizer, token) : text_of(id), columns,
-                      printable);
+    return text_label(bytes.data ? bytes : text_of(id), columns, printable);
 }
 
-/* The name of the token at a position of the text. */
+/* Returns the name of the token at a position of the text. */
 static inline struct text_label attend_label(const struct attend_view *v, int position,
                                              size_t columns, bool printable)
 {
     return attend_label_of(v, v->spec.tokens[position], columns, printable);
 }
 
-/* --- attend_page.c: of all pictures
- * -------------------------------------------------------------------------- */
+/* --- attend_page.c: of all pictures ----------------------------------------------------------- */
 
-/* Which tokens of the text are nothing but newlines and punctuation, and the heads [layers, heads]
- * of those chosen, with room for `more` maps of each and one: into the run's specification. A layer
- * may have fewer heads than others: spec.n_heads tells. STATUS_NO_MEMORY; attend_close is due in
- * every case. */
-enum status attend_begin(struct attend_view *v, int more, struct err *e);
+/* Begins a run over the job's tokens, with its model. */
+void attend_open(struct attend_view *v, struct job *j);
 void attend_close(struct attend_view *v);
+
+/* Lists in the specification the chosen heads of the chosen layers, with room for two maps of each
+ * and one more, and which tokens are nothing but newlines and punctuation. STATUS_NO_MEMORY. */
+enum status attend_list_heads(struct attend_view *v, struct err *e);
 
 /* Wants a map of every head, of this many cells a side or, if these are fewer, the tokens. */
 struct attend_map *attend_add_maps(struct attend_spec *spec, int cells);
 
-/* The name of a head's role, as "previous" or "offset 5", and its share. */
+/* Writes the name of a head's role, as "previous" or "offset 5", and returns its share. */
 double attend_put_role(const struct attend_head *h, char *role, size_t size);
 
-/* What is drawn of each head [n_heads]: name, cells, who shares with it, and what is said of it. */
+/* Fills in what is drawn of each head [n_heads]: name, cells, who shares with it, and a note. */
 void attend_fill_maps(const struct attend_view *v, const struct attend_map *cells,
                       struct heatmap_map *maps);
 
 void attend_title(const struct attend_view *v, char *title, size_t size);
 
-/* --- of the page ------------------------------------------------------------------------------ */
+/* --- attend_page.c: of the page --------------------------------------------------------------- */
 
 /* Wants what the page needs of the heads that the run is of: maps, the tokens that may come next,
  * and if they are not too large for a page the paths. STATUS_NO_MEMORY; STATUS_USAGE for more
  * weights than a page has room for. */
 enum status attend_place_page(struct attend_view *v, struct err *e);
 
-/* What a page has to know to be live: of the checkpoint, which is borrowed, as are text and
- * `kv_heads` (NULL: the file's). STATUS_BAD_FILE. */
-enum status attend_live(const struct checkpoint *k, const char *path, struct text text,
-                        const char *kv_heads, struct explore_live *out, struct err *e);
+/* Fills in what the page has to know to be live: of the job's checkpoint, text and K/V heads, which
+ * are borrowed. STATUS_BAD_FILE. */
+enum status attend_place_live(struct attend_view *v, struct err *e);
 
-/* Makes what the page shows, and calls `show` with it; its status, or STATUS_NO_MEMORY. */
-typedef enum status attend_show_page(const struct explore_page *page, const void *arg,
-                                     struct err *e);
-enum status attend_make_page(const struct attend_view *v, attend_show_page *show, const void *arg,
-                             struct err *e);
+/* What a page shows, and its parts. */
+struct attend_page {
+    struct explore_page shown;
+    struct heatmap_picture maps;
+    struct explore_paths paths;
+    char title[256], subtitle[128], why[256], scaled[32];
+    struct arena arena; /* of all lists; arena_free is due on success */
+};
+
+/* Makes the page of what was found. It borrows from the view and points into itself.
+ * STATUS_NO_MEMORY. */
+enum status attend_make_page(const struct attend_view *v, struct attend_page *out, struct err *e);
 
 /* --- attend_show.c: what is printed, drawn and written ---------------------------------------- */
 
@@ -124,3 +128,29 @@ void attend_draw(const struct attend_view *v);
 /* Puts the steps into a JSON object, with all numbers; or, if `json` is NULL, prints them for
  * people, with as many numbers of a row as fit. */
 void attend_put_trace(const struct attend_view *v, struct json *json);
+
+/* --- live.c: what the page of --live runs, in WebAssembly --------------------------------------
+ *
+ * The module exports these functions with the C library's malloc, and src/show/explore_worker.js
+ * calls them. All is one thread's. */
+
+/* The first member of struct live, which the worker reads. With an error it has nothing else. */
+struct live_answer {
+    const char *error; /* a sentence; NULL: none */
+    const char *view;  /* see explore_put_view */
+    size_t view_len;
+    const char *numbers; /* see explore_put_numbers */
+    size_t numbers_len;
+};
+
+/* Opens a checkpoint in malloc'd memory, which is the result's from then on; the name is borrowed.
+ * NULL: there is no memory for the result. The answer has no view. */
+struct live;
+struct live *live_open(unsigned char *checkpoint, size_t len, const char *name);
+void live_free(struct live *l); /* NULL is legal */
+
+/* Answers with what `decode attend` shows of a text and the n tokens that `decode generate` makes
+ * behind it at this temperature and seed, or as many as the context has room for. The K/V heads are
+ * as --kv-heads names them; "": the file's. Valid until the next call. */
+void live_show(struct live *l, const char *text, size_t len, int n, double temperature,
+               uint64_t seed, const char *kv_heads);

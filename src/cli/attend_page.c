@@ -22,25 +22,37 @@ static bool is_separator(struct text token)
     return divides;
 }
 
-enum status attend_begin(struct attend_view *v, int more, struct err *e)
+void attend_open(struct attend_view *v, struct job *j)
+{
+    const struct model *m = j->checkpoint.model;
+    *v = (struct attend_view){.job = j,
+                              .config = &m->config,
+                              .spec = {.model = m,
+                                       .pool = j->pool,
+                                       .tokens = j->tokens,
+                                       .n_tokens = j->n_tokens,
+                                       .query = -1}};
+    config_variant_name(&m->config, m->config.n_kv_heads, v->variant);
+}
+
+enum status attend_list_heads(struct attend_view *v, struct err *e)
 {
     struct attend_spec *spec = &v->spec;
-    const size_t n = (size_t)v->layers.n * v->heads.n, n_maps = more * n + 1;
+    const int n = v->layers.n * v->heads.n, n_maps = 2 * n + 1;
     bool *separators;
     TRY_ZEROED(separators, spec->n_tokens, "the tokens", e);
     spec->separators = separators;
-    for (int i = 0; i < spec->n_tokens && v->tokenizer; i++)
-        separators[i] = is_separator(tokenizer_bytes(v->tokenizer, spec->tokens[i]));
+    for (int i = 0; i < spec->n_tokens; i++)
+        separators[i] = is_separator(job_token(v->job, spec->tokens[i]));
     spec->heads = array_zeroed(1, n * sizeof *spec->heads + n_maps * sizeof *spec->maps,
                                "the list of heads", e);
     if (!spec->heads)
         return STATUS_NO_MEMORY;
+    spec->n_heads = n;
     spec->maps = (void *)(spec->heads + n);
-    for (size_t i = 0; i < n; i++) {
-        const int layer = v->layers.items[i / v->heads.n], head = v->heads.items[i % v->heads.n];
-        if (head < v->config->n_heads)
-            spec->heads[spec->n_heads++] = (struct attend_head){.layer = layer, .head = head};
-    }
+    for (int i = 0; i < n; i++)
+        spec->heads[i] = (struct attend_head){.layer = v->layers.items[i / v->heads.n],
+                                              .head = v->heads.items[i % v->heads.n]};
     return STATUS_OK;
 }
 
@@ -96,7 +108,7 @@ void attend_fill_maps(const struct attend_view *v, const struct attend_map *cell
 
 void attend_title(const struct attend_view *v, char *title, size_t size)
 {
-    snprintf(title, size, "What the heads of %.160s look at", path_name(v->path));
+    snprintf(title, size, "What the heads of %.160s look at", path_name(v->job->path));
 }
 
 /* --- of the page ------------------------------------------------------------------------------ */
@@ -158,7 +170,7 @@ static struct explore_layer layer_of(const struct attend_view *v, const struct p
 static struct text_label page_label(const struct attend_view *v, int32_t token)
 {
     struct text_label label = {""};
-    struct text t = v->tokenizer ? tokenizer_bytes(v->tokenizer, token) : text_of("");
+    struct text t = job_token(v->job, token);
     size_t spaces = 0;
     while (spaces < t.len && t.data[spaces] == ' ')
         spaces++;
@@ -172,42 +184,78 @@ static struct text_label page_label(const struct attend_view *v, int32_t token)
     return label;
 }
 
-enum status attend_live(const struct checkpoint *k, const char *path, struct text text,
-                        const char *kv_heads, struct explore_live *out, struct err *e)
+enum status attend_place_live(struct attend_view *v, struct err *e)
 {
+    const struct job *j = v->job;
+    const struct file_map *file = &j->checkpoint.file;
+    struct explore_live *live = &v->live;
     struct config c;
-    TRY(config_read(k->gguf, &c, e));
-    *out = (struct explore_live){.name = path_name(path),
-                                 .checkpoint = text_span((const char *)k->file.data, k->file.len),
-                                 .text = text,
-                                 .kv_heads = kv_heads ? kv_heads : "",
-                                 .n_ctx = c.n_ctx};
-    for (int g = c.n_kv_heads; g > 0 && out->n_variants < EXPLORE_VARIANTS; g--)
+    TRY(config_read(j->checkpoint.gguf, &c, e));
+    *live = (struct explore_live){.name = path_name(j->path),
+                                  .checkpoint = text_span((const char *)file->data, file->len),
+                                  .text = j->text,
+                                  .kv_heads = j->common->kv_heads ? j->common->kv_heads : "",
+                                  .n_ctx = c.n_ctx};
+    for (int g = c.n_kv_heads; g > 0 && live->n_variants < EXPLORE_VARIANTS; g--)
         if (config_has_variant(&c, g))
-            out->variants[out->n_variants++] = g;
+            live->variants[live->n_variants++] = g;
     return STATUS_OK;
 }
 
-enum status attend_make_page(const struct attend_view *v, attend_show_page *show, const void *arg,
-                             struct err *e)
+/* Says what the page is of, and why it may have no paths. */
+static void name_page(const struct attend_view *v, struct attend_page *p)
 {
     const struct config *c = v->config;
-    const int n = v->spec.n_tokens, n_next = n * v->spec.n_next;
-    const int n_layers = v->layers.n, n_heads = v->spec.n_heads;
-    char title[256], subtitle[128], cached[64] = "", why[256], scaled[32];
-    struct arena a = {.used = 0};
+    const int n = v->spec.n_tokens;
+    const struct kv_type cache = v->spec.params.kv_type;
+    const bool says = cache.keys != CACHE_F32 || cache.values != CACHE_F32;
+    attend_title(v, p->title, sizeof p->title);
+    chars_printf(p->subtitle, "%s, %d token%s%s%s. Shown are attention weights.", v->variant, n,
+                 plural(n), says ? ", keys and values cached as " : "",
+                 says ? kv_type_name(cache).text : "");
+    chars_printf(p->why,
+                 "A page has paths of texts of up to %d tokens and %d MiB of numbers; this text "
+                 "has %d tokens. On a terminal: decode attend MODEL ...",
+                 PATHS_TOKENS, (int)(PATHS_BYTES >> 20), n);
+    if (c->score_scale == 0)
+        chars_printf(p->scaled, "/√%d", c->head_dim);
+    else
+        chars_printf(p->scaled, "times %g", (double)c->score_scale);
+}
+
+static struct explore_paths paths_of(const struct attend_view *v, const char *scaled,
+                                     const struct explore_layer *layers)
+{
+    const struct config *c = v->config;
+    return (struct explore_paths){.d = c->d_model,
+                                  .key = c->head_dim,
+                                  .value = config_value_dim(c),
+                                  .n_largest = PATHS_LARGEST,
+                                  .scale = (double)config_score_scale(c),
+                                  .x = c->placement != PLACEMENT_AFTER ? "x = norm of the stream"
+                                                                       : "x = the stream",
+                                  .rotated = c->position == POSITION_ROPE ? ", rotated" : "",
+                                  .scaled = scaled,
+                                  .layers = layers,
+                                  .n_layers = v->layers.n};
+}
+
+enum status attend_make_page(const struct attend_view *v, struct attend_page *p, struct err *e)
+{
+    const int n = v->spec.n_tokens, n_next = n * v->spec.n_next, n_layers = v->layers.n;
     struct heatmap_map *maps;
     struct text_label *tokens, *layers;
     struct explore_layer *paths;
     struct explore_next *next;
+    p->arena = (struct arena){.used = 0};
     for (int pass = 0; pass < 2; pass++) {
-        ARENA_TAKE(maps, &a, n_heads);
-        ARENA_TAKE(tokens, &a, n);
-        ARENA_TAKE(layers, &a, n_layers);
-        ARENA_TAKE(paths, &a, n_layers);
-        ARENA_TAKE(next, &a, n_next);
+        ARENA_TAKE(maps, &p->arena, v->spec.n_heads);
+        ARENA_TAKE(tokens, &p->arena, n);
+        ARENA_TAKE(layers, &p->arena, n_layers);
+        ARENA_TAKE(paths, &p->arena, n_layers);
+        ARENA_TAKE(next, &p->arena, n_next);
         if (pass == 0)
-            TRY(arena_allocate(&a, "the page", e));
+            TRY(arena_allocate(&p->arena, "the page", e));
     }
     attend_fill_maps(v, v->arrays, maps);
     for (int i = 0; i < n; i++)
@@ -220,47 +268,22 @@ enum status attend_make_page(const struct attend_view *v, attend_show_page *show
     for (int i = 0; i < n_next; i++)
         next[i] = (struct explore_next){page_label(v, v->found.next[i].id),
                                         exp(v->found.next[i].logprob)};
-    attend_title(v, title, sizeof title);
-    const struct kv_type cache = v->spec.params.kv_type;
-    if (cache.keys != CACHE_F32 || cache.values != CACHE_F32)
-        chars_printf(cached, ", keys and values cached as %s", kv_type_name(cache).text);
-    chars_printf(subtitle, "%s, %d token%s%s. Shown are attention weights.", v->variant, n,
-                 plural(n), cached);
-    chars_printf(why,
-                 "A page has paths of texts of up to %d tokens and %d MiB of numbers; this text "
-                 "has %d tokens. On a terminal: decode attend MODEL ...",
-                 PATHS_TOKENS, (int)(PATHS_BYTES >> 20), n);
-    if (c->score_scale == 0)
-        chars_printf(scaled, "/√%d", c->head_dim);
-    else
-        chars_printf(scaled, "times %g", (double)c->score_scale);
-    const struct explore_paths all = {
-        .d = c->d_model,
-        .key = c->head_dim,
-        .value = config_value_dim(c),
-        .n_largest = PATHS_LARGEST,
-        .scale = (double)config_score_scale(c),
-        .x = c->placement != PLACEMENT_AFTER ? "x = norm of the stream" : "x = the stream",
-        .rotated = c->position == POSITION_ROPE ? ", rotated" : "",
-        .scaled = scaled,
-        .layers = paths,
-        .n_layers = n_layers};
-    const struct heatmap_picture picture = {.title = title,
-                                            .subtitle = subtitle,
-                                            .maps = maps,
-                                            .n_rows = n_layers,
-                                            .n_columns = v->heads.n,
-                                            .map_rows = n,
-                                            .map_columns = n,
-                                            .row_names = layers,
-                                            .column_names = tokens};
-    const struct explore_page page = {.maps = &picture,
-                                      .next = next,
-                                      .n_next = v->spec.n_next,
-                                      .paths = v->spec.paths ? &all : NULL,
-                                      .why = why,
-                                      .live = v->live.name ? &v->live : NULL};
-    const enum status s = show(&page, arg, e);
-    arena_free(&a);
-    return s;
+    name_page(v, p);
+    p->paths = paths_of(v, p->scaled, paths);
+    p->maps = (struct heatmap_picture){.title = p->title,
+                                       .subtitle = p->subtitle,
+                                       .maps = maps,
+                                       .n_rows = n_layers,
+                                       .n_columns = v->heads.n,
+                                       .map_rows = n,
+                                       .map_columns = n,
+                                       .row_names = layers,
+                                       .column_names = tokens};
+    p->shown = (struct explore_page){.maps = &p->maps,
+                                     .next = next,
+                                     .n_next = v->spec.n_next,
+                                     .paths = v->spec.paths ? &p->paths : NULL,
+                                     .why = p->why,
+                                     .live = v->live.name ? &v->live : NULL};
+    return STATUS_OK;
 }

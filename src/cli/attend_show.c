@@ -25,9 +25,8 @@ static const struct report_field key_fields[] = {
 
 static struct key_row key_row(const struct attend_view *v, int position, double weight)
 {
-    const struct tokenizer *t = v->tokenizer;
     const int id = v->spec.tokens[position];
-    return (struct key_row){position, id, t ? tokenizer_bytes(t, id) : text_span(NULL, 0), weight};
+    return (struct key_row){position, id, job_token(v->job, id), weight};
 }
 
 /* A head, and its figures or what a query looks at most. */

@@ -76,113 +76,125 @@ static enum status check_attend(const struct job *j, const void *values, struct 
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-/* Decides which heads are looked at, and which maps of them are made. */
-static enum status place_heads(struct attend_view *v, struct err *e)
+/* Decides which heads are looked at. */
+static enum status choose_heads(struct attend_view *v, struct err *e)
 {
     const struct attend_options *o = v->options;
     struct attend_spec *spec = &v->spec;
-    const int n_tokens = spec->n_tokens;
     TRY(choice_of("--layer", o->layers, v->config->n_layers, &v->layers, e));
     TRY(choice_of("--head", o->heads, v->config->n_heads, &v->heads, e));
     if (o->trace_head) {
         struct attend_trace *t = &v->trace;
-        t->query = spec->query < 0 ? n_tokens - 1 : spec->query;
+        t->query = spec->query < 0 ? spec->n_tokens - 1 : spec->query;
         spec->trace = t;
         TRY(head_of_option("--trace", o->trace_head, v->config, &t->path.layer, &t->head, e));
     }
-    const size_t n = (size_t)v->layers.n * v->heads.n;
-    TRY(attend_begin(v, 2, e));
-    const char *grid = /* of layers by heads */
-        o->svg    ? "--svg"
-        : o->npy  ? "--npy"
-        : o->html ? "--html"
-                  : NULL;
-    if (spec->n_heads == 0 || (grid && (size_t)spec->n_heads < n))
-        return err_usage(e,
-                         "%s: expected heads that every layer named has; the layers have different "
-                         "numbers, of which --layer and --head choose",
-                         grid ? grid : "--head");
+    return attend_list_heads(v, e);
+}
+
+/* Wants the map of --show: of all tokens where there is room; else of cells, as few as in a small
+ * picture. */
+static enum status place_drawing(struct attend_view *v, struct err *e)
+{
+    const int n = v->spec.n_tokens;
+    int cells = n <= MOST_SHOWN ? n : HEATMAP_SMALL;
+    v->room = terminal_width(STDOUT_FILENO) - TERMINAL_LABEL - 2 - snprintf(NULL, 0, "%d", n - 1);
+    if (cells > v->room)
+        cells = v->room < 1 ? 1 : MIN(v->room, HEATMAP_SMALL);
+    v->shown = &v->spec.maps[v->spec.n_maps++];
+    *v->shown = (struct attend_map){.cells = cells};
+    return head_of_option("--show", v->options->show, v->config, &v->shown->layer, &v->shown->head,
+                          e);
+}
+
+/* Wants the maps that the options ask for. */
+static enum status place_maps(struct attend_view *v, struct err *e)
+{
+    const struct attend_options *o = v->options;
+    const size_t bytes = v->job->checkpoint.file.len;
+    struct attend_spec *spec = &v->spec;
     if (o->svg)
-        v->pictures = attend_add_maps(spec, n == 1 ? HEATMAP_LARGE : HEATMAP_SMALL);
+        v->pictures = attend_add_maps(spec, spec->n_heads == 1 ? HEATMAP_LARGE : HEATMAP_SMALL);
     if (o->npy)
-        v->arrays = attend_add_maps(spec, n_tokens);
+        v->arrays = attend_add_maps(spec, spec->n_tokens);
     if (o->html)
         TRY(attend_place_page(v, e));
-    if (o->live) {
-        const size_t bytes = v->job->checkpoint.file.len;
-        TRY(attend_live(&v->job->checkpoint, v->path, v->job->text, o->common.kv_heads, &v->live,
-                        e));
-        if (bytes > EXPLORE_MOST_LIVE)
-            return err_usage(
-                e,
-                "--live: expected a checkpoint of at most %s, found %s; convert --type "
-                "q8_0 or q4_0 makes it smaller",
-                figure_bytes(EXPLORE_MOST_LIVE).text, figure_bytes(bytes).text);
-    }
-    if (!o->show)
-        return STATUS_OK;
-    /* All tokens where there is room; else cells, as few as in a small picture. */
-    v->room =
-        terminal_width(STDOUT_FILENO) - TERMINAL_LABEL - 2 - snprintf(NULL, 0, "%d", n_tokens - 1);
-    int cells = n_tokens <= MOST_SHOWN ? n_tokens : HEATMAP_SMALL;
-    if (cells > v->room)
-        cells = v->room < 1 ? 1 : v->room < HEATMAP_SMALL ? v->room : HEATMAP_SMALL;
-    v->shown = &spec->maps[spec->n_maps++];
-    *v->shown = (struct attend_map){.cells = cells};
-    return head_of_option("--show", o->show, v->config, &v->shown->layer, &v->shown->head, e);
+    if (o->live)
+        TRY(attend_place_live(v, e));
+    if (o->live && bytes > EXPLORE_MOST_LIVE)
+        return err_usage(e,
+                         "--live: expected a checkpoint of at most %s, found %s; convert --type "
+                         "q8_0 or q4_0 makes it smaller",
+                         figure_bytes(EXPLORE_MOST_LIVE).text, figure_bytes(bytes).text);
+    return o->show ? place_drawing(v, e) : STATUS_OK;
 }
 
-static enum status write_page(const struct explore_page *page, const void *path, struct err *e)
+static enum status write_page(const struct attend_view *v, struct err *e)
 {
-    return explore_write(page, path, e);
+    struct attend_page page;
+    TRY(attend_make_page(v, &page, e));
+    const enum status s = explore_write(&page.shown, v->options->html, e);
+    arena_free(&page.arena);
+    return s;
 }
 
-/* Runs the text and shows what was asked for. */
-static enum status look(struct attend_view *v, struct err *e)
+static enum status write_arrays(const struct attend_view *v, struct err *e)
 {
-    struct job *j = v->job;
-    const struct attend_options *o = v->options;
-    const uint64_t n = v->spec.n_tokens;
-    struct job_memory memory = {
-        .weights = v->spec.model->weights.cap,
-        .advice = o->npy ? "fewer heads by --layer and --head, a shorter text or no --npy take less"
-                         : "fewer heads by --layer and --head, or a shorter text take less"};
+    const uint64_t n = v->spec.n_tokens, shape[] = {v->layers.n, v->heads.n, n, n};
     struct file_writer *npy;
-    char what[32];
-    TRY(place_heads(v, e));
-    TRY(attend_plan(&v->spec, &memory.scratch, e));
-    chars_printf(what, "%d tokens", v->spec.n_tokens);
-    TRY(job_check_memory(j, &memory, what, e));
-    v->spec.callbacks = job_callbacks(j, "token");
-    j->progress.all = n;
-    TRY(attend_run(&v->spec, &v->found, e));
-    progress_end(&j->progress);
-    if (o->npy) {
-        TRY(npy_open(&npy, o->npy, (const uint64_t[]){v->layers.n, v->heads.n, n, n}, 4, e));
-        for (int at = 0; at < v->spec.n_heads; at++)
-            file_writer_put(npy, v->arrays[at].cell, n * n * sizeof(float));
-        TRY(file_writer_commit(npy, e));
-    }
-    if (o->json)
-        TRY(attend_write_json(v, e));
-    if (o->svg)
-        TRY(attend_write_picture(v, e));
-    if (o->html)
-        TRY(attend_make_page(v, write_page, o->html, e));
-    const char *const files[] = {o->npy, o->json, o->svg, o->html};
+    TRY(npy_open(&npy, v->options->npy, shape, LENGTH(shape), e));
+    for (int at = 0; at < v->spec.n_heads; at++)
+        file_writer_put(npy, v->arrays[at].cell, n * n * sizeof(float));
+    return file_writer_commit(npy, e);
+}
+
+/* Shows what was found: in files, and in a table or what takes its place. */
+static enum status show(const struct attend_view *v, struct err *e)
+{
+    const struct attend_options *o = v->options;
+    const struct {
+        const char *path;
+        enum status (*write)(const struct attend_view *v, struct err *e);
+    } files[] = {{o->npy, write_arrays},
+                 {o->json, attend_write_json},
+                 {o->svg, attend_write_picture},
+                 {o->html, write_page}};
     bool written = false;
     for (int i = 0; i < LENGTH(files); i++)
-        if (files[i]) {
-            log_info(j->common, "%s is written", files[i]);
+        if (files[i].path) {
+            TRY(files[i].write(v, e));
+            log_info(&o->common, "%s is written", files[i].path);
             written = true;
         }
     if (o->show)
         attend_draw(v);
     else if (o->trace_head)
         attend_put_trace(v, NULL);
-    else if (!written || !j->common->quiet || o->query || j->common->format != TABLE_ALIGNED)
+    else if (!written || !o->common.quiet || o->query || o->common.format != TABLE_ALIGNED)
         return attend_print(v, e);
     return STATUS_OK;
+}
+
+/* Runs the text and shows what was asked for. */
+static enum status look(struct attend_view *v, struct err *e)
+{
+    struct job *j = v->job;
+    struct job_memory memory = {
+        .weights = v->spec.model->weights.cap,
+        .advice = v->options->npy
+                      ? "fewer heads by --layer and --head, a shorter text or no --npy take less"
+                      : "fewer heads by --layer and --head, or a shorter text take less"};
+    char what[32];
+    TRY(choose_heads(v, e));
+    TRY(place_maps(v, e));
+    TRY(attend_plan(&v->spec, &memory.scratch, e));
+    chars_printf(what, "%d tokens", v->spec.n_tokens);
+    TRY(job_check_memory(j, &memory, what, e));
+    v->spec.callbacks = job_callbacks(j, "token");
+    j->progress.all = v->spec.n_tokens;
+    TRY(attend_run(&v->spec, &v->found, e));
+    progress_end(&j->progress);
+    return show(v, e);
 }
 
 /* Whether a word goes on across a place: there are letters or digits on both sides. Bytes beyond
@@ -214,18 +226,16 @@ static enum status find_query(const struct job *j, const char *query, int *out, 
     if (at && at > query && parse_u64(at + 1, &n))
         word.len = at - query;
     TRY(input_needs_tokenizer(t, j->path, "--query WORD", e));
-    for (size_t i = 0; i < j->n_tokens; i++)
-        if (!bytes_put(&all, tokenizer_bytes(t, j->tokens[i]))) {
-            bytes_free(&all);
-            return err_no_memory(e, "the text", j->n_tokens);
-        }
+    const bool has_memory = tokenizer_put(t, j->tokens, j->n_tokens, &all);
     const struct text text = bytes_text(&all);
-    if (word.len > 0)
+    if (has_memory && word.len > 0)
         for (size_t k = 0; end == 0 && k + word.len <= text.len; k++)
             if (memcmp(text.data + k, word.data, word.len) == 0 && !goes_on(text, k) &&
                 !goes_on(text, k + word.len) && ++found == n)
                 end = k + word.len;
     bytes_free(&all);
+    if (!has_memory)
+        return err_no_memory(e, "the text", j->n_tokens);
     if (end == 0)
         return err_usage(e,
                          "--query: expected a word of the text, found '%.60s', and the text has "
@@ -240,25 +250,13 @@ static enum status find_query(const struct job *j, const char *query, int *out, 
 
 static enum status run_attend(struct job *j, void *values, struct err *e)
 {
-    const struct attend_options *o = values;
-    const struct model *m = j->checkpoint.model;
-    const struct tokenizer *t = j->checkpoint.tokenizer;
-    int query = -1;
+    struct attend_view view;
     TRY(job_tokenize_for_context(j, "look at", e));
-    if (o->query)
-        TRY(find_query(j, o->query, &query, e));
-    struct attend_view view = {.options = o,
-                               .job = j,
-                               .config = &m->config,
-                               .tokenizer = t,
-                               .path = j->path,
-                               .spec = {.model = m,
-                                        .params = job_session_params(j),
-                                        .pool = j->pool,
-                                        .tokens = j->tokens,
-                                        .n_tokens = j->n_tokens,
-                                        .query = query}};
-    config_variant_name(&m->config, m->config.n_kv_heads, view.variant);
+    attend_open(&view, j);
+    view.options = values;
+    view.spec.params = job_session_params(j);
+    if (view.options->query)
+        TRY(find_query(j, view.options->query, &view.spec.query, e));
     const enum status s = look(&view, e);
     attend_close(&view);
     return s;

@@ -74,10 +74,8 @@ struct scoring {
 
 static struct scored_row scored_of(const struct scoring *s, int position, int id, double logprob)
 {
-    struct scored_row row = {.position = position, .id = id, .logprob = logprob};
-    if (s->job->checkpoint.tokenizer)
-        row.text = tokenizer_bytes(s->job->checkpoint.tokenizer, id);
-    return row;
+    return (struct scored_row){
+        .position = position, .id = id, .text = job_token(s->job, id), .logprob = logprob};
 }
 
 /* Feeds the tokens block by block: after each its logits predict the next one, nothing the first.

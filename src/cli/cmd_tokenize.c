@@ -28,12 +28,10 @@ static enum status decode_ids(struct job *j, const char *given, struct err *e)
 {
     const struct tokenizer *t = j->checkpoint.tokenizer;
     struct bytes all = {.data = NULL}; /* so that characters are whole */
-    bool has_memory = true;
     if (tokenizer_n_tokens(t) == 0)
         return err_bad_file(e, "tokenizer.ggml.tokens: expected tokens, found none");
     TRY(parse_ids("--decode", given, tokenizer_n_tokens(t), &j->tokens, &j->n_tokens, e));
-    for (size_t i = 0; i < j->n_tokens && has_memory; i++)
-        has_memory = bytes_put(&all, tokenizer_bytes(t, j->tokens[i]));
+    const bool has_memory = tokenizer_put(t, j->tokens, j->n_tokens, &all);
     struct text shown = bytes_text(&all);
     if (j->n_tokens > 0)
         text_cut(&shown, tokenizer_added(t, tokenizer_bytes(t, j->tokens[0])));

@@ -117,6 +117,13 @@ enum status input_needs_tokenizer(const struct tokenizer *t, const char *path, c
 enum status job_fit_tokens(struct job *j, const char *what, size_t cap, size_t most, int32_t *ids,
                            size_t *n, struct err *e);
 
+/* Returns the bytes of a token; without data where the checkpoint has no tokenizer. */
+static inline struct text job_token(const struct job *j, int32_t id)
+{
+    const struct tokenizer *t = j->checkpoint.tokenizer;
+    return t ? tokenizer_bytes(t, id) : text_span(NULL, 0);
+}
+
 /* Sets job.tokens to those of the whole text, with one BOS where the checkpoint asks for it. */
 enum status job_tokenize(struct job *j, struct err *e);
 

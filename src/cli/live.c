@@ -1,6 +1,5 @@
-#include "cli/live.h"
-
 #include "cli/attend.h"
+
 #include "engine/schedule.h"
 #include "model/config_keys.h"
 #include "model/selection.h"
@@ -12,8 +11,7 @@ struct live {
     struct job job; /* with the checkpoint, its model in the variant that was last asked for */
     struct common_options common;
     char *kv_heads; /* malloc'd: that variant; NULL: there is no model */
-    int32_t *tokens;
-    size_t n_tokens, n_made; /* those made are the last */
+    size_t n_made;  /* of the job's tokens the last ones */
 };
 
 /* An output that ends in memory. */
@@ -29,10 +27,11 @@ static bool send_to_memory(struct output *out, const char *bytes, size_t len)
 
 /* --- stages ----------------------------------------------------------------------------------- */
 
-/* The model with these K/V heads, unless it is there. */
-static enum status choose_variant(struct live *l, const char *kv_heads, struct err *e)
+/* Loads the model with the K/V heads that are asked for, unless it is there. */
+static enum status choose_variant(struct live *l, struct err *e)
 {
     struct checkpoint *k = &l->job.checkpoint;
+    const char *kv_heads = l->common.kv_heads;
     struct config file;
     char own[16];
     TRY(config_read(k->gguf, &file, e));
@@ -51,52 +50,53 @@ static enum status choose_variant(struct live *l, const char *kv_heads, struct e
     return l->kv_heads ? STATUS_OK : err_no_memory(e, "the K/V heads", strlen(kv_heads));
 }
 
-/* The text's tokens, and room for n more, or as many as the context has room for. */
-static enum status take_tokens(struct live *l, struct text text, int n, struct err *e)
+/* Takes the text's tokens, with room for n more, or as many as the context has room for. */
+static enum status take_tokens(struct live *l, int n, struct err *e)
 {
-    const struct tokenizer *t = l->job.checkpoint.tokenizer;
-    const size_t n_ctx = l->job.checkpoint.model->config.n_ctx;
-    free(l->tokens);
-    l->tokens = NULL;
+    struct job *j = &l->job;
+    const struct tokenizer *t = j->checkpoint.tokenizer;
+    const size_t n_ctx = j->checkpoint.model->config.n_ctx;
+    free(j->tokens);
+    j->tokens = NULL;
     if (n > 0)
-        TRY(tokenizer_encode_prompt(t, text, &l->tokens, &l->n_tokens, e));
+        TRY(tokenizer_encode_prompt(t, j->text, &j->tokens, &j->n_tokens, e));
     else
-        TRY(tokenizer_encode_after(t, text, tokenizer_adds_bos(t), &l->tokens, &l->n_tokens, e));
-    if (l->n_tokens == 0)
+        TRY(tokenizer_encode_after(t, j->text, tokenizer_adds_bos(t), &j->tokens, &j->n_tokens, e));
+    if (j->n_tokens == 0)
         return err_usage(e, "the text is empty: there is no token to look at");
-    if (l->n_tokens > n_ctx)
+    if (j->n_tokens > n_ctx)
         return err_usage(e, "the text has %zu tokens, the context only %zu: shorten the text",
-                         l->n_tokens, n_ctx);
-    l->n_made = MIN((size_t)n, n_ctx - l->n_tokens);
-    int32_t *tokens = realloc(l->tokens, (l->n_tokens + l->n_made) * sizeof *tokens);
+                         j->n_tokens, n_ctx);
+    l->n_made = MIN((size_t)n, n_ctx - j->n_tokens);
+    int32_t *tokens = realloc(j->tokens, (j->n_tokens + l->n_made) * sizeof *tokens);
     if (!tokens)
-        return err_no_memory(e, "the tokens", l->n_tokens + l->n_made);
-    l->tokens = tokens;
+        return err_no_memory(e, "the tokens", j->n_tokens + l->n_made);
+    j->tokens = tokens;
     return STATUS_OK;
 }
 
-/* Rounds until the text ends; its tokens follow the prompt's. */
+/* Runs rounds until the text ends. Its tokens follow the prompt's. */
 static enum status run_rounds(struct live *l, struct schedule *s, uint64_t seed, struct err *e)
 {
-    const int n = l->n_made;
+    struct job *j = &l->job;
     struct slot *p = schedule_vacant(s);
     const struct request request = {
-        .tokens = l->tokens, .n_tokens = l->n_tokens, .n = n, .seed = seed};
+        .tokens = j->tokens, .n_tokens = j->n_tokens, .n = l->n_made, .seed = seed};
     TRY(schedule_begin(s, p, &request, e));
     for (l->n_made = 0; p->state != SLOT_ENDED;) {
         TRY(schedule_round(s, e));
         if (p->logits && p->has_token)
-            l->tokens[l->n_tokens + l->n_made++] = p->token;
+            j->tokens[j->n_tokens + l->n_made++] = p->token;
     }
     return p->end == END_FAILED ? schedule_failure(s, p, e) : STATUS_OK;
 }
 
-/* The tokens that follow, drawn as decode generate does if it is given temperature and seed alone.
+/* Makes the tokens that follow, as decode generate does if it is given temperature and seed alone.
  */
 static enum status make_tokens(struct live *l, double temperature, uint64_t seed, struct err *e)
 {
     const struct model *m = l->job.checkpoint.model;
-    const struct session_params params = {.n_ctx = l->n_tokens + l->n_made};
+    const struct session_params params = {.n_ctx = l->job.n_tokens + l->n_made};
     const struct sampler_params sampler = {.temperature = temperature,
                                            .top_k = 40,
                                            .top_p = 0.95,
@@ -116,64 +116,57 @@ static enum status make_tokens(struct live *l, double temperature, uint64_t seed
     schedule_free(&s);
     sampler_free(s.sampler);
     session_free(s.session);
-    l->n_tokens += l->n_made;
+    l->job.n_tokens += l->n_made;
     return status;
 }
 
-static enum status put_page(const struct explore_page *page, const void *arg, struct err *e)
+/* Puts the page of what was found into the answer's memory. */
+static enum status put_page(struct live *l, const struct attend_view *v, struct err *e)
 {
-    struct live *l = *(struct live *const *)arg;
     struct memory_output view = {.bytes = &l->view}, numbers = {.bytes = &l->numbers};
+    struct attend_page page;
+    TRY(attend_make_page(v, &page, e));
     output_init(&view.out, send_to_memory);
-    explore_put_view(page, &view.out);
+    explore_put_view(&page.shown, &view.out);
     output_init(&numbers.out, send_to_memory);
-    explore_put_numbers(page, &numbers.out);
+    explore_put_numbers(&page.shown, &numbers.out);
+    arena_free(&page.arena);
     return output_flush(&view.out) && output_flush(&numbers.out)
                ? STATUS_OK
                : err_no_memory(e, "the page", l->numbers.len);
 }
 
-/* The text with what was made of it. */
-static enum status whole_text(const struct live *l, struct text typed, struct bytes *out,
-                              struct err *e)
-{
-    bool ok = bytes_put(out, typed);
-    for (size_t i = l->n_tokens - l->n_made; i < l->n_tokens; i++)
-        ok &= bytes_put(out, tokenizer_bytes(l->job.checkpoint.tokenizer, l->tokens[i]));
-    return ok ? STATUS_OK : err_no_memory(e, "the text", out->len);
-}
-
-static enum status look(struct live *l, struct attend_view *v, struct text text,
-                        const char *kv_heads, struct err *e)
+static enum status look(struct live *l, struct attend_view *v, struct err *e)
 {
     TRY(choice_of("", NULL, v->config->n_layers, &v->layers, e));
     TRY(choice_of("", NULL, v->config->n_heads, &v->heads, e));
-    TRY(attend_begin(v, 1, e));
+    TRY(attend_list_heads(v, e));
     TRY(attend_place_page(v, e));
-    TRY(attend_live(&l->job.checkpoint, v->path, text, kv_heads, &v->live, e));
+    TRY(attend_place_live(v, e));
     v->live.n_made = l->n_made;
     TRY(attend_run(&v->spec, &v->found, e));
-    return attend_make_page(v, put_page, &l, e);
+    return put_page(l, v, e);
 }
 
-static enum status show(struct live *l, struct text text, int n, double temperature, uint64_t seed,
-                        const char *kv_heads, struct err *e)
+/* Shows the job's text with n tokens behind it, which become part of the text. */
+static enum status show(struct live *l, int n, double temperature, uint64_t seed, struct err *e)
 {
-    const struct checkpoint *k = &l->job.checkpoint;
+    struct job *j = &l->job;
     struct bytes whole = {.data = NULL};
-    TRY(choose_variant(l, kv_heads, e));
-    TRY(take_tokens(l, text, n, e));
+    struct attend_view view;
+    TRY(choose_variant(l, e));
+    TRY(take_tokens(l, n, e));
     if (n > 0)
         TRY(make_tokens(l, temperature, seed, e));
-    struct attend_view view = {
-        .config = &k->model->config,
-        .tokenizer = k->tokenizer,
-        .path = l->job.path,
-        .spec = {.model = k->model, .tokens = l->tokens, .n_tokens = l->n_tokens, .query = -1}};
-    config_variant_name(view.config, view.config->n_kv_heads, view.variant);
-    enum status s = whole_text(l, text, &whole, e);
+    enum status s = STATUS_OK;
+    if (!bytes_put(&whole, j->text) ||
+        !tokenizer_put(j->checkpoint.tokenizer, j->tokens + j->n_tokens - l->n_made, l->n_made,
+                       &whole))
+        s = err_no_memory(e, "the text", whole.len);
+    j->text = bytes_text(&whole);
+    attend_open(&view, j);
     if (s == STATUS_OK)
-        s = look(l, &view, bytes_text(&whole), kv_heads, e);
+        s = look(l, &view, e);
     attend_close(&view);
     bytes_free(&whole);
     return s;
@@ -206,7 +199,9 @@ void live_show(struct live *l, const char *text, size_t len, int n, double tempe
                uint64_t seed, const char *kv_heads)
 {
     l->view.len = l->numbers.len = 0;
-    answer(l, show(l, text_span(text, len), n, temperature, seed, kv_heads, &l->error));
+    l->job.text = text_span(text, len);
+    l->common.kv_heads = kv_heads;
+    answer(l, show(l, n, temperature, seed, &l->error));
 }
 
 void live_free(struct live *l)
@@ -216,7 +211,7 @@ void live_free(struct live *l)
     checkpoint_close(&l->job.checkpoint);
     bytes_free(&l->view);
     bytes_free(&l->numbers);
-    free(l->tokens);
+    free(l->job.tokens);
     free(l->kv_heads);
     free(l);
 }

@@ -1,5 +1,5 @@
 'use strict';
-// What runs beside a page that is live: the module (see src/cli/live.h) with the checkpoint.
+// What runs beside a page that is live: the module (see src/cli/attend.h) with the checkpoint.
 let module, live, into, used = 0;
 
 // The module asks for nothing outside; what the C library could ask for, it does not get.

@@ -385,6 +385,14 @@ struct text tokenizer_bytes(const struct tokenizer *t, int id)
     return is_text ? vocab_bytes(&t->vocab, id) : text_of("");
 }
 
+bool tokenizer_put(const struct tokenizer *t, const int32_t *ids, size_t n, struct bytes *out)
+{
+    bool has_memory = true;
+    for (size_t i = 0; i < n && has_memory; i++)
+        has_memory = bytes_put(out, tokenizer_bytes(t, ids[i]));
+    return has_memory;
+}
+
 size_t tokenizer_added(const struct tokenizer *t, struct text text)
 {
     return t->adds_space && !t->pre && text.len > 0 && text.data[0] == ' ';

@@ -107,6 +107,9 @@ enum status tokenizer_encode_prompt(const struct tokenizer *t, struct text promp
  * text. They are borrowed from t, and empty for an unused token and beyond the vocabulary. */
 struct text tokenizer_bytes(const struct tokenizer *t, int id);
 
+/* Appends the bytes of n tokens to *out. False without memory. */
+bool tokenizer_put(const struct tokenizer *t, const int32_t *ids, size_t n, struct bytes *out);
+
 /* Returns how many first bytes of a text that was made from tokens were not in the text that was
  * encoded: 1 for the space of "llama", if the text begins with it, else 0. */
 size_t tokenizer_added(const struct tokenizer *t, struct text text);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/live.h"
+#include "cli/attend.h"
 #include "opened.h"
 
 static struct live *live;
