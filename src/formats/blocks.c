@@ -368,11 +368,11 @@ static const struct codec {
     void (*unpack)(struct unpacked *u, const uint8_t *in, const struct parts *at);
     struct parts at;
 } codecs[] = {
-    [TENSOR_F32] = {encode_f32, decode_f32, 0},
-    [TENSOR_F16] = {encode_f16, decode_f16, 1},
-    [TENSOR_Q4_0] = {encode_q4_0, decode_q4_0, 2},
-    [TENSOR_Q8_0] = {encode_q8_0, decode_q8_0, 7},
-    [TENSOR_BF16] = {encode_bf16, decode_bf16, 32},
+    [TENSOR_F32] = {encode_f32, decode_f32, .file_type = 0},
+    [TENSOR_F16] = {encode_f16, decode_f16, .file_type = 1},
+    [TENSOR_Q4_0] = {encode_q4_0, decode_q4_0, .file_type = 2},
+    [TENSOR_Q8_0] = {encode_q8_0, decode_q8_0, .file_type = 7},
+    [TENSOR_BF16] = {encode_bf16, decode_bf16, .file_type = 32},
     [TENSOR_Q4_1] = {NULL, NULL, 0, TENSOR_Q8_0, 32, unpack_32, {.least = 2, .low = 4}},
     [TENSOR_Q5_0] =
         {encode_q5_0, NULL, 0, TENSOR_Q8_0, 32, unpack_32, {.high = 2, .low = 6, .minus = 16}},
