@@ -7,9 +7,6 @@
 #include "base/figures.h"
 #include "engine/private.h"
 
-/* Enough rows to reuse each weight well; more would only take memory. */
-#define DEFAULT_BLOCK 96
-
 struct session {
     struct forward f;
     struct kv_shape shape;  /* of the cache */
@@ -32,7 +29,7 @@ static enum status resolve(struct session *s, const struct model *m, const struc
         return err_usage(e, "context of %d tokens: expected 1 to %d, the context of the checkpoint",
                          cap, c->n_ctx);
     /* A row of each sequence at once, so that such a step reads every weight once. */
-    int block = p->block > 0 ? p->block : MAX(n, DEFAULT_BLOCK);
+    int block = p->block > 0 ? p->block : MAX(n, SESSION_BLOCK);
     /* No more rows than there can be; and heads times rows of a block are counted in an int. */
     const int64_t positions = (int64_t)cap * n;
     block = MIN(block, positions);
@@ -287,7 +284,7 @@ enum status probe_create(const struct config *c, const float *rope_factors, int 
     *p = (struct session){
         .f = {.kernels = kernels,
               .pool = pool,
-              .work = {.max_rows = MIN(n_ctx, DEFAULT_BLOCK), .max_threads = pool_n_threads(pool)}},
+              .work = {.max_rows = MIN(n_ctx, SESSION_BLOCK), .max_threads = pool_n_threads(pool)}},
         .shape = {.n_sequences = 1, .cap = n_ctx, .one_layer = true}};
     const enum status s = take_session(p, c, rope_factors, e);
     if (s == STATUS_OK) {

@@ -87,12 +87,15 @@ struct block_taps {
 
 /* --- sessions --------------------------------------------------------------------------------- */
 
+/* Rows at once by default: enough to reuse each weight well; more would only take memory. */
+#define SESSION_BLOCK 96
+
 /* What a session is asked for. */
 struct session_params {
     int n_sequences;               /* 0: one */
     int n_ctx;                     /* positions of each to preallocate; 0: the model's context */
     struct kv_type kv_type;        /* of the cache */
-    int block;                     /* rows at once; 0: the default, at least one a sequence */
+    int block;                     /* rows at once; 0: SESSION_BLOCK, at least one a sequence */
     const struct kernels *kernels; /* NULL: the fastest */
     const struct attention_watch *watch; /* borrowed, as is the next; NULL: none */
     const struct head_ablation *without;
@@ -142,8 +145,8 @@ enum status session_step(struct session *s, const struct batch_row *rows, int n,
 
 /*
  * session_step for rows whose residual stream before layer 0 <= `layer` <= n_layers (asserted) is
- * known: x [n, d_model]. Nothing of the rows is in the cache of the layers before, so a sequence
- * enters at one layer from its first row on.
+ * known: x [n, d_model]; NULL: it is their embedding, and `layer` is 0. Nothing of the rows is in
+ * the cache of the layers before, so a sequence enters at one layer from its first row on.
  */
 enum status session_enter(struct session *s, int layer, const float *x,
                           const struct batch_row *rows, int n, float *logits, struct err *e);

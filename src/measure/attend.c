@@ -18,11 +18,10 @@ struct attend_run {
     const struct attend_spec *spec;
     struct attend_found *out;
     int *earlier; /* [n_tokens] the last place before each token that has the same one; -1: none */
-    int n_repeated; /* tokens that have one */
-    double
-        *offsets; /* [n_heads, n_tokens / 2 + 1] of each head its weights by distance, summed up */
+    int n_repeated;  /* tokens that have one */
+    double *offsets; /* [n_heads, n_tokens / 2 + 1] the sum of the weights at a distance */
     double *divides, *content; /* [n_tokens] 1 for the keys of a query that count as such, else 0 */
-    float *logits;  /* [NEXT_ROWS, n_vocab] of a step; NULL: nobody wants to know what comes next */
+    float *logits;  /* [NEXT_ROWS, n_vocab] of a step; NULL: the next tokens are not wanted */
     uint64_t *keys; /* [n_next] scratch memory */
     const struct attend_head *bad; /* the head and query whose weights are not finite; NULL: none */
     int bad_row;
@@ -34,10 +33,11 @@ static void take_maps(struct attend_run *run)
 {
     const struct attend_spec *spec = run->spec;
     struct arena *a = &run->out->arena;
-    run->earlier = arena_take(a, spec->n_tokens, sizeof *run->earlier);
-    run->offsets = arena_take(a, spec->n_heads, (spec->n_tokens / 2 + 1) * sizeof *run->offsets);
-    run->divides = arena_take(a, spec->n_tokens, sizeof *run->divides);
-    run->content = arena_take(a, spec->n_tokens, sizeof *run->content);
+    const uint64_t n = spec->n_tokens;
+    ARENA_TAKE(run->earlier, a, n);
+    ARENA_TAKE(run->offsets, a, spec->n_heads * (n / 2 + 1));
+    ARENA_TAKE(run->divides, a, n);
+    ARENA_TAKE(run->content, a, n);
     if (spec->trace)
         trace_take(spec->trace, a, &spec->model->config);
     if (spec->paths) {
@@ -45,16 +45,14 @@ static void take_maps(struct attend_run *run)
         paths_take(spec->paths, a, &spec->model->config);
     }
     if (spec->n_next > 0) {
-        run->out->next = arena_take(a, spec->n_tokens, spec->n_next * sizeof *run->out->next);
-        run->logits = arena_take(a, NEXT_ROWS, spec->model->config.n_vocab * sizeof(float));
-        run->keys = arena_take(a, spec->n_next, sizeof *run->keys);
+        ARENA_TAKE(run->out->next, a, n * spec->n_next);
+        ARENA_TAKE(run->logits, a, (uint64_t)NEXT_ROWS * spec->model->config.n_vocab);
+        ARENA_TAKE(run->keys, a, spec->n_next);
     }
     if (spec->query >= 0)
-        run->out->query = arena_take(a, spec->n_heads, (spec->query + 1) * sizeof *run->out->query);
-    for (int i = 0; i < spec->n_maps; i++) {
-        struct attend_map *m = &spec->maps[i];
-        m->cell = arena_take(a, (uint64_t)m->cells * m->cells, sizeof *m->cell);
-    }
+        ARENA_TAKE(run->out->query, a, (uint64_t)spec->n_heads * (spec->query + 1));
+    for (struct attend_map *m = spec->maps; m < spec->maps + spec->n_maps; m++)
+        ARENA_TAKE(m->cell, a, (uint64_t)m->cells * m->cells);
 }
 
 enum status attend_plan(const struct attend_spec *spec, uint64_t *bytes, struct err *e)
@@ -281,12 +279,13 @@ static void end_head(const struct attend_run *run, struct attend_head *h)
 {
     const int n = run->spec->n_tokens, n_repeated = run->n_repeated;
     const double none = NO_FIGURE;
-    h->entropy /= n;
-    h->distance /= n;
-    h->self /= n;
-    h->max_weight /= n;
-    h->score_sd /= n;
-    h->gradient /= n;
+    double *const of_all[] = {&h->entropy,    &h->distance, &h->self,
+                              &h->max_weight, &h->score_sd, &h->gradient};
+    double *const of_later[] = {&h->separator, &h->content, &h->first, &h->previous};
+    for (int i = 0; i < LENGTH(of_all); i++)
+        *of_all[i] /= n;
+    for (int i = 0; i < LENGTH(of_later); i++)
+        *of_later[i] = n > 1 ? *of_later[i] / (n - 1) : none;
     h->at_offset = none;
     for (int d = 2; d <= n / 2; d++) {
         const double weight = run->offsets[(h - run->spec->heads) * (n / 2 + 1) + d] / (n - d);
@@ -295,10 +294,6 @@ static void end_head(const struct attend_run *run, struct attend_head *h)
             h->at_offset = weight;
         }
     }
-    h->separator = n > 1 ? h->separator / (n - 1) : none;
-    h->content = n > 1 ? h->content / (n - 1) : none;
-    h->first = n > 1 ? h->first / (n - 1) : none;
-    h->previous = n > 1 ? h->previous / (n - 1) : none;
     h->induction = n_repeated > 0 ? h->induction / n_repeated : none;
     h->strongest = h->query < 0 ? none : h->strongest;
 }

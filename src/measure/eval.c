@@ -13,8 +13,6 @@
 #include "base/times.h"
 #include "engine/sampler.h"
 
-/* By default a session takes so many tokens at once, and so many rows of logits are held. */
-#define DEFAULT_BLOCK 96
 /* The model and the one that it is compared with. */
 #define EVAL_MODELS 2
 
@@ -23,8 +21,8 @@ struct eval_run {
     const struct model *models[EVAL_MODELS]; /* [n_models] the model, and the other */
     int n_models, n_vocab;
     struct eval_plan plan;
-    struct session_params params; /* of the model's session */
-    int block;                    /* rows that both sessions take at once */
+    struct session_params params[EVAL_MODELS];
+    int block; /* rows that both sessions take at once */
     struct arena arena;
     struct session *sessions[EVAL_MODELS];
     float *logits[EVAL_MODELS]; /* [block, n_vocab] */
@@ -36,7 +34,7 @@ struct eval_run {
 
     /* Where the run is. */
     size_t first, end; /* the windows of the batch; window first + i is sequence i */
-    size_t window;     /* of the next row */
+    size_t window;     /* of the next row; `end` once a batch is done */
     int at;            /* the row's position in it */
     size_t scored;     /* token that the next row to be scored predicts, less one */
     int n_scored;      /* rows of logits that there are */
@@ -53,34 +51,26 @@ enum status eval_check_length(size_t n_tokens, struct err *e)
     return STATUS_OK;
 }
 
-/* What session m is to be: the reference has all its heads, and a cache that loses nothing. */
-static struct session_params params_of(const struct eval_run *r, int m)
-{
-    struct session_params params = r->params;
-    if (m > 0) {
-        params.without = NULL;
-        params.kv_type = kv_type_of(CACHE_F32);
-    }
-    return params;
-}
-
 /* Chooses the windows of a batch: as many as fit in a block, but at least one. No cache is longer
  * than the text, and no block than a batch. */
 static enum status plan_sessions(struct eval_run *r, struct err *e)
 {
     struct eval_plan *plan = &r->plan;
-    struct session_params *p = &r->params;
+    struct session_params *p = &r->params[0];
     *p = r->spec->params;
     p->n_ctx = MIN(plan->n_scored, (uint64_t)plan->ctx);
-    p->block = p->block > 0 ? p->block : DEFAULT_BLOCK;
+    p->block = p->block > 0 ? p->block : SESSION_BLOCK;
     const uint64_t fit = p->block / p->n_ctx, wanted = MIN(plan->n_windows, fit);
     p->n_sequences = plan->n_together = MAX(wanted, 1);
     if (p->block / p->n_sequences > p->n_ctx)
         p->block = p->n_ctx * p->n_sequences;
+    /* The reference has all its heads, and a cache that loses nothing. */
+    r->params[1] = *p;
+    r->params[1].without = NULL;
+    r->params[1].kv_type = kv_type_of(CACHE_F32);
     for (int m = 0; m < r->n_models; m++) {
-        const struct session_params of = params_of(r, m);
         struct session_memory memory;
-        TRY(session_plan(r->models[m], &of, pool_n_threads(r->spec->pool), &memory, e));
+        TRY(session_plan(r->models[m], &r->params[m], pool_n_threads(r->spec->pool), &memory, e));
         plan->kv_bytes += memory.kv_bytes;
         plan->scratch_bytes += memory.scratch_bytes;
     }
@@ -91,15 +81,15 @@ static enum status plan_sessions(struct eval_run *r, struct err *e)
 static void take_results(struct eval_run *r)
 {
     struct arena *a = &r->arena;
-    const uint64_t n = r->plan.n_scored, block = r->params.block;
-    r->rows = arena_take(a, block, sizeof *r->rows);
+    const uint64_t n = r->plan.n_scored, block = r->params[0].block;
+    ARENA_TAKE(r->rows, a, block);
     for (int m = 0; m < r->n_models; m++)
-        r->logits[m] = arena_take(a, block, r->n_vocab * sizeof(float));
+        ARENA_TAKE(r->logits[m], a, block * r->n_vocab);
     for (int m = 0; m < r->n_models; m++)
-        r->nll[m] = arena_take(a, n, sizeof(double));
+        ARENA_TAKE(r->nll[m], a, n);
     if (r->n_models > 1) {
-        r->kl = arena_take(a, n, sizeof *r->kl);
-        r->same_top = arena_take(a, n, sizeof *r->same_top);
+        ARENA_TAKE(r->kl, a, n);
+        ARENA_TAKE(r->same_top, a, n);
     }
 }
 
@@ -151,10 +141,10 @@ enum status eval_make_plan(const struct eval_spec *spec, struct eval_plan *plan,
     return STATUS_OK;
 }
 
-/* --- one batch ------------------------------------------------------------------------------- */
+/* --- the run --------------------------------------------------------------------------------- */
 
-/* Scores this thread's range of the rows. Rows whose logits are not finite get NaN, which run_batch
- * then reports. */
+/* Scores this thread's range of the rows. Rows whose logits are not finite get NaN, which
+ * run_windows then reports. */
 static void score_rows(void *arg, int thread)
 {
     const struct eval_run *r = arg;
@@ -189,13 +179,26 @@ static enum status blame(const struct eval_run *r, int m, int row, struct err *e
     return session_explain(r->sessions[m], logits_check(logits, n_vocab, e), where, e);
 }
 
+/* Begins the next batch, of as many windows as go through the model together. */
+static void begin_batch(struct eval_run *r)
+{
+    const struct eval_plan *plan = &r->plan;
+    r->first = r->window;
+    r->end = MIN(plan->n_windows, r->first + plan->n_together);
+    for (int m = 0; m < r->n_models; m++)
+        for (int i = 0; i < plan->n_together; i++)
+            session_rewind(r->sessions[m], i, 0);
+}
+
 /* Asks between blocks whether to go on, and says how far it is. */
-static enum status run_batch(struct eval_run *r, struct err *e)
+static enum status run_windows(struct eval_run *r, struct err *e)
 {
     const struct eval_spec *spec = r->spec;
     const struct eval_plan *plan = &r->plan;
     const struct eval_entry *entry = &spec->entry;
-    while (r->window < r->end) {
+    while (r->window < plan->n_windows) {
+        if (r->window == r->end)
+            begin_batch(r);
         if (callbacks_stop(&spec->callbacks))
             return STATUS_INTERRUPTED;
         /* The next rows, at most a block. Scored tokens follow one another: a window scores on
@@ -216,12 +219,11 @@ static enum status run_batch(struct eval_run *r, struct err *e)
                 r->at = 0;
             }
         }
-        if (entry->stream) /* windows do not overlap: the rows are the tokens they score, one on */
-            TRY(session_enter(r->sessions[0], entry->layer,
-                              entry->stream + r->scored * spec->model->config.d_model, r->rows, n,
-                              r->logits[0], e));
-        else
-            TRY(session_step(r->sessions[0], r->rows, n, r->logits[0], e));
+        /* Where there is a stream, windows do not overlap: rows are the tokens before the scored.
+         */
+        const float *x =
+            entry->stream ? entry->stream + r->scored * spec->model->config.d_model : NULL;
+        TRY(session_enter(r->sessions[0], entry->layer, x, r->rows, n, r->logits[0], e));
         if (spec->other)
             TRY(session_step(r->sessions[1], r->rows, n, r->logits[1], e));
         if (r->n_scored == 0)
@@ -237,29 +239,10 @@ static enum status run_batch(struct eval_run *r, struct err *e)
     return STATUS_OK;
 }
 
-/* --- all batches ----------------------------------------------------------------------------- */
-
-static enum status run_windows(struct eval_run *r, struct err *e)
-{
-    const struct eval_plan *plan = &r->plan;
-    const size_t together = plan->n_together, n_windows = plan->n_windows;
-    for (r->first = 0; r->first < n_windows; r->first = r->end) {
-        r->end = n_windows - r->first < together ? n_windows : r->first + together;
-        r->window = r->first;
-        r->at = 0;
-        for (int m = 0; m < r->n_models; m++)
-            for (int i = 0; i < plan->n_together; i++)
-                session_rewind(r->sessions[m], i, 0);
-        TRY(run_batch(r, e));
-    }
-    return STATUS_OK;
-}
-
 static enum status create_sessions(struct eval_run *r, struct err *e)
 {
     for (int m = 0; m < r->n_models; m++) {
-        const struct session_params params = params_of(r, m);
-        TRY(session_create(r->models[m], &params, r->spec->pool, &r->sessions[m], e));
+        TRY(session_create(r->models[m], &r->params[m], r->spec->pool, &r->sessions[m], e));
         const int block = session_block(r->sessions[m]);
         r->block = MIN(block, r->block);
     }

@@ -32,16 +32,16 @@ static void take_streams(struct heads_run *r)
     const struct config *c = r->config;
     struct arena *a = &r->arena;
     const uint64_t n = r->plan.n_scored, width = config_heads_dim(c);
-    r->stream = arena_take(a, n, c->d_model * sizeof *r->stream);
-    r->next = arena_take(a, n, c->d_model * sizeof *r->next);
-    r->heads = arena_take(a, r->plan.ctx, width * sizeof *r->heads);
-    r->mean = arena_take(a, c->n_layers, width * sizeof *r->mean);
-    r->sum = arena_take(a, width, sizeof *r->sum);
-    r->row = arena_take(a, width, sizeof *r->row);
-    r->gram = arena_take(a, width, config_value_dim(c) * sizeof *r->gram);
-    r->whole_nll = arena_take(a, n, sizeof *r->whole_nll);
-    r->nll = arena_take(a, n, sizeof *r->nll);
-    r->off = arena_take(a, c->n_layers, c->n_heads);
+    ARENA_TAKE(r->stream, a, n * c->d_model);
+    ARENA_TAKE(r->next, a, n * c->d_model);
+    ARENA_TAKE(r->heads, a, r->plan.ctx * width);
+    ARENA_TAKE(r->mean, a, c->n_layers * width);
+    ARENA_TAKE(r->sum, a, width);
+    ARENA_TAKE(r->row, a, width);
+    ARENA_TAKE(r->gram, a, width * config_value_dim(c));
+    ARENA_TAKE(r->whole_nll, a, n);
+    ARENA_TAKE(r->nll, a, n);
+    ARENA_TAKE(r->off, a, (uint64_t)c->n_layers * c->n_heads);
 }
 
 /* Counts what a run takes. */

@@ -9,11 +9,11 @@
 static void take_layer(struct path_layer *l, struct arena *a, const struct config *c)
 {
     const uint64_t n = l->n_tokens;
-    l->x = arena_take(a, n, c->d_model * sizeof *l->x);
-    l->q = arena_take(a, n, config_q_dim(c) * sizeof *l->q);
-    l->keys = arena_take(a, n, config_k_dim(c, l->layer) * sizeof *l->keys);
-    l->values = arena_take(a, n, config_v_dim(c, l->layer) * sizeof *l->values);
-    l->results = arena_take(a, n, config_heads_dim(c) * sizeof *l->results);
+    ARENA_TAKE(l->x, a, n * c->d_model);
+    ARENA_TAKE(l->q, a, n * config_q_dim(c));
+    ARENA_TAKE(l->keys, a, n * config_k_dim(c, l->layer));
+    ARENA_TAKE(l->values, a, n * config_v_dim(c, l->layer));
+    ARENA_TAKE(l->results, a, n * config_heads_dim(c));
 }
 
 /* The result [value_dim] of a head at row r: values, weighted. */
@@ -68,12 +68,12 @@ void paths_take(struct attend_paths *p, struct arena *a, const struct config *c)
     for (int i = 0; i < p->n_layers; i++) {
         struct path_layer *l = &p->layers[i];
         take_layer(l, a, c);
-        l->written = arena_take(a, n, c->n_heads * sizeof *l->written);
-        l->direct = arena_take(a, n_next, c->n_heads * sizeof *l->direct);
+        ARENA_TAKE(l->written, a, n * c->n_heads);
+        ARENA_TAKE(l->direct, a, n_next * c->n_heads);
     }
-    p->scales = arena_take(a, n, sizeof *p->scales);
-    p->row = arena_take(a, MAX(config_heads_dim(c), c->d_model), sizeof *p->row);
-    p->counts = arena_take(a, n_next, c->d_model * sizeof *p->counts);
+    ARENA_TAKE(p->scales, a, n);
+    ARENA_TAKE(p->row, a, MAX(config_heads_dim(c), c->d_model));
+    ARENA_TAKE(p->counts, a, n_next * c->d_model);
 }
 
 /* Puts a number among the largest, if it is one of them. */
@@ -173,13 +173,13 @@ void trace_take(struct attend_trace *t, struct arena *a, const struct config *c)
 {
     const uint64_t n = t->path.n_tokens = t->query + 1;
     take_layer(&t->path, a, c);
-    t->scores = arena_take(a, n, sizeof *t->scores);
-    t->weights = arena_take(a, n, sizeof *t->weights);
-    t->parts = arena_take(a, c->n_heads, c->d_model * sizeof *t->parts);
-    t->out = arena_take(a, c->d_model, sizeof *t->out);
-    t->sum = arena_take(a, c->d_model, sizeof *t->sum);
-    t->normed = arena_take(a, c->d_model, sizeof *t->normed);
-    t->row = arena_take(a, config_heads_dim(c), sizeof *t->row);
+    ARENA_TAKE(t->scores, a, n);
+    ARENA_TAKE(t->weights, a, n);
+    ARENA_TAKE(t->parts, a, (uint64_t)c->n_heads * c->d_model);
+    ARENA_TAKE(t->out, a, c->d_model);
+    ARENA_TAKE(t->sum, a, c->d_model);
+    ARENA_TAKE(t->normed, a, c->d_model);
+    ARENA_TAKE(t->row, a, config_heads_dim(c));
 }
 
 /* The score of the key at position j. */
