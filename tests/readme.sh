@@ -1,20 +1,21 @@
 #!/bin/sh
 # readme.sh DECODE [SHAKESPEARE] - runs the command lines in the code blocks of README.md and of every
-# folder's page: they print what is shown there. Also checks that links lead somewhere. SHAKESPEARE is the
-# text that the pages name; with it nothing is shortened, which takes minutes, and without it another text
-# takes its place. Run from the repository's top; the last line counts what passed and failed.
+# folder's page, and checks that they print what is shown there and that links lead somewhere. SHAKESPEARE is
+# the text that the pages name. With it all commands run as they stand, which takes minutes; without it another
+# text takes its place, and some commands are shortened. It is run from the repository's top; its last line
+# counts what passed and failed.
 #
-# The commands of a page run one after the other in a folder of its own, in place of the top.
+# The commands of a page run one after the other in a folder that stands for the repository's top.
 #
 # A block that shows output must be what its command prints, both streams together; a line "..." stands for
 # any number of lines. A comment before a block has a rule on each line:
 #   <!-- readme.sh
-#   not run: WHY               the block's lines are not run
-#   not run WORDS: WHY         nor those of its commands that begin so
-#   figures                    numbers may be others
-#   but for REGEX              so may what this matches
-#   text                       numbers may be others where another text stands for SHAKESPEARE
-#   short SED                  and this makes the commands shorter there
+#   not run: WHY               no command of the block is run
+#   not run WORDS: WHY         commands of the block that begin with these words are not run
+#   figures                    numbers may differ
+#   but for REGEX              what REGEX matches may differ
+#   text                       numbers may differ if another text stands for SHAKESPEARE
+#   short SED                  if another text stands for it, this sed command shortens the commands
 #   -->
 . tests/support/checks.sh
 shakespeare=${2:-}
@@ -23,8 +24,8 @@ pages="README.md src/*/README.md models/README.md scripts/*.md scripts/questions
 
 # --- what a page has ----------------------------------------------------------------------------
 
-# commands PAGE: of each command N: N.sh, N.shown, its place as N.line, and the block's rules as N.rules;
-# a block without commands is one, N.plain.
+# commands PAGE: writes files for each command N: N.sh, N.shown, N.line with its place, and N.rules with the
+# rules of its block. A block without commands counts as one command and is written as N.plain.
 commands() {
     rm -rf "$dir/commands"
     mkdir "$dir/commands"
@@ -60,10 +61,10 @@ in_rules { in_rules = !/^-->/; if (in_rules) rules = rules $0 "\n"; next }
 ' "$1"
 }
 
-# rule NAME FILE: what follows NAME in the rules, a line each.
+# rule NAME FILE: prints what follows NAME in the rules, one a line.
 rule() { sed -n "s/^$1 *//p" "$2.rules"; }
 
-# why_not COMMAND: why it is not run, or nothing.
+# why_not COMMAND: prints why it is not run, or nothing.
 why_not() {
     sed -n 's/^not run *//p' "$1.rules" | while IFS= read -r h_rule; do
         # shellcheck disable=SC2254 # a pattern
@@ -77,7 +78,8 @@ why_not() {
 
 number='[-+]?[0-9][0-9.,]*(e[-+]?[0-9]+)?( (µ)?m?s\b)?' # 0.9 ms may be 1,100 µs
 
-# masked COMMAND <TEXT: with what may be different as #; then spaces and empty lines may, too.
+# masked COMMAND <TEXT: prints the text with # for what may differ. Where anything may, spaces and empty lines may
+# differ as well.
 masked() {
     {
         grep -qx figures "$1.rules" && printf "%s\n" "$number"
@@ -88,7 +90,7 @@ masked() {
     sed -E -f "$dir/masks" -e 's/ *$//; s/^ *[.][.][.]$/.../'
 }
 
-# matches FOUND SHOWN: that they are the same, where a line of ... in SHOWN is any lines.
+# matches FOUND SHOWN: whether they are the same; a line of ... in SHOWN stands for any lines.
 matches() {
     awk '
     FNR == NR { found[++n_found] = $0; next }
@@ -120,7 +122,7 @@ matches() {
     }' "$1" "$2"
 }
 
-# run_shown COMMAND: runs it in the folder that stands for the repository.
+# run_shown COMMAND: runs it in the folder that stands for the repository's top.
 run_shown() {
     h_command=$(cat "$1.sh")
     [ -n "$shakespeare" ] || h_command=$(rule short "$1" | sed -f - "$1.sh")
@@ -143,7 +145,7 @@ else
         >"$dir/shakespeare.txt"
 fi
 
-# is_there FILE[#HEADING]: the file, and of a page the heading, as GitHub names it.
+# is_there FILE[#HEADING]: whether there is the file and, in a page, the heading, as GitHub names it.
 is_there() {
     [ -e "${1%%#*}" ] || return 1
     case $1 in *'#'*) ;; *) return 0 ;; esac

@@ -1,10 +1,11 @@
 #!/bin/sh
-# install.sh DECODE - make install, the manual page, completion in bash, and the tarball of make dist. Run from the repository's top; the last line counts what passed and failed.
+# install.sh DECODE - tests make install, the manual page, completion in bash, and the tarball of make dist. It is
+# run from the repository's top; its last line counts what passed and failed.
 . tests/support/checks.sh
 
 mode=$(basename "$(dirname "$decode")")
 
-# this_make ARGS...: what a make around this script has set is not for it.
+# this_make ARGS...: runs make without the settings of a make around this script.
 this_make() {
     env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u MODE make -s "$@" >"$out" 2>"$err"
 }
@@ -13,7 +14,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 skip() { echo "skipped: $1 is not installed: $2"; }
 files_of() { (cd "$1" && find . -type f | sort); }
 
-# options_of COMMAND - as its help has them
+# options_of COMMAND: prints the options of its help
 options_of() {
     "$decode" "$1" --help --all | grep -oE '^  (    |-., )--[a-z0-9-]+' | grep -oE -- '--[a-z0-9-]+$' |
         sort
@@ -56,7 +57,7 @@ fi
 
 # --- completions --------------------------------------------------------------------------------
 
-# completes_words SHELL - "LINE|WORD...": what is offered after LINE, sorted
+# A line "LINE|WORD..." has what is offered after LINE, sorted.
 cat >"$dir/lines" <<'END'
 decode tok|tokenize
 decode generate --kv-type |f16 f32 q4_0 q5_0 q8_0
@@ -111,7 +112,7 @@ if have git && git rev-parse HEAD >/dev/null 2>&1; then
     checks <<'EOF'
 $ this_make dist
 $ tar -xzf "build/decode-$version.tar.gz" -C "$dir"
-# All that is built from is in it.
+# The tarball has all that the program is built from.
 $ this_make -C "$dir/decode-$version" -n && has "$out" build/release/decode
 EOF
 else

@@ -1,20 +1,21 @@
 #!/bin/sh
-# many.sh DECODE - generate with many prompts and many samples: the forms of prompts, what a line of an
-# answer says, prompts that cannot be run, memory; no text that was made is lost. (Texts are the same as
-# alone: test_schedule.c.) Run from the repository's top; the last line counts what passed and failed.
+# many.sh DECODE - runs generate with many prompts and many samples: the forms of prompts, what a line of an
+# answer says, prompts that cannot be run, memory; no text that was made is lost. (test_schedule.c tests that
+# each text is that of a run of its own.) It is run from the repository's top; its last line counts what passed
+# and failed.
 . tests/support/checks.sh
 
 sampler="--temp 1.2 --repeat-penalty 1.3 --stop the --stop er"
 tokens=20 many_lines=1200
 is_sanitized && many_lines=400
 
-# field NAME LINE FILE: a number's or literal's text in a line of JSON.
+# field NAME LINE FILE: prints a number or a literal of a line of JSON.
 field() { sed -n "$2s/.*\"$1\": \([^,}]*\).*/\1/p" "$3"; }
 
-# json_text: the bytes of standard input as the inside of a JSON string.
+# json_text: prints the bytes of standard input as the inside of a JSON string.
 json_text() { sed 's/\\/\\\\/g; s/"/\\"/g' | awk 'NR > 1 { printf "\\n" } { printf "%s", $0 }'; }
 
-# --- forms of prompts, whatever shares their steps ------------------------------------------------
+# --- forms of prompts -----------------------------------------------------------------------------
 
 words="the king is come and what shall be his will to day my lords if not the crown of all \
 that France did hold and every man in it then let him speak or be for ever still"
@@ -30,16 +31,16 @@ checks <<'EOF'
 0 $prompts -n $tokens $sampler | == first
 $ [ "$(field seed 1 "$dir/first")" = 5 ]
 $ has "$dir/first" '"finish": "stop"'
-# Each is the text of its prompt alone with its seed, which the first one's is the run's.
+# Each text is that of a run with its prompt and its seed; the first one's seed is the run's.
 0 generate $model -p "$(sed -n 9p "$dir/prompts")" -n $tokens -q $sampler --no-echo
     --seed "$(field seed 9 "$dir/first")"
 $ text=$(json_text <"$out")
 $ sed -n 9p "$dir/first" | grep -qF "\"text\": \"$text\""
 
-# Ways to give them.
+# Prompts may come from a file or from standard input.
 0 $prompts -n 9 --greedy | > nine
 0 generate $model --prompts - --seed 5 -q -n 9 --greedy <"$dir/prompts" | == nine
-# As text, with the prompts; empty lines are no prompts.
+# Empty lines are no prompts. With --format text each text follows its prompt.
 $ sed G "$dir/prompts" >"$dir/spaced"
 0 generate $model --prompts "$dir/spaced" --seed 5 -q -n 9 --greedy | == nine
 0 generate $model --prompts "$dir/prompts" --seed 5 -q -n 9 --greedy --format text
@@ -89,8 +90,8 @@ EOF
 
 # --- logits that are not finite -------------------------------------------------------------------
 
-# The embedding of token X is NaN: a prompt that has it is a line with an error, and the others are as
-# they were. Of samples none is whole, and of one text the line is ended.
+# The embedding of token X is NaN. A prompt that has it gets a line with an error, and the others are as they
+# were. Samples of such a prompt fail with nothing printed; a single text ends its line.
 cp $golden/gqa.gguf "$dir/nan.gguf"
 at=$("$decode" info $golden/gqa.gguf --tensors --format csv | sed -n 's/^token_embd\.weight,.*,\([0-9]*\)$/\1/p')
 printf '\377\377\377\377' | dd of="$dir/nan.gguf" bs=1 seek=$((at + 88 * 4 * 48)) conv=notrunc 2>/dev/null
@@ -108,9 +109,8 @@ EOF
 
 # --- memory ---------------------------------------------------------------------------------------
 
-# Lines that can be run and lines that cannot: so many take no more memory than three hundred, but for the
-# file's own.
-# peak_of N: in tenths of a MiB.
+# Memory for lines, of which some cannot be run, does not grow with their number, but for the file's own bytes.
+# peak_of N: prints the peak for N lines in tenths of a MiB.
 peak_of() {
     awk -v n=$1 'BEGIN { for (i = 0; i < n; i++) print i % 5 ? i % 10 : "0123456789" }' >"$dir/mixed"
     run generate $golden/gqa.gguf --prompts "$dir/mixed" -n 1 -c 8 -t 1 --batch 16

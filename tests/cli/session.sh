@@ -1,9 +1,9 @@
 #!/bin/sh
-# session.sh DECODE - generate -i over pipes, and with signals. Run from the repository's top;
-# the last line counts what passed and failed.
+# session.sh DECODE - runs generate -i over pipes, and with signals. It is run from the repository's top; its
+# last line counts what passed and failed.
 . tests/support/checks.sh
 
-# session LINES ARGS...: a session that reads these lines, as printf has them.
+# session LINES ARGS...: runs a session that reads these lines; printf's escapes are allowed in them.
 session() {
     h_lines=$1
     shift
@@ -52,7 +52,8 @@ $ session 'a\nb\nc\n' -n 100 -c 64 --seed 1 --shift -q
 0 | quiet | == answers
 $ session 'b\n' -n 5 -p a --seed 1 -q
 $ [ "$(head -c 1 "$out")" = a ]
-# The cache begins with 128 positions and grows to the context, where a text shifts as it does alone.
+# The cache begins with 128 positions and grows to the context. There a session's text shifts as that of a run
+# without -i does.
 0 $g -p a -n 300 --shift --seed 1 -q --no-echo | > alone
 $ tr -d '\n' <"$dir/alone" >"$dir/joined"
 $ session 'a\n\n\n' -n 100 --seed 1 -v
@@ -63,7 +64,7 @@ $ session 'a\n' -n 3 -c 100 -v
 2 $g -i --prompts "$dir/more" | --prompts and --interactive are both given
 2 $g -i --samples 3 | --samples and --interactive are both given
 
-# The model's own end: with a line feed as the end-of-text token.
+# The model may end a text itself. Here its end-of-text token is a line feed.
 $ cp "$model" "$dir/m.gguf"
 $ at=$(grep -abo tokenizer.ggml.eos_token_id $model | cut -d : -f 1)
 $ printf '\012' | dd of="$dir/m.gguf" bs=1 seek=$((at + 31)) conv=notrunc 2>/dev/null
@@ -75,7 +76,7 @@ EOF
 # --- Ctrl-C ---------------------------------------------------------------------------------------
 
 mkfifo "$dir/lines"
-: >"$out" # what stands there is not this one's
+: >"$out" # without the output of the run before
 "$decode" $g -i -n 100M --shift --seed 1 <"$dir/lines" >"$out" 2>"$err" &
 pid=$!
 exec 3>"$dir/lines"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# typed.sh DECODE - lines that people type who know other programs of this kind: those programs' options,
-# texts piped in, files that are no text, full contexts. (Numbers with units: test_options.c.)
-# Run from the repository's top; the last line counts what passed and failed.
+# typed.sh DECODE - runs lines that people type who know other programs of this kind: those programs' options,
+# texts piped in, files that are no text, full contexts. (test_options.c tests numbers with units.)
+# It is run from the repository's top; its last line counts what passed and failed.
 . tests/support/checks.sh
 
 # --- others' names ------------------------------------------------------------------------------
@@ -33,7 +33,7 @@ for command in score attend tokenize; do
 0 $command $model <"$dir/text" | == given
 EOF
 done
-# Nobody, and nothing, is no text; what is given goes before what is there.
+# Standard input that is closed or empty is no text; a text or tokens that are given have precedence over it.
 checks <<'EOF'
 0 generate $model -n 20 --seed 1 -q | > alone
 $ : | "$decode" generate $model -n 20 --seed 1 -q | cmp -s - "$dir/alone"
@@ -41,7 +41,7 @@ $ : | "$decode" generate $model -n 20 --seed 1 -q | cmp -s - "$dir/alone"
 0 generate $model -p '' -n 20 --seed 1 -q <"$dir/text" | == alone
 0 score $model --tokens 1,2 <"$dir/text" | 3 lines
 
-# What is no text.
+# A checkpoint is no text.
 $ head -c 100000 $model >"$dir/binary"
 2 $words "$dir/binary" | expected a text, found a checkpoint | for words in "generate $model -n 1 -f" "score $model -f"
     "tokenize $model -f" "eval $model" "heads $model" "train -o $dir/x.gguf --layers 1"
@@ -49,7 +49,7 @@ $ head -c 100000 $model >"$dir/binary"
     "convert $model -o $dir/x.gguf --kv-heads 1 --method mean --eval"
 $ [ ! -e "$dir/x.gguf" -a ! -e "$dir/x" ]
 
-# Train over what is there, which only --resume does.
+# Training replaces no OUT; --resume goes on with it.
 $ head -c 2000 tests/cli/cli.sh >"$dir/lines"
 $ toy="--layers 1 --embd 16 --heads 2 --ctx 16 --batch 1 --steps 2 --seed 1"
 0 train "$dir/lines" -o "$dir/toy.gguf" $toy | 2> 1 layer, d_model 16, 2 heads (MHA)
@@ -59,7 +59,7 @@ EOF
 
 # --- a context that is full ---------------------------------------------------------------------
 
-# What is made behind it, by any threads and batch: test_schedule.c.
+# (test_schedule.c tests what is made behind it, with any number of threads and any batch.)
 checks <<'EOF'
 0 generate $model -f "$dir/text" -n 300 --seed 1
     | 2> context full (256 tokens): stopped after 248 of 300; --shift goes on | > full

@@ -1,13 +1,13 @@
 #!/bin/sh
-# world.sh DECODE - the program in a hostile world: little memory and time, texts through pipes, long
-# names, readers that stop. (Other hostile surroundings: test_file.c, test_bad_input_*.c, test_faults.c,
-# test_pool.c.) Run from the repository's top; the last line counts what passed and failed.
+# world.sh DECODE - runs the program in a hostile world: little memory and time, texts through pipes, long
+# names, readers that stop. (test_file.c, test_bad_input_*.c, test_faults.c and test_pool.c test other hostile
+# surroundings.) It is run from the repository's top; its last line counts what passed and failed.
 . tests/support/checks.sh
 unset DECODE_THREADS # threads want stacks and memory, too
 work=$dir/work
 mkdir "$work"
 
-# run ARGS...: under the limit of ulimit that $limit has, if any.
+# run ARGS...: runs the program under the limit of ulimit that $limit names, if it names one.
 limit=
 run() {
     (
@@ -20,15 +20,15 @@ run() {
 awk 'BEGIN { for (i = 0; i < 200; i++) print "line " i " of a text: " i * i % 97 }' >"$dir/text"
 toy="--layers 1 --embd 16 --heads 2 --ctx 32 --batch 2 --steps 4 --eval-every 2 --seed 7 -q"
 long="--layers 1 --embd 16 --heads 2 --ctx 32 --batch 2 --steps 1000000 --seed 7 -q"
-# ASan reserves terabytes of address space, takes large stack frames and wants threads of its own.
+# AddressSanitizer reserves terabytes of address space, takes large stack frames and starts threads.
 asan=true
 (ulimit -v 400000 && "$decode" --version) >"$out" 2>&1 && asan=false
 
 # --- limits -------------------------------------------------------------------------------------
 
-# Small stacks: 64 KiB hold the program, and its threads have their own. (Kernels of builds that do not
-# optimise have frames of 32 KiB.) A file that claims what it has not is refused for what it is, not for
-# want of memory; of two terabytes of zeros nothing may be read or taken.
+# A stack of 64 KiB holds the program; its threads have stacks of their own. (In builds that are not optimised
+# kernels have frames of 32 KiB.) A file that claims more than it has is refused as malformed, not for want of
+# memory. Nothing of a file of two terabytes of zeros may be read, nor memory taken for it.
 if $asan; then
     echo "skipped: small stacks and little address space: this build needs more (ASan)"
 else
@@ -48,7 +48,7 @@ $ limit="-v 7000"
 4 generate $model -p x -n 1 -c 256 -t 1 | memory
 $ limit="-v 400000"
 4 heads $model "$dir/long" --tokens 2000000 | fewer --tokens
-# One word of 40 MB, of which 300 tokens are asked for.
+# A word of 40 MB is read for 300 tokens alone.
 $ repeat a 40000000 >"$dir/word"
 0 convert $model -o "$work/word.gguf" --kv-heads 1 --calib "$dir/word" --calib-tokens 300 -q -t 1
 $ limit="-v 200000"
@@ -64,14 +64,14 @@ EOF
     fi
 fi
 
-# Processor time: the soft limit's signal ends the run as Ctrl-C does.
+# The signal of the soft limit on processor time ends the run as Ctrl-C does.
 limit="-S -t 1"
 check "130+ train $dir/text -o $work/t.gguf $long"
 limit=
 note "processor time is up: train has saved" [ -s "$work/t.gguf.state" ]
 
-# Sizes that cannot be are refused before anything is taken, large ones that need nothing are not; files
-# that may not grow fail as those of full disks do (test_faults.c).
+# Impossible sizes are refused before memory is taken; large values that need no memory are accepted. A limit on
+# the size of files fails as a full disk does (test_faults.c).
 $asan || checks <<'EOF'
 $ limit="-v 1000000"
 2 bench $model --depth 2147483647 | 2147483647
@@ -91,9 +91,8 @@ $ limit="-f 20"
 1 $words -t 1 -q | File too large | for words in "convert $model -o $work/x.gguf --type f16"
     "train $dir/text -o $work/x.gguf --from $model --steps 1 --batch 1 --seed 1"
 $ [ -z "$(ls -A "$work" | grep -e '^x' -e '^[.]')" ]
-# A cache that memory cannot hold is refused before it is taken: of one text, of several, and, when a line
-# of a session has more tokens than its cache can grow to, there. The checkpoint says that its context is
-# 4,194,304 tokens.
+# A cache that memory cannot hold is refused before it is taken, for one text and for several. A session refuses
+# a line for which its cache cannot grow. The checkpoint claims a context of 4,194,304 tokens.
 $ limit=
 0 train "$dir/text" -o "$work/far.gguf" $toy --position rope
 $ at=$(grep -abo context_length "$work/far.gguf" | head -n 1 | cut -d : -f 1)
@@ -106,7 +105,7 @@ $ { printf 'a\n'; repeat a 1000000; printf '\nb\n'; } >"$dir/lines"
 $ run generate "$work/far.gguf" -i -n 3 -t 1 --seed 1 -v <"$dir/lines"
 4+ | 2> KV cache 24.0 KiB that may grow to 768 MiB | 2> out of memory: a cache of twice the text and scratch memory need 302 MiB
 $ limit=
-# Texts that no context holds, of which none is read that is larger than 256 MiB.
+# Texts that no context holds are refused; one of more than 256 MiB is not read.
 $ repeat a 4194304 >"$dir/many" && truncate -s 300M "$dir/larger"
 2 $words "$dir/many" | has 4194304 tokens, the context only 256 | for words in "generate $model -f" "score $model -f"
 2 $words "$dir/larger" | more than the 268435456 bytes allowed
@@ -115,8 +114,8 @@ EOF
 
 # --- texts and names -----------------------------------------------------------------------------
 
-# A training text may come through a pipe, as every other text. Long names leave room
-# for the reason, control characters do not reach the terminal.
+# A training text may come through a pipe, as every other text. A message about a long name still has the
+# reason, and control characters of a name do not reach the terminal.
 deep=$(printf '%0300d/' 0 1 2 3 4 5)
 odd=$dir/$(printf 'a\033[31m\nb')
 checks <<'EOF'
@@ -125,7 +124,7 @@ $ cat "$dir/text" | "$decode" train - -o "$work/stdin.gguf" $toy
 $ cmp -s "$work/file.gguf" "$work/stdin.gguf"
 3 info "$deep" | cannot open: File name too long
 3 info "$odd" | a?[31m?b: cannot open
-# That OUT.state cannot be is found out before the training.
+# A name that is too long for OUT.state is refused before the training.
 $ name=$(printf '%0255d' 0)
 1 train "$dir/text" -o "$work/$name" $toy | File name too long
 $ [ ! -e "$work/$name" ]
@@ -133,7 +132,8 @@ EOF
 
 # --- streams ------------------------------------------------------------------------------------
 
-# Closed ones: without standard output a run fails, and what writes files does not write them elsewhere.
+# A run whose standard output is closed fails. Where standard streams are closed, files still get their own
+# contents.
 for words in "generate $model -p ab -n 2" "score $model -p ab" "tokenize $model -p ab" "info $model" help \
     --version "eval $model $dir/text --range 0:0.1" "bench $model -n 1 --repeat 1 --warmup 0 --prompt 0" \
     "convert $model -o $work/c.gguf --kv-heads 1 --method mean --force" \
@@ -147,7 +147,7 @@ EOF
 done
 check "3 eval $model - <&- | standard input"
 
-# A reader that has stopped reading: one signal ends the program, for it waits no longer.
+# One signal ends a program that waits for a reader who has stopped reading.
 mkfifo "$dir/stuck"
 exec 4<>"$dir/stuck"
 "$decode" score "$model" -p "$(head -c 250 "$dir/text")" --top 256 --format csv \

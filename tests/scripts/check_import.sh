@@ -1,7 +1,7 @@
 #!/bin/sh
 # check_import.sh DECODE - runs tests/scripts/check_import.py in build/venv, a virtual environment with the
-# packages of scripts/requirements.txt except matplotlib, which is made anew when these have changed. Where
-# it cannot be made, says so and checks nothing; in CI that is a failure.
+# packages of scripts/requirements.txt except matplotlib. The environment is made anew when these have
+# changed. Where it cannot be made, this says so and checks nothing; in CI that is a failure.
 set -eu
 
 cd "$(dirname "$0")/../.."

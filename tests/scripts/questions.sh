@@ -1,8 +1,8 @@
 #!/bin/sh
-# questions.sh DECODE - the scripts of scripts/questions and their page. Each script has a section, whose figures are in its
-# table, NAME.txt. A quarter of the scripts, drawn, is run in its shortest form (QUESTIONS=all: every one): the table that it
-# prints has the columns of NAME.txt, and is the same where nothing is trained or timed. Scripts that need NumPy or gguf are
-# left out where these are not installed, which is said. Run from the repository's top.
+# questions.sh DECODE - tests the scripts of scripts/questions and their page. Each script has a section, whose figures are in
+# its table, NAME.txt. A quarter of the scripts, drawn by a seed, runs in its shortest form (with QUESTIONS=all every one does).
+# The table that a script prints must have the columns of NAME.txt, and be the same where nothing is trained or timed. Scripts
+# that need NumPy or gguf are named and left out where these are not installed. It is run from the repository's top.
 . tests/support/checks.sh
 if is_sanitized; then
     echo "questions: left out under sanitizers, which run such commands in other scripts"
@@ -12,15 +12,15 @@ export DECODE="$decode" OUT="$dir/questions" SHORT=1
 page=scripts/questions/README.md
 "$decode" generate "$model" -n 250 --seed 1 --samples 90 -q </dev/null >"$dir/text"
 
-# section NAME prints the lines of its section; table NAME its table, which all.sh wrote; prose NAME the section's lines behind
-# the link to the table, without references in parentheses; heads_of the heads of the tables on standard input.
+# section NAME prints the lines of its section; table NAME prints its table, which all.sh wrote; prose NAME prints the section's
+# lines behind the link to the table, without references in parentheses; heads_of prints the heads of tables on standard input.
 section() { sed -n "/^## $1: /,/^## /p" "$page" | sed '$!b; /^## /d'; }
 table() { sed '/./!d' "scripts/questions/$1.txt" 2>/dev/null; }
 prose() { section "$1" | sed '1,/^Figures: /d' | tr '\n' ' ' | sed 's/([^)]*[12][09][0-9][0-9][^)]*)//g; s/The paper: .*//'; }
 heads_of() { grep -B 1 '^|:*--' | grep '^| [^-]'; }
 
-# figures prints the numbers of three characters and more on standard input, a line each; lacking FILE prints those of these
-# that are no number of the file, not even rounded.
+# figures prints the numbers of three characters and more on standard input, one a line; lacking FILE prints those that are no
+# number of the file, not even of a rounded one.
 figures() { grep -oE '[-+]?[0-9][0-9,.]*[0-9]' | grep -E '[0-9].*[0-9].*[0-9]|[.]'; }
 lacking() {
     awk '
@@ -58,7 +58,7 @@ for question in scripts/questions/*.sh; do
     "$question" "$dir/text" >"$out" 2>"$err"
     note "$question: exit 0" [ $? -eq 0 ]
     note "$question prints a table" [ -n "$(heads_of <"$out")" ]
-    [ -s "$dir/table" ] || continue # it is not there yet
+    [ -s "$dir/table" ] || continue # the table is not there yet
     heads_of <"$out" | sed 's/over [^|]*//' | sort -u >"$dir/found" # some have a table for each size
     heads_of <"$dir/table" | sed 's/over [^|]*//' | sort -u >"$dir/shown"
     note "$question: the page has its columns" cmp -s "$dir/found" "$dir/shown"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# study.sh DECODE - scripts/study.sh with very small models: its cells, the commands of --print, its
-# figures, what it goes on with and what it refuses. Run from the repository's top; the last line counts
-# what passed and failed.
+# study.sh DECODE - runs scripts/study.sh with very small models: its cells, the commands of --print, its
+# figures, what it goes on with and what it refuses. It is run from the repository's top; its last line
+# counts what passed and failed.
 . tests/support/checks.sh
 
 export DECODE="$decode"
@@ -9,27 +9,28 @@ text=$dir/text small="--embd 8 --layers 1 --ff 8 --ctx 8 --batch 1 --steps 40 -t
 awk 'BEGIN { for (i = 0; i < 300; i++) print "line", i * 7919 % 1000, "of a text" }' >"$text"
 cells="--heads 4 --kv-heads 2,1 --method mean,fit,scratch --alpha 0.1,5 --seeds 2"
 
-# study CODE ARGS...: the script, with its output in $out and $err, ends with that code.
+# study CODE ARGS...: whether the script ends with that code; its output is in $out and $err.
 study() {
     h_code=$1
     shift
     scripts/study.sh "$@" >"$out" 2>"$err"
     [ $? -eq "$h_code" ]
 }
-# refuses CODE WORDS ARGS...: it says nothing but a line with these words.
+# refuses CODE WORDS ARGS...: whether the script ends with that code and prints one line with these words.
 refuses() {
     h_code=$1 h_words=$2
     shift 2
     study "$h_code" "$@" && is_empty "$out" && has_lines "$err" 1 && has "$err" "study.sh: " && has "$err" "$h_words"
 }
-# The cells of a folder; evaluations also name the files, and have a rate.
+# cells_of FOLDER: prints what its cells are; files' names and rates of evaluations are left out.
 cells_of() { (cd "$1" && cksum ./*-seed*.gguf && sed 's/.*"tokens"/"tokens"/; s/"tokens_per_s.*//' ./*-seed*.json); }
 table_of() { cat "$1/study.md"; }
 json() { sed -n "s/.*\"$1\": \([^,}]*\).*/\1/p" "$2" | head -n 1; } # KEY FILE
 
-# --- a whole one --------------------------------------------------------------------------------
+# --- a whole study ------------------------------------------------------------------------------
 
-# For each seed MHA and four conversions, each of them also trained for two percents; two from scratch.
+# Each seed has MHA and four conversions, each of these five also trained for two percents, and two models from
+# scratch.
 checks <<'EOF'
 $ study 0 "$text" "$dir/whole" $small $cells
 $ cmp -s "$out" "$dir/whole/study.md"
@@ -40,14 +41,14 @@ $ has "$err" "job 16 of 16: "
 0 info "$dir/whole/mqa-fit-alpha5-seed2.gguf" | MQA
 0 info "$dir/whole/gqa2-scratch-alpha5-seed1.gguf" | GQA-2
 
-# The two parts of the text, cut by other means.
+# The text is cut into its two parts by other means.
 $ cut=$(($(size_of "$text") * 9 / 10))
 $ head -c $cut "$text" | cmp -s - "$dir/whole/study-calib.txt"
 $ tail -c +$((cut + 1)) "$text" >"$dir/held-out"
 0 eval "$dir/whole/gqa2-mean-seed1.gguf" "$dir/held-out" --format jsonl | > judged
 $ [ "$(json bits_per_byte "$dir/judged")" = "$(json bits_per_byte "$dir/whole/gqa2-mean-seed1.json")" ]
 
-# Again: no cell is made or changed.
+# The same command once more makes and changes no cell.
 $ cells_of "$dir/whole" >"$dir/cells"
 $ touch -r "$text" "$dir"/whole/*-seed*
 $ study 0 "$text" "$dir/whole" $small $cells
@@ -55,8 +56,8 @@ $ [ -z "$(find "$dir/whole" -newer "$text" -name '*-seed*')" ]
 $ cells_of "$dir/whole" | cmp -s - "$dir/cells"
 EOF
 
-# Means, deviations and paired differences of two seeds with their intervals (t is 12.706), from the evaluations: each as
-# it is rounded.
+# The evaluations give means, deviations, and paired differences of two seeds with their intervals (t is 12.706), which
+# are those of the table when they are rounded.
 awk -F ' *[|] *' '
     function near(found, x) { return found != "" && found - x < 0.0000501 && x - found < 0.0000501 }
     function distance(a, b) { return (a > b ? a - b : b - a) / sqrt(2) }
@@ -80,8 +81,8 @@ note "each row is that of its evaluations" is_line "$dir/right" 17
 
 # --- its commands -------------------------------------------------------------------------------
 
-# Those of a group side by side; a text and a folder of names that a shell would take apart. Half a percent of
-# 40 steps is one, and from scratch 5% more are 42.
+# The commands of a group run side by side, with names of a text and a folder that a shell would take apart. A tenth
+# of a percent of 40 steps is one step; from scratch 5% more are 42.
 checks <<'EOF'
 $ cp "$text" "$dir/it's \$(touch made) \$1|"
 $ study 0 "$dir/it's \$(touch made) \$1|" "$dir/a new" $small $cells --print
@@ -95,7 +96,7 @@ EOF
 
 # --- interrupted --------------------------------------------------------------------------------
 
-# A program that a signal ends when it converts.
+# This program stands for one that a signal ends when it converts.
 printf '#!/bin/sh\n[ "$1" != convert ] || exit 130\nexec "%s" "$@"\n' "$decode" >"$dir/stopped"
 chmod +x "$dir/stopped"
 checks <<'EOF'
@@ -103,7 +104,7 @@ $ DECODE=$dir/stopped study 130 "$text" "$dir/half" $small $cells
 $ has "$err" "study.sh: stopped; the same command goes on"
 $ [ "$(ls "$dir"/half/*.gguf | wc -l)" -eq 8 ]
 
-# What it left of a cell is not taken for one; a training's state is.
+# A part of a cell is not taken for a cell; a training goes on from its state.
 $ rm "$dir/half/mha-seed1.gguf" "$dir/half/mha-seed1.json" "$dir/half/mha-seed2.gguf" "$dir/half/mha-seed2.json"
 $ echo torn | tee "$dir/half/mqa-mean-seed2.part" >"$dir/half/mha-seed1.part"
 0 train "$text" -o "$dir/half/mha-seed2.part" $small --heads 4 --kv-heads 4 --seed 2 --eval-every -1 --save-every 7 -q
@@ -114,9 +115,9 @@ EOF
 
 # --- several numbers of heads -------------------------------------------------------------------
 
-# With heads of one size fewer of them leave room for a wider feed-forward layer, whose every element is
-# 8 + 8 weights and a bias: a head has 4 x 8 weights of each of Q, K, V and output, and 12 biases, 140
-# in all; and takes 2 x 128 operations, and 2 x 8 for each of 5 positions, where an element takes 32.
+# Fewer heads of the same size leave room for a wider feed-forward layer. An element of this has 8 + 8 weights and a
+# bias and takes 32 operations. A head has 4 x 8 weights in each of Q, K, V and output and 12 biases, 140 numbers in
+# all, and takes 2 x 128 operations and 2 x 8 for each of 5 positions.
 apart="--embd 8 --layers 1 --ctx 8 --batch 1 --steps 5 --seeds 1 -t 1"
 ff_of() { "$decode" info "$1" --format json | sed -n 's/.*"d_ff": \([0-9]*\).*/\1/p'; }
 checks <<'EOF'
@@ -124,20 +125,21 @@ $ study 0 "$text" "$dir/params" $apart --ff 32 --head-dim 4 --heads 2,1,3 --matc
 $ has "$out" "over heads-2"
 $ has_lines "$out" 5
 $ [ "$(for h in 2 1 3; do ff_of "$dir/params/heads-$h-seed1.gguf"; done | xargs)" = "32 40 24" ]
-# Of other sizes, and over fewer K/V heads: one key and value less are 8 weights of each of the 8 numbers, and
-# the biases.
+# Heads may have other sizes, and fewer K/V heads. A key and a value less are 8 numbers with 8 weights each, and their
+# biases.
 $ study 0 "$text" "$dir/sized" $apart --ff 32 --heads 2x4,2x4/1,4x2,1x4 --match params
 $ has "$out" "| heads-2x4/1 | train | 0 | - | 1 |"
 $ [ "$(for h in 2x4 2x4-kv1 4x2 1x4; do ff_of "$dir/sized/heads-$h-seed1.gguf"; done | xargs)" = "32 36 32 40" ]
 $ study 0 "$text" "$dir/flops" $apart --ff 32 --head-dim 4 --heads 2,1,3 --match flops
 $ [ "$(for h in 2 1 3; do ff_of "$dir/flops/heads-$h-seed1.gguf"; done | xargs)" = "32 43 21" ]
-# MQA of four heads of 2 is without three keys and values of 2 x 8 weights and 2 biases.
+# MQA of four heads of 2 lacks three keys and three values, each of 2 x 8 weights and 2 biases.
 $ study 0 "$text" "$dir/mqa" $apart --ff=32 --heads=4 --kv-heads 1 --method mean,scratch --alpha 0 --match params
 $ [ "$(ff_of "$dir/mqa/mqa-scratch-seed1.gguf") $(ff_of "$dir/mqa/mqa-mean-seed1.gguf")" = "38 32" ]
 EOF
+
 # --- arms and rates -------------------------------------------------------------------------------
 
-# Two arms at two rates: the better rate of each is shown. Further training has rates, too.
+# Two arms are tried at two rates, and the table has the better rate of each. Further training has rates, too.
 short="--embd 8 --layers 1 --ff 8 --ctx 8 --batch 1 --steps 40 --seeds 2 -t 1"
 few="$short --rates 0.001,0.02 --arm two --heads 2 --arm plain --heads 2 --score-scale none"
 bits_of() { sed -n 's/.*"bits_per_byte": *\([0-9.]*\).*/\1/p' "$1"; }
@@ -149,7 +151,7 @@ $ [ "$(wc -l <"$dir/arms/study.csv") $(grep -c yes "$dir/arms/study.csv")" = "9 
 $ cell=two-lr0.02-seed1
 $ grep -qx "two,train,0,0.02,1,$(bits_of "$dir/arms/$cell.json"),$cell,yes" "$dir/arms/study.csv"
 $ lower "$(bits_of "$dir/arms/two-lr0.02-seed1.json")" "$(bits_of "$dir/arms/two-lr0.001-seed1.json")"
-# An arm more is added, one that changed is refused.
+# A new arm is added to the folder; an arm with other options is refused.
 $ study 0 "$text" "$dir/arms" $few --arm four --heads 4
 $ has_lines "$out" 5
 $ refuses 2 "another study's" "$text" "$dir/arms" $few --clip 2
@@ -159,7 +161,7 @@ EOF
 
 # --- signals ------------------------------------------------------------------------------------
 
-# ended SIGNAL STATUS: a study of long trainings, and all that it started, end by the signal.
+# ended SIGNAL STATUS: whether the signal ends a study of long trainings, and all that it started.
 trainings() { ps -A -o args | grep -F -e "$decode train" | grep -cF -e "$1"; }
 ended() {
     scripts/study.sh "$text" "$dir/long$1" $small --heads 2,1 --steps 9999999 --jobs 2 >"$out" 2>"$err" &
@@ -174,7 +176,7 @@ note "SIGTERM ends the jobs and the script" ended TERM 143
 
 # --- values -------------------------------------------------------------------------------------
 
-# No value is evaluated, or read as octal.
+# No value is evaluated by the shell or read as octal.
 checks <<'EOF'
 $ study 0 "$text" "$dir/suffix" --layers 1 --ctx 8 --batch 1 --steps 1k --seeds 1 -t 1 --embd 010 --heads 2,1
     --match params --ff 1k
@@ -208,12 +210,12 @@ $ refuses 2 "--steps: expected a value" "$text" "$dir/x" --steps
 $ refuses 2 "expected an option of the study or of train, found 'b'" "$text" "$dir/x" --steps 4 b
 $ DECODE=$dir/missing refuses 1 "there is no such program" "$text" "$dir/x" $small
 $ [ ! -e "$dir/x" ]
-# An option that train does not know is said before the first job, whosesoever it is.
+# An option that train does not know is refused before the first job, wherever it stands.
 $ refuses 2 "--rate: train has no such option" "$text" "$dir/x" --rate 0.1 --heads 2,1
 $ refuses 2 "--hedas: train has no such option" "$text" "$dir/x" $short --arm a --heads 2 --arm b --hedas 2
 $ refuses 2 "--seeds is the study's, not an arm's" "$text" "$dir/x" --arm a --heads 2 --seeds 2
 $ [ ! -e "$dir/x" ]
-# What train refuses, with its words and its exit code; the folder may be another study's then.
+# What train refuses is refused with its words and its exit code; the folder is then free for another study.
 $ study 2 "$text" "$dir/x" --embd 7
 $ has "$err" "decode: train: "
 $ study 0 "$text" "$dir/x" $small --heads 2 --kv-heads '' --seeds 1 --alpha 0

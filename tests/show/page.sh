@@ -1,6 +1,6 @@
 #!/bin/sh
-# page.sh DECODE - the page of attend --html in headless Chromium: the document that its script has made
-# after loading from file://, without a network. Where there is no Chromium, says so and checks nothing.
+# page.sh DECODE - loads the page of attend --html in headless Chromium, from file:// and without a network, and
+# checks the document that its script makes. Where there is no Chromium, it says so and checks nothing.
 . tests/support/checks.sh
 
 for browser in chromium chromium-browser google-chrome; do
@@ -11,7 +11,7 @@ if [ -z "$browser" ]; then
     finish "; skipped: no chromium is installed (make deps-browser), which loads the page of attend --html"
 fi
 
-# load PAGE [real]: $out is the document after loading; what the script complains of is in $err.
+# load PAGE [real]: loads the page; the document is then in $out, and complaints of its script are in $err.
 load() {
     h_time=--virtual-time-budget=10000
     [ -z "${2:-}" ] || h_time=--timeout=200000
@@ -21,7 +21,7 @@ load() {
     grep CONSOLE "$dir/log" >"$err"
 }
 
-# Words that would be markup, a script's end, and a byte that is no text.
+# The text has words that would be markup, a script's end, and a byte that is no text.
 line="the cat </script><b id=\"bad\">&amp;' and the cat $(printf '\303')"
 "$decode" attend $golden/layerwise-kv.gguf --tokens 3,5,3,7,5,3 --html "$dir/ids.html" -q >"$out"
 "$decode" attend models/shakespeare-gqa2.gguf -p "$line" --html "$dir/page.html" -q >>"$out" 2>&1
@@ -29,14 +29,14 @@ note "with -q a file comes without a table" is_empty "$out"
 note "pages are written" [ -s "$dir/page.html" ]
 note "a page names nothing outside" lacks "$dir/page.html" "src="
 
-# with PAGE FILE: the page with a script at its end, which its policy would refuse.
+# with PAGE FILE: prints the page with FILE's script at its end and without the policy that would refuse it.
 with() {
     sed -e "s/script-src [^;\"]*/script-src 'unsafe-inline' 'wasm-unsafe-eval'/" -e '/<\/body>/,$d' "$dir/$1"
     echo "<script>"
     cat "$2"
     echo "</script></body></html>"
 }
-# results: notes each line "ok WHAT" or "FAILED WHAT" of the document; $1 there are at least.
+# results N: notes each line "ok WHAT" or "FAILED WHAT" of the document; there must be at least N.
 results() {
     sed 's/<br>/\n/g; s/<pre>/\n/g' "$out" | grep -E '^(ok|FAILED) ' >"$dir/results"
     note "there are $1 results" [ "$(wc -l <"$dir/results")" -ge "$1" ]
@@ -64,7 +64,7 @@ sed 's/const SMALL = 38/const SMALL = 37/' "$dir/page.html" >"$dir/changed.html"
 load changed.html
 note "a script that is another does not run" lacks "$out" '</i>The path of '
 
-# The strongest key that the page says is that of --query.
+# The strongest key on the page is that of --query.
 "$decode" attend models/shakespeare-gqa2.gguf -p "$line" --query 9 --layer 2 --head 4 \
     --format csv >"$dir/top"
 place=$(tail -1 "$dir/top" | cut -d, -f6)
@@ -74,7 +74,7 @@ note "the head of the address is picked" has "$out" '</i>Head 2.4</h2>'
 note "its token looks at the key of --query 9" \
     [ "$(sed -n "s/.*(9) looks at<[^']*'[^(]*(\([0-9]*\)).*/\1/p" "$out")" = "$place" ]
 
-# A path: its numbers are those of --trace.
+# The numbers of a path are those of --trace.
 "$decode" attend models/shakespeare-gqa2.gguf -p "$line" --trace 2.4 --query 9 --json "$dir/trace.json" -q >"$dir/trace"
 load 'page.html#2.4@9!'
 note "no complaint with a path" is_empty "$err"
@@ -94,14 +94,14 @@ for name, column, digits in (("scores", 4, 3), ("weights", 6, 3)):
 PYTHON
 note "scores and weights are those of --trace" is_empty "$dir/compared"
 
-# Keys and pointer: page.js does what a reader would, and finds what must be seen then.
+# page.js uses keys and pointer as a reader would, and checks what must be seen then.
 "$decode" attend models/shakespeare-mha.gguf --tokens "$(seq -s, 1 100)" --html "$dir/long.html" -q >"$out"
 with long.html tests/show/page.js >"$dir/driven.html"
 load driven.html
 note "no complaint of page.js" is_empty "$err"
 results 50
 
-# At all sizes of a window a cell of the map is where it is drawn.
+# In windows of all sizes a cell of the map is where it is drawn.
 with page.html tests/show/sizes.js >"$dir/sized.html"
 {
     echo "<body><pre></pre>"
@@ -116,8 +116,8 @@ results 7
 load 'long.html#0.1@12!'
 note "a long text has no paths, but the command" has "$out" '64 tokens and 16 MiB of numbers; this text has 100 tokens. On a terminal: decode attend MODEL ... --trace 0.1 --query 12'
 
-# A page that is live: its weights are those of attend --npy, bit for bit, and its tokens generate's. Time
-# is the clock's here, because another thread works.
+# The weights of a live page are those of attend --npy, bit for bit, and its tokens those of generate. Here the
+# browser's clock runs in real time, because another thread works.
 if "$decode" attend $model -p x --html "$dir/live.html" --live -q 2>"$err"; then
     : >"$dir/port"
     python3 tests/show/waiting.py >"$dir/port" &

@@ -1,6 +1,6 @@
-# checks.sh - what the shell scripts of tests/ share. They source it with the program as $1; then $dir is a
-# folder of their own, and they end with `finish`. The variables of functions here begin with h_, because
-# a shell has one set of names.
+# checks.sh - what the shell scripts of tests/ share. A script sources it with the program as $1, has a folder
+# of its own in $dir, and ends with `finish`. The variables of functions here begin with h_, because a shell
+# has one set of names.
 set -u
 
 decode=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
@@ -15,16 +15,16 @@ err=$dir/err
 passed=0
 failed=0
 unset DECODE_ISA NO_COLOR COLUMNS
-# One thread, because beside other suites a second one mostly waits for a processor. Checks of threads say
-# how many they want.
+# The program runs with one thread, because beside other suites a second one mostly waits for a processor.
+# Checks of threads name their number.
 export DECODE_THREADS=1
 exec </dev/null # what is piped in would be a prompt
 
-# is_sanitized: true for a program with sanitizers, which starts slowly and needs memory and threads itself.
+# is_sanitized: whether the program has sanitizers, which start slowly and need memory and threads themselves.
 is_sanitized() { case $decode in */asan/* | */tsan/*) ;; *) false ;; esac }
 
-# is_drawn N: true for one in N of its calls; which ones depends on DECODE_TEST_SEED. Where nobody gave
-# a seed the time is one, which the first call prints.
+# is_drawn N: true for one in N of its calls; DECODE_TEST_SEED decides which. Without it the time is the seed,
+# which the first call prints.
 h_turn=${DECODE_TEST_SEED:-}
 is_drawn() {
     [ "$h_turn" ] || { h_turn=$(date +%s) && echo "DECODE_TEST_SEED=$h_turn"; }
