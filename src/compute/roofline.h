@@ -3,7 +3,6 @@
  */
 #pragma once
 
-#include "base/status.h"
 #include "compute/kernels.h"
 #include "compute/pool.h"
 
@@ -14,11 +13,21 @@ struct roofline {
     double dot_flops_per_s; /* on bytes, in the integer dot products of quantised weights */
 };
 
-/* Measures for about `seconds` the best rate at which the pool's threads together read a buffer of
- * `bytes` over and over, each its own part. STATUS_NO_MEMORY if the buffer cannot be had. */
-enum status roofline_read(const struct kernels *k, struct pool *pool, size_t bytes, double seconds,
-                          double *bytes_per_s, struct err *e);
+/* Floats of memory are whole lines of so many: a page. */
+#define ROOFLINE_LINE 1024
 
-/* Measure the best rates of operations per second (two a multiply-add) in registers. */
+/* Writes n floats, so that the memory is there to be read. Each of the pool's threads (NULL: one)
+ * writes a part. */
+void roofline_fill(struct pool *pool, float *data, size_t n);
+
+/* Each of the following measures, for `seconds` at most but three samples at least, until three
+ * samples agree. */
+
+/* The best rate in bytes a second at which the pool's threads together read n floats over and over,
+ * each its own part. */
+double roofline_read(const struct kernels *k, struct pool *pool, float *data, size_t n,
+                     double seconds);
+
+/* The best rates of operations a second (two a multiply-add) in registers. */
 double roofline_fma(const struct kernels *k, struct pool *pool, double seconds);
 double roofline_dot(const struct kernels *k, struct pool *pool, double seconds);

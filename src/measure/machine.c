@@ -55,32 +55,45 @@ static void raise_smaller(struct machine *m)
             m->bytes_per_s[p] = best = fmax(best, m->bytes_per_s[p]);
 }
 
-/* Once. */
-static enum status measure_limits(struct machine *m, const struct kernels *k, struct pool *pool,
-                                  double seconds, struct err *e)
+/* Once, with n floats of memory; a larger working set reads as fast as these. */
+static void measure_limits(struct machine *m, const struct kernels *k, struct pool *pool,
+                           float *data, size_t n, double seconds)
 {
     const double each = seconds * (1 - 2 * PEAK_SHARE) / machine_n_wanted(m);
-    const uint64_t most = available_memory() / 4; /* that a measurement may take */
-    double rate;
     m->fma_flops_per_s = fmax(m->fma_flops_per_s, roofline_fma(k, pool, seconds * PEAK_SHARE));
     m->dot_flops_per_s = fmax(m->dot_flops_per_s, roofline_dot(k, pool, seconds * PEAK_SHARE));
     for (int p = 0; p < MACHINE_POWERS; p++)
         if (m->wanted[p]) {
-            TRY(roofline_read(k, pool, MIN(bytes_of_power(p), most), each, &rate, e));
-            m->bytes_per_s[p] = fmax(m->bytes_per_s[p], rate);
+            const size_t part = MIN(bytes_of_power(p) / sizeof *data, n);
+            m->bytes_per_s[p] = fmax(m->bytes_per_s[p], roofline_read(k, pool, data, part, each));
         }
-    return STATUS_OK;
+}
+
+/* Memory of the largest size that is wanted, or a quarter of what is available. */
+static uint64_t bytes_to_read(const struct machine *m)
+{
+    const uint64_t room = available_memory() / 4 & ~(bytes_of_power(LEAST_POWER) - 1);
+    int power = MOST_POWER;
+    while (power > LEAST_POWER && !m->wanted[power])
+        power--;
+    return MAX(MIN(bytes_of_power(power), room), bytes_of_power(LEAST_POWER));
 }
 
 enum status machine_measure(struct machine *m, const struct kernels *k, struct pool *pool,
                             double seconds, struct err *e)
 {
+    const uint64_t bytes = bytes_to_read(m);
+    struct arena arena = {.used = bytes};
+    TRY(arena_allocate(&arena, "the bandwidth measurement", e));
+    float *data = arena_take(&arena, bytes, 1);
+    roofline_fill(pool, data, bytes / sizeof *data);
     for (int attempt = 0; attempt < ATTEMPTS && m->cpu_share < CALM; attempt++) {
         const uint64_t start = clock_ns(), worked = clock_cpu_ns();
-        TRY(measure_limits(m, k, pool, seconds / 2, e));
+        measure_limits(m, k, pool, data, bytes / sizeof *data, seconds / 2);
         const double share = (clock_cpu_ns() - worked) / (double)(clock_ns() - start);
         m->cpu_share = fmin(fmax(m->cpu_share, share / pool_n_threads(pool)), 1);
     }
+    arena_free(&arena);
     raise_smaller(m);
     return STATUS_OK;
 }
