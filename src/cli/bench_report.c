@@ -10,7 +10,7 @@
 struct shown_row {
     /* The same in all rows; NULL: none. */
     const char *isa, *version, *compiler, *cpu, *date, *warning;
-    int n, warmup;
+    int warmup;
     uint64_t peak_rss_bytes;
     /* The row's own. */
     const char *model, *shape, *architecture; /* one of the first two is NULL */
@@ -51,7 +51,7 @@ static const struct report_field bench_fields[] = {
     {"threads", "threads", MEMBER(shown_row, of.threads), .when = VARIES(BENCH_THREADS) | VERBOSE},
     {"depth", "depth", MEMBER(shown_row, of.plan.depth)},
     {"batch", "batch", MEMBER(shown_row, of.plan.batch), .when = VARIES(BENCH_BATCHES) | VERBOSE},
-    {"n", NULL, MEMBER(shown_row, n)},
+    {"n", NULL, MEMBER(shown_row, of.n)},
     {"repeats", NULL, MEMBER(shown_row, of.repeats)},
     {"warmup", NULL, MEMBER(shown_row, warmup)},
     {"p10_us", NULL, MEMBER(shown_row, of.p10_us)},
@@ -195,10 +195,10 @@ static void print_header(const struct bench_run *r, const struct shown_row *run,
     }
     paragraph_printf(
         &p,
-        "%s\n%d repeat%s, each of %d step%s of every row at exactly its depth, after %d "
+        "%s\n%d repeat%s, each of %s%d step%s of every row at exactly its depth, after %d "
         "to warm up\n\n",
-        machine, r->spec.repeats, plural(r->spec.repeats), r->spec.n, plural(r->spec.n),
-        r->spec.warmup);
+        machine, r->spec.repeats, plural(r->spec.repeats), r->spec.settles ? "at most " : "",
+        r->spec.n, plural(r->spec.n), r->spec.warmup);
     paragraph_end(&p);
 }
 
@@ -416,7 +416,6 @@ enum status bench_report(struct bench_run *r, struct err *e)
                                   .cpu = cpu,
                                   .date = date,
                                   .warning = bench_may_choose(&r->bench) ? NULL : warning,
-                                  .n = r->spec.n,
                                   .warmup = r->spec.warmup,
                                   .peak_rss_bytes = r->bench.peak_rss_bytes};
     TRY_ZEROED(rows, r->bench.n_rows, "the table", e);

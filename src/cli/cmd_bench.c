@@ -10,6 +10,7 @@
 
 /* The share of the text that is for calibration; the rest is measured. */
 #define CALIBRATED       0.9
+#define DEFAULT_N        64
 #define DEFAULT_PROMPT   128
 #define ROOFLINE_SECONDS 0.5
 
@@ -41,7 +42,8 @@ static const struct option matrix_options[] = {
 };
 
 static const struct option measuring_options[] = {
-    OPT_INT("n", n, "N", 1, 1000000, "timed tokens a repeat", .letter = 'n', .fallback = "64"),
+    OPT_INT("n", n, "N", 1, 1000000, "timed tokens a repeat", .letter = 'n',
+            .otherwise = "64, or as few as settle a row's median"),
     OPT_INT("repeat", repeats, "R", 1, 10000,
             "repeats; each measures every row once, with new threads", .fallback = "5"),
     OPT_INT("warmup", warmup, "N", 0, 1000000,
@@ -163,7 +165,8 @@ static enum status read_settings(struct bench_run *r, struct err *e)
     spec->axes[BENCH_KV_TYPES] = r->job->kv_types;
     TRY(read_threads(r, e));
     TRY(job_choose_kernels(&o->common, &spec->kernels, e));
-    spec->n = o->n;
+    spec->n = o->n ? o->n : DEFAULT_N;
+    spec->settles = !o->n;
     spec->repeats = o->repeats;
     spec->warmup = o->warmup;
     spec->prompt = o->prompt;
@@ -324,6 +327,15 @@ static enum status plan_rows(struct bench_run *r, struct err *e)
     return STATUS_OK;
 }
 
+static void log_stages(const struct bench_run *r)
+{
+    char line[160] = "time";
+    for (int i = 0; i < BENCH_STAGES; i++)
+        chars_append(line, "%s %s %s", i ? "," : ":", bench_stage_names[i],
+                     figure_duration(r->bench.stage_ns[i]).text);
+    log_verbose(&r->o->common, "%s", line);
+}
+
 /* Measures the rows. With STATUS_INTERRUPTED some of them may be measured. */
 static enum status measure_rows(struct bench_run *r, struct err *e)
 {
@@ -336,6 +348,7 @@ static enum status measure_rows(struct bench_run *r, struct err *e)
     progress_end(&r->job->progress);
     if (s == STATUS_OK || s == STATUS_INTERRUPTED)
         bench_conclude(&r->bench);
+    log_stages(r);
     return s;
 }
 

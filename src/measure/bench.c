@@ -13,6 +13,9 @@
 /* The most samples of one run: 800 MB of times. */
 #define MAX_SAMPLES 100000000
 
+const char *const bench_stage_names[BENCH_STAGES] = {"load", "prefill", "caches", "roofline",
+                                                     "steps"};
+
 /* --- the plan -------------------------------------------------------------------------------- */
 
 static int item_of(const struct bench_spec *spec, const struct bench_row *row, enum bench_axis a)
@@ -120,6 +123,7 @@ static void plan_row(struct bench *b, int i)
         model_at(b, row->at[BENCH_TYPES], row->at[BENCH_SUBJECTS], row->at[BENCH_VARIANTS]);
     row->type = row->model->variant.shape.storage;
     row->threads = item_of(spec, row, BENCH_THREADS);
+    row->n = spec->n;
     /* The context is what people ask for who want to know what it costs full. */
     const int most = row->model->subject->config.n_ctx - 1;
     row->plan = row_plan(b, row, MIN(item_of(spec, row, BENCH_DEPTHS), most));
@@ -238,6 +242,14 @@ void bench_free(struct bench *b)
     *b = (struct bench){0};
 }
 
+/* Ends a stage, or a part of one. */
+static void end_stage(struct bench *b, enum bench_stage stage)
+{
+    const uint64_t now = clock_ns();
+    b->stage_ns[stage] += now - b->stage_began_ns;
+    b->stage_began_ns = now;
+}
+
 /* Every sequence has its own seed, sequence 0 the first whatever the batch. */
 #define SEED 1u
 
@@ -340,7 +352,7 @@ static enum status measure_prefill(const struct bench *b, struct bench_row *row,
 
 /* The row's model, unless that is there, its session, the prefill measurement, and a cache of its
  * depth for each sequence. */
-static enum status set_up_row(const struct bench *b, struct bench_row *row, struct err *e)
+static enum status set_up_row(struct bench *b, struct bench_row *row, struct err *e)
 {
     const struct bench_spec *spec = b->spec;
     const struct session_params p = {.n_sequences = row->plan.batch,
@@ -353,13 +365,16 @@ static enum status set_up_row(const struct bench *b, struct bench_row *row, stru
     row->plan = row_plan(b, row, row->plan.depth);
     TRY(session_create(m, &p, b->pools[row->at[BENCH_THREADS]], &row->session, e));
     row->streams = session_streams(row->session, row->type);
+    end_stage(b, BENCH_LOAD);
     if (spec->prompt > 0)
         TRY(measure_prefill(b, row, e));
+    end_stage(b, BENCH_PREFILL);
     for (int q = 0; q < row->plan.batch; q++) {
         if (callbacks_stop(&spec->callbacks))
             return STATUS_INTERRUPTED;
         bench_fill(row->session, &m->config, spec->kernels, q, row->plan.depth, SEED + q, b->head);
     }
+    end_stage(b, BENCH_FILL);
     return STATUS_OK;
 }
 
@@ -412,8 +427,8 @@ static enum status measure_limits(const struct bench *b, struct err *e)
 
 /* Times a step of the nth token of each sequence at the row's depth, and takes the positions back.
  */
-static enum status step_row(const struct bench *b, const struct bench_row *row, int nth,
-                            uint64_t *took, struct err *e)
+static enum status step_row(const struct bench *b, struct bench_row *row, int nth, uint64_t *took,
+                            struct err *e)
 {
     const int depth = row->plan.depth, batch = row->plan.batch;
     for (int q = 0; q < batch; q++)
@@ -426,7 +441,32 @@ static enum status step_row(const struct bench *b, const struct bench_row *row, 
     *took = clock_ns() - before;
     for (int q = 0; q < batch; q++)
         session_rewind(row->session, q, depth);
+    if (nth == 0)
+        row->logits_hash = hash_bytes(HASH_START, b->logits,
+                                      row->model->subject->config.n_vocab * sizeof *b->logits);
     return s;
+}
+
+/* A row that may settle takes so many samples and so long at least, and then no longer than this:
+ * its repeats differ by more than the error that is left. */
+#define LEAST_SAMPLES 16
+#define LEAST_NS      100000000
+#define MOST_NS       250000000
+
+/* The standard error of a median that counts as settled, as a share of it. */
+#define SETTLED 0.01
+
+/* Whether the samples so far, of a row's first repeat, which took so long, are enough. The rank of
+ * the true median among n samples has a standard error of sqrt(n) / 2. */
+static bool is_settled(const struct bench *b, const struct bench_row *row, uint64_t took)
+{
+    const int n = row->samples, error = ceil(sqrt(n) / 2);
+    if (n < LEAST_SAMPLES || took < LEAST_NS)
+        return false;
+    memcpy(b->sorted, row->times_ns, n * sizeof *b->sorted);
+    stats_sort(b->sorted, n);
+    return took > MOST_NS ||
+           b->sorted[n / 2 + error] - b->sorted[n / 2 - error] <= 2 * SETTLED * b->sorted[n / 2];
 }
 
 /* Takes the steps that are not timed, then the samples, both from the same first token on. */
@@ -440,17 +480,17 @@ static enum status measure_row(const struct bench *b, struct bench_row *row, str
         TRY(step_row(b, row, nth, &took, e));
     }
     const uint64_t start = clock_ns(), worked = clock_cpu_ns();
-    for (int nth = 0; nth < spec->n; nth++) {
+    for (int nth = 0; nth < row->n; nth++) {
         if (callbacks_stop(&spec->callbacks))
             return STATUS_INTERRUPTED;
         TRY(step_row(b, row, nth, &took, e));
         row->times_ns[row->samples++] = took;
+        if (spec->settles && row->repeats == 0 && is_settled(b, row, clock_ns() - start))
+            row->n = row->samples;
     }
     const double share = (clock_cpu_ns() - worked) / (double)(clock_ns() - start) / row->threads;
     row->repeats++;
     row->cpu_share += (fmin(share, 1) - row->cpu_share) / row->repeats; /* the mean so far */
-    row->logits_hash =
-        hash_bytes(HASH_START, b->logits, row->model->subject->config.n_vocab * sizeof *b->logits);
     return STATUS_OK;
 }
 
@@ -482,9 +522,13 @@ static enum status measure(struct bench *b, struct err *e)
     take_buffers(b);
     TRY(arena_allocate(&b->buffers, "the benchmark", e));
     take_buffers(b);
+    b->stage_began_ns = clock_ns();
     TRY(set_up_rows(b, e));
     TRY(measure_limits(b, e));
-    return measure_repeats(b, e);
+    end_stage(b, BENCH_ROOFLINE);
+    const enum status s = measure_repeats(b, e);
+    end_stage(b, BENCH_STEPS);
+    return s;
 }
 
 enum status bench_run(struct bench *b, struct err *e)

@@ -35,6 +35,18 @@ enum bench_axis {
 /* An item of BENCH_VARIANTS or BENCH_TYPES: as the checkpoint is. */
 #define BENCH_AS_IS (-1)
 
+/* What a run spends its time on: on models, the prefill measurement, caches of each row's depth,
+ * the machine's limits, and steps with those that warm up. */
+enum bench_stage {
+    BENCH_LOAD,
+    BENCH_PREFILL,
+    BENCH_FILL,
+    BENCH_ROOFLINE,
+    BENCH_STEPS,
+    BENCH_STAGES
+};
+extern const char *const bench_stage_names[BENCH_STAGES];
+
 /* A checkpoint, or a shape whose weights are random. All is borrowed. */
 struct bench_subject {
     const char *name;              /* its path, or the shape as it was given */
@@ -48,9 +60,10 @@ struct bench_spec {
     const struct bench_subject *subjects; /* as many as BENCH_SUBJECTS has items; the first one as
                                              it is, is the base that rows are compared with */
     int n, repeats;                       /* samples a repeat; both 1 or more */
-    int warmup;                           /* steps before a row's samples in every repeat */
-    int prompt;                           /* tokens of the prefill measurement; 0: none */
-    double roofline_seconds;              /* for measuring the limits of all rows, at most */
+    bool settles;            /* n is the most: a row has as many as settle its median */
+    int warmup;              /* steps before a row's samples in every repeat */
+    int prompt;              /* tokens of the prefill measurement; 0: none */
+    double roofline_seconds; /* for measuring the limits of all rows, at most */
     const struct kernels *kernels;
     struct callbacks callbacks; /* of rows x (1 + repeats); stopped it ends with what there is */
 };
@@ -84,6 +97,7 @@ struct bench_row {
     struct cost_plan plan;
     enum storage type; /* of the output matrix, where the file mixes several */
     int threads;
+    int n; /* samples a repeat */
     /* What was measured. */
     struct session *session;     /* NULL unless rows are measured */
     uint64_t *times_ns;          /* [samples], in the order taken; owned by the bench */
@@ -92,7 +106,8 @@ struct bench_row {
     double cpu_share;            /* of its threads' time that they had the processors */
     double prefill_tokens_per_s; /* of one sequence; NaN: not measured */
     int streams;                 /* panels that one token reads side by side */
-    uint64_t logits_hash;        /* FNV-1a of sequence 0's: equal for any threads and any batch */
+    uint64_t logits_hash;        /* FNV-1a of the first token's in sequence 0: equal for
+                                    any threads, any batch and any n */
     /* What follows from that, see verdicts.h. */
     double p10_us, p50_us, p90_us, p99_us, max_us, mean_us;
     double us_per_token;     /* median over batch */
@@ -127,7 +142,9 @@ struct bench {
                            more */
     uint64_t peak_rss_bytes; /* of the process, once all rows were set up, before the limits */
     double cpu_share;        /* the mean of the rows' */
-    struct arena arena;      /* of the members above, and of the samples */
+    uint64_t stage_ns[BENCH_STAGES],
+        stage_began_ns; /* what each took; when the present one began */
+    struct arena arena; /* of the members above, and of the samples */
     /* Buffers of a step. */
     struct batch_row *step; /* [most_sequences] its rows */
     float *logits;          /* [most_sequences, the largest vocabulary] what it gives */

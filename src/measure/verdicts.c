@@ -15,9 +15,9 @@ static void sort_copy(uint64_t *out, const uint64_t *times, int n)
 }
 
 /* `sorted` [samples] is scratch. */
-static void summarise_row(struct bench_row *row, int n, uint64_t *sorted)
+static void summarise_row(struct bench_row *row, uint64_t *sorted)
 {
-    const int samples = row->samples;
+    const int samples = row->samples, n = row->n;
     double sum = 0, low = NO_FIGURE, high = NO_FIGURE; /* which fmin and fmax leave out */
     for (int r = 0; r < row->repeats; r++) {
         sort_copy(sorted, row->times_ns + r * n, n);
@@ -43,7 +43,7 @@ void bench_summarise(struct bench *b)
 {
     b->cpu_share = 0;
     for (int i = 0; i < b->n_rows; i++) {
-        summarise_row(&b->rows[i], b->spec->n, b->sorted);
+        summarise_row(&b->rows[i], b->sorted);
         b->cpu_share += b->rows[i].cpu_share / b->n_rows;
     }
 }

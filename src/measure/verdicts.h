@@ -14,7 +14,7 @@
  * below, one after the other. */
 void bench_conclude(struct bench *b);
 
-/* Fills in what follows from each row's own samples, spec.n a repeat, and b.cpu_share. */
+/* Fills in what follows from each row's own samples and b.cpu_share. */
 void bench_summarise(struct bench *b);
 
 /* Fills in the limits of all rows, from those measured and the rows' medians, and each row's

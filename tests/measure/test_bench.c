@@ -170,6 +170,23 @@ BENCH_TEST(hash_does_not_depend_on_batch_and_threads)
         ck_assert_uint_eq(fast.rows[i].logits_hash, scalar.rows[i].logits_hash);
 }
 
+/* Every repeat of a row has the steps that settled its median in the first, and no more than n. The
+ * hash is of the first. */
+BENCH_TEST(settled_rows_take_fewer_steps)
+{
+    struct bench_spec spec = spec_of(fastest_kernels());
+    spec.axes[BENCH_VARIANTS] = only(4);
+    spec.axes[BENCH_DEPTHS] = only(17);
+    const struct bench few = run(&spec);
+    spec.axes[BENCH_BATCHES] = only(512); /* a long step */
+    spec.n = 64;
+    spec.settles = true;
+    const struct bench b = run(&spec);
+    ck_assert(b.rows->n >= 16 && b.rows->n <= 64);
+    ck_assert_int_eq(b.rows->samples, 2 * b.rows->n);
+    ck_assert_uint_eq(b.rows->logits_hash, few.rows->logits_hash);
+}
+
 /* Each as it is, beside the other; the first is the base of both. */
 BENCH_TEST(several_checkpoints)
 {
@@ -253,6 +270,7 @@ static void take_pair(struct pair *p)
     p->b = (struct bench){.spec = &p->spec, .rows = p->rows, .n_rows = 1, .sorted = p->sorted};
     p->rows[0] = (struct bench_row){
         .plan = {.n_kv_heads = 4, .batch = 1, .weight_bytes = 900, .step_bytes = 1000},
+        .n = 3,
         .times_ns = p->times,
         .medians_us = p->medians,
         .samples = 6,
