@@ -6,7 +6,6 @@
 #include "args/record.h"
 #include "cli/train_options.h"
 #include "train/curve.h"
-#include "train/train.h"
 
 #define TEXT_MAX  ((size_t)1 << 34) /* a longer text is refused, also a pipe that does not end */
 #define SMOOTHING 0.05              /* weight of a step in the smoothed loss */

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "cli/job.h"
-#include "train/spec.h"
+#include "train/train.h"
 
 #define TRAIN_KINDS 5
 

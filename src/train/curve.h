@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "train/spec.h"
+#include "train/train.h"
 
 struct curve {
     const char *path; /* borrowed; NULL: no curve is kept */

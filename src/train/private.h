@@ -7,7 +7,7 @@
 #include "compute/grad_kernels.h"
 #include "formats/gguf_write.h"
 #include "model/model.h"
-#include "train/spec.h"
+#include "train/train.h"
 
 /* Whether the loss compares the residual streams of model and teacher. */
 static inline bool train_compares_streams(const struct train_spec *spec)

@@ -1,4 +1,4 @@
-#include "train/train.h"
+#include "train/private.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -6,12 +6,9 @@
 
 #include "base/figures.h"
 #include "base/times.h"
-#include "train/private.h"
 
 const char *const train_optimizers[] = {"adamw", "muon", NULL};
 const char *const train_parts[] = {"all", "attention", NULL};
-
-/* --- the plan -------------------------------------------------------------------------------- */
 
 static enum status make_plan(struct trainer *t, struct err *e)
 {
@@ -120,15 +117,6 @@ static enum status check_out(const struct trainer *t, bool *stale, struct err *e
                       t->spec.out);
 }
 
-/* Takes over the progress of the state, if the state is of this run and OUT is its own. */
-static enum status resume_progress(struct trainer *t, struct err *e)
-{
-    TRY(state_compare(t, e));
-    t->progress = t->state.header.progress;
-    t->out_written = true;
-    return check_out(t, &t->out_is_stale, e);
-}
-
 static enum status open_run(struct trainer *t, struct err *e)
 {
     const struct train_spec *spec = &t->spec;
@@ -143,29 +131,30 @@ static enum status open_run(struct trainer *t, struct err *e)
     TRY(err_in_file(e, open_teacher(t, e), spec->teacher_path));
     TRY(train_data_read(t, e));
     TRY(state_identify(t, e));
-    if (spec->resume)
-        TRY(resume_progress(t, e));
+    if (spec->resume) {
+        TRY(state_compare(t, e));
+        t->progress = t->state.header.progress;
+        t->out_written = true;
+        TRY(check_out(t, &t->out_is_stale, e));
+    }
     return make_plan(t, e);
 }
 
-static char *state_path_of(const char *out, struct err *e)
+/* *path is the caller's to free; NULL on failure. */
+static enum status make_state_path(char **path, const char *out, struct err *e)
 {
     const size_t size = strlen(out) + sizeof ".state";
-    char *path = malloc(size);
-    if (path)
-        snprintf(path, size, "%s.state", out);
-    else
-        err_no_memory(e, "a path", size);
-    return path;
+    TRY_ZEROED(*path, size, "a path", e);
+    snprintf(*path, size, "%s.state", out);
+    return STATUS_OK;
 }
 
 enum status train_saved_options(const char *out, struct bytes *options, struct err *e)
 {
     struct state_file state = {.options = {0}};
-    char *path = state_path_of(out, e);
+    char *path;
     *options = (struct bytes){0};
-    if (!path)
-        return STATUS_NO_MEMORY;
+    TRY(make_state_path(&path, out, e));
     enum status s = state_open(&state, path, e);
     if (s == STATUS_OK && !bytes_put(options, state.options))
         s = err_no_memory(e, "the options of a run", state.options.len);
@@ -179,16 +168,13 @@ enum status trainer_open(const struct train_spec *spec, struct trainer **out, st
     struct trainer *t;
     *out = NULL;
     TRY_ZEROED(t, 1, "the trainer", e);
-    t->state_path = state_path_of(spec->out, e);
-    if (!t->state_path) {
-        free(t);
-        return STATUS_NO_MEMORY;
-    }
     t->spec = *spec;
     t->grad = spec->kernels->grad;
     t->spec.keep_last = spec->keep_last || spec->val_fraction <= 0;
     t->progress.best = HUGE_VAL;
-    const enum status s = open_run(t, e);
+    enum status s = make_state_path(&t->state_path, spec->out, e);
+    if (s == STATUS_OK)
+        s = open_run(t, e);
     t->spec.texts = NULL;
     t->spec.tokens = NULL;
     if (s == STATUS_OK)

@@ -15,7 +15,6 @@
 #include "kernel_data.h"
 #include "support.h"
 #include "train/private.h"
-#include "train/train.h"
 
 #define TEXT_LEN 3000
 
