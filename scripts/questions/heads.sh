@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# heads.sh - Why several heads, and why not more? A text where each letter follows from two places at once, and models
-# of 1 to 16 heads of the same width: a llama of 1 layer of 64, 400 steps of 16 windows of 50 bytes, Muon; one head and two with
-# 16 times the steps; what tables of counts know from one place and from two, where the place in the line is known, too, as a
-# model can know it; and what the heads look at. Takes 15 minutes on two cores.
+# heads.sh - Why several heads, and why not more? In its text each letter follows from two places at once. It trains llamas of 1
+# layer of 64 with 1 to 16 heads (400 steps of 16 windows of 50 bytes, Muon), and one head and two with 16 times the steps. It
+# compares them with tables of counts that know one place or two, and the place in the line, as a model can know it; and it shows what the heads look
+# at. Takes 15 minutes on two cores.
 
 . "$(dirname "$0")/common.sh"
 "$here/texts.sh" pairs $([ $short = no ] || echo 2000) >"$dir/pairs.txt"
@@ -33,8 +33,8 @@ echo "|:--|--:|:--|"
 awk -F, 'NR > 1 { at = $1 ", " $4; if (!(at in n)) order[++k] = at; n[at]++; bits[at] = bits[at] sprintf(" %.3f", $6) }
     END { for (i = 1; i <= k; i++) printf "| %s | %d |%s |\n", order[i], n[order[i]], bits[order[i]] }' "$dir/long/study.csv" | sort
 
-# What the heads of one and of two look at, over the last 12 lines, in every seed, at two rates. The letters that
-# the next one follows from, 2 and 5 before it, are 1 and 4 before the last one that is seen.
+# This table shows what one head and two look at, over the last 12 lines, in every seed, at two rates. The letters that
+# the next one follows from, 2 and 5 before it, are 1 and 4 before the last one that is read.
 echo
 echo "| variant | rate | seed | bits/byte | head | on 1 back | on 4 back |"
 echo "|--:|--:|--:|--:|--:|--:|--:|"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# kinds.sh TEXT - What kinds of heads are there? What each of the 32 heads of the shipped MHA checkpoint looks at, over a window of
-# 256 tokens of the text's last tenth, and without each what is lost on 20,000 tokens of it. A minute.
+# kinds.sh TEXT - What kinds of heads are there? It shows what each of the 32 heads of the shipped MHA checkpoint looks at, over a window
+# of 256 tokens of the text's last tenth, and what is lost on 20,000 tokens of it without that head. Takes a minute.
 
 . "$(dirname "$0")/common.sh"
 needs_text "$@"

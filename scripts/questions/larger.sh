@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# larger.sh - Do larger models suffer less, and why is GQA worth more there? T5 large and T5 XXL at 512 tokens, 32
-# sequences, BF16: the cache of the decoder's own tokens over the weights of the decoder without its cross-attention, and with
-# that; and what each of 8 machines holds when heads are cut among them. A moment.
+# larger.sh - Do larger models suffer less, and why is GQA worth more there? For T5 large and T5 XXL at 512 tokens, 32 sequences,
+# BF16, it computes the cache of the decoder's own tokens over the weights of the decoder, without its cross-attention and with it; and
+# what each of 8 machines holds when heads are cut among them. Takes a moment.
 
 . "$(dirname "$0")/common.sh"
 "$decode" info --shape t5-large --shape t5-xxl --depth 512 --batch 32 --type bf16 --kv-type f16 --shards 8 --format csv >"$dir/info.csv"

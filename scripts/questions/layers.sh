@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# layers.sh TEXT - Do lower layers look near and higher ones far? The mean distance of what the heads of each layer of
-# the two shipped checkpoints look at, over windows of 256 tokens of the text's last tenth. 20 seconds.
+# layers.sh TEXT - Do lower layers look near and higher ones far? It measures how far the heads of each layer of the two shipped
+# checkpoints look in the mean, over windows of 256 tokens of the text's last tenth. Takes 20 seconds.
 
 . "$(dirname "$0")/common.sh"
 needs_text "$@"

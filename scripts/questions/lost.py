@@ -21,7 +21,7 @@ decode = os.environ.get("DECODE", "./decode")
 
 
 def predictions(model, piece, folder):
-    """The piece's ids, and after each the natural logarithms of the probabilities of the next."""
+    """Returns the piece's ids, and after each the natural logarithms of the probabilities of the next."""
     out = os.path.join(folder, "logits.npy")
     rows = subprocess.run([decode, "score", model, "-f", piece, "--logits", out, "--format", "csv"],
                           check=True, stdout=subprocess.PIPE, text=True).stdout
@@ -32,7 +32,7 @@ def predictions(model, piece, folder):
 
 
 def kinds(ids):
-    """Of every token but the first: what can be known of it from those before."""
+    """Says of every token but the first what can be known of it from those before."""
     pairs, had = {}, {ids[0]}
     for t in range(1, len(ids)):
         pair = (ids[t - 1], ids[t])
@@ -49,7 +49,7 @@ def main():
     size, n = int(size), int(n)
     with open(text, "rb") as whole:
         data = whole.read()
-    parts = {}  # name: for each of its tokens the divergence of every model
+    parts = {}  # by name, for each token the divergence of every model
     with tempfile.TemporaryDirectory() as folder:
         piece = os.path.join(folder, "piece")
         for i in range(n):

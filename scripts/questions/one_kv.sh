@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# one_kv.sh TEXT - Is one K/V head better than fewer or smaller heads? Models of equal parameters, the feed-forward
-# layer taking what the heads leave: a llama of 2 layers of 64 with 4 heads of 16, the same over one K/V head, and heads
-# whose cache is as small: 1 of 16, 2 of 8, 4 of 4. 300 steps of 8 windows of 64 bytes, Muon. Takes 3 minutes on two cores.
+# one_kv.sh TEXT - Is one K/V head better than fewer or smaller heads? It trains models of equal parameters, whose feed-forward
+# layer takes what the heads leave: a llama of 2 layers of 64 with 4 heads of 16, the same over one K/V head, and models whose cache
+# is as small: 1 head of 16, 2 of 8, 4 of 4 (300 steps of 8 windows of 64 bytes, Muon). Takes 3 minutes on two cores.
 
 . "$(dirname "$0")/common.sh"
 needs_text "$@"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# one_token.sh - What does attention compute? The last of four words of three numbers each, on its way through one head; and the
-# last token of a sentence through a head of the shipped checkpoint. A moment.
+# one_token.sh - What does attention compute? It follows the last of four words of three numbers each through one head, and the
+# last token of a sentence through a head of the shipped checkpoint. Takes a moment.
 
 . "$(dirname "$0")/common.sh"
 prompt="To be, or not to be, that is the question. It is"

@@ -23,7 +23,7 @@ def times(x, t, name):
 
 
 def log_p(t, layers, heads, ids, places, masked):
-    """Natural log-probability of the last id; no query but their own looks at the first `masked` keys."""
+    """Returns the natural log-probability of the last id. Only the first `masked` queries look at the first `masked` keys."""
     x = t["token_embd.weight"][ids[:-1]] + t["position_embd.weight"][places[:-1]]
     n = len(x)
     seen = np.tril(np.ones((n, n), bool))

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# padding.sh - What does padding do? Three pad tokens (id 0) in front of a text, and three behind it, as a batch of
-# ragged rows has them where its rows must be of one length; those in front also masked, and with positions that count from the
-# text, by a forward pass of padding.py; and three texts at once without any. A moment.
+# padding.sh - What does padding do? It puts three pad tokens (id 0) in front of a text, and three behind it, as a batch has them whose
+# rows must be of one length. A forward pass of padding.py also masks those in front, and counts positions from the text. And it runs three
+# texts at once without any padding. Takes a moment.
 
 . "$(dirname "$0")/common.sh"
 model=$models/shakespeare-mha.gguf

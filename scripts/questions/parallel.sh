@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# parallel.sh - Why can a decoder be trained in parallel? A text that a checkpoint writes, token by token, and the same text through
-# it in one pass, as training has it: the same log-probabilities, and the processor time of both. Some seconds.
+# parallel.sh - Why can a decoder be trained in parallel? A checkpoint writes a text token by token, and reads the same text in one
+# pass, as training does. The script compares the log-probabilities, and the processor time of both. Takes some seconds.
 
 . "$(dirname "$0")/common.sh"
 model=$models/shakespeare-llama.gguf

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# prefill.sh - Does prefill gain from fewer K/V heads, too? GPT-2 small with 12 heads and with one: a prompt of 512 tokens at
-# once, and a step of 16 sequences at depth 1024. 1 minute on two cores.
+# prefill.sh - Does prefill gain from fewer K/V heads, too? It times GPT-2 small with 12 K/V heads and with one: a prompt of 512 tokens
+# at once, and a step of 16 sequences at depth 1024. Takes a minute on two cores.
 
 . "$(dirname "$0")/common.sh"
 shape=gpt2,ctx=2048 n=() depth=1024 prompt=512

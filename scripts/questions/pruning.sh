@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# pruning.sh TEXT - Which heads can go? Of the shipped MHA checkpoint, the 1, 2, 4 ... heads that cost least, one by one,
-# left out together, on 20,000 tokens of the text's last tenth. 1 minute.
+# pruning.sh TEXT - Which heads can go? It orders the heads of the shipped MHA checkpoint by what each costs alone, and leaves out the
+# first 1, 2, 4 ... of them together, on 20,000 tokens of the text's last tenth. Takes a minute.
 
 . "$(dirname "$0")/common.sh"
 needs_text "$@"

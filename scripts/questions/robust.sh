@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# robust.sh TEXT - Are many heads more robust than few? A llama of 2 layers of 64 with 2 heads of 32 and with 32 heads of 2,
-# 300 steps of 8 windows of 64 bytes, Muon; then shares of their heads are left out: of the 4 heads in every way there is, of the
-# 64 in 24 ways drawn at random for each seed. Takes 3 minutes on two cores.
+# robust.sh TEXT - Are many heads more robust than few? It trains a llama of 2 layers of 64 with 2 heads of 32 and with 32 heads of 2
+# (300 steps of 8 windows of 64 bytes, Muon), and then leaves out shares of their heads: of the 4 heads in every way there is, of the 64 in
+# 24 ways drawn at random for each seed. Takes 3 minutes on two cores.
 
 . "$(dirname "$0")/common.sh"
 needs_text "$@"

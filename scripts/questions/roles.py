@@ -34,8 +34,8 @@ decode = os.environ.get("DECODE", "./decode")
 
 
 def versions(line, probe):
-    """Of a line both texts, with the places of the right, the misleading and the asked word, and the text and the place of
-    the word that is predicted: (text, right, other, asked, whole, predicted)."""
+    """Returns for both texts of a line (text, right, other, asked, whole, predicted): the places of the right, the misleading and
+    the asked word in the text, and the whole text with the place of the word that is predicted."""
     for version in (0, 1):
         text, places = OPENING, {}
         for part in re.finditer(r"<(\d+) ([^ >]+)>|\{([^}]*)\}|([^<{]+)", line):
@@ -54,7 +54,7 @@ def versions(line, probe):
 
 
 class Model:
-    """Runs of a checkpoint over texts, each as a process."""
+    """A checkpoint that is run over texts, each time as a process."""
 
     def __init__(self, path, folder):
         self.path, self.file, self.array = path, os.path.join(folder, "text"), os.path.join(folder, "weights.npy")
@@ -66,13 +66,13 @@ class Model:
                               check=True, stdout=subprocess.PIPE, text=True).stdout
 
     def tokens(self, text, *options):
-        """The tokens, the place of each one's last letter, and the nats of each."""
+        """Returns the tokens, the place of each one's last letter, and the nats of each."""
         rows = list(csv.DictReader(io.StringIO(self.run("score", text, *options))))
         ends = np.cumsum([len(row["text"]) for row in rows]) - 1
         return [row["text"] for row in rows], ends, [-float(row["logprob"]) if row["logprob"] else None for row in rows]
 
     def nats(self, text, place, *options):
-        """Of the token that begins at a place of the text, or with the space before it."""
+        """Returns the index of the token that begins at a place of the text, or with the space before it."""
         _, ends, nats = self.tokens(text, *options)
         return nats[int(np.searchsorted(ends, place))]
 
@@ -82,7 +82,7 @@ class Model:
 
 
 def interval(x, axis=0):
-    """The mean over an axis, and half of its 95% interval."""
+    """Returns the mean over an axis, and half of its 95% interval."""
     n = x.shape[axis]
     return x.mean(axis), T95.get(n - 1, 1.96 + 2.4 / max(n - 1, 1)) * x.std(axis, ddof=1) / np.sqrt(n)
 
@@ -99,7 +99,7 @@ def main():
                     kinds[kind].append(list(versions(text, *probe or [""])))
     with tempfile.TemporaryDirectory() as folder:
         model = Model(path, folder)
-        items, total, count = {}, 0, 0  # of each kind [pairs, versions] what was found
+        items, total, count = {}, 0, 0  # items: what was found, [pairs, versions] of each kind
         for kind, pairs in kinds.items():
             for pair in pairs:
                 for text, right, other, asked, whole, predicted in pair:
@@ -108,7 +108,7 @@ def main():
                     w = model.weights(text).astype(np.float64)
                     r, o, q = (int(np.searchsorted(ends, place)) for place in (right, other, asked))
                     items.setdefault(kind, []).append((w, r, o, q, nats, names))
-                    # By distance, of all queries but those that are asked about, and of all keys but the first token.
+                    # The baseline is by distance, of all queries but those that are asked about, and of all keys but the first token.
                     n = w.shape[-1]
                     by = np.zeros(w.shape[:2] + (64,))
                     seen = np.zeros(64)
@@ -162,7 +162,7 @@ def main():
         names = [f"{a}.{b}" for a in range(layers) for b in range(heads)]
 
         def lost(without):
-            """Of each kind the nats of the asked word over those of the whole model, a figure for each pair of the tested half."""
+            """Returns for each kind the nats of the asked word over those of the whole model, a figure for each pair of the tested half."""
             found = {}
             for kind, pairs in kinds.items():
                 for i in range(1, len(pairs), 2):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# root.sh - Why divide scores by the root of d_k? Without training: a checkpoint of random weights, whose queries and keys have
-# variance 1, with heads of 4, 64 and 512, that look at 64 keys. 20 seconds.
+# root.sh - Why divide scores by the root of d_k? Without training: its checkpoints have random weights, whose queries and keys have
+# variance 1, and heads of 4, 64 and 512 that look at 64 keys. Takes 20 seconds.
 
 . "$(dirname "$0")/common.sh"
 
@@ -19,7 +19,7 @@ for d in 4 64 512; do
         row+=" | $largest | $gradient"
         echo "$([ "$scale" = none ] && echo not divided || echo divided),$d,$gradient" >>"$dir/untrained.csv"
     done
-    # Of the divided scores, as weights of the others end at e^-87.
+    # The variance is taken from the divided scores, because the weights of undivided ones end at e^-87.
     awk -v d=$d -v v="$variance" -v row="$row" 'BEGIN { printf "| %d | %.1f%s |\n", d, d * v, row }'
 done
 picture --panel lines "$dir/untrained.csv" --title "untrained, 64 keys" --x "d_k" --y "gradient through softmax" --log x

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# root_trained.sh TEXT - What does training make of scores that are not divided by the root of d_k? With it and without: heads of
-# 4, 64 and 512, without positions, with rotary ones and ALiBi; 2 layers of 64, 2 heads, 300 steps of 8 windows of 64 bytes, Muon.
-# Takes 20 minutes on two cores.
+# root_trained.sh TEXT - What does training make of scores that are not divided by the root of d_k? It trains both, with heads of 4, 64
+# and 512, without positions, with rotary ones and with ALiBi (2 layers of 64, 2 heads, 300 steps of 8 windows of 64 bytes,
+# Muon). Takes 20 minutes on two cores.
 
 . "$(dirname "$0")/common.sh"
 needs_text "$@"
 tail -c 64 "$text" >"$dir/line"
 panels=()
 sizes=("4 none" "4 rope" "4 alibi" "64 none" "64 rope" "64 alibi" "512 none" "512 rope")
-# compare D POSITION RATES: a row of the table, and a panel of the picture.
+# compare D POSITION RATES: prints a row of the table, and adds a panel to the picture.
 compare() {
     local at=$1-$2-muon
     study $at "$text" --rates "$3" --arch decode --norm rms --ffn swiglu --no-bias --layers 2 --embd 64 --heads 2 --ctx 64 --steps "$(steps 300)" \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# small_heads.sh - Why are heads small? Eight heads of 64, as d_model / heads has it, and eight of 512, each as wide as
-# the model: operations of a step, with the logits of 50,257 tokens and without, and bytes of the cache at depth 512, of the original
-# Transformer's width. A moment.
+# small_heads.sh - Why are heads small? It counts the operations of a step, with the logits of 50,257 tokens and without, and the bytes of
+# the cache at depth 512, for the original Transformer's width: of eight heads of 64, which is d_model / heads, and of eight of 512, each
+# as wide as the model. Takes a moment.
 
 . "$(dirname "$0")/common.sh"
 "$decode" info --shape 6x512x1,dk=512 --shape 6x512x8,dk=64 --shape 6x512x8,dk=512 --depth 512 --format csv >"$dir/info.csv"

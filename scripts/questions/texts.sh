@@ -1,10 +1,9 @@
 #!/bin/sh
-# texts.sh pairs|recall [LINES] - prints a text that asks one thing of attention, the same bytes everywhere; 20,000
-# lines unless said.
-# pairs: for two places at once. Lines of 24 letters, 12 different ones, each of which follows from those 2 and 5
-# before it by a table of 144 random letters, but for a quarter of them, which are any.
-# recall: for one place far back. A line is one of 12 capitals, 0 to 99 random small letters, as many lines of 1 to 2 as
-# of 50 to 100, a question mark, and the capital again, which only its first letter tells.
+# texts.sh pairs|recall [LINES] - prints a text of LINES lines (20,000) that asks one thing of attention. The bytes are the same everywhere.
+# pairs asks for two places at once: a line has 24 letters of 12, and three quarters of them follow from those 2 and 5
+# before by a table of 144 random letters; the others are random.
+# recall asks for one place far back: a line is one of 12 capitals, 0 to 99 random small letters, a question mark, and the capital
+# again, which only its first letter tells. As many lines have 1 to 2 letters as have 50 to 100.
 set -eu
 
 awk -v kind="${1:?expected pairs or recall}" -v lines="${2:-20000}" '

@@ -30,7 +30,7 @@ def make(d_k, path):
     w.add_tokenizer_model("gpt2")
     w.add_token_list([f"{i:02d}" for i in range(N)])
     w.add_token_types([TokenType.USER_DEFINED] * N)
-    products = draw.normal(0, D ** -0.5, (2 * HEADS * d_k, D))  # of which each has variance 1
+    products = draw.normal(0, D ** -0.5, (2 * HEADS * d_k, D))  # a query or key of such products has variance 1
     tensors = {"token_embd": draw.normal(0, 1, (N, D)), "blk.0.attn_qkv": np.concatenate([products, np.zeros((HEADS, D))]),
                "blk.0.attn_output": np.zeros((D, HEADS)), "blk.0.attn_output_norm": np.ones(D),
                "blk.0.ffn_up": np.zeros((1, D)), "blk.0.ffn_down": np.zeros((D, 1)), "blk.0.layer_output_norm": np.ones(D)}

@@ -15,7 +15,7 @@ import numpy as np
 
 
 def shares_of(weights, what, places):
-    """[layers, heads, shares]"""
+    """Returns the shares of each head: [layers, heads, shares]."""
     n = weights.shape[-1]
     if what == "back":
         back = [int(d) for d in places.split(",")]

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Plain text of the Wikipedia articles that a dump's XML on standard input holds: paragraphs and titles of
+"""Prints the plain text of the Wikipedia articles that a dump's XML on standard input holds: paragraphs and titles of
 sections, without lists, tables, notes, and what stands behind the text (references, links)."""
 
 import html
 import re
 import sys
 
-# Innermost first, again and again until none is left.
+# The innermost template goes first, again and again until none is left.
 NESTED = [r"\{\{[^{}]*\}\}", r"\{\|(?:(?!\{\||\|\}).)*\|\}", r"\[\[(?:File|Image|Category):[^\[\]]*\]\]"]
 GONE = [r"<!--.*?-->", r"<ref[^>]*/>", r"<ref.*?</ref>",
         r"<(math|gallery|timeline|source|score|blockquote)\b.*?</\1>", r"<[^>]*>"]
@@ -33,7 +33,7 @@ for title, text in re.findall(r"<title>(.*?)</title>.*?<text[^>]*>(.*?)</text>",
     lines = [] if text[:9].upper() == "#REDIRECT" else plain(text).split("\n")
     heads = [re.sub(r"^=+ *(.*?) *=+ *$", r"= \1 =", line) for line in lines]
     kept = [line.strip() for line in heads if line[:2] == "= " or (len(line) > 80 and line[0] not in "*#:;|!{}<")]
-    # Titles of sections of which nothing is left go.
+    # A title goes if nothing of its section is left.
     kept = [a for a, b in zip(kept, kept[1:] + ["= ="]) if not (a[:2] == b[:2] == "= ")]
     if kept:
         print(f"= {html.unescape(title)} =\n\n" + "\n\n".join(kept) + "\n")
