@@ -30,39 +30,31 @@ struct query_block {
     const struct attend_bias *bias; /* of the head; NULL: none */
 };
 
-/* Gives a window's buffers their places in scratch, or only counts its floats where that is NULL.
- */
-static size_t take_memory(struct item *it, int key_dim, int value_dim, int n, float *scratch)
+/* Takes or counts (see base/mem.h) a window's buffers. */
+static void take_memory(struct item *it, struct arena *a, int key_dim, int value_dim, int n)
 {
-    const struct rows key = {NULL, key_dim, kernel_padded(key_dim)};
-    const struct rows value = {NULL, value_dim, kernel_padded(value_dim)};
-    const size_t length = n, square = (size_t)causal_padded_length(n) * CAUSAL_WIDTH;
-    it->k = it->q = it->dk = key;
-    it->v = it->dout = it->dv = value;
-    const struct {
-        float **buffer;
-        size_t n;
-    } buffers[] = {{&it->k.at, length * key.stride},
-                   {&it->v.at, length * value.stride},
-                   {&it->scores, square},
-                   {&it->gradient, square},
-                   {&it->q.at, CAUSAL_WIDTH * key.stride},
-                   {&it->dout.at, CAUSAL_WIDTH * value.stride},
-                   {&it->dk.at, length * key.stride},
-                   {&it->dv.at, length * value.stride},
-                   {&it->qt, (size_t)CAUSAL_WIDTH * key_dim},
-                   {&it->doutt, (size_t)CAUSAL_WIDTH * MAX(key_dim, value_dim)},
-                   {&it->row, 2 * (size_t)key_dim}};
-    size_t used = 0;
-    for (int i = 0; i < LENGTH(buffers); used += buffers[i++].n)
-        *buffers[i].buffer = scratch ? scratch + used : NULL;
-    return used;
+    const uint64_t square = (uint64_t)causal_padded_length(n) * CAUSAL_WIDTH;
+    it->k = it->q = it->dk = (struct rows){NULL, key_dim, kernel_padded(key_dim)};
+    it->v = it->dout = it->dv = (struct rows){NULL, value_dim, kernel_padded(value_dim)};
+    ARENA_TAKE(it->k.at, a, n * it->k.stride);
+    ARENA_TAKE(it->v.at, a, n * it->v.stride);
+    ARENA_TAKE(it->scores, a, square);
+    ARENA_TAKE(it->gradient, a, square);
+    ARENA_TAKE(it->q.at, a, CAUSAL_WIDTH * it->q.stride);
+    ARENA_TAKE(it->dout.at, a, CAUSAL_WIDTH * it->dout.stride);
+    ARENA_TAKE(it->dk.at, a, n * it->dk.stride);
+    ARENA_TAKE(it->dv.at, a, n * it->dv.stride);
+    ARENA_TAKE(it->qt, a, CAUSAL_WIDTH * key_dim);
+    ARENA_TAKE(it->doutt, a, CAUSAL_WIDTH * MAX(key_dim, value_dim));
+    ARENA_TAKE(it->row, a, 2 * key_dim);
 }
 
 size_t causal_scratch(const struct config *c, int length)
 {
     struct item it;
-    return take_memory(&it, c->head_dim, config_value_dim(c), length, NULL);
+    struct arena counted = {0};
+    take_memory(&it, &counted, c->head_dim, config_value_dim(c), length);
+    return counted.used / sizeof(float);
 }
 
 static void copy_rows(struct rows out, const float *from, size_t stride, int n)
@@ -215,8 +207,7 @@ static void additive_backward(const struct item *it, const struct query_block *a
     for (int t = 0; t < at->n; t++)
         for (int i = 0; i < a.dim; i++)
             dq.at[t * dq.stride + i] = a.dqueries[i * CAUSAL_WIDTH + t];
-    const int n_wanted = dtable ? a.dim : 0;
-    for (int i = 0; i < n_wanted; i++)
+    for (int i = 0; dtable && i < a.dim; i++)
         dtable[i] = (at->first ? dtable[i] : 0) + (double)a.dweight[i];
 }
 
@@ -309,7 +300,8 @@ static void backward_block(const struct item *it, const struct query_block *at)
 static struct item each_block(const struct causal_window *w, bool back)
 {
     struct item it = {.w = w};
-    take_memory(&it, w->key_dim, w->value_dim, w->length, w->scratch);
+    struct arena scratch = {.base = (unsigned char *)w->scratch, .cap = SIZE_MAX};
+    take_memory(&it, &scratch, w->key_dim, w->value_dim, w->length);
     for (int t = 0; t < w->length; t++)
         turn_row(&it, &w->k_turn, t, w->k + t * w->stride, it.k.at + t * it.k.stride);
     copy_rows(it.v, w->v, w->stride, w->length);

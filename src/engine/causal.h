@@ -39,7 +39,7 @@ struct causal_window {
      * May be NULL. */
     void (*drop)(const void *arg, int head, int first, int first_key, int n_keys, float *columns);
     const void *arg; /* of `bias` and `drop` */
-    float *scratch;  /* [causal_scratch] */
+    float *scratch;  /* [causal_scratch], on a cache line */
 };
 
 /* Returns the length rounded up to whole blocks of queries. */

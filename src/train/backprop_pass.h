@@ -207,7 +207,7 @@ struct norm_use {
     struct matrix_view x;
     bool is_norm; /* else x is read as it is */
     const struct param_pair *w;
-    struct param_pair *gradient; /* NULL: no gradient is asked for */
+    const struct param_pair *gradient; /* NULL: no gradient is asked for */
 };
 
 /* The norm that a role is of block l, or (l -1) outside of the blocks, where it reads x. A model

@@ -97,20 +97,20 @@ void backprop_weight_sums(const struct backprop *b, struct param_pair gradient,
 
 /* --- norms ----------------------------------------------------------------------------------- */
 
+/* A role's tensors of block l, or (l -1) outside of the blocks; TENSOR_ROLES has none. */
+static const struct param_pair *pair_of(const struct param_view *v, enum tensor_role role, int l)
+{
+    return role == TENSOR_ROLES ? NULL : l < 0 ? &v->w[role] : &v->blocks[l].w[role];
+}
+
 struct norm_use backprop_norm_of(const struct pass *p, enum tensor_role role, int l,
                                  struct matrix_view x)
 {
-    const struct config *c = &p->b->config;
-    struct param_view *gradient = p->gradient;
-    return (struct norm_use){
-        .x = x,
-        .is_norm = role != TENSOR_ROLES,
-        .w = role == TENSOR_ROLES ? NULL
-             : l < 0              ? &p->w->w[role]
-                                  : &p->w->blocks[l].w[role],
-        .gradient = role == TENSOR_ROLES || !gradient || c->parts.no_norm_weights ? NULL
-                    : l < 0 ? &gradient->w[role]
-                            : &gradient->blocks[l].w[role]};
+    const bool learns = p->gradient && !p->b->config.parts.no_norm_weights;
+    return (struct norm_use){.x = x,
+                             .is_norm = role != TENSOR_ROLES,
+                             .w = pair_of(p->w, role, l),
+                             .gradient = learns ? pair_of(p->gradient, role, l) : NULL};
 }
 
 struct norm_use backprop_last_norm(const struct pass *p)
