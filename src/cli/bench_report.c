@@ -202,7 +202,7 @@ static void print_header(const struct bench_run *r, const struct shown_row *run,
     paragraph_end(&p);
 }
 
-/* A word of a command line as a shell takes it. */
+/* Prints a word of a command line, quoted as a shell needs it. */
 static void put_word(struct output *out, const char *word)
 {
     if (!word[strspn(word,
@@ -314,7 +314,7 @@ static void print_legend(const struct bench_run *r, struct paragraph *p)
 
 /* --- the picture ----------------------------------------------------------------------------- */
 
-/* Median microseconds a token, a step's divided by its tokens, against depth or batch
+/* Draws the median microseconds a token, which are a step's over its batch, against depth or batch
  * (bench_x_axis). */
 static enum status write_plot(const struct bench_run *r, const struct shown_row *run,
                               const char *machine, const struct shown_row *rows, struct err *e)

@@ -12,7 +12,7 @@
 #define CALIBRATED       0.9
 #define DEFAULT_N        64
 #define DEFAULT_PROMPT   128
-#define ROOFLINE_SECONDS 0.5
+#define ROOFLINE_SECONDS 0.2
 
 #define VALUES struct bench_options
 

@@ -79,7 +79,7 @@ static enum status plan_model(const struct bench_subject *of, int n_kv_heads, in
     return STATUS_OK;
 }
 
-/* The model of a place on its three axes. */
+/* The model at these places on the axes of types, subjects and variants. */
 static struct bench_model *model_at(const struct bench *b, int type, int subject, int variant)
 {
     const struct int_list *axes = b->spec->axes;
@@ -93,7 +93,7 @@ static enum status plan_models(struct bench *b, struct err *e)
     for (int i = 0; i < b->n_models; i++) { /* in the order of model_at */
         const int v = i % axes[BENCH_VARIANTS].n, rest = i / axes[BENCH_VARIANTS].n;
         const int s = rest % axes[BENCH_SUBJECTS].n, t = rest / axes[BENCH_SUBJECTS].n;
-        const struct bench_subject *of = &spec->subjects[axes[BENCH_SUBJECTS].items[s]];
+        const struct bench_subject *of = &spec->subjects[s];
         TRY(err_in(e,
                    plan_model(of, axes[BENCH_VARIANTS].items[v], axes[BENCH_TYPES].items[t],
                               &b->models[i], e),
@@ -109,7 +109,7 @@ static struct cost_plan row_plan(const struct bench *b, const struct bench_row *
                      depth, item_of(b->spec, row, BENCH_BATCHES));
 }
 
-/* Row i of all, whose model is planned. */
+/* Plans row i; the models are planned before. */
 static void plan_row(struct bench *b, int i)
 {
     const struct bench_spec *spec = b->spec;
@@ -124,7 +124,7 @@ static void plan_row(struct bench *b, int i)
     row->type = row->model->variant.shape.storage;
     row->threads = item_of(spec, row, BENCH_THREADS);
     row->n = spec->n;
-    /* The context is what people ask for who want to know what it costs full. */
+    /* Who asks for a depth of the whole context means the deepest that a step can have. */
     const int most = row->model->subject->config.n_ctx - 1;
     row->plan = row_plan(b, row, MIN(item_of(spec, row, BENCH_DEPTHS), most));
     row->prefill_tokens_per_s = NO_FIGURE;
@@ -261,33 +261,23 @@ static int32_t bench_token(const struct config *c, int sequence, int i)
     return rng_u32(&r) % c->n_vocab;
 }
 
-/* With fewer threads than asked for a row would be measured as what it is not. */
-static enum status expect_threads(const struct bench *b, int at, struct err *e)
-{
-    const int found = pool_n_threads(b->pools[at]),
-              threads = b->spec->axes[BENCH_THREADS].items[at];
-    if (found < threads)
-        return err_failed(e,
-                          "only %d of %d threads could be started: a row of %d would be measured "
-                          "with fewer; a smaller -t needs fewer",
-                          found, threads, threads);
-    return STATUS_OK;
-}
-
-static enum status start_pools(const struct bench *b, struct err *e)
+/* Starts the threads of all rows, in place of those there are. With fewer threads than asked for
+ * a row would be measured as what it is not. */
+static enum status start_threads(struct bench *b, struct err *e)
 {
     for (int p = 0; p < b->n_pools; p++) {
-        TRY(pool_create(b->spec->axes[BENCH_THREADS].items[p], &b->pools[p], e));
-        TRY(expect_threads(b, p, e));
+        const int threads = b->spec->axes[BENCH_THREADS].items[p];
+        if (b->pools[p])
+            pool_restart(b->pools[p]);
+        else
+            TRY(pool_create(threads, &b->pools[p], e));
+        const int found = pool_n_threads(b->pools[p]);
+        if (found < threads)
+            return err_failed(e,
+                              "only %d of %d threads could be started: a row of %d would be "
+                              "measured with fewer; a smaller -t needs fewer",
+                              found, threads, threads);
     }
-    return STATUS_OK;
-}
-
-static enum status restart_pools(const struct bench *b, struct err *e)
-{
-    for (int p = 0; p < b->n_pools; p++)
-        if (!pool_restart(b->pools[p]))
-            TRY(expect_threads(b, p, e));
     return STATUS_OK;
 }
 
@@ -350,8 +340,8 @@ static enum status measure_prefill(const struct bench *b, struct bench_row *row,
     return STATUS_OK;
 }
 
-/* The row's model, unless that is there, its session, the prefill measurement, and a cache of its
- * depth for each sequence. */
+/* Makes the row's model, unless another row has, and its session, measures the prefill, and fills
+ * a cache of its depth for each sequence. */
 static enum status set_up_row(struct bench *b, struct bench_row *row, struct err *e)
 {
     const struct bench_spec *spec = b->spec;
@@ -387,7 +377,7 @@ static void report_progress(const struct bench *b, int round, int i)
 
 static enum status set_up_rows(struct bench *b, struct err *e)
 {
-    TRY(start_pools(b, e));
+    TRY(start_threads(b, e));
     for (int i = 0; i < b->n_rows; i++) {
         report_progress(b, 0, i);
         TRY(set_up_row(b, &b->rows[i], e));
@@ -398,30 +388,15 @@ static enum status set_up_rows(struct bench *b, struct err *e)
 
 /* --- measuring ------------------------------------------------------------------------------- */
 
-/* The limits are measured no longer than the samples take on a slow machine, but for a moment at
- * least for each working set. */
-#define SLOW_BYTES_PER_S 1e9
-#define LEAST_SECONDS    0.005
-
 /* Measures the machine's limits with every pool, for its rows' working sets. */
-static enum status measure_limits(const struct bench *b, struct err *e)
+static enum status measure_limits(struct bench *b, struct err *e)
 {
     const struct bench_spec *spec = b->spec;
-    for (int p = 0; p < b->n_pools; p++) {
-        struct machine *m = &b->machines[p];
-        double slow = 0;
-        for (int i = 0; i < b->n_rows; i++) {
-            const struct bench_row *row = &b->rows[i];
-            if (row->at[BENCH_THREADS] != p)
-                continue;
-            machine_want(m, row->plan.step_bytes);
-            slow += (double)spec->n * spec->repeats * row->plan.step_bytes;
-        }
-        const double seconds =
-            fmin(spec->roofline_seconds / b->n_pools,
-                 fmax(LEAST_SECONDS * machine_n_wanted(m), slow / SLOW_BYTES_PER_S));
-        TRY(machine_measure(m, spec->kernels, b->pools[p], seconds, e));
-    }
+    for (int i = 0; i < b->n_rows; i++)
+        machine_want(&b->machines[b->rows[i].at[BENCH_THREADS]], b->rows[i].plan.step_bytes);
+    for (int p = 0; p < b->n_pools; p++)
+        TRY(machine_measure(&b->machines[p], spec->kernels, b->pools[p], spec->roofline_seconds,
+                            e));
     return STATUS_OK;
 }
 
@@ -495,10 +470,10 @@ static enum status measure_row(const struct bench *b, struct bench_row *row, str
 }
 
 /* Measures all rows once in every repeat; each repeat begins with new threads. */
-static enum status measure_repeats(const struct bench *b, struct err *e)
+static enum status measure_repeats(struct bench *b, struct err *e)
 {
     for (int repeat = 1; repeat <= b->spec->repeats; repeat++) {
-        TRY(restart_pools(b, e));
+        TRY(start_threads(b, e));
         for (int i = 0; i < b->n_rows; i++) {
             report_progress(b, repeat, i);
             TRY(measure_row(b, &b->rows[i], e));

@@ -60,10 +60,10 @@ struct bench_spec {
     const struct bench_subject *subjects; /* as many as BENCH_SUBJECTS has items; the first one as
                                              it is, is the base that rows are compared with */
     int n, repeats;                       /* samples a repeat; both 1 or more */
-    bool settles;            /* n is the most: a row has as many as settle its median */
+    bool settles;            /* whether a row takes fewer where they settle its median */
     int warmup;              /* steps before a row's samples in every repeat */
     int prompt;              /* tokens of the prefill measurement; 0: none */
-    double roofline_seconds; /* for measuring the limits of all rows, at most */
+    double roofline_seconds; /* for each limit of the machine, at most */
     const struct kernels *kernels;
     struct callbacks callbacks; /* of rows x (1 + repeats); stopped it ends with what there is */
 };

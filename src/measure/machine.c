@@ -6,14 +6,12 @@
 #include "base/mem.h"
 #include "base/times.h"
 
-/* A page, and 512 MiB: if a processor's cache were larger, its rate would be little less. */
+/* A page, and 512 MiB, which few caches hold. */
 #define LEAST_POWER 12
 #define MOST_POWER  (MACHINE_POWERS - 1)
 
-/* The part of the time that goes to each of the two peaks. */
-#define PEAK_SHARE 0.05
-
-/* Beside other work a measurement is taken again, so often in all. */
+/* Where the threads had the processors for a smaller share of their time than CALM, all is measured
+ * again, ATTEMPTS times at most. */
 #define ATTEMPTS 3
 #define CALM     0.85
 
@@ -38,15 +36,7 @@ void machine_want(struct machine *m, uint64_t bytes)
     m->wanted[power_of(bytes)] = true;
 }
 
-int machine_n_wanted(const struct machine *m)
-{
-    int n = 0;
-    for (int p = 0; p < MACHINE_POWERS; p++)
-        n += m->wanted[p];
-    return n;
-}
-
-/* Less to read is read no slower: where it was, something came between. */
+/* Less is read no slower than more: where it was, other work came between. */
 static void raise_smaller(struct machine *m)
 {
     double best = 0;
@@ -55,17 +45,17 @@ static void raise_smaller(struct machine *m)
             m->bytes_per_s[p] = best = fmax(best, m->bytes_per_s[p]);
 }
 
-/* Once, with n floats of memory; a larger working set reads as fast as these. */
+/* Measures every limit once; working sets above n floats are taken to be read as fast as n. */
 static void measure_limits(struct machine *m, const struct kernels *k, struct pool *pool,
                            float *data, size_t n, double seconds)
 {
-    const double each = seconds * (1 - 2 * PEAK_SHARE) / machine_n_wanted(m);
-    m->fma_flops_per_s = fmax(m->fma_flops_per_s, roofline_fma(k, pool, seconds * PEAK_SHARE));
-    m->dot_flops_per_s = fmax(m->dot_flops_per_s, roofline_dot(k, pool, seconds * PEAK_SHARE));
+    m->fma_flops_per_s = fmax(m->fma_flops_per_s, roofline_fma(k, pool, seconds));
+    m->dot_flops_per_s = fmax(m->dot_flops_per_s, roofline_dot(k, pool, seconds));
     for (int p = 0; p < MACHINE_POWERS; p++)
         if (m->wanted[p]) {
             const size_t part = MIN(bytes_of_power(p) / sizeof *data, n);
-            m->bytes_per_s[p] = fmax(m->bytes_per_s[p], roofline_read(k, pool, data, part, each));
+            m->bytes_per_s[p] =
+                fmax(m->bytes_per_s[p], roofline_read(k, pool, data, part, seconds));
         }
 }
 
@@ -89,7 +79,7 @@ enum status machine_measure(struct machine *m, const struct kernels *k, struct p
     roofline_fill(pool, data, bytes / sizeof *data);
     for (int attempt = 0; attempt < ATTEMPTS && m->cpu_share < CALM; attempt++) {
         const uint64_t start = clock_ns(), worked = clock_cpu_ns();
-        measure_limits(m, k, pool, data, bytes / sizeof *data, seconds / 2);
+        measure_limits(m, k, pool, data, bytes / sizeof *data, seconds);
         const double share = (clock_cpu_ns() - worked) / (double)(clock_ns() - start);
         m->cpu_share = fmin(fmax(m->cpu_share, share / pool_n_threads(pool)), 1);
     }

@@ -27,13 +27,8 @@ struct machine {
 /* Asks for the limits of a step that reads so many bytes. */
 void machine_want(struct machine *m, uint64_t bytes);
 
-/* How many powers of two are to be measured. */
-int machine_n_wanted(const struct machine *m);
-
-/* Measures what is wanted with the pool's threads (NULL: one), in at most `seconds` or, beside
- * other work, some half more: there it is measured again, and the best of all is kept.
- * STATUS_NO_MEMORY.
- */
+/* Measures what is wanted with the pool's threads (NULL: one), each limit for at most `seconds`.
+ * Beside other work all are measured again, and the best of each is kept. STATUS_NO_MEMORY. */
 enum status machine_measure(struct machine *m, const struct kernels *k, struct pool *pool,
                             double seconds, struct err *e);
 

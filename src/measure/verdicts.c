@@ -14,11 +14,11 @@ static void sort_copy(uint64_t *out, const uint64_t *times, int n)
     stats_sort(out, n);
 }
 
-/* `sorted` [samples] is scratch. */
+/* Fills in what follows from the row's own samples; `sorted` [samples] is scratch. */
 static void summarise_row(struct bench_row *row, uint64_t *sorted)
 {
     const int samples = row->samples, n = row->n;
-    double sum = 0, low = NO_FIGURE, high = NO_FIGURE; /* which fmin and fmax leave out */
+    double sum = 0, low = NO_FIGURE, high = NO_FIGURE; /* fmin and fmax ignore it */
     for (int r = 0; r < row->repeats; r++) {
         sort_copy(sorted, row->times_ns + r * n, n);
         row->medians_us[r] = stats_percentile(sorted, n, 0.5) / 1e3;
@@ -93,7 +93,7 @@ void bench_predict(struct bench *b)
  * median. */
 #define MEAN_OVER_MEDIAN 2
 
-/* See the head of verdicts.h; never of rows that have one repeat. */
+/* Whether the head of verdicts.h tells the rows apart; it needs two repeats of each. */
 static bool told_apart(const struct bench_row *faster, const struct bench_row *slower)
 {
     const int repeats = MIN(faster->repeats, slower->repeats);
@@ -104,10 +104,10 @@ static bool told_apart(const struct bench_row *faster, const struct bench_row *s
     return apart;
 }
 
-/* A row, or limits, whose threads had a smaller share of their time than this on the processors was
- * disturbed by other work. */
+/* Other work disturbed a row, or the limits, if the threads had the processors for less than this
+ * share of their time. */
 #define LEAST_SHARE 0.65
-/* Repeats whose medians differ by more than this. */
+/* A row is noisy if the medians of its repeats differ by more than this share. */
 #define NOISY 0.15
 /* A mean further from the median than this share of it says that some steps took much longer. */
 #define UNEVEN 0.1

@@ -63,7 +63,7 @@ struct cost_plan {
     struct kv_type_name kv_type;
     uint64_t weight_bytes; /* read once a step (a few rows of the embeddings aside) */
     uint64_t kv_bytes;     /* read for each sequence, of its windows; the token's own key and value,
-                              just written,     are not counted */
+                              just written, are not counted */
     uint64_t step_bytes;   /* read: the weights once, and every sequence's cache */
     struct cost_flops each;   /* operations for each sequence */
     uint64_t flops;           /* of the whole step */
