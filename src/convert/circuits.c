@@ -70,7 +70,9 @@ const double *convert_gram(const struct converter *c, const struct convert_circu
     return s->gram + convert_kv_head(c, g) * dim * width + convert_kv_head(c, h) * dim;
 }
 
-void convert_circuits_measure(struct converter *c)
+/* Measures gram, metric, root and white of both circuits, from the weights `from` and the moments.
+ */
+static void measure_circuits(struct converter *c)
 {
     const bool rotary = c->config.position == POSITION_ROPE;
     const size_t d = c->d;
@@ -134,10 +136,11 @@ void convert_circuits_measure(struct converter *c)
 
 /* --- what is lost ---------------------------------------------------------------------------- */
 
-/* E (y.x - y'.x')^2 / E (y.x)^2 for the own factors y and the cached factors x of all heads, at
- * independent positions. Each expectation is a sum of products of two second moments, one of which
- * is averaged over rotations. */
-double convert_loss(struct converter *c, struct convert_circuit *s)
+/* Returns the share of the squared scores, or of what heads add, that `to` loses:
+ * E (y.x - y'.x')^2 / E (y.x)^2 for the own factors y and the cached factors x of all heads, at
+ * independent positions. Each expectation is a sum of products of two second moments, and the
+ * average over rotations was taken of one of them. */
+static double loss(struct converter *c, struct convert_circuit *s)
 {
     const struct convert_matrix *from = &c->block.from.at[s->cached],
                                 *to = &c->block.to.at[s->cached];
@@ -216,7 +219,9 @@ static void permute_rows(const struct converter *c, double *rows, size_t of_head
                of_head * sizeof *rows);
 }
 
-void convert_apply(struct converter *c)
+/* Makes Q, K, V and O of `to` from those of `from` and the maps, with the heads in their new order.
+ */
+static void apply_maps(struct converter *c)
 {
     const size_t d = c->d;
     for (enum convert_weight p = WEIGHT_Q; p <= WEIGHT_O; p++) {
@@ -261,10 +266,26 @@ void convert_apply(struct converter *c)
     permute_rows(c, c->block.to.o.w, c->circuits.ov.dim * d);
 }
 
-void convert_keep(struct converter *c)
+/* --- a block ---------------------------------------------------------------------------------- */
+
+enum status convert_share(struct converter *c, struct err *e)
 {
-    for (size_t h = 0; h < c->block.n_heads; h++)
-        c->block.order[h] = h;
-    memcpy(c->block.to.o.w, c->block.from.o.w, c->circuits.ov.width * c->d * sizeof(double));
-    memcpy(c->block.to.o.bias, c->block.from.o.bias, c->d * sizeof(double));
+    struct convert_layer lost = {.score = 0};
+    if (convert_keeps_heads(c)) {
+        for (size_t h = 0; h < c->block.n_heads; h++)
+            c->block.order[h] = h;
+        memcpy(c->block.to.o.w, c->block.from.o.w, c->circuits.ov.width * c->d * sizeof(double));
+        memcpy(c->block.to.o.bias, c->block.from.o.bias, c->d * sizeof(double));
+    } else {
+        measure_circuits(c);
+        TRY(convert_group_heads(c, e));
+        apply_maps(c);
+        lost.score = loss(c, &c->circuits.qk);
+        lost.output = loss(c, &c->circuits.ov);
+        TRY(convert_store(c, WEIGHT_Q, CONVERT_WEIGHTS, e));
+    }
+    convert_store_order(c);
+    for (lost.layer = c->block.index; lost.layer < c->block.end; lost.layer++)
+        c->out->layers[lost.layer] = lost;
+    return STATUS_OK;
 }

@@ -267,16 +267,10 @@ static inline struct convert_tensor *convert_new(const struct converter *c, enum
     return &c->tensors[c->block.index].of[role][is_bias];
 }
 
-void convert_tensors_allocate(struct converter *c); /* c->tensors */
-void convert_loading_allocate(struct converter *c); /* c->loading */
+void convert_tensors_allocate(struct converter *c);
 
-/* Sets the sizes of w for so many K/V heads. */
-void convert_weights_size(const struct converter *c, union convert_weights *w, size_t n_kv_heads);
-void convert_weights_allocate(struct converter *c, union convert_weights *w);
-
-/* Reads `from` out of the checkpoint. Also sets whether values can be centred, which takes a bias
- * in the file. */
-void convert_read(struct converter *c);
+/* Begins a block: sets its sizes and reads its weights. STATUS_INTERRUPTED. */
+enum status convert_begin_block(struct converter *c, int block);
 
 /* Rounds the weights first to end - 1 of `to` to their tensors' types; a bias for which there is no
  * tensor is dropped. STATUS_FAILED if a number is not finite, or is too large for the type. */
@@ -365,32 +359,22 @@ enum status convert_advance(struct converter *c, struct err *e);
 
 /* --- circuits.c: attention's two products, and the weights that maps make --------------------- */
 
-/* Measures gram, metric, root and white of both circuits, from the weights `from` and the moments.
- */
-void convert_circuits_measure(struct converter *c);
-
 /* Returns the [dim, dim] of the gram between the cached factors of heads g and h, whose rows are
  * kv_heads * dim apart. */
 const double *convert_gram(const struct converter *c, const struct convert_circuit *s, size_t g,
                            size_t h);
 
-/* Makes Q, K, V and O of `to` from those of `from` and the maps, with the heads in their new order.
- */
-void convert_apply(struct converter *c);
-
-/* For a block that keeps its K/V heads: copies O to `to`, and leaves the heads in their order. */
-void convert_keep(struct converter *c);
-
-/* Returns the share of the squared scores, or of what heads add, that `to` loses. After a refit it
- * says nothing. */
-double convert_loss(struct converter *c, struct convert_circuit *s);
+/* Makes and stores the shared heads of a block that is begun and calibrated, and writes what its
+ * layers lose to c->out. A block that has no more heads than wanted keeps them. The failures of
+ * convert_group_heads and convert_store. */
+enum status convert_share(struct converter *c, struct err *e);
 
 /* --- groups.c: which heads share, and by which maps ------------------------------------------- */
 
 void convert_groups_allocate(struct converter *c);
 
-/* Fills in order, group_of, and the maps of both circuits, after convert_circuits_measure.
- * STATUS_FAILED if an eigenproblem diverged. */
+/* Fills in order, group_of, and the maps of both circuits, which are measured. STATUS_FAILED if an
+ * eigenproblem diverged. */
 enum status convert_group_heads(struct converter *c, struct err *e);
 
 /* --- refit.c: the output matrix, fitted to what the checkpoint's attention adds --------------- */
@@ -416,31 +400,14 @@ enum status convert_divergence_open(struct converter *c, struct err *e);
 enum status convert_divergence_add(struct converter *c, int layer, size_t n, const float *original,
                                    const float *changed, double *sum, struct err *e);
 
-/* --- frame.c: what convert.c and budget.c stand on -------------------------------------------- */
-
-/* Sets up *c for a specification, without memory. STATUS_USAGE or STATUS_BAD_FILE if the
- * specification cannot be carried out. */
-enum status convert_describe(struct converter *c, const struct convert_spec *spec,
-                             struct convert *out, struct err *e);
-
-/* Counts what a described conversion needs of c->arena and c->out->arena; once these are
- * allocated, takes it. */
-void convert_allocate(struct converter *c);
+/* --- convert.c: the whole --------------------------------------------------------------------- */
 
 /* Describes a conversion and makes it ready: memory, the checkpoint as a model, the text's streams.
  * On success convert_close is due; that leaves *out, for which convert_free is due as well. The
- * failures of convert_describe and model_create; STATUS_NO_MEMORY; STATUS_INTERRUPTED. */
+ * failures of convert_plan and model_create; STATUS_NO_MEMORY; STATUS_INTERRUPTED. */
 enum status convert_open(struct converter *c, const struct convert_spec *spec, struct convert *out,
                          struct err *e);
 void convert_close(struct converter *c);
-
-/* Begins a block: sets its sizes and reads its weights. STATUS_INTERRUPTED. */
-enum status convert_begin_block(struct converter *c, int block);
-
-/* Makes and stores the shared heads of a block that is begun and calibrated, and writes what its
- * layers lose to c->out. A block that has no more heads than wanted keeps them. The failures of
- * convert_group_heads and convert_store. */
-enum status convert_share(struct converter *c, struct err *e);
 
 /* --- budget.c: K/V heads by layer for so many bytes of cache ---------------------------------- */
 

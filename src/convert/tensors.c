@@ -38,7 +38,8 @@ static enum tensor_role find_weight(const struct config *c, int block, enum conv
     return ROLE_ATTN_QKV;
 }
 
-void convert_weights_size(const struct converter *c, union convert_weights *w, size_t n_kv_heads)
+/* Sets the sizes of w for so many K/V heads. */
+static void size_weights(const struct converter *c, union convert_weights *w, size_t n_kv_heads)
 {
     const size_t rows[CONVERT_WEIGHTS] = {c->circuits.qk.width, n_kv_heads * c->circuits.qk.dim,
                                           n_kv_heads * c->circuits.ov.dim, c->circuits.ov.width};
@@ -48,8 +49,10 @@ void convert_weights_size(const struct converter *c, union convert_weights *w, s
     }
 }
 
-void convert_weights_allocate(struct converter *c, union convert_weights *w)
+/* Takes memory for weights of the most K/V heads that a block has. */
+static void take_weights(struct converter *c, union convert_weights *w, size_t n_kv_heads)
 {
+    size_weights(c, w, n_kv_heads);
     for (struct convert_matrix *m = w->at; m < w->at + CONVERT_WEIGHTS; m++) {
         m->w = convert_doubles(c, m->rows, c->d);
         m->bias = convert_doubles(c, m->n_bias, 1);
@@ -74,7 +77,9 @@ static void read_elements(const struct gguf_tensor *t, uint64_t first, uint64_t 
     }
 }
 
-void convert_read(struct converter *c)
+/* Reads `from` out of the checkpoint. Also sets whether values can be centred, which takes a bias
+ * in the file. */
+static void read_weights(struct converter *c)
 {
     uint64_t first;
     for (enum convert_weight p = WEIGHT_Q; p < CONVERT_WEIGHTS; p++) {
@@ -95,6 +100,20 @@ void convert_read(struct converter *c)
         find_old(c, ROLE_ATTN_OUTPUT, true);
 }
 
+enum status convert_begin_block(struct converter *c, int block)
+{
+    TRY(convert_windows_done(c, 0));
+    c->block.index = block;
+    c->block.end = c->config.shared ? c->config.n_layers : block + 1;
+    c->block.n_kv_heads = config_kv_heads(&c->config, block);
+    c->block.n_groups = config_kv_heads(&c->converted, block);
+    c->block.group = c->block.n_heads / c->block.n_groups;
+    size_weights(c, &c->block.from, c->block.n_kv_heads);
+    size_weights(c, &c->block.to, c->block.n_groups);
+    read_weights(c);
+    return STATUS_OK;
+}
+
 /* --- the new tensors ------------------------------------------------------------------------- */
 
 /* The type of a new tensor: the old one's, or, where that is only read, the type that it has in
@@ -107,8 +126,8 @@ static const struct tensor_type_info *new_type(const struct converter *c, enum t
     return tensor_type_find(blocks_in_memory(old->type->type));
 }
 
-/* A tensor that the checkpoint does not have is not made. */
-void convert_tensors_allocate(struct converter *c)
+/* Takes the new tensors. One that the checkpoint does not have is not made. */
+static void take_new(struct converter *c)
 {
     ARENA_TAKE(c->tensors, &c->out->arena, config_blocks(&c->config));
     for (int64_t i = 0; i < layout_count(&c->converted); i++) {
@@ -211,8 +230,13 @@ static struct convert_panels allocate_panels(struct converter *c, enum tensor_ro
     return (struct convert_panels){panels, convert_floats(c, rows, 1)};
 }
 
-void convert_loading_allocate(struct converter *c)
+void convert_tensors_allocate(struct converter *c)
 {
+    take_weights(c, &c->block.from, c->block.n_kv_heads);
+    take_weights(c, &c->block.to, c->block.n_groups);
+    take_new(c);
+    if (!c->spec->n_tokens)
+        return;
     c->loading.pack = pack_scratch_take(&c->arena, c->widest);
     ARENA_TAKE(c->loading.score_bias, &c->arena, c->block.n_heads);
     c->loading.qkv = allocate_panels(c, ROLE_ATTN_QKV);
