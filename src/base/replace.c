@@ -10,10 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/figures.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "base/text.h"
 #include "base/times.h"
 
 #define WRITE_BUFFER  ((size_t)256 << 10)

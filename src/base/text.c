@@ -1,6 +1,5 @@
 #include "base/text.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 

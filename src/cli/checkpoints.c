@@ -1,7 +1,6 @@
 #include "cli/job.h"
 
 #include "formats/foreign.h"
-#include "model/config_keys.h"
 #include "model/pack.h"
 #include "model/selection.h"
 

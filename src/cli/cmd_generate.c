@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "cli/generate.h"
-#include "cli/signals.h"
 
 static const char *const formats[] = {[FORMAT_TEXT] = "text", [FORMAT_JSON] = "json", NULL};
 

@@ -1,7 +1,5 @@
 #include "cli/common.h"
 
-#include "base/numbers.h"
-
 #define VALUES struct common_options
 
 const struct option general_options[] = {

@@ -6,7 +6,6 @@
 #include "base/numbers.h"
 #include "cli/signals.h"
 #include "engine/own_text.h"
-#include "model/selection.h"
 
 /* More text than this is refused before it is read: no context holds it. */
 #define INPUT_MAX ((size_t)256 << 20)

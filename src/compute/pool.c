@@ -10,7 +10,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-#include "base/figures.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/times.h"

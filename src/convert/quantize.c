@@ -11,7 +11,6 @@
 #include "base/figures.h"
 #include "base/half.h"
 #include "formats/blocks.h"
-#include "formats/gguf_values.h"
 #include "formats/gguf_write.h"
 #include "model/config_keys.h"
 #include "model/layout.h"

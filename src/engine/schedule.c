@@ -1,6 +1,5 @@
 #include "engine/schedule.h"
 
-#include "base/figures.h"
 #include "base/times.h"
 
 /* --- memory ---------------------------------------------------------------------------------- */

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/figures.h"
 #include "engine/private.h"
 
 struct session {

@@ -9,7 +9,6 @@
 #include "base/mem.h"
 #include "base/replace.h"
 #include "formats/gguf_private.h"
-#include "formats/gguf_values.h"
 
 /* Bytes of the header as they are made. After the first failure, which stays, nothing is added. */
 struct head {
