@@ -32,7 +32,7 @@ void attend_open(struct attend_view *v, struct job *j)
                                        .tokens = j->tokens,
                                        .n_tokens = j->n_tokens,
                                        .query = -1}};
-    config_variant_name(&m->config, m->config.n_kv_heads, v->variant);
+    config_variant_name(&m->config, v->variant);
 }
 
 enum status attend_list_heads(struct attend_view *v, struct err *e)

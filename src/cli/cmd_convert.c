@@ -320,7 +320,7 @@ static enum status copy_checkpoint(const struct conversion *c, struct err *e)
     TRY(file_writer_open(&w, j->common->out, e));
     file_writer_put(w, file->data, file->len);
     TRY(file_writer_commit(w, e));
-    config_variant_name(&c->config, c->config.n_kv_heads, variant);
+    config_variant_name(&c->config, variant);
     log_info(j->common, "%.200s is a copy: the checkpoint has these K/V heads already (%s)",
              j->common->out, variant);
     return STATUS_OK;
@@ -429,18 +429,18 @@ static struct convert_row describe(const char *checkpoint, const struct gguf *g,
                                    const struct config *c, uint64_t file_bytes,
                                    double bits_per_byte)
 {
-    const struct cost_shape shape = {c, c->n_kv_heads, .tied = layout_output_tied(g), .gguf = g};
+    const struct cost_shape shape = {c, .tied = layout_output_tied(g), .gguf = g};
     struct convert_row row = {
         .checkpoint = checkpoint,
-        .kv_bytes_per_token_f32 = kv_cache_bytes_per_token(c, c->n_kv_heads, kv_type_of(CACHE_F32)),
-        .kv_bytes_per_token_f16 = kv_cache_bytes_per_token(c, c->n_kv_heads, kv_type_of(CACHE_F16)),
+        .kv_bytes_per_token_f32 = kv_cache_bytes_per_token(c, kv_type_of(CACHE_F32)),
+        .kv_bytes_per_token_f16 = kv_cache_bytes_per_token(c, kv_type_of(CACHE_F16)),
         .parameters = cost_weights(&shape).parameters,
         .file_bytes = file_bytes,
         .divergence = NO_FIGURE,
         .bits_per_byte = bits_per_byte,
         .error = {NO_FIGURE, NO_FIGURE, NO_FIGURE},
         .seconds = NO_FIGURE};
-    config_variant_name(c, c->n_kv_heads, row.variant);
+    config_variant_name(c, row.variant);
     return row;
 }
 

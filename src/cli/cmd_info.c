@@ -93,7 +93,7 @@ static void add_config(struct info *info)
         sheet_string(s, "memory_type", same ? NULL : in_memory);
         sheet_number(s, "memory_bytes", cost_weights(&info->cost).memory_bytes);
     }
-    config_variant_name(c, c->n_kv_heads, info->variant);
+    config_variant_name(c, info->variant);
     sheet_string(s, "variant", info->variant);
     sheet_number(s, "n_layers", c->n_layers);
     sheet_number(s, "n_heads", c->n_heads);
@@ -104,9 +104,9 @@ static void add_config(struct info *info)
     sheet_number(s, "d_ff", c->d_ff);
     sheet_number(s, "n_ctx", c->n_ctx);
     sheet_number(s, "n_vocab", c->n_vocab);
-    config_list_kv_heads(c, info->kv_heads_by_layer, sizeof info->kv_heads_by_layer);
+    config_list_layers(c, false, info->kv_heads_by_layer, sizeof info->kv_heads_by_layer);
     sheet_string(s, "kv_heads_by_layer", info->kv_heads_by_layer);
-    config_list_windows(c, info->windows, sizeof info->windows);
+    config_list_layers(c, true, info->windows, sizeof info->windows);
     sheet_string(s, "window_by_layer", info->windows);
     sheet_string(s, "norm", arch_norm_names[c->norm]);
     sheet_string(s, "placement", arch_placement_names[c->placement]);
@@ -264,7 +264,7 @@ static enum status read_shape(struct info *info, int i, struct err *e)
     TRY(shape_of_option(shape, &o->common, c, e));
     struct sheet *s = &info->sheet;
     job_say_fallback(&o->common, c, type);
-    info->cost = (struct cost_shape){c, c->n_kv_heads, type, .tied = !c->arch->own_output};
+    info->cost = (struct cost_shape){c, type, .tied = !c->arch->own_output};
     info->runs = true;
     info->sheet.n_properties = 0;
     sheet_string(s, "shape", shape);

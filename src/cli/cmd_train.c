@@ -140,7 +140,7 @@ static void announce(const struct training *t, const struct train_plan *p)
     const struct train_spec *spec = &t->spec;
     const struct config *c = &p->config;
     char variant[16];
-    config_variant_name(c, c->n_kv_heads, variant);
+    config_variant_name(c, variant);
     log_info(o,
              "%s: %s, %d layer%s, d_model %d, %d head%s (%s), d_ff %d, context %d, vocabulary %d: "
              "%" PRIu64 " parameters",

@@ -165,10 +165,8 @@ enum status job_fit_sequences(const struct job *j, struct session_params *p,
 /* Whether steps of the session's sequences are so short that threads would only wait. */
 static bool one_thread_is_faster(const struct model *m, const struct session_params *p)
 {
-    const struct cost_shape shape = {.config = &m->config,
-                                     .n_kv_heads = m->config.n_kv_heads,
-                                     .storage = m->w[ROLE_OUTPUT].matrix.storage,
-                                     .tied = m->tied};
+    const struct cost_shape shape = {
+        .config = &m->config, .storage = m->w[ROLE_OUTPUT].matrix.storage, .tied = m->tied};
     const struct cost_weights weights = cost_weights(&shape);
     const struct cost_plan step =
         cost_plan(&shape, &weights, p->kv_type, 0, MAX(p->n_sequences, 1));

@@ -30,7 +30,7 @@ enum status convert_budget_plan(struct convert_budget *b, const struct convert_s
     TRY(config_read(spec->gguf, &b->config, e));
     const int n_layers = f->n_layers;
     const size_t all = config_all_kv_heads(f);
-    const size_t bytes = kv_cache_bytes_per_token(f, f->n_kv_heads, kv_type_of(CACHE_F32)) / all;
+    const size_t bytes = kv_cache_bytes_per_token(f, kv_type_of(CACHE_F32)) / all;
     const size_t n = spec->cache_bytes / bytes;
     if (n < (size_t)n_layers || n >= all)
         return err_usage(e,

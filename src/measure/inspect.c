@@ -74,10 +74,9 @@ void inspect_variant(const struct cost_shape *shape, int n_kv_heads, struct insp
     c->n_kv_heads = n_kv_heads;
     out->shape = *shape;
     out->shape.config = c;
-    out->shape.n_kv_heads = n_kv_heads;
-    config_variant_name(c, n_kv_heads, out->name);
+    config_variant_name(c, out->name);
     for (int t = 0; t < CACHE_TYPES; t++)
-        out->token_bytes[t] = kv_cache_bytes_per_token(c, n_kv_heads, kv_type_of(t));
+        out->token_bytes[t] = kv_cache_bytes_per_token(c, kv_type_of(t));
     out->weights = cost_weights(&out->shape);
 }
 
@@ -117,13 +116,12 @@ struct inspect_shard inspect_shard(const struct inspect_variant *v, const struct
         c.n_kv_heads = MAX(most, c.n_kv_heads);
     }
     shape.config = &c;
-    shape.n_kv_heads = c.n_kv_heads;
-    return (struct inspect_shard){
-        .n_kv_heads = c.n_kv_heads,
-        .copies = held / (double)config_all_kv_heads(&v->config),
-        .weight_bytes = cost_weights(&shape).memory_bytes,
-        .cache_bytes = u64_product(u64_product(step->depth, step->batch),
-                                   kv_cache_bytes_per_token(&c, c.n_kv_heads, kv_type))};
+    return (struct inspect_shard){.n_kv_heads = c.n_kv_heads,
+                                  .copies = held / (double)config_all_kv_heads(&v->config),
+                                  .weight_bytes = cost_weights(&shape).memory_bytes,
+                                  .cache_bytes =
+                                      u64_product(u64_product(step->depth, step->batch),
+                                                  kv_cache_bytes_per_token(&c, kv_type))};
 }
 
 enum status inspect_add_steps(struct inspect_steps *steps, const struct inspect_variants *variants,

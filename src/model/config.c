@@ -184,36 +184,26 @@ bool config_has_variant(const struct config *c, int n_kv_heads)
     return true;
 }
 
-void config_variant_name(const struct config *c, int n_kv_heads, char *name)
+void config_variant_name(const struct config *c, char *name)
 {
-    bool is_mixed = false, is_mha = n_kv_heads == c->n_heads;
-    for (int l = 0; l < c->n_layers; l++) {
-        const int own = config_variant_heads(c, n_kv_heads, l);
-        is_mixed |= own != n_kv_heads;
-        is_mha &= own == c->n_heads;
-    }
-    if (is_mha)
+    const int n = c->n_kv_heads;
+    const bool is_mixed = !config_same_kv_heads(c);
+    if (n == c->n_heads && !is_mixed)
         snprintf(name, 16, "MHA");
     else if (is_mixed)
-        snprintf(name, 16, "GQA-mixed-%d", n_kv_heads);
-    else if (n_kv_heads == 1)
+        snprintf(name, 16, "GQA-mixed-%d", n);
+    else if (n == 1)
         snprintf(name, 16, "MQA");
     else
-        snprintf(name, 16, "GQA-%d", n_kv_heads);
+        snprintf(name, 16, "GQA-%d", n);
 }
 
-void config_list_windows(const struct config *c, char *list, size_t size)
+void config_list_layers(const struct config *c, bool windows, char *list, size_t size)
 {
+    const bool differ = windows ? config_has_windows(c) : !config_same_kv_heads(c);
     size_t used = 0;
     list[0] = 0;
-    for (int l = 0; l < c->n_layers && config_has_windows(c) && used < size; l++)
-        used += snprintf(list + used, size - used, "%s%d", l ? ", " : "", c->layer_window[l]);
-}
-
-void config_list_kv_heads(const struct config *c, char *list, size_t size)
-{
-    size_t used = 0;
-    list[0] = 0;
-    for (int l = 0; l < c->n_layers && !config_same_kv_heads(c) && used < size; l++)
-        used += snprintf(list + used, size - used, "%s%d", l ? ", " : "", config_kv_heads(c, l));
+    for (int l = 0; l < c->n_layers && differ && used < size; l++)
+        used += snprintf(list + used, size - used, "%s%d", l ? ", " : "",
+                         windows ? c->layer_window[l] : config_kv_heads(c, l));
 }

@@ -183,15 +183,13 @@ float config_score_scale(const struct config *c);
 /* Makes what follows from the sizes, where it is 0: n_kv_heads, head_dim, value_dim, rope. */
 void config_complete(struct config *c);
 
-/* "MHA", "MQA" or "GQA-n" for at most n_kv_heads K/V heads in every layer, "GQA-mixed-n" where
- * some have fewer. Written to name [16]. */
-void config_variant_name(const struct config *c, int n_kv_heads, char *name);
+/* "MHA", "MQA" or "GQA-n"; "GQA-mixed-n" where some layers have fewer than n. Written to name [16].
+ */
+void config_variant_name(const struct config *c, char *name);
 
-/* "6, 2, 1": the K/V heads by layer; "" where one number says it. Written to list[size]. */
-void config_list_kv_heads(const struct config *c, char *list, size_t size);
-
-/* "0, 256": the windows by layer; "" where none has one. */
-void config_list_windows(const struct config *c, char *list, size_t size);
+/* "6, 2, 1": the K/V heads by layer, "" where one number says it; or the windows by layer, "" where
+ * none has one. Written to list[size]. */
+void config_list_layers(const struct config *c, bool windows, char *list, size_t size);
 
 /* K/V heads of a layer in the variant of n_kv_heads: its own, but no more than these; and as it is.
  */

@@ -12,7 +12,7 @@ bool cost_shape_of_file(const struct gguf *g, const struct config *c, struct cos
     const bool tied = layout_output_tied(g);
     const enum tensor_role role = tied ? ROLE_TOKEN_EMBD : ROLE_OUTPUT;
     const struct gguf_tensor *matrix = layout_find(g, role, 0, false);
-    *out = (struct cost_shape){.config = c, .n_kv_heads = c->n_kv_heads, .tied = tied, .gguf = g};
+    *out = (struct cost_shape){.config = c, .tied = tied, .gguf = g};
     return matrix && pack_storage(matrix->type, &out->storage);
 }
 
@@ -28,10 +28,9 @@ bool cost_has_tensor(const struct cost_shape *s, const struct tensor_spec *t)
 struct cost_weights cost_weights(const struct cost_shape *s)
 {
     struct cost_weights sum = {0};
-    struct config c = *s->config;
-    c.n_kv_heads = s->n_kv_heads;
-    for (int64_t i = 0; i < layout_count(&c); i++) {
-        struct tensor_spec t = layout_at(&c, i);
+    const struct config *c = s->config;
+    for (int64_t i = 0; i < layout_count(c); i++) {
+        struct tensor_spec t = layout_at(c, i);
         const bool again = s->tied && t.role == ROLE_OUTPUT && !t.is_bias; /* the embedding's */
         if (!again && !cost_has_tensor(s, &t))
             continue;
@@ -48,13 +47,13 @@ struct cost_weights cost_weights(const struct cost_shape *s)
         /* In memory Q stands for K and V, too, and factors of rotary positions are in the
          * rotations. */
         if (t.role == ROLE_ATTN_Q)
-            t = t.is_bias ? layout_bias(&c, ROLE_ATTN_QKV, t.layer)
-                          : layout_weight(&c, ROLE_ATTN_QKV, t.layer);
+            t = t.is_bias ? layout_bias(c, ROLE_ATTN_QKV, t.layer)
+                          : layout_weight(c, ROLE_ATTN_QKV, t.layer);
         if (role_is_joined(t.role) || t.role == ROLE_ROPE_FREQS)
             continue;
         const bool is_matrix = t.form == FORM_MATRIX && !t.is_bias;
         enum storage storage = is_matrix ? s->storage : STORAGE_F32;
-        const struct tensor_spec stored = again ? layout_weight(&c, ROLE_TOKEN_EMBD, 0) : t;
+        const struct tensor_spec stored = again ? layout_weight(c, ROLE_TOKEN_EMBD, 0) : t;
         if (is_matrix)
             pack_storage(tensor_type_find(layout_type(&stored, pack_type(s->storage))), &storage);
         if (is_matrix && n_own > 0)
@@ -66,7 +65,7 @@ struct cost_weights cost_weights(const struct cost_shape *s)
             sum.step_bytes += storage_bytes(storage, t.is_bias ? 0 : t.cols);
             continue;
         }
-        const uint64_t times = c.shared && role_in_block(t.role) ? c.n_layers : 1;
+        const uint64_t times = c->shared && role_in_block(t.role) ? c->n_layers : 1;
         sum.step_bytes += bytes * times;
         if (is_matrix)
             *(storage_is_quantised(storage) ? &sum.quants : &sum.floats) +=
@@ -80,27 +79,26 @@ struct cost_weights cost_weights(const struct cost_shape *s)
 struct cost_plan cost_plan(const struct cost_shape *s, const struct cost_weights *w,
                            struct kv_type kv, int depth, int batch)
 {
-    struct config c = *s->config;
+    const struct config *c = s->config;
     const struct kv_shape room = {
-        .n_sequences = batch, .cap = depth < c.n_ctx ? depth + 1 : depth, .type = kv};
+        .n_sequences = batch, .cap = depth < c->n_ctx ? depth + 1 : depth, .type = kv};
     /* Elements of a key and a value, for every head of a layer. */
-    uint64_t of_position = (uint64_t)c.n_heads * (c.head_dim + config_value_dim(&c));
+    uint64_t of_position = (uint64_t)c->n_heads * (c->head_dim + config_value_dim(c));
     uint64_t positions = 0; /* that are read, over all layers */
     size_t bytes;
     assert(depth >= 0 && batch >= 1);
-    c.n_kv_heads = s->n_kv_heads;
-    if (c.score == SCORE_ADDITIVE)
-        of_position += KERNEL_TANH_FMAS * (uint64_t)c.n_heads * c.head_dim;
-    for (int l = 0; l < c.n_layers; l++)
-        positions += depth + 1 - config_window_first(&c, l, depth);
+    if (c->score == SCORE_ADDITIVE)
+        of_position += KERNEL_TANH_FMAS * (uint64_t)c->n_heads * c->head_dim;
+    for (int l = 0; l < c->n_layers; l++)
+        positions += depth + 1 - config_window_first(c, l, depth);
     const struct cost_flops each = {.floats = w->floats,
                                     .quants = w->quants,
                                     .attention = 2 * of_position * positions,
-                                    .weights = 2 * KERNEL_WEIGHT_FMAS * c.n_heads * positions};
-    const uint64_t kv_bytes = kv_cache_bytes_read(&c, s->n_kv_heads, kv, depth);
-    const uint64_t token_bytes = kv_cache_bytes_per_token(&c, s->n_kv_heads, kv);
-    const uint64_t allocated = kv_cache_bytes(&c, &room, &bytes) ? bytes : UINT64_MAX;
-    return (struct cost_plan){.n_kv_heads = s->n_kv_heads,
+                                    .weights = 2 * KERNEL_WEIGHT_FMAS * c->n_heads * positions};
+    const uint64_t kv_bytes = kv_cache_bytes_read(c, kv, depth);
+    const uint64_t token_bytes = kv_cache_bytes_per_token(c, kv);
+    const uint64_t allocated = kv_cache_bytes(c, &room, &bytes) ? bytes : UINT64_MAX;
+    return (struct cost_plan){.n_kv_heads = c->n_kv_heads,
                               .depth = depth,
                               .batch = batch,
                               .kv_type = kv_type_name(kv),

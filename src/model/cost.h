@@ -12,18 +12,17 @@
 #include "compute/roofline.h"
 #include "model/model.h"
 
-/* A shape with n_kv_heads K/V heads (as c, or a variant of it). Which tensors there are, and what
- * they are stored in, follows from the config, `tied` and `storage`, unless a file says so. */
+/* A model's shape. Which tensors there are, and what they are stored in, follows from the config,
+ * `tied` and `storage`, unless a file says so. */
 struct cost_shape {
     const struct config *config;
-    int n_kv_heads;
     enum storage storage; /* of the matrices; but see layout_type */
     bool tied;
     const struct gguf *gguf; /* NULL: no file */
     bool converts;           /* the file's matrices, to `storage` */
 };
 
-/* The shape of a checkpoint's file, which is borrowed, with its own K/V heads; the type is the
+/* The shape of a checkpoint's file, which is borrowed; the type is the
  * output matrix's. False if that is none that runs here: then all but `storage` holds. */
 bool cost_shape_of_file(const struct gguf *g, const struct config *c, struct cost_shape *out);
 

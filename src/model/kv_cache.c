@@ -55,30 +55,29 @@ bool kv_cache_bytes(const struct config *c, const struct kv_shape *shape, size_t
 }
 
 /* Bytes of one position in a layer. */
-static size_t layer_bytes(const struct config *c, int n_kv_heads, struct kv_type type, int layer)
+static uint64_t layer_bytes(const struct config *c, struct kv_type type, int layer)
 {
-    size_t bytes = 0;
+    uint64_t bytes = 0;
     for (enum kv_array array = 0; array < KV_ARRAYS; array++) {
         const struct cells cells = cells_of(c, type, array);
-        bytes += config_variant_heads(c, n_kv_heads, layer) * cells.n * cells.bytes;
+        bytes += config_kv_heads(c, layer) * cells.n * cells.bytes;
     }
     return bytes;
 }
 
-size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, struct kv_type type)
+size_t kv_cache_bytes_per_token(const struct config *c, struct kv_type type)
 {
     size_t bytes = 0;
     for (int l = 0; l < c->n_layers; l++)
-        bytes += layer_bytes(c, n_kv_heads, type, l);
+        bytes += layer_bytes(c, type, l);
     return bytes;
 }
 
-uint64_t kv_cache_bytes_read(const struct config *c, int n_kv_heads, struct kv_type type, int depth)
+uint64_t kv_cache_bytes_read(const struct config *c, struct kv_type type, int depth)
 {
     uint64_t bytes = 0;
     for (int l = 0; l < c->n_layers; l++)
-        bytes += (uint64_t)layer_bytes(c, n_kv_heads, type, l) *
-                 (depth - config_window_first(c, l, depth));
+        bytes += layer_bytes(c, type, l) * (depth - config_window_first(c, l, depth));
     return bytes;
 }
 

@@ -42,14 +42,11 @@ struct kv_cache {
 bool kv_cache_bytes(const struct config *c, const struct kv_shape *shape, size_t *bytes);
 
 /* Bytes that one position takes, over all layers, as they are laid out: a key, and a value in whole
- * lanes, of each K/V head, of which the layers have n_kv_heads (see config_kv_heads). (A sequence's
- * keys are in whole panels of KERNEL_LANES positions.) */
-size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, struct kv_type type);
+ * lanes, of each K/V head. (A sequence's keys are in whole panels of KERNEL_LANES positions.) */
+size_t kv_cache_bytes_per_token(const struct config *c, struct kv_type type);
 
-/* Bytes of them that a token reads behind `depth` others: of a layer with a window those before it
- * in the window. */
-uint64_t kv_cache_bytes_read(const struct config *c, int n_kv_heads, struct kv_type type,
-                             int depth);
+/* Bytes that a token reads behind `depth` others; in a layer with a window only those inside it. */
+uint64_t kv_cache_bytes_read(const struct config *c, struct kv_type type, int depth);
 
 /* The shape's bounds are asserted. STATUS_NO_MEMORY. */
 enum status kv_cache_create(struct kv_cache *kv, const struct config *c,

@@ -208,7 +208,7 @@ TEST(bytes_of_a_position_are_those_taken, .loops = 4 * KV_TYPES, .seconds = 300)
     struct kv_cache kv;
     size_t planned;
     config_complete(&c);
-    const size_t all = 256 * kv_cache_bytes_per_token(&c, 2, shape.type);
+    const size_t all = 256 * kv_cache_bytes_per_token(&c, shape.type);
     ck_assert(kv_cache_bytes(&c, &shape, &planned));
     ck_assert_uint_eq(planned, all);
     expect_ok(kv_cache_create(&kv, &c, &shape, NULL));

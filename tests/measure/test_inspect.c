@@ -33,7 +33,7 @@ TEST(names_of_parts)
 /* 3 layers, 12 heads of 10, d_ff 7, context 100, vocabulary 9. */
 static const struct config twelve = {SIZES(3, 12, 12, 10, 7, 100, 9), .d_model = 120,
                                      .biases = BIASES_NONE, .parts.no_norm_biases = true};
-static const struct cost_shape shape = {.config = &twelve, .n_kv_heads = 12, .tied = true};
+static const struct cost_shape shape = {.config = &twelve, .tied = true};
 
 TEST(variants)
 {
@@ -44,7 +44,7 @@ TEST(variants)
     ck_assert_int_eq(list.n, 6);
     for (int i = 0; i < 6; i++) {
         const struct inspect_variant *v = &list.items[i];
-        ck_assert_int_eq(v->shape.n_kv_heads, heads[i]);
+        ck_assert_int_eq(v->config.n_kv_heads, heads[i]);
         ck_assert_str_eq(v->name, names[i]);
         /* Values of 10 take the room of 16. */
         const uint64_t elements = 3 * (10 + 16) * (uint64_t)heads[i];
@@ -122,7 +122,7 @@ TEST(parts_of_a_shape)
     struct inspect_sum parts[INSPECT_PARTS + 1];
     uint64_t sum = 0;
     config_complete(&c);
-    struct cost_shape gpt2 = {.config = &c, .n_kv_heads = 12, .storage = STORAGE_F32, .tied = true};
+    struct cost_shape gpt2 = {.config = &c, .storage = STORAGE_F32, .tied = true};
     inspect_parts(&gpt2, parts);
     for (int i = 0; i <= INSPECT_PARTS; i++) {
         ck_assert_uint_eq(parts[i].parameters, i < INSPECT_PARTS ? expected[i] : sum);

@@ -46,8 +46,9 @@ TEST(figures_of_a_shape)
          2 * (2 * (MATRICES - 96 * 64) + 300 * 64), 0},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
-        const struct cost_shape s = {
-            &shape, cases[i].n_kv_heads, cases[i].storage, cases[i].tied, NULL, NULL};
+        struct config c = shape;
+        c.n_kv_heads = cases[i].n_kv_heads;
+        const struct cost_shape s = {&c, cases[i].storage, cases[i].tied, NULL, NULL};
         const struct cost_flops f = plan_of(&s, 9, 1).each;
         ck_assert_uint_eq(cost_weights(&s).parameters, cases[i].parameters);
         if (cases[i].step_bytes)
@@ -61,7 +62,7 @@ TEST(figures_of_a_shape)
     struct config no_biases = shape;
     no_biases.biases = BIASES_NONE;
     no_biases.parts.no_norm_biases = true;
-    const struct cost_shape bare = {&no_biases, 4, STORAGE_F32, false, NULL, false};
+    const struct cost_shape bare = {&no_biases, STORAGE_F32, false, NULL, false};
     ck_assert_uint_eq(cost_weights(&bare).step_bytes,
                       4 * (2 * (MATRICES + 128) + 64 + 304 * 64 + 64 + 64));
 }
@@ -76,7 +77,7 @@ TEST(memory_bytes)
     for (int i = 0; i < 4; i++) {
         struct model *m;
         expect_ok(model_create_random(&c, types[i], 1, &m, &err));
-        const struct cost_shape s = {&c, 2, types[i], false, NULL, false};
+        const struct cost_shape s = {&c, types[i], false, NULL, false};
         const uint64_t counted = cost_weights(&s).memory_bytes, taken = m->weights.cap;
         ck_assert_uint_ge(taken, counted);
         ck_assert_uint_le(taken - counted, taken / 50);
@@ -86,7 +87,7 @@ TEST(memory_bytes)
 
 TEST(a_step_of_a_batch)
 {
-    const struct cost_shape s = {&shape, 4, STORAGE_F32, false, NULL, false};
+    const struct cost_shape s = {&shape, STORAGE_F32, false, NULL, false};
     const struct cost_plan one = plan_of(&s, 9, 1), many = plan_of(&s, 9, 64);
     /* Keys and values of 16 numbers, for each of 4 heads of 2 layers. */
     ck_assert_uint_eq(one.kv_bytes, 9 * 2 * 4 * (16 + 16) * 4);
@@ -101,7 +102,7 @@ TEST(a_step_of_a_batch)
     /* More than can be counted. */
     struct config huge = shape;
     huge.n_ctx = 1 << 30;
-    const struct cost_shape h = {&huge, 4, STORAGE_F32, false, NULL, false};
+    const struct cost_shape h = {&huge, STORAGE_F32, false, NULL, false};
     const struct cost_plan all = plan_of(&h, (1 << 30) - 1, INT_MAX);
     ck_assert(all.cache_bytes == UINT64_MAX && all.step_bytes == UINT64_MAX &&
               all.allocated_bytes == UINT64_MAX && all.memory_bytes == UINT64_MAX);
@@ -155,7 +156,7 @@ TEST(short_steps_are_for_one_thread)
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct config c = config_sized("gpt2", cases[i].sizes);
         config_complete(&c);
-        const struct cost_shape s = {&c, c.n_kv_heads, STORAGE_F32, true, NULL, false};
+        const struct cost_shape s = {&c, STORAGE_F32, true, NULL, false};
         const struct cost_plan p = plan_of(&s, 0, cases[i].batch);
         ck_assert_msg(cost_prefers_one_thread(&p, c.n_layers) == cases[i].one, "%s, batch %d",
                       cases[i].sizes, cases[i].batch);
