@@ -63,13 +63,6 @@ static void cross(const struct converter *c, const struct convert_circuit *s, do
         add_outer(out, x.means, y.means, s->dim);
 }
 
-const double *convert_gram(const struct converter *c, const struct convert_circuit *s, size_t g,
-                           size_t h)
-{
-    const size_t dim = s->dim, width = c->block.n_kv_heads * dim;
-    return s->gram + convert_kv_head(c, g) * dim * width + convert_kv_head(c, h) * dim;
-}
-
 /* Measures gram, metric, root and white of both circuits, from the weights `from` and the moments.
  */
 static void measure_circuits(struct converter *c)

@@ -4,6 +4,7 @@
 
 #include "convert/private.h"
 #include "model/config_keys.h"
+#include "model/kv_cache.h"
 #include "model/selection.h"
 
 /* --- opening ---------------------------------------------------------------------------------- */
@@ -105,6 +106,15 @@ static void take_memory(struct converter *c)
     convert_tensors_allocate(c);
 }
 
+static void close_conversion(struct converter *c)
+{
+    session_free(c->divergence.session);
+    probe_free(c->calib.probe);
+    probe_free(c->calib.probe_converted);
+    model_free(c->model);
+    arena_free(&c->arena);
+}
+
 /* Loads the checkpoint as a model, gets the memory, and starts the text's streams. */
 static enum status open_described(struct converter *c, struct err *e)
 {
@@ -121,8 +131,11 @@ static enum status open_described(struct converter *c, struct err *e)
     return convert_divergence_open(c, e);
 }
 
-enum status convert_open(struct converter *c, const struct convert_spec *spec, struct convert *out,
-                         struct err *e)
+/* Describes a conversion and makes it ready: memory, the checkpoint as a model, the text's streams.
+ * On success close_conversion is due; that leaves *out, for which convert_free is due as well. The
+ * failures of describe and model_create; STATUS_NO_MEMORY; STATUS_INTERRUPTED. */
+static enum status open_conversion(struct converter *c, const struct convert_spec *spec,
+                                   struct convert *out, struct err *e)
 {
     *out = (struct convert){.divergence = (double)NAN};
     TRY(describe(c, spec, out, e));
@@ -131,18 +144,9 @@ enum status convert_open(struct converter *c, const struct convert_spec *spec, s
     const enum status s = open_described(c, e);
     if (s == STATUS_OK)
         return s;
-    convert_close(c);
+    close_conversion(c);
     convert_free(out);
     return s;
-}
-
-void convert_close(struct converter *c)
-{
-    session_free(c->divergence.session);
-    probe_free(c->calib.probe);
-    probe_free(c->calib.probe_converted);
-    model_free(c->model);
-    arena_free(&c->arena);
 }
 
 void convert_free(struct convert *c)
@@ -150,27 +154,6 @@ void convert_free(struct convert *c)
     gguf_writer_free(c->writer);
     arena_free(&c->arena);
     *c = (struct convert){.n_layers = 0};
-}
-
-enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct err *e)
-{
-    struct convert_spec one = *spec;
-    struct converter c;
-    struct convert_budget budget;
-    struct convert result = {.n_layers = 0};
-    if (spec->cache_bytes) {
-        TRY(convert_budget_plan(&budget, spec, e));
-        one.layer_kv_heads = budget.equal;
-    }
-    TRY(describe(&c, &one, &result, e));
-    take_memory(&c);
-    *bytes = c.arena.used + result.arena.used;
-    if (spec->cache_bytes) /* two results are compared */
-        *bytes += result.arena.used;
-    if (c.arena.overflow || result.arena.overflow)
-        return err_set(e, STATUS_NO_MEMORY,
-                       "out of memory: the conversion needs more bytes than can be addressed");
-    return STATUS_OK;
 }
 
 /* --- one conversion --------------------------------------------------------------------------- */
@@ -181,7 +164,8 @@ static enum status convert_blocks(struct converter *c, struct err *e)
     const int n_blocks = config_blocks(&c->config);
     c->all = c->config.n_layers * (2 * (uint64_t)c->calib.n_windows + convert_refit_windows(c));
     for (int b = 0; b < n_blocks; b++) {
-        TRY(convert_begin_block(c, b));
+        TRY(convert_windows_done(c, 0));
+        convert_begin_block(c, b);
         TRY(convert_calibrate(c));
         TRY(convert_share(c, e));
         TRY(convert_refit(c, e));
@@ -208,19 +192,198 @@ static enum status compare_predictions(struct converter *c, struct err *e)
 static enum status convert_once(const struct convert_spec *spec, struct convert *out, struct err *e)
 {
     struct converter c;
-    TRY(convert_open(&c, spec, out, e));
+    TRY(open_conversion(&c, spec, out, e));
     enum status s = convert_blocks(&c, e);
     if (s == STATUS_OK)
         s = compare_predictions(&c, e);
     if (s == STATUS_OK)
         s = convert_write(&c, e);
-    convert_close(&c);
+    close_conversion(&c);
     if (s != STATUS_OK)
         convert_free(out);
     return s;
 }
 
+/* --- K/V heads by layer for so many bytes of cache ---------------------------------------------
+ */
+
+/* Chooses the K/V heads of each layer for so many bytes of cache: measures what a layer loses with
+ * each number that it can have, while all other layers keep theirs, and takes the numbers whose
+ * losses have the least sum. */
+struct budget {
+    struct config config;          /* of the checkpoint */
+    struct convert_spec spec;      /* of the conversions that are measured: to `chosen` */
+    int equal[CONFIG_MAX_LAYERS];  /* the largest number that fits, the same in all layers that can
+                                      have so many K/V heads */
+    int chosen[CONFIG_MAX_LAYERS]; /* the numbers that are measured; at the end, the best ones */
+    int all;                       /* the most K/V heads of all layers together */
+    int most;                      /* the most of one layer */
+    double *lost; /* [n_layers, most + 1] divergence with so many; HUGE_VAL if not possible */
+};
+
+/* The most tokens on which K/V heads are measured, because each number of heads is a conversion. */
+#define HEADS_TOKENS 16384
+
+/* Returns the most K/V heads, up to `limit`, that a layer can have. */
+static int most_heads(const struct config *f, int layer, int limit)
+{
+    int g = MIN(config_kv_heads(f, layer), limit);
+    while (g > 0 && f->n_heads % g != 0)
+        g--;
+    return g;
+}
+
+/* Fills in everything but `chosen`. STATUS_USAGE if the bytes are too few for any choice, or enough
+ * for all K/V heads that there are. */
+static enum status plan_budget(struct budget *b, const struct convert_spec *spec, struct err *e)
+{
+    const struct config *f = &b->config;
+    *b = (struct budget){.spec = *spec};
+    TRY(config_read(spec->gguf, &b->config, e));
+    const int n_layers = f->n_layers;
+    const size_t all = config_all_kv_heads(f);
+    const size_t bytes = kv_cache_bytes_per_token(f, kv_type_of(CACHE_F32)) / all;
+    const size_t n = spec->cache_bytes / bytes;
+    if (n < (size_t)n_layers || n >= all)
+        return err_usage(e,
+                         "%zu cache bytes a token: expected at least %zu, for one K/V head in each "
+                         "of %d layers, and less than %zu, which MODEL has",
+                         spec->cache_bytes, n_layers * bytes, n_layers, all * bytes);
+    b->all = n;
+    b->most = f->n_kv_heads;
+    for (int limit = 1, sum = 0; sum <= b->all; limit++) {
+        sum = 0;
+        for (int l = 0; l < n_layers; l++) {
+            b->equal[l] = b->chosen[l];
+            sum += b->chosen[l] = most_heads(f, l, limit);
+        }
+    }
+    b->spec.layer_kv_heads = b->chosen;
+    b->spec.n_tokens = MIN(spec->n_tokens, HEADS_TOKENS);
+    b->spec.refit = CONVERT_REFIT_NONE;
+    return STATUS_OK;
+}
+
+/* Measures the divergence with `chosen` K/V heads in layer l alone. If that is as many as there
+ * are, *lost keeps its value. */
+static enum status measure_layer(struct converter *c, int l, double *lost, struct err *e)
+{
+    TRY(convert_windows_done(c, 0));
+    convert_begin_block(c, l);
+    TRY(convert_calibrate(c));
+    if (convert_keeps_heads(c))
+        return STATUS_OK;
+    TRY(convert_share(c, e));
+    convert_load_stored(c);
+    *lost = 0;
+    for (int i = 0; i < c->divergence.n_windows; i++) {
+        const struct convert_window win = convert_window_at(c, c->divergence.windows[i]);
+        convert_run_layer(c, l, &win, (struct block_taps){.at = {[TAP_OUT] = c->scratch.rows3}});
+        TRY(convert_divergence_add(c, l + 1, win.n, win.original, c->scratch.rows3, lost, e));
+        TRY(convert_windows_done(c, 1));
+    }
+    return STATUS_OK;
+}
+
+/* Measures the divergence with `chosen` K/V heads in each layer, while all others keep theirs. */
+static enum status measure(struct budget *b, struct err *e)
+{
+    struct converter c;
+    struct convert out = {.n_layers = 0};
+    const int n_layers = b->config.n_layers;
+    TRY(open_conversion(&c, &b->spec, &out, e));
+    enum status s = STATUS_OK;
+    c.all = n_layers * (uint64_t)(c.calib.n_windows + c.divergence.n_windows);
+    for (int l = 0; s == STATUS_OK && l < n_layers; l++) {
+        s = measure_layer(&c, l, &b->lost[l * (b->most + 1) + b->chosen[l]], e);
+        memcpy(c.calib.converted, c.calib.original,
+               c.spec->n_tokens * c.d * sizeof *c.calib.original);
+    }
+    close_conversion(&c);
+    convert_free(&out);
+    return s;
+}
+
+/* Measures every number of K/V heads that a layer can have. */
+static enum status measure_all(struct budget *b, struct err *e)
+{
+    const struct config *f = &b->config;
+    for (int l = 0; l < f->n_layers; l++) /* a layer that keeps its heads loses nothing */
+        b->lost[l * (b->most + 1) + config_kv_heads(f, l)] = 0;
+    for (int number = 1; number < f->n_kv_heads; number++) {
+        bool is_new = false; /* whether some layer was not measured with this number */
+        for (int l = 0; l < f->n_layers; l++) {
+            b->chosen[l] = most_heads(f, l, number);
+            is_new |= b->chosen[l] == number && number < config_kv_heads(f, l);
+        }
+        if (is_new)
+            TRY(measure(b, e));
+    }
+    return STATUS_OK;
+}
+
+/* Fills in `chosen`. STATUS_NO_MEMORY and the failures of open_conversion. */
+static enum status choose_heads(struct budget *b, struct err *e)
+{
+    const int n_layers = b->config.n_layers, width = b->all + 1, most = b->most;
+    const size_t n_lost = (size_t)n_layers * (most + 1), n_best = (size_t)(n_layers + 1) * width;
+    if (b->config.shared) { /* there is one block, so all layers have the same number */
+        memcpy(b->chosen, b->equal, sizeof b->chosen);
+        return STATUS_OK;
+    }
+    /* Dynamic programming over the layers: best [n_layers + 1, width] is the least sum of losses
+     * with so many layers and K/V heads together; `heads`, as large, is how many of these heads the
+     * last of the layers has. Both lie behind the losses. */
+    TRY_ZEROED(b->lost, n_lost + 2 * n_best, "what layers lose", e);
+    double *best = b->lost + n_lost;
+    int *heads = (void *)(best + n_best);
+    for (size_t i = 0; i < n_lost; i++)
+        b->lost[i] = HUGE_VAL;
+    const enum status s = measure_all(b, e);
+    for (int l = 0; l < n_layers; l++)
+        for (int n = 0; n < width; n++) {
+            double *least = &best[(l + 1) * width + n];
+            *least = HUGE_VAL;
+            const int last = MIN(most, n);
+            for (int i = 1; i <= last; i++) {
+                const double sum = best[l * width + n - i] + b->lost[l * (most + 1) + i];
+                if (sum < *least) {
+                    *least = sum;
+                    heads[(l + 1) * width + n] = i;
+                }
+            }
+        }
+    for (int l = n_layers - 1, n = b->all; l >= 0; l--) {
+        const int i = heads[(l + 1) * width + n];
+        b->chosen[l] = i;
+        n -= i;
+    }
+    free(b->lost);
+    return s;
+}
+
 /* --- the whole -------------------------------------------------------------------------------- */
+
+enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct err *e)
+{
+    struct convert_spec one = *spec;
+    struct converter c;
+    struct budget budget;
+    struct convert result = {.n_layers = 0};
+    if (spec->cache_bytes) {
+        TRY(plan_budget(&budget, spec, e));
+        one.layer_kv_heads = budget.equal;
+    }
+    TRY(describe(&c, &one, &result, e));
+    take_memory(&c);
+    *bytes = c.arena.used + result.arena.used;
+    if (spec->cache_bytes) /* two results are compared */
+        *bytes += result.arena.used;
+    if (c.arena.overflow || result.arena.overflow)
+        return err_set(e, STATUS_NO_MEMORY,
+                       "out of memory: the conversion needs more bytes than can be addressed");
+    return STATUS_OK;
+}
 
 /* Converts to at most so many bytes: with the K/V heads that do best layer by layer, and with equal
  * numbers of them. Keeps the result that is nearer to the checkpoint's predictions. */
@@ -228,10 +391,10 @@ static enum status convert_to_budget(const struct convert_spec *spec, struct con
                                      struct err *e)
 {
     struct convert_spec one = *spec;
-    struct convert_budget budget;
+    struct budget budget;
     struct convert chosen;
-    TRY(convert_budget_plan(&budget, spec, e));
-    TRY(convert_budget_choose(&budget, e));
+    TRY(plan_budget(&budget, spec, e));
+    TRY(choose_heads(&budget, e));
     one.layer_kv_heads = budget.equal;
     TRY(convert_once(&one, out, e));
     if (memcmp(budget.equal, budget.chosen, out->n_layers * sizeof *budget.equal) == 0)

@@ -245,6 +245,15 @@ static inline double *convert_of_head(const struct convert_circuit *s, double *o
     return of_heads + head * s->dim * s->dim;
 }
 
+/* The [dim, dim] of the gram between the cached factors of heads g and h, whose rows are kv_heads *
+ * dim apart. */
+static inline const double *convert_gram(const struct converter *c, const struct convert_circuit *s,
+                                         size_t g, size_t h)
+{
+    const size_t dim = s->dim, width = c->block.n_kv_heads * dim;
+    return s->gram + convert_kv_head(c, g) * dim * width + convert_kv_head(c, h) * dim;
+}
+
 /* --- tensors.c: tensors to double and back, the new file, the block as a model loads it ------- */
 
 /* A new tensor, as bytes. */
@@ -269,8 +278,8 @@ static inline struct convert_tensor *convert_new(const struct converter *c, enum
 
 void convert_tensors_allocate(struct converter *c);
 
-/* Begins a block: sets its sizes and reads its weights. STATUS_INTERRUPTED. */
-enum status convert_begin_block(struct converter *c, int block);
+/* Begins a block: sets its sizes and reads its weights. */
+void convert_begin_block(struct converter *c, int block);
 
 /* Rounds the weights first to end - 1 of `to` to their tensors' types; a bias for which there is no
  * tensor is dropped. STATUS_FAILED if a number is not finite, or is too large for the type. */
@@ -312,7 +321,7 @@ void convert_add_rows(double *sum, const float *x, size_t n, size_t d);
 /* --- calibrate.c: windows of the text through the layers of both models ----------------------- */
 
 void convert_calibration_allocate(struct converter *c);
-/* Makes the probes, which convert_close frees, and starts both streams as the text's embeddings.
+/* Makes the probes, which the owner of c frees, and starts both streams as the text's embeddings.
  * STATUS_NO_MEMORY; STATUS_INTERRUPTED. */
 enum status convert_calibration_open(struct converter *c, struct err *e);
 
@@ -359,11 +368,6 @@ enum status convert_advance(struct converter *c, struct err *e);
 
 /* --- circuits.c: attention's two products, and the weights that maps make --------------------- */
 
-/* Returns the [dim, dim] of the gram between the cached factors of heads g and h, whose rows are
- * kv_heads * dim apart. */
-const double *convert_gram(const struct converter *c, const struct convert_circuit *s, size_t g,
-                           size_t h);
-
 /* Makes and stores the shared heads of a block that is begun and calibrated, and writes what its
  * layers lose to c->out. A block that has no more heads than wanted keeps them. The failures of
  * convert_group_heads and convert_store. */
@@ -391,7 +395,7 @@ enum status convert_refit(struct converter *c, struct err *e);
 /* --- divergence.c: how far a changed stream takes the checkpoint's predictions ---------------- */
 
 void convert_divergence_allocate(struct converter *c);
-/* Opens the session that predicts, which convert_close frees. */
+/* Opens the session that predicts, which the owner of c frees. */
 enum status convert_divergence_open(struct converter *c, struct err *e);
 
 /* Adds to *sum the mean Kullback-Leibler divergence, in nats a token, of the predictions from the
@@ -399,32 +403,3 @@ enum status convert_divergence_open(struct converter *c, struct err *e);
  * `original`. STATUS_FAILED if logits are not finite. */
 enum status convert_divergence_add(struct converter *c, int layer, size_t n, const float *original,
                                    const float *changed, double *sum, struct err *e);
-
-/* --- convert.c: the whole --------------------------------------------------------------------- */
-
-/* Describes a conversion and makes it ready: memory, the checkpoint as a model, the text's streams.
- * On success convert_close is due; that leaves *out, for which convert_free is due as well. The
- * failures of convert_plan and model_create; STATUS_NO_MEMORY; STATUS_INTERRUPTED. */
-enum status convert_open(struct converter *c, const struct convert_spec *spec, struct convert *out,
-                         struct err *e);
-void convert_close(struct converter *c);
-
-/* --- budget.c: K/V heads by layer for so many bytes of cache ---------------------------------- */
-
-struct convert_budget {
-    struct config config;          /* of the checkpoint */
-    struct convert_spec spec;      /* of the conversions that are measured: to `chosen` */
-    int equal[CONFIG_MAX_LAYERS];  /* the largest number that fits, the same in all layers that can
-                                      have so many K/V heads */
-    int chosen[CONFIG_MAX_LAYERS]; /* the numbers that are measured; at the end, the best ones */
-    int all;                       /* the most K/V heads of all layers together */
-    int most;                      /* the most of one layer */
-    double *lost; /* [n_layers, most + 1] divergence with so many; HUGE_VAL if not possible */
-};
-
-/* Fills in everything but `chosen`. STATUS_USAGE if the bytes are too few for any choice, or enough
- * for all K/V heads that there are. */
-enum status convert_budget_plan(struct convert_budget *b, const struct convert_spec *spec,
-                                struct err *e);
-/* Fills in `chosen`. STATUS_NO_MEMORY and the failures of convert_open. */
-enum status convert_budget_choose(struct convert_budget *b, struct err *e);

@@ -100,9 +100,8 @@ static void read_weights(struct converter *c)
         find_old(c, ROLE_ATTN_OUTPUT, true);
 }
 
-enum status convert_begin_block(struct converter *c, int block)
+void convert_begin_block(struct converter *c, int block)
 {
-    TRY(convert_windows_done(c, 0));
     c->block.index = block;
     c->block.end = c->config.shared ? c->config.n_layers : block + 1;
     c->block.n_kv_heads = config_kv_heads(&c->config, block);
@@ -111,7 +110,6 @@ enum status convert_begin_block(struct converter *c, int block)
     size_weights(c, &c->block.from, c->block.n_kv_heads);
     size_weights(c, &c->block.to, c->block.n_groups);
     read_weights(c);
-    return STATUS_OK;
 }
 
 /* --- the new tensors ------------------------------------------------------------------------- */
