@@ -115,8 +115,9 @@ static __attribute__((noinline)) void tile_finish(const struct matmul *m, int pa
 
 /* --- passes ---------------------------------------------------------------------------------- */
 
-/* Tokens whose sums wait between the segments of the columns: as many as a small stack holds. */
-#define WAITING_TOKENS 24
+/* Tokens whose sums wait between the segments of the columns: as many as a session takes at once, so
+ * that each weight comes from memory once for all of them. */
+#define WAITING_TOKENS 128
 /* The bytes of a segment of the columns: with the next segment and the tokens it stays in a core's
  * second cache. */
 #define SEGMENT_BYTES 131072

@@ -87,8 +87,9 @@ struct block_taps {
 
 /* --- sessions --------------------------------------------------------------------------------- */
 
-/* Rows at once by default: enough to reuse each weight well; more would only take memory. */
-#define SESSION_BLOCK 96
+/* Rows that a session takes at once by default, if its context has as many: the usual prompt reads
+ * each weight once, and more rows would only take memory. */
+#define SESSION_BLOCK 128
 
 /* What a session is asked for. */
 struct session_params {

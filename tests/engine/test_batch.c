@@ -156,7 +156,7 @@ TEST(impossible_rows_are_refused)
 /* One row of each sequence passes the weights at once, however many they are. */
 TEST(blocks_hold_a_row_of_each)
 {
-    static const int cases[][3] = {{1, 0, 96}, {97, 0, 97}, {300, 0, 300}, {300, 7, 7}};
+    static const int cases[][3] = {{1, 0, 128}, {129, 0, 129}, {300, 0, 300}, {300, 7, 7}};
     struct golden g = open_golden("mha");
     for (size_t i = 0; i < COUNT(cases); i++) {
         const struct session_params p = {.n_sequences = cases[i][0], .block = cases[i][1]};
