@@ -115,8 +115,8 @@ static __attribute__((noinline)) void tile_finish(const struct matmul *m, int pa
 
 /* --- passes ---------------------------------------------------------------------------------- */
 
-/* Tokens whose sums wait between the segments of the columns: as many as a session takes at once, so
- * that each weight comes from memory once for all of them. */
+/* Tokens whose sums wait between the segments of the columns: as many as a session takes at once,
+ * so that each weight comes from memory once for all of them. */
 #define WAITING_TOKENS 128
 /* The bytes of a segment of the columns: with the next segment and the tokens it stays in a core's
  * second cache. */
@@ -152,6 +152,12 @@ ALWAYS_INLINE void product_tile(const struct matmul *m, enum storage storage,
         TILE_CASE(4);
         TILE_CASE(5);
         TILE_CASE(6);
+        TILE_CASE(7);
+        TILE_CASE(8);
+        TILE_CASE(9);
+        TILE_CASE(10);
+        TILE_CASE(11);
+        TILE_CASE(12);
     default:
         __builtin_unreachable();
     }

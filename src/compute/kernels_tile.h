@@ -18,22 +18,24 @@
 
 /* The sides of the largest tile. */
 #define MAX_PANELS 4
-#define MAX_TOKENS 6
+#define MAX_TOKENS 12
 
-#define TILE_TOKENS 6
 #if defined(__AVX512F__)
+#define TILE_TOKENS  12
 #define TILE_ACC     24
 #define HALVES_ALONE 0
 #define TILE_HEADS   12
 #define QUANT_TOKENS 6
 #define QUANT_ACC    12
 #elif defined(__AVX2__)
+#define TILE_TOKENS  6
 #define TILE_ACC     6
 #define HALVES_ALONE 1 /* a step takes a tenth less */
 #define TILE_HEADS   6
 #define QUANT_TOKENS 4
 #define QUANT_ACC    4
 #else
+#define TILE_TOKENS  6
 #define TILE_ACC     6
 #define HALVES_ALONE 0
 #define TILE_HEADS   4
