@@ -51,7 +51,7 @@ export LC_ALL=C
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 arch=gpt2 decode='' llama_bench='' llama_batched='' llama_quantize='' llama2c=''
-selected=toy,small,124m,depth,batch,cache,prefill,llama
+groups=toy,small,124m,depth,batch,cache,prefill,llama,files selected=$groups files=()
 threads='' rounds=5 quick=no keep=no flash='on off'
 work='' failed=no
 
@@ -100,7 +100,7 @@ read_options() {
         esac
         case $option in
         --llama-bench | --llama-batched-bench | --llama-quantize | --llama2c | --decode | --rows | \
-            --threads | --rounds | --flash)
+            --file | --threads | --rounds | --flash)
             [ $# -gt 0 ] || die "$option: a value is missing; see --help"
             ;;
         --quick | --keep | -h | --help) ;;
@@ -113,6 +113,7 @@ read_options() {
         --llama2c) llama2c=$(program "$option" "$1") ;;
         --decode) decode=$(program "$option" "$1") ;;
         --rows) selected=$1 ;;
+        --file) files+=("$(realpath -e "$1")") || die "--file: there is no '$1'" ;;
         --threads) positive "$option" "$1" && threads=$1 ;;
         --rounds) positive "$option" "$1" && rounds=$1 ;;
         --flash)
@@ -131,12 +132,12 @@ read_options() {
         esac
         case $option in --quick | --keep) ;; *) shift ;; esac
     done
-    [ -n "$selected" ] || die "--rows: expected some of toy,small,124m,depth,batch,cache,prefill,llama, found none"
+    [ -n "$selected" ] || die "--rows: expected some of $groups, found none"
     local row
     for row in ${selected//,/ }; do
-        case $row in
-        toy | small | 124m | depth | batch | cache | prefill | llama) ;;
-        *) die "--rows: expected some of toy,small,124m,depth,batch,cache,prefill,llama, found '$row'" ;;
+        case ,$groups, in
+        *,"$row",*) ;;
+        *) die "--rows: expected some of $groups, found '$row'" ;;
         esac
     done
 }
@@ -493,6 +494,19 @@ llama_rows() {
     arch=gpt2
 }
 
+# Files are read as they are: decode widens types that its kernels do not have.
+file_rows() {
+    local name
+    for model in ${files[@]+"${files[@]}"}; do
+        name=$(basename "$model" .gguf)
+        "$decode" info "$model" --format json >"$work/out"
+        kv_heads=$(value n_kv_heads "$work/out")
+        kv_type=f32 n=$steps depth=$((steps / 2)) repeats=1
+        row "$name" – decode_steps "${llama_bench:+llama_steps}" ""
+        row "$name, prefill of $prompt" – decode_prefill "${llama_bench:+llama_prefill}" ""
+    done
+}
+
 # --- notes ---------------------------------------------------------------------------------------
 
 processor() {
@@ -519,7 +533,7 @@ notes() {
     local versions
     cat <<END
 
-Tokens a second with random weights, of one sequence unless a batch is named: the median of $rounds
+Tokens a second with random weights, but in rows of files, of one sequence unless a batch is named: the median of $rounds
 rounds (lowest..highest), in which the programs take turns. Decode: $steps tokens from an empty cache,
 decode's at their mean depth, $((steps / 2)); each program's default cache. At depth: $steps_at_depth
 tokens after $prefix, decode's at depth $depth_middle. Batches: $steps_of_batch steps after $prefix_of_batch tokens of each
@@ -580,5 +594,6 @@ if wanted batch; then batch_rows; fi
 if wanted cache; then cache_rows; fi
 if wanted prefill; then prefill_rows; fi
 if wanted llama; then llama_rows; fi
+if wanted files; then file_rows; fi
 notes
 [ "$failed" = no ]

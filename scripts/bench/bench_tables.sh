@@ -5,6 +5,7 @@
 #   gpt2-124m    the shape of GPT-2 small (124M) at depths up to 3840
 #   batches      that shape, batch x K/V heads: Q8_0 and Q4_0 weights, F16 cache, depths 1024 and
 #                3840, batches 1, 4, 16, 64; a plot over the batch for each type and depth
+#   windows      that shape at depth 3840 with and without a window of 256, one sequence and 16
 # Writes NAME.md (every column), NAME.svg and NAME.csv to FOLDER (build/bench); the page shows some of
 # their columns and rows. The machine should have nothing else to do. The first two tables take about two
 # minutes and 6 GiB; the batches take some twenty minutes and 18 GiB, because MHA's caches of 64 sequences
@@ -16,12 +17,12 @@ if [ $# -gt 0 ]; then
     out=$1
     shift
 fi
-[ $# -gt 0 ] || set -- shakespeare gpt2-124m batches
+[ $# -gt 0 ] || set -- shakespeare gpt2-124m batches windows
 for table; do
     case $table in
-    shakespeare | gpt2-124m | batches) ;;
+    shakespeare | gpt2-124m | batches | windows) ;;
     *)
-        echo "bench_tables.sh: '$table' is none of shakespeare, gpt2-124m, batches" >&2
+        echo "bench_tables.sh: '$table' is none of shakespeare, gpt2-124m, batches, windows" >&2
         exit 2
         ;;
     esac
@@ -58,7 +59,7 @@ bench() {
 # tables NAME ARGS... - runs one benchmark and prints its table.
 tables() {
     bench "$@"
-    columns "variant,type,KV,depth,p50 µs,p99 µs,tokens/s,speed-up,predicted,weights read,KV read,GB/s,of limit" \
+    columns "variant,type,KV,depth,batch,p50 µs,p99 µs,tokens/s,speed-up,predicted,weights read,KV read,GB/s,of limit" \
         "$out/$1.md"
     echo
 }
@@ -152,5 +153,11 @@ for table; do
             --type f32,f16 -n 24 --repeat 9
         ;;
     batches) batch_tables ;;
+    windows)
+        for window in '' ,window=256; do
+            tables "windows$window" --shape "$shape$window" --kv-heads 12 --depth 3840 --batch 1,16 \
+                --type q8_0 --kv-type f16 -n 16 --repeat 5 --prompt 0
+        done
+        ;;
     esac
 done
