@@ -26,7 +26,7 @@ struct item {
 /* One block of queries of one head. */
 struct query_block {
     int head, first, n;             /* queries first .. first + n - 1 */
-    int first_key, n_keys;          /* all that any of them sees */
+    int first_key, n_keys;          /* all keys that a query of the block sees */
     const struct attend_bias *bias; /* of the head; NULL: none */
 };
 
@@ -84,8 +84,9 @@ static void turn_row(const struct item *it, const struct head_turn *t, int posit
     positions_rotate(t, position, n_halves ? out : x, 1, false, out);
 }
 
-/* out = the gradient of a row x of queries or keys, from dy, that of what scores take, which may be
- * out. Adds to sums [2, dim], where wanted, those of its norm's gain and bias. */
+/* The backward pass of turn_row: out = the gradient of x, from dy, the gradient of what scores
+ * take; out may be dy. Adds the gradients of the norm's gain and bias to sums [2, dim]; NULL: not
+ * wanted. */
 static void turn_back(const struct item *it, const struct head_turn *t, int position,
                       const float *x, const float *dy, double *sums, float *out)
 {
@@ -197,7 +198,7 @@ static struct additive additive_of(const struct item *it, const struct query_blo
                              .dweight = it->doutt};
 }
 
-/* From the gradients of additive scores w.tanh(q + k) to those of the block's q, into dq, and of k
+/* From the gradient of additive scores w.tanh(q + k) to the gradients of the block's q (into dq), k
  * and w. */
 static void additive_backward(const struct item *it, const struct query_block *at, struct rows dq)
 {

@@ -1,6 +1,6 @@
 /*
  * causal - attention over a whole window, forwards and backwards, of one K/V head and the query
- * heads that share it: for training, and for tools that fit a block to what it should compute.
+ * heads that share it: for training.
  */
 #pragma once
 
@@ -11,8 +11,8 @@
 struct causal_window {
     const struct grad_kernels *grad;
     struct head_turn q_turn, k_turn; /* with at least `length` positions */
-    int halves; /* of the elements of a head in q and k, and in the norms, the first that are as
-                   halves (layout_half); 0: none are */
+    int halves; /* the first elements of a head in q, k and their norms, whose pairs lie in halves
+                   (layout_half); 0: pairs are neighbours */
     int window; /* as config's layer_window */
     int length, n_heads, key_dim, value_dim;
     float scale;            /* of scores */
@@ -24,18 +24,19 @@ struct causal_window {
     size_t heads_stride;
     float *softmax; /* [n_heads, 2, causal_padded_length]: each query's max and 1 / sum; written
                        forwards, read backwards */
-    /* Backwards: the gradient of heads, and those of q, k, v, which are written. */
+    /* Backwards: the gradient of heads, read, and the gradients of q, k and v, written. */
     const float *dheads;
     float *dq, *dk, *dv;
-    /* [n_heads, key_dim] of `additive`, or [n_heads, 2] of quadratic positions' alpha and centre;
-     * NULL: not wanted. */
+    /* The gradient of `additive` [n_heads, key_dim], or of quadratic positions' alpha and centre
+     * [n_heads, 2]; NULL: not wanted. */
     double *dtable;
-    /* [4, key_dim] of the gain and bias of queries' norm, then of keys'; NULL: not wanted. */
+    /* [4, key_dim] the gradient of gain and bias of the queries' norm, then of the keys'; NULL: not
+     * wanted. */
     double *dnorms;
     /* Fills in what distances do to a head's scores; false if nothing. May be NULL. */
     bool (*bias)(const void *arg, int head, struct attend_bias *out);
-    /* Dropout: sets probabilities, or their gradient, to 0 in columns [n_keys, CAUSAL_WIDTH] of a
-     * head, the first of which is the query at `first`, and the first row the key at `first_key`.
+    /* Dropout: sets some probabilities, or their gradients, to 0 in columns [n_keys, CAUSAL_WIDTH]
+     * of a head. The first column is the query at `first`, the first row the key at `first_key`.
      * May be NULL. */
     void (*drop)(const void *arg, int head, int first, int first_key, int n_keys, float *columns);
     const void *arg; /* of `bias` and `drop` */

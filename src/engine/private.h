@@ -2,18 +2,16 @@
  * private - the rows of a batch on their way through a model's layers, shared by the threads of a
  * pool.
  *
- * Every stage is rows for a matrix product to read, of which each thread makes all for itself or,
- * if they are many, its share, and the product, whose panels the threads share. In a block threads
- * meet after attention, the output, up and down projections; where norms stand after the residuals,
- * once more after each; and where K/V heads cannot be divided whole among them also after the QKV
- * rows and (if batch->stores_first) the new keys and values. Before each product they meet over
- * rows that they share.
+ * A stage makes the rows that a matrix product reads, then the product. The threads share the
+ * panels of every product. Of few rows each thread makes all for itself; many rows the threads
+ * share, and then they meet before the product. In a block they also meet after attention and after
+ * the output, up and down projections; where norms stand after the residuals, once more after each;
+ * and, where K/V heads cannot be divided whole among the threads, after the QKV rows and (if
+ * batch->stores_first) after the new keys and values.
  */
 #pragma once
 
 #include "engine/session.h"
-
-/* --- a batch ---------------------------------------------------------------------------------- */
 
 /* Rows of one sequence at consecutive positions. */
 struct batch_span {
@@ -29,12 +27,10 @@ struct batch {
     struct batch_span *spans;
     int n_spans;
     int n_logits; /* rows that want logits */
-    /* Whether its keys and values must be in the cache before attention reads any, because a
-     * sequence has several rows. */
+    /* Whether a sequence has several rows, so that all keys and values must be in the cache before
+     * attention reads any. */
     bool stores_first;
 };
-
-/* --- memory ----------------------------------------------------------------------------------- */
 
 /* The memory of max_rows rows at once, on at most max_threads threads. */
 struct workspace {
@@ -43,53 +39,54 @@ struct workspace {
     float *x;                   /* [max_rows, d_model] the residual stream */
     float *qkv;                 /* [max_rows, the largest config_qkv_dim] */
     struct positions positions; /* those that a sequence can have */
-    /* What attention of one chunk gives, to be merged: [max_rows, n_heads, kv_cache_chunks(cap)]
-     * partial results of a head, each of value_dim floats with its max and sum behind them. */
+    /* Results of one chunk's attention, to be merged: [max_rows, n_heads, kv_cache_chunks(cap)] of
+     * value_dim floats with the max and the sum behind them. */
     float *partials;
-    bool watches;   /* whether attention_watch is wanted; set before workspace_take */
-    float *weights; /* [max_rows, n_heads, cap] for attention_watch; NULL if it is not wanted */
+    bool watches;   /* whether there is an attention_watch; set before workspace_take */
+    float *weights; /* [max_rows, n_heads, cap] for the attention_watch; NULL: there is none */
     float *hidden;  /* [max_rows, d_ff] */
-    /* What the next product reads, and the same quantised. The rows are shared by all threads, or,
-     * of few rows, each thread has WORKSPACE_LOCAL_ROWS of its own. */
+    /* What the next product reads, and `quants`, the same quantised. All threads share the rows,
+     * or, if these are few, each thread has WORKSPACE_LOCAL_ROWS of its own. */
     float *input; /* [max(max_rows, max_threads * WORKSPACE_LOCAL_ROWS), input_dim] */
     int input_dim;
-    float *parallel;       /* the same of PLACEMENT_PARALLEL's feed-forward part [rows, d_model] */
-    float *added;          /* [max_rows, d_model] what a part adds, where that is normed */
+    float *parallel; /* [as many rows, d_model] what the feed-forward part of PLACEMENT_PARALLEL
+                        reads */
+    float *added;    /* [max_rows, d_model] what a part adds, where that is normed */
     unsigned char *quants; /* [as many rows, quants_bytes] */
     size_t quants_bytes;   /* the bytes of the longest row */
     float *attend;         /* [max_threads, attend_floats] scratch of each thread's attention */
     size_t attend_floats;
 };
 
-/* Up to so many rows each thread makes what a product reads for itself; more they share. (A row
- * takes a few hundred nanoseconds, a barrier that and more with every thread.) */
+/* Of so many rows, or fewer, each thread makes what a product reads for itself, because a barrier
+ * takes longer than a row. */
 #define WORKSPACE_LOCAL_ROWS 4
 
-/* Rows of a prompt that are read to together where heads share no keys and values: as many heads as
- * a kernel's largest tile has. */
+/* Rows of a prompt that read a chunk together, where heads share no keys and values: as many as a
+ * kernel's largest tile has heads. */
 #define JOINED_ROWS 12
 
 /* --- stages ----------------------------------------------------------------------------------- */
 
-/* What rows pass through, which the threads borrow: layers, their cache and their memory. */
+/* What rows pass through: layers, their cache and their memory. The threads borrow it. */
 struct forward {
     const struct kernels *kernels;
     struct pool *pool;
-    struct kv_cache kv; /* its config is that of the layers */
+    struct kv_cache kv; /* kv.config is that of the layers */
     struct workspace work;
-    const struct block *blocks; /* of layers first_layer .. end_layer - 1, which are run */
+    const struct block *blocks; /* of the layers that are run: first_layer .. end_layer - 1 */
     int first_layer, end_layer;
     bool only_attention; /* the blocks' feed-forward parts are left out */
     struct block_taps taps;
     const struct attention_watch *watch; /* NULL: nobody watches */
     const struct head_ablation *without; /* NULL: no head is left out */
-    const struct model *model;  /* its output matrix makes the logits; NULL: no row wants any */
+    const struct model *model;  /* whose output matrix makes the logits; NULL: no row wants any */
     float *logits;              /* [n_logits, n_vocab] of the rows that want them, in order */
-    struct batch batch;         /* the rows of the forward_run on its way */
-    int streams[STORAGE_COUNT]; /* of struct matmul, for weights stored so */
+    struct batch batch;         /* the rows of this forward_run */
+    int streams[STORAGE_COUNT]; /* struct matmul's, by the storage of the weights */
 };
 
-/* A thread, and the rows that it helps to make: those of the batch, or those that want logits. */
+/* A thread and the number of rows that all threads make: the batch's, or those that want logits. */
 struct worker {
     struct forward *f;
     int thread, n_threads, n_rows;
@@ -127,15 +124,15 @@ static inline size_t worker_first(const struct worker *k)
 
 /* --- stages.c: rows for a product to read, the product, and the end of a residual ------------- */
 
-/* All threads of a batch call each of these, with a worker of their own. None allocates or fails.
+/* All threads of a batch call each function, with a worker of their own. None allocates or fails.
  */
 
 /* out [d_model] = norm of x [d_model]; out may be x. */
 void stage_norm(const struct forward *f, const struct norm *norm, const float *x, float *out);
 
-/* Makes this thread's rows of what a product reads [n_rows, d_model] in a buffer of the workspace
- * that has room for such rows, `stride` floats for each of a thread's own, and returns where all
- * begin: the norm of work.x, or, where norms stand after the residuals, work.x itself. */
+/* Returns the rows [n_rows, d_model] that a product reads: norms of work.x, of which this thread
+ * makes its own in a buffer of the workspace (`stride` floats for each of WORKSPACE_LOCAL_ROWS);
+ * or, where norms stand after the residuals, work.x itself. */
 const float *stage_input(const struct worker *k, const struct norm *norm, float *buffer,
                          int stride);
 
@@ -143,25 +140,24 @@ const float *stage_input(const struct worker *k, const struct norm *norm, float 
  * work.added for stage_end_residual. */
 void stage_add(const struct worker *k, const struct matrix *w, const float *x);
 
-/* Ends a residual: threads meet; what is in work.added is added to work.x with its norm `added`;
- * and where norms stand after the residuals work.x becomes its norm `after`. It is complete on
- * return. `sums` [n_rows, d_model] (NULL: not wanted) gets the thread's rows before that last norm.
- */
+/* Ends a residual: threads meet; the norm `added` of work.added is added to work.x; and where norms
+ * stand after the residuals, work.x becomes its norm `after`. work.x is complete on return. `sums`
+ * [n_rows, d_model] (NULL: not wanted) gets the thread's rows before the norm `after`. */
 void stage_end_residual(const struct worker *k, const struct norm *added, const struct norm *after,
                         float *sums);
 
-/* The product y = epilogue(w x) of rows x [n_rows, w->n_in] as the kernel takes it; this thread's
- * rows of x are made, and are quantised here if w is. Threads meet if rows are shared. The matmul
- * borrows all of its pointers. */
+/* Returns the product y = epilogue(w x) of rows x [n_rows, w->n_in] as the kernel takes it. This
+ * thread's rows of x are made, and are quantised here if w is; threads meet if rows are shared. The
+ * matmul borrows all of its pointers. */
 struct matmul stage_product(const struct worker *k, const struct matrix *w, const float *x,
                             float *y, enum epilogue epilogue);
 
-/* The panels of w for this thread to multiply by, a few at a time where w is so large that the
- * threads wait for memory. All of a batch's threads ask. */
+/* Returns the panels of w for this thread to multiply by, a few at a time where w is so large that
+ * the threads wait for memory. Every thread of the batch calls it. */
 struct pool_items stage_panels(const struct worker *k, const struct matrix *w);
 
-/* Computes panels of that product, columns of y [n_rows, w->n_out], until none is left. Other
- * threads may still be at work on theirs; y is complete once the threads have met. */
+/* Computes panels of the product, columns of y [n_rows, w->n_out], until none is left. y is
+ * complete once the threads have met. */
 void stage_multiply(const struct worker *k, const struct matrix *w, const float *x, float *y,
                     enum epilogue epilogue);
 
@@ -171,8 +167,7 @@ void stage_tap(const struct worker *k, enum block_tap tap, const float *rows, in
 
 /* --- attention.c: a layer's attention of a batch to what its sequences have in the cache ------ */
 
-/* Sets *b to n >= 1 rows, which are borrowed, cut into spans; `spans` has room for n of them and is
- * borrowed, too. */
+/* Cuts n >= 1 rows into spans. `rows` and `spans`, which has room for n, are borrowed. */
 void batch_cut(struct batch *b, const struct batch_row *rows, int n, struct batch_span *spans);
 
 /* Computes the attention of a layer, from its norm to the end of its residual, and stores the rows'
@@ -181,23 +176,21 @@ void block_attention(const struct worker *k, const struct block *b, int layer);
 
 /* --- streams.c: how many panels of a matrix one token reads side by side ---------------------- */
 
-/* Memory serves some processors best when a thread reads one panel after the other, and others when
- * it reads four side by side; sums are the same bits either way (struct matmul). */
-
-/* Times one token's products with the feed-forward matrices of f's layers, which the numbers of
- * panels share out in turns, for some milliseconds, and sets f->streams. Where these matrices are
- * quantised, whose products wait for instructions, or fit a processor's caches, and of other
- * storages it is the usual number. f's workspace is used, whose contents are lost; no step may be
- * under way. */
+/* Some processors read memory fastest one panel after the other, others four side by side; sums
+ * have the same bits either way (struct matmul). Times one token's products with the feed-forward
+ * matrices of f's layers for some milliseconds, each number of panels in its turn, and sets
+ * f->streams. The usual number stays for other storages, and where these matrices fit a processor's
+ * caches or are quantised, because such products wait for instructions. The contents of f's
+ * workspace are lost; no step may be under way. */
 void streams_choose(struct forward *f);
 
 /* --- forward.c: a batch of rows through the layers of a model --------------------------------- */
 
-/* Takes or counts (see base/mem.h) the memory of a workspace whose max_rows and max_threads are
- * set, for caches of up to `cap` positions a sequence; rope_factors as in positions_take. */
+/* Takes or counts (see base/mem.h) the memory of a workspace, for caches of up to `cap` positions a
+ * sequence. Its max_rows, max_threads and watches are set; rope_factors as in positions_take. */
 void workspace_take(struct workspace *w, struct arena *a, const struct config *c,
                     const float *rope_factors, int cap);
 
-/* Runs n <= work.max_rows rows through the layers, which changes work.x, the residual stream
- * [n, d_model], and the cache; returns how many rows wanted logits. */
+/* Runs n <= work.max_rows rows through the layers: changes work.x, the residual stream [n,
+ * d_model], and the cache. Returns how many rows wanted logits. */
 int forward_run(struct forward *f, const struct batch_row *rows, int n);

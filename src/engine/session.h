@@ -29,7 +29,7 @@ struct head_ablation {
     const float *mean;        /* [n_layers, n_heads * value_dim] what replaces it; NULL: zeros */
 };
 
-/* Replaces the result [value_dim] of a head if `a` leaves it out; `a` may be NULL. */
+/* Replaces the result [value_dim] of a head if `a` leaves the head out; `a` may be NULL. */
 static inline void head_ablation_end(const struct head_ablation *a, const struct config *c,
                                      int layer, int head, float *result)
 {
@@ -38,30 +38,30 @@ static inline void head_ablation_end(const struct head_ablation *a, const struct
         result[i] = a->mean ? a->mean[at * dim + i] : 0;
 }
 
-/* A layer's attention weights: the softmax that the values were averaged with. Of row r and head h
- * those of positions 0 to the row's are weights[(r * n_heads + h) * stride] on, their sum 1 up to
- * rounding; what follows them means nothing. Who watches may change them. Beside them what they are
- * made of: of row r what enters the layer's attention is input[r * d_model] on, and its queries,
- * neither normed nor rotated by their positions, begin at r * qkv_stride; its keys and values are
- * in the cache. */
+/* A layer's attention weights, the softmax that values are averaged with. The weights of row r and
+ * head h begin at weights[(r * n_heads + h) * stride], one for each position up to the row's; their
+ * sum is 1 up to rounding. What follows them means nothing. The watcher may change them. */
 struct attention_weights {
     int layer;
     const struct batch_row *rows; /* [n_rows] */
     int n_rows;
     size_t n_heads, stride;
     float *weights;
-    const float *input;
+    const float *input;  /* [n_rows, d_model] what enters the layer's attention */
     const float *stream; /* [n_rows, d_model] the residual stream before the layer's attention */
-    size_t qkv_stride;
+    /* The queries of row r begin at r * qkv_stride, neither normed nor rotated by their positions;
+     * q_turn does both, its positions filled up to the rows'. Keys and values are in the cache. */
     const float *queries;
-    struct head_turn q_turn; /* and what becomes of them, positions filled up to the rows' */
+    size_t qkv_stride;
+    struct head_turn q_turn;
     const struct kv_cache *kv;
     const struct kernels *kernels;
     const struct head_ablation *without; /* NULL: no head is left out */
 };
 
-/* Gets every layer's in order, and then the residual streams [n_rows, d_model] after the last block
- * (`end` may be NULL), from the thread that steps; they are valid until it returns. */
+/* `take` gets every layer's weights in order, and `end` (may be NULL) the residual streams [n_rows,
+ * d_model] after the last block. The thread that steps calls both; what they get is valid until
+ * they return. */
 struct attention_watch {
     void (*take)(void *arg, const struct attention_weights *w);
     void *arg;
@@ -79,8 +79,7 @@ enum block_tap {
     BLOCK_TAPS,
 };
 
-/* The caller's buffers, to which the numbers of each tap are copied; NULL where they are not
- * wanted. */
+/* The caller's buffers, to which each tap's numbers are copied; NULL: they are not wanted. */
 struct block_taps {
     float *at[BLOCK_TAPS];
 };
@@ -120,26 +119,25 @@ enum status session_create(const struct model *m, const struct session_params *p
 void session_free(struct session *s); /* NULL is legal */
 
 /* Gives each sequence room for `cap` positions, no fewer than now and at most the model's context
- * (asserted). What is in the cache stays; the memory of before is freed once it is copied, which
- * takes far less time than feeding the tokens again. STATUS_NO_MEMORY leaves the session as it was.
- */
+ * (asserted). The cache is copied, which takes far less time than feeding the tokens again, and the
+ * old memory freed then. STATUS_NO_MEMORY leaves the session as it was. */
 enum status session_grow(struct session *s, int cap, struct err *e);
 
 int session_cap(const struct session *s);   /* positions of a sequence there is room for */
 int session_block(const struct session *s); /* rows taken at once */
 
-/* Panels that one token reads side by side of weights stored so, as the session's first
- * milliseconds chose for this machine (engine/streams.c). */
+/* Returns how many panels one token reads side by side of weights of this storage, as the session's
+ * first milliseconds chose for this machine (engine/streams.c). */
 int session_streams(const struct session *s, enum storage storage);
 
 /* Positions of a sequence (asserted everywhere) in the cache. */
 int session_len(const struct session *s, int sequence);
 
 /*
- * Appends n >= 1 rows. Those of one sequence stand together, at the positions that follow
- * session_len. `logits` receives those of the rows that want them, in order [wanted, n_vocab]; NULL
- * if none does. STATUS_USAGE, with nothing changed, when a row's sequence, position or token is not
- * possible.
+ * Appends n >= 1 rows. The rows of a sequence stand together, at the positions that follow
+ * session_len. `logits` [wanted, n_vocab] receives the logits of the rows that want them, in order;
+ * NULL if none does. STATUS_USAGE, with nothing changed, for a sequence, position or token that a
+ * row cannot have.
  */
 enum status session_step(struct session *s, const struct batch_row *rows, int n, float *logits,
                          struct err *e);
@@ -160,23 +158,23 @@ enum status session_enter(struct session *s, int layer, const float *x,
 enum status session_feed(struct session *s, int sequence, const int32_t *tokens, int n,
                          float *logits, bool all, struct err *e);
 
-/* Returns `status`. If it is a failure, as numbers that the session made are not finite, the
- * model's file stands before the message, then `where` ("after token 3"; NULL: nothing); and of a
- * cache of another type than F32 it says what that cannot hold, and which type can, because then
- * the checkpoint may be sound. */
+/* Returns `status`. If it is a failure, because numbers of the session are not finite, puts the
+ * model's file before the message, then `where` ("after token 3"; NULL: nothing). Behind the
+ * message stands what a cache of another type than F32 cannot hold, and which type can, because
+ * then the checkpoint may be sound. */
 enum status session_explain(const struct session *s, enum status status, const char *where,
                             struct err *e);
 
 /* Returns the cache, for a caller that fills in keys and values itself instead of feeding rows.
- * These count once session_extend has set the sequence's length, len <= session_cap (asserted). */
+ * They count once session_extend has set the sequence's length, len <= session_cap (asserted). */
 struct kv_cache *session_cache(struct session *s);
 void session_extend(struct session *s, int sequence, int len);
 
 /* Forgets a sequence's positions from len on. Does nothing if it has no more than len. */
 void session_rewind(struct session *s, int sequence, int len);
 
-/* Makes the first n positions of the sequence `from`, which has that many (asserted), the whole of
- * the sequence `to`. What follows has the same bits as if the same tokens had been fed. */
+/* Makes the sequence `to` the first n positions of the sequence `from`, which has as many
+ * (asserted). What follows has the same bits as if the same tokens had been fed. */
 void session_copy(struct session *s, int from, int to, int n);
 
 /* --- probes ----------------------------------------------------------------------------------- */
@@ -184,9 +182,9 @@ void session_copy(struct session *s, int from, int to, int n);
 /* A probe runs single blocks, to the same bits as a session: its cache has room for one layer. */
 struct probe;
 
-/* A probe for the blocks of a model of this shape, whose rope_factors are as in positions_take, and
- * for up to n_ctx rows. kernels may be NULL (the fastest); pool is borrowed and may be NULL (one
- * thread). STATUS_NO_MEMORY. */
+/* Makes a probe for up to n_ctx rows and blocks of this shape; rope_factors as in positions_take.
+ * kernels may be NULL (the fastest); pool is borrowed and may be NULL (one thread). *out is NULL on
+ * failure. STATUS_NO_MEMORY. */
 enum status probe_create(const struct config *c, const float *rope_factors, int n_ctx,
                          const struct kernels *kernels, struct pool *pool, struct probe **out,
                          struct err *e);
