@@ -33,7 +33,7 @@
 
 /* --- kinds ----------------------------------------------------------------------------------- */
 
-/* Norms of a row. Each is one entry of kernels.norm and one of grad_kernels.norm_backward. */
+/* Norms of a row. Each is one entry of grad_kernels.norm_backward. */
 enum norm_kind {
     NORM_LAYER, /* (x - mean) / sqrt(variance + eps) * gain + bias (Ba et al. 2016) */
     NORM_RMS,   /* x / sqrt(mean x^2 + eps) * gain + bias (Zhang and Sennrich 2019) */
@@ -196,10 +196,10 @@ struct kernels {
      * multiple of QUANT_BLOCK: d = max |x| / 127 and q = x / d, to nearest even, by blocks. */
     void (*quantize)(void *rows, const float *x, size_t x_stride, int n_tokens, int n);
 
-    /* By norm_kind: out [n] is the norm of x [n], with gain [n], NULL: ones, and bias [n], NULL:
-     * none; eps >= 0; out may be x. */
-    void (*norm[NORM_KINDS])(float *out, const float *x, const float *gain, const float *bias,
-                             int n, float eps);
+    /* out [n] is this norm of x [n], with gain [n], NULL: ones, and bias [n], NULL: none; eps >= 0;
+     * out may be x. */
+    void (*norm)(enum norm_kind kind, float *out, const float *x, const float *gain,
+                 const float *bias, int n, float eps);
 
     /* Rotates the first n_rot (even, 0..n) elements of a head's row x [n] by pairs of neighbours,
      * and scales all: out[j] = s x[j] C[j] + s x[j ^ 1] S[j] for j < n_rot, the others s x[j].

@@ -51,9 +51,10 @@ KERNEL_CHECK quantize_check(const void *rows, const float *x, size_t x_stride, i
         are_disjoint(rows, n_tokens * quant_row_bytes(n), x, span_bytes(n_tokens, x_stride, n)));
 }
 
-KERNEL_CHECK norm_check(const float *out, const float *x, const float *gain, int n, float eps)
+KERNEL_CHECK norm_check(enum norm_kind kind, const float *out, const float *x, const float *gain,
+                        int n, float eps)
 {
-    assert(n >= 1 && !(eps < 0));
+    assert((unsigned)kind < NORM_KINDS && n >= 1 && !(eps < 0));
     assert_costly(out && x);
     assert_costly(out == x || are_disjoint(out, span_bytes(1, 0, n), x, span_bytes(1, 0, n)));
     assert_costly(!gain || are_disjoint(out, span_bytes(1, 0, n), gain, span_bytes(1, 0, n)));

@@ -93,36 +93,21 @@ static void scalar_quantize(void *rows, const float *x, size_t x_stride, int n_t
     }
 }
 
-/* 1 / sqrt(mean (x - mean)^2 + eps) */
-static float inverse_spread(const float *x, float mean, int n, float eps)
+static void scalar_norm(enum norm_kind kind, float *out, const float *x, const float *gain,
+                        const float *bias, int n, float eps)
 {
-    float squares[KERNEL_LANES] = {0};
+    norm_check(kind, out, x, gain, n, eps);
+    float sums[KERNEL_LANES] = {0}, squares[KERNEL_LANES] = {0};
+    for (int i = 0; i < n; i++)
+        sums[i % KERNEL_LANES] += x[i];
+    const float mean = kind == NORM_LAYER ? fold_lanes(sums) / (float)n : 0;
     for (int i = 0; i < n; i++) {
         const float d = x[i] - mean;
         squares[i % KERNEL_LANES] = fmaf(d, d, squares[i % KERNEL_LANES]);
     }
-    return 1.0f / sqrtf(fold_lanes(squares) / (float)n + eps);
-}
-
-static void scalar_layer_norm(float *out, const float *x, const float *gain, const float *bias,
-                              int n, float eps)
-{
-    norm_check(out, x, gain, n, eps);
-    float lanes[KERNEL_LANES] = {0};
-    for (int i = 0; i < n; i++)
-        lanes[i % KERNEL_LANES] += x[i];
-    const float mean = fold_lanes(lanes) / (float)n, scale = inverse_spread(x, mean, n, eps);
+    const float scale = 1.0f / sqrtf(fold_lanes(squares) / (float)n + eps);
     for (int i = 0; i < n; i++)
         out[i] = fmaf((x[i] - mean) * scale, gain ? gain[i] : 1.0f, bias ? bias[i] : 0.0f);
-}
-
-static void scalar_rms_norm(float *out, const float *x, const float *gain, const float *bias, int n,
-                            float eps)
-{
-    norm_check(out, x, gain, n, eps);
-    const float scale = inverse_spread(x, 0, n, eps);
-    for (int i = 0; i < n; i++)
-        out[i] = fmaf(x[i] * scale, gain ? gain[i] : 1.0f, bias ? bias[i] : 0.0f);
 }
 
 static void scalar_rotate(float *out, const float *x, const float *rotation, int n_rot, int n,
@@ -273,7 +258,7 @@ const struct kernels kernels_scalar = {
     .grad = &grad_scalar,
     .matmul = scalar_matmul,
     .quantize = scalar_quantize,
-    .norm = {[NORM_LAYER] = scalar_layer_norm, [NORM_RMS] = scalar_rms_norm},
+    .norm = scalar_norm,
     .rotate = scalar_rotate,
     .attend = scalar_attend,
     .merge = scalar_merge,

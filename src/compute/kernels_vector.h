@@ -12,11 +12,11 @@
 
 /* --- norms ----------------------------------------------------------------------------------- */
 
-/* The norm of a row, or, not centred, that by its root mean square: there the mean counts as 0. */
-ALWAYS_INLINE void norm_row(const bool centred, float *out, const float *x, const float *gain,
-                            const float *bias, int n, float eps)
+static void vector_norm(enum norm_kind kind, float *out, const float *x, const float *gain,
+                        const float *bias, int n, float eps)
 {
-    norm_check(out, x, gain, n, eps);
+    norm_check(kind, out, x, gain, n, eps);
+    const bool centred = kind == NORM_LAYER; /* else the mean counts as 0 */
     lanes sum = lanes_zero(), squares = lanes_zero();
     for (int i = 0; centred && i < n; i += KERNEL_LANES)
         sum = lanes_add(sum, lanes_load_upto(x + i, n - i)); /* 0 past the end */
@@ -33,18 +33,6 @@ ALWAYS_INLINE void norm_row(const bool centred, float *out, const float *x, cons
         const lanes shift = bias ? lanes_load_upto(bias + i, n - i) : lanes_zero();
         lanes_store_upto(out + i, lanes_fma(normed, factor, shift), n - i);
     }
-}
-
-static void vector_layer_norm(float *out, const float *x, const float *gain, const float *bias,
-                              int n, float eps)
-{
-    norm_row(true, out, x, gain, bias, n, eps);
-}
-
-static void vector_rms_norm(float *out, const float *x, const float *gain, const float *bias, int n,
-                            float eps)
-{
-    norm_row(false, out, x, gain, bias, n, eps);
 }
 
 /* --- rotary positions ------------------------------------------------------------------------ */
@@ -225,7 +213,7 @@ const struct kernels OF_SET(kernels) = {
     .grad = &OF_SET(grad),
     .matmul = vector_matmul,
     .quantize = vector_quantize,
-    .norm = {[NORM_LAYER] = vector_layer_norm, [NORM_RMS] = vector_rms_norm},
+    .norm = vector_norm,
     .rotate = vector_rotate,
     .attend = OF_SET(attend),
     .merge = vector_merge,

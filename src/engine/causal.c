@@ -76,7 +76,7 @@ static void turn_row(const struct item *it, const struct head_turn *t, int posit
 {
     const int n_halves = it->w->halves;
     if (t->is_normed) {
-        t->kernels->norm[t->norm](it->row, x, t->gain, t->bias, t->dim, t->eps);
+        t->kernels->norm(t->norm, it->row, x, t->gain, t->bias, t->dim, t->eps);
         x = it->row;
     }
     for (int i = 0; i < t->dim && n_halves; i++)

@@ -5,7 +5,7 @@
 void stage_norm(const struct forward *f, const struct norm *norm, const float *x, float *out)
 {
     const struct config *c = &f->kv.config;
-    f->kernels->norm[c->norm](out, x, norm->gain, norm->bias, c->d_model, c->norm_eps);
+    f->kernels->norm(c->norm, out, x, norm->gain, norm->bias, c->d_model, c->norm_eps);
 }
 
 const float *stage_input(const struct worker *k, const struct norm *norm, float *buffer, int stride)

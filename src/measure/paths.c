@@ -233,11 +233,11 @@ static void finish(struct attend_trace *t, const struct model *m, const struct a
     const struct norm *norm = &b->w[role].norm, *added = &b->w[ROLE_ATTN_POST_NORM].norm;
     memcpy(t->sum, t->out, d * sizeof *t->sum);
     if (c->parts.added_norms)
-        w->kernels->norm[c->norm](t->sum, t->sum, added->gain, added->bias, d, c->norm_eps);
+        w->kernels->norm(c->norm, t->sum, t->sum, added->gain, added->bias, d, c->norm_eps);
     for (int o = 0; o < d; o++)
         t->sum[o] += stream[o];
-    w->kernels->norm[c->norm](t->normed, parallel ? stream : t->sum, norm->gain, norm->bias, d,
-                              c->norm_eps);
+    w->kernels->norm(c->norm, t->normed, parallel ? stream : t->sum, norm->gain, norm->bias, d,
+                     c->norm_eps);
 }
 
 void trace_add(struct attend_trace *t, const struct model *m, const struct attention_weights *w)

@@ -378,7 +378,7 @@ void model_embed(const struct model *m, const struct positions *p, const struct 
         for (int i = 0; i < d; i++)
             out[i] += position[i];
     if (c->parts.embedding_norm)
-        kernels->norm[c->norm](out, out, norm->gain, norm->bias, d, c->norm_eps);
+        kernels->norm(c->norm, out, out, norm->gain, norm->bias, d, c->norm_eps);
 }
 
 /* --- checkpoint ------------------------------------------------------------------------------- */

@@ -65,7 +65,7 @@ static inline void positions_turn(const struct head_turn *t, int position, const
                                   float scale, float *out)
 {
     if (t->is_normed)
-        t->kernels->norm[t->norm](out, x, t->gain, t->bias, t->dim, t->eps);
+        t->kernels->norm(t->norm, out, x, t->gain, t->bias, t->dim, t->eps);
     positions_rotate(t, position, t->is_normed ? out : x, scale, false, out);
 }
 

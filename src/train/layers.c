@@ -131,8 +131,8 @@ void backprop_norm(const struct pass *p, const struct norm_use *n, struct range 
         return;
     }
     for (size_t t = 0; t < n_rows; t++)
-        p->b->kernels->norm[c->norm](out + t * d, x.x + t * d, n->w->weight, n->w->bias, c->d_model,
-                                     c->norm_eps);
+        p->b->kernels->norm(c->norm, out + t * d, x.x + t * d, n->w->weight, n->w->bias, c->d_model,
+                            c->norm_eps);
 }
 
 void backprop_norm_backward(const struct pass *p, const struct norm_use *n, struct matrix_view dy,

@@ -222,10 +222,10 @@ KERNEL_TEST(norms_equal_scalar, .loops = NORM_KINDS)
             float *x = random_floats(n), *gain = random_floats(n), *shift = random_floats(n);
             float *a = allocated(n * sizeof *a), *b = allocated(n * sizeof *b);
             shift = s % 2 ? shift : NULL;
-            kernels_scalar.norm[_i](a, x, gain, shift, (int)n, 1e-5f);
-            k->norm[_i](b, x, gain, shift, (int)n, 1e-5f);
+            kernels_scalar.norm(_i, a, x, gain, shift, (int)n, 1e-5f);
+            k->norm(_i, b, x, gain, shift, (int)n, 1e-5f);
             assert_same_bits(a, b, n, k->name);
-            k->norm[_i](x, x, gain, shift, (int)n, 1e-5f);
+            k->norm(_i, x, x, gain, shift, (int)n, 1e-5f);
             assert_same_bits(a, x, n, k->name);
         }
 }

@@ -235,8 +235,8 @@ TEST(probes_run_what_sessions_run, .loops = N_GOLDEN)
     const struct norm *norm = &m->w[ROLE_OUTPUT_NORM].norm;
     float *normed = allocated(d * sizeof *normed);
     if (m->config.placement != PLACEMENT_AFTER)
-        k->norm[m->config.norm](normed, out, norm->gain, norm->bias, m->config.d_model,
-                                m->config.norm_eps);
+        k->norm(m->config.norm, normed, out, norm->gain, norm->bias, m->config.d_model,
+                m->config.norm_eps);
     else
         memcpy(normed, out, d * sizeof *out);
     const struct matrix *w = &m->w[ROLE_OUTPUT].matrix;
