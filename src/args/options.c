@@ -150,7 +150,7 @@ static enum status store_value(const struct option_row *row, void *values, const
     case OPTION_STRING: {
         const char *dot = strrchr(text, '.');
         *(const char **)value = text;
-        if (dot && o->value && str_is(o->value, "FILE.svg") && names_find(other_pictures, dot) >= 0)
+        if (dot && o->writes == WRITES_SVG && names_find(other_pictures, dot) >= 0)
             return err_usage(
                 e,
                 "%s: expected a name that ends in .svg, the only form of pictures, found '%.60s'",

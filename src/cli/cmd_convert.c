@@ -239,15 +239,13 @@ static enum status write_text(struct conversion *c, struct err *e)
     struct job *j = c->job;
     const size_t window = convert_window_size(c->config.n_ctx, c->n_self);
     c->text.n = c->n_self / window * window;
-    TRY_ZEROED(c->text.tokens, c->text.n, "the calibration text", e);
     const struct input_self text = {.checkpoint = &j->checkpoint,
                                     .path = j->path,
                                     .option = "--calib self",
                                     .seed = j->common->seed.value, /* 0 if none is given */
                                     .n = c->text.n / window,
-                                    .length = window,
-                                    .callbacks = job_callbacks(j, "own token")};
-    return job_write_self(j, &text, c->text.tokens, e);
+                                    .length = window};
+    return job_write_self(j, &text, &c->text.tokens, e);
 }
 
 static enum status read_text(struct conversion *c, struct err *e)

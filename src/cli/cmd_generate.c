@@ -5,8 +5,6 @@
 
 #include "cli/generate.h"
 
-static const char *const formats[] = {[FORMAT_TEXT] = "text", [FORMAT_JSON] = "json", NULL};
-
 /* Positions that the cache of -i has at first, no fewer than rows of a step. */
 #define FIRST_CTX 128
 
@@ -34,7 +32,7 @@ static const struct option text_options[] = {
             .excludes = "interactive|prompts"),
     OPT_TRUNCATE,
     OPT_FLAG("no-echo", no_echo, "do not print the prompt"),
-    OPT_CHOICE("format", format, "FORM", formats,
+    OPT_CHOICE("format", format, "FORM", text_formats,
                "json: a line for each text, with its prompt, tokens and log-probability",
                .otherwise = "text; of --prompts json", .excludes = "interactive"),
     OPT_END,

@@ -24,10 +24,7 @@ struct info_options {
 /* What decode info knows of one checkpoint or shape, or of the steps of several shapes. */
 struct info {
     const struct info_options *o;
-    struct job *job;
-    struct file_map file; /* of job.path; none of a shape */
-    struct gguf *gguf;
-    struct tokenizer *tokenizer;           /* NULL: none, or it cannot be read */
+    struct job *job; /* with a file its checkpoint; its tokenizer is NULL if it cannot be read */
     struct err refusal, tokenizer_problem; /* "": none */
     struct config config;                  /* of an architecture that runs here, with tensors */
     bool has_config;
@@ -151,7 +148,7 @@ static void name_type(const struct gguf *g, char *name, size_t size)
  * other command takes it. STATUS_NO_MEMORY. */
 static enum status read_config(struct info *info, struct err *e)
 {
-    const struct gguf *g = info->gguf;
+    const struct gguf *g = info->job->checkpoint.gguf;
     enum status s = STATUS_OK;
     info->cost = (struct cost_shape){.tied = layout_output_tied(g), .gguf = g};
     if (g->n_tensors == 0)
@@ -169,7 +166,8 @@ static enum status read_config(struct info *info, struct err *e)
  * text, each with the key or the name that says so. STATUS_NO_MEMORY. */
 static enum status add_tokenizer(struct info *info, struct err *e)
 {
-    const struct gguf *g = info->gguf;
+    struct checkpoint *k = &info->job->checkpoint;
+    const struct gguf *g = k->gguf;
     const struct text architecture = text_at(g, "general.architecture"),
                       model = text_at(g, "tokenizer.ggml.model");
     struct err *problem = &info->tokenizer_problem;
@@ -178,11 +176,11 @@ static enum status add_tokenizer(struct info *info, struct err *e)
     if (model.len == 0)
         return STATUS_OK;
     if (architecture.data && arch_find(architecture)) {
-        const enum status created = tokenizer_create(g, &info->tokenizer, problem);
+        const enum status created = tokenizer_create(g, &k->tokenizer, problem);
         if (created == STATUS_NO_MEMORY)
             return err_set(e, created, "%s", problem->text);
     }
-    const struct tokenizer *t = info->tokenizer;
+    const struct tokenizer *t = k->tokenizer;
     if (t)
         (void)tokenizer_reads_text(t, problem);
     s->object = "tokenizer";
@@ -207,7 +205,7 @@ static enum status add_tokenizer(struct info *info, struct err *e)
  * --check alone the bad ones. */
 static enum status list_tensors(struct info *info, struct err *e)
 {
-    const struct gguf *g = info->gguf;
+    const struct gguf *g = info->job->checkpoint.gguf;
     const struct info_options *o = info->o;
     TRY_ZEROED(info->tensors, g->n_tensors + 1, "the list of tensors", e);
     for (size_t i = 0; i < g->n_tensors; i++) {
@@ -234,12 +232,13 @@ static enum status list_tensors(struct info *info, struct err *e)
 
 static enum status read_file(struct info *info, struct err *e)
 {
+    struct checkpoint *k = &info->job->checkpoint;
     struct sheet *s = &info->sheet;
-    TRY(gguf_parse(info->file.data, info->file.len, &info->gguf, e));
+    TRY(gguf_parse(k->file.data, k->file.len, &k->gguf, e));
     TRY(read_config(info, e));
-    const struct gguf *g = info->gguf;
+    const struct gguf *g = k->gguf;
     sheet_string(s, "file", info->job->path);
-    sheet_number(s, "file_bytes", info->file.len);
+    sheet_number(s, "file_bytes", k->file.len);
     sheet_number(s, "gguf_version", g->version);
     sheet_number(s, "n_keys", g->n_pairs);
     sheet_number(s, "n_tensors", g->n_tensors);
@@ -434,7 +433,7 @@ static enum status describe(struct info *info, struct err *e)
     if (info->o->shapes.n > 0) {
         TRY(read_shape(info, 0, e));
     } else {
-        TRY(job_map(info->job->path, &info->file, e));
+        TRY(job_map(info->job->path, &info->job->checkpoint.file, e));
         TRY(err_in(e, read_file(info, e), "%s", info->job->path));
     }
     inspect_parts(&info->cost, info->parts);
@@ -476,9 +475,6 @@ static enum status run_info(struct job *j, void *values, struct err *e)
     free(info.steps.items);
     free(info.variants.items);
     free(info.tensors);
-    tokenizer_free(info.tokenizer);
-    gguf_free(info.gguf);
-    file_map_close(&info.file);
     return s;
 }
 

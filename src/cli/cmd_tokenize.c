@@ -7,11 +7,8 @@
 struct tokenize_options {
     struct common_options common;
     const char *decode;
-    int format; /* of `formats` */
+    int format; /* of text_formats */
 };
-
-static const char *const formats[] = {"text", "json", NULL};
-enum { IDS_TEXT, IDS_JSON };
 
 #define VALUES struct tokenize_options
 
@@ -19,7 +16,7 @@ static const struct option own_options[] = {
     OPT_STRING("decode", decode, "IDS",
                "print the bytes of token ids instead, and nothing else: 1,2,3, or as this command "
                "prints them"),
-    OPT_CHOICE("format", format, "FORM", formats, "json: an array of ids with their text",
+    OPT_CHOICE("format", format, "FORM", text_formats, "json: an array of ids with their text",
                .fallback = "text", .excludes = "decode"),
     OPT_END,
 };
@@ -70,7 +67,7 @@ static enum status run_tokenize(struct job *j, void *values, struct err *e)
     TRY(job_open(j->path, CHECKPOINT_TEXTS, NULL, c, e));
     job_warn_vocabulary(j->common, j->path, c->tokenizer);
     TRY(tokenizer_encode(c->tokenizer, j->text, &j->tokens, &j->n_tokens, e));
-    if (o->format == IDS_JSON) {
+    if (o->format == FORMAT_JSON) {
         print_pieces(j);
         return STATUS_OK;
     }

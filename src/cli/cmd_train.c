@@ -236,11 +236,9 @@ static enum status write_texts(struct training *t, struct job *j, struct err *e)
                                     .option = "TEXT self",
                                     .seed = spec->seed,
                                     .n = n_windows,
-                                    .length = spec->length,
-                                    .callbacks = job_callbacks(j, "own token")};
+                                    .length = spec->length};
+    TRY(job_write_self(j, &text, &t->own, e));
     spec->n_tokens = (size_t)n_windows * spec->length;
-    TRY_ZEROED(t->own, spec->n_tokens, "the text that is written", e);
-    TRY(job_write_self(j, &text, t->own, e));
     spec->tokens = t->own;
     return STATUS_OK;
 }

@@ -22,6 +22,7 @@ const struct option input_options[] = {
 };
 
 const char *const truncate_sides[] = {[TRUNCATE_LEFT] = "left", [TRUNCATE_RIGHT] = "right", NULL};
+const char *const text_formats[] = {[FORMAT_TEXT] = "text", [FORMAT_JSON] = "json", NULL};
 
 const struct option engine_options[] = {
     OPT_STRING("threads", threads, "N|auto", THREADS_HELP, .letter = 't',

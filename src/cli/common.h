@@ -90,9 +90,10 @@ extern const struct option general_options[], input_options[], engine_options[];
     OPT_CHOICE("format", common.format, "FORM", table_formats, "form of the output",               \
                .fallback = "table")
 
-/* The sides of --truncate, then NULL. */
+/* The sides of --truncate, and the forms of what is no table; each list ends with NULL. */
 enum { TRUNCATE_LEFT, TRUNCATE_RIGHT };
-extern const char *const truncate_sides[];
+enum { FORMAT_TEXT, FORMAT_JSON };
+extern const char *const truncate_sides[], *const text_formats[];
 
 #define SHAPE_HELP                                                                                 \
     "sizes: " SHAPE_FORM                                                                           \

@@ -13,9 +13,6 @@
 #include "engine/schedule.h"
 #include "text/vocab.h"
 
-/* How texts are printed. */
-enum text_format { FORMAT_TEXT, FORMAT_JSON };
-
 /* The values of the options of decode generate. */
 struct generate_options {
     struct common_options common;
@@ -26,7 +23,7 @@ struct generate_options {
     int samples;
     bool greedy;
     struct sampler_params sampler; /* as the options have it; --greedy is not yet in it */
-    int format;                    /* an enum text_format; CHOICE_NONE */
+    int format;                    /* of text_formats */
     const char
         *prompts;      /* NULL: the input is one prompt; else it is this file's, a prompt a line */
     const char *batch; /* NULL, a number or "auto" */

@@ -176,11 +176,12 @@ enum status input_count_self(const char *option, const char *name, int least, in
     return STATUS_OK;
 }
 
-enum status job_write_self(struct job *j, const struct input_self *t, int32_t *tokens,
+enum status job_write_self(struct job *j, const struct input_self *t, int32_t **tokens,
                            struct err *e)
 {
     const struct checkpoint *k = t->checkpoint;
     struct model *model;
+    TRY_ZEROED(*tokens, (size_t)t->n * t->length, "the text that is written", e);
     TRY(input_needs_tokenizer(k->tokenizer, t->path, t->option, e));
     TRY(err_in(e,
                model_create(k->gguf, &(struct model_options){.pool = j->pool}, &k->file, &model, e),
@@ -193,13 +194,13 @@ enum status job_write_self(struct job *j, const struct input_self *t, int32_t *t
                                   .seed = t->seed,
                                   .length = t->length,
                                   .n = t->n,
-                                  .callbacks = t->callbacks};
+                                  .callbacks = job_callbacks(j, "own token")};
     enum status s = STATUS_OK;
     if (model->config.n_ctx < SELF_CTX)
         s = err_usage(e, "%s: expected a checkpoint with a context of at least %d, found %d",
                       t->option, SELF_CTX, model->config.n_ctx);
     if (s == STATUS_OK)
-        s = own_text_write(&text, tokens, e);
+        s = own_text_write(&text, *tokens, e);
     model_free(model);
     return s;
 }

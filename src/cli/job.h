@@ -147,13 +147,12 @@ struct input_self {
     const struct checkpoint *checkpoint;
     const char *path, *option; /* for messages */
     uint64_t seed;
-    int n, length;              /* texts; tokens of each, at most the model's context */
-    struct callbacks callbacks; /* of tokens */
+    int n, length; /* texts; tokens of each, at most the model's context */
 };
-/* Fills tokens [n * length] with n texts that the checkpoint writes at temperature 1, as
- * own_text_write has it. Threads are started. STATUS_USAGE for too short a context; STATUS_BAD_FILE
+/* Lets the checkpoint write n texts at temperature 1, as own_text_write has it: *tokens [n *
+ * length], malloc'd. Threads are started. STATUS_USAGE for too short a context; STATUS_BAD_FILE
  * without a tokenizer; the failures of model_create and own_text_write. */
-enum status job_write_self(struct job *j, const struct input_self *t, int32_t *tokens,
+enum status job_write_self(struct job *j, const struct input_self *t, int32_t **tokens,
                            struct err *e);
 
 /* --- threads, instruction set, memory, and the sessions that fit into it: resources.c -------- */
