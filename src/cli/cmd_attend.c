@@ -1,6 +1,4 @@
-/*
- * cmd_attend - decode attend: what each head looks at, as figures, pictures and arrays.
- */
+/* decode attend: what each head looks at, as figures, pictures and arrays. */
 #include <ctype.h>
 #include <unistd.h>
 

@@ -1,6 +1,4 @@
-/*
- * cmd_eval - decode eval: perplexity and bits per byte on a text, distance to another checkpoint.
- */
+/* decode eval: perplexity and bits per byte on a text, distance to another checkpoint. */
 #include "cli/job.h"
 
 struct eval_options {

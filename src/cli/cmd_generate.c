@@ -1,6 +1,4 @@
-/*
- * cmd_generate - decode generate: continue a text from a checkpoint.
- */
+/* decode generate: continue a text from a checkpoint. */
 #include <unistd.h>
 
 #include "cli/generate.h"

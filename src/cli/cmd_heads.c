@@ -1,6 +1,4 @@
-/*
- * cmd_heads - decode heads: what each head is worth.
- */
+/* decode heads: what each head is worth. */
 #include "cli/job.h"
 #include "measure/heads.h"
 #include "show/heatmap.h"

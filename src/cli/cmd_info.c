@@ -1,6 +1,4 @@
-/*
- * cmd_info - decode info: what a checkpoint or a shape holds, and what its caches and steps cost.
- */
+/* decode info: what a checkpoint or a shape holds, and what its caches and steps cost. */
 #include <ctype.h>
 
 #include "base/limits.h"

@@ -1,6 +1,4 @@
-/*
- * cmd_score - decode score: the log-probability of each token of a text.
- */
+/* decode score: the log-probability of each token of a text. */
 #include "base/replace.h"
 #include "cli/job.h"
 #include "cli/signals.h"

@@ -1,6 +1,4 @@
-/*
- * cmd_tokenize - decode tokenize: token ids of a text, and back.
- */
+/* decode tokenize: token ids of a text, and back. */
 #include "cli/job.h"
 #include "formats/json_write.h"
 
