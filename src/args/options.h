@@ -1,10 +1,10 @@
 /*
  * options - a command line parsed from a table, and its help made from the same table.
  *
- * Each row says where in the command's struct of values its own goes. `--name value`,
- * `--name=value`, `-n value`, `-n=value` and `-n5` all work, options and positionals mix, `--` ends
- * the options. A value is taken as it stands, even if it begins with '-'. Of an option given twice
- * the last one counts, but OPTION_STRINGS takes all.
+ * A row has the place of its value in the command's struct. `--name value`, `--name=value`,
+ * `-n value`, `-n=value` and `-n5` all work, options and positionals mix, `--` ends the options. A
+ * value is taken as it stands, even if it begins with '-'. An option that is given twice has its
+ * last value; OPTION_STRINGS keeps all.
  */
 #pragma once
 
@@ -25,9 +25,8 @@ enum option_kind {
     OPTION_CHOICE,  /* int: the index into `choices`; CHOICE_NONE */
 };
 
-/* The value of an option that is not given and has no fallback is false, NULL or 0; a number that
- * may be given is then above 0. A choice that is not given is CHOICE_NONE. A u64 may be any number,
- * so it says itself whether it was given. */
+/* An option that is not given and has no fallback is false, NULL, 0 or CHOICE_NONE. Its numbers
+ * begin above 0, so that 0 means `not given`; a u64 may be any number, so it has a flag. */
 #define CHOICE_NONE (-1)
 
 struct option_u64 {
@@ -40,16 +39,16 @@ struct option_strings {
     int n;
 };
 
-/* Whether the value is the path of an output: a whole file, which job_run tries to write before the
- * work, and which of some kinds replaces none of another; or a folder or a file that grows. */
+/* What is written at the path that the value is. Before the work begins, job_run tries to write
+ * every file that is written whole. */
 enum option_writes {
     WRITES_NOTHING,
     WRITES_FILE,
-    WRITES_SVG,
+    WRITES_SVG, /* this and the next three replace only a file of their own kind */
     WRITES_HTML,
     WRITES_JSON,
     WRITES_NPY,
-    WRITES_OTHER
+    WRITES_OTHER /* a file that grows */
 };
 
 struct option {
@@ -59,16 +58,16 @@ struct option {
     size_t offset;         /* of the value, from the group's base */
     const char *value;     /* what the help calls the value, "N"; NULL for flags */
     const char *fallback;  /* the default, parsed as if given; NULL leaves the value alone */
-    const char *otherwise; /* what the help says the default is, without a fallback; or NULL */
+    const char *otherwise; /* the default in the words of the help, where there is no fallback */
     double min, max;       /* max of INT_MAX or HUGE_VAL: no upper limit */
     bool above_min;
-    const char *const *choices; /* of a choice, or what a string is made of; NULL-terminated */
+    const char *const *choices; /* the words of a choice, or of a string; NULL after the last */
     const char *help;           /* one line, without the default and the range */
     const char *needs;          /* "a|b": refused without one of these options; NULL: needs none */
     const char *excludes;       /* "a|b": refused beside any of these options; NULL: beside none */
-    const char *reads; /* what the file is that is read, "the text"; NULL: it is no input */
+    const char *reads;          /* the value is the path of this input, "the text"; NULL: of none */
     enum option_writes writes;
-    bool unrecorded; /* of this run alone: no record of the options has it, see record.h */
+    bool unrecorded; /* every run has its own: no record has it, see record.h */
 };
 
 /* Rows are written with these macros, after `#define VALUES struct NAME`, the struct of `member`.
@@ -102,48 +101,50 @@ struct option_group {
     size_t base;                  /* of the rows' offsets in the command's struct */
 };
 
-/* A command's options; the last group and positional stay empty. Arguments without a dash go to the
- * positionals in order: each OPTION_STRING takes one, an OPTION_STRINGS all that are left. */
+/* A command's options. The last group and the last positional stay empty. Arguments without a dash
+ * go to the positionals in order: an OPTION_STRING takes one, an OPTION_STRINGS all that are left.
+ */
 struct option_spec {
     struct option_group groups[12];
     struct option positionals[3];
     const char *everyday; /* "a b": the options of the short help, in its order; NULL: all */
 };
 
-/* All rows of a command: its groups' in order, then its positionals. */
+/* All rows of a command: those of its groups in order, then its positionals. */
 struct option_rows {
     struct option_row {
         const struct option *option;
         const char *group; /* title; NULL: a positional */
         size_t offset;     /* in the command's struct */
-        const char *given; /* the last value of a command line, "" of a flag; NULL: none */
+        const char *given; /* its last value, "" of a flag; NULL: it is not given */
     } items[128];
     int n_options, n; /* without and with the positionals */
-    void *values;     /* the command's struct, of a command line */
+    void *values;     /* the command's struct, if a command line was parsed */
 };
 
 /* Stores the fallbacks, then the arguments of argv, which ends with NULL, into `values`; *rows says
- * which options were given. At the first -h or --help that is no option's value *help becomes true
- * and the rest is not read. STATUS_USAGE, STATUS_NO_MEMORY; options_free is due in every case. */
+ * which options were given. The first -h or --help that is no option's value sets *help and ends
+ * the parsing. STATUS_USAGE, STATUS_NO_MEMORY; options_free is due in every case. */
 enum status options_parse(const struct option_spec *spec, char **argv, void *values,
                           struct option_rows *rows, bool *help, struct err *e);
 
 /* Frees the arrays of OPTION_STRINGS. */
 void options_free(const struct option_spec *spec, void *values);
 
-/* Prints the help, aligned and wrapped, with defaults and ranges: of all options, or of those for
- * every day, and then the names of the others. */
+/* Prints the help of all options, or that of the everyday ones and the names of the others; with
+ * defaults and ranges, aligned and wrapped. */
 void options_help(const struct option_spec *spec, bool all, struct output *out);
 
+/* Lists the rows of a command; none is given. */
 void options_list(const struct option_spec *spec, struct option_rows *rows);
 
-/* The row of the option of this name; NULL: the command has none. */
+/* Returns the row of the option of this name, or NULL. */
 struct option_row *options_find(struct option_rows *rows, const char *name);
 
 /* --- which known word was probably meant ----------------------------------------------------- */
 
-/* Insertions, deletions, replacements and swaps of neighbours that turn a into b (optimal string
- * alignment); 64 if one is longer than 63 bytes. */
+/* Counts the insertions, deletions, replacements and swaps of neighbours that turn a into b
+ * (optimal string alignment); 64 if one is longer than 63 bytes. */
 int edit_distance(const char *a, const char *b);
 
 /* Keeps the nearest of the words it is offered; starts as {.word = the unknown one}. A word is near
@@ -156,6 +157,6 @@ struct nearest {
 };
 void nearest_offer(struct nearest *n, const char *candidate);
 
-/* Pairs of a name that other programs or commands use for an option, and ours. Where a name has
- * several pairs, the first counts whose option the command has. NULL after the last. */
+/* Pairs: the name of an option in another program or command, and ours. Of a name with several
+ * pairs the first one counts whose option the command has. NULL after the last. */
 extern const char *const option_synonyms[][2];

@@ -2,15 +2,14 @@
  * record - the options that a run was given, for a later run that goes on with them.
  *
  * A record is words "--name=value", each ended by a zero byte, in the order of the command's rows,
- * filled up with zero bytes to a multiple of 8. It leaves out options that are marked `unrecorded`,
- * because every run has its own.
+ * filled up with zero bytes to a multiple of 8. Options that are marked `unrecorded` are not in it.
  */
 #pragma once
 
 #include "args/options.h"
 #include "base/text.h"
 
-/* The options given in the rows of a command line; *out, zeroed before, is the caller's to free.
+/* Makes the record of a command line's rows. *out, zeroed before, is the caller's to free.
  * STATUS_NO_MEMORY. */
 enum status record_make(const struct option_rows *rows, struct bytes *out, struct err *e);
 
@@ -19,8 +18,7 @@ enum status record_make(const struct option_rows *rows, struct bytes *out, struc
 enum status record_parse(const struct option_spec *spec, const struct bytes *record, char **argv,
                          void *values, struct option_rows *rows, struct err *e);
 
-/* Whether no recorded option that is given now has another value than before; what was not given
- * before had its default. STATUS_USAGE names the first that has. The option named `but` may differ.
- */
+/* STATUS_USAGE names the first recorded option that is given now and had another value before; one
+ * that was not given before had its default. The options named in `but` may differ. */
 enum status record_compare(const struct option_rows *before, const struct option_rows *now,
                            const char *const *but, struct err *e);

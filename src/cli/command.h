@@ -15,15 +15,15 @@
     row(generate) row(bench) row(convert) row(train) row(eval) row(score) row(tokenize) row(info)  \
         row(attend) row(heads) row(help)
 
-/* What job_run does before it calls `run`, in this order. What a command needs with some options
- * only, its run does itself, by the functions of job.h. */
+/* What job_run does before it calls `run`, in this order. A command that needs one of these with
+ * some options only does it in its run, by the functions of job.h. */
 enum job_needs {
-    JOB_PATH = 1 << 0,    /* MODEL or -m is named: job.path */
-    JOB_TEXT = 1 << 1,    /* -p, -f or the positional TEXT is read: job.text */
-    JOB_PIPED = 1 << 2,   /* where none is given, standard input may be one */
-    JOB_STOPS = 1 << 3,   /* from here on signals are only recorded: `run` decides when to stop */
-    JOB_OUT = 1 << 4,     /* -o is named; what is there is replaced only with --force */
-    JOB_WORKERS = 1 << 5, /* -t is checked, and kernels are chosen */
+    JOB_PATH = 1 << 0,       /* MODEL or -m is named: job.path */
+    JOB_TEXT = 1 << 1,       /* -p, -f or the positional TEXT is read: job.text */
+    JOB_PIPED = 1 << 2,      /* without them the text is what is piped in */
+    JOB_STOPS = 1 << 3,      /* signals are only recorded: `run` decides when to stop */
+    JOB_OUT = 1 << 4,        /* -o is named, and replaces a file only with --force */
+    JOB_WORKERS = 1 << 5,    /* -t is checked, and kernels are chosen */
     JOB_CHECKPOINT = 1 << 6, /* the checkpoint is opened, with job.parts of it */
     JOB_KV_TYPES = 1 << 7,   /* --kv-type takes a list */
     JOB_MODEL = JOB_PATH | JOB_STOPS | JOB_WORKERS | JOB_CHECKPOINT, /* what runs one */
@@ -38,16 +38,16 @@ struct command {
     const char *examples; /* lines "./decode NAME ..." that run in the repository's folder */
     const char *notes;    /* below the options in the help, for paragraph_reflow; NULL: nothing */
     struct option_spec spec;
-    size_t values_size;  /* of the struct that the options fill, zeroed before; it begins with a
-                            struct common_options */
+    size_t values_size;  /* of the zeroed struct that the options fill, which begins with a struct
+                            common_options */
     unsigned needs;      /* enum job_needs */
     unsigned parts;      /* of the checkpoint: enum checkpoint_parts */
     const char *no_text; /* the message where no text is given; NULL: the command needs none */
-    /* Completes the values of the options, each by what others say, before anything else is done.
-     * NULL: nothing is left open. */
+    /* Completes values that depend on other options, before anything else is done. NULL: none does.
+     */
     enum status (*prepare)(struct job *j, void *values, struct err *e);
-    /* Whether the options can be together, as far as their rows cannot say it, found out without
-     * reading a file. NULL: whatever the rows allow. */
+    /* Refuses options that cannot be together, where their rows cannot say so. Reads no file. NULL:
+     * the rows say all. */
     enum status (*check)(const struct job *j, const void *values, struct err *e);
     /* Does the work. job_run's caller prints *e, unless the status is STATUS_INTERRUPTED. */
     enum status (*run)(struct job *j, void *values, struct err *e);
@@ -56,13 +56,13 @@ struct command {
 /* One run. Everything is released by job_run. */
 struct job {
     const struct command *command;
-    char **words;                  /* of the command line behind its name; NULL after the last */
-    struct option_rows *rows;      /* the options that it gives */
-    struct output *out;            /* standard output: the product and nothing else */
-    uint64_t start_ns;             /* clock_ns when the process started */
+    char **words;             /* of the command line, behind the command; NULL after the last */
+    struct option_rows *rows; /* the options that it gives */
+    struct output *out;       /* standard output: the product and nothing else */
+    uint64_t start_ns;        /* clock_ns when the process started */
     struct common_options *common; /* in the values that `check` and `run` get, too */
     struct progress progress;
-    bool said_two_bos;   /* the note that a text begins with BOS twice was printed */
+    bool said_two_bos;   /* a note has said that a text begins with BOS twice */
     bool out_is_written; /* the file of -o is whole: an interruption does not lose it */
     uint64_t seed;       /* once job_seed has chosen it */
 
@@ -72,9 +72,9 @@ struct job {
     struct checkpoint checkpoint; /* its model converted if the options ask for another variant */
     const struct kernels *kernels;
     struct int_list kv_types; /* items of kv_type_at, at least one */
-    int n_threads;         /* before the pool is started how many are wanted, then how many run */
-    bool threads_are_auto; /* nobody asked for a number: fewer may be taken where they are faster */
-    struct pool *pool;     /* NULL until job_start_threads */
+    int n_threads;            /* how many are wanted, and once the pool is started how many run */
+    bool threads_are_auto;    /* nobody asked for a number: fewer are taken where they are faster */
+    struct pool *pool;        /* NULL until job_start_threads */
     struct session *session;
     unsigned char *off; /* [n_layers, n_heads], malloc'd: 1 for the heads that --without names; NULL
                            if it is not given */

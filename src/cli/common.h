@@ -14,7 +14,7 @@
 #include "model/model.h"
 #include "model/shape.h"
 
-/* The values of rows that several commands have: what a command's VALUES begin with. */
+/* The values of rows that several commands have. A command's VALUES begin with them. */
 struct common_options {
     const char *positional; /* MODEL */
     const char *model;      /* -m */
@@ -24,7 +24,7 @@ struct common_options {
     const char *prompt, *file, *positional_text; /* the text: at most one is not NULL */
     const char *ids;                             /* of --tokens, instead of a text */
     const char *range;                           /* of the text */
-    int truncate; /* of truncate_sides, what of a text beyond the context is left out */
+    int truncate; /* of truncate_sides: the end at which a text beyond the context is cut */
 
     const char *out; /* -o */
     bool force;

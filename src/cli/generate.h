@@ -3,9 +3,9 @@
  *
  * A generation is a list of (prompt, seed, n): one prompt is a list of one, samples are the same
  * prompt with streams of one seed, a file of prompts has a text a line, and a session adds to its
- * list. One schedule makes them side by side. A text is printed when it is whole and those before
- * it are printed; only a list of one is printed as it is made. Texts begin as slots become vacant,
- * so that those under way are few, however long the list is.
+ * list. One schedule makes them side by side. A list of one is printed as it is made; of another
+ * list a text is printed when it is whole and all texts before it are printed. Texts begin as slots
+ * become vacant, so that few are under way, however long the list is.
  */
 #pragma once
 
@@ -22,7 +22,7 @@ struct generate_options {
     struct option_strings stops;
     int samples;
     bool greedy;
-    struct sampler_params sampler; /* as the options have it; --greedy is not yet in it */
+    struct sampler_params sampler; /* as the options have it, without --greedy */
     int format;                    /* of text_formats */
     const char
         *prompts;      /* NULL: the input is one prompt; else it is this file's, a prompt a line */
@@ -38,16 +38,16 @@ struct generated {
     uint64_t line;   /* of --prompts, from 1 on; 0: of none */
     uint64_t seed, stream;
     struct text prompt;
-    const int32_t *tokens; /* [n_tokens] of the prompt: the job's, or the line's own */
-    int32_t *line_tokens;  /* malloc'd; NULL: the job's */
+    const int32_t *tokens; /* [n_tokens] of the prompt: the job's, or line_tokens */
+    int32_t *line_tokens;  /* malloc'd: those of a line; NULL: the prompt is none */
     size_t n_tokens;
     struct id_list sampled; /* its tokens; filled in for JSON only */
     struct bytes made;      /* bytes that are not yet printed */
-    bool begun, printed;    /* there are bytes of it; some of it was printed */
+    bool begun, printed;    /* it has bytes; some of them, or its prompt, were printed */
     bool whole;             /* nothing more comes */
-    bool refused;           /* it cannot be made */
-    struct err error;       /* why, if it is refused */
-    enum text_end end;      /* why it ended, once it is whole and not refused */
+    bool refused;           /* it cannot be made, because of `error` */
+    struct err error;
+    enum text_end end; /* of a whole text that is not refused */
     int n_sampled;
     double logprob; /* of the tokens, by the model alone; for JSON only */
 };
@@ -71,9 +71,9 @@ struct generation {
     int cap_texts;
     struct arena arena; /* of stops and texts */
 
-    uint64_t n_prompt;  /* tokens of the prompts of these texts; a prompt of samples counts once */
+    uint64_t n_prompt;  /* tokens of all prompts; the prompt of samples counts once */
     uint64_t n_begun;   /* texts that were taken from the list, refused or not */
-    uint64_t n_printed; /* texts that are over, refused or not; the next text to be printed */
+    uint64_t n_printed; /* texts that are over, refused or not; also the number of the next one */
     uint64_t n_done;    /* texts that are over and were made */
     uint64_t n_refused; /* texts that are over and could not be made */
     bool interrupted;   /* by a signal */
@@ -81,13 +81,13 @@ struct generation {
     int last_sampled;   /* tokens of the last text that ended */
 };
 
-/* The tokens of a prompt, as tokenizer_encode_prompt gives them, for `cap` positions in which n
- * more are to follow. With --truncate a prompt that is too long keeps as many as leave room for
- * those n, but at least half of the positions; without it STATUS_USAGE. */
+/* Gives the tokens of a prompt, as tokenizer_encode_prompt does, for `cap` positions in which n
+ * more tokens are to follow. A prompt that is too long is cut by --truncate until those n have
+ * room, but to no less than half of the positions; without --truncate it is STATUS_USAGE. */
 enum status generation_tokens(const struct generation *g, struct text prompt, int cap, int n,
                               int32_t **ids, size_t *n_ids, struct err *e);
 
-/* Cuts the next line that is not empty off *left, and adds it and the empty lines before it to
+/* Cuts the next line that is not empty off *left, and counts it and the empty lines before it in
  * *n_lines. False: there is none. */
 bool generation_next_line(struct text *left, uint64_t *n_lines, struct text *line);
 
@@ -97,11 +97,11 @@ enum status generation_create(struct generation *g, struct err *e);
 void generation_free(struct generation *g);
 
 /*
- * Makes and prints the texts of the list that have not yet begun. STATUS_OK also when the output
- * fails (which it knows itself); STATUS_INTERRUPTED; STATUS_FAILED for logits that are not finite
- * (of --prompts they refuse their line only); STATUS_NO_MEMORY. What is whole is printed in every
- * case, and a text that was being printed ends its line. Says on standard error why texts have
- * fewer tokens than were wanted.
+ * Makes and prints the texts of the list that have not yet begun, and says on standard error why
+ * they have fewer tokens than were wanted. STATUS_INTERRUPTED; STATUS_NO_MEMORY; STATUS_FAILED for
+ * logits that are not finite (in a line of --prompts they refuse that line). In every case whole
+ * texts are printed, and a text that was being printed ends its line. An output that fails ends the
+ * run with STATUS_OK, because the output itself knows of it.
  */
 enum status generation_run(struct generation *g, struct err *e);
 
@@ -109,10 +109,9 @@ enum status generation_run(struct generation *g, struct err *e);
  */
 void generation_report(struct generation *g);
 
-/* A session: each line of standard input continues the text so far and is answered at once; the
- * generation's own prompt, if `begins`, is answered first. STATUS_OK also when the output fails
- * (which it knows itself); STATUS_INTERRUPTED, STATUS_NO_MEMORY; STATUS_FAILED for logits that are
- * not finite; STATUS_BAD_FILE for an input that cannot be read, STATUS_USAGE for a line without an
- * end. Where standard input and standard error are terminals, and -q is not given, lines are typed
- * with the editor of show/editor.h. */
+/* Runs a session: each line of standard input continues the text so far and is answered at once;
+ * the generation's own prompt, if `begins`, is answered first. Where standard input and standard
+ * error are terminals, and -q is not given, lines are typed with the editor of show/editor.h. The
+ * failures of generation_run; STATUS_BAD_FILE for an input that cannot be read, STATUS_USAGE for a
+ * line without an end. */
 enum status generation_session(struct generation *g, bool begins, struct err *e);

@@ -3,11 +3,11 @@
  *
  * SIGPIPE and SIGXFSZ are ignored, so that a closed pipe and a file that reaches the size limit
  * are seen as failed writes. SIGINT, SIGTERM, SIGHUP (unless it was ignored, as by nohup) and
- * SIGXCPU end the program with exit code 130; after signals_defer the first one only sets a flag,
- * so that the work can be ended well, and the second one kills (SIGXCPU, which comes every second,
- * does not, nor does the same one within 100 ms, as timeout(1) sends it). SIGBUS from a mapped file
- * that was cut short becomes one line and exit code 3. What kills leaves the temporary file of an
- * unfinished output, which the next writer in its folder removes.
+ * SIGXCPU end the program with exit code 130. After signals_defer the first one only sets a flag,
+ * so that the work can be ended well, and the second one kills. Two do not count as the second:
+ * SIGXCPU, which comes every second, and the same signal within 100 ms, as timeout(1) sends it.
+ * SIGBUS from a mapped file that was cut short becomes one line and exit code 3. A killed program
+ * leaves the temporary file of an unfinished output, which the next writer in its folder removes.
  *
  * The state is global, because signal handlers take no argument.
  */

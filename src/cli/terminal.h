@@ -10,18 +10,18 @@
 
 struct common_options;
 
-/* Columns of a line, 1 or more: those of the terminal that the descriptor is. Where it is none, or
- * does not tell, COLUMNS or else 80. */
+/* Returns the columns of the terminal that the descriptor is, 1 or more. Where it is none, or does
+ * not tell, they are COLUMNS or else 80. */
 int terminal_width(int fd);
 
 /* Whether the descriptor is a terminal that moves its cursor and has colours when it is told to:
  * TERM is set, and not "dumb". An empty variable counts as unset. */
 bool terminal_obeys(int fd);
 
-/* Colours, if standard output is such a terminal and NO_COLOR is not set; else plain. */
+/* Returns colours, if standard output is such a terminal and NO_COLOR is not set; else plain. */
 enum heatmap_ink terminal_ink(void);
 
-/* NULL if it is unset or empty. */
+/* Returns an environment variable; NULL if it is unset or empty. */
 const char *environment(const char *name);
 
 /* --- descriptors ----------------------------------------------------------------------------- */
@@ -41,20 +41,21 @@ enum status descriptor_close(struct descriptor *d, struct err *e);
 
 /* --- lines on standard error ----------------------------------------------------------------- */
 
-/* One line about the run on standard error, "decode: " before it; nothing with -q. Names from files
- * may be in it: control characters become '?'. */
+/* Prints one line about the run on standard error, behind "decode: "; nothing with -q. Names from
+ * files may be in it: control characters become '?'. */
 void log_info(const struct common_options *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* One line about what went wrong, in the same form, also with -q. */
+/* Prints one line about what went wrong in the same form, also with -q. */
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The same as log_info, with -v only. */
+/* Does the same as log_info, with -v only. */
 #define log_verbose(c, ...) ((c)->verbose ? log_info((c), __VA_ARGS__) : (void)0)
 
-/* A line of the summary at a command's end, which begins with a heading as "prompt       ". */
+/* Prints a line of the summary at a command's end, which begins with a heading as "prompt       ".
+ */
 #define notice_summary(...) notice(true, __VA_ARGS__)
-/* A line in place of the one shown before, on standard error, which is a terminal. */
+/* Shows a line in place of the one before, on standard error, which is a terminal. */
 #define notice_show(...) notice(false, __VA_ARGS__)
 void notice(bool stays, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -71,12 +72,12 @@ struct progress {
     uint64_t started_ns, shown_ns;
 };
 
-/* For the tools' `progress`, with a struct progress as `arg`: rewrites the line at most ten times a
+/* A callback `progress`, whose `arg` is a struct progress: rewrites the line at most ten times a
  * second. */
 void progress_show(void *arg, uint64_t done, uint64_t all);
 
 /* Removes the line. */
 void progress_end(const struct progress *p);
 
-/* For the tools' `stop`: whether the first Ctrl-C has come. */
+/* A callback `stop`: whether the first Ctrl-C has come. */
 bool progress_stop(void *arg);
