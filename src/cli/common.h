@@ -21,9 +21,9 @@ struct common_options {
     bool quiet, verbose;
     const char *threads; /* -t: NULL, a number or "auto" */
 
-    const char *prompt, *file, *positional_text; /* the text: at most one is not NULL */
-    const char *ids;                             /* of --tokens, instead of a text */
-    const char *range;                           /* of the text */
+    const char *prompt, *file; /* the text: at most one is not NULL */
+    const char *ids;           /* of --tokens, instead of a text */
+    const char *range;         /* of the text */
     int truncate; /* of truncate_sides: the end at which a text beyond the context is cut */
 
     const char *out; /* -o */
@@ -55,7 +55,7 @@ extern const struct option general_options[], input_options[], engine_options[];
 /* Positionals, and single rows, for a command's own tables. */
 #define MODEL_POSITIONAL                                                                           \
     OPT_STRING("MODEL", common.positional, NULL, NULL, .reads = "the checkpoint")
-#define TEXT_POSITIONAL OPT_STRING("TEXT", common.positional_text, NULL, NULL, .reads = "the text")
+#define TEXT_POSITIONAL OPT_STRING("TEXT", common.file, NULL, NULL, .reads = "the text")
 #define OPT_THREADS(...)                                                                           \
     OPT_STRING("threads", common.threads, "N|auto", __VA_ARGS__, .letter = 't',                    \
                .otherwise = "DECODE_THREADS, else auto", .unrecorded = true)

@@ -45,16 +45,14 @@ static enum status name_inputs(struct job *j, struct err *e)
 {
     struct common_options *o = j->common;
     const bool takes_text = j->command->spec.positionals[1].kind == OPTION_STRING;
-    if (takes_text && o->model && !o->positional_text) {
-        o->positional_text = o->positional;
+    if (takes_text && o->model && !o->file) {
+        o->file = o->positional;
         o->positional = NULL;
     }
     if (o->positional && o->model)
         return err_usage(e,
                          "two checkpoints are named, '%.60s' and (with -m) '%.60s'; expected one",
                          o->positional, o->model);
-    if (o->positional_text)
-        o->file = o->positional_text;
     j->path = o->positional ? o->positional : o->model;
     return STATUS_OK;
 }
