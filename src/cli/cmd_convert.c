@@ -244,7 +244,8 @@ static enum status write_text(struct conversion *c, struct err *e)
                                     .option = "--calib self",
                                     .seed = j->common->seed.value, /* 0 if none is given */
                                     .n = c->text.n / window,
-                                    .length = window};
+                                    .length = window,
+                                    .callbacks = job_callbacks(j, "own token")};
     return job_write_self(j, &text, &c->text.tokens, e);
 }
 

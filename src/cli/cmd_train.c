@@ -496,7 +496,8 @@ static enum status write_texts(struct training *t, struct job *j, struct err *e)
                                     .option = "TEXT self",
                                     .seed = spec->seed,
                                     .n = n_windows,
-                                    .length = spec->length};
+                                    .length = spec->length,
+                                    .callbacks = job_callbacks(j, "own token")};
     TRY(job_write_self(j, &text, &t->own, e));
     spec->n_tokens = (size_t)n_windows * spec->length;
     spec->tokens = t->own;

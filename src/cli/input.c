@@ -194,7 +194,7 @@ enum status job_write_self(struct job *j, const struct input_self *t, int32_t **
                                   .seed = t->seed,
                                   .length = t->length,
                                   .n = t->n,
-                                  .callbacks = job_callbacks(j, "own token")};
+                                  .callbacks = t->callbacks};
     enum status s = STATUS_OK;
     if (model->config.n_ctx < SELF_CTX)
         s = err_usage(e, "%s: expected a checkpoint with a context of at least %d, found %d",

@@ -147,7 +147,8 @@ struct input_self {
     const struct checkpoint *checkpoint;
     const char *path, *option; /* for messages */
     uint64_t seed;
-    int n, length; /* texts; tokens of each, at most the model's context */
+    int n, length;              /* texts; tokens of each, at most the model's context */
+    struct callbacks callbacks; /* of tokens */
 };
 /* Lets the checkpoint write n texts at temperature 1, as own_text_write has it: *tokens [n *
  * length], malloc'd. Threads are started. STATUS_USAGE for too short a context; STATUS_BAD_FILE
