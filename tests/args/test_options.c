@@ -1,4 +1,5 @@
-/* The option parser: every kind, every spelling, every way to be wrong; lists and shapes. */
+/* Tests of the option parser, with every kind, every spelling and every way to be wrong; and of
+ * lists and shapes. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -63,7 +64,7 @@ static struct option_rows given;
 /* Parses the words, which end with NULL. */
 static enum status parse(struct values *v, bool *help, const char *const *words)
 {
-    /* The parser does not write to its arguments, it only takes them as main gets them. */
+    /* The parser does not write to its arguments; it takes them as main gets them. */
     char *argv[MAX_WORDS];
     int n = 0;
     while (words[n++])
@@ -82,7 +83,7 @@ static struct values good(const char *const *words)
     return v;
 }
 
-/* Refused, with all of `parts` in the message. */
+/* Expects that the words are refused with all of `parts` in the message. */
 static void refuse(const char *const *words, const char *parts)
 {
     struct values v;
@@ -154,7 +155,8 @@ TEST(what_may_be_many_is_kept)
     ck_assert(help);
 }
 
-/* Words, "|" between them, and parts of what is said. A fallback is nobody's wish. */
+/* A row has words, "|" between them, and parts of the message. A fallback does not count as given.
+ */
 TEST(what_is_wrong_is_named)
 {
     static const char *const cases[][2] = {
@@ -251,7 +253,7 @@ TEST(numbers)
 
 /* --- lists and shapes ------------------------------------------------------------------------- */
 
-/* Each of the lists of ids is 1, 22, 0; or refused. */
+/* Each list of ids is 1, 22, 0, or is refused. */
 TEST(ids)
 {
     static const char *const good_lists[] = {"1,22,0",     "1 22 0\n",   "[1, 22, 0]\n",
@@ -342,7 +344,8 @@ static bool has_option(const struct command *c, const char *name)
     return false;
 }
 
-/* Every synonym is of an option that some command has, under a name that this one has not. */
+/* Every synonym names an option that some command has; no command has an option of the synonym's
+ * own name. */
 TEST(names_of_others)
 {
     for (int i = 0; option_synonyms[i][0]; i++) {
@@ -354,7 +357,7 @@ TEST(names_of_others)
     }
 }
 
-/* What the short help shows is there, once. */
+/* Every option that the short help shows exists and stands there once. */
 TEST(everyday_options)
 {
     for (int k = 0; command_at(k); k++) {
@@ -382,8 +385,8 @@ static void expect_names(const struct option *o, const char *names)
     }
 }
 
-/* What an option needs or excludes is there. A value is called something: without that --method
- * once looked like a flag. */
+/* Every option that another one needs or excludes exists. Every value has a name: without one
+ * --method once looked like a flag. */
 TEST(rows_of_all_commands)
 {
     for (int i = 0; command_at(i); i++)
@@ -439,8 +442,8 @@ TEST(distances)
     for (size_t i = 0; i < COUNT(pairs); i++)
         ck_assert_int_eq(edit_distance(pairs[i].a, pairs[i].b), pairs[i].distance);
     ck_assert_int_eq(edit_distance(longer, longer), 64);
-    /* The fuzzer's: a word of 200 letters or more was "near" everything, because the distance of
-     * words too long to be compared, 64, is less than a third of its letters. */
+    /* Found by fuzzing: a word of 200 letters or more was "near" every other, because the distance
+     * of words that are too long to compare, 64, is less than a third of its letters. */
     const char *const far[] = {"xyz", longer};
     for (size_t i = 0; i < COUNT(far); i++) {
         struct nearest near = {.word = far[i]};

@@ -1,5 +1,5 @@
-/* Mapping, reading and replacing files, also where another process left or put a file. (Calls into
- * the system that fail, are interrupted or move one byte: test_faults.c.) */
+/* Tests of mapping, reading and replacing files, also where another process left or put a file.
+ * (test_faults.c has calls into the system that fail, are interrupted or move one byte.) */
 
 #include <dirent.h>
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 /* --- the scratch folder -------------------------------------------------------------------- */
 
-/* Any user but root, for whom permissions mean something. */
+/* Becomes a user other than root, so that permissions apply. */
 #define NOBODY 65534
 
 static char folder[512];
@@ -48,7 +48,7 @@ static void expect_text(const char *path, const char *text)
     expect_bytes(path, text, strlen(text));
 }
 
-/* So many names, hidden ones included. */
+/* Expects so many names in the folder, hidden ones included. */
 static void expect_names(int expected)
 {
     int n = -2; /* . and .. */
@@ -136,8 +136,8 @@ static void on_alarm(int signal_number)
     (void)signal_number;
 }
 
-/* A pipe that is slow, non-blocking, and read while a timer interrupts every call; and one longer
- * than the first buffer. */
+/* One pipe is slow, non-blocking, and read while a timer interrupts every call; the other has more
+ * than the first buffer holds. */
 TEST(read_all_of_pipes, .loops = 2)
 {
     const size_t piece = _i ? 1 : 10, n = _i ? 300001 : 400;
@@ -188,7 +188,7 @@ static enum status replace(const char *path, const char *text, struct err *e)
     return file_writer_commit(w, e);
 }
 
-/* Is replaced; or what path names stays, for this reason. */
+/* Expect that the file is replaced, or that it stays and the message has this reason. */
 static void expect_replaced(const char *path, const char *text, const char *instead)
 {
     expect_ok(replace(path, text, &err));
@@ -224,7 +224,7 @@ TEST(writer_makes_and_replaces, IN_FOLDER)
     expect_names(3);
 }
 
-/* The links stay; one to nothing makes what it names. */
+/* A link stays a link; where it leads to nothing, the file that it names is made. */
 TEST(writer_follows_links, IN_FOLDER)
 {
     const char *file = scratch_path("sub/file"), *second = scratch_path("sub/second");
@@ -256,7 +256,7 @@ TEST(read_only_folders_and_files, IN_FOLDER)
     expect_names(1);
 }
 
-/* Nor does one that finds a folder in the file's place. */
+/* A writer that finds a folder in the file's place leaves nothing either. */
 TEST(an_abandoned_writer_leaves_nothing, IN_FOLDER)
 {
     struct file_writer *w;
@@ -276,8 +276,8 @@ TEST(an_abandoned_writer_leaves_nothing, IN_FOLDER)
 
 #define LEN 600000
 
-/* Replaces "old" by LEN bytes, in pieces, while a call fails; the file stays the old one for a
- * reason, if there is one. Nothing else is left. */
+/* Replaces "old" by LEN bytes, in pieces, while a call fails. With a reason the file must stay the
+ * old one; without one it must be the new one. Nothing else may be left. */
 static void replace_long(size_t piece, struct fault_plan plan, const char *reason)
 {
     static char bytes[LEN];
@@ -307,7 +307,7 @@ static void replace_long(size_t piece, struct fault_plan plan, const char *reaso
     expect_names(1);
 }
 
-/* Around the size of the buffer, 256 KiB. */
+/* The sizes are near that of the buffer, 256 KiB. */
 TEST(pieces_of_many_sizes, IN_FOLDER)
 {
     static const size_t pieces[] = {1, 4095, (256 << 10) - 1, 256 << 10, (256 << 10) + 1, LEN};
@@ -315,10 +315,11 @@ TEST(pieces_of_many_sizes, IN_FOLDER)
         replace_long(pieces[i], (struct fault_plan){.error = 0}, NULL);
 }
 
-/* With the usual errors: test_faults.c. */
+/* (test_faults.c has the usual errors.) */
 TEST(calls_that_fail, IN_FOLDER)
 {
-    /* Unknown to the file system; closed all the same; fchmod, which comes before the rename. */
+    /* The calls are one that the file system does not know, a close that fails after it has closed,
+     * and fchmod, which comes before the rename. */
     replace_long(LEN, (struct fault_plan){FAULT_SYNC, .error = EINVAL}, NULL);
     replace_long(LEN, (struct fault_plan){FAULT_CLOSE, .error = EINTR}, NULL);
     replace_long(LEN, (struct fault_plan){FAULT_RENAME, .error = EPERM},
@@ -327,7 +328,7 @@ TEST(calls_that_fail, IN_FOLDER)
 
 /* --- what others left, or put there -------------------------------------------------------- */
 
-/* Files of other groups are made by root only. */
+/* Only root can make files of other groups. */
 TEST(a_group_that_cannot_be_kept_gets_no_rights, IN_FOLDER)
 {
     if (geteuid() != 0)
@@ -344,7 +345,7 @@ TEST(a_group_that_cannot_be_kept_gets_no_rights, IN_FOLDER)
     ck_assert_int_eq(waitpid(pid, &ended, 0), pid);
     ck_assert(ended == 0 && stat(a, &st) == 0 && st.st_gid == NOBODY);
     ck_assert_uint_eq(mode_of(a), 0604);
-    /* Root keeps it. */
+    /* Root keeps the group. */
     ck_assert(chown(a, 0, NOBODY) == 0 && chmod(a, 0664) == 0);
     expect_replaced(a, "new", a);
     ck_assert(stat(a, &st) == 0 && st.st_gid == NOBODY);

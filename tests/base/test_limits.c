@@ -1,5 +1,5 @@
-/* How many processors and how much memory are left, by made-up files of /proc and control groups.
- */
+/* Tests of how many processors and how much memory are left, by made-up files of /proc and control
+ * groups. */
 #include <sched.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -8,7 +8,7 @@
 #include "base/limits.h"
 #include "support.h"
 
-/* A mount of cgroups; each row has its own. */
+/* The mount of control groups; each row has its own. */
 static const char *mount;
 
 static void make_mount(void)
@@ -32,7 +32,8 @@ static void put(const char *name, const char *contents)
     write_file(path, contents, strlen(contents));
 }
 
-/* Files, name and contents in turn, and what /proc/self/cgroup says; 0: no limit. */
+/* A row has names and contents of files in turn, what /proc/self/cgroup says, and the limit; 0:
+ * there is none. */
 struct row {
     const char *self;
     uint64_t expected;
@@ -40,7 +41,7 @@ struct row {
 };
 
 static const struct row quotas[] = {
-    /* Rounded down, at least 1. */
+    /* Quotas are rounded down, and are at least 1. */
     {"0::/job\n", 0, {"job/cpu.max", "max 100000\n"}},
     {"0::/job\n", 4, {"job/cpu.max", "400000 100000\n"}},
     {"0::/job\n", 3, {"job/cpu.max", "399999 100000\n"}},
@@ -50,19 +51,19 @@ static const struct row quotas[] = {
     {"0::/job\n", 3, {"job/cpu.max", "300000"}},
     {"0::/job\n", 1, {"job/cpu.max", "0 100000\n"}},
     {"0::/job\n", 2, {"job/cpu.max", "  200000\t100000 "}},
-    /* The tightest ancestor, the mount itself too. */
+    /* The tightest limit of the ancestors counts; the mount itself is one. */
     {"0::/a/b/c\n", 3, {"a/b/c/cpu.max", "max 1\n", "a/b/cpu.max", "3 1", "a/cpu.max", "8 1"}},
     {"0::/a\n", 8, {"a/b/cpu.max", "3 1", "a/cpu.max", "8 1"}},
     {"0::/a/b\n", 2, {"a/b/cpu.max", "3 1", "cpu.max", "2 1"}},
     {"0::/\n", 2, {"a/b/cpu.max", "3 1", "cpu.max", "2 1"}},
-    /* A group that is not below the mount means the mount, and never leaves it. */
+    /* A group that is not below the mount counts as the mount; no path leads out of this. */
     {"0::/docker/0123456789abcdef\n", 2, {"cpu.max", "250000 100000\n"}},
     {"0::/system.slice/x.service (deleted)\n", 2, {"cpu.max", "250000 100000\n"}},
     {"0::/..\n", 3, {"cpu.max", "3 1", "../cpu.max", "1 1"}},
     {"0::/../other\n", 3, {"cpu.max", "3 1", "../other/cpu.max", "1 1"}},
     {"0::/a/../..\n", 3, {"cpu.max", "3 1", "../cpu.max", "1 1"}},
     {"0::/..data\n", 1, {"cpu.max", "3 1", "..data/cpu.max", "1 1"}}, /* a name, not a way up */
-    /* Nothing there. */
+    /* There is no file. */
     {"", 0, {NULL}},
     {"\n\n", 0, {NULL}},
     {"0::/job\n", 0, {NULL}},
@@ -83,7 +84,7 @@ static const struct row quotas[] = {
     {"0::/job\n", 3, {"job/cpu.max", "300000 99999999999999999999999\n"}}, /* the kernel's period */
     {"0::/job\n", 3, {"job/cpu.max", "300000 banana\n"}},
     {"0::/job\n", 1, {"job/cpu.max", "0x10 10\n"}},
-    /* Odd lines are passed over. */
+    /* Lines of another form are passed over. */
     {"rubbish\n0::/job\n", 3, {"job/cpu.max", "3 1"}},
     {":\n0::/job\n", 3, {"job/cpu.max", "3 1"}},
     {"::\n0:\n0::\n0::/job\n", 3, {"job/cpu.max", "3 1"}},
@@ -194,7 +195,7 @@ TEST(usable_is_at_most_the_affinity_mask)
     ck_assert(sched_setaffinity(0, sizeof mask, &mask) == 0 && cpus_usable() == 1);
 }
 
-/* The hint picks any usable processor and leaves the mask as it was. */
+/* The hint picks a usable processor, and the mask stays as it was. */
 TEST(starting_on_a_processor_pins_nothing)
 {
     cpu_set_t before, after;

@@ -1,4 +1,5 @@
-/* Random numbers against published ones, order statistics against hand-made answers. */
+/* Compares random numbers with published ones, and order statistics with answers worked out by
+ * hand. */
 #include "base/figures.h"
 #include "base/rng.h"
 #include "base/times.h"
@@ -13,8 +14,8 @@ static struct rng seeded(uint64_t seed, uint64_t stream)
     return r;
 }
 
-/* What the PCG distribution prints for its demo (pcg32, seed 42, stream 54), round 1; a unit is
- * (0xa15c02b7 >> 5) * 2^26 + (0x7b47f409 >> 6), over 2^53, and so on. */
+/* The PCG distribution prints these numbers in round 1 of its demo (pcg32, seed 42, stream 54). A
+ * unit is ((0xa15c02b7 >> 5) * 2^26 + (0x7b47f409 >> 6)) / 2^53, of two numbers each. */
 TEST(gives_the_published_numbers)
 {
     static const uint32_t published[] = {0xa15c02b7, 0x7b47f409, 0xba1d3330,
@@ -40,8 +41,8 @@ TEST(seeds_and_streams_differ)
     }
 }
 
-/* SplitMix64 started with seed 0 gives mix(i * 0x9e3779b97f4a7c15): its published first numbers;
- * and mix(0) is 0. Of each the low 53 bits, which a double has exactly. */
+/* SplitMix64 that starts with seed 0 gives mix(i * 0x9e3779b97f4a7c15), whose first numbers are
+ * published; mix(0) is 0. A seed is the low 53 bits, which a double has exactly. */
 TEST(derived_seeds_are_splitmix)
 {
     static const uint64_t seeds[] = {0, 1, 42, UINT64_MAX};

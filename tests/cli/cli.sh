@@ -211,8 +211,7 @@ checks <<'EOF'
     | {"position": 0, "id": 82, "text": "R", "logprob": null, "top": [], "model": "
 $ ids=$("$decode" tokenize $model -f prompt | tr ' ' ,)
 0 score $model $same --top 3 --format jsonl | == score | for same in "--tokens $ids" "--tokens $ids -t 3"
-0 score $model -f prompt --top 3 --format jsonl | "file": "prompt", "range": "0:1"} | > score
-0 score $model -f prompt $same --top 3 --format jsonl | == score | for same in "-t 1" "-t 2" "-t 8"
+0 score $model -f prompt --top 3 --format jsonl | "file": "prompt", "range": "0:1"}
 $ nll=$("$decode" score $model -f prompt --format csv | awk 'NR > 2 { s -= $4; n++ } END { printf "%.9f", s / n }' FS=,)
 $ [ "$nll" = "$("$decode" eval $model prompt --format csv -q | awk 'NR == 2 { printf "%.9f", $6 }' FS=,)" ]
 0 score $model -p 'a b' --top 2 --format $form | for form in table md csv json
@@ -423,10 +422,7 @@ checks <<'EOF'
 0 bench $model --kv-heads all --depth 0,128,255 $quick --format csv | 13 lines | 2> decode 0
 $ columns_are "$keys"
 $ [ "$(cut -d , -f 1 "$out" | sort -u | tr '\n' ' ')" = "GQA-2 GQA-4 MHA MQA variant " ]
-0 $b --format csv | 4 lines
-0 $b --kv-heads 4,1 --depth 0,39 --kv-type f32,f16 --type f32,f16 -t 2 --format csv | 17 lines
-0 bench $golden/mqa-f16.gguf --depth 0,5 --type f16,f32 $quick --format csv | 5 lines
-0 $b --kv-heads 4,1 --depth 0,39 --batch 1,5 --format csv | 9 lines
+0 $b --kv-heads 4,1 --depth 39 --batch 1,5 --kv-type f32,f16 --type f32,f16 --format csv | 17 lines
 0 $b --kv-heads 4,1 --format json | "n_kv_heads": 4 | "verdict": 
 $ [ "$(head -c 1 "$out")" = "[" ]
 $ has "$out" "\"model\": null, \"shape\": \"$shape\", \"architecture\": \"gpt2\""
@@ -573,8 +569,6 @@ $ head -c 100 LICENSE >short.txt
 2 bench $model --type q9 | --type: expected some of f32, f16, bf16, q8_0, q4_0
 2 bench $model --kv-type f64 | --kv-type: expected K or K/V of f32, f16, q8_0, q5_0, q4_0
 2 bench $model --prompt 257 | prompt of 257
-2 bench $model --svg $model $quick | the checkpoint itself
-1 $b --svg nosuchfolder/p.svg --format csv -q | nosuchfolder
 EOF
 
 # --- bad files, streams, signals ----------------------------------------------------------------
@@ -609,9 +603,7 @@ for type in F32 F16 BF16 Q8_0 Q4_0; do
 0 convert $model -o $type.gguf --type $type -t 2 --format csv
     | before,MHA, | ,$(size_of $model), | after,MHA, | ,$(size_of $type.gguf),
 $ [ $type = F32 ] || [ "$(column_of after relative_error)" != 0 ]
-0 convert $model -o q --type $type --force -t 1 -q | quiet
-$ cmp -s q $type.gguf
-0 info q --check
+0 info $type.gguf --check
 EOF
 done
 checks <<'EOF'
@@ -664,8 +656,6 @@ $ row $model text --ctx 20 -t 1 && columns_are $keys && is_empty "$err"
 $ [ "$(field 1)" = $((bytes - 1)) -a "$(field 2)" = $((bytes - 1)) ]
 $ expected=$row
 EOF
-row $model text --ctx 20 --stride 20 -t 3 --range 0.0:1e0
-note "eval: the same figures" [ "$row" = "$expected" ]
 # Ranges that meet share no token and leave out none: each counts all but its first token.
 total=0
 for range in 0:0.3333 0.3333:0.9 0.9:1; do
@@ -682,8 +672,7 @@ LC_ALL=C sed "s/A\x01${zeros}B\x01/B\x01${zeros}A\x01/" $model >swapped.gguf
 checks <<'EOF'
 $ [ $total = $bytes ]
 $ row $model - --ctx 20 <text && [ "$row" = "$expected" ]
-$ row $model text --ctx 20 --stride 7 && [ "$(field 1)" = $((bytes - 1)) ]
-$ [ "$(field 3)" != "$(echo "$expected" | cut -d , -f 3)" ]
+$ row $model text --ctx 20 --stride 7 && [ "$(field 3)" != "$(echo "$expected" | cut -d , -f 3)" ]
 $ row $model half && expected=$row
 $ row $model text --range 0:0.5 && [ "$row" = "$expected" ]
 $ row $model half --against $model -t 3
@@ -770,7 +759,8 @@ by_layer=$(repeat 2 40 | sed 's/2/2,/g')1
 return=$(printf '\r')
 checks <<'EOF'
 0 train lines -o toy.gguf $toy --log toy.csv | 0 bytes | 2> step 40 of 40: loss  | 2> best of step
-    | 2! $return
+    | 2> 1 layer, d_model 16, 2 heads (MHA) | 2! $return
+2 train lines -o toy.gguf $toy | toy.gguf' exists; --resume goes on with that run; to begin anew name another OUT
 $ has toy.csv "step,loss,val_loss,val_bits_per_byte,lr,grad_norm" && has_lines toy.csv 45
 $ [ -s toy.gguf.state ]
 0 train lines -o scaled.gguf $small --steps 5 --batch 2 --score-scale none -q
@@ -882,7 +872,7 @@ $ [ "$(tr -d ' ' <"$out" | grep -cF "$by_layer")" -gt 0 ]
     | 2> trained, and written, in F32 | 2> memory: parameters, gradient and moments | 2> on disk OUT.state
 EOF
 
-# Every command runs what train writes, of every architecture and of kinds that only `decode` has.
+# Options choose every architecture, and kinds that only `decode` has. (test_train_arch.c trains these further.)
 while IFS='|' read -r options arch norm placement position ffn; do
     checks <<'END'
 0 train lines -o arch.gguf $toy --layers 2 --steps 6 $options | 2> new model: $arch, 2 layers, d_model 16
@@ -890,10 +880,7 @@ while IFS='|' read -r options arch norm placement position ffn; do
 $ "$decode" info arch.gguf | tr -s ' ' >kinds && has kinds "norm $norm" && has kinds "placement $placement"
 $ has kinds "position $position" && has kinds "ffn $ffn"
 0 generate arch.gguf -p "line 1" -n 4 --greedy -q | line 1
-0 score arch.gguf -p "line 1"
-0 eval arch.gguf lines --range 0.9:1
-0 train lines -o x.gguf --from arch.gguf --teacher toy.gguf --steps 2 --batch 2 --seed 1
-$ rm x.gguf x.gguf.state arch.gguf arch.gguf.state
+$ rm arch.gguf arch.gguf.state
 END
 done <<EOF
 --arch llama --kv-heads 1|llama|rms|before|rope|swiglu

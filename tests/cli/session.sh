@@ -1,6 +1,6 @@
 #!/bin/sh
-# session.sh DECODE - runs generate -i over pipes, and with signals. It is run from the repository's top; its
-# last line counts what passed and failed.
+# session.sh DECODE - runs generate -i over pipes. (test_interrupts.c and test_terminal.c interrupt sessions.)
+# It is run from the repository's top; its last line counts what passed and failed.
 . tests/support/checks.sh
 
 # session LINES ARGS...: runs a session that reads these lines; printf's escapes are allowed in them.
@@ -11,8 +11,6 @@ session() {
     code=$?
 }
 g="generate $model"
-
-# --- sessions over pipes --------------------------------------------------------------------------
 
 {
     repeat a 17000000
@@ -72,21 +70,4 @@ $ printf '\012' | dd of="$dir/m.gguf" bs=1 seek=$((at + 31)) conv=notrunc 2>/dev
 $ printf 'ROMEO: I\n to\n' | "$decode" generate "$dir/m.gguf" -i -n 200 --seed 3 >"$out" 2>"$err"; code=$?
 0 | 2 lines | 2> end of text
 EOF
-
-# --- Ctrl-C ---------------------------------------------------------------------------------------
-
-mkfifo "$dir/lines"
-: >"$out" # without the output of the run before
-"$decode" $g -i -n 100M --shift --seed 1 <"$dir/lines" >"$out" 2>"$err" &
-pid=$!
-exec 3>"$dir/lines"
-echo a >&3
-await [ -s "$out" ]
-kill -INT $pid
-await has "$err" "interrupted after"
-echo "$(repeat b 300)" >&3
-await has "$err" "no room for 300 more"
-end_by INT $pid
-exec 3>&-
-check "130+ | 2> interrupted after | 2> the session ends | 2> peak memory"
 finish

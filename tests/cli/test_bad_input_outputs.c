@@ -1,6 +1,6 @@
 /*
- * Hostile surroundings of the whole program: inputs that change, outputs that must not be written,
- * and a training state that was changed. (Calls into the system that fail: test_faults.c.)
+ * Runs the whole program where inputs change, where outputs must not be written, and where a
+ * training state was changed. (test_faults.c has calls into the system that fail.)
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -41,8 +41,8 @@ static void copy_file(const char *from, const char *to)
 
 enum change { CUT_OFF, CUT_IN_HALF, DELETED, REPLACED };
 
-/* The change is made by a process of its own: when the conversion has mapped its checkpoint it
- * opens its calibration text, a FIFO, and only now goes on. */
+/* Another process makes the change. A conversion opens its calibration text, here a FIFO, when it
+ * has mapped its checkpoint, and waits there until the change is made. */
 static void convert_while(enum change change, int threads, struct ran *r)
 {
     char line[3000];
@@ -86,7 +86,7 @@ TEST(class_12_files_that_change, .before = set_up)
     remove_outputs();
 }
 
-/* Each writer; the output is %s. */
+/* These lines have each writer; the output is %s. */
 static const char *const writers[] = {
     "convert %%G -o %s --type f16 -t 1 -q --force",
     "convert %%G -o %s --kv-heads 1 --method mean -t 1 -q --force",
@@ -111,7 +111,7 @@ TEST(class_12_outputs_that_are_no_files, .before = set_up)
         {"/nosuchfolder/x", 1, "/nosuchfolder/x", NULL},
         {link_path, 1, "Too many levels of symbolic links", link_path},
         {link_path, 1, "found a pipe (FIFO)", ""},
-        /* The input, by its own name, by links and by a way round. */
+        /* The output is the input, by its own name, by links, or by another path. */
         {good_path, 2, itself, NULL},
         {round_about, 2, itself, NULL},
         {link_path, 2, itself, good_path},
@@ -141,8 +141,8 @@ TEST(class_12_outputs_that_are_no_files, .before = set_up)
     "train %T -o %O --layers 1 --embd 4 --heads 1 --ff 4 --ctx 4 --vocab 256 --steps 2 --batch 1 " \
     "-t 1 -q --eval-every 1"
 
-/* A state that is another file, or none (what damages one, and other runs': test_train.c,
- * test_train_arch.c). */
+/* OUT.state is another kind of file, or is missing. (test_train.c and test_train_arch.c damage one,
+ * and take that of another run.) */
 TEST(class_13_training_state, .before = set_up)
 {
     char state_path[700];
@@ -151,7 +151,7 @@ TEST(class_13_training_state, .before = set_up)
     const struct text out = content_of(out_path);
     expect_line_done(TRAIN_NEW " --resume", "");
     expect_line_done("train %T -o %O --resume -t 1", "");
-    /* Options that are none; what else is damaged: test_train.c. */
+    /* The options of the state are malformed. (test_train.c damages the rest.) */
     static const char *const options[][2] = {
         {"--embd=4", "--embt=4"},  {"--embd=4", "--embd=x"},   {"--embd=4", "--embd 4"},
         {"--embd=4", "--quiet\0"}, {"--batch=1", "TEXT.text"}, {"--batch=1", "--batch=0"}};

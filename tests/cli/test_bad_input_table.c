@@ -1,6 +1,6 @@
 /*
- * Broken checkpoints against the whole program: the rows of checkpoints.txt and lines.txt in
- * tests/data/broken, which say how they are read.
+ * Runs the whole program on broken checkpoints: the rows of checkpoints.txt and lines.txt in
+ * tests/data/broken, which explain their form.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #define SIZES_OF_MHA "layers=2 heads=4 kv=4 dim=8 width=32 ff=64 ctx=16 vocab=260"
 
-/* What rows change; without a preset: hostile_set_up's. */
+/* The checkpoints that rows change; one without a preset is that of hostile_set_up. */
 static const struct sound sounds[] = {
     {.name = "gpt2"},
     {"llama", "llama", "llama", SIZES_OF_LLAMA, 0, POSITION_ROPE, false},
@@ -31,7 +31,7 @@ static const struct sound sounds[] = {
     {"decode of one block", "decode", "gpt2", SIZES_OF_MHA, 0, POSITION_LEARNED, true},
 };
 
-/* The commands of a row; *all and *accept: what its first word says. */
+/* Returns the commands of a row; its first word sets *all or *accept. */
 static unsigned commands_of(char *words, bool *all, bool *accept)
 {
     static const struct {
@@ -61,7 +61,7 @@ static unsigned commands_of(char *words, bool *all, bool *accept)
     return commands;
 }
 
-/* `from` with the alternative in place of "$". */
+/* Copies `from` with the alternative in the place of "$". */
 static void put_alternative(char *to, size_t size, const char *from, const char *alternative)
 {
     const char *at = strchr(from, '$');
@@ -76,7 +76,8 @@ __attribute__((constructor)) static void draw(void)
     test_seed();
 }
 
-/* Under sanitizers a third of the changes is drawn; each has its turn all the same. */
+/* Under sanitizers a third of the changes is drawn; the turn of a change that is left out is
+ * counted all the same. */
 static void try_change(const char *changes, const char *commands, const char *words)
 {
     static long n;
@@ -113,7 +114,7 @@ static void try_row(char *row)
     }
 }
 
-/* The rows behind each "sound" line. */
+/* Runs the rows behind each "sound" line. */
 TEST(rows, .loops = COUNT(sounds), .before = bent_set_up, .seconds = 300)
 {
     char *rest = file_text("tests/data/broken/checkpoints.txt", NULL);

@@ -1,8 +1,8 @@
 /*
  * Makes the n-th call into the system fail, once or from then on, for one n after the other until
- * the command ends without having met the fault. Each time the exit code is right, one line says
- * what failed, nothing leaks, no file is half written and the old files are as they were. Where
- * there are many calls some are left out (faults_next); `make test-all` makes every one fail.
+ * the command ends before the fault comes. Each time the exit code must be right, one line must say
+ * what failed, nothing may leak, no file may be half written, and old files must be as they were.
+ * Where there are many calls some are left out (faults_next); `make test-all` makes every one fail.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,15 +15,15 @@
 #include "scenarios.h"
 #include "support.h"
 
-/* One way to fail, for all calls of a kind. */
+/* A way in which all calls of a kind fail. */
 struct way {
     enum fault_kind kind;
     int error;
     bool from_then_on;
 };
 
-/* What the program can do without: how many processors there are, whether the rename of a file
- * lasts (a folder). */
+/* The program can do without some files: those that say how many processors there are, and a folder
+ * that is synchronised so that a rename lasts. */
 static bool is_optional(const char *what)
 {
     return (what[0] == '/' || what[0] == '.') && !scenario_is_input(what) &&
@@ -35,7 +35,7 @@ static bool benches(void)
     return strncmp(scenario->name, "bench", 5) == 0;
 }
 
-/* The exit code when the first call that failed was about `what`. */
+/* Returns the exit code if the first call that failed was about `what`. */
 static int code_expected(const struct way *w, const char *what)
 {
     const enum fault_kind kind = w->kind;
@@ -64,13 +64,13 @@ static int code_expected(const struct way *w, const char *what)
     return STATUS_OK; /* a folder, or is_optional */
 }
 
-/* Whether the run may have gone on after the fault. */
+/* Returns whether the run may go on after the fault. */
 static bool may_go_on(const struct way *w, const char *what)
 {
     if (strcmp(what, "standard output") == 0)
         return false;
-    /* A list that cannot shrink stays as it is. A training that cannot save tries again at the
-     * next time. What is only read to describe it, or given up, may fail to close. */
+    /* A list that cannot shrink stays as it is. A training that cannot save tries again the next
+     * time. A file that is only read for a description, or is given up, may fail to close. */
     return strcmp(what, "realloc") == 0 || scenario_is(TRAINS) || w->kind == FAULT_CLOSE;
 }
 
@@ -104,7 +104,8 @@ static void expect_one_line(const struct ran *r, const struct way *w, const char
         ck_assert_msg(strstr(r->err, "only 1 of 2 threads"), "%s: %s", where, r->err);
     } else if (strstr(what, ".decode-") ||
                (w->from_then_on && (scenario_is_output(what) || names_an_output(r->err)))) {
-        /* A temporary is named by what it would have become; the last of several faults is told. */
+        /* A message names the file that a temporary would have become, and the last of several
+         * faults. */
         ck_assert_msg(names_an_output(r->err), "%s: %s", where, r->err);
     } else if (!is_optional(what) && w->kind != FAULT_PROCESS && strncmp(what, "pipe:", 5) != 0) {
         ck_assert_msg(strstr(r->err, slash ? slash + 1 : what), "%s: it does not name it: %s",
@@ -133,7 +134,7 @@ static void judge(const struct ran *r, const struct way *w, const struct fault_p
     scenario_expect_kept(r, plan, true);
 }
 
-/* The calls of the kind fail in their turn (see faults_next). Returns how many did. */
+/* Lets the calls of the kind fail in their turn (see faults_next), and returns how many failed. */
 static long fail_each(struct way w)
 {
     long done = 0;
@@ -166,7 +167,7 @@ TEST(memory, .loops = faults_drawn(n_scenarios), .seconds = 300)
     scenario_end();
 }
 
-/* Files that cannot be opened or read, or written; threads and processes. */
+/* Calls for files, threads and processes fail. */
 static const struct way groups[3][8] = {
     {{FAULT_OPEN, EIO, false},
      {FAULT_OPEN, EMFILE, true},
@@ -194,7 +195,7 @@ TEST(calls_that_fail, .loops = 3 * faults_drawn(n_scenarios), .seconds = 300)
     scenario_end();
 }
 
-/* Blocks of 2 MiB and more, which the scenarios are too small for. */
+/* Blocks of 2 MiB and more are mapped, which takes more than the scenarios need. */
 TEST(memory_that_is_mapped, .seconds = 300)
 {
     static const char line[] = "bench --shape 1x16x2,ff=16,vocab=32768,ctx=16 --kv-heads 1 -t 1 "
@@ -221,7 +222,8 @@ static void expect_no_difference(const struct fault_plan *plan)
     scenario_expect_kept(&r, plan, true);
 }
 
-/* No fault at all: the call has to be made again, or to be gone on with. */
+/* These calls do not fail: an interrupted one has to be made again, and a short one to be
+ * continued. */
 TEST(interrupted_and_short_calls, .loops = faults_drawn(n_scenarios), .seconds = 300)
 {
     static const enum fault_kind kinds[] = {FAULT_OPEN, FAULT_READ, FAULT_WRITE, FAULT_SYNC};
@@ -262,7 +264,7 @@ static const char *loud_line(void)
     return line;
 }
 
-/* Standard error takes nothing. */
+/* Writing to standard error fails. */
 static void fill_standard_error(void *unused)
 {
     (void)unused;
@@ -281,8 +283,8 @@ static void break_standard_error(void *unused)
     close(ends[1]);
 }
 
-/* Lines are lost, and nothing else. And on a crowded machine, which was exit 1 once, one is said.
- */
+/* Lines are lost, and nothing else. A line for a crowded machine, which once ended the run with
+ * exit 1, is lost as well. */
 TEST(standard_error, .loops = faults_drawn(n_scenarios), .seconds = 300)
 {
     static program_setup *const ways[] = {fill_standard_error, break_standard_error};

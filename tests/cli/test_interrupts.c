@@ -1,7 +1,7 @@
 /*
  * Raises a signal before the n-th call into the system, for one n after the other until the command
- * ends without meeting it. The exit code is 130, or 0 with the work done; no temporary file is
- * left, files are the old or the whole new ones, and a training can go on.
+ * ends before that call. The exit code must be 130, or 0 with the work done; no temporary file may
+ * be left, files must be the old or the whole new ones, and a training must be able to go on.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -32,7 +32,8 @@ static void judge(const struct ran *r, const struct fault_plan *plan)
     scenario_expect_kept(r, plan, faults_report()->returned);
 }
 
-/* Raises it before call first, first + step, ..., but for those that faults_next leaves out. */
+/* Raises the signal before the calls first, first + step and so on, without those that faults_next
+ * leaves out. */
 static void interrupt_each(int number, long first, long step, long few)
 {
     const long calls = scenario_all_calls / step;
@@ -48,7 +49,8 @@ static void interrupt_each(int number, long first, long step, long few)
     }
 }
 
-/* The three have one handler: SIGINT comes at every call, the others at every seventh. */
+/* The three signals have one handler, so SIGINT comes at every call, and the others at every
+ * seventh. */
 TEST(at_every_call, .loops = faults_drawn(n_scenarios), .seconds = 300)
 {
     signal(SIGHUP, SIG_DFL); /* the suite may run under nohup */
@@ -61,7 +63,7 @@ TEST(at_every_call, .loops = faults_drawn(n_scenarios), .seconds = 300)
 
 /* --- while a text is waited for -------------------------------------------------------------- */
 
-/* Standard input that never comes, and a SIGINT while it is waited for. */
+/* Nothing comes from standard input, and SIGINT comes while the program waits for it. */
 static void wait_and_interrupt(void *context)
 {
     (void)context;
@@ -75,7 +77,8 @@ static void wait_and_interrupt(void *context)
         _exit(77);
 }
 
-/* --calib - was read after signals were deferred, and Ctrl-C did nothing while it waited. */
+/* Once --calib - was read after signals were deferred, so that Ctrl-C did nothing during the wait.
+ */
 TEST(while_standard_input_is_waited_for, .seconds = 300)
 {
     static const char *const lines[] = {
@@ -123,7 +126,7 @@ static void run_session(struct ran *r, const struct fault_plan *plan)
     scenario_expect_kept(r, plan, faults_report()->returned);
 }
 
-/* A Ctrl-C before the first token of the first answer left a session that went on with no text. */
+/* Once a Ctrl-C before the first token of the first answer left a session without a text. */
 TEST(in_a_session, .seconds = 300)
 {
     static const char lines[] = "to be\n\nor\nnot\n\n";
@@ -170,8 +173,9 @@ static void be_interrupted_twice(void *unused)
     raise(SIGTERM);
 }
 
-/* A copied tensor's file that was cut short was called a failure of the output ("cannot write: Bad
- * address"), exit code 1. (While weights are read: class 12 of bad input.) */
+/* Once a file that was cut while a tensor was copied from it was called a failure of the output
+ * ("cannot write: Bad address", exit code 1). (Class 12 of bad input cuts a file while weights are
+ * read.) */
 TEST(a_file_that_is_cut_while_it_is_copied)
 {
     struct ran r;

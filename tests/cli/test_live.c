@@ -1,6 +1,6 @@
 /*
- * What a live page runs: what it refuses, and that it goes on after that. (Its weights and tokens:
- * tests/show/page.sh.)
+ * Tests of what a live page runs: it refuses texts and K/V heads, and goes on after that.
+ * (tests/show/page.sh tests its weights and tokens.)
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static void show(const char *text, int n, const char *kv_heads)
     live_show(live, text, strlen(text), n, 0.8, 7, kv_heads);
 }
 
-/* The answer has no error, but numbers and a view with this. */
+/* Expects an answer without an error, with numbers and a view that has this part. */
 static void expect_view(const char *part)
 {
     ck_assert_msg(!answer->error, "%s", answer->error);

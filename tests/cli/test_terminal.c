@@ -1,4 +1,5 @@
-/* The program on a terminal: tables fit its width, there are colours and a line of progress. */
+/* Runs the program on a terminal: tables fit its width, there are colours and a line of progress,
+ * and sessions are edited by keys. */
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -29,7 +30,7 @@ static struct screen open_screen(unsigned short columns)
     return s;
 }
 
-/* In the child: what it prints goes to the terminal, standard error too. */
+/* Runs in the child: its output and its standard error go to the terminal. */
 static void show_on(void *arg)
 {
     const struct screen *s = arg;
@@ -40,8 +41,8 @@ static void show_on(void *arg)
         _exit(99);
 }
 
-/* What the last line printed, less than a terminal's buffer, without carriage returns before line
- * feeds. */
+/* Returns what the last command line printed, less than a terminal's buffer, without carriage
+ * returns before line feeds. */
 static char text[4096];
 
 static void print_on_terminal(unsigned short columns, const char *line)
@@ -63,7 +64,8 @@ static void print_on_terminal(unsigned short columns, const char *line)
     text[out] = 0;
 }
 
-/* Columns of the longest line, of one-byte characters, without its escapes, but of examples. */
+/* Returns the columns of the longest line without escapes, of a text of one-byte characters; lines
+ * of examples do not count. */
 static int longest_line(void)
 {
     int most = 0, at = 0;
@@ -100,7 +102,7 @@ TEST(tables_fit, .loops = COUNT(table_commands))
     }
 }
 
-/* What is on the screen of so many columns says these. */
+/* Expects these parts on a screen of so many columns. */
 TEST(columns_are_left_out)
 {
     static const struct {
@@ -129,7 +131,7 @@ TEST(lines_below_tables_fit)
     expect_says(text, "tensors_checked");
 }
 
-/* Learning the vocabulary once left "0%" before the next line. */
+/* Once the learning of a vocabulary left "0%" before the next line. */
 TEST(no_rests_of_lines)
 {
     char line[300];
@@ -147,7 +149,7 @@ TEST(no_rests_of_lines)
 
 /* --- a session -------------------------------------------------------------------------------- */
 
-/* In the child: the terminal is that of its session, so that keys are signals. */
+/* Runs in the child: the terminal is that of its session, so that keys become signals. */
 static void sit_at(void *arg)
 {
     const struct screen *s = arg;
@@ -159,15 +161,16 @@ static void sit_at(void *arg)
     show_on(arg);
 }
 
-/* What is waited for on the screen, behind what was there before, and then typed. */
+/* A text that is waited for on the screen, behind those before it, and the keys that are typed
+ * then. */
 struct stroke {
     const char *shown, *typed;
 };
 
-/* More than any text that is waited for. */
+/* This is more than any text that is waited for. */
 #define TAIL ((size_t)1024)
 
-/* Exits with the number of the stroke that was waited for in vain, or 0. */
+/* Exits with the number of the stroke whose text did not come, or 0. */
 static _Noreturn void type(const struct screen *s, const struct stroke *strokes)
 {
     char all[65536] = "";
@@ -204,7 +207,7 @@ static _Noreturn void type(const struct screen *s, const struct stroke *strokes)
 #define PASTE  "\033[200~"
 #define PASTED "\033[201~"
 
-/* An answer that never ends; it has all letters. */
+/* An answer that does not end; it has all letters. */
 #define ASK                                                                                        \
     {"> ", "What is\n"}, {"is\033[J\r\033[9C\r\n", ""}, {"e", CTRL_C},                             \
     {                                                                                              \
@@ -225,7 +228,7 @@ static const struct {
       {"peak memory", ""}},
      STATUS_INTERRUPTED,
      "xterm"},
-    /* Three lines that are pasted are one prompt, and come back as one. */
+    /* Three pasted lines are one prompt, and come back as one. */
     {{{"> ", PASTE "a\nb\nc" PASTED "\n"},
       {"> a\\nb\\nc\033[J\r\033[9C\r\n", ""},
       {"e", CTRL_C},
@@ -236,7 +239,7 @@ static const struct {
       {"peak memory", ""}},
      STATUS_OK,
      "xterm"},
-    /* Where the terminal cannot be drawn on it edits lines as it does for any program. */
+    /* A terminal that cannot be drawn on edits lines itself, as it does for any program. */
     {{{"", "wrong" CTRL_U "What is\n"},
       {"What is\r\n", ""},
       {"e", CTRL_C},
@@ -273,7 +276,8 @@ TEST(a_session_by_keys, .loops = COUNT(sessions))
     ck_assert_int_eq(chdir(home), 0);
 }
 
-/* A vocabulary may hold whole commands to a terminal: they are shown, in all that prints text. */
+/* A vocabulary may hold commands to a terminal. Every command that prints text shows them and does
+ * not send them. */
 TEST(text_does_not_command_the_terminal)
 {
     static const char *const lines[] = {
@@ -290,7 +294,7 @@ TEST(text_does_not_command_the_terminal)
         print_on_terminal(80, line);
         ck_assert_msg(strstr(text, shown) != NULL, "%s: %s", line, text);
         ck_assert_msg(!strchr(text, '\x1b'), "%s", line);
-        /* In a pipe bytes are bytes. */
+        /* A pipe gets the bytes as they are. */
         run_program(&r, line, NULL, NULL);
         ck_assert_msg(memmem(r.out, r.out_len, spoken, sizeof spoken - 1) != NULL, "%s", line);
     }

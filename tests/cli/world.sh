@@ -91,16 +91,14 @@ $ limit="-f 20"
 1 $words -t 1 -q | File too large | for words in "convert $model -o $work/x.gguf --type f16"
     "train $dir/text -o $work/x.gguf --from $model --steps 1 --batch 1 --seed 1"
 $ [ -z "$(ls -A "$work" | grep -e '^x' -e '^[.]')" ]
-# A cache that memory cannot hold is refused before it is taken, for one text and for several. A session refuses
-# a line for which its cache cannot grow. The checkpoint claims a context of 4,194,304 tokens.
+# A cache that memory cannot hold is refused before it is taken, and a session refuses a line for which its cache
+# cannot grow. The checkpoint claims a context of 4,194,304 tokens.
 $ limit=
 0 train "$dir/text" -o "$work/far.gguf" $toy --position rope
 $ at=$(grep -abo context_length "$work/far.gguf" | head -n 1 | cut -d : -f 1)
 $ printf '\0\0\100\0' | dd of="$work/far.gguf" bs=1 seek=$((at + 18)) conv=notrunc 2>/dev/null
 $ limit="-v 400000"
-4 generate "$work/far.gguf" -p x -n 3 -c 4000000 -t 1 | out of memory: the cache and scratch memory need 1.13 GiB, | -c N and
 4 generate "$work/far.gguf" -p x -n 4000000 --samples 3 -t 1 | out of memory: the cache and | -n N and
-4 generate "$work/far.gguf" -p x -n 3 -c 4000000 --samples 3 --batch 3 -t 1 | 3 sequences need 2.56 GiB
 $ { printf 'a\n'; repeat a 1000000; printf '\nb\n'; } >"$dir/lines"
 $ run generate "$work/far.gguf" -i -n 3 -t 1 --seed 1 -v <"$dir/lines"
 4+ | 2> KV cache 24.0 KiB that may grow to 768 MiB | 2> out of memory: a cache of twice the text and scratch memory need 302 MiB

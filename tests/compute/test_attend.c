@@ -1,5 +1,5 @@
-/* Attention to a chunk of the cache, and joining chunks: every vector table gives the bits of the
- * scalar definition, and the definition is compared with double precision. */
+/* Tests of attention to a chunk of the cache and of joining chunks: every vector table gives the
+ * bits of the scalar definition, and this is compared with double precision. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static uint16_t *random_scales(size_t n)
     return scales;
 }
 
-/* Numbers as a type has them, in so many bytes: those given, or integers with any bits. */
+/* Stores the given numbers as a type has them, in so many bytes, or, for integers, any bits. */
 static void *as_cached(const float *x, size_t n, enum cache_type type, size_t bytes)
 {
     if (!cache_types[type].has_scales)
@@ -42,7 +42,7 @@ static void *as_cached(const float *x, size_t n, enum cache_type type, size_t by
     return any;
 }
 
-/* ALiBi's and quadratic ones in turn. */
+/* Biases are ALiBi's and quadratic ones in turn. */
 static struct attend_bias *random_biases(int n_heads)
 {
     struct attend_bias *bias = allocated((size_t)n_heads * sizeof *bias);
@@ -53,7 +53,7 @@ static struct attend_bias *random_biases(int n_heads)
     return bias;
 }
 
-/* What lies beyond the positions and the dimensions must not matter, whatever it holds: NaN. */
+/* Numbers beyond the positions and the dimensions must not matter; here they are NaN. */
 static struct attention make_attention(struct shape s)
 {
     const size_t n_panels = (size_t)matrix_panels(s.n), key_dim = (size_t)s.key_dim;
@@ -103,7 +103,7 @@ static struct attention make_attention(struct shape s)
 
 /* --- the same bits --------------------------------------------------------------------------- */
 
-/* A table against the definition. */
+/* Compares a table with the definition. */
 static void compare_attend(const struct kernels *k, struct shape s)
 {
     const struct attention at = make_attention(s);
@@ -124,7 +124,7 @@ static void compare_attend(const struct kernels *k, struct shape s)
     release_all();
 }
 
-/* Plainly, and with values of any other size. */
+/* Values have the keys' size, or any other. */
 TEST(attend_equals_scalar, .first = SANITIZED ? 4 : 0, .loops = SANITIZED ? 5 : 7,
      .before = seed_numbers)
 {
@@ -156,7 +156,7 @@ static unsigned bits_at(const void *p, int word, int bit)
     return value >> bit;
 }
 
-/* Number `index` of cells or of a row that are numbers each. */
+/* Returns number `index` of cells, or of a row, that are single numbers. */
 static double number_at(enum cache_type type, const void *x, int index)
 {
     return type == CACHE_F16    ? (double)f16_widen(((const uint16_t *)x)[index])
@@ -164,7 +164,8 @@ static double number_at(enum cache_type type, const void *x, int index)
                                 : (double)((const float *)x)[index];
 }
 
-/* The chunk's keys or values at position t, dimension i, by what kernels.h says of their bits. */
+/* Returns a key or a value of the chunk at position t, dimension i, from its bits as kernels.h
+ * defines them. */
 static double key_at(const struct attention *at, int t, int i)
 {
     const struct kv_chunk *kv = &at->args.kv;
@@ -204,7 +205,7 @@ static double value_at(const struct attention *at, int t, int i)
     return scale * (low + fifth * 16 - 16);
 }
 
-/* Head h's score of position t. */
+/* Returns head h's score of position t. */
 static double score_at(const struct attention *at, int h, int t)
 {
     const struct attend *a = &at->args;
@@ -231,7 +232,8 @@ static void add_softmax(const struct attention *at, int h, double *numerator, do
     }
 }
 
-/* Any number of heads, every storage, with biases and without, products and additive scores. */
+/* Tries any number of heads, every storage, with biases and without, products and additive scores.
+ */
 TEST(attend_is_softmax, .loops = SANITIZED ? KV_TYPES : 4 * KV_TYPES, .before = seed_numbers)
 {
     for (int n_heads = 1; n_heads <= 22; n_heads++) {

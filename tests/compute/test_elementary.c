@@ -1,5 +1,5 @@
-/* Exponentials, logarithms, powers, sines and cosines against the C library's in long double; and a
- * hash of their bits, which must be the same with every compiler. */
+/* Compares exponentials, logarithms, powers, sines and cosines with the C library's in long double,
+ * and a hash of their bits, which must be the same with every compiler. */
 #include <float.h>
 #include <math.h>
 
@@ -27,7 +27,7 @@ TEST(exp_is_within_two_ulp)
         ck_assert_double_eq(special[i], expected[i]);
 }
 
-/* From 1 up, from 1 down to below the least normal number, and of 0. */
+/* The arguments go from 1 up, and from 1 down to below the least normal number; and 0. */
 TEST(log_is_within_its_bound)
 {
     for (float a = 1; a > FLT_MIN / 2; a *= 0.9993f) {
@@ -49,9 +49,9 @@ static void check_angle(double angle)
                   cosine);
 }
 
-/* Of all magnitudes; where a quarter turn ends, and all digits of the reduced angle are those that
- * pi / 2 has beyond the first double; where rounding to whole quarters may go either way; of
- * positions. */
+/* The angles have all magnitudes. Some are near whole quarter turns, where the reduced angle has
+ * only digits that pi / 2 has beyond the first double; some are where rounding to whole quarters
+ * may go either way; others are those of positions. */
 TEST(sines)
 {
     const double half_pi = 1.57079632679489662;

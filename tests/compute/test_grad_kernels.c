@@ -1,5 +1,5 @@
-/* The products of training: every table gives the bits of the definition; and the results of
- * kernels for numbers at the limits. (Whether gradients are right: train/test_backprop.c.) */
+/* Tests of the products of training, where every table gives the bits of the definition; and of
+ * kernels for numbers at the limits. (train/test_backprop.c tests that gradients are right.) */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,8 @@ static void fill(uint64_t seed)
             numbers[i][j] = (float)(2 * rng_unit(&r) - 1);
 }
 
-/* The definition and the table of this turn: the tests run with each that this machine has. */
+/* The definition and the table of this turn; the tests run with each table that this machine has.
+ */
 static const struct grad_kernels *tables[2];
 
 static int n_tables(void)
@@ -43,7 +44,8 @@ static void choose(int i, uint64_t seed)
     fill(seed);
 }
 
-/* One shape in all its forms: A by rows or columns, from zero or from C, with or without bias. */
+/* Tests one shape in all its forms: A by rows or columns, from zero or from C, with or without a
+ * bias. */
 static void try_product(int m, int n, int k)
 {
     static float c[2][64 * 64];
@@ -80,7 +82,7 @@ TEST(products, .loops = n_tables())
             try_product(m, columns[i], 1 + (m * 7 + i) % 19);
 }
 
-/* Rows of A as far apart as logits are, which are copied in parts, give the bits of those side by
+/* Rows of A that are as far apart as logits are copied in parts, and give the bits of rows side by
  * side. */
 TEST(rows_far_apart, .loops = n_tables())
 {
@@ -116,7 +118,7 @@ TEST(rows_far_apart, .loops = n_tables())
     }
 }
 
-/* Where the slope is that of 0 or of 1. */
+/* The slope is 0 or 1 at these limits. */
 TEST(slopes_at_the_limits, .loops = n_tables())
 {
     choose(_i, 4);

@@ -1,5 +1,5 @@
-/* Functions of single numbers that kernels share, against the C library's in double; conversions to
- * and from halves with every table. */
+/* Compares functions of single numbers that kernels share with the C library's in double, and
+ * conversions to and from halves of every table. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,7 @@ MATH_TEST(gelu_is_the_tanh_form)
     ck_assert(isnan(math_gelu(NAN)));
 }
 
-/* Error of f(x) in units of the last place of the exact result. */
+/* Returns the error of f(x) in units of the last place of the exact result. */
 static double error_in_ulps(float found, double exact)
 {
     int exponent;
@@ -52,8 +52,8 @@ static double error_in_ulps(float found, double exact)
     return fabs((double)found - exact) / ldexp(1, exponent - 24);
 }
 
-/* Floats of all magnitudes, of either sign. (The worst of all whose results are normal numbers is
- * off by 6.99 ulp, at -13.05; above -13 by 6.86.) */
+/* The arguments are floats of all magnitudes and of either sign. (Of all floats with normal results
+ * the worst is off by 6.99 ulp, at -13.05; above -13 by 6.86.) */
 MATH_TEST(gelu_erf_is_exact_gelu)
 {
     double worst = 0;
@@ -120,7 +120,7 @@ MATH_TEST(f16_round_trip)
     ck_assert(wide[0x3c00] == 1.0f && wide[0x0001] == 0x1p-24f && wide[0xfbff] == -65504.0f);
 }
 
-/* Rounding to half: ties to even, overflow to infinity, subnormals. */
+/* Rounding to halves takes ties to even, overflows to infinity, and gives subnormals. */
 MATH_TEST(f16_rounding)
 {
     enum { N = 400000 };
@@ -148,7 +148,8 @@ MATH_TEST(f16_rounding)
     }
 }
 
-/* All 65,536 bfloat16 values survive the way there and back; rounding is to nearest even. */
+/* All 65,536 bfloat16 values go to float and back; rounding is to the nearest, and of ties to even.
+ */
 MATH_TEST(bf16_round_trip)
 {
     for (uint32_t i = 0; i < 65536; i++) {

@@ -1,5 +1,5 @@
-/* Every vector table gives the bits of the scalar definition, and the definition is compared with
- * double precision. */
+/* Tests that every vector table gives the bits of the scalar definition, and compares the
+ * definition with double precision. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 #define KERNEL_TEST(...) TEST(__VA_ARGS__, .before = seed_numbers)
 
-/* Panels of random weights, zero from row n_out on. */
+/* Makes panels of random weights, zero from row n_out on. */
 static void *random_panels(int n_out, int n_in, enum storage storage)
 {
     const size_t bytes = (size_t)matrix_bytes(n_out, n_in, storage);
@@ -120,7 +120,7 @@ KERNEL_TEST(products_and_epilogues_are_their_formulas, .loops = EPILOGUES)
                                 activated(m.epilogue, (double)sums[i], (double)before[i]), 2e-6);
 }
 
-/* A quantised product is that of the dequantised matrix and the dequantised activations. */
+/* A quantised product is the product of the dequantised matrix and the dequantised activations. */
 KERNEL_TEST(quantised_matmul_is_a_product, .loops = 2)
 {
     enum { OUT = 21, IN = 96, TOKENS = 2 };
@@ -153,7 +153,7 @@ KERNEL_TEST(quantised_matmul_is_a_product, .loops = 2)
     }
 }
 
-/* The largest sums that a block can have, of halves of it, too. */
+/* Blocks have the largest sums that they can have, as a whole and in halves. */
 KERNEL_TEST(extreme_blocks_equal_scalar, .loops = 2)
 {
     enum { OUT = 16, IN = 64, TOKENS = 4 };
@@ -181,8 +181,8 @@ KERNEL_TEST(extreme_blocks_equal_scalar, .loops = 2)
     }
 }
 
-/* Blocks of zeros, of tiny numbers, of one huge one, with infinities and NaNs: every table as the
- * scalar one. */
+/* Every table quantises blocks of zeros, of tiny numbers, of one huge number, with infinities and
+ * with NaNs as the scalar table does. */
 KERNEL_TEST(quantize_equals_scalar)
 {
     enum { N = 32 * 9, TOKENS = 3, STRIDE = N + 5 };
@@ -212,7 +212,7 @@ KERNEL_TEST(quantize_equals_scalar)
     }
 }
 
-/* In place, too. */
+/* Norms are also computed in place. */
 KERNEL_TEST(norms_equal_scalar, .loops = NORM_KINDS)
 {
     static const int sizes[] = {1, 2, 15, 16, 17, 31, 64, 100, 768};
@@ -230,7 +230,7 @@ KERNEL_TEST(norms_equal_scalar, .loops = NORM_KINDS)
         }
 }
 
-/* turn [2, n_rot] of random angles, which are given. */
+/* Fills turn [2, n_rot] for random angles, and these. */
 static float *random_turn(int n_rot, double *angles)
 {
     float *turn = allocated(2 * (size_t)n_rot * sizeof *turn + 1);
@@ -243,7 +243,7 @@ static float *random_turn(int n_rot, double *angles)
     return turn;
 }
 
-/* A pair is a complex number, which is multiplied by e^(i angle); back undoes it. */
+/* A pair is a complex number, which is multiplied by e^(i angle); the rotation back undoes it. */
 static void check_rotation(const struct kernels *k, const float *x, int n_rot, int n)
 {
     double angles[64];
@@ -277,7 +277,7 @@ KERNEL_TEST(rotation)
         }
 }
 
-/* One product with a single weight of 1: every table's epilogue of sums of all magnitudes. */
+/* A product with a single weight of 1 gives every table's epilogue sums of all magnitudes. */
 KERNEL_TEST(epilogues_equal_scalar, .loops = EPILOGUES)
 {
     enum { N = 4096 };
@@ -309,8 +309,8 @@ KERNEL_TEST(epilogues_equal_scalar, .loops = EPILOGUES)
     }
 }
 
-/* What they compute does not matter but for that it is computed: a sum is exact in any order where
- * all are small integers, and chains that start apart end as what their fixed point says. */
+/* The loops that measure must compute what they claim: a sum of small integers is exact in any
+ * order, and chains that start apart end at their fixed point. */
 KERNEL_TEST(measuring_loops)
 {
     static float x[300], lines[3 * ROOFLINE_LINE];

@@ -1,5 +1,5 @@
-/* Decompositions and solvers: residuals, orthogonality and NumPy's values, also for matrices that
- * are singular or nearly so. */
+/* Tests of decompositions and solvers by residuals, orthogonality and NumPy's values, also for
+ * matrices that are singular or nearly so. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static double largest_difference(const double *a, const double *b, size_t n)
     return largest;
 }
 
-/* x^T x for x [n_rows, n]. */
+/* Writes x^T x for x [n_rows, n]. */
 static void gram(double *g, const double *x, int n_rows, int n)
 {
     memset(g, 0, n * n * sizeof *g);
@@ -56,7 +56,7 @@ TEST(products_are_those_of_plain_loops, .loops = 5)
                 sum += a[i * k + t] * b[t * n + j];
             ck_assert_double_eq(c[i * n + j], sum);
         }
-    /* A^T B from the transposed A, cut at every row: the same bits. */
+    /* A^T B of the transposed A has the same bits if it is cut at any row. */
     linalg_transpose(at, a, m, k);
     for (int cut = 0; cut <= m; cut++) {
         memset(d, 0, m * n * sizeof *d);
@@ -79,7 +79,7 @@ TEST(dot_and_trace)
     ck_assert_double_eq(linalg_trace((const double[]){1, 9, 9, 9, 2, 9, 9, 9, 4}, 3), 7);
 }
 
-/* |l l^T - a| over the largest of a. */
+/* Returns the largest element of |l l^T - a| over that of a. */
 static double cholesky_residual(const double *l, const double *a, int n)
 {
     double *lt = numbers(n * n), *back = numbers(n * n), *zero = numbers(n * n);
@@ -88,7 +88,8 @@ static double cholesky_residual(const double *l, const double *a, int n)
     return largest_difference(back, a, n * n) / largest_difference(zero, a, n * n);
 }
 
-/* Condition 1.5e10; numpy.linalg.cholesky; in place, with a ridge. */
+/* The matrix has condition 1.5e10; the values are those of numpy.linalg.cholesky. The factor is
+ * computed in place, and with a ridge. */
 TEST(cholesky_of_a_hilbert_matrix)
 {
     enum { N = 8 };
@@ -106,7 +107,8 @@ TEST(cholesky_of_a_hilbert_matrix)
     ck_assert_double_eq_tol(l[0], sqrt(1.5), 1e-15);
 }
 
-/* Of rank 7, and zero: the solutions are finite, and solve what is in the range. */
+/* The matrices have rank 7, or are zero. Solutions are finite, and solve right sides in the range.
+ */
 TEST(cholesky_of_a_singular_matrix)
 {
     enum { N = 40 };
@@ -141,7 +143,7 @@ static struct eigen decompose(const double *a, int n, int n_vectors)
     return g;
 }
 
-/* Residuals, orthogonality, order and sign of the first n_vectors. */
+/* Checks residuals, orthogonality, order and sign of the first n_vectors. */
 static void check_eigen(const double *a, const struct eigen *g, int n_vectors)
 {
     const int n = g->n;
@@ -167,7 +169,7 @@ static void check_eigen(const double *a, const struct eigen *g, int n_vectors)
         ck_assert_double_ge(g->values[i - 1], g->values[i]);
 }
 
-/* numpy.linalg.eigh of [[4, 1, -2], [1, 3, 0.5], [-2, 0.5, 1]]. */
+/* The values are those of numpy.linalg.eigh for [[4, 1, -2], [1, 3, 0.5], [-2, 0.5, 1]]. */
 TEST(eigenvectors_as_numpy_gives_them)
 {
     static const double a[] = {4, 1, -2, 1, 3, 0.5, -2, 0.5, 1};
@@ -181,7 +183,8 @@ TEST(eigenvectors_as_numpy_gives_them)
     ck_assert_double_lt(largest_difference(g.vectors, vectors, 9), 1e-13);
 }
 
-/* Also of low rank: the eigenvalues that are zero are noise, which must not keep QL from ending. */
+/* Some have low rank: eigenvalues that should be zero are noise, and must not keep QL from ending.
+ */
 TEST(eigenvalues_of_random_matrices, .loops = 14)
 {
     static const int sizes[][2] = {{1, 1},     {2, 2},     {3, 3},    {5, 5},    {33, 33},
@@ -203,7 +206,8 @@ TEST(eigenvalues_of_random_matrices, .loops = 14)
     }
 }
 
-/* Zero, and N times the same; of rank 1, near over- and underflow; what is not finite ends. */
+/* The matrices are zero, a multiple of one, of rank 1, or near over- and underflow. One that is not
+ * finite comes to an end. */
 TEST(eigenvalues_of_special_matrices)
 {
     enum { N = 24 };
@@ -233,8 +237,9 @@ static void check_orthogonal(const double *q, int n)
             ck_assert_double_le(fabs(linalg_dot(q + i * n, q + j * n, n) - (i == j)), 1e-14 * n);
 }
 
-/* A rotation times a positive definite matrix: the rotation is found, and only then is q^T m
- * symmetric positive definite. Of singular ones, of rank 2 and zero, it is orthogonal, too. */
+/* Of a rotation times a positive definite matrix the rotation is found; only with it is q^T m
+ * symmetric positive definite. The result is also orthogonal for singular matrices, of rank 2 and
+ * zero. */
 TEST(nearest_orthogonal_matrix)
 {
     enum { N = 20 };

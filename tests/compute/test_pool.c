@@ -1,5 +1,5 @@
-/* Teams of threads. All variables are plain ones, so that ThreadSanitizer checks that the pool
- * orders accesses to them. */
+/* Tests of teams of threads. All variables are plain ones, so that ThreadSanitizer checks that the
+ * pool orders accesses to them. */
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
@@ -40,7 +40,7 @@ int __wrap_pthread_join(pthread_t thread, void **result)
 
 /* --- a team at work --------------------------------------------------------------------------- */
 
-/* The first is no team, the last one too large for most tests. */
+/* The first team is one thread, the last one is too large for most tests. */
 static const int team_sizes[] = {1, 2, 3, 5, 8, 64, POOL_MAX_THREADS};
 enum { ALL_SIZES = COUNT(team_sizes), N_SIZES = ALL_SIZES - 1 };
 
@@ -62,7 +62,8 @@ static void new_job(struct job *j, int n_threads, int rounds)
     ck_assert(n_threads > 1 || !j->pool);
 }
 
-/* Each member ran so often, nobody else did, and all saw each other in the right phase. */
+/* Checks that each member ran so often, that nobody else ran, and that all saw each other in the
+ * right phase. */
 static void expect_runs(const struct job *j, int runs)
 {
     for (int i = 0; i < POOL_MAX_THREADS; i++) {
@@ -84,7 +85,7 @@ static void count_run(void *arg, int thread)
     j->runs[thread]++;
 }
 
-/* Between the two barriers of a round everybody's phase must be this round's. */
+/* Between the two barriers of a round all phases must be this round's. */
 static void walk_phases(void *arg, int thread)
 {
     struct job *j = arg;
@@ -99,7 +100,7 @@ static void walk_phases(void *arg, int thread)
     j->runs[thread]++;
 }
 
-/* Arrives after a random time around those at which a waiting member changes its way to wait. */
+/* Arrives after a random time, near those at which a waiting member changes how it waits. */
 static void arrive_at_random(void *arg, int thread)
 {
     struct job *j = arg;
@@ -141,7 +142,7 @@ TEST(barrier_keeps_members_in_one_phase, .loops = ALL_SIZES)
     end_job(&j);
 }
 
-/* They sleep when they are told to leave, too. */
+/* The members sleep when they are told to leave. */
 TEST(run_wakes_sleeping_members, .first = 1, .loops = N_SIZES)
 {
     struct job j;
@@ -176,7 +177,7 @@ TEST(restarted_threads_begin_anew, .first = 1, .loops = N_SIZES)
     pool_free(j.pool);
 }
 
-/* It was a failed run once, on a machine too crowded for the last thread. */
+/* Once a run failed on a machine that was too crowded for the last thread. */
 TEST(refused_threads_make_a_smaller_pool, .loops = 8)
 {
     struct job j = {.n_threads = _i + 1, .rounds = 5};
@@ -218,7 +219,8 @@ struct loop {
     unsigned char times[MOST_ITEMS]; /* that each item was given */
 };
 
-/* Three loops on end without a barrier: members are in different ones at the same time. */
+/* Three loops follow one another without a barrier, so that members are in different ones at the
+ * same time. */
 static void go_through(void *arg, int thread)
 {
     struct loop *l = arg;

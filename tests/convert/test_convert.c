@@ -1,5 +1,6 @@
-/* What conversion promises for every architecture: it is exact where nothing has to be lost, does
- * not depend on the gauge, and reports the losses that plain loops over the activations find. */
+/* Tests what conversion promises for every architecture: it is exact where nothing has to be lost,
+ * does not depend on the gauge, and reports the losses that plain loops over the activations find.
+ */
 #include <complex.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +15,8 @@
 #define MAX_LAYERS 8
 #define N_TOKENS   40 /* that logits are compared on */
 
-/* As many heads as there are query heads, all different: another function than the file's. */
+/* Makes as many K/V heads as there are query heads, all different, which is another function than
+ * the file's. */
 static struct opened open_as_mha(const char *name)
 {
     struct opened file = open_golden_kind(name);
@@ -27,8 +29,8 @@ static struct opened open_as_mha(const char *name)
     return plant(&file, &p);
 }
 
-/* Root mean square of the difference of the logits after each of some tokens, and (may be NULL) of
- * the first model's own around their mean. */
+/* Returns the root mean square of the difference of the logits after each of some tokens. *spread
+ * (may be NULL) is that of the first model's own logits around their mean. */
 static double logits_apart(const struct opened *a, const struct opened *b, double *spread)
 {
     const struct session_params params = {.n_ctx = 0};
@@ -85,28 +87,29 @@ static const struct exact_case {
     int many[3];      /* that are made of them */
     int extra_values, n_turned, width;
 } exact_cases[] = {
-    /* Grouped exactly, and by swaps. */
+    /* The groups are exact, or heads have changed places. */
     {NULL, {4, 4}, {8, 8}, 0, 0, 0},
     {NULL, {4, 4}, {16, 16}, 0, 0, 0},
-    /* All heads together wider, and narrower, than the residual stream. */
+    /* All heads together are wider, or narrower, than the residual stream. */
     {NULL, {4, 4}, {8, 8}, 0, 0, 40},
     {NULL, {4, 4}, {8, 8}, 0, 0, 80},
-    /* Separate tensors, rotary, RMS norm; the second half of each head is not turned. */
+    /* Tensors are separate, positions rotary, norms RMS; the second half of each head may not be
+       turned. */
     {"llama", {2, 2}, {8, 8}, 0, 0, 0},
     {"llama", {2, 2}, {8, 8}, 0, 4, 0},
-    /* The same and biases, K/V heads by layer, factors of frequencies. */
+    /* This has biases as well, K/V heads by layer and factors of frequencies. */
     {"mixed-llama", {2, 2, 1}, {6, 6, 1}, 0, 0, 0},
-    /* Joined, one block for three layers; values wider than keys. */
+    /* Tensors are joined, and three layers share one block; values are wider than keys. */
     {"shared-block", {2}, {6}, 0, 0, 0},
     {"shared-block", {2}, {6}, 3, 0, 0},
-    /* Norms after the residuals, sinusoids, a scaled embedding. */
+    /* Norms stand after the residuals, positions are sinusoids, and the embedding is scaled. */
     {"transformer", {2, 2}, {6, 6}, 0, 0, 0},
     {"transformer", {2, 2}, {6, 6}, 5, 0, 0},
     {"mixed-sinusoidal", {1}, {5}, 0, 0, 0},
-    /* Trained biases of scores, which follow their heads. */
+    /* Scores have trained biases, which follow their heads. */
     {"quadratic", {3, 3}, {6, 6}, 0, 0, 0},
     {"mixed-quadratic", {2, 1, 2}, {4, 1, 4}, 0, 0, 0},
-    /* Slopes that stay where they are. */
+    /* Slopes belong to the places of heads and stay there. */
     {"alibi", {3, 3}, {6, 6}, 0, 0, 0},
     {"mixed-alibi", {3, 3}, {6, 6}, 0, 0, 0},
     {"layerwise-kv", {2, 2, 1}, {6, 2, 1}, 0, 0, 0},
@@ -114,8 +117,8 @@ static const struct exact_case {
     {"mha", {2, 2}, {4, 4}, 0, 0, 0},
 };
 
-/* From weights alone and on text, without refit and with it. Neighbours lose much where heads have
- * changed places. */
+/* Conversions are from weights alone and on text, without a refit and with one. Groups of
+ * neighbours lose much where heads have changed places. */
 CONVERSION_TEST(planted_heads_are_found, .loops = COUNT(exact_cases), .left_out = SANITIZED)
 {
     const struct exact_case *k = &exact_cases[_i];
@@ -152,8 +155,8 @@ CONVERSION_TEST(planted_heads_are_found, .loops = COUNT(exact_cases), .left_out 
     }
 }
 
-/* 6 K/V heads of 12 become 4, whose groups do not line up; a GQA checkpoint gives what the MHA one
- * with the same heads written out gives. */
+/* 6 K/V heads of 12 become 4, whose groups do not line up with those of 6. A GQA checkpoint gives
+ * the same as an MHA checkpoint with its heads written out. */
 CONVERSION_TEST(from_gqa_to_any_divisor)
 {
     static const int wanted[] = {6, 4, 3, 2, 1};
@@ -184,7 +187,8 @@ struct rows {
     float x[MAX_LAYERS * N_FITTED * 64]; /* [n, d_model] what Q, K and V are products of */
 };
 
-/* The stream of the tokens of `calib`, window by window, and what takes one through layers. */
+/* The stream of the tokens of `calib`, window by window, and the probe that takes it through
+ * layers. */
 static struct probe *embedded(const struct opened *o, float *stream)
 {
     const struct config *c = &o->model->config;
@@ -195,7 +199,7 @@ static struct probe *embedded(const struct opened *o, float *stream)
     return p;
 }
 
-/* Of the first layers that use block 0, on the windows that are fitted to. */
+/* The inputs are those of the first layers that use block 0, in the windows that are fitted to. */
 static struct rows input_rows(const struct opened *o)
 {
     const struct config *c = &o->model->config;
@@ -213,7 +217,7 @@ static struct rows input_rows(const struct opened *o)
     return r;
 }
 
-/* Row `row` of W x + b of block 0's Q, K and V together, x [d_model]; F32. */
+/* Returns row `row` of W x + b for block 0's Q, K and V together, in F32; x [d_model]. */
 static double qkv_element(const struct opened *o, int row, const float *x)
 {
     const struct matrix *w = &o->model->blocks[0].w[ROLE_ATTN_QKV].matrix;
@@ -226,7 +230,7 @@ static double qkv_element(const struct opened *o, int row, const float *x)
     return sum;
 }
 
-/* Element i of a query head at x, or of the key that it meets. */
+/* Returns element i of a query head at x, or of the key that it meets. */
 static double head_element(const struct opened *o, bool is_key, int head, int i, const float *x)
 {
     const struct config *c = &o->model->config;
@@ -235,7 +239,7 @@ static double head_element(const struct opened *o, bool is_key, int head, int i,
     return qkv_element(o, first + i, x);
 }
 
-/* All pairs of rows, each row of scores without its mean over a window of keys. */
+/* Takes all pairs of rows; of each row of scores its mean over a window of keys is subtracted. */
 static double direct_score_loss(const struct opened *a, const struct opened *b,
                                 const struct rows *r)
 {
@@ -263,7 +267,7 @@ static double direct_score_loss(const struct opened *a, const struct opened *b,
     return lost / all;
 }
 
-/* Queries, or keys that they meet, as complex numbers [heads, pairs, rows]. */
+/* Returns queries, or the keys that they meet, as complex numbers [heads, pairs, rows]. */
 static double complex *pairs_of(const struct opened *o, bool is_key, const struct rows *r)
 {
     const struct config *c = &o->model->config;
@@ -283,8 +287,8 @@ static double square(double complex z)
     return creal(z) * creal(z) + cimag(z) * cimag(z);
 }
 
-/* Over all heads, pairs and two rows: the score's part turns with the distance at the pair's
- * frequency, so over all turns its square is half that of the complex product. */
+/* Sums over heads, pairs and two rows. The part of a score turns with the distance at the pair's
+ * frequency, so that its mean square over all turns is half that of the complex product. */
 static double direct_turned_loss(const struct opened *a, const struct opened *b,
                                  const struct rows *r)
 {
@@ -302,7 +306,7 @@ static double direct_turned_loss(const struct opened *a, const struct opened *b,
     return lost / all;
 }
 
-/* Learned positions, rotary ones, and rotary ones of a block that all layers share. */
+/* Positions are learned, rotary, or rotary in a block that all layers share. */
 CONVERSION_TEST(scores_lose_what_plain_loops_find, .loops = SANITIZED ? 1 : 3)
 {
     struct opened a = _i ? open_as_mha(_i == 1 ? "llama" : "shared-block") : open_mha(4, 0);
@@ -317,8 +321,8 @@ CONVERSION_TEST(scores_lose_what_plain_loops_find, .loops = SANITIZED ? 1 : 3)
     }
 }
 
-/* Both models' streams go through their layers; `lost` [n_layers]: squared distance after attention
- * over the energy that the first model's attention adds, centred. */
+/* Takes both models' streams through their layers. lost [n_layers] is the squared distance after
+ * attention over the centred energy that the first model's attention adds. */
 static void direct_output_losses(const struct opened *a, const struct opened *b, double *lost)
 {
     const struct config *c = &a->model->config;
@@ -362,8 +366,8 @@ CONVERSION_TEST(output_loses_what_the_streams_do, .loops = N_KINDS)
     }
 }
 
-/* First with random heads, at last with those of a trained model: there fit loses least of the
- * output on a text, too, and what is not fitted loses much. */
+/* The heads are random at first, and those of a trained model at last. There fit also loses least
+ * of the output on a text, and the methods that fit nothing lose much. */
 CONVERSION_TEST(fit_loses_least, .loops = SANITIZED ? 6 : 2 * N_KINDS + 4)
 {
     const int kind = _i / 2 - 1;
@@ -371,7 +375,7 @@ CONVERSION_TEST(fit_loses_least, .loops = SANITIZED ? 6 : 2 * N_KINDS + 4)
                       : kind < N_KINDS ? open_as_mha(golden_kinds[kind])
                                        : open_path("models/shakespeare-mha.gguf");
     const bool text = _i % 2, all_differ = kind < 0 || kind == N_KINDS;
-    /* Of a golden file to one number of heads. */
+    /* Converts a golden file to one number of heads. */
     const int n_heads = a.model->config.n_heads, few = n_heads % 2 ? 1 : 2;
     const int first = kind == N_KINDS ? 4 : all_differ ? 1 : few;
     for (int g = first; g <= (all_differ ? 4 : few) && n_heads % g == 0; g *= 2) {
@@ -449,14 +453,15 @@ CONVERSION_TEST(types_and_metadata, .loops = 3)
     expect_ok(gguf_get_u64(b.gguf, "decode.convert.calibration_tokens", N_CALIB, N_CALIB, &n, NULL,
                            &err));
     expect_method(&b, "fit");
-    /* Once more: the keys say how the last step was made. */
+    /* Converted once more, the file's keys describe the last step. */
     struct convert_spec again = spec_of(&b, 1, CONVERT_MEAN);
     struct opened c = convert_to(&again, NULL);
     expect_method(&c, "mean");
     ck_assert_int_eq(c.model->config.n_kv_heads, 1);
 }
 
-/* An array of numbers, or one; a random method leaves those alone that stay, too. */
+/* The file has an array of numbers, or one. The random method, too, leaves layers alone whose heads
+ * stay. */
 CONVERSION_TEST(layers_with_few_heads_keep_them)
 {
     static const int expected[] = {2, 2, 1};
@@ -484,7 +489,7 @@ CONVERSION_TEST(layers_with_few_heads_keep_them)
 TEST(any_number_of_threads_gives_the_same_bytes, .first = SANITIZED ? 3 : 0, .loops = 6,
      .seconds = 300)
 {
-    /* Rotary; one block for all; not clustered; heads by layer. */
+    /* These have rotary positions, one block for all layers, no clusters, and heads by layer. */
     static const char *const kinds[] = {"llama", "shared-block", "alibi", "layerwise-kv"};
     struct opened a = _i < 4    ? open_golden_kind(kinds[_i])
                       : _i == 4 ? open_mha(16, 0)
@@ -502,7 +507,7 @@ TEST(any_number_of_threads_gives_the_same_bytes, .first = SANITIZED ? 3 : 0, .lo
     }
 }
 
-/* (What lacks its text: tests/data/broken/lines.txt.) */
+/* (tests/data/broken/lines.txt has conversions that lack their text.) */
 CONVERSION_TEST(what_cannot_be_converted)
 {
     static const int bad[] = {0, -1, 3, 16, 64};
@@ -522,8 +527,8 @@ static bool stop_after(void *arg)
     return (*left)-- <= 0;
 }
 
-/* It asks at every window of every pass, the embedding of the tokens too: that was left out once,
- * and a conversion that filled gigabytes could not be interrupted meanwhile. */
+/* A conversion asks at every window of every pass, also while it embeds the tokens. Once it did not
+ * ask there, and one that filled gigabytes could not be interrupted. */
 CONVERSION_TEST(it_can_be_stopped)
 {
     struct opened a = open_mha(8, 0);

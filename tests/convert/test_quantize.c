@@ -1,4 +1,5 @@
-/* Whole checkpoints in other types: they have the bytes of llama-quantize and keep the metadata. */
+/* Tests of whole checkpoints in other types: they have the bytes of llama-quantize and keep the
+ * metadata. */
 #include "convert/convert.h"
 
 #include <math.h>
@@ -22,7 +23,7 @@ static struct gguf_file written(const struct checkpoint_shape *shape)
     return read_gguf(path);
 }
 
-/* A small checkpoint of several units, with matrices of `type`. */
+/* Makes a small checkpoint of several units, with matrices of `type`. */
 static struct gguf_file image_make(uint32_t type, int head_dim)
 {
     struct checkpoint_shape shape = shape_of("layers=2 heads=4 kv=2 ff=96 ctx=8 vocab=600 seed=5");
@@ -55,9 +56,9 @@ static void expect_refusal(const struct quantize_params *p, enum status status, 
     quantize_free(&q);
 }
 
-/* Hashes of what llama.cpp makes of these files, of all tensors' bytes in the source's order:
+/* The hashes are of all tensors' bytes, in the source's order, in the files that llama.cpp makes:
  * `llama-quantize --pure` (c392e5094, x86-64) of llama, and its package gguf 0.19, which gives the
- * same bytes for it, of the others; with Q4_0 the token embedding is Q8_0. */
+ * same bytes for llama, of the others. With Q4_0 the token embedding is Q8_0. */
 TEST(bytes_of_llama_quantize, .loops = 3)
 {
     static const struct {
@@ -86,7 +87,7 @@ TEST(bytes_of_llama_quantize, .loops = 3)
     }
 }
 
-/* Any weight but norms' and tables. */
+/* Returns whether it is a weight other than of norms and tables. */
 static bool is_matrix(struct text name)
 {
     static const char *const others[] = {"norm.weight", "position_embd.weight", "rel.weight",
@@ -97,7 +98,7 @@ static bool is_matrix(struct text name)
     return text_ends_with(name, ".weight");
 }
 
-/* The error as its definition says, in one sum. */
+/* Returns the error by its definition, in one sum. */
 struct loss {
     double error, size, max, n;
 };
@@ -136,8 +137,8 @@ static void expect_tensor(const struct gguf_tensor *from, const struct gguf_tens
     ck_assert_mem_eq(out->data, expected, out->n_bytes);
 }
 
-/* From every type to every type; and of separate matrices, gates, tables that are not to be
- * quantized, odd widths. The matrices change and nothing else, and the file is a model again. */
+/* Files go from every type to every type. Some have separate matrices, gates, tables that are not
+ * quantised, or odd widths. Only the matrices change, and the file is a model again. */
 TEST(tensors, .loops = N_TYPES + N_GOLDEN, .tags = ONE_THREAD)
 {
     const bool typed = _i < N_TYPES;
@@ -174,7 +175,7 @@ TEST(tensors, .loops = N_TYPES + N_GOLDEN, .tags = ONE_THREAD)
     }
 }
 
-/* The numbers that llama.cpp's enum llama_ftype gives; all other keys stay. */
+/* The type's number is that of llama.cpp's enum llama_ftype; all other keys stay. */
 TEST(metadata, .loops = 2 * N_TYPES)
 {
     static const char *const keys[] = {"general.file_type", "general.quantization_version"};
@@ -203,7 +204,7 @@ TEST(metadata, .loops = 2 * N_TYPES)
     ck_assert_uint_eq(out.g->n_pairs, m.g->n_pairs + added);
 }
 
-/* A tensor of more elements than go through at once, the last unit a short one. */
+/* The tensor has more elements than go through at once, and its last unit is short. */
 TEST(threads_change_nothing, .loops = N_TYPES)
 {
     static const int counts[] = {2, 3, 8};
@@ -222,7 +223,7 @@ TEST(threads_change_nothing, .loops = N_TYPES)
     }
 }
 
-/* In a matrix, and in what is only copied. */
+/* The value stands in a matrix, or in a tensor that is only copied. */
 TEST(values_not_finite, .loops = N_TYPES, .tags = ONE_THREAD)
 {
     struct gguf_file m = image_make(TENSOR_F32, 32);
@@ -240,7 +241,7 @@ TEST(values_not_finite, .loops = N_TYPES, .tags = ONE_THREAD)
     expect_refusal(&p, STATUS_BAD_FILE, "blk.0.ffn_up.bias: element 3|-inf");
 }
 
-/* F16 ends at 65504, and so does the scale of a block; BF16 a little before F32. */
+/* F16, and so the scale of a block, ends at 65504; BF16 ends a little before F32. */
 TEST(values_too_large, .loops = N_TYPES, .tags = ONE_THREAD)
 {
     static const float least[] = {0, 65520, 0x1.ffp127f, 127 * 65520.0f, 8 * 65520.0f};

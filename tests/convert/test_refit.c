@@ -1,5 +1,6 @@
-/* Refitting other matrices to text, and dividing a cache's bytes between layers: neither is ever
- * worse than without. (The same bits for any threads and instruction set: test_convert.c.) */
+/* Tests that refitting other matrices to text, and dividing a cache's bytes between layers, are
+ * never worse than doing neither. (test_convert.c tests the bits for any threads and instruction
+ * set.) */
 #include <math.h>
 #include <string.h>
 
@@ -8,8 +9,8 @@
 #include "engine/session.h"
 #include "opened.h"
 
-/* What a refit is judged by: on n tokens of calib the distances after attention, row by row, of the
- * first layer, or, where layers share a block, of all of them. */
+/* Measures what a refit is judged by: the distances after attention on n tokens of calib, row by
+ * row, of the first layer, or of all layers where these share a block. */
 static double distance_after_attention(const struct opened *a, const struct opened *b, int n)
 {
     const struct config *c = &a->model->config;
@@ -36,7 +37,7 @@ static double distance_after_attention(const struct opened *a, const struct open
     return sum;
 }
 
-/* On windows held out, which here are the same as the others. */
+/* The windows that are held out are the same as the others here. */
 CONVERSION_TEST(a_refit_is_not_worse, .first = SANITIZED, .loops = SANITIZED ? 2 : N_KINDS)
 {
     struct opened a = open_golden_kind(golden_kinds[_i]);
@@ -54,8 +55,8 @@ CONVERSION_TEST(a_refit_is_not_worse, .first = SANITIZED, .loops = SANITIZED ? 2
     }
 }
 
-/* Values that are all the same, so that rounding alone makes the moments of heads' results, and
- * their trace may come out negative. */
+/* All values are the same, so that the moments of heads' results are nothing but rounding, and
+ * their trace may be negative. */
 CONVERSION_TEST(values_that_are_constant)
 {
     struct opened a = open_mha(2, 0);
@@ -75,7 +76,8 @@ CONVERSION_TEST(values_that_are_constant)
     }
 }
 
-/* A llama in whose residual stream one channel is far larger than the others, as in real ones. */
+/* Makes a llama whose residual stream has one channel that is far larger than the others, as real
+ * ones have. */
 static struct opened open_outliers(void)
 {
     const char *path = scratch_path("outliers.gguf");
@@ -89,8 +91,8 @@ static struct opened open_outliers(void)
     return a;
 }
 
-/* Few rows have almost all of the squares, and with few tokens features outnumber what is known of
- * them: fits stay nearer to the checkpoint than means. */
+/* Few rows have almost all of the squares, and there are more features than tokens. Fits still stay
+ * nearer to the checkpoint than means. */
 CONVERSION_TEST(outliers_break_no_fit, .loops = 2)
 {
     struct opened a = open_outliers();
@@ -123,7 +125,7 @@ static void show(void *arg, uint64_t done, uint64_t all)
     *shown = (struct shown){done, all};
 }
 
-/* Progress once went beyond its end where windows were few. */
+/* Once progress went beyond its end where windows were few. */
 CONVERSION_TEST(progress_ends_at_its_end, .first = SANITIZED ? 2 : 0, .loops = 4)
 {
     struct opened a = _i / 2 ? open_golden_kind("shared-block") : open_mha(8, 0);
@@ -139,7 +141,7 @@ CONVERSION_TEST(progress_ends_at_its_end, .first = SANITIZED ? 2 : 0, .loops = 4
     }
 }
 
-/* A key of 8 and a value, which the cache has in 16 lanes. */
+/* A key of 8 numbers and a value, for which the cache has 16 lanes. */
 #define HEAD_BYTES ((8 + 16) * sizeof(float))
 
 /* Where a layer's heads are copies of one, the K/V heads go to the others. */
@@ -158,7 +160,8 @@ CONVERSION_TEST(cache_bytes_choose_kv_heads)
     ck_assert_int_eq(config_kv_heads(&out.config, 1), 1);
     ck_assert_int_eq(out.config.n_kv_heads, 4);
     convert_free(&out);
-    /* None in each layer; all that there are. (Bytes without a text: tests/cli/cli.sh.) */
+    /* The bytes are too few for one head a layer, or enough for all. (tests/cli/cli.sh has bytes
+     * without a text.) */
     for (int i = 0; i < 2; i++) {
         spec.cache_bytes = i ? HEAD_BYTES * 16 : HEAD_BYTES * 2 - 1;
         ck_assert_int_eq(convert_run(&spec, &out, &err), STATUS_USAGE);

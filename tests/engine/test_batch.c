@@ -1,5 +1,5 @@
-/* Rows of many sequences in one step give the bits of each sequence alone, for any schedule,
- * threads, type of cache and number of rows at once. */
+/* Tests that rows of many sequences in one step give the bits of each sequence alone, for any
+ * schedule, threads, type of cache and number of rows at once. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,8 @@ static const char *const long_ones[] = {
 
 enum { N_SEQUENCES = 4, MORE = 30, MOST_PREFIX = 300 };
 
-/* Texts that begin alike, and the logits after each of their tokens alone, one by one. */
+/* Texts that begin alike, and the logits after each of their tokens when these are fed alone, one
+ * by one. */
 struct alike {
     int n_prefix;
     int32_t tokens[N_SEQUENCES][MOST_PREFIX + MORE];
@@ -47,7 +48,7 @@ static void make_alike(struct alike *a, const struct model *m, int n_prefix, enu
     }
 }
 
-/* The next rows of some sequences, from any one on; sets *done when none has more. */
+/* Takes the next rows of some sequences, from any one on; sets *done when none has more. */
 static int next_rows(const struct alike *a, const struct session *s, struct rng *r,
                      struct batch_row *rows, bool *done)
 {
@@ -67,8 +68,8 @@ static int next_rows(const struct alike *a, const struct session *s, struct rng 
     return n;
 }
 
-/* Rows of all in one step, while one of them now and then forgets the end of its text and gets it
- * again. */
+/* All sequences have rows in one step, while one of them now and then forgets the end of its text
+ * and is fed it again. */
 static void go_on(const struct alike *a, struct session *s, int n_vocab, struct rng *r)
 {
     enum { MAX_ROWS = 8 * N_SEQUENCES };
@@ -98,7 +99,7 @@ static void go_on(const struct alike *a, struct session *s, int n_vocab, struct 
     }
 }
 
-/* The first sequence reads what all begin with, the others are given copies of it. */
+/* The first sequence reads the common beginning, and the others are given copies of it. */
 TEST(a_copy_goes_on_as_its_sequence, .loops = SANITIZED ? 3 : 3 * CACHE_TYPES)
 {
     static const int prefixes[] = {1, 15, 16, 17, 255, 256, MOST_PREFIX};
@@ -153,7 +154,7 @@ TEST(impossible_rows_are_refused)
     }
 }
 
-/* One row of each sequence passes the weights at once, however many they are. */
+/* One row of each sequence goes through the weights at once, however many sequences there are. */
 TEST(blocks_hold_a_row_of_each)
 {
     static const int cases[][3] = {{1, 0, 128}, {129, 0, 129}, {300, 0, 300}, {300, 7, 7}};
@@ -166,7 +167,7 @@ TEST(blocks_hold_a_row_of_each)
     }
 }
 
-/* What each thread's calls of attention read: threads take places as they come. */
+/* Counts what each thread's calls of attention read; threads take places as they come. */
 static struct {
     int positions, calls;
 } readers[8];
@@ -181,7 +182,7 @@ static void count_attend(const struct attend *a)
     readers[reader - 1].calls++;
 }
 
-/* One long sequence beside short ones does not make the others wait, whatever the heads. */
+/* A long sequence beside short ones leaves no thread waiting, whatever the heads. */
 TEST(work_is_dealt_by_cost, .loops = 12)
 {
     enum { LONG = 15 * KERNEL_CHUNK, SHORT = 10, N = 16 };
@@ -209,14 +210,15 @@ TEST(work_is_dealt_by_cost, .loops = 12)
     for (int i = 0; i < 8; i++) {
         sum += readers[i].positions;
         calls += readers[i].calls;
-        /* An item more than its share, and what the short ones' calls cost. */
+        /* A thread may have an item more than its share, and the cost of the short sequences'
+         * calls. */
         ck_assert_int_le(readers[i].positions, all / n_threads + 3 * KERNEL_CHUNK);
     }
     ck_assert_int_eq(sum, all);
     ck_assert_int_eq(calls, n_kv_heads * (LONG / KERNEL_CHUNK + N - 1));
 }
 
-/* Block after block on their own are the model. */
+/* Blocks that run one after another on their own give the model's results. */
 TEST(probes_run_what_sessions_run, .loops = N_GOLDEN)
 {
     struct golden g = open_golden(golden_names[_i]);
@@ -252,8 +254,8 @@ TEST(probes_run_what_sessions_run, .loops = N_GOLDEN)
     ck_assert_mem_eq(logits, fed, (size_t)w->n_out * sizeof *logits);
 }
 
-/* What a model writes by itself is the same for any number of threads, and other for another seed;
- * each text begins with a newline where there is no BOS. */
+/* The text that a model writes by itself is the same for any number of threads, and another one for
+ * another seed. Each text begins with a newline where there is no BOS. */
 TEST(own_text)
 {
     enum { LENGTH = 24, N = 19 };

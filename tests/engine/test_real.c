@@ -1,6 +1,6 @@
 /*
- * A model that sorts three letters, against the activations that its author published from PyTorch
- * (llm-viz, MIT; tests/engine/make_nano_sort.py makes tests/data/real).
+ * Compares a model that sorts three letters with the activations that its author published from
+ * PyTorch (llm-viz, MIT; tests/engine/make_nano_sort.py makes tests/data/real).
  */
 #include <math.h>
 #include <stdlib.h>
@@ -12,13 +12,13 @@
 
 #define TOLERANCE 2e-4
 
-/* Of the model. */
+/* Sizes of the model. */
 #define N_TEXTS  3
 #define N_TOKENS 11
 #define N_VOCAB  3
 #define D_MODEL  48
 
-/* A row of the file: the token, then what became of it. */
+/* The columns of a row of the file: the token, then its activations. */
 enum column { IDX, X, LN1, QKV, Y, ATTN_RESID, BLOCK, LOGITS = BLOCK + 3, COLUMNS };
 static const struct {
     const char *name;
@@ -47,7 +47,7 @@ static void open_nano(void)
            sizeof truth);
 }
 
-/* All positions of a text, found [N_TOKENS, columns[c].n]. */
+/* Compares all positions of a text; found [N_TOKENS, columns[c].n]. */
 static void assert_column(int text, enum column c, const float *found, const char *isa)
 {
     for (int t = 0; t < N_TOKENS; t++) {
@@ -59,7 +59,7 @@ static void assert_column(int text, enum column c, const float *found, const cha
     }
 }
 
-/* The inside of block 0, what each block gives on, and what is made of the last. */
+/* Compares the inside of block 0, the output of each block, and the logits. */
 static void check_text(int text, const struct kernels *k)
 {
     float x[N_TOKENS * D_MODEL], normed[N_TOKENS * D_MODEL], heads[N_TOKENS * D_MODEL];

@@ -1,4 +1,4 @@
-/* Sampling, and the arithmetic of softmax below it, against plain references in this file. */
+/* Compares sampling, and the arithmetic of softmax below it, with plain references in this file. */
 #include <float.h>
 #include <limits.h>
 #include <math.h>
@@ -54,7 +54,7 @@ static void accept_all(struct sampler *s, const int *history, int n)
         sampler_accept(s, 0, history[i]);
 }
 
-/* What was left to choose from at the last pick; returns how many. */
+/* Copies the tokens that were left at the last pick; returns how many. */
 static const int *tokens;
 static const double *probabilities;
 
@@ -68,7 +68,7 @@ static double uniform(struct rng *r, double from, double to)
     return from + (to - from) * rng_unit(r);
 }
 
-/* One of several shapes; rounded ones have ties. */
+/* Draws logits of one of several shapes; rounded ones have ties. */
 static void random_logits(struct rng *r, float *logits, int n)
 {
     const double width = uniform(r, 0.1, 12), step = below(r, 2) ? 0 : uniform(r, 0.1, 1);
@@ -110,7 +110,7 @@ static void ref_normalise(struct reference *r)
 
 enum rule { TOP_K = 1, TOP_P = 2, MIN_P = 4, PENALTY = 8, ALL_RULES = 16 };
 
-/* In the smallest set of top_p is who is needed to reach it: those before it do not. */
+/* A token is in the smallest set of top_p if those before it do not reach top_p. */
 static void ref_filter(struct reference *r, enum rule rule, const struct sampler_params *p)
 {
     bool keep[REF_MAX];
@@ -208,10 +208,10 @@ TEST(choices_equal_the_reference, .loops = ALL_RULES, .tags = ONE_THREAD)
 
 /* --- the draw --------------------------------------------------------------------------------- */
 
-/* The inverse of the cumulative distribution, of the reference's probabilities and the stream's own
- * uniform number: a filter that leaves some tokens leaves them sorted, likeliest first and of
- * equals the lower id; else they are in the order of their ids. A number that is nearer to a
- * boundary than rounding reaches is left out. */
+/* A pick inverts the cumulative distribution of the reference's probabilities at the stream's own
+ * uniform number. Tokens that a filter leaves are sorted, likeliest first and of equals the lower
+ * id first; without a filter they are in the order of their ids. A number nearer to a boundary than
+ * rounding may reach is left out. */
 TEST(a_draw_inverts_the_distribution, .loops = ALL_RULES, .tags = ONE_THREAD)
 {
     static struct reference ref;
@@ -247,7 +247,7 @@ TEST(a_draw_inverts_the_distribution, .loops = ALL_RULES, .tags = ONE_THREAD)
     ck_assert_int_gt(n_drawn, 1700); /* of 1800 */
 }
 
-/* As seed 42 and stream 54 are drawn, and again, another stream, and another seed. */
+/* Draws seed 42 and stream 54, the same again, another stream, and another seed. */
 TEST(reset_replays_and_streams_differ)
 {
     enum { V = 50, PICKS = 100 };
@@ -349,7 +349,8 @@ TEST(equal_logits_are_filtered_exactly, .tags = ONE_THREAD)
     }
 }
 
-/* The first is named, and nothing changes: the next pick is as if it had not been. */
+/* The first of them is named, and nothing changes: the next pick is that of a sampler that had
+ * none. */
 TEST(non_finite_logits_are_named, .loops = 6, .tags = ONE_THREAD)
 {
     enum { V = 37 };
@@ -391,7 +392,7 @@ static double log_sum_of(const float *logits, int n)
     return log_sum;
 }
 
-/* Against long double sums, for every length around those of chunks and lanes. */
+/* Compares with sums in long double, for lengths around those of chunks and lanes. */
 TEST(log_sum_is_that_of_a_plain_softmax)
 {
     float logits[REF_MAX];
@@ -422,7 +423,8 @@ TEST(divergence_is_that_of_its_definition)
         ck_assert_double_eq_tol(logits_divergence(p, p_log_sum, q, q_log_sum, n), (double)sum,
                                 1e-14);
         ck_assert_double_eq(logits_divergence(p, p_log_sum, p, p_log_sum, n), 0);
-        /* Softmax does not see a shift; what rounding makes of it is never negative. */
+        /* A shift of all logits does not change softmax, and rounding makes no divergence negative.
+         */
         for (int i = 0; i < n; i++)
             q[i] = p[i] + 64;
         const double shifted = logits_divergence(p, p_log_sum, q, log_sum_of(q, n), n);
@@ -445,7 +447,7 @@ static int by_rank(const void *a, const void *b)
 
 #define N_SORTED 300
 
-/* Few distinct values, so that there are many ties. */
+/* The values are few, so that there are many ties. */
 TEST(top_is_that_of_a_full_sort, .loops = 2)
 {
     float logits[N_SORTED];

@@ -1,5 +1,6 @@
-/* Texts that a schedule decodes together, in any number of slots, threads and rows at once, are
- * those of a plain loop of session_feed and sampler_pick over one text after the other. */
+/* Tests that the texts that a schedule decodes together, in any number of slots, threads and rows
+ * at once, are those of a plain loop of session_feed and sampler_pick over one text after the
+ * other. */
 #include <stdio.h>
 #include <string.h>
 
@@ -36,7 +37,7 @@ static struct {
     int n_stops;
 } texts;
 
-/* What comes of a text. */
+/* The result of a text. */
 struct made {
     int32_t tokens[MOST_MADE];
     double logprob;       /* the sum of those of its tokens */
@@ -75,7 +76,7 @@ static struct sampler *new_sampler(int n_sequences, int n_threads)
     return released_by(close_sampler, s);
 }
 
-/* Where the first stop begins in what was made, or its end. */
+/* Returns where the first stop string begins in what was made, or its end. */
 static size_t before_stops(const struct made *m)
 {
     for (size_t at = 0; at < m->n_bytes; at++)
@@ -86,7 +87,7 @@ static size_t before_stops(const struct made *m)
     return m->n_bytes;
 }
 
-/* Of text i. A shift begins the context anew with what is left of it. */
+/* Makes text i in the plain loop. A shift begins the context anew with the tokens that are left. */
 static struct made made_plainly(int i)
 {
     const struct session_params params = {.n_ctx = texts.n_ctx, .kv_type = kv_type_of(texts.cache)};
@@ -177,7 +178,7 @@ static struct run *open_run(struct ways ways)
     return r;
 }
 
-/* What a round made of a text; m may be NULL. */
+/* Adds what a round made of a text; m may be NULL. */
 static void take_slot(struct run *r, struct made *m, struct slot *p)
 {
     if (r->see)
@@ -196,9 +197,8 @@ static void take_slot(struct run *r, struct made *m, struct slot *p)
     put_bytes(m, schedule_finish(&r->schedule, p));
 }
 
-/* All of them, each as soon as a slot is vacant; those that share a prompt wait for the first
- * one's.
- */
+/* Runs all texts, each as soon as a slot is vacant; those that share a prompt wait for the first
+ * one's. */
 static void make_all(struct run *r, struct made *made)
 {
     struct schedule *s = &r->schedule;
@@ -237,7 +237,7 @@ static double one_of(struct rng *r, const double *values, size_t n)
 }
 #define ONE_OF(r, ...) one_of(r, (const double[]){__VA_ARGS__}, COUNT(((double[]){__VA_ARGS__})))
 
-/* One text of n tokens behind a prompt of three. */
+/* Makes one text of n tokens behind a prompt of three. */
 static void open_texts(const char *path, int n)
 {
     texts.c = opened_checkpoint(path, CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER);
@@ -251,7 +251,7 @@ static void open_texts(const char *path, int n)
     texts.seed = 3;
 }
 
-/* A stop is bytes of some token, so that texts meet it. */
+/* A stop string is the bytes of some token, so that texts meet it. */
 static void choose_texts(const char *path, struct rng *r)
 {
     open_texts(path, 0);
@@ -316,7 +316,7 @@ enum { PROMPT = 3, FIRST = 9 };
 static const int32_t said[] = {2, 4, 1};
 enum { SAID = COUNT(said) };
 
-/* n tokens more of the slot's text, behind what is said. */
+/* Makes n tokens more of the slot's text, behind the tokens that are added. */
 static struct made go_on(struct run *r, const int32_t *tokens, int n_tokens, int n)
 {
     const struct request request = {
@@ -332,8 +332,9 @@ static struct made go_on(struct run *r, const int32_t *tokens, int n_tokens, int
     return m;
 }
 
-/* In pieces a text is what it is in one, whatever part of the context they fill; and what is said
- * is a prompt, as what was made before it: greedily, for the random numbers would be others. */
+/* A text that is made in pieces is the same as in one piece, whatever part of the context these
+ * fill. Tokens that are added count as a prompt does, as do those that were made before. Picks are
+ * greedy, because other pieces would draw other random numbers. */
 TEST(a_text_goes_on, .loops = 6 * N_PATHS, .tags = ONE_THREAD)
 {
     static struct made first;
@@ -363,7 +364,8 @@ TEST(a_text_goes_on, .loops = 6 * N_PATHS, .tags = ONE_THREAD)
     ck_assert_mem_eq(third.tokens, expected.tokens, FIRST * sizeof *said);
 }
 
-/* What is said behind a full context is a prompt; the tokens that it leaves are fed again. */
+/* Tokens that are added behind a full context are a prompt; the tokens that the shift leaves are
+ * fed again. */
 TEST(a_shift_for_what_is_said_is_counted)
 {
     static struct made first;
@@ -381,7 +383,7 @@ TEST(a_shift_for_what_is_said_is_counted)
     ck_assert_uint_eq(times->n_sampled, FIRST + 1);
     ck_assert_uint_eq(times->n_decoded, FIRST - 1); /* the others came after prompts */
 
-    /* Of a text that ends between a shift and the next step nothing was fed again. */
+    /* A text that ends between a shift and the next step has fed nothing again. */
     const struct request goes_on = {.goes_on = true, .n = texts.n_ctx};
     struct slot *p = schedule_vacant(&r->schedule);
     expect_ok(schedule_begin(&r->schedule, p, &goes_on, &err));
@@ -393,8 +395,8 @@ TEST(a_shift_for_what_is_said_is_counted)
 
 /* --- ends and memory ------------------------------------------------------------------------- */
 
-/* What is finished before its end leaves its slot, also in the middle of its prompt, and the others
- * are what they were. */
+/* A text that is abandoned leaves its slot, also in the middle of its prompt, and the others do not
+ * change. */
 TEST(texts_are_abandoned)
 {
     static struct made made[2];
@@ -416,7 +418,7 @@ TEST(texts_are_abandoned)
     ck_assert_mem_eq(made[0].tokens, expected.tokens, 20 * sizeof *said);
 }
 
-/* A prompt that is in the cache is not fed again, whoever left it there. */
+/* A prompt that is in the cache is not fed again, whichever text left it there. */
 TEST(a_prompt_is_fed_once)
 {
     static struct made made[MOST_TEXTS];
@@ -435,7 +437,8 @@ TEST(a_prompt_is_fed_once)
     }
 }
 
-/* Calls that took memory, from the first token of a text to its last; an assertion takes some. */
+/* Counts calls that take memory, from the first token of a text to its last; an assertion takes
+ * some, too. */
 static long taken_first, taken_last;
 static int n_seen;
 

@@ -1,6 +1,6 @@
-/* The engine against logits that another implementation computed in double precision; and the same
- * bits for any threads, blocks, instruction sets and rewinds. (Contexts of several chunks of the
- * cache: test_batch.c.) */
+/* Compares the engine with logits that another implementation computed in double precision, and its
+ * bits for any threads, blocks, instruction sets and rewinds. (test_batch.c has contexts of several
+ * chunks of the cache.) */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,8 +47,8 @@ TEST(golden_logits, .loops = N_GOLDEN, .seconds = 300)
     }
 }
 
-/* Threads, prefill blocks, stepping and instruction sets: one answer. Of threads and blocks every
- * other pair. */
+/* Any threads, prefill blocks, steps and instruction sets give one answer. Every other pair of
+ * threads and blocks is tried. */
 TEST(same_bits_however_computed, .loops = N_GOLDEN, .seconds = 300)
 {
     struct golden g = open_golden(golden_names[_i]);
@@ -81,7 +81,7 @@ TEST(same_bits_however_computed, .loops = N_GOLDEN, .seconds = 300)
     }
 }
 
-/* Mean KL divergence of q from p, both logits [n, n_vocab]. */
+/* Returns the mean KL divergence of q from p, both logits [n, n_vocab]. */
 static double mean_kl(const float *p, const float *q, int n, int n_vocab)
 {
     double sum = 0, p_log_sum, q_log_sum;
@@ -93,15 +93,16 @@ static double mean_kl(const float *p, const float *q, int n, int n_vocab)
     return sum / n;
 }
 
-/* The same weights in another type, until the test ends. */
+/* Opens the same weights in another type, until the test ends. */
 static struct model *converted(const struct checkpoint *c, enum storage storage)
 {
     const struct model_options o = {.convert = true, .storage = storage};
     return new_model(c->gguf, &o);
 }
 
-/* Other types: the same bits from the file as from converting at load, and, of a type whose numbers
- * F32 holds exactly, as from these. (Any threads and blocks: test_arch.c's every_type.) */
+/* A file of another type gives the bits of one that is converted when it is loaded and, as F32
+ * holds its numbers exactly, of these in F32. (every_type in test_arch.c tries threads and blocks.)
+ */
 TEST(types_of_weights, .loops = 4, .seconds = 300)
 {
     enum { N = 70 };
@@ -122,7 +123,7 @@ TEST(types_of_weights, .loops = 4, .seconds = 300)
                     "widened");
 }
 
-/* On a trained checkpoint and real text, quantised weights and caches stay near F32. */
+/* With a trained checkpoint and real text, quantised weights and caches stay near F32. */
 TEST(quantisation_costs_little, .seconds = 300, .left_out = THREAD_SANITIZED)
 {
     static const char text[] = "GLOUCESTER:\nNow is the winter of our discontent\nMade glorious "
@@ -158,7 +159,7 @@ TEST(quantisation_costs_little, .seconds = 300, .left_out = THREAD_SANITIZED)
     }
 }
 
-/* starcoder is the same block under another name; without biases; tied. */
+/* starcoder is gpt2's block under another name. Biases may be missing, and the output tied. */
 TEST(optional_parts, .seconds = 300)
 {
     enum { N = 20 };
@@ -196,7 +197,8 @@ TEST(refusals_change_nothing, .seconds = 300)
     expect_status(session_feed(s, 0, g.tokens, 1, NULL, false, &err), STATUS_USAGE, "12");
 }
 
-/* Whatever the size of a head, positions times the bytes of one are what is planned and taken. */
+/* For any size of a head, the memory that is planned and taken is the positions times the bytes of
+ * one. */
 TEST(bytes_of_a_position_are_those_taken, .loops = 4 * KV_TYPES, .seconds = 300)
 {
     static const char *const sizes[] = {"layers=3 heads=6 kv=2 ctx=256 vocab=9 ff=8 width=24",

@@ -1,5 +1,5 @@
-/* Quantised rows against bytes that the ggml project's Python code made
- * (tests/formats/make_blocks.py), and at values for which that code has no rule. */
+/* Compares quantised rows with bytes that the ggml project's Python code made
+ * (tests/formats/make_blocks.py), and tests values for which that code has no rule. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +30,7 @@ TEST(which_types)
         ck_assert(blocks_runs(types[i].type));
 }
 
-/* Encoded and decoded at addresses that no type's alignment divides. */
+/* Rows are encoded and decoded at addresses without a type's alignment. */
 TEST(golden_bytes, .loops = N_TYPES)
 {
     const struct coded_type *t = &types[_i];
@@ -55,7 +55,7 @@ TEST(golden_bytes, .loops = N_TYPES)
                           (double)expected);
         }
     }
-    /* Any part alone gives the same: blocks know nothing of each other. */
+    /* Any part alone gives the same, because blocks do not depend on each other. */
     const size_t part = n_encoded / 63;
     unsigned char alone[BLOCK * sizeof(float)];
     for (size_t b = 0; b < 63; b++) {
@@ -66,7 +66,8 @@ TEST(golden_bytes, .loops = N_TYPES)
     blocks_decode(t->type, NULL, found, 0);
 }
 
-/* Blocks of random bits of each type that is only read, as the gguf package decodes them. */
+/* Blocks of random bits, of each type that is only read, are decoded as the gguf package decodes
+ * them. */
 TEST(golden_widened, .loops = 9)
 {
     static const struct {
@@ -97,7 +98,7 @@ TEST(golden_widened, .loops = 9)
     ck_assert_uint_eq(blocks_in_memory(read_only[_i].type), read_only[_i].in_memory);
 }
 
-/* Bytes as llama-quantize writes them; it gives Q4_0's zeros the scale 0 / -8. */
+/* The bytes are those of llama-quantize, which gives Q4_0's zeros the scale 0 / -8. */
 TEST(zeros_and_denormals)
 {
     static const struct {
@@ -125,7 +126,7 @@ TEST(zeros_and_denormals)
     }
 }
 
-/* Q8_0 rounds ties away from zero, and what is just below a tie towards it. */
+/* Q8_0 rounds ties away from zero, and numbers just below a tie towards it. */
 TEST(ties)
 {
     const float below = nextafterf(0.5f, 0);
@@ -143,7 +144,7 @@ TEST(ties)
     for (int j = 0; j < BLOCK / 2; j++)
         ck_assert_uint_eq(found[2 + j], low[j] | 8 << 4);
 
-    /* Of two that are equally large the first gives the sign. */
+    /* Of two numbers that are equally large the first one gives the sign. */
     const float first[BLOCK] = {1, 8, -8}, second[BLOCK] = {1, -8, 8};
     blocks_encode(TENSOR_Q4_0, found, first, BLOCK);
     ck_assert_uint_eq(found[1], 0xbc);
@@ -151,7 +152,7 @@ TEST(ties)
     ck_assert_uint_eq(found[1], 0x3c);
 }
 
-/* Nothing undefined happens, and what comes out is seen to be bad. */
+/* Nothing undefined happens, and the result is recognised as not finite. */
 TEST(not_finite, .loops = N_TYPES)
 {
     static const float bad[] = {INFINITY, -INFINITY, NAN, -NAN, 3e38f, -3e38f};

@@ -1,5 +1,5 @@
-/* Reading sound files: every kind, array and tensor type, lookups, and unusual files that are
- * accepted. (What is refused: test_gguf_bad.c.) */
+/* Tests of reading sound files: every kind, array and tensor type, lookups, and unusual files that
+ * are accepted. (test_gguf_bad.c has files that are refused.) */
 #include <math.h>
 #include <stdio.h>
 
@@ -63,7 +63,7 @@ static const struct number numbers[] = {
     {"bool 2", GGUF_BOOL, 1, 2, 2, 2},
 };
 
-/* Alone, and in an array between two zeros. */
+/* Each number stands alone, and in an array between two zeros. */
 TEST(numbers_of_every_kind)
 {
     struct gguf_bytes b = {0};
@@ -127,8 +127,9 @@ TEST(strings_and_their_arrays)
     ck_assert(!gguf_next_text(gguf_find(p.g, "s"), &c, &s));
 }
 
-/* What a lookup finds as a text, or its message: 'u' a u64 from 0 to 7, 'U' any, 'f', 'b', 's', 'a'
- * an array of u32, 'A' one of strings. What is not found is left alone. */
+/* Returns what a lookup finds, as a text, or its message. 'u' looks for a u64 from 0 to 7, 'U' for
+ * any, 'f', 'b' and 's' for a float, a bool and a string, 'a' for an array of u32, 'A' for one of
+ * strings. A variable keeps its value if nothing is found. */
 TEST(lookups)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* Bad files (tests/data/broken/gguf.txt): each is refused with a message that names place and
+/* Tests that bad files (tests/data/broken/gguf.txt) are refused with a message that names place and
  * fault. */
 #include <stdio.h>
 
@@ -9,7 +9,7 @@ static const char sample[] =
     "GGUF 3 2L 4L 'general.alignment' 4 16 'name' 8 'a name' 'words' 9 8 2L 'one' '' "
     "'list' 9 3 3L 1b 0b 2b 0b 3b 0b 'first' 2 3L 2L 0 0L 'second' 1 32L 8 32L /16 *66";
 
-/* The same with `len` bytes at `at` replaced is refused. */
+/* Expects that the sample with other bytes at `at` is refused. */
 static void refuse_patched(size_t at, const void *bytes, size_t len, const char *parts)
 {
     struct gguf_bytes b = image(sample);
@@ -55,13 +55,14 @@ TEST(counts_that_cannot_be)
         snprintf(parts, sizeof parts, "key count at byte 16|is %llu,", n);
         refuse_patched(16, &impossible[i], 8, parts);
     }
-    /* Off by one: what follows is read as something else, which fails sooner or later. */
+    /* The counts are off by one: what follows is read as something else, which fails sooner or
+     * later. */
     refuse_patched(8, &(uint64_t){3}, 8, "tensor 2|byte");
     refuse_patched(16, &(uint64_t){5}, 8, "tensor 0: name at byte|truncated");
     refuse_patched(16, &(uint64_t){3}, 8, "tensor 0 \"list\"|dimensions");
 }
 
-/* 10000 arrays in each other; a key that is too long. */
+/* One file has 10000 nested arrays, the other a key that is too long. */
 TEST(keys_that_cannot_be)
 {
     struct gguf_bytes b = image("GGUF 3 0L 1L 'deep' 9");

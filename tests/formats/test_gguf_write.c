@@ -1,4 +1,5 @@
-/* Writing: files read back as they were written, and have the layout that llama.cpp demands. */
+/* Tests of writing: files are read back as they were written, and have the layout that llama.cpp
+ * demands. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -18,7 +19,7 @@ static void end(void)
     gguf_writer_free(w);
 }
 
-/* What is written to memory, read again. The next file begins. */
+/* Reads what was written to memory, and begins the next file. */
 static struct gguf_file finish(void)
 {
     const struct gguf_file f = written_gguf(w);
@@ -26,7 +27,8 @@ static struct gguf_file finish(void)
     return f;
 }
 
-/* Both ways of writing must fail with the message, and no file be left. The next one begins. */
+/* Expects that both ways of writing fail with the message and leave no file, and begins the next
+ * file. */
 static void refuse_write(enum status s, const char *parts)
 {
     unsigned char *bytes;
@@ -56,7 +58,7 @@ static void values_are(const struct gguf_value *expected, size_t n)
     }
 }
 
-/* The bytes are those of the file; a bool becomes 0 or 1. */
+/* The bytes are the file's, except a bool, which becomes 0 or 1. */
 TEST(typed_pairs, .before = begin, .after = end)
 {
     static const struct text words[] = {{"", 0}, {"a\0b", 3}, {"word", 4}};
@@ -108,7 +110,7 @@ TEST(tensors_are_contiguous_and_padded, .before = begin, .after = end)
     }
 }
 
-/* Another writer's files, laid out as ours: not a byte may differ. */
+/* Files of another writer that have our layout are written with the same bytes. */
 TEST(golden_files, .loops = 2, .before = begin, .after = end)
 {
     const char *path = scratch_path("copy.gguf");

@@ -1,4 +1,4 @@
-/* The JSON writer and the checked output below it. */
+/* Tests of the JSON writer and of the checked output below it. */
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
@@ -12,7 +12,7 @@
 static struct descriptor o;
 static struct json j;
 
-/* A new text, in it an array or an object. */
+/* Begins a new text with an array or an object. */
 static void begin(int broken_depth, bool is_object)
 {
     output_begin(&o);
@@ -44,7 +44,7 @@ TEST(structure)
     ends_as("{\"empty\": [], \"list\": [-3, 18446744073709551615, null, {}]}");
 }
 
-/* Keys of any bytes, and the values that begin lines. */
+/* Keys have any bytes, and values begin lines. */
 TEST(lines)
 {
     begin(1, true);
@@ -72,7 +72,7 @@ TEST(strings_and_doubles)
             "\"a\\u0000b\", 0.1, -2, 0.3333333333333333, 4.94065645841247e-324, null, null]");
 }
 
-/* In small pieces, and in one that is longer than the buffer. */
+/* The output comes in small pieces, and in one that is longer than the buffer. */
 TEST(long_outputs_arrive_whole, .loops = 2)
 {
     static char expected[30001];
@@ -106,7 +106,8 @@ TEST(failures_are_kept)
     expect_status(descriptor_close(&o, &err), STATUS_FAILED, strerror(EPIPE));
 }
 
-/* A pipe that does not block, smaller than what is written: the writer waits for its reader. */
+/* The pipe does not block and is smaller than the output, so that the writer waits for its reader.
+ */
 TEST(a_full_pipe_is_waited_for)
 {
     enum { TOTAL = 300000 };

@@ -1,4 +1,4 @@
-/* The .npy writer, byte by byte. */
+/* Tests of the .npy writer, byte by byte. */
 #include <string.h>
 
 #include "base/replace.h"
@@ -28,7 +28,7 @@ TEST(bytes)
     ck_assert_mem_eq(file + 128, data, sizeof data);
 }
 
-/* Of as many dimensions as can be; the longest numbers fit in the header. */
+/* An array has as many dimensions as it can have; the longest numbers fit into the header. */
 TEST(four_dimensions)
 {
     static const uint64_t shape[] = {1, 2, 0, UINT64_MAX};

@@ -217,7 +217,8 @@ static void add_bent(const char *name, const char *row)
                        (struct text){keep(bytes, n), n});
 }
 
-void hostile_fill(const char *tensor, float value)
+/* Sets all elements of a tensor of F32. */
+static void fill(const char *tensor, float value)
 {
     struct hostile_tensor *t = hostile_tensor(tensor);
     char *data = keep(t->data.data, t->data.len);
@@ -247,7 +248,7 @@ static void bend_one(char *one)
     else if (strchr(value, ':'))
         set_value(one, value);
     else
-        hostile_fill(one, strtof(value, NULL));
+        fill(one, strtof(value, NULL));
 }
 
 void bend(const char *bends)

@@ -128,13 +128,9 @@ struct line {
     const char *says, *prints;
 };
 void try_lines(const struct line *rows, size_t n, program_setup *setup, void *context);
-#define TRY_LINES(rows) try_lines(rows, COUNT(rows), NULL, NULL)
 
 /* Changes the records as a row of tests/data/broken/checkpoints.txt says. */
 void bend(const char *bends);
-
-/* Sets all elements of a tensor of F32. */
-void hostile_fill(const char *tensor, float value);
 
 /* Change the records so, check that one of the commands refuses the file (another one each time),
  * that all refuse it, or that all accept it; and change the records back. reset() only does the

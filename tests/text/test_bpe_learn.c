@@ -1,4 +1,4 @@
-/* Learned merges, against a plain reference in Python. */
+/* Compares learned merges with those of a plain reference in Python. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static struct bpe_learned *learn(const struct text *texts, size_t n, int n_token
 
 /* --- checks ---------------------------------------------------------------------------------- */
 
-/* What holds for every vocabulary. */
+/* Checks what holds for every vocabulary. */
 static void check_consistent(const struct bpe_learned *v)
 {
     ck_assert_int_eq(v->n_tokens, 256 + v->n_merges);
@@ -48,7 +48,7 @@ static void check_merges(const struct bpe_learned *v, const struct bpe_merge *me
     ck_assert_int_eq(v->n_merges, n);
 }
 
-/* The vocabulary as a checkpoint has it. */
+/* Returns the vocabulary as a checkpoint has it. */
 static void check_written(const struct bpe_learned *v)
 {
     struct gguf_writer *w;
@@ -63,7 +63,7 @@ static void check_written(const struct bpe_learned *v)
 
 /* --- merging --------------------------------------------------------------------------------- */
 
-/* A run of one letter is halved until two tokens are left, which are one pair. */
+/* A run of one letter is halved until two tokens are left, which make one pair. */
 TEST(a_word_of_a_megabyte)
 {
     enum { LEN = 1 << 20, HALVES = 19 };
@@ -82,7 +82,7 @@ TEST(a_word_of_a_megabyte)
     ck_assert_int_eq(v->n_merges, 300);
 }
 
-/* Made by a Python program that shares nothing with this one. */
+/* A Python program that shares nothing with this one makes the cases. */
 TEST(reference_cases)
 {
     static struct test_case t;

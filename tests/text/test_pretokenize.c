@@ -1,4 +1,4 @@
-/* Where texts are cut before merging, against the reference's cases. */
+/* Compares where texts are cut before merging with the reference's cases. */
 #include "cases.h"
 #include "support.h"
 #include "text/pretokenize.h"
@@ -29,7 +29,7 @@ static enum pretokenize_rule rule_of(const char *name)
     return (enum pretokenize_rule)rule;
 }
 
-/* What Python's `regex` makes of the patterns. */
+/* The cases are what Python's `regex` makes of the patterns. */
 TEST(reference_cases)
 {
     static struct test_case t;
@@ -38,7 +38,7 @@ TEST(reference_cases)
     for (const char *rule; (rule = cases_line(&lines, &rest)); n++) {
         case_text(&t, strtok_r(NULL, " ", &rest));
         case_numbers(&t, &rest);
-        /* In memory of its own, so that a read past the end is caught. */
+        /* The text stands in memory of its own, so that a read past the end is caught. */
         char *text = memcpy(allocated(t.len), t.text, t.len);
         check_pieces(rule_of(rule), (struct text){text, t.len}, t.numbers, t.n, "case", n);
     }
@@ -75,7 +75,7 @@ TEST(names)
     ck_assert_ptr_null(pretokenizer_find(text_of("llama")));
 }
 
-/* Every run is read once or twice, not once for every piece in it. */
+/* A run is read once or twice, not once for every piece in it. */
 TEST(long_runs_take_linear_time)
 {
     static const char *const units[] = {

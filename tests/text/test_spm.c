@@ -1,4 +1,5 @@
-/* SentencePiece: ids of the reference, bytes, spaces, special tokens, long and hostile texts. */
+/* Tests of SentencePiece: ids of the reference, bytes, spaces, special tokens, long and hostile
+ * texts. */
 #include "vocabularies.h"
 
 #include <stdio.h>
@@ -12,8 +13,8 @@
 
 /* --- against others -------------------------------------------------------------------------- */
 
-/* Whether the ids' bytes are the text: it is UTF-8 without the mark, in which a space is no more to
- * be told, and without special tokens, each of which a space follows. */
+/* Returns whether the bytes of the ids are the text. They are not where the text has the mark,
+ * which decodes as a space, bytes that are no UTF-8, or special tokens, which a space follows. */
 static bool comes_back(struct text s)
 {
     static const char *const others[] = {MARK, "<s>", "</s>", "<unk>", "<sep>"};
@@ -23,13 +24,14 @@ static bool comes_back(struct text s)
     return text_is_utf8(s);
 }
 
-/* What SentencePiece and llama.cpp make of a vocabulary that SentencePiece learned. */
+/* The ids are those of SentencePiece and llama.cpp, of a vocabulary that SentencePiece learned. */
 TEST(reference_cases)
 {
     check_cases("tests/data/spm-small.gguf", "tests/data/spm-small.txt", 250, comes_back);
 }
 
-/* The same of a real one that has characters alone, no bytes, and ids that say "none". */
+/* The ids are those of SentencePiece, of a real vocabulary that has characters alone, no bytes, and
+ * ids that mean "none". */
 TEST(vocabulary_of_characters)
 {
     check_cases("tests/data/spm-chars.gguf", "tests/data/spm-chars.txt", 40, comes_back);
@@ -43,7 +45,7 @@ TEST(vocabulary_of_characters)
 
 /* --- merging --------------------------------------------------------------------------------- */
 
-/* The leftmost of equal scores, as 0 and -0 are. */
+/* The leftmost of equal scores is merged first; 0 and -0 are equal. */
 TEST(zeros_are_equal)
 {
     vocabulary_of_scores(true);
@@ -55,7 +57,7 @@ TEST(zeros_are_equal)
     CHECK_IDS("yxy", 260, 3 + 'y');
 }
 
-/* A character takes as many bytes as its first one says. */
+/* A character has as many bytes as its first byte says. */
 TEST(broken_characters)
 {
     vocabulary_of_scores(true);
@@ -69,7 +71,7 @@ TEST(broken_characters)
     CHECK_IDS("\xf0\x9f", 260, 3 + 0xf0, 3 + 0x9f);
 }
 
-/* Where bytes have no token of their own, one-byte tokens may do. */
+/* A byte without a byte token becomes a token of one byte. */
 TEST(tokens_of_one_byte_for_bytes)
 {
     vocabulary_of_scores(false);
@@ -155,7 +157,7 @@ TEST(added_space_and_special_ids)
     ck_assert(tokenizer_bos(t) == -1 && tokenizer_eos(t) == -1 && !tokenizer_adds_bos(t));
 }
 
-/* Spaces that are dropped: the ids are SentencePiece's for this vocabulary. */
+/* Extra spaces are dropped; the ids are SentencePiece's for this vocabulary. */
 TEST(extra_spaces)
 {
     static const struct {
@@ -193,7 +195,8 @@ TEST(extra_spaces)
     check_unencodable(text_of("  a   a  b "), "U+0062 'b' at offset 9,");
 }
 
-/* A text of a megabyte is its words, of letters, marks and bytes that are no UTF-8. */
+/* The ids of a text of a megabyte are those of its words; these have letters, marks and bytes that
+ * are no UTF-8. */
 TEST(long_text_is_its_words)
 {
     static const char *const parts[] = {"a", "b", "  ", MARK, "\xc3", "\xe2", "\xf0", "\x96", "ab"};
@@ -234,8 +237,9 @@ TEST(long_text_is_its_words)
 
 /* --- hostile vocabularies -------------------------------------------------------------------- */
 
-/* Tokens of 1 to 1,500 letters, the longer the better: each merge adds one letter to the first
- * token, all of whose bytes are its name. Or the longest beginnings never meet their ends. */
+/* Tokens have 1 to 1,500 letters, and longer ones have better scores, so that each merge adds one
+ * letter to the first token, whose name is all of its bytes. In the other vocabulary the longest
+ * beginnings never meet their ends. */
 TEST(hostile_tokens_take_linear_time)
 {
     static char letters[1501];

@@ -1,4 +1,4 @@
-/* Which bytes of a generated text are held back for now, and where stop strings end it. */
+/* Tests of which bytes of a generated text are held back for now, and where stop strings end it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 #define LONGEST 64
 
-/* Pushes `bytes` in the given pieces; collects what comes out, the rest too. */
+/* Pushes `bytes` in the given pieces, and collects what comes out, with the rest at the end. */
 static size_t run(const struct text *stops, int n_stops, struct text bytes, const size_t *cuts,
                   size_t n_cuts, char *out, bool *stopped)
 {
@@ -30,8 +30,7 @@ static size_t run(const struct text *stops, int n_stops, struct text bytes, cons
     return len;
 }
 
-/* Pushes and what each lets through; "" as expected: nothing. A piece that is NULL ends the text.
- */
+/* A piece that is pushed, and what it lets through. A piece that is NULL ends the text. */
 struct push {
     const char *piece, *expected;
     bool stopped;
@@ -51,7 +50,7 @@ static void push_all(struct stream *s, struct text stop, const struct push *rows
     }
 }
 
-/* Each in the memory of the one before, nothing of which is left. */
+/* Each stream begins in the memory of the one before, and has nothing of its text. */
 TEST(what_is_let_through)
 {
     static const struct push characters[] = {
@@ -89,7 +88,7 @@ TEST(what_is_let_through)
     stream_free(&s);
 }
 
-/* Where the text must end, found the slow way. */
+/* Finds in a slow way where the text must end. */
 static size_t expected_length(const struct text *stops, int n_stops, struct text bytes,
                               bool *stopped)
 {
@@ -109,7 +108,7 @@ static size_t expected_length(const struct text *stops, int n_stops, struct text
     return bytes.len;
 }
 
-/* Random texts over few letters, so that stop strings nearly match all the time. */
+/* Random texts have few letters, so that stop strings nearly match all the time. */
 TEST(cuts_do_not_matter, .loops = 4)
 {
     static const char *const pool[] = {"a", "ab", "aab", "abab", "bb", "ba€", "€", "aaaa", "€€b"};

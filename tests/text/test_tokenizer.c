@@ -1,5 +1,5 @@
-/* Byte-level BPE: ids of reference implementations, special tokens in texts, long and hostile
- * texts. */
+/* Tests of byte-level BPE: ids of reference implementations, special tokens in texts, long and
+ * hostile texts. */
 #include "vocabularies.h"
 
 #include <stdio.h>
@@ -8,19 +8,20 @@
 
 /* --- merging --------------------------------------------------------------------------------- */
 
-/* What GPT-2's algorithm makes of a vocabulary of 400 merges, written down plainly in Python. */
+/* The ids are those of GPT-2's algorithm, written down plainly in Python, for a vocabulary of 400
+ * merges. */
 TEST(reference_cases)
 {
     check_cases("tests/data/bpe-small.gguf", "tests/data/bpe-small.txt", 201, NULL);
 }
 
-/* What Hugging Face's tokenizers make of a vocabulary with Llama 3's pattern. */
+/* The ids are those of Hugging Face's tokenizers for a vocabulary with Llama 3's pattern. */
 TEST(cases_of_llama3)
 {
     check_cases("tests/data/bpe-llama3.gguf", "tests/data/bpe-llama3.txt", 201, NULL);
 }
 
-/* An empty list of merges, of any kind, or none. */
+/* The list of merges is empty, of any kind, or missing. */
 TEST(bytes_without_merges)
 {
     static const enum gguf_kind kinds[] = {GGUF_STRING, GGUF_I32, GGUF_U8};
@@ -42,7 +43,7 @@ TEST(bytes_without_merges)
     tokenizer_free(NULL);
 }
 
-/* A word of four million letters: looking at all pairs for every merge would take days. */
+/* For a word of four million letters it would take days to look at all pairs for every merge. */
 TEST(long_word)
 {
     plain_bytes_vocabulary();
@@ -89,7 +90,7 @@ TEST(special_tokens_in_text)
     ck_assert(text_is(tokenizer_bytes(t, 263), "<|x28|>"));
 }
 
-/* The text is cut at a special token as at its end: no look past it. */
+/* The text is cut at a special token as at its end, without a look past it. */
 TEST(pieces_end_at_special_tokens)
 {
     plain_bytes_vocabulary();
@@ -102,9 +103,9 @@ TEST(pieces_end_at_special_tokens)
     CHECK_IDS("  <s>x", 256, 258, 'x');
 }
 
-/* As transformers' ByteLevel does it with add_prefix_space: before each part that begins without.
- */
-TEST(test_space_before_parts)
+/* transformers' ByteLevel with add_prefix_space puts a space before each part that begins without
+ * one. */
+TEST(space_before_parts)
 {
     plain_bytes_vocabulary();
     add_token("\u0120x", 1); /* 256 */
@@ -119,8 +120,9 @@ TEST(test_space_before_parts)
     ck_assert_uint_eq(tokenizer_added(t, text_of(" x")), 0);
 }
 
-/* Spaces before parts of SentencePiece's kind as Metaspace puts them, and as SentencePiece does. */
-TEST(test_prepend_schemes)
+/* Spaces before parts of SentencePiece's kind stand where Metaspace puts them, or where
+ * SentencePiece does. */
+TEST(prepend_schemes)
 {
     static const char *const schemes[] = {NULL, "always", "first"};
     static const int expected[3][10] = {
@@ -153,9 +155,9 @@ static void replacing_vocabulary(const struct text *list, size_t n, const struct
     t = tokenizer_in(written_gguf(w).g);
 }
 
-/* A pair becomes the first half of the next; a character may become two, bytes that are none stay.
- */
-TEST(test_replacements)
+/* Each pair is replaced by the first half of the next pair. A character may become two, and bytes
+ * that are no character stay. */
+TEST(replacements)
 {
     const struct text list[] = {text_of("e\u0301"), text_of("\u00e9"), text_of("\u00e9\u0302"),
                                 text_of("E"),       text_of("\u00c5"), text_of("ab")};
@@ -165,8 +167,8 @@ TEST(test_replacements)
     check_encoding(text, expected, COUNT(expected), __FILE__, __LINE__);
 }
 
-/* Characters by their parts, marks in order, pairs that no other mark of their class parts: against
- * Python's unicodedata.normalize. */
+/* Compares with Python's unicodedata.normalize: characters in their parts, marks out of order, and
+ * pairs with another mark between. */
 TEST(normalization_form_c)
 {
     static const char *const list[] = {"\u00e9", "e\u0301",      "e\u0301",      "\u00e9",
@@ -206,7 +208,8 @@ TEST(normalization_form_c)
     }
 }
 
-/* Every place of the text may start the longest token that is looked for; a longer one is not. */
+/* Every place of the text may begin the longest token that is looked for; no longer one is looked
+ * for. */
 TEST(hostile_special_tokens_take_linear_time)
 {
     static char letters[1025 + 2];

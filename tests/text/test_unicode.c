@@ -1,4 +1,5 @@
-/* UTF-8, and classes of characters. (Where these lie: the cases of test_pretokenize.c.) */
+/* Tests of UTF-8 and of classes of characters. (The cases of test_pretokenize.c show where these
+ * lie.) */
 #include "support.h"
 #include "text/unicode.h"
 
@@ -7,8 +8,8 @@
 
 /* --- classes ------------------------------------------------------------------------------- */
 
-/* All members of White_Space, as listed in Unicode's PropList; the others counted with the package
- * `regex` (\p{L}, \p{N}), which has the same version of Unicode. */
+/* These are all members of White_Space in Unicode's PropList; members of the other classes were
+ * counted with the package `regex` (\p{L}, \p{N}), which has the same version of Unicode. */
 TEST(classes_are_complete)
 {
     static const uint32_t spaces[] = {0x9,    0xa,    0xb,    0xc,    0xd,    0x20,   0x85,

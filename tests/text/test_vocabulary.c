@@ -1,5 +1,5 @@
-/* Vocabularies of unusual content: bytes without tokens, merges that never happen, odd special ids.
- */
+/* Tests of vocabularies with unusual content: bytes without tokens, merges that never happen, odd
+ * special ids. */
 #include "vocabularies.h"
 
 #include <stdlib.h>
@@ -22,7 +22,8 @@ TEST(starcoder_digits)
     }
 }
 
-/* StarCoder's vocabulary lacks F1 and the bytes that are never in UTF-8, others nearly all. */
+/* StarCoder's vocabulary lacks F1 and the bytes that UTF-8 never has; other vocabularies lack
+ * nearly all. */
 TEST(bytes_without_a_token)
 {
     plain_bytes_vocabulary();
@@ -48,7 +49,7 @@ TEST(bytes_without_a_token)
     check_unencodable(text_of("b<s> \n"), "U+000A at offset 5,");
 }
 
-/* As of a checkpoint that sorts letters: its merge names no token of it. */
+/* A checkpoint that sorts letters has such a vocabulary, whose merge names tokens that it lacks. */
 TEST(three_tokens)
 {
     plain_bytes_vocabulary();
@@ -61,13 +62,14 @@ TEST(three_tokens)
     check_unencodable(text_of("AB C"), "U+0020 at offset 2,");
 }
 
-/* What merges into others is merged, whatever else the list has. */
+/* Merges that can happen do, whatever else the list has. */
 TEST(merges_that_never_happen)
 {
     plain_bytes_vocabulary();
     ADD_TOKENS("ab", "abc"); /* 256 to 257 */
     add_token("cd", 5);      /* 258: unused, so none that a text becomes */
-    /* Of the first four no token results, a part is none, or the result is unused. */
+    /* The first four never happen: no token results, a part is no token, or the result is unused.
+     */
     ADD_MERGES("x y", "xy z", "z xy", "c d", "a b", "ab c");
     use_vocabulary();
     CHECK_IDS("abcxyzcd", 257, 'x', 'y', 'z', 'c', 'd');
@@ -185,7 +187,7 @@ TEST(ends_are_known_by_key_and_by_name)
     ck_assert_int_eq(tokenizer_end(t, &i, &why), -1);
 }
 
-/* What others read with a warning, too. */
+/* Other programs read these as well, with a warning. */
 TEST(odd_vocabularies_are_read, .loops = 2)
 {
     for (int type = 1; type <= 6; type++) {

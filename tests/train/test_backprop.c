@@ -1,7 +1,7 @@
 /*
- * Gradients of every parameter against central differences of a loss in double (plain_model), for
- * every kind alone and for mixtures; gradients and some steps of training against PyTorch's; the
- * same bits for any threads and instruction set.
+ * Compares the gradients of every parameter with central differences of a loss in double
+ * (plain_model), for every kind alone and for mixtures; gradients and some steps of training with
+ * PyTorch's; and bits for any threads and instruction set.
  */
 #include <math.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ struct fixture {
     bool only_attention; /* set before it is opened */
 };
 
-/* The model of a file, its weights widened to F32. */
+/* Opens the model of a file with its weights widened to F32. */
 static void open_model(struct fixture *f, const char *path)
 {
     f->file = read_gguf(path);
@@ -118,8 +118,8 @@ static struct plain_model plain_model_of(const struct fixture *f, const double *
                                 .attn_dropout = {.share = f->attn_dropout, .key = 77}};
 }
 
-/* The mean over blocks and rows of 2 - 2 cos(x, y) + (log |x| / |y|)^2, of streams as plain_model
- * has them. */
+/* Returns the mean over blocks and rows of 2 - 2 cos(x, y) + (log |x| / |y|)^2, of streams as
+ * plain_model has them. */
 static double distance_of_streams(const struct fixture *f, const double *x, const double *y)
 {
     const int layers = f->config.n_layers, d = f->config.d_model;
@@ -137,14 +137,14 @@ static double distance_of_streams(const struct fixture *f, const double *x, cons
     return sum / (f->n_sequences * f->length * layers);
 }
 
-/* What a teacher says: log-probabilities [n_sequences, length, n_vocab], and its streams. */
+/* A teacher's log-probabilities [n_sequences, length, n_vocab] and its streams. */
 struct lesson {
     struct loss_weights loss;
     double *logs, *streams;
 };
 
-/* The loss of a lesson (NULL: the text's smoothed cross-entropy); of KL(teacher || model) the
- * constant part is left out. */
+/* Returns the loss of a lesson, without the constant part of KL(teacher || model); without a lesson
+ * (NULL) the text's smoothed cross-entropy. */
 static double plain_loss(const struct fixture *f, const double *w, const struct lesson *lesson)
 {
     const struct loss_weights weights = lesson ? lesson->loss : (struct loss_weights){.text = 1};
@@ -180,8 +180,8 @@ static double *widen(const struct fixture *f, const float *flat)
     return w;
 }
 
-/* Compares every step-th element of every trained tensor's gradient, one at least, with central
- * differences; what is fixed has none. */
+/* Compares every step-th element of every trained tensor's gradient, at least one, with central
+ * differences; a fixed tensor has no gradient. */
 static void compare(struct fixture *f, const struct lesson *lesson, int step)
 {
     double *w = widen(f, f->weights.flat);
@@ -209,18 +209,18 @@ static void compare(struct fixture *f, const struct lesson *lesson, int step)
     }
 }
 
-/* Sizes of one layer that leave part of a vector: 3 heads of 5, 4 of 4 over 2 K/V heads. */
+/* Sizes of one layer that are no whole vectors: 3 heads of 5, and 4 heads of 4 over 2 K/V heads. */
 #define ODD  SIZES(1, 3, 0, 5, 19, 0, 11), .d_model = 15
 #define EVEN SIZES(2, 4, 2, 4, 21, 0, 18), .d_model = 16
 
 static const struct model_case cases[] = {
-    /* gpt2: MHA, GQA and MQA; parts of a vector, and whole vectors. */
+    /* gpt2 as MHA, GQA and MQA, in parts of a vector and in whole vectors. */
     {"gpt2", {ODD}, 0},
     {"gpt2", {EVEN}, CONFIG_TIED},
     {"gpt2", {SIZES(1, 4, 1, 0, 32, 0, 16), .d_model = 16}, 0},
-    /* Only the query, key and value dimensions of a vector and more. */
+    /* Only dimensions of queries, keys and values are a vector and more. */
     {"gpt2", {SIZES(1, 2, 1, 0, 16, 0, 12), .d_model = 34}, CONFIG_TIED},
-    /* All heads together wider, and narrower, than the residual stream. */
+    /* All heads together are wider, or narrower, than the residual stream. */
     {"gpt2", {SIZES(2, 4, 2, 9, 18, 0, 14), .d_model = 13}, 0},
     {"gpt2", {SIZES(2, 3, 1, 4, 17, 0, 14), .d_model = 35}, CONFIG_TIED},
     /* Each kind alone. */
@@ -252,7 +252,7 @@ static const struct model_case cases[] = {
      {SIZES(2, 4, 2, 18, 9, 0, 14), .value_dim = 5, .d_model = 13, .score = SCORE_ADDITIVE,
       .position = POSITION_ALIBI, .shared = true, .split_qkv = true},
      CONFIG_TIED},
-    /* Heads of another size than d_model / n_heads, and values apart. */
+    /* Heads have another size than d_model / n_heads, and values another size than keys. */
     {NULL, {SIZES(1, 3, 1, 6, 19, 0, 11), .value_dim = 4, .d_model = 14}, CONFIG_TIED},
     {"llama", {SIZES(2, 4, 2, 6, 21, 0, 18), .d_model = 16}, 0},
     {NULL,
@@ -309,7 +309,7 @@ static const struct model_case cases[] = {
 #define N_CASES     ((int)COUNT(cases))
 #define FIRST_MIXED (N_CASES - 7)
 
-/* How a case's gradient is compared; `first` of the cases, and first under sanitizers. */
+/* How the gradient of a case is compared, and which case is the first, also under sanitizers. */
 static const struct {
     int first, first_sanitized, length, n_threads, step;
     double dropout, attn_dropout, smoothing;
@@ -317,7 +317,7 @@ static const struct {
     {0, N_CASES, 6, 1, 59, 0, 0, 0},
     {0, N_CASES, 7, 2, 79, 0.3, 0.2, 0},
     {FIRST_MIXED, N_CASES, 6, 1, 37, 0, 0, 0.3},
-    /* Windows, and masks, longer than a block of queries. */
+    /* Windows and masks are longer than a block of queries. */
     {0, N_CASES - 3, 43, 1, 701, 0, 0, 0},
     {FIRST_MIXED, N_CASES - 2, 37, 2, 701, 0, 0.4, 0},
 };
@@ -350,15 +350,15 @@ TEST(dropout_keeps_its_share, .tags = ONE_THREAD)
             kept += factor > 0;
             sum += (double)factor;
         }
-    /* Four standard deviations of 10100 draws. */
+    /* The bound is four standard deviations of 10100 draws. */
     ck_assert_int_lt(abs(kept - 7575), 175);
     ck_assert_double_eq_tol(sum, kept / 0.75, 1e-2);
 }
 
-/* A teacher's weights over the model's. */
+/* Copies a teacher's weights over the model's. */
 #define OTHER_WEIGHTS 1.5f
 
-/* Losses of which a teacher is a part, and the case of each. */
+/* Losses that have a teacher, and the case of each. */
 static const struct {
     struct loss_weights loss;
     int model;
@@ -372,8 +372,7 @@ static const struct {
     {{.teacher = 1, .streams = 2}, FIRST_MIXED + 1, true},
 };
 
-/* The gradient of a lesson's loss. The teacher is another model of the same vocabulary: the same
- * one, its weights changed. */
+/* Tests the gradient of a lesson's loss. The teacher is the same model with other weights. */
 static void taught_gradient(struct fixture *f, struct loss_weights loss, const struct kernels *k)
 {
     struct arena arena = {0};
@@ -475,7 +474,7 @@ static void compare_tensor(const struct fixture *f, FILE *in, const char *name)
     expect_near(dots[1], next_number(in), 3e-5 * norm, name);
 }
 
-/* The losses before each step, from the fixture's weights on. */
+/* Expects these losses before each step, from the fixture's weights on. */
 static void compare_steps(struct fixture *f, const struct kernels *k, FILE *in)
 {
     struct trainer t = {
@@ -499,7 +498,8 @@ static void compare_steps(struct fixture *f, const struct kernels *k, FILE *in)
     arena_free(&t.arena);
 }
 
-/* A golden model and its batch, of tests/data/train/NAME`suffix`.txt, which is read on. */
+/* Opens a golden model and its batch, of tests/data/train/NAME`suffix`.txt, whose rest the caller
+ * reads. */
 static FILE *open_golden(struct fixture *f, const char *name, const char *suffix)
 {
     char path[128];
@@ -557,8 +557,8 @@ TEST(taught_gradient_is_that_of_pytorch, .loops = 3)
     close_fixture(&f);
 }
 
-/* Feed-forward layers and vocabularies of many lengths, so that each kernel has all remainders of a
- * vector. */
+/* Feed-forward layers and vocabularies have many lengths, so that each kernel meets all remainders
+ * of a vector. */
 TEST(same_bits_everywhere, .first = SANITIZED ? N_CASES - 2 : 0, .loops = N_CASES, .seconds = 400)
 {
     struct fixture f = {.attn_dropout = _i % 2 ? 0.2 : 0, .smoothing = _i % 2 ? 0.1 : 0};

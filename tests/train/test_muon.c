@@ -1,6 +1,6 @@
 /*
- * Muon's step against its definition in double, for wide and tall matrices, joined and by head; the
- * same bits for any number of threads; trainings that use it.
+ * Compares Muon's step with its definition in double, for wide and tall matrices, joined and by
+ * head, and its bits for any number of threads; and runs trainings that use it.
  */
 #include "kernel_data.h"
 #include "model/config_keys.h"
@@ -76,8 +76,9 @@ static void outer(double *c, const double *a, int n, int k)
         }
 }
 
-/* All steps of the matrix [n, k] at `at`, as its write-up has them: the rows are the shorter side
- * (turned if need be), five rounds of X <- a X + (b X X^T + c (X X^T)^2) X. */
+/* Makes all steps of the matrix [n, k] at `at`, as Muon's write-up defines them: the matrix is
+ * turned so that rows are the shorter side, and has five rounds of X <- a X + (b X X^T + c (X
+ * X^T)^2) X. */
 static void move_plainly(const struct muon_run *r, double *w, size_t at, int rows, int cols)
 {
     const bool turned = rows > cols;

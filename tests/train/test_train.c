@@ -1,4 +1,4 @@
-/* Training runs: schedule, learning, saving, resuming, and what is refused. */
+/* Tests of training runs: schedule, learning, saving, resuming, and what is refused. */
 #include "train_run.h"
 
 TEST(rate_rises_and_falls)
@@ -28,7 +28,7 @@ TEST(held_out_text_is_predicted_better, .tags = TAKES_LONG)
     ck_assert_int_eq(tokenizer_n_tokens(c.tokenizer), 270);
 }
 
-/* A source of another type and with its own output matrix, and a teacher. */
+/* The source has another type and its own output matrix, and there is a teacher. */
 TEST(uptraining_keeps_the_tokenizer_and_lowers_the_loss)
 {
     struct run r = make_run("out.gguf");
@@ -75,8 +75,8 @@ TEST(only_attention_is_trained)
     }
 }
 
-/* Interrupted after each number of steps, and then resumed: with OUT best and last, and of
- * attention alone. */
+/* Runs are interrupted after each number of steps and then resumed, with the best and the last
+ * weights in OUT, and of attention alone. */
 TEST(resumed_is_uninterrupted, .loops = THREAD_SANITIZED ? 1 : 3)
 {
     struct run whole = make_run("whole.gguf");
@@ -94,7 +94,7 @@ TEST(resumed_is_uninterrupted, .loops = THREAD_SANITIZED ? 1 : 3)
         ck_assert_msg(s == STATUS_OK, "stopped after %d: %s", stop_at, err.text);
         assert_same_run(&whole, &parts);
     }
-    /* A run at its end has nothing left to do; it makes more steps, and cannot have made fewer. */
+    /* A run at its end has nothing left to do. It goes on to more steps, and refuses fewer. */
     whole.steps = 0;
     expect_ok(resume(&whole, &err));
     ck_assert_int_eq(whole.steps, 0);
@@ -186,7 +186,7 @@ TEST(out_that_is_gone_is_refused)
     refused(&r, STATUS_FAILED, "out.gguf is missing, which this run wrote last");
 }
 
-/* A run that is not done goes on with its own OUT only; also with the one before its last, where it
+/* A run that is not done goes on only with an OUT of its own: the last one, or the one before if it
  * was killed between the state and OUT. */
 TEST(out_of_another_run_is_refused, .loops = 2)
 {
@@ -209,7 +209,7 @@ TEST(out_of_another_run_is_refused, .loops = 2)
     assert_same_file(whole.out, r.out);
 }
 
-/* Cut anywhere, or with any bit of the header and some of the rest flipped. */
+/* The state is cut anywhere, or any bit of the header or some bit of the rest is flipped. */
 TEST(damaged_state_is_refused)
 {
     struct run r = make_run("out.gguf");
@@ -249,8 +249,8 @@ TEST(options_are_kept_for_who_resumes)
                   "there is no ");
 }
 
-/* The fuzzer's: a loss below 0 was taken from the state. None is less, so the resumed run never
- * wrote OUT and ended as if it had. */
+/* Found by fuzzing: a best loss below 0 was taken from the state. No loss is less, so the resumed
+ * run never wrote OUT and ended as if it had. */
 TEST(impossible_best_loss_in_a_state_is_refused)
 {
     static const double losses[] = {-1, -HUGE_VAL, (double)NAN};
@@ -263,8 +263,8 @@ TEST(impossible_best_loss_in_a_state_is_refused)
         refused_with(&r, path, bytes, n, 2 + 3 + 1 + 2, losses[i]);
 }
 
-/* The fuzzer's: with keep_last, a run that was done and whose OUT was then lost or replaced was
- * resumed without a step, and ended well without OUT. */
+/* Found by fuzzing: with keep_last, a run that was done and whose OUT was then lost or replaced
+ * ended well without a step and without OUT. */
 TEST(done_run_without_its_out_is_refused)
 {
     struct run r = make_run("out.gguf");

@@ -1,9 +1,10 @@
-/* Training every architecture: the checkpoint runs, training resumes exactly and can go further. */
+/* Trains every architecture: the checkpoint runs, and training resumes exactly and can go further.
+ */
 #include "formats/gguf_values.h"
 #include "opened.h"
 #include "train_run.h"
 
-/* The presets, and mixtures that have each kind. */
+/* The presets, and mixtures that together have each kind. */
 #define TINY SIZES(2, 2, 1, 8, 32, 24, 256), .d_model = 16
 
 static const struct model_case archs[] = {
@@ -38,7 +39,7 @@ static struct run run_of(int i, const char *out)
     return r;
 }
 
-/* Each token of the text makes the engine say the next. */
+/* Expects that the engine predicts each next token of the text. */
 static void assert_knows_by_heart(const struct checkpoint *c, struct text t)
 {
     const int n = (int)t.len - 1, n_vocab = c->model->config.n_vocab;
@@ -55,7 +56,7 @@ static void assert_knows_by_heart(const struct checkpoint *c, struct text t)
     }
 }
 
-/* One window, without anything that keeps the model from learning it by heart. */
+/* The text is one window, and nothing keeps the model from learning it by heart. */
 TEST(one_window_is_learned_and_the_engine_says_it, .loops = N_TRAINED, .tags = TAKES_LONG)
 {
     const struct text one = {"the quick brown fox jumps", 25};
@@ -83,7 +84,7 @@ TEST(resumed_with_other_threads_is_uninterrupted, .loops = N_TRAINED)
     assert_same_run(&whole, &parts);
 }
 
-/* What makes another run of one: a member of its spec. */
+/* A member of a run's spec that makes it another run. */
 #define CHANGED(type, member, value, message)                                                      \
     {                                                                                              \
         offsetof(struct train_spec, member), sizeof(type), &(type){value}, message                 \
@@ -122,8 +123,8 @@ TEST(state_of_another_run_is_refused, .loops = COUNT(changes), .tags = ONE_THREA
     refused(&other, STATUS_USAGE, changes[_i].message);
 }
 
-/* From any architecture, with its own output and, if it has pairs, factors of their frequencies,
- * which no step changes; the teacher is of another architecture. */
+/* The source has any architecture, its own output matrix and, if it rotates pairs, factors of their
+ * frequencies, which no step changes; the teacher has another architecture. */
 TEST(any_checkpoint_is_trained_further, .loops = N_TRAINED)
 {
     struct run r = make_run("out.gguf");
@@ -149,7 +150,7 @@ TEST(any_checkpoint_is_trained_further, .loops = N_TRAINED)
     }
 }
 
-/* The square root of the mean square of a role's first weights; *first is the first of them. */
+/* Returns the root mean square of a role's first weights; *first is the first of them. */
 static double deviation_of(const struct config *c, enum tensor_role role, float *first)
 {
     struct trainer t = {.spec = {.seed = 1}, .config = *c};
@@ -176,11 +177,12 @@ TEST(first_weights_are_as_their_models_began)
         enum tensor_role role;
         double deviation, tolerance;
     } rows[] = {
-        /* GPT-2's deviation; before a residual over the root of two a layer. */
+        /* Weights have GPT-2's deviation; in front of a residual it is divided by the root of two a
+           layer. */
         {1, ROLE_TOKEN_EMBD, 0.02, 0.001},
         {1, ROLE_FFN_DOWN, 0.01, 0.001},
         {1, ROLE_FFN_GATE, 0.02, 0.002},
-        /* The original's, of width 16 and 32. */
+        /* The original Transformer's deviation, for widths of 16 and 32. */
         {2, ROLE_TOKEN_EMBD, 0.25, 0.01},
         {2, ROLE_FFN_DOWN, sqrt(2.0 / 48), 0.02},
         {4, ROLE_FFN_UP, sqrt(2.0 / 48), 0.02},
