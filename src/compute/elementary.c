@@ -155,8 +155,8 @@ static double series(const double *terms, double square)
     return s;
 }
 
-/* What is left of an angle after quarter turns: pi / 2 in two doubles, the first of which is taken
- * away exactly. */
+/* Quarter turns are taken off the angle first: pi / 2 is two doubles, and the product with the
+ * first is exact. */
 void elementary_sine(double angle, double *sine, double *cosine)
 {
     if (!(fabs(angle) <= ELEMENTARY_ANGLE_MAX)) {

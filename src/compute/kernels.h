@@ -52,7 +52,7 @@ enum ffn_kind {
     FFN_KINDS
 };
 
-/* Whether such a network has a gate, a product beside that of up. */
+/* Whether such a network has a gate: a second product beside the one of `up`. */
 static inline bool ffn_is_gated(enum ffn_kind kind)
 {
     assert((unsigned)kind < FFN_KINDS);
@@ -63,17 +63,18 @@ static inline bool ffn_is_gated(enum ffn_kind kind)
 
 /* Positions of the KV cache that one attend call covers: a multiple of KERNEL_LANES. */
 #define KERNEL_CHUNK 256
-/* Multiply-adds, one of them a product, that the exponential of a score takes. */
+/* Multiply-adds that the exponential of a score takes; its one product counts as one. */
 #define KERNEL_WEIGHT_FMAS 8
-/* The same of the hyperbolic tangent of an additive score's element, its division as eight. */
+/* Multiply-adds that the tanh of an additive score's element takes; its division counts as eight.
+ */
 #define KERNEL_TANH_FMAS 24
 
 /* --- matrix products ------------------------------------------------------------------------- */
 
 /*
- * Activations for quantised weights: a row of n (a multiple of QUANT_BLOCK) elements becomes
- * q int8 [n], from -127 to 127, then of each block the scale d F32 [n / 32], x ~ d q, and the sum
- * of q int32 [n / 32]. A block with an infinity or NaN has d = NaN and q = 0. Rows lie
+ * A row x of n activations for quantised weights, n a multiple of QUANT_BLOCK, has q int8 [n], from
+ * -127 to 127; then the scale d of each block, F32 [n / 32], with x ~ d q; then the sum of q of
+ * each block, int32 [n / 32]. A block with an infinity or NaN has d = NaN and q = 0. Rows lie
  * quant_row_bytes(n) apart, the first one aligned to 4 bytes.
  */
 static inline size_t quant_row_bytes(int n)
@@ -94,8 +95,8 @@ enum epilogue {
     EPILOGUES
 };
 
-/* The epilogue of a feed-forward network's first product. If the network is gated, this is the
- * gate's product, and that of up follows into the same rows with EPILOGUE_MUL. */
+/* Returns the epilogue of a feed-forward network's first product: of `up` or, if the network is
+ * gated, of the gate, and then `up` follows into the same rows with EPILOGUE_MUL. */
 enum epilogue ffn_epilogue(enum ffn_kind kind);
 
 /*
@@ -124,16 +125,16 @@ struct matmul {
  * One K/V head's view of the cache: n_positions of it, one after the other, from a multiple of
  * KERNEL_LANES on. What stands behind them in the last panel does not matter. (Prefetch asks for
  * bytes a little ahead of use, and for what is past the end.)
- *   k  [panel of KERNEL_LANES positions][cache_key_cells][KERNEL_LANES] cells, whole panels. Of
- *      F32, F16 and Q8_0 a cell is a number, of Q8_0 an int8. Of Q4_0 and Q5_0 it is a word of 32
- *      bits: word w has the numbers 8 w + j, plus 8 or 16, of their lower four bits, from bit 4 j
- *      on; of Q5_0 a word for each block follows, with the fifth bits of its numbers j at j.
+ *   k  [panel of KERNEL_LANES positions][cache_key_cells][KERNEL_LANES] cells, whole panels. In
+ * F32, F16 and Q8_0 (int8) a cell is a number. In Q4_0 and Q5_0 a cell is a word of 32 bits: word w
+ *      has, from bit 4 j on, the lower four bits of number 8 w + j, to which 8 or 16 was added. In
+ *      Q5_0 a word for each block follows, whose bit j is the fifth bit of the block's number j.
  *   v  [position][cache_value_bytes], the numbers one after the other, in whole lanes; what the
- *      padding holds does not matter. Of Q4_0 and Q5_0 each KERNEL_LANES numbers, plus 8 or 16, are
- *      two words with their lower four bits, those of number l in word l % 2 from bit 4 (l / 2) on;
- *      of Q5_0 16 bits for each KERNEL_LANES numbers follow, with the fifth bit of number l at l.
- * Of types with scales, QUANT_BLOCK dimensions of a position (the last block may be shorter) share
- * a binary16 scale, and k_scales or v_scales may not be NULL:
+ *      padding holds does not matter. In Q4_0 and Q5_0 two words have KERNEL_LANES numbers, to
+ * which 8 or 16 was added: word l % 2, from bit 4 (l / 2) on, the lower four bits of number l. In
+ *      Q5_0 16 bits for each KERNEL_LANES numbers follow, whose bit l is the fifth of number l.
+ * In types with scales QUANT_BLOCK dimensions of a position (the last block may be shorter) share a
+ * binary16 scale, and k_scales or v_scales may not be NULL:
  *   k_scales  [panel][quant_blocks(key_dim)][KERNEL_LANES]
  *   v_scales  [panel][quant_blocks(value_dim)][KERNEL_LANES]; a value's numbers are added up
  *             times the product of its weight and the scale
@@ -167,9 +168,9 @@ struct attend_bias {
  */
 struct attend {
     struct kv_chunk kv;
-    int n_hidden; /* of the chunk's first positions, fewer than n_positions and KERNEL_LANES: they
-                     stand before the window, and their exponentials are 0 */
-    int n_heads;  /* those that share the K/V head, or some of them */
+    int n_hidden; /* positions of the chunk before the window, whose exponentials are 0: fewer than
+                     n_positions and KERNEL_LANES */
+    int n_heads;  /* query heads that share the K/V head, or some of these */
     const float *q;
     const float *additive;
     float *scores;
@@ -177,8 +178,8 @@ struct attend {
     float *sum;
     float *out;
     size_t stride;    /* floats, >= value_dim */
-    const void *next; /* keys that the next call will read, asked for ahead; NULL: those that follow
-                         in memory, or not known */
+    const void *next; /* keys that the next call will read, which are asked for ahead; NULL: they
+                         follow in memory, or are not known */
     const struct attend_bias *bias; /* [n_heads]; NULL: none */
     int distance;                   /* of the chunk's first position, >= n_positions - 1; only with
                                        a bias */

@@ -1,10 +1,9 @@
 /*
  * kernels_check - the contracts of kernels.h, asserted (private to the kernel objects).
  *
- * Each kernel calls its check first; all are static, for the reason in kernels_math.h. They are
- * calls, not inlined, so that what they say to a compiler does not change how it makes the loops.
- * Pointers of those that run for every head or row are looked at only in builds that check at a
- * cost: a NULL shows itself.
+ * Each kernel calls its check first; all are static, for the reason in kernels_math.h. They are not
+ * inlined, so that what they tell a compiler does not change how it makes the loops. Kernels that
+ * run for every head or row check their pointers only in builds that check at a cost.
  */
 #pragma once
 

@@ -56,11 +56,12 @@ static inline float math_exp(float x)
 }
 
 /*
- * e^x for x <= 0, as attention needs it of a score less the largest: 2^n 2^r, n the nearest integer
- * to x / ln 2 and r the rest, of which one product of a float and log2(e) is enough: the error is
- * below (1.7 - 0.14 x) 1e-7 of the result, so below 1.7e-7 of the largest weight. It takes three
- * quarters of the multiply-adds of math_exp. 1 at 0; 0 from WEIGHT_MIN down, and where n is -127; a
- * NaN stays one. The polynomial is minimax in relative error among those that are 1 at 0.
+ * e^x for x <= 0, a score less the largest one: 2^n 2^r, where n is the integer nearest to x / ln 2
+ * and r the rest. For r one product of a float and log2(e) is enough: the error is below
+ * (1.7 - 0.14 x) 1e-7 of the result, so below 1.7e-7 of the largest weight. This takes three
+ * quarters of the multiply-adds of math_exp. The result is 1 at 0, and 0 from WEIGHT_MIN down and
+ * where n is -127; a NaN stays one. The polynomial is minimax in relative error among those that
+ * are 1 at 0.
  */
 #define WEIGHT_MIN (-88.0f)
 #define WEIGHT_C1  0.6931469776f
@@ -80,8 +81,8 @@ static inline float math_weight(float x)
     return fmaf(p, r, 1.0f) * math_power_of_two(z);
 }
 
-/* tanh(x) = 1 - 2 / (1 + e^(2x)), as additive scores need it: the error is below 2e-7, however
- * small the result. -1 and 1 at the ends; a NaN stays one. */
+/* tanh(x) = 1 - 2 / (1 + e^(2x)): the error is below 2e-7, however small the result, which is -1
+ * and 1 at the ends; a NaN stays one. */
 static inline float math_tanh(float x)
 {
     return fmaf(-2.0f, 1.0f / (1.0f + math_exp(x + x)), 1.0f);
@@ -149,7 +150,7 @@ static inline float math_biased(const struct attend_bias *bias, float distance, 
  * |x| < 2^22. */
 #define ROUND_MAGIC 0x1.8p23f
 
-/* Below this, 127 / max overflows: such a block counts as zeros. */
+/* A block whose largest magnitude is less counts as zeros, because 127 / max would overflow. */
 #define QUANT_LEAST 0x1p-100f
 
 /*
@@ -186,8 +187,7 @@ static inline const unsigned char *math_panel(const struct matrix *w, int row)
            row / KERNEL_LANES * matrix_panel_bytes(w->n_in, w->storage);
 }
 
-/* Element i of a row of a panel of w, without its scale; and the scale of one of the row's blocks.
- */
+/* Element i of a row in a panel of w, without its scale; and the scale of a block of the row. */
 static inline int math_quant(const struct matrix *w, const unsigned char *panel, int row, int i)
 {
     const unsigned char *elements = panel + matrix_scales_bytes(w->n_in);
@@ -219,7 +219,7 @@ static inline float math_load(const void *base, enum storage storage, size_t i)
     }
 }
 
-/* Number i of the cells or values of a cache of F32, F16 or Q8_0, its block's scale left out. */
+/* Number i of the cells or values of a cache of F32, F16 or Q8_0, without its scale. */
 static inline float math_cached(const void *base, enum cache_type type, size_t i)
 {
     return type == CACHE_Q8_0  ? (float)((const int8_t *)base)[i]
@@ -227,8 +227,8 @@ static inline float math_cached(const void *base, enum cache_type type, size_t i
                                : ((const float *)base)[i];
 }
 
-/* Number i of a position's key in a chunk, which counts times *scale, its block's: 1 where there
- * are none. */
+/* Number i of the key at position t of a chunk, without its *scale, which is 1 in types that have
+ * none. */
 static inline float math_chunk_key(const struct kv_chunk *kv, int t, int i, float *scale)
 {
     const enum cache_type type = kv->type.keys;
@@ -248,7 +248,7 @@ static inline float math_chunk_key(const struct kv_chunk *kv, int t, int i, floa
     return (float)(level + 16 * fifth - 16);
 }
 
-/* The same of its value. */
+/* Number i of the value at position t, without its *scale. */
 static inline float math_chunk_value(const struct kv_chunk *kv, int t, int i, float *scale)
 {
     const enum cache_type type = kv->type.values;

@@ -46,8 +46,8 @@ struct quant_ahead {
     size_t stride;
 };
 
-/* The integer dot products of one block: sums[panel][token]. A line is asked for with each quad,
- * because many at once stop the loads behind them. One token of Q8_0 loses by asking. */
+/* The integer dot products of one block: sums[panel][token]. Each quad asks for one line, because
+ * many at once stop the loads behind them. One token of Q8_0 loses by asking. */
 ALWAYS_INLINE void quant_block(const struct quant_rows *x, enum storage storage,
                                const uint8_t *elements, size_t panel_bytes,
                                struct quant_ahead ahead, int block, int t, const int n_panels,

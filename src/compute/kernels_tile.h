@@ -58,27 +58,25 @@ ALWAYS_INLINE lanes load_element(const void *base, enum storage storage, size_t 
 }
 
 /*
- * Part of a product: n_panels x n_tokens sums, both constants where tiles are inlined, from `panel`
- * and `token` on over the columns [begin, end).
- *
- * The arithmetic of several tokens fills the processor's window before it has met the next loads,
- * so that the time of both would be added; so tiles ask for lines ahead of those they read.
+ * Part of a product: n_panels x n_tokens sums, from `panel` and `token` on, over the columns
+ * [begin, end). Tiles ask for lines ahead of those they read: the arithmetic of several tokens
+ * fills the processor's window before it meets the next loads, and the times of both would be
+ * added.
  */
 struct matmul_segment {
     int panel, token;
     int begin, end;
     /* Bytes from a panel's first line of the segment to the first line that this pass asks for, and
-     * from one to the next while 64 are read. */
+     * from there to the next, while 64 are read. */
     size_t ahead, stride;
-    lanes
-        *sums; /* [n_panels, n_tokens] of the columns before `begin`; then of those before `end` */
+    lanes *sums; /* [n_panels, n_tokens] over the columns before `begin`, then before `end` */
 };
 
-/* How far ahead one token asks, which gains nothing by asking farther. */
+/* How far ahead one token asks; farther gains nothing. */
 #define AHEAD_BYTES 2048
 
-/* The first panel's line to ask for: for one token a line behind `line`, which is `left` bytes
- * before the panel's end; for more `ask`. */
+/* Returns the first panel's line to ask for: `ask`, or for one token a line behind `line`, which is
+ * `left` bytes before the panel's end. */
 ALWAYS_INLINE const unsigned char *tile_ahead(const unsigned char *line, const unsigned char *ask,
                                               size_t panel_bytes, size_t left, const int n_panels,
                                               const int n_tokens)
@@ -88,7 +86,7 @@ ALWAYS_INLINE const unsigned char *tile_ahead(const unsigned char *line, const u
     return line + AHEAD_BYTES + (left <= AHEAD_BYTES ? (n_panels - 1) * panel_bytes : 0);
 }
 
-/* Asks for a line of the first panel, and for those of the others. */
+/* Asks for the same line of each panel. */
 ALWAYS_INLINE void tile_prefetch(const unsigned char *line, size_t panel_bytes, const int n_panels)
 {
     UNROLLED (p, n_panels)

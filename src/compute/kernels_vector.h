@@ -59,7 +59,7 @@ static void vector_rotate(float *out, const float *x, const float *rotation, int
 
 /* --- joining chunks -------------------------------------------------------------------------- */
 
-/* So that a chunk's weight, an exponential, is found once for the usual 64 dimensions. */
+/* A chunk's weight, an exponential, is found once for the usual 64 dimensions. */
 #define MERGE_VECTORS 4
 
 /* n_vecs vectors of a merged head from element i on, of n; the last may be shorter. */
@@ -99,8 +99,6 @@ static void vector_merge(float *out, const float *partials, const float *max, co
     for (; i < n; i += KERNEL_LANES)
         merge_vectors(out, partials, max, largest, total, n_chunks, stride, i, n, 1);
 }
-
-/* --- conversion ------------------------------------------------------------------------------ */
 
 static void vector_to_f16(uint16_t *out, const float *x, size_t n)
 {
@@ -156,9 +154,8 @@ static float vector_fma(long rounds)
     return lanes_sum(total);
 }
 
-/*
- * A tile of 3 panels, with weights from memory that are others in every round: were a product the
- * same twice, a compiler would keep it. The dot product is that of Q4_0, of which no table has a
+/* A tile of 3 panels. Its weights come from memory and change from round to round, because a
+ * compiler would keep a product that is the same twice. The dot product is Q4_0's: no table has a
  * cheaper one.
  */
 static float vector_dot(long rounds)
@@ -187,8 +184,6 @@ static float vector_dot(long rounds)
     }
     return lanes_sum(total);
 }
-
-/* --- products -------------------------------------------------------------------------------- */
 
 MATMUL_OF(static, matmul_f32, STORAGE_F32)
 MATMUL_OF(static, matmul_f16, STORAGE_F16)

@@ -197,7 +197,8 @@ void linalg_solve_lower_transposed(const double *l, size_t n, double *b, size_t 
 
 /* --- the nearest orthogonal matrix ----------------------------------------------------------- */
 
-/* Rotates rows i and j of w to be orthogonal, and those of r alike. False if they were already. */
+/* Rotates rows i and j of w so that they are orthogonal, and rows i and j of r with them. False if
+ * they were orthogonal already. */
 static bool orthogonalize(double *w, double *r, size_t n, size_t i, size_t j)
 {
     double *x = w + i * n, *y = w + j * n;

@@ -14,11 +14,9 @@
 #include "base/mem.h"
 #include "base/times.h"
 
-/*
- * How long a member waits, and how. Pausing reacts fastest but keeps the core from whoever it waits
- * for, when both are on one core: right after a wake-up, or on a busy machine. So it yields after
- * PAUSE_NS, and at once when there are more members than processors. After AWAKE_NS it sleeps.
- */
+/* A waiting member pauses, then yields after PAUSE_NS (at once if there are more members than
+ * processors), and sleeps after AWAKE_NS. Pausing reacts fastest, but keeps the core from whoever
+ * it waits for if both are on one core: right after a wake-up, or on a busy machine. */
 #define PAUSE_NS         2000
 #define AWAKE_NS         50000
 #define CHECKS_PER_CLOCK 32
@@ -40,9 +38,9 @@ struct member {
     struct pool *pool;
     int thread;
     pthread_t handle;
-    /* The number of the last loop that somebody took items of this member's range in, in the upper
-     * half, and how many of them are taken, in the lower: one word, so that a member that is ahead
-     * begins a loop on behalf of one that is behind. */
+    /* The upper half is the number of the last loop in which somebody took items of this member's
+     * range, the lower how many are taken. They are one word, so that a member that is ahead can
+     * begin a loop on behalf of one that is behind. */
     _Alignas(MEM_ALIGN) _Atomic uint64_t given;
     _Alignas(MEM_ALIGN) uint32_t loop; /* the member's own: loops that it has begun */
 };

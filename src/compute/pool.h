@@ -16,13 +16,10 @@ struct pool; /* NULL is legal everywhere and means one thread */
 
 #define POOL_MAX_THREADS 256
 
-/*
- * Starts n_threads - 1 threads (1 <= n_threads <= POOL_MAX_THREADS, asserted). Where the system
- * refuses one (a crowded machine, a limit on processes) the pool is made of those before it: that
- * is a slower run, not a failed one, because results do not depend on the number. pool_n_threads
- * tells; a caller to whom the number matters compares. *out is NULL for one thread.
- * STATUS_NO_MEMORY.
- */
+/* Starts n_threads - 1 threads (1 <= n_threads <= POOL_MAX_THREADS, asserted). Where the system
+ * refuses one (a crowded machine, a limit on processes) the pool has those before it: a slower run,
+ * not a failed one, because results do not depend on the number, which pool_n_threads tells. *out
+ * is NULL for one thread. STATUS_NO_MEMORY. */
 enum status pool_create(int n_threads, struct pool **out, struct err *e);
 void pool_free(struct pool *p); /* joins all; no run may be under way (asserted) */
 
@@ -66,9 +63,9 @@ static inline struct range pool_range(int n, int thread, int n_threads)
 }
 
 /*
- * A loop over n items that the members share out as they go: each takes chunks of its own range of
- * pool_range and then, when that is used up, chunks of the others'. So a member that the machine
- * slows down holds the others up for one chunk and not for its whole range.
+ * A loop over n items that the members share out as they go: each takes chunks of its own range
+ * (pool_range), and when that is used up, chunks of the others'. So a member that the machine slows
+ * down holds the others up for one chunk, not for its whole range.
  *
  *     struct pool_items items = pool_items(pool, thread, n, chunk);
  *     struct range r;
