@@ -323,7 +323,8 @@ static enum status write_plot(const struct bench_run *r, const struct shown_row 
     const bool over_batch = bench_x_axis(b->spec) == BENCH_BATCHES;
     const size_t n_rows = b->n_rows;
     char label[64] = "depth (tokens in the KV cache)", subtitle[1024];
-    struct plot_point *points = calloc(n_rows, sizeof *points);
+    struct plot_point *points;
+    TRY_ZEROED(points, n_rows, "the plot", e);
     const struct plot plot = {.title = r->subjects[0].name,
                               .subtitle = subtitle,
                               .x_label = label,
@@ -337,7 +338,6 @@ static enum status write_plot(const struct bench_run *r, const struct shown_row 
                               .doubt_label = "not to be trusted (its note in the table)",
                               .points = points,
                               .n_points = n_rows};
-    enum status s = STATUS_OK;
     if (run->warning)
         chars_printf(subtitle, "%s; %s", machine, run->warning);
     else
@@ -346,9 +346,7 @@ static enum status write_plot(const struct bench_run *r, const struct shown_row 
     if (over_batch)
         chars_printf(label, "batch (sequences in a step, each at depth %d)",
                      b->spec->axes[BENCH_DEPTHS].items[0]);
-    if (!points)
-        s = err_no_memory(e, "the plot", n_rows * sizeof *points);
-    for (size_t i = 0; i < n_rows && s == STATUS_OK; i++) {
+    for (size_t i = 0; i < n_rows; i++) {
         const struct bench_row *row = &b->rows[i];
         const double batch = row->plan.batch;
         points[i] = (struct plot_point){.line = bench_line(b->spec, row),
@@ -361,8 +359,7 @@ static enum status write_plot(const struct bench_run *r, const struct shown_row 
                                         .mark = rows[i].mark,
                                         .doubt = row->note};
     }
-    if (s == STATUS_OK)
-        s = plot_write(&plot, r->o->svg, e);
+    const enum status s = plot_write(&plot, r->o->svg, e);
     free(points);
     return s;
 }

@@ -94,10 +94,9 @@ static enum status open_subjects(struct bench_run *r, struct err *e)
     const struct bench_options *o = r->o;
     struct job *j = r->job;
     const int n = o->others.n;
-    r->spec.subjects = r->subjects = calloc(n + 1, sizeof *r->subjects);
-    r->others = calloc(n + 1, sizeof *r->others);
-    if (!r->subjects || !r->others)
-        return err_no_memory(e, "the list of checkpoints", (n + 1) * sizeof *r->others);
+    TRY_ZEROED(r->subjects, n + 1, "the list of checkpoints", e);
+    TRY_ZEROED(r->others, n + 1, "the list of checkpoints", e);
+    r->spec.subjects = r->subjects;
     if (o->shape) {
         r->subjects[0].name = o->shape;
         TRY(shape_of_option(o->shape, &o->common, &r->subjects[0].config, e));
