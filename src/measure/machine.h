@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "compute/kernels.h"
 #include "compute/pool.h"
-#include "compute/roofline.h"
+#include "model/cost.h"
 
 /* Sizes are powers of two up to 512 MiB: more than processors' caches have, so that larger ones are
  * read no slower. */

@@ -9,7 +9,6 @@
  */
 #pragma once
 
-#include "compute/roofline.h"
 #include "model/model.h"
 
 /* A model's shape. Which tensors there are, and what they are stored in, follows from the config,
@@ -46,6 +45,13 @@ struct cost_flops {
     uint64_t attention; /* of scores and values, which are FMAs, a hyperbolic tangent as
                            KERNEL_TANH_FMAS; the token itself included */
     uint64_t weights;   /* of the exponentials of scores, which are FMAs: only time counts them */
+};
+
+/* The most that some threads of a machine do in a second. */
+struct roofline {
+    double bytes_per_s;     /* read from where so many bytes lie */
+    double fma_flops_per_s; /* on floating-point numbers */
+    double dot_flops_per_s; /* on bytes, in the integer dot products of quantised weights */
 };
 
 /* How long a step takes at least: for the products and for attention apart the larger of what the
