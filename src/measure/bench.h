@@ -110,12 +110,11 @@ struct bench_row {
                                     any threads, any batch and any n */
     /* What follows from that, see verdicts.h. */
     double p10_us, p50_us, p90_us, p99_us, max_us, mean_us;
-    double us_per_token;     /* median over batch */
-    double tokens_per_s;     /* of all sequences: batch / mean */
-    double gb_per_s;         /* bytes of a step over the median */
-    double share_of_limit;   /* plan.predicted.us over the median */
-    double limits_cpu_share; /* machine.cpu_share of its limits */
-    double spread;           /* (largest - least) / least of medians_us */
+    double us_per_token;   /* median over batch */
+    double tokens_per_s;   /* of all sequences: batch / mean */
+    double gb_per_s;       /* bytes of a step over the median */
+    double share_of_limit; /* plan.predicted.us over the median */
+    double spread;         /* (largest - least) / least of medians_us */
     enum bench_verdict verdict;
     double speedup, predicted_speedup; /* over the base at the same setting, by median and as
                                           predicted: at batch 1 by bytes, else by time. NaN: there

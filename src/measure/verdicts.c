@@ -81,7 +81,6 @@ void bench_predict(struct bench *b)
         const struct roofline limits = machine_limits(m, row->plan.step_bytes);
         cost_predict(&row->plan, &limits);
         row->share_of_limit = row->plan.predicted.us / row->p50_us;
-        row->limits_cpu_share = m->cpu_share;
     }
 }
 
@@ -252,19 +251,20 @@ const struct bench_row *bench_nearest(const struct bench *b)
 
 /* --- all of it -------------------------------------------------------------------------------- */
 
-static void write_note(struct bench_row *row, int repeats)
+static void write_note(const struct bench *b, struct bench_row *row)
 {
+    const double limits_share = b->machines[row->at[BENCH_THREADS]].cpu_share;
     row->note[0] = 0;
-    if (row->repeats < repeats)
-        chars_append(row->note, ", %d of %d repeats", row->repeats, repeats);
+    if (row->repeats < b->spec->repeats)
+        chars_append(row->note, ", %d of %d repeats", row->repeats, b->spec->repeats);
     if (row->cpu_share < LEAST_SHARE)
         chars_append(row->note, ", got %.0f%% of its processors", row->cpu_share * 100);
     if (row->spread > NOISY)
         chars_append(row->note, ", noisy: %.0f%%", row->spread * 100);
     if (fabs(row->mean_us / row->p50_us - 1) > UNEVEN)
         chars_append(row->note, ", mean %.2f of p50", row->mean_us / row->p50_us);
-    if (row->limits_cpu_share < LEAST_SHARE)
-        chars_append(row->note, ", limits measured with %.0f%%", row->limits_cpu_share * 100);
+    if (limits_share < LEAST_SHARE)
+        chars_append(row->note, ", limits measured with %.0f%%", limits_share * 100);
     if (row->note[0])
         memmove(row->note, row->note + 2, strlen(row->note + 2) + 1);
 }
@@ -276,5 +276,5 @@ void bench_conclude(struct bench *b)
     bench_compare(b);
     bench_judge(b);
     for (int i = 0; i < b->n_rows; i++)
-        write_note(&b->rows[i], b->spec->repeats);
+        write_note(b, &b->rows[i]);
 }
