@@ -91,13 +91,3 @@ TEST(two_bos, .before = bent_set_up)
     }
     ck_assert_str_eq(figures[0], figures[1]);
 }
-
-/* A vocabulary may have rows that no tokenizer uses. */
-TEST(unused_tokens_print_nothing, .before = bent_set_up)
-{
-    write_words(true);
-    bend("tokenizer.ggml.token_type=i32[]:1,3,1,1,5*2,1*254");
-    hostile_write();
-    expect_line_done("tokenize %B --decode 6,4,5,7", "w6 w7");
-    expect_line_done("score %B --tokens 6,4,7 -t 1 --format csv", "1,4,,|2,7,\" w7\",|!\" w4\"");
-}

@@ -16,7 +16,7 @@
 
 static volatile uint64_t sink;
 
-/* Reads [p, p + n) for a sanitizer to watch. */
+/* Reads [p, p + n), which a sanitizer watches. */
 static void touch(const void *p, uint64_t n)
 {
     const unsigned char *bytes = p;
@@ -41,7 +41,7 @@ static void read_value(const struct gguf_value *v)
                (gguf_is_integer(kind) ? (uint64_t)gguf_int_at(v, i) : 0);
 }
 
-/* One typed lookup finds it; no negative number is a u64. */
+/* Exactly one typed lookup finds the value; a negative number is no u64. */
 static void read_pair(const struct gguf *g, const struct gguf_pair *pair)
 {
     const struct gguf_value *v = &pair->value, *array;
@@ -130,8 +130,8 @@ static int memory_file(const void *data, size_t size)
     return fd;
 }
 
-/* What is shown is UTF-8 without control characters, whatever the names in the file are; only the
- * cells of CSV have tabs and ends of lines. */
+/* The output is UTF-8 without control characters, whatever names the file has; only cells of CSV
+ * may have tabs and ends of lines. */
 static void check_shown(int fd, bool csv)
 {
     const off_t end = lseek(fd, 0, SEEK_END);

@@ -2,8 +2,8 @@
  * fuzz_model - loads the input as a checkpoint, tokenizer and model, and runs a few tokens. A file
  * may be refused, with one clean line. A file that loads must run, also with fewer K/V heads or
  * matrices of another type, and a prompt fed at once must give the bits of one fed token by token.
- * Converted to fewer K/V heads it must be written, read again and run, with these heads and nothing
- * else changed.
+ * Its conversion to fewer K/V heads must be written, read again and run, with these heads and
+ * nothing else changed.
  */
 #include "base/hash.h"
 #include "convert/convert.h"
@@ -18,7 +18,7 @@
 
 /* --- the vocabulary --------------------------------------------------------------------------- */
 
-/* Whether bytes come back as they were: "llama" has spaces of its own, and marks for others'. */
+/* Whether decoding gives the bytes back: "llama" adds spaces, and has marks for spaces. */
 static bool keeps_texts(const struct gguf *g)
 {
     const struct gguf_value *model = gguf_find(g, "tokenizer.ggml.model");
@@ -28,8 +28,8 @@ static bool keeps_texts(const struct gguf *g)
            !gguf_find(g, "tokenizer.decode.marks");
 }
 
-/* Encoding may refuse a character, or all texts; else its ids are of the vocabulary, and if `exact`
- * decoding gives the text back. */
+/* Encoding may refuse a character, or all texts. Otherwise its ids are of the vocabulary and, if
+ * `exact`, decoding gives the text back. */
 static void round_trip(const struct tokenizer *t, struct text text, bool exact)
 {
     int32_t *ids;
@@ -54,7 +54,8 @@ static void round_trip(const struct tokenizer *t, struct text text, bool exact)
     free(ids);
 }
 
-/* The vocabulary of a file, if it is not refused: every token's bytes, and texts of all kinds. */
+/* Tries the vocabulary of a file, if it is not refused: every token's bytes, and texts of all
+ * kinds. */
 static struct tokenizer *try_vocabulary(const struct gguf *g)
 {
     static const char *const texts[] = {
@@ -83,7 +84,7 @@ static struct tokenizer *try_vocabulary(const struct gguf *g)
 
 #define N_TOKENS 6
 
-/* The way one input is run: another one for each, but always the same. */
+/* The way in which an input is run, which differs between inputs and is always the same for one. */
 struct way {
     struct kv_type cache;
     const struct kernels *kernels;
@@ -101,7 +102,7 @@ static struct way choose_way(uint64_t hash)
                                  .repeat_penalty = hash >> 12 & 1 ? 1.1 : 1,
                                  .repeat_last_n = hash >> 13 & 1 ? -1 : 2},
                     .seed = hash};
-    /* Half of them with kernels that the sanitizers watch. */
+    /* Half of the inputs run with kernels that the sanitizers watch. */
     if (hash >> 14 & 1)
         require(kernels_choose("scalar", &w.kernels, NULL) == STATUS_OK);
     return w;
@@ -133,7 +134,8 @@ static int run_steps(const struct model *m, struct session *s, const struct way 
     return done;
 }
 
-/* What a session may take: layers of a shared block cost a file nothing, but each has a cache. */
+/* The bytes that a session may take: layers of a shared block cost a file nothing, but each has a
+ * cache. */
 #define MAX_BYTES (32 << 20)
 
 static void run_model(const struct model *m, const struct way *w)
@@ -166,7 +168,7 @@ static void run_model(const struct model *m, const struct way *w)
     session_free(prefill);
 }
 
-/* Reads it as training does, which must take what loads as a model. */
+/* Reads the file as training does, which must take every file that loads as a model. */
 static void read_params(const struct gguf *g, bool loads)
 {
     struct config c;
@@ -226,7 +228,7 @@ static void load_model(const struct gguf *g, uint64_t hash)
 
 #define MAX_CALIB 192
 
-/* Attention's tensors may change, but for norms. */
+/* Only attention's tensors may change, and no norm. */
 static void compare(const struct config *c, const struct gguf *old, const struct gguf *new)
 {
     require(new->n_tensors == old->n_tensors);
@@ -242,9 +244,9 @@ static void compare(const struct config *c, const struct gguf *old, const struct
     }
 }
 
-/* Work grows with the cube of the width and with the sets of heads that are compared (of 12 heads
- * 924, each for 4096 masks; of more than 12 only the pairs): what takes more than some milliseconds
- * is left to the tests. The file's size bounds everything else. */
+/* Work grows with the cube of the width and with the sets of heads that are compared (924 of 12
+ * heads, each for 4096 masks; pairs alone of more than 12). A conversion that takes more than some
+ * milliseconds is left to the tests. The file's size bounds everything else. */
 static bool is_small(const struct config *c, bool cluster)
 {
     return c->d_model <= 32 && c->n_layers <= 4 && !(cluster && c->n_heads > 8 && c->n_heads <= 12);
@@ -274,7 +276,8 @@ static void check_converted(const struct convert_spec *spec, const struct config
     free(bytes);
 }
 
-/* To a number of heads, or of bytes a token, which may be impossible, as the hash has it. */
+/* Converts to a number of heads, or of bytes a token, that the hash chooses and that may be
+ * impossible. */
 static void convert(const struct gguf *g, const struct config *config, uint64_t hash)
 {
     static const int heads[] = {1, 1, 1, 2, 2, 3, 4, 8};

@@ -1,8 +1,9 @@
 /*
  * mutate_gguf - the mutator of GGUF files. It changes whole pairs and tensors, whose bytes
- * libFuzzer mutates, and copies some from another file: the result passes the checks of the
- * container, and reaches the readers of models and tokenizers. Or it leaves all bytes to libFuzzer.
- * (The corpus has checkpoints of every kind that run, and containers that are broken in every way.)
+ * libFuzzer mutates, and copies some from another file, so that the result passes the checks of the
+ * container and reaches the readers of models and tokenizers. Some files it leaves to libFuzzer as
+ * bytes. (The corpus has checkpoints of every kind that run, and containers that are broken in
+ * every way.)
  */
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +50,7 @@ static void take_parts(const struct gguf *g)
     memcpy(parts.tensors, g->tensors, parts.n_tensors * sizeof *g->tensors);
 }
 
-/* 0 if the file is refused or does not fit. It is written with the usual alignment. */
+/* Writes the file with the usual alignment. Returns 0 if it is refused or does not fit. */
 static size_t write_parts(uint8_t *data, size_t max_size)
 {
     struct gguf_writer *w;
@@ -73,7 +74,8 @@ static size_t write_parts(uint8_t *data, size_t max_size)
     return size;
 }
 
-/* The bytes as libFuzzer mutates them, `room` at most; as they are if the pool has no such room. */
+/* Lets libFuzzer mutate the bytes, into `room` at most; they stay as they are if the pool lacks the
+ * room. */
 static struct text mutated(struct text t, size_t room)
 {
     unsigned char *copy = parts.pool + parts.used;
@@ -88,7 +90,7 @@ static struct text mutated(struct text t, size_t room)
 
 /* --- changes --------------------------------------------------------------------------------- */
 
-/* Of an array its length, too, or its elements' if these are texts. */
+/* An array may also change its length, or that of an element if this is a text. */
 static void change_value(struct gguf_value *v)
 {
     const bool is_array = v->kind == GGUF_ARRAY, grows = is_array || v->kind == GGUF_STRING;
@@ -103,7 +105,7 @@ static void change_value(struct gguf_value *v)
     }
 }
 
-/* Of another kind, whose bytes are the value's first, or zeros. */
+/* Gives the value another kind, with its first bytes, or zeros behind them. */
 static void change_kind(struct gguf_value *v)
 {
     static const struct {
@@ -145,7 +147,7 @@ static void change_pair(void)
     }
 }
 
-/* Another type, or size of one dimension; the data there are, again and again. */
+/* Gives the tensor another type, or another size in one dimension, and repeats its data. */
 static void change_shape(struct gguf_tensor *t, const struct tensor_type_info *type, int dim,
                          uint64_t size)
 {
@@ -242,7 +244,7 @@ static void take_over_tensor(const struct gguf_tensor *t)
     parts.n_tensors = MAX(parts.n_tensors, i + 1);
 }
 
-/* What is taken over is in place of what has its name, or behind all. */
+/* A pair or a tensor of the other file replaces the one of its name, or comes last. */
 size_t LLVMFuzzerCustomCrossOver(const uint8_t *data, size_t size, const uint8_t *other,
                                  size_t other_size, uint8_t *out, size_t max_size,
                                  unsigned int seed)

@@ -15,14 +15,14 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A failed requirement is a crash for the fuzzer to find. */
+/* A failed requirement is a crash, which the fuzzer finds. */
 static inline void require(int holds)
 {
     if (!holds)
         abort();
 }
 
-/* Something is said, on one line, without control characters. */
+/* Requires that the message is one line without control characters. */
 static inline void require_line(const char *text)
 {
     require(text[0]);
@@ -36,14 +36,14 @@ static inline void require_refused(enum status s, enum status expected, const st
     require_line(e->text);
 }
 
-/* That of a file, or of what is asked of it. */
+/* Requires a status of a bad file, or of a wrong use. */
 static inline void require_refusal(enum status s, const struct err *e)
 {
     require(s == STATUS_BAD_FILE || s == STATUS_USAGE || s == STATUS_FAILED);
     require_line(e->text);
 }
 
-/* Whether the writer takes what was read: all but tensor names of 64 bytes. */
+/* Returns whether the writer takes what was read: it refuses names of 64 bytes alone. */
 static inline bool writable(const struct gguf *g)
 {
     for (size_t i = 0; i < g->n_tensors; i++)
@@ -52,7 +52,7 @@ static inline bool writable(const struct gguf *g)
     return true;
 }
 
-/* What was written is a file; it is the caller's to free, behind the bytes that it lies in. */
+/* Parses what was written. The caller frees the file, then the bytes that it lies in. */
 static inline struct gguf *require_written(struct gguf_writer *w, unsigned char **bytes)
 {
     struct gguf *g;
@@ -62,7 +62,7 @@ static inline struct gguf *require_written(struct gguf_writer *w, unsigned char 
     return g;
 }
 
-/* A text as a string, if it is one shorter than `size`. */
+/* Copies a text as a string, if it is one and shorter than `size`. */
 static inline bool as_string(struct text t, char *out, size_t size)
 {
     if (t.len >= size || (t.len > 0 && memchr(t.data, 0, t.len)))

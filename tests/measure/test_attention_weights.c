@@ -1,6 +1,6 @@
 /*
- * Attention's weights against NumPy's and against those that a model's author published; figures
- * and maps against their definitions, computed from the whole weights.
+ * Compares attention's weights with NumPy's, and figures and maps with their definitions, computed
+ * from the whole weights.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -59,7 +59,7 @@ static void run(const struct attend_spec *spec, struct all_heads *all)
     expect_ok(attend_run(spec, all->found, &err));
 }
 
-/* The same at once, of a text in which tokens come again, for any vocabulary. */
+/* Runs such a run at once, with a text in which tokens come again, for any vocabulary. */
 static int32_t tokens[40];
 static bool separators[COUNT(tokens)];
 
@@ -117,7 +117,7 @@ static void assert_causal(const struct attend_map *m, const char *name)
     }
 }
 
-/* Queries at a quarter, a half, three quarters and the end of the text. */
+/* The queries are at a quarter, a half, three quarters and the end of the text. */
 #define QUERIES 4
 
 /* The checkpoints that run once more with scores times 0.5, which is no default of theirs; the
@@ -158,7 +158,7 @@ static double at(const struct attend_map *m, int i, int j)
     return (double)m->cell[i * m->cells + j];
 }
 
-/* As attend.h defines them. */
+/* Returns the figures as attend.h defines them. */
 static struct attend_head figures_of(const struct attend_map *m)
 {
     const int n = m->cells;
@@ -290,9 +290,8 @@ TEST(cells_are_the_largest_weights, .loops = 5, .before = make_tokens)
     }
 }
 
-/* Quadratic positions are a convolution: tests/measure/make_convolution.py has one instead of a
- * softmax.
- */
+/* Quadratic positions make a head a convolution; tests/measure/make_convolution.py computes that
+ * instead of a softmax. */
 TEST(heads_that_are_a_convolution)
 {
     static const char *const expected[] = {"self",   "previous", "offset",
@@ -314,8 +313,8 @@ TEST(heads_that_are_a_convolution)
     }
 }
 
-/* The paths of all heads, of which this is the last token's through one: what the head adds to the
- * stream, worked out from its result `z` and all of the output matrix. */
+/* Checks the last token's path through one head: what the head adds to the stream, worked out from
+ * its result `z` and all of the output matrix. */
 static void expect_path(const struct attend_paths *p, const struct model *m,
                         const struct attend_trace *t, const float *z)
 {
@@ -351,7 +350,7 @@ static void expect_path(const struct attend_paths *p, const struct model *m,
     }
 }
 
-/* One token's way through a head: by tests/model/reference_model.py --trace. */
+/* The steps of a token through a head are those of tests/model/reference_model.py --trace. */
 static const struct {
     const char *name;
     int layer, head;
@@ -414,8 +413,7 @@ TEST(golden_traces, .loops = COUNT(traces))
     expect_path(&paths, g.checkpoint.model, &t, results + head * dim);
 }
 
-/* The scores of a path, of the keys that the cache holds, are those that its weights are made of.
- */
+/* The scores of a path are of the keys that the cache holds, and give its weights. */
 TEST(traces_of_a_cache_type, .loops = CACHE_TYPES)
 {
     const struct golden g = open_golden("mixed-llama");
@@ -433,8 +431,8 @@ TEST(traces_of_a_cache_type, .loops = CACHE_TYPES)
         ck_assert_double_eq_tol((double)t.weights[j], exp((double)t.scores[j]) / sum, 1e-6);
 }
 
-/* What follows a head's result counts none of one that is left out: the numbers are those of a
- * model whose output matrix has zeros in its columns. */
+/* Behind a head's result nothing counts a head that is left out: the numbers are those of a model
+ * whose output matrix has zeros in its columns. */
 TEST(traces_without_a_head)
 {
     enum { N = 12, LAYER = 1, HEAD = 2 };
@@ -470,7 +468,7 @@ TEST(traces_without_a_head)
     }
 }
 
-/* The tokens that may come next are those of the logits that a session gives. */
+/* The tokens that may come next are those of a session's logits. */
 TEST(what_comes_next)
 {
     enum { N = 20, NEXT = 5 };
@@ -494,8 +492,8 @@ TEST(what_comes_next)
     }
 }
 
-/* A stream [d], or a part of one, as the last norm scales `whole`, times the output matrix's row of
- * a token; with the norm's bias, if it has one and that is wanted, the token's logit. */
+/* Returns a stream [d], or a part of one, scaled as the last norm scales `whole`, times a token's
+ * row of the output matrix. With the norm's bias, if that is wanted, it is the token's logit. */
 static double logit_of(const struct model *m, const float *part, const float *whole, int token,
                        bool biased)
 {
@@ -532,9 +530,9 @@ static void watch_nothing(void *arg, const struct attention_weights *w)
     ck_assert(arg && w);
 }
 
-/* What a head adds to logits: each of A Wo's parts (t.parts, held to NumPy's above) as the last
- * norm scales the whole stream, times the output matrix. That this is how a logit is made of the
- * whole is held to the golden logits. */
+/* A head adds to logits its part of A Wo (t.parts, which is compared with NumPy's above), scaled as
+ * the last norm scales the whole stream, times the output matrix. The golden logits show that the
+ * whole stream makes a logit in this way. */
 TEST(heads_add_to_logits, .loops = 4)
 {
     static const char *const names[] = {"mha", "llama", "mixed-alibi", "transformer"};

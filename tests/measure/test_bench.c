@@ -1,4 +1,4 @@
-/* The benchmark's matrix, its refusals and its statistics; no test depends on a time. */
+/* Tests of the benchmark's matrix, its refusals and its statistics; none depends on a time. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -78,7 +78,7 @@ static void same(double found, double expected)
     ck_assert_double_eq_tol(found, expected, 1e-13 * fabs(expected));
 }
 
-/* Each setting once; a line is of rows that differ on one axis only. */
+/* Each setting has one row; the rows of a line differ on one axis only. */
 static void expect_lines(const struct bench *b, enum bench_axis x)
 {
     ck_assert_int_eq(bench_x_axis(b->spec), x);
@@ -127,8 +127,8 @@ BENCH_TEST(every_combination_once)
     ck_assert_uint_gt(b.peak_rss_bytes, b.rows[0].plan.memory_bytes);
 }
 
-/* 2 layers, context of 18 positions in two panels of 16 keys, 4 heads of 8, which values pad to 16:
- * 2 x 4 x (32 x 8 + 18 x 16) floats a sequence. */
+/* 2 layers, 18 positions in two panels of 16 keys, 4 heads of 8, whose values are padded to 16: 2 x
+ * 4 x (32 x 8 + 18 x 16) floats a sequence. */
 BENCH_TEST(memory_counts_every_sequence)
 {
     struct bench_spec spec = spec_of(fastest_kernels());
@@ -144,8 +144,8 @@ BENCH_TEST(memory_counts_every_sequence)
     spec.axes[BENCH_KV_TYPES] = only(0);
 }
 
-/* The hash proves that a speed-up changed nothing: any number of threads gives the same, and any
- * batch, because sequence 0 is the same in all, and any instruction set. */
+/* The hash proves that a speed-up changed nothing. It is the same for any number of threads, any
+ * instruction set and any batch, because sequence 0 is the same in all. */
 BENCH_TEST(hash_does_not_depend_on_batch_and_threads)
 {
     struct bench_spec spec = spec_of(fastest_kernels());
@@ -187,7 +187,7 @@ BENCH_TEST(settled_rows_take_fewer_steps)
     ck_assert_uint_eq(b.rows->logits_hash, few.rows->logits_hash);
 }
 
-/* Each as it is, beside the other; the first is the base of both. */
+/* The checkpoints are compared as they are; the first is the base of both. */
 BENCH_TEST(several_checkpoints)
 {
     static const char *const names[] = {"mha", "mqa-f16"};
@@ -219,8 +219,8 @@ BENCH_TEST(several_checkpoints)
     ck_assert_int_eq(bench_plan(&spec, &refused, &err), STATUS_USAGE);
 }
 
-/* Samples that are taken where the run stops after `budget` steps that ask whether to: setting up
- * 2 rows of 3 sequences asks 1 + 2 times each, then 2 x 2 turns 1 + 3 times. */
+/* The run stops when it has asked `budget` times whether to. Setting up 2 rows of 3 sequences asks
+ * 1 + 2 times each, then 2 x 2 turns ask 1 + 3 times. */
 static int samples_before(int budget)
 {
     int samples = 0;
@@ -252,8 +252,8 @@ BENCH_TEST(stopping_keeps_what_was_measured)
     }
 }
 
-/* Two rows at one depth, MHA and MQA, of two repeats of three samples; medians 2 and 4 us, and by
- * hand 1 and 1.6. */
+/* Two rows at one depth, MHA and MQA, have two repeats of three samples; their medians are 2 and 4
+ * us. */
 struct pair {
     uint64_t times[6], sorted[6];
     double medians[2], faster[2];
@@ -308,7 +308,7 @@ BENCH_TEST(summary_of_known_samples)
     ck_assert(!rows[0].like_base && !rows[1].like_base);
     same(rows[1].predicted_speedup, 2);
 
-    /* A batch of 5: 900 + 5 x 100 bytes in 2 us; what is predicted is no ratio of bytes. */
+    /* A batch of 5 reads 900 + 5 x 100 bytes in 2 us; its prediction is no ratio of bytes. */
     rows[0].plan.batch = rows[1].plan.batch = 5;
     rows[0].plan.step_bytes = 1400;
     p.b.n_rows = 1;
@@ -328,7 +328,7 @@ BENCH_TEST(summary_of_known_samples)
     ck_assert(isnan(rows[1].speedup) && isnan(rows[1].predicted_speedup));
 }
 
-/* When MQA is the fastest, and when it is not told apart from MHA, nor shown as faster. */
+/* The cases say when MQA is the fastest, and when it cannot be told apart from MHA. */
 BENCH_TEST(verdicts)
 {
     static const struct {
@@ -368,8 +368,8 @@ BENCH_TEST(verdicts)
     }
 }
 
-/* What is chosen within which limits: of MHA, which loses nothing, and MQA, whose cache is half as
- * large and which is faster. */
+/* Limits choose between MHA, which loses nothing, and MQA, whose cache is half as large and which
+ * is faster. */
 BENCH_TEST(choices)
 {
     static const struct {
@@ -408,7 +408,7 @@ BENCH_TEST(choices)
     }
 }
 
-/* Measured: 1 GB/s of 8,192 to 32,768 bytes, 10 and 40 GFLOP/s. */
+/* The measured limits: 1 GB/s for 8,192 to 32,768 bytes, 10 and 40 GFLOP/s. */
 static struct machine hand_machine(void)
 {
     return (struct machine){.fma_flops_per_s = 10e9,
@@ -429,8 +429,8 @@ static struct bench_row predicted_row(int batch)
     };
 }
 
-/* A row that is faster than the limits raises those of all that can do no worse: that read as many
- * bytes or fewer with as many threads. */
+/* A row that is faster than its limit raises the limits of all rows that can do no worse: those
+ * that read as many bytes or fewer with as many threads. */
 BENCH_TEST(limits_are_never_exceeded)
 {
     struct bench_row rows[3] = {predicted_row(1), predicted_row(10), predicted_row(1)};

@@ -1,5 +1,5 @@
-/* eval's figures against a NumPy implementation; windows against stepping through them one by one;
- * the same bits for any threads and blocks. */
+/* Compares eval's figures with a NumPy implementation, windows with stepping through them one by
+ * one, and bits for any threads and blocks. */
 
 #include "measure/eval.h"
 
@@ -34,8 +34,8 @@ static struct eval_plan planned(const struct eval_spec *spec)
     return plan;
 }
 
-/* golden/gqa with its three K/V heads averaged to one, against golden/gqa as it is, on its tokens:
- * computed with NumPy in float64, forward pass, windows and statistics. */
+/* The figures are of golden/gqa with its three K/V heads averaged to one, against golden/gqa, on
+ * its tokens. NumPy computed them in float64: forward pass, windows and statistics. */
 static const struct {
     int ctx, stride;
     double nll, nll_stderr, kl_mean, kl_p99;
@@ -77,7 +77,7 @@ static void open_small(void)
     small = made_checkpoint(&shape);
 }
 
-/* -log p(tokens[at] | tokens[from .. at)), fed from an empty cache. */
+/* Returns -log p(tokens[at] | tokens[from .. at)), fed from an empty cache. */
 static double step_nll(struct session *s, const int32_t *tokens, int from, int at)
 {
     float *logits = allocated((size_t)shape.n_vocab * sizeof *logits);
@@ -88,7 +88,7 @@ static double step_nll(struct session *s, const int32_t *tokens, int from, int a
     return log_sum - (double)logits[tokens[at]];
 }
 
-/* Every token but the first once, in the first window that predicts it. */
+/* Every token but the first is scored once, in the first window that predicts it. */
 static void check_windows(struct session *s, const struct eval_spec *spec)
 {
     double sum = 0;
@@ -124,7 +124,7 @@ TEST(windows_score_each_token_once, .before = open_small)
 
 #define N_TEXT 400
 
-/* Windows that go through the model together, and such as are longer than a block. */
+/* Some windows go through the model together, and some are longer than a block. */
 TEST(threads_and_blocks_change_nothing, .loops = SANITIZED ? 2 : 8, .before = open_small)
 {
     static const struct {
@@ -152,8 +152,8 @@ TEST(threads_and_blocks_change_nothing, .loops = SANITIZED ? 2 : 8, .before = op
     }
 }
 
-/* Against itself; tokens 0 to 255 are a byte each, 256 on "<x256>". The first one's bytes do not
- * count. */
+/* The model is compared with itself. Tokens 0 to 255 are one byte each, token 256 is "<x256>", and
+ * so on; the first token's bytes do not count. */
 TEST(bytes_are_those_of_the_scored_tokens, .before = open_small)
 {
     const int32_t tokens[] = {299, 65, 256, 0, 299, 10};
@@ -169,8 +169,8 @@ TEST(bytes_are_those_of_the_scored_tokens, .before = open_small)
     ck_assert_double_eq(r.bits_per_byte_other, r.bits_per_byte);
 }
 
-/* Token 173 is the first after which logits are not finite, wherever in a window or a turn it is
- * and whoever comes to it, or to one behind it, first; of either model. */
+/* Token 173 is named as the first after which the logits of either model are not finite, wherever
+ * it stands in a window, and whichever thread finds it or a later one first. */
 TEST(the_first_of_all_windows_is_named, .before = open_small)
 {
     enum { FIRST = 173 };

@@ -1,4 +1,4 @@
-/* What leaving a head out costs, against NumPy and against eval without that head. */
+/* Compares what leaving a head out costs with NumPy, and with eval without that head. */
 #include "measure/attend.h"
 
 #include <stdlib.h>
@@ -26,8 +26,9 @@ static struct heads_spec spec_of_golden(const struct golden *g)
                                         .tokenizer = g->checkpoint.tokenizer}};
 }
 
-/* tests/data/golden/NAME.heads, by tests/measure/make_heads.py: layer, head, what leaving it out
- * costs and with its mean, and what it writes. The last of the golden files has none. */
+/* A line of tests/data/golden/NAME.heads (tests/measure/make_heads.py) has layer, head, the cost of
+ * leaving it out and of its mean in its place, and the size of what it writes. The last golden file
+ * has no such file. */
 TEST(figures_are_those_of_numpy, .loops = N_GOLDEN - !SANITIZED)
 {
     struct golden g = open_golden(golden_names[_i]);
@@ -53,7 +54,8 @@ TEST(figures_are_those_of_numpy, .loops = N_GOLDEN - !SANITIZED)
     }
 }
 
-/* The heads by what each costs, and every point as the text without them by eval. */
+/* The curve has the heads in the order of their costs, and every point is eval's figure without
+ * them. */
 TEST(curve_leaves_out_the_least_first)
 {
     struct golden g = open_golden("layerwise-kv");
@@ -106,7 +108,7 @@ static bool has_enough(void *arg)
     return w->done >= w->enough;
 }
 
-/* The whole model comes first, then head after head. */
+/* The whole model is scored first, then head after head is left out. */
 TEST(stops_where_it_is_told_to, .loops = 3)
 {
     struct golden g = open_golden("gqa");

@@ -1,4 +1,4 @@
-/* What info says: parts of a model, sizes of caches, values that are not finite. */
+/* Tests of what info prints: parts of a model, sizes of caches, values that are not finite. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,7 +54,7 @@ TEST(variants)
     free(list.items);
 }
 
-/* Variants change fastest, then batches; what is added stands behind what there was. */
+/* Variants change fastest, then batches; steps that are added come last. */
 TEST(steps_of_variants)
 {
     struct inspect_settings settings = {.shape = "twelve",
@@ -82,7 +82,7 @@ TEST(steps_of_variants)
     free(list.items);
 }
 
-/* What a shard holds, by hand: of 12 query heads of 10 over G K/V heads, and of 7 and 100. */
+/* What a shard holds is worked out by hand, for 12 query heads of 10 over G K/V heads. */
 TEST(shards)
 {
     static const struct {

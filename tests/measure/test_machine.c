@@ -1,4 +1,4 @@
-/* The predicted speed of the machine; no test depends on a time. */
+/* Tests of the predicted speed of the machine; none depends on a time. */
 #include "measure/machine.h"
 
 #include "kernel_data.h"

@@ -1,7 +1,7 @@
 /*
- * Architectures as values: every mixture of kinds is read from a file as it was written, prefill
- * and steps give the same answer, and matrices of several types are the same model. (Whether the
- * answer is right: the golden files of test_session.c.)
+ * Tests of architectures as values: every mixture of kinds is read from a file as it was written,
+ * prefill and steps give the same answer, and matrices of several types are the same model. (The
+ * golden files of test_session.c show that the answer is right.)
  */
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 #define N_TOKENS 21
 
-/* The largest distance between the logits of two models. */
+/* Returns the largest difference between the logits of two models. */
 static double distance(const struct model *a, const struct model *b)
 {
     const size_t n = N_TOKENS * (size_t)a->config.n_vocab;
@@ -28,7 +28,7 @@ static double distance(const struct model *a, const struct model *b)
     return most;
 }
 
-/* Any threads, prefill or steps: the same bits. */
+/* Expects the same bits from any threads, prefill and steps. */
 static void expect_one_answer(const struct model *m)
 {
     static const int settings[][2] = {{2, 0}, {3, 5}, {1, 13}};
@@ -49,7 +49,7 @@ static struct checkpoint made(const struct config *config)
     return opened_checkpoint(path, CHECKPOINT_MODEL);
 }
 
-/* Of kinds, and of what else a bit can say. */
+/* Makes a mixture of kinds and of other traits, by the bits of a number. */
 #define N_MIXTURES (NORM_KINDS * PLACEMENTS * POSITION_KINDS * FFN_KINDS)
 
 static struct config mixture(int i)
@@ -123,7 +123,7 @@ static struct config wide_llama(void)
     return config_sized("llama", "layers=2 heads=4 kv=2 dim=16 width=64 ff=96 ctx=32 vocab=256");
 }
 
-/* The file with each tensor's type and data as `change` makes them of it. */
+/* Writes the file with each tensor's type and data as `change` makes them. */
 static struct gguf_file rewritten(const struct gguf *g,
                                   void (*change)(struct gguf_tensor *t, const void *arg),
                                   const void *arg)
@@ -140,7 +140,7 @@ static struct gguf_file rewritten(const struct gguf *g,
     return written_gguf(w);
 }
 
-/* Of the gate and the other matrix beside it. */
+/* The types of the gate and of the matrix beside it. */
 static void change_gates(struct gguf_tensor *t, const void *types)
 {
     const bool gate = text_ends_with(t->name, "ffn_gate.weight");
@@ -153,7 +153,7 @@ static void change_gates(struct gguf_tensor *t, const void *types)
     t->data = data;
 }
 
-/* The two products of a gated network may want the same rows differently. */
+/* The two products of a gated network may need the same rows in different forms. */
 TEST(gates_of_another_type, .loops = 6)
 {
     static const uint32_t types[][2] = {{TENSOR_Q8_0, TENSOR_F32}, {TENSOR_F32, TENSOR_Q8_0},
@@ -192,7 +192,7 @@ static void fill_matrix(struct gguf_tensor *t, const void *arg)
     t->data = data;
 }
 
-/* Types that are only read: the model is the one whose file has them widened, to the bit. */
+/* Of types that are only read the model has the bits of one whose file has them widened. */
 TEST(widened_types, .loops = 9)
 {
     static const struct {
@@ -220,7 +220,7 @@ TEST(widened_types, .loops = 9)
     ck_assert_double_eq(distance(a, b), 0);
 }
 
-/* Queries, keys and values of several types in one matrix. */
+/* Queries, keys and values of several types share one matrix. */
 TEST(common_storage)
 {
     static const struct {
@@ -241,7 +241,7 @@ TEST(common_storage)
     }
 }
 
-/* All matrices in each type, of a llama and of the original Transformer. */
+/* All matrices of a llama and of the original Transformer have each type in turn. */
 TEST(every_type, .loops = 2 * STORAGE_COUNT)
 {
     struct config c = wide_llama();

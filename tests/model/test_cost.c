@@ -1,4 +1,4 @@
-/* What a step costs against figures worked out by hand. */
+/* Compares what a step costs with figures worked out by hand. */
 #include <limits.h>
 #include <string.h>
 
@@ -67,7 +67,7 @@ TEST(figures_of_a_shape)
                       4 * (2 * (MATRICES + 128) + 64 + 304 * 64 + 64 + 64));
 }
 
-/* A model takes what is counted, and little more: lists of its tensors, room for rows. */
+/* A model takes what is counted, and little more for lists of tensors and for rows. */
 TEST(memory_bytes)
 {
     struct config c = {SIZES(3, 4, 2, 0, 1024, 64, 1000), .d_model = 256};
@@ -99,7 +99,7 @@ TEST(a_step_of_a_batch)
     ck_assert_uint_eq(many.allocated_bytes, 64 * 2 * 4 * (16 * 16 + 10 * 16) * 4);
     ck_assert_uint_eq(many.memory_bytes, many.weights_memory + many.allocated_bytes);
 
-    /* More than can be counted. */
+    /* These figures are larger than can be counted. */
     struct config huge = shape;
     huge.n_ctx = 1 << 30;
     const struct cost_shape h = {&huge, STORAGE_F32, false, NULL, false};
@@ -108,7 +108,8 @@ TEST(a_step_of_a_batch)
               all.allocated_bytes == UINT64_MAX && all.memory_bytes == UINT64_MAX);
 }
 
-/* Of 4,000 bytes of weights and 1,000 of each cache; in nanoseconds, as these go at 1 GB/s. */
+/* A step has 4,000 bytes of weights and 1,000 of each cache; at 1 GB/s a byte takes a nanosecond.
+ */
 TEST(predictions)
 {
     static const struct {
@@ -116,11 +117,11 @@ TEST(predictions)
         int batch;
         double gb_per_s, us;
     } cases[] = {
-        /* One sequence waits for bytes: 4 us against 0.1 + 0.8, 1 against 0.5. */
+        /* One sequence waits for bytes: 4 us and 1 us, longer than 0.1 + 0.8 and 0.5. */
         {{100, 3200, 500, 0}, 1, 1, 5},
-        /* Of ten the products wait for arithmetic, 9 us, the caches still for bytes, 10. */
+        /* With ten the products wait for arithmetic, 9 us, and the caches still for bytes, 10. */
         {{100, 3200, 500, 0}, 10, 1, 19},
-        /* And where memory is fast both do: 9 + 5. */
+        /* Where memory is fast both wait for arithmetic: 9 + 5. */
         {{100, 3200, 500, 0}, 10, 8, 14},
         {{100, 3200, 50000, 0}, 10, 8, 509},
         /* Exponentials are a part of attention: 9 + 10 * (0.5 + 1). */
@@ -138,8 +139,8 @@ TEST(predictions)
     }
 }
 
-/* The sizes at which one thread and two took as long on a machine of two (4 x 64, 853 kB, is just
- * beyond); more sequences are more work, a shape of the field's is far beyond. */
+/* On a machine of two processors one thread and two took as long at some size, and 4 x 64 (853 kB)
+ * is just beyond it. More sequences are more work; usual shapes are far beyond. */
 TEST(short_steps_are_for_one_thread)
 {
     static const struct {
@@ -163,7 +164,7 @@ TEST(short_steps_are_for_one_thread)
     }
 }
 
-/* The shape's figures are those of what is in the file. */
+/* The shape's figures are those of the file's tensors. */
 TEST(files_agree, .loops = N_GOLDEN)
 {
     struct golden g = open_golden(golden_names[_i]);

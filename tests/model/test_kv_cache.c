@@ -1,5 +1,5 @@
-/* What a KV cache holds, and attention to it, against what NumPy and the gguf package made of the
- * same numbers (make_kv_cache.py), on every instruction set. */
+/* Compares what a KV cache holds, and attention to it, with what NumPy and the gguf package made of
+ * the same numbers (make_kv_cache.py), on every instruction set. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static const struct kv_type pairs[] = {{CACHE_F32, CACHE_F16},
                                        {CACHE_Q5_0, CACHE_Q4_0},
                                        {CACHE_Q4_0, CACHE_Q5_0}};
 
-/* make_kv_cache.py's, for row t. */
+/* Makes row t, as make_kv_cache.py does. */
 static void numbers(float *x, int t, int n, uint64_t salt)
 {
     for (int j = 0; j < n; j++) {
@@ -28,7 +28,7 @@ static void numbers(float *x, int t, int n, uint64_t salt)
     }
 }
 
-/* Position t's level of number i, as a key or a value of n numbers lies in the chunk. */
+/* Returns the level of number i of position t, of a key or a value of n numbers in the chunk. */
 static int level_at(const struct kv_chunk *kv, bool is_key, int t, int i, int n)
 {
     const enum cache_type type = is_key ? kv->type.keys : kv->type.values;
@@ -56,7 +56,7 @@ static int level_at(const struct kv_chunk *kv, bool is_key, int t, int i, int n)
     return (int)(word & 15) | (int)(fifth & 1) << 4;
 }
 
-/* Block b of a row as GGUF has it, whose numbers past n are 0; returns its bytes. */
+/* Writes block b of a row as GGUF has it, with zeros past n; returns its bytes. */
 static size_t block_of(const struct kv_chunk *kv, bool is_key, int t, int b, int n,
                        unsigned char *out)
 {
@@ -102,7 +102,7 @@ static void expect_blocks(const struct kv_chunk *kv, bool is_key, int n,
         }
 }
 
-/* The results of both query heads, rotated back, to 1e-5 of the largest value. */
+/* Compares the results of both query heads, rotated back, to 1e-5 of the largest value. */
 static void expect_attention(const struct kv_cache *kv, const struct kv_chunk *chunk,
                              const struct kernels *k, int n, const double *golden)
 {
@@ -135,7 +135,8 @@ static void expect_attention(const struct kv_cache *kv, const struct kv_chunk *c
     }
 }
 
-/* And of what the cache gives back, in double precision, with queries that are not rotated. */
+/* Compares them also with those of what the cache gives back, in double precision, for queries that
+ * are not rotated. */
 static void expect_given_back(const struct kv_cache *kv, int n, const double *golden)
 {
     float q[MOST], keys[POSITIONS][MOST], values[POSITIONS][MOST];
@@ -194,7 +195,7 @@ TEST(blocks_and_attention_are_numpys)
     ck_assert_int_eq(at - golden, (int)len);
 }
 
-/* H = H^T = H^-1, for runs of the largest power of two, of which a row has one or more. */
+/* H = H^T = H^-1, for each run of the largest power of two that divides a row. */
 TEST(rotation_undoes_itself)
 {
     static const int rotations[][2] = {{64, 64}, {48, 16}, {96, 32}, {8, 8}, {20, 0}, {512, 256}};

@@ -1,4 +1,4 @@
-/* The line editor: keys in, lines and drawings out. */
+/* Tests of the line editor: keys make lines and drawings. */
 #include <string.h>
 
 #include "base/rng.h"
@@ -38,7 +38,7 @@ static void end(void)
     bytes_free(&drawing);
 }
 
-/* Types keys, a line after another, to the last one's end or as far as they go. */
+/* Types keys, line after line, to the end of the last line or of the keys. */
 static enum editor_state type(const char *keys)
 {
     enum editor_state state = EDITOR_GOES_ON;
@@ -64,12 +64,12 @@ static const struct {
     {"ab\033" CTRL_C, "ab", EDITOR_CANCELLED}, /* within a key */
     {"ab\033[2" CTRL_C, "ab", EDITOR_CANCELLED},
 
-    /* Where the cursor goes. */
+    /* Keys move the cursor. */
     {"bd" LEFT "c" CTRL_A "a" CTRL_E "e\n", "abcde", EDITOR_LINE},
     {"ab" CTRL_B CTRL_B CTRL_B "x" CTRL_F "y" RIGHT RIGHT "z\n", "xaybz", EDITOR_LINE},
     {"ab\033[Hx\033[Fy\033[1~1\033[4~4\033[7~7\033[8~8\n", "71xaby48", EDITOR_LINE},
 
-    /* What is deleted. */
+    /* Keys delete. */
     {"abc\b\177x\n", "ax", EDITOR_LINE},
     {"abc" CTRL_A DELETE CTRL_D "\b\n", "c", EDITOR_LINE},
     {"abc" DELETE CTRL_F CTRL_K "\n", "abc", EDITOR_LINE},
@@ -82,7 +82,7 @@ static const struct {
     {"日本e\u0301\177" LEFT "x\n", "日x本", EDITOR_LINE},
     {"é日" CTRL_A DELETE "x\n", "x日", EDITOR_LINE},
 
-    /* What was typed before comes back; an empty line does not. */
+    /* Lines that were typed before come back; an empty line does not. */
     {"one\n\ntwo\n" UP UP UP "x\n", "onex", EDITOR_LINE},
     {"one\ntwo\n" CTRL_P CTRL_P CTRL_N "x\n", "twox", EDITOR_LINE},
     {"one\ntwo\n" UP UP DOWN DOWN DOWN "x\n", "x", EDITOR_LINE},
@@ -91,14 +91,14 @@ static const struct {
     {"one\ntwo" CTRL_C UP "\n", "one", EDITOR_LINE},
     {UP DOWN UP "x\n", "x", EDITOR_LINE},
 
-    /* What is pasted is one line, and no command. */
+    /* A pasted text is one line, and no command. */
     {PASTE "one\ntwo\r\tthree" PASTED, "one\ntwo\n\tthree", EDITOR_GOES_ON},
     {"ad" LEFT PASTE "b\nc" CTRL_W UP CTRL_D "\b" PASTED "x\n", "ab\ncxd", EDITOR_LINE},
     {PASTE CTRL_D "a\n" PASTED "\n", "a\n", EDITOR_LINE},
     {PASTE "a\nb" PASTED "\n" UP "\n", "a\nb", EDITOR_LINE},
     {PASTE "a" CTRL_C "b\n", "b", EDITOR_LINE}, /* its end may never come */
 
-    /* Keys that do nothing. */
+    /* Other keys do nothing. */
     {"a\007\033x\033[5~\033[1;5C\033OP\033[99999999999999999999~\033[3;1~\n", "a", EDITOR_LINE},
     {"ab" LEFT "\033\033[C"
      "c\n",
@@ -112,7 +112,7 @@ TEST(lines_of_keys, .loops = COUNT(lines), .before = begin, .after = end, .tags 
     ck_assert_msg(text_is(line, lines[_i].line), "'%.*s'", text_width(line), line.data);
 }
 
-/* One drawing after another, each of what is typed between, on so many columns. */
+/* Makes one drawing after another, each after some keys, on so many columns. */
 static const struct {
     struct {
         const char *keys;
@@ -141,7 +141,7 @@ static const struct {
     {{{"e\u0301abc", 6, "\033[?2004h\r> abc\033[J\r\033[5C"},
       {CTRL_A RIGHT, 6, "\r> e\u0301ab\033[J\r\033[3C"},
       {CTRL_E, 1, "\033[3A\r> c\033[J\r\033[3C"}}}, /* hardly a terminal */
-    /* What would command the terminal is shown. */
+    /* Bytes that would command the terminal are shown. */
     {{{PASTE "a\nb\\\t" PASTED, 20, "\033[?2004h\r> a\\nb\\\\t\033[J\r\033[9C"},
       {CTRL_U "\xff\xc2\x9b", 20, "\r> \\xff\\xc2\\x9b\033[J\r\033[14C"}}},
     /* A narrower terminal has made several rows of one. */
@@ -166,7 +166,8 @@ TEST(drawings_of_keys, .loops = COUNT(drawings), .before = begin, .after = end, 
     }
 }
 
-/* Half of them are those of keys. ESC [ and a zero was once looked up behind the table of keys. */
+/* Half of the bytes are those of keys. Once ESC [ and a zero was looked up behind the table of
+ * keys. */
 TEST(any_byte_is_a_key_or_nothing, .before = begin, .after = end, .tags = ONE_THREAD)
 {
     static const char keys[] =

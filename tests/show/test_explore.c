@@ -1,5 +1,5 @@
-/* attend's page as it is written: its parts, weights worked out by hand, and texts that would break
- * out of the markup. (What its script does in a browser: tests/show/page.sh.) */
+/* Tests of attend's page as it is written: its parts, weights worked out by hand, and texts that
+ * would break out of the markup. (tests/show/page.sh runs its script in a browser.) */
 #include "show/plot.h"
 
 #include "base/mem.h"
@@ -33,8 +33,8 @@ static struct heatmap_picture page_of(const struct heatmap_map *maps, int n_rows
                                     .row_names = rows};
 }
 
-/* 1, then 0 and 1, as in 00 00 80 3f 00 00 00 00 00 00 80 3f: AACAPwAAAAAAAIA/ in base64; the
- * triangle's rows follow each other. */
+/* The triangle's rows follow each other: 1, then 0 and 1, are 00 00 80 3f 00 00 00 00 00 00 80 3f,
+ * which is AACAPwAAAAAAAIA/ in base64. */
 TEST(weights_are_floats)
 {
     const struct heatmap_map maps[] = {{.cells = weights[1], .group = -1, .name = "0.0"},
@@ -75,7 +75,7 @@ TEST(paths_are_floats)
     const char *path = scratch_path("page.html");
     p.map_rows = p.map_columns = 1;
     expect_ok(explore_write(&page, path, &err));
-    /* The weight, x, q, k, v, length, place and number, added to a logit: nine ones. */
+    /* Weight, x, q, k, v, length, place, number, and what is added to a logit are nine ones. */
     expect_counts(
         file_text(path, NULL),
         "1 \"paths\": {\"d\": 1, \"key\": 1, \"value\": 1, \"largest\": 1, \"scale\": 0.5, "
@@ -86,8 +86,7 @@ TEST(paths_are_floats)
         "1 [\"\\u003ca>\", 0.25]", "0 \"why\"");
 }
 
-/* The checkpoint, a text and where the module stands; what else runs is allowed by the policy
- * alone. */
+/* A live page has the checkpoint, a text and the module; its policy allows what else it runs. */
 TEST(live_pages_have_the_checkpoint)
 {
     const struct heatmap_map map = {.cells = weights[1], .group = -1, .name = "0.0"};

@@ -1,4 +1,5 @@
-/* Maps as SVG paths, as pictures and on terminals; levels of colour; what counts as a terminal. */
+/* Tests of maps as SVG paths, as pictures and on terminals, of levels of colour, and of what counts
+ * as a terminal. */
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
@@ -31,7 +32,7 @@ TEST(levels, .loops = 4)
         const double middle =
             top * (log ? pow(10, (k - 9) / 3.0) : (double)k / 9); /* as the header says */
         ck_assert_int_eq(level_of(&s, middle), k);
-        /* Half a level up and down, on the scale. */
+        /* The values are half a level up and down on the scale. */
         const double up = log ? middle * pow(10, 0.5 / 3) : middle + top / 18;
         const double down = log ? middle / pow(10, 0.5 / 3) : middle - top / 18;
         ck_assert_int_eq(level_of(&s, up * 0.9999), k);
@@ -84,7 +85,7 @@ static struct heatmap_picture picture_of(const struct heatmap_map *map, double t
                                     .column_names = tokens};
 }
 
-/* Paths give the map back: every cell is drawn by one run at most, and by that of its level. */
+/* Paths give the map back: a cell is drawn by at most one run, of its level. */
 TEST(paths_are_the_map, .loops = 4)
 {
     enum { ROWS = 13, COLUMNS = 9 };
@@ -152,7 +153,7 @@ TEST(plain_cells)
                     "weight 0.0022 .:-=+*#%@ 1 (log scale)\n");
 }
 
-/* Colours begin where the level changes, and end. */
+/* Colours begin where the level changes, and end at the line's end. */
 TEST(coloured_cells)
 {
     static const unsigned char row[] = {0, 4, 4, 0, 9};
@@ -163,7 +164,7 @@ TEST(coloured_cells)
     output_is(&out, "  \x1b[38;5;231;48;5;25m    \x1b[0m  \x1b[38;5;16;48;5;230m  \x1b[0m  ");
 }
 
-/* Standard output becomes a terminal of so many columns, without variables that say more. */
+/* Standard output becomes a terminal of so many columns, and NO_COLOR and TERM are unset. */
 static void become_terminal(int columns)
 {
     static const char *const names[] = {"NO_COLOR", "TERM"};

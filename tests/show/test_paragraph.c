@@ -1,4 +1,4 @@
-/* Text broken between words, and cut. */
+/* Tests of text that is broken between words, and cut. */
 #include "outputs.h"
 #include "show/paragraph.h"
 
@@ -19,7 +19,7 @@ TEST(cuts, .loops = 6)
     ck_assert_msg(text_is(cut, cases[_i].expected), "'%.*s'", text_width(cut), cut.data);
 }
 
-/* A list's items stay whole, but for one that is longer than a line. */
+/* Items of a list stay whole, unless one is longer than a line. */
 TEST(lines, .loops = 2)
 {
     static const char *const texts[] = {"one two  three unbreakable x",
@@ -35,8 +35,8 @@ TEST(lines, .loops = 2)
     ck_assert_int_eq((int)rest.len, 0);
 }
 
-/* A form such as of --shape was wider than what a narrow terminal has beside the options: such
- * words are broken behind commas. */
+/* Words such as the form of --shape were once wider than a narrow terminal has room for beside the
+ * options; they are broken behind commas. */
 TEST(paragraphs, .loops = 7)
 {
     static const char some[] = "one two\vthree four five six\nseven",
@@ -61,7 +61,7 @@ TEST(paragraphs, .loops = 7)
     output_is(&o, cases[_i].expected);
 }
 
-/* An option's description goes on in its column, and lines that were broken before are joined. */
+/* An option's description continues in its column, and lines that were broken before are joined. */
 TEST(reflowed, .loops = 5)
 {
     static const char help[] = "Group:\n"

@@ -1,4 +1,4 @@
-/* Line charts: ticks, figures and texts; the SVG file is well-formed. */
+/* Tests of line charts: ticks, figures and texts; the SVG file is well-formed. */
 #include <math.h>
 #include <stdio.h>
 
@@ -27,7 +27,8 @@ TEST(ticks_hold_at_any_scale)
 
 /* --- reading what was drawn ----------------------------------------------------------------- */
 
-/* Nothing refers outside, nothing runs, no number is missing, no text leaves the picture. */
+/* Checks that nothing refers outside or runs, that no number is missing, and that no text leaves
+ * the picture. */
 static void check_chart(const char *text)
 {
     double height, x, y;
@@ -42,7 +43,8 @@ static void check_chart(const char *text)
         ck_assert_uint_lt(len, sizeof shown);
         strncat(shown, begin, len);
         const double size = strstr(at, "class=\"title\"") == strchr(at, 'c') ? 1.5 : 1;
-        /* Escaped characters are counted as they are written: such texts are passed over. */
+        /* Texts with escaped characters are passed over, because these would be counted as they are
+         * written. */
         const double width = strchr(shown, '&') ? 0 : canvas_text_width(shown) * size;
         const bool end = strncmp(begin - 6, "\"end\"", 5) == 0;
         const bool middle = strncmp(begin - 9, "\"middle\"", 8) == 0;
@@ -52,7 +54,7 @@ static void check_chart(const char *text)
     }
 }
 
-/* The picture's text, checked. */
+/* Returns the picture's text, which is checked. */
 static char *draw(const struct plot *p)
 {
     const char *path = scratch_path("chart.svg");
@@ -62,7 +64,7 @@ static char *draw(const struct plot *p)
     return text;
 }
 
-/* The place of a tick's label; a line's lies 4 below it. */
+/* Returns the place of a tick, of its label's x or 4 above its label's y. */
 static double tick_at(const char *text, const char *label, bool vertical)
 {
     char ending[64];
@@ -79,7 +81,7 @@ static double tick_at(const char *text, const char *label, bool vertical)
     ck_abort_msg("no tick %s", label);
 }
 
-/* The next round marker that stands for a point. */
+/* Finds the next round marker of a point. */
 static const char *next_marker(const char *at, double *x, double *y)
 {
     at = strstr(at + 1, "<path class=\"marker\"");
@@ -98,7 +100,7 @@ struct plot_series {
     int n_points;
 };
 
-/* Of all points of the series, until the next call. */
+/* Collects all points of the series, until the next call. */
 static struct plot plot_of(const struct plot_series *series, int n)
 {
     static struct plot_point points[20];
@@ -160,7 +162,7 @@ TEST(points_stand_where_the_ticks_say)
     ck_assert_str_eq(text, draw_lines(&other, 1));
 }
 
-/* With equal ratios as equal steps. */
+/* Equal ratios are equal steps. */
 TEST(doublings)
 {
     static const double places[] = {1, 4, 12, 16};
@@ -192,13 +194,13 @@ TEST(the_reader_is_told_what_is_what)
                   "1 >MQA</text>", "1 >median</text>", "1 >p10 to p90</text>",
                   "1 >predicted</text>", "1 prefers-color-scheme:dark", "1 >depth (tokens)</text>",
                   "1 <title>MHA: 60 at 50 (40 to 80), predicted 40</title>");
-    /* Renderers that know no media queries take the light colours. */
+    /* A renderer without media queries takes the light colours. */
     const char *dark = strstr(text, "@media");
     ck_assert_ptr_eq(strstr(dark + 1, "@media"), NULL);
     ck_assert(strstr(text, ".c0{color:") < dark && strstr(dark, ".c0{color:"));
 }
 
-/* Alone they stand side by side; bars and lines have one more in the legend. */
+/* A series has its markers side by side; bars and lines have one more in the legend. */
 TEST(one_point)
 {
     const struct plot_point point = {1024, 300, 310, 350, 250, "", "", 0, NULL};

@@ -1,4 +1,4 @@
-/* A sheet in every form: properties with and without values, tables with and without rows. */
+/* Tests a sheet in every form: properties with and without values, tables with and without rows. */
 #include <math.h>
 
 #include "outputs.h"

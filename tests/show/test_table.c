@@ -1,4 +1,4 @@
-/* The five forms of a report: aligned, Markdown, CSV, JSON, JSON lines. */
+/* Tests of the five forms of a report: aligned, Markdown, CSV, JSON, JSON lines. */
 #include <math.h>
 #include <stdio.h>
 
@@ -20,7 +20,7 @@ static void ends_as(const char *expected)
     output_is(&o, expected);
 }
 
-/* All five forms of rows; JSON is an array of what JSON lines has. */
+/* Expects all five forms of rows; JSON is an array of the lines of JSON lines. */
 static void expect_forms(const struct report_field *fields, int n, const void *rows,
                          size_t row_size, int n_rows, const char *const expected[4])
 {
@@ -52,8 +52,8 @@ static const struct report_field columns[] = {{"name", "name", MEMBER(cells, nam
                                               {"n", "n", MEMBER(cells, n)},
                                               {"x", "x", MEMBER(cells, x), "%.2f"}};
 
-/* The fuzzer's: `info --tensors --format csv` sent the escape sequences in a tensor's name to the
- * terminal as they were, and JSON the C1 controls, which begin such sequences too. */
+/* Found by fuzzing: `info --tensors --format csv` sent escape sequences in a tensor's name to the
+ * terminal, and JSON the C1 controls, which begin such sequences, too. */
 TEST(cells_of_any_bytes)
 {
     static const struct cells rows[] = {{{"a,\"|\n", 5}, 1234, 1.0 / 3},
@@ -161,8 +161,8 @@ static const struct wide_row wide_rows[] = {
     {"", "three", "odd", 7, 8, 9},
     {"", "four", "some words that are more than a line can take", 1, 2, 3}};
 
-/* A field is there when the report shows what it is of; of a table that is too wide details are
- * left out, the last one first, and never what is no detail. */
+/* A field stands in the report if this shows what the field is of. A table that is too wide leaves
+ * out details, the last one first, and nothing else. */
 TEST(columns_that_fit, .loops = 12)
 {
     static const char all[] = "   name   first  second  third  note\n"

@@ -20,7 +20,7 @@ struct checkpoint opened_checkpoint(const char *path, unsigned parts)
     return *c;
 }
 
-/* The number behind "key=" in the sizes; 0: there is none. */
+/* Returns the number behind "key=" in the sizes; 0: there is none. */
 static int size_of(const char *sizes, const char *key)
 {
     const size_t len = strlen(key);
@@ -103,7 +103,7 @@ struct builder {
     uint64_t stream;
 };
 
-/* In the QKV matrix, the row whose numbers row r shares. */
+/* Returns the row of the QKV matrix whose numbers row r shares. */
 static uint64_t source_row(const struct checkpoint_shape *s, int r)
 {
     const int base = s->base_kv_heads ? s->base_kv_heads : s->n_kv_heads;
@@ -115,8 +115,8 @@ static uint64_t source_row(const struct checkpoint_shape *s, int r)
     return (uint64_t)(1000000 * (part + 1) + head * s->head_dim + in_part % s->head_dim);
 }
 
-/* The rows of a vector are its elements, so that QKV biases share too. Rows are the same numbers
- * whatever the others are. */
+/* A vector counts as rows of one element, so that QKV biases share numbers, too. The numbers of a
+ * row do not depend on the other rows. */
 static void add_tensor(struct builder *b, const struct tensor_spec *t, float scale)
 {
     const bool is_vector = t->n_dims == 1, is_weight = !t->is_bias;
@@ -143,7 +143,7 @@ static void add_tensor(struct builder *b, const struct tensor_spec *t, float sca
     gguf_add_tensor(b->writer, text_of(t->name.text), type, t->n_dims, spec_dims(t).n, data);
 }
 
-/* GPT-2's printable stand-in for a byte, as UTF-8. */
+/* Writes GPT-2's printable character for a byte, as UTF-8. */
 static size_t byte_token(int byte, char *out)
 {
     int code = 256;

@@ -91,8 +91,8 @@ struct opened convert_to(const struct convert_spec *spec, struct convert_layer *
 
 #define MAX_DIM 32
 
-/* Rows as in the file, but of the output matrix turned over; a bias is the last element of its
- * row. So a head's Q, K, V and O are dim rows each. */
+/* Rows are the file's, those of the output matrix after it is transposed; a bias is the last
+ * element of its row. So a head's Q, K, V and O are dim rows each. */
 struct heads {
     int n, dim, cols;
     double *rows; /* [n, dim, cols] */
@@ -116,7 +116,7 @@ static double *head_rows(const struct heads *h, int head)
     return h->rows + head * h->dim * h->cols;
 }
 
-/* What element (row, col) of a tensor is in its block's heads. */
+/* Returns the place of element (row, col) of a tensor in the block's heads. */
 static double *element(const struct block_heads *b, const struct config *c,
                        const struct tensor_spec *t, int row, int col)
 {
@@ -165,8 +165,8 @@ static void read_blocks(const struct opened *o, struct block_heads *blocks)
     }
 }
 
-/* A random well-conditioned matrix and its inverse: the product of a lower and an upper triangular
- * one with ones on their diagonals. */
+/* Draws a well-conditioned matrix, the product of a lower and an upper triangular one with ones on
+ * their diagonals, and writes its inverse. */
 static void invertible(double *a, double *inverse, int n, struct rng *r)
 {
     double lower[2][MAX_DIM * MAX_DIM], upper[MAX_DIM * MAX_DIM];
@@ -183,7 +183,8 @@ static void invertible(double *a, double *inverse, int n, struct rng *r)
     linalg_solve_lower_transposed(lower[1], n, inverse, n);
 }
 
-/* A complex factor for each of the first n_turned / 2 pairs; what is left as above. */
+/* Draws a complex factor for each of the first n_turned / 2 pairs, and such a matrix for the rest.
+ */
 static void turning(double *a, double *inverse, int n, int n_turned, struct rng *r)
 {
     const int rest = n - n_turned;
@@ -210,7 +211,7 @@ static void turning(double *a, double *inverse, int n, int n_turned, struct rng 
     }
 }
 
-/* A head's rows := m rows, or m^T rows. */
+/* Sets a head's rows to m rows, or m^T rows. */
 static void map_head(const struct heads *h, int head, const double *m, bool transposed)
 {
     double *rows = head_rows(h, head), turned[MAX_DIM * MAX_DIM];
@@ -244,7 +245,7 @@ static struct config planted_config(const struct opened *o, const struct plantin
     return c;
 }
 
-/* As many new heads as wanted, and random elements more of each that stands for another old one. */
+/* Makes as many new heads as wanted, and adds elements to each, drawn for its old head. */
 static void choose_heads(struct heads *h, int wanted, int base, int extra, uint64_t stream)
 {
     const struct heads new = take_heads(wanted, h->dim + extra, h->cols);
@@ -312,7 +313,7 @@ static void plant_block(struct block_heads *b, const struct planting *p, const s
         permute_heads(b, c->n_heads, &r);
 }
 
-/* The planted one's own keys, and the old ones that no config has. */
+/* Writes the keys of the planted config, and the old keys that no config has. */
 static void write_keys(struct gguf_writer *w, const struct opened *o, const struct config *c)
 {
     char prefix[64];

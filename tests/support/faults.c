@@ -45,7 +45,8 @@ static long seed, share; /* which faults are made: see faults_next */
 static atomic_long blocks, mapped_bytes, threads, faked_ns;
 static bool was_open[MAX_DESCRIPTOR];
 
-/* Wrapped functions, but for FAIL_OR_PASS below: the library's own, and what takes its place. */
+/* Declares a wrapped function: the library's own, and the one that takes its place. FAIL_OR_PASS
+ * below defines most of them. */
 #define WRAP(type, name, ...)                                                                      \
     type __real_##name(__VA_ARGS__);                                                               \
     type __wrap_##name(__VA_ARGS__)
@@ -67,7 +68,7 @@ WRAP(int, pthread_create, pthread_t *thread, const pthread_attr_t *attr, void *(
 WRAP(int, pthread_join, pthread_t thread, void **result);
 WRAP(int, clock_gettime, clockid_t clock, struct timespec *now);
 
-/* One that fails as `failed`, or is passed on. */
+/* Defines a function that returns `failed` if it is to fail, and else calls the library's. */
 #define FAIL_OR_PASS(type, name, params, strikes, failed, passed)                                  \
     type __real_##name params;                                                                     \
     type __wrap_##name params;                                                                     \
@@ -86,7 +87,7 @@ static void interrupt(void)
         kill(getpid(), plan.signal);
 }
 
-/* Counts a call; true: it is to fail, with errno set. */
+/* Counts a call; returns true, with errno set, if it is to fail. */
 static bool strikes(enum fault_kind kind)
 {
     if (!armed)
@@ -235,7 +236,7 @@ ssize_t __wrap_read(int fd, void *to, size_t n)
     return __real_read(fd, to, armed && plan.one_byte && n > 1 ? 1 : n);
 }
 
-/* A closed pipe gives the signal, too. */
+/* A closed pipe also raises the signal. */
 ssize_t __wrap_write(int fd, const void *from, size_t n)
 {
     if (strikes_fd(FAULT_WRITE, fd)) {
@@ -316,7 +317,7 @@ long faults_next(long n, long calls, long few)
     return next * step + (long)(rng_u32(&random) % (unsigned)step);
 }
 
-/* Before the tests are registered, which count the scenarios. */
+/* This runs before the tests are registered, which count the scenarios. */
 __attribute__((constructor(101))) static void create(void)
 {
     const char *percent = getenv("DECODE_FAULT_SHARE");
@@ -371,7 +372,8 @@ int __wrap_program_run(int argc, char **argv)
     if (!armed)
         return code;
     faults_disarm();
-    /* Or the leak sanitizer would look, at every exit of thousands, for what is counted here. */
+    /* Without this the leak sanitizer would look for leaks, which are counted here, at each of
+     * thousands of exits. */
     if (ADDRESS_SANITIZED)
         _exit(code);
     return code;

@@ -50,15 +50,15 @@ struct fault_report {
 };
 
 /*
- * Which one of `calls` calls is to fail after call n did; -1 gives the first.
- * Some of the calls are left out, drawn by test_seed(): DECODE_FAULT_SHARE percent of them are made
- * (default 8; 100: every one), but no fewer than `few`. Under the address sanitizer, where a
- * process takes ten times as long to come and go, about `few`.
+ * Returns which one of `calls` calls is to fail after call n; after -1 the first. test_seed() draws
+ * those that are left out: DECODE_FAULT_SHARE percent are made (default 8; 100: every one), but no
+ * fewer than `few`. Under the address sanitizer, where a process takes ten times as long to begin
+ * and end, it is about `few`.
  */
 long faults_next(long n, long calls, long few);
 
-/* How many of n scenarios are run, and which one the i-th of these is. Under the address sanitizer
- * it is a quarter of them, drawn by test_seed(), unless every fault is asked for. */
+/* Return how many of n scenarios are run, and which one the i-th of these is. Under the address
+ * sanitizer a quarter is run, drawn by test_seed(), unless every fault is asked for. */
 int faults_drawn(int n);
 int faults_scenario(int i, int n);
 

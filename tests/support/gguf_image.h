@@ -55,8 +55,8 @@ static inline struct gguf_bytes image(const char *words)
     return b;
 }
 
-/* A copy of the first bytes in memory of exactly that length, so that ASan sees a read past the
- * end. */
+/* Copies the first bytes into memory of exactly that length, so that AddressSanitizer sees a read
+ * past the end. */
 static inline unsigned char *exactly(const struct gguf_bytes *b, size_t len)
 {
     unsigned char *bytes = malloc(len + !len);

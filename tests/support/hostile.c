@@ -10,8 +10,8 @@
 #include "formats/gguf_values.h"
 #include "support.h"
 
-/* What a run may take beyond that on the good file: this, and so often the file's bytes (a byte of
- * a special token makes a state of 25). */
+/* A run may take so much memory more than on the good file, and so often the file's bytes (a byte
+ * of a special token becomes a state of 25). */
 #define SPARE_KIB  4096
 #define FILE_TIMES 32
 
@@ -69,7 +69,7 @@ void hostile_set_array(const char *key, uint32_t element, uint64_t count, const 
     set_bytes(key, GGUF_ARRAY, &b);
 }
 
-/* The records of the good checkpoint, and none. */
+/* `good` has the records of the good checkpoint, `none` has none. */
 static void hostile_open(void)
 {
     size_t len;
@@ -79,7 +79,7 @@ static void hostile_open(void)
     expect_ok(gguf_parse(h.source, len, &g, NULL));
     for (; h.n_pairs < g->n_pairs; h.n_pairs++) {
         const struct gguf_value *v = &g->pairs[h.n_pairs].value;
-        /* With a string's length, or an array's element type and count, in front. */
+        /* The payload begins with a string's length, or an array's element type and count. */
         const size_t front = v->kind == GGUF_STRING ? 8 : v->kind == GGUF_ARRAY ? 12 : 0;
         h.pairs[h.n_pairs] = (struct hostile_pair){
             g->pairs[h.n_pairs].key, v->kind, {v->bytes.data - front, v->bytes.len + front}};
@@ -198,7 +198,7 @@ static void set_dims(struct hostile_tensor *t, const char *dims)
         t->dims[t->n_dims++] = strtoull(dims, &end, 10);
 }
 
-/* One more tensor: 32 x 32 zeros, or a row of TYPE:BYTES in hexadecimal. */
+/* Adds a tensor: 32 x 32 zeros, or a row of TYPE:BYTES in hexadecimal. */
 static void add_bent(const char *name, const char *row)
 {
     static const float zeros[32 * 32];
@@ -497,11 +497,12 @@ void remove_outputs(void)
     unlink(state);
 }
 
-/* Peaks of sanitizers say nothing. */
+/* Peaks under sanitizers mean nothing. */
 static void expect_little_memory(int command, const struct ran *r)
 {
     static long peaks[N_COMMANDS]; /* KiB of a command's run on the good file */
-    /* Measuring memory takes long in a benchmark's good run; it loads what generate loads. */
+    /* A benchmark's good run takes long, and it loads what generate loads, so generate's memory is
+     * measured. */
     const int usual = 1 << command == BENCH ? 2 : command;
     struct stat st;
     const long file_kib = stat(bad_path, &st) == 0 ? (long)(st.st_blocks / 2) : 0;

@@ -1,6 +1,6 @@
 /*
  * opened - teams of threads, models and sessions for suites: a function here opens one, or fails
- * the test, and what it opened is closed when the test ends. Also numbers and tokens at random.
+ * the test, and what it opened is closed when the test ends. It also draws numbers and tokens.
  */
 #ifndef TESTS_OPENED_H
 #define TESTS_OPENED_H

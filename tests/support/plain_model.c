@@ -83,7 +83,7 @@ static void project(const struct plain_model *m, int l, const double *x, struct 
     apply(m, l, ROLE_ATTN_V, x, v, d, out->v);
 }
 
-/* n_heads heads of queries or keys normed and rotated by position t. */
+/* Norms and rotates n_heads heads of queries or keys at position t. */
 static void turn(const struct plain_model *m, int l, enum tensor_role role, double *x, int n_heads,
                  int t)
 {
@@ -108,7 +108,7 @@ static void turn(const struct plain_model *m, int l, enum tensor_role role, doub
     }
 }
 
-/* As the authors' program has it. */
+/* Returns ALiBi's slope, as its authors' program computes it. */
 static double slope(int head, int n_heads)
 {
     const int closest = 1 << (int)floor(log2(n_heads));
@@ -127,7 +127,8 @@ static double score_bias(const struct plain_model *m, int l, int head, int dista
     return 0;
 }
 
-/* Whether the probability of key s for query t stays, and how much larger it is. */
+/* Returns 0 if dropout leaves out the probability of key s for query t, or the factor by which it
+ * grows. */
 static double kept(const struct plain_model *m, int l, int window, int head, int t, int s)
 {
     const int padded = (m->length + 31) / 32 * 32;
@@ -136,7 +137,7 @@ static double kept(const struct plain_model *m, int l, int window, int head, int
                                   row * (uint64_t)padded + (uint64_t)t);
 }
 
-/* One head of one token; rows has all tokens up to t. */
+/* Computes one head of one token; rows has all tokens up to t. */
 static void attend(const struct plain_model *m, int l, int window, const struct row *rows, int t,
                    int h, double *out)
 {
@@ -166,7 +167,7 @@ static void attend(const struct plain_model *m, int l, int window, const struct 
     }
 }
 
-/* x += y of token t without what dropout leaves out. */
+/* Adds y of token t to x, without what dropout leaves out. */
 static void add(const struct plain_model *m, int site, int window, int t, const double *y,
                 double *x)
 {

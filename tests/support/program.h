@@ -1,6 +1,6 @@
 /*
- * program - the program run in a child process from a Check suite: what it exits with, what it
- * prints, how much memory it takes.
+ * program - runs the program in a child process of a Check suite: its exit code, what it prints,
+ * how much memory it takes.
  */
 #ifndef TESTS_PROGRAM_H
 #define TESTS_PROGRAM_H
@@ -20,7 +20,7 @@ struct ran {
 /* What the child does before the program starts: sets limits, arms faults, closes descriptors. */
 typedef void program_setup(void *context);
 
-/* A setup that sets a limit. */
+/* A setup that sets this limit. */
 struct limit {
     int resource; /* of setrlimit */
     rlim_t value;

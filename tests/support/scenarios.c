@@ -76,13 +76,13 @@ const int n_scenarios = COUNT(scenarios);
 
 static const char old_content[] = "the old file\n";
 
-/* A file's bytes; NULL: there is none. */
+/* The bytes of a file; NULL: there is none. */
 struct content {
     unsigned char *bytes;
     size_t len;
 };
 
-/* Of the scenario: an empty name after the last. */
+/* The files of the scenario; an empty name ends the list. */
 struct file {
     char name[32];
     struct content old, new; /* before the runs; of an output, after that without a fault */
@@ -145,14 +145,14 @@ static void write_text(const char *path, const char *text, int times)
     write_file(path, whole, len * (size_t)times);
 }
 
-/* Of another architecture, as a new checkpoint of it is. */
+/* Makes a checkpoint of another architecture, as a new one of it is. */
 static void make_other(const char *path, const char *preset)
 {
     struct config c = config_sized(preset, "layers=2 heads=4 kv=2 width=32 ff=32 ctx=32 vocab=257");
     write_config_checkpoint(path, &c);
 }
 
-/* In the scratch folder, of a file of the repository. */
+/* Copies a file of the repository into the scratch folder. */
 static void take(const char *path, const char *from)
 {
     char path_there[sizeof home + 100];
@@ -179,7 +179,8 @@ static void make_inputs(void)
     write_text("calib.txt", "whether 'tis nobler in the mind to suffer ", 4);
 }
 
-/* Of a run that ended after its first step: the first two renames, OUT and its state, succeed. */
+/* Makes the files of a run that ended after its first step: the first two renames, of OUT and its
+ * state, succeed. */
 static void make_unfinished(void)
 {
     struct ran r;
@@ -206,7 +207,7 @@ void scenario_reset(void)
             unlink(f->name);
 }
 
-/* A file that is there already, of the kind that its name says: others are not replaced. */
+/* Makes an old file of the kind that its name says, because others are not replaced. */
 static void write_old(const char *name)
 {
     static const char *const starts[][2] = {
@@ -281,7 +282,7 @@ const char *scenario_where(const struct fault_plan *plan)
     return text;
 }
 
-/* Whether the path ends in one of these. */
+/* Returns whether the path ends in one of these. */
 static bool is_among(const struct file *files, const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -323,7 +324,7 @@ static bool keeps_two_lines(const struct content *old, const struct content *now
     return now->len >= n && memcmp(now->bytes, old->bytes, n) == 0;
 }
 
-/* A checkpoint of the training; the log's head and rows, the kept ones first. */
+/* A checkpoint of the training, or the log with its head and rows, the kept ones first. */
 static bool is_of_training(const struct file *f, const struct content *c)
 {
     if (strstr(f->name, ".csv"))
@@ -336,7 +337,7 @@ static bool is_of_training(const struct file *f, const struct content *c)
     return opens;
 }
 
-/* What is not steady is a picture, perhaps of a part of the rows. */
+/* An output that is not steady is a picture, perhaps of some of the rows. */
 static void expect_output_whole(const struct file *f, const char *where)
 {
     const struct content now = content_of(f->name);
@@ -349,7 +350,7 @@ static void expect_output_whole(const struct file *f, const char *where)
     free(now.bytes);
 }
 
-/* The first n outputs are the new ones. */
+/* Expects that the first n outputs are the new ones. */
 static void expect_new(const char *where, int n)
 {
     for (const struct file *f = outputs; *f->name && n-- > 0; f++)

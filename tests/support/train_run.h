@@ -131,7 +131,7 @@ static inline enum status resume(struct run *r, struct err *e)
     return run(r, e);
 }
 
-/* The path with the suffix. Freed when the test ends. */
+/* Returns the path with the suffix. Freed when the test ends. */
 static inline char *with_suffix(const char *out, const char *suffix)
 {
     char *path = allocated(strlen(out) + strlen(suffix) + 1);
@@ -160,7 +160,7 @@ static inline void assert_same_run(const struct run *a, const struct run *b)
     ck_assert_int_eq(memcmp(x + BEFORE_END, y + BEFORE_END, n - 8 - BEFORE_END), 0); /* no hash */
 }
 
-/* Expects that the run fails so before its first step. */
+/* Expects that the run fails in this way before its first step. */
 static inline void refused(struct run *r, enum status expected, const char *message)
 {
     r->steps = 0;
@@ -168,8 +168,8 @@ static inline void refused(struct run *r, enum status expected, const char *mess
     ck_assert_int_eq(r->steps, 0);
 }
 
-/* Runs up to a step; the bytes of the state that is then saved, and its path. The next run resumes.
- */
+/* Runs up to a step; returns the bytes of the state that is saved then, and sets its path. The next
+ * run resumes. */
 static inline unsigned char *state_of(struct run *r, int stop_at, char **path, size_t *n)
 {
     run_until(r, stop_at);

@@ -82,7 +82,7 @@ void check_decoding(struct text s, const char *file, int line);
 void check_cases(const char *vocabulary, const char *path, int least,
                  bool (*decodes)(struct text s));
 
-/* Encodes `len` letters a: the ids of *n tokens, which the caller frees. */
+/* Encodes `len` letters a; returns the ids of *n tokens, which the caller frees. */
 int32_t *encode_letters(size_t len, size_t *n);
 
 /* Checks that the text is refused with STATUS_USAGE and a message that has this. */
