@@ -107,25 +107,6 @@ double elementary_power(double base, double exponent)
     return ldexp(s, (int)n);
 }
 
-/* The halves of x, of 26 bits each, so that their products are exact (Dekker 1971). */
-static void halve(double x, double *high, double *low)
-{
-    const double c = 0x1.0000002p27 * x; /* 2^27 + 1 */
-    *high = c - (c - x);
-    *low = x - *high;
-}
-
-/* a * b = product + error, exactly. */
-static double product(double a, double b, double *error)
-{
-    double a_high, a_low, b_high, b_low;
-    const double p = a * b;
-    halve(a, &a_high, &a_low);
-    halve(b, &b_high, &b_low);
-    *error = ((a_high * b_high - p) + a_high * b_low + a_low * b_high) + a_low * b_low;
-    return p;
-}
-
 /* The Taylor series of sin x / x and cos x in x^2; |x| <= pi / 4 leaves less than 1e-19. */
 #define N_TERMS 9
 static const double sine_terms[N_TERMS] = {1.0 / 355687428096000,
@@ -155,8 +136,8 @@ static double series(const double *terms, double square)
     return s;
 }
 
-/* Quarter turns are taken off the angle first: pi / 2 is two doubles, and the product with the
- * first is exact. */
+/* Quarter turns are taken off the angle first. pi / 2 is two doubles, and fma tells what the
+ * product with the first one loses. */
 void elementary_sine(double angle, double *sine, double *cosine)
 {
     if (!(fabs(angle) <= ELEMENTARY_ANGLE_MAX)) {
@@ -165,8 +146,7 @@ void elementary_sine(double angle, double *sine, double *cosine)
     }
     const double half_pi = 0x1.921fb54442d18p0, half_pi_rest = 0x1.1a62633145c07p-54;
     const double quarters = floor(angle * 0x1.45f306dc9c883p-1 + 0.5); /* 2 / pi */
-    double error;
-    const double first = product(quarters, half_pi, &error);
+    const double first = quarters * half_pi, error = fma(quarters, half_pi, -first);
     const double x = (angle - first) - (error + quarters * half_pi_rest);
     const double s = x * series(sine_terms, x * x), c = series(cosine_terms, x * x);
     const bool swapped = (int64_t)quarters & 1;

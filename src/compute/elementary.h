@@ -1,9 +1,9 @@
 /*
  * elementary - exponentials, logarithms, powers, sines and cosines in double precision.
  *
- * Each is one fixed chain of additions, multiplications and divisions, so that results have the
- * same bits whatever the compiler, the instruction set and the C library. (kernels_math.h has those
- * of floats.)
+ * Each is one fixed chain of operations that round correctly everywhere, so that results have the
+ * same bits whatever the compiler, the instruction set and the C library. (kernels_math.h has the
+ * functions of floats.)
  */
 #pragma once
 
