@@ -32,8 +32,6 @@ void workspace_take(struct workspace *w, struct arena *a, const struct config *c
     ARENA_TAKE(w->spans, a, rows);
 }
 
-/* --- layers ---------------------------------------------------------------------------------- */
-
 static void block_feed_forward(const struct worker *k, const struct block *b)
 {
     const struct forward *f = k->f;

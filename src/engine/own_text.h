@@ -19,10 +19,8 @@ struct own_text {
     struct callbacks callbacks; /* of tokens */
 };
 
-/*
- * Fills tokens [n * length] with texts sampled at temperature 1 of all tokens, one after another.
- * Each begins with BOS, or, in a vocabulary without one, a newline or else token 0, and goes on
- * after an end of text. The same tokens for any number of threads. STATUS_NO_MEMORY;
- * STATUS_INTERRUPTED; STATUS_FAILED if logits are not finite.
- */
+/* Fills tokens [n * length] with texts, one after another, sampled from all tokens at temperature
+ * 1: the same for any number of threads. Each begins with BOS or, in a vocabulary without one, a
+ * newline or else token 0, and goes on after an end of text. STATUS_NO_MEMORY; STATUS_INTERRUPTED;
+ * STATUS_FAILED if logits are not finite. */
 enum status own_text_write(const struct own_text *t, int32_t *tokens, struct err *e);

@@ -21,9 +21,8 @@ struct history {
 
 /* What a pick works with, of a thread; threads write to theirs all the time. */
 struct scratch {
-    _Alignas(MEM_ALIGN) int n_choices; /* what is still in the draw, sorted by rank after top-k or
-                                          top-p: */
-    int *tokens;                       /* [n_vocab] */
+    _Alignas(MEM_ALIGN) int n_choices; /* tokens still in the draw */
+    int *tokens;                       /* [n_vocab] they; sorted by rank after top-k or top-p */
     double *weights;                   /* [n_vocab] */
     float *logits;                     /* [n_vocab] penalised */
     uint64_t *keys;                    /* [n_vocab] scratch for sorting, see key_of */
@@ -246,8 +245,8 @@ static void pop(uint64_t *keys, int n)
     sift_down(keys, n - 1, 0);
 }
 
-/* The keys of the k <= n greatest logits, 1 <= k, the greatest first. The k so far are a heap, the
- * least of them on top, which is sorted at the end. */
+/* The keys of the k greatest logits, 1 <= k <= n, the greatest first. The k greatest so far are a
+ * heap with the least on top, which is sorted at the end. */
 static void top_keys(const float *logits, int n, int k, uint64_t *keys)
 {
     for (int i = 0; i < k; i++)
@@ -294,8 +293,8 @@ static void weigh(const struct sampler *s, const struct scratch *d, const int *t
     elementary_exp(d->weights, n);
 }
 
-/* Top-p of all tokens, which are weighed, sorting no further than needed. No token below the bound
- * is in the set: not even n_vocab of them would make up more than 1 - top_p. */
+/* Top-p of all tokens, which are weighed; sorts no further than needed. No token below the bound is
+ * in the set, because not even n_vocab such tokens would make up more than 1 - top_p. */
 static void choose_top_p(struct scratch *d, double top_p, int n_vocab)
 {
     const double total = sum_in_order(d->weights, n_vocab);

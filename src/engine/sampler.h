@@ -6,12 +6,12 @@
  * the temperature last.) Each filter sees the probabilities that the one before left. temperature 0
  * is greedy: the penalised logits' first maximum.
  *
- * A draw takes one uniform number in [0, 1) off the sequence's stream and walks along the
- * probabilities that are left, sorted where a filter sorted them, else by id: the token is the
- * first up to which they add up to more than the number.
+ * A draw takes one uniform number in [0, 1) off the sequence's stream and adds up the probabilities
+ * that are left, sorted where a filter sorted them, else by id: the token is the first with which
+ * the sum is more than the number.
  *
  * Equal parameters, logits and history give equal picks on every machine. One sampler serves many
- * sequences, each with its random stream and recent tokens; what a pick works with belongs to a
+ * sequences, each with its random stream and recent tokens. The memory of a pick belongs to a
  * thread, so different sequences may be picked for at once. Picking allocates nothing.
  */
 #pragma once
@@ -21,29 +21,23 @@
 
 /* --- logits ----------------------------------------------------------------------------------- */
 
-/* Sums run in a fixed number of interleaved partial sums, in double, with compute/elementary's
- * exponential: no figure depends on the instruction set, and on the libm only by its log(). */
+/* Sums are a fixed number of interleaved partial sums, in double, of compute/elementary's
+ * exponential: no figure depends on the instruction set, and only by log() on the libm. */
 
 /* Checks that n logits are finite. STATUS_FAILED names the first that is not. */
 enum status logits_check(const float *logits, int n, struct err *e);
 
-/* Returns the index of the largest of n >= 1 logits, the lowest index of equal ones. None may be
- * NaN.
- */
+/* Returns the index of the largest of n >= 1 logits, the lowest of equal ones. None may be NaN. */
 int logits_argmax(const float *logits, int n);
 
-/*
- * *log_sum = log sum_i exp(logits[i]) over n >= 1 logits: token i has the log-probability
- * logits[i] - log_sum, at most 0. Fails as logits_check does.
- */
+/* *log_sum = log sum_i exp(logits[i]) over n >= 1 logits: token i has the log-probability
+ * logits[i] - log_sum, at most 0. Fails as logits_check does. */
 enum status logits_log_sum(const float *logits, int n, double *log_sum, struct err *e);
 
-/*
- * The Kullback-Leibler divergence, in nats, of the distribution q from the reference p:
- * sum_i p_i log(p_i / q_i) with p = softmax(p_logits), q = softmax(q_logits), both finite and
- * with the log_sum that logits_log_sum gives. At least 0; exactly 0 for equal rows.
- * (Kullback and Leibler 1951)
- */
+/* Returns the Kullback-Leibler divergence, in nats, of the distribution q from the reference p:
+ * sum_i p_i log(p_i / q_i) with p = softmax(p_logits), q = softmax(q_logits), both finite, and the
+ * log_sum that logits_log_sum gives of each. At least 0; exactly 0 for equal rows. (Kullback and
+ * Leibler 1951) */
 double logits_divergence(const float *p_logits, double p_log_sum, const float *q_logits,
                          double q_log_sum, int n);
 
@@ -52,9 +46,9 @@ struct token_score {
     double logprob; /* natural logarithm */
 };
 
-/* The k <= n likeliest tokens to out [k], the likeliest first, equal ones by ascending id; log_sum
- * is what logits_log_sum gives; keys [k] is scratch memory. Or the largest of any numbers but NaN,
- * with a log_sum of 0. O(n log k). */
+/* Writes the k <= n likeliest tokens to out [k], the likeliest first, equal ones by ascending id,
+ * in O(n log k). log_sum is what logits_log_sum gives, or 0 for the largest of any numbers but NaN;
+ * keys [k] is scratch memory. */
 void logits_top(const float *logits, int n, double log_sum, int k, uint64_t *keys,
                 struct token_score *out);
 
@@ -81,7 +75,7 @@ struct sampler_sizes {
 struct sampler;
 
 /* Takes all memory: 24 bytes for each of n_vocab entries for each thread, and a window of at most
- * n_ctx tokens for each sequence, which is as after sampler_reset(s, sequence, 0, 0).
+ * n_ctx tokens for each sequence. A sequence is as after sampler_reset(s, sequence, 0, 0).
  * STATUS_NO_MEMORY; sampler_free is due in every case. */
 enum status sampler_create(const struct sampler_params *params, const struct sampler_sizes *sizes,
                            struct sampler **out, struct err *e);
@@ -95,14 +89,13 @@ void sampler_reset(struct sampler *s, int sequence, uint64_t seed, uint64_t stre
  * in [0, n_vocab) (asserted). */
 void sampler_accept(struct sampler *s, int sequence, int token);
 
-/* Picks the sequence's next token from logits [n_vocab]. `thread` is the number of the calling
- * thread, whose memory is used; the token does not depend on it. Of equal logits the lower id ranks
- * higher. Fails as logits_check does, and then leaves the sequence as it was. */
+/* Picks the sequence's next token from logits [n_vocab], with the memory of the calling thread,
+ * whose number is `thread`. Of equal logits the lower id ranks higher. Fails as logits_check does,
+ * and then leaves the sequence as it was. */
 enum status sampler_pick(struct sampler *s, int sequence, int thread, const float *logits,
                          int *token, struct err *e);
 
-/* Returns how many tokens the thread's last successful pick drew from. *tokens are these, in no
- * promised order, and *probabilities theirs, which add up to 1. Valid until the thread's next pick.
- */
+/* Returns how many tokens the thread's last successful pick drew from, *tokens in no promised order
+ * and their *probabilities, which add up to 1. Valid until the thread's next pick. */
 int sampler_choices(const struct sampler *s, int thread, const int **tokens,
                     const double **probabilities);

@@ -20,7 +20,7 @@ static void take_schedule(struct schedule *s, struct arena *a)
     ARENA_TAKE(s->times.rounds, a, s->cap_rounds);
 }
 
-/* Tokens of a full context that go on behind those that are kept. */
+/* How many tokens of a full context go on behind those that are kept. */
 static int last_half(int n_ctx)
 {
     return MAX(n_ctx / 2, 1);
@@ -54,7 +54,7 @@ int schedule_room(const struct schedule *s, int slot)
     return s->shifts ? MAX(left, last_half(s->n_ctx)) : left;
 }
 
-/* The slot's tokens are to be fed, but for those in the cache. */
+/* Lets the slot's tokens be fed, but for those in the cache. */
 static void prefill_slot(struct schedule *s, struct slot *p)
 {
     p->n_fed = session_len(s->session, p->sequence);
@@ -62,8 +62,7 @@ static void prefill_slot(struct schedule *s, struct slot *p)
     s->prefills[s->n_prefills++] = p;
 }
 
-/* Keeps the first n_keep tokens of the text and its last n, which are to be fed again behind them.
- */
+/* Keeps the first n_keep tokens of the text and its last n, which are fed again behind them. */
 static void cut_text(struct schedule *s, struct slot *p, int n)
 {
     memmove(p->text + s->n_keep, p->text + p->len - n, n * sizeof *p->text);
@@ -193,8 +192,6 @@ static void sample(struct schedule *s)
     s->n_sampling = pool_n_threads(pool);
     pool_run(pool, sample_range, s);
 }
-
-/* --- what a round makes of a text ------------------------------------------------------------ */
 
 static void end_text(struct slot *p, enum text_end end)
 {

@@ -2,9 +2,9 @@
  * schedule - many texts decoded in one session, each in a slot of its own.
  *
  * A slot is a sequence of the session. A round feeds one row for every slot that decodes, and fills
- * the step with rows of prompts, the oldest first; then it samples the next token of each slot that
- * has logits, side by side on the threads. A text that ends leaves its slot to the next one. No
- * text depends on any of this. A schedule belongs to one caller at a time:
+ * the step with rows of prompts, the oldest first; then the threads sample the next token of each
+ * slot that has logits. A text that ends leaves its slot to the next one. No text depends on any of
+ * this. A schedule belongs to one caller at a time:
  *
  *     while (there is a text || s->n_busy > 0) {
  *         while (there is a text && (slot = schedule_vacant(s)))
@@ -30,8 +30,8 @@ enum text_end {
     END_STOP,      /* a stop string is complete */
     END_EOS,       /* the model ended the text */
     END_CONTEXT,   /* there is no room for another token */
-    END_FAILED,    /* its logits are not finite; schedule_failure says why */
-    END_ABANDONED, /* the caller finished it before its end; set by the caller */
+    END_FAILED,    /* its logits are not finite, see schedule_failure */
+    END_ABANDONED, /* the caller finished it before its end, and set this */
 };
 
 /* A text to continue, and how. What it points to is borrowed until the text ends. */
@@ -39,8 +39,7 @@ struct request {
     uint64_t number;       /* the caller's */
     const int32_t *tokens; /* [1 <= n_tokens <= n_ctx] the prompt */
     int n_tokens;
-    bool goes_on; /* whether the slot's last text goes on: `tokens`, at most schedule_room of them
-                     and maybe none, follow it */
+    bool goes_on; /* the slot's last text goes on with `tokens`: 0 to schedule_room of them */
     int n;        /* tokens wanted */
     uint64_t seed, stream;
     const struct text *stops; /* [n_stops], none empty */
@@ -60,12 +59,12 @@ struct slot {
     enum slot_state state;
     struct request request;
     int n_sampled;
-    double logprob; /* of the sampled tokens together, by the model alone; with wants_logprobs */
+    double logprob; /* the sum over the sampled tokens, by the model alone; with wants_logprobs */
     int32_t *text;  /* [n_ctx + 1] the tokens of its positions, then the one to feed next */
     int len;
 
     /* What the last round did. */
-    const float *logits; /* [n_vocab] after the last token; NULL if the slot has made no progress */
+    const float *logits; /* [n_vocab] after the last token; NULL: the slot has made no progress */
     bool has_token;      /* whether `token` was sampled from them */
     int token;
     double log_sum;    /* see logits_log_sum; only with wants_logprobs */
@@ -79,15 +78,15 @@ struct slot {
     struct stream stream;
 };
 
-/* What was done. A step's time is divided between prefill and decoding by the numbers of rows. */
+/* What was done. The numbers of rows divide a step's time between prefill and decoding. */
 struct schedule_times {
     uint64_t n_prefilled;    /* tokens fed by prefill: prompts, and what a text goes on with */
-    uint64_t prefill_ns;     /* the time of these */
-    uint64_t n_fed_again;    /* those of n_prefilled that full contexts kept when they shifted */
+    uint64_t prefill_ns;     /* the time that prefill took */
+    uint64_t n_fed_again;    /* tokens of n_prefilled that full contexts kept when they shifted */
     uint64_t n_shifts;       /* how often a full context shifted */
     uint64_t n_sampled;      /* tokens sampled */
-    uint64_t n_decoded;      /* those of n_sampled that a decoding row gave */
-    uint64_t decode_ns;      /* the time of these */
+    uint64_t n_decoded;      /* tokens of n_sampled that a decoding row gave */
+    uint64_t decode_ns;      /* the time that decoding took */
     uint64_t first_token_at; /* clock_ns at the first token; 0 before it */
     uint64_t *rounds;        /* [n_rounds] ns of the first rounds that decoded */
     size_t n_rounds;
@@ -101,13 +100,13 @@ struct schedule {
     struct pool *pool;       /* NULL: one thread */
     const struct tokenizer *tokenizer;
     int n_slots, n_vocab;
-    int n_ctx; /* positions of a text at most; 0: session_cap. Where it is more than that, the
-                  caller lets the session grow before a round feeds what it has no room for. */
+    int n_ctx; /* positions of a text at most; 0: session_cap. If it is more, the caller lets the
+                  session grow before a round feeds what it has no room for. */
     bool ignore_eos, wants_logprobs;
     bool shifts; /* where the context is full, a text goes on: its first n_keep tokens, or half of
                     the context, stay, and the last half is fed again behind them */
     int n_keep;
-    size_t cap_rounds; /* how many times of rounds are kept at most */
+    size_t cap_rounds; /* entries of times.rounds at most */
 
     struct schedule_times times;
     struct slot *slots; /* [n_slots] */
@@ -118,7 +117,7 @@ struct schedule {
     struct slot **prefills; /* [n_prefills] the slots that prefill, the oldest first */
     struct batch_row *rows; /* [n_slots + the session's block] */
     float *logits;          /* [n_slots, n_vocab] */
-    struct arena arena;     /* holds all of these */
+    struct arena arena;     /* of slots, times.rounds and the members above */
     int n_sampling;         /* threads that sample */
     size_t longest_token;
 };
@@ -133,19 +132,19 @@ void schedule_free(struct schedule *s);
 /* Returns the first vacant slot, or NULL. */
 struct slot *schedule_vacant(struct schedule *s);
 
-/* Begins a text in a vacant slot. *r is copied; what it points to is borrowed. Where the cache of a
- * slot begins with the same prompt, of a text in work or of an earlier one, that is copied and not
- * fed again. STATUS_NO_MEMORY leaves the slot as it was. */
+/* Begins a text in a vacant slot. *r is copied; what it points to is borrowed. A prompt that the
+ * cache of any slot begins with is copied and not fed again. STATUS_NO_MEMORY leaves the slot as it
+ * was. */
 enum status schedule_begin(struct schedule *s, struct slot *p, const struct request *r,
                            struct err *e);
 
-/* Makes one step of the model for all slots, and samples a token for each slot that has logits
- * then. Does nothing if all slots are vacant. The failures of session_step. */
+/* Makes one step of the model for all slots, then samples a token for each slot that has logits.
+ * Does nothing if all slots are vacant. Fails as session_step does. */
 enum status schedule_round(struct schedule *s, struct err *e);
 
-/* Ends the text of a slot, SLOT_ENDED or not, and makes the slot vacant. Returns the bytes that
- * were held back, valid until the next text begins there. The slot keeps the text for a request
- * that goes on with it. */
+/* Ends the text of a slot, SLOT_ENDED or not, and makes the slot vacant; the text stays for a
+ * request that goes on with it. Returns the bytes that were held back, valid until the next text
+ * begins. */
 struct text schedule_finish(struct schedule *s, struct slot *p);
 
 /* Says in *e why a text ended as END_FAILED. Returns STATUS_FAILED. */

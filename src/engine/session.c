@@ -221,8 +221,6 @@ void session_extend(struct session *s, int sequence, int len)
     positions_reach(&s->f.work.positions, MIN(len + 1, s->shape.cap));
 }
 
-/* --- what there is --------------------------------------------------------------------------- */
-
 int session_len(const struct session *s, int sequence)
 {
     assert(sequence >= 0 && sequence < s->shape.n_sequences);

@@ -7,20 +7,19 @@ static const int choices[] = {4, 2, 1};
 #define CHOICES LENGTH(choices)
 
 /* Fewer bytes may lie in a processor's last cache, where the choice makes no difference; of more
- * only so many are read. */
+ * bytes no more are read. */
 #define LEAST_BYTES ((size_t)64 << 20)
 /* Each choice reads every layer of the trial twice. */
 #define ROUNDS (2 * 3)
-/* A choice is faster than the usual one if it is by this factor, in all rounds but one: memory that
- * others use, too, is faster in one round and slower in the next by more than the choices differ.
- */
+/* A choice has to be faster than the usual one by this factor, in all rounds but one: where others
+ * use memory, too, its speed changes from round to round by more than the choices differ. */
 #define GAIN 1.04
 
 static const enum tensor_role roles[] = {ROLE_FFN_UP, ROLE_FFN_GATE, ROLE_FFN_DOWN};
 
 struct trial {
     const struct forward *f;
-    int n_layers;                  /* of the model, those that are read */
+    int n_layers;                  /* the layers that are read */
     double rates[ROUNDS][CHOICES]; /* bytes per second */
 };
 
