@@ -6,19 +6,19 @@
 #include "base/mem.h"
 #include "base/text.h"
 
-/* Decimals that show a number with three digits; none where its whole part has more. */
+/* Returns how many decimals show a number with three digits; none if its whole part has as many. */
 static int decimals(double value)
 {
     return value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
 }
 
-/* In the largest of the n units, each `step` of the one before, that leaves the number at least 1;
- * three digits, or the whole number. */
+/* Shows a number in the largest of the n units, each `step` of the one before, that leaves it at
+ * least 1: three digits, or the whole number. */
 static struct figure figure_in_units(double value, double step, const char *const *units, size_t n)
 {
     struct figure f;
     size_t unit = 0;
-    /* A number above would be shown as `step`. */
+    /* A larger number would be rounded to `step`. */
     while (value >= step - 0.5 && unit + 1 < n) {
         value /= step;
         unit++;

@@ -112,7 +112,7 @@ static enum status open_input(const char *path, int flags, int *fd, struct err *
     *fd = file_open_retry(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | flags, 0);
     if (*fd >= 0)
         return STATUS_OK;
-    /* The file's fault, or that of a process or machine that has no room for it. */
+    /* The fault is the file's, unless this process or the machine has no room for it. */
     const enum status s = errno == ENOMEM                      ? STATUS_NO_MEMORY
                           : errno == EMFILE || errno == ENFILE ? STATUS_FAILED
                                                                : STATUS_BAD_FILE;
@@ -139,7 +139,7 @@ enum status file_map_open(struct file_map *f, const char *path, struct err *e)
     } else if (st.st_size > 0) {
         const size_t len = MIN((uintmax_t)st.st_size, SIZE_MAX);
         void *data = mmap(NULL, len, PROT_READ, MAP_PRIVATE, fd, 0);
-        /* Of a regular file that is open for reading; all other reasons are want of room. */
+        /* A regular file that is open for reading is refused for these; else there is no room. */
         const bool refused = errno == EACCES || errno == EPERM || errno == ENODEV;
         if (data != MAP_FAILED)
             *f = (struct file_map){.data = data, .len = len};
@@ -151,16 +151,10 @@ enum status file_map_open(struct file_map *f, const char *path, struct err *e)
     return s;
 }
 
-/* munmap and madvise take what they do not write through as a plain pointer. */
-static void *address_of(const unsigned char *p)
-{
-    return (void *)(uintptr_t)p;
-}
-
 void file_map_close(struct file_map *f)
 {
     if (f->data)
-        munmap(address_of(f->data), f->len);
+        munmap((void *)(uintptr_t)f->data, f->len);
     *f = (struct file_map){0};
 }
 
@@ -177,8 +171,8 @@ void file_map_release(const struct file_map *f, const void *data, size_t len)
         madvise((void *)first, last - first, MADV_DONTNEED);
 }
 
-/* One byte above max tells a file of max bytes from a longer one; a regular file says how long it
- * is, so that it is read in one piece. */
+/* Reads up to one byte more than max, which tells a file of max bytes from a longer one. A regular
+ * file says how long it is, so that it is read in one piece. */
 static enum status read_to_end(int fd, const char *name, size_t max, char **out, size_t *len,
                                struct err *e)
 {

@@ -34,8 +34,8 @@ static inline const char *path_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* The file that writing to `path` makes or replaces: symbolic links at its end are followed, also
- * to files that do not exist yet (which realpath refuses). *target is the caller's to free,
+/* Sets *target to the file that writing to `path` makes or replaces: symbolic links at its end are
+ * followed, also to files that do not exist yet (which realpath refuses). The caller frees it,
  * whatever is returned. STATUS_FAILED, STATUS_NO_MEMORY. */
 enum status path_follow(const char *path, char **target, struct err *e);
 

@@ -7,7 +7,7 @@
 enum status arena_allocate(struct arena *a, const char *what, struct err *e)
 {
     const struct arena counted = *a;
-    assert(arena_is_counting(a));
+    assert(!a->base);
     *a = (struct arena){0};
     if (counted.overflow)
         return err_set(e, STATUS_NO_MEMORY,
@@ -30,7 +30,7 @@ void *arena_take(struct arena *a, uint64_t count, uint64_t size)
     const bool fits = total <= PTRDIFF_MAX - HUGE_PAGE;
     if (fits)
         a->used = total;
-    if (arena_is_counting(a)) {
+    if (!a->base) { /* counting */
         a->overflow |= !fits;
         return NULL;
     }

@@ -2,9 +2,9 @@
  * mem - aligned arenas: count first, allocate once, take. Arrays that grow, where nobody can count
  * first; sizes; assertions.
  *
- * A component writes down its pieces once, in a function that takes them from an arena. Run on an
- * arena that has no memory yet, the function counts them (each piece is NULL); after
- * arena_allocate the same function, run again, gets them. No piece is freed alone.
+ * A component takes its pieces from an arena in one function, which is run twice. On an arena that
+ * has no memory yet it counts them (each piece is NULL); after arena_allocate it gets them. No
+ * piece is freed alone.
  *
  *     struct arena a = {0};
  *     take_buffers(&a, s);                          // counts: a.used bytes
@@ -29,11 +29,6 @@ struct arena {
     size_t used;         /* bytes taken, or counted; rounded up to MEM_ALIGN after every piece */
     bool overflow;       /* sticky while counting: some size did not fit */
 };
-
-static inline bool arena_is_counting(const struct arena *a)
-{
-    return !a->base;
-}
 
 /*
  * Ends the counting: allocates one zeroed block of `used` bytes, aligned to MEM_ALIGN, and sets

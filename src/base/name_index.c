@@ -38,7 +38,8 @@ enum status name_index_add(struct name_index *x, struct text text, int32_t id, i
     return STATUS_OK;
 }
 
-/* `last` or what it starts with, the longest that the text starts with. */
+/* Returns the longest of `last` and the entries that it starts with that the text starts with, too.
+ */
 static const struct indexed *longest_start(const struct indexed *last, struct text text)
 {
     const size_t block = 64;
@@ -67,7 +68,7 @@ void name_index_link(struct name_index *x)
         x->list[i].start = longest_start(&x->list[i - 1], x->list[i].text);
 }
 
-/* How many come before the text; with `equals` those of the same text, too. */
+/* Returns how many entries come before the text; with `equals`, entries of that text count, too. */
 static size_t count_before(const struct name_index *x, struct text text, bool equals)
 {
     const struct indexed wanted = {.head = head_of(text), .text = text};

@@ -13,13 +13,13 @@
 struct indexed {
     uint64_t head;
     struct text text;            /* borrowed */
-    const struct indexed *start; /* the longest one before this that it starts with; NULL: none */
+    const struct indexed *start; /* the longest other entry that this one starts with, or NULL */
     int32_t id;
     int32_t rank; /* of equal texts the lower rank comes first, then the lower id */
 };
 
-/* Begins zeroed. It may be searched once it is sorted, and, for the longest text, linked; it does
- * not change from then on. */
+/* Begins zeroed. It may be searched once it is sorted, for the longest text once it is linked; from
+ * then on it does not change. */
 struct name_index {
     struct indexed *list; /* [n] sorted */
     size_t n, cap;

@@ -10,7 +10,7 @@
 
 #define DIGITS "0123456789"
 
-/* Digits from *text up to `end`, which must be where they stop. */
+/* Reads digits from `text` up to `end`; false if they stop before. */
 static bool read_digits(const char *text, const char *end, uint64_t *out)
 {
     uint64_t value = 0;
@@ -29,7 +29,7 @@ bool parse_u64(const char *text, uint64_t *out)
     return read_digits(text, text + strlen(text), out);
 }
 
-/* Suffixes of counts, then those that only sizes in bytes have. */
+/* The first three are for counts and sizes, the others for sizes in bytes only. */
 static const struct unit {
     const char *name;
     uint64_t times;
@@ -39,7 +39,7 @@ static const struct unit {
 #define N_COUNT_UNITS 3
 #define N_UNITS       LENGTH(units)
 
-/* Digits, and behind them one of the first of these units. */
+/* Reads digits and one of the first n_units units behind them. */
 static bool read_units(const char *text, size_t n_units, uint64_t *out)
 {
     const char *end = text + strspn(text, DIGITS);

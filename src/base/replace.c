@@ -83,7 +83,7 @@ static enum status open_temporary(struct file_writer *w, const char *path, struc
         return fail(e, path, "replace it");
     TRY_ZEROED(w->buffer, WRITE_BUFFER, path, e);
     TRY(name_temporary(w->target, &w->temp, e));
-    /* Not readable by more than the old file's readers at any moment. */
+    /* At no moment can others read it than could read the old file. */
     w->fd =
         file_open_retry(w->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, replaces ? 0600 : 0666);
     if (w->fd < 0)
@@ -91,7 +91,7 @@ static enum status open_temporary(struct file_writer *w, const char *path, struc
     w->temp_exists = true;
     if (!replaces)
         return STATUS_OK;
-    /* Where the group cannot be kept, another gets no rights of its. */
+    /* If the group cannot be kept, the group that the file has gets no rights. */
     const bool kept = fchown(w->fd, (uid_t)-1, old.st_gid) == 0;
     return fchmod(w->fd, old.st_mode & (kept ? 0777 : 0707)) == 0
                ? STATUS_OK
@@ -127,9 +127,9 @@ static void write_fully(struct file_writer *w, const char *data, size_t len)
         } else if (errno != EINTR) {
             w->error = errno;
         }
-        /* The bytes are those of a mapped file that was cut short: to be told like every other
-         * access to them (see file_map_open), not as a failure of the output. The byte is stored,
-         * because valgrind leaves out a read of which nothing comes. */
+        /* The bytes are those of a mapped file that was cut short. Reading one raises SIGBUS, which
+         * blames that file (see file_map_open) and not the output; it is stored, because valgrind
+         * leaves out a read without a use. */
         if (w->error == EFAULT) {
             volatile char byte = *(const volatile char *)data;
             (void)byte;
@@ -158,12 +158,10 @@ enum status file_writer_commit(struct file_writer *w, struct err *e)
     const char *action = "write";
     if (!w->error)
         w->error = sync_retry(w->fd);
-    /* As long as the temporary file is there it is open, so that who ends the program finds it. */
-    const int fd = w->fd;
-    w->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    /* Network file systems report a full disk here. After EINTR the descriptor is gone too. */
-    if (close(fd) != 0 && !w->error && errno != EINTR)
+    /* Network file systems report a full disk here. After EINTR the descriptor is gone, too. */
+    if (close(w->fd) != 0 && !w->error && errno != EINTR)
         w->error = errno;
+    w->fd = -1;
     if (!w->error && rename(w->temp, w->target) != 0) {
         w->error = errno;
         action = "replace it";

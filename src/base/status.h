@@ -38,7 +38,7 @@ static inline enum status err_status(enum status s)
     return s;
 }
 
-/* The commonest of them: the file is to blame, what was asked for, or the run. */
+/* The three commonest: the file is to blame, the request, or the run. */
 #define err_bad_file(e, ...) err_set(e, STATUS_BAD_FILE, __VA_ARGS__)
 #define err_usage(e, ...)    err_set(e, STATUS_USAGE, __VA_ARGS__)
 #define err_failed(e, ...)   err_set(e, STATUS_FAILED, __VA_ARGS__)
@@ -52,15 +52,14 @@ enum status err_in(struct err *e, enum status s, const char *format, ...)
  * path is NULL. */
 enum status err_in_file(struct err *e, enum status s, const char *path);
 
-/* The message of a failed allocation: what was wanted and how many bytes. Returns
- * STATUS_NO_MEMORY. */
+/* Sets the message of a failed allocation: what was wanted and how many bytes. */
 static inline enum status err_no_memory(struct err *e, const char *what, size_t bytes)
 {
     return err_set(e, STATUS_NO_MEMORY, "out of memory: %s needs %zu bytes", what, bytes);
 }
 
-/* Returns from a function of this kind with the status of `call` unless it is STATUS_OK: for calls
- * after which there is nothing to free. */
+/* Returns from the function with the status of `call` unless it is STATUS_OK: for calls after which
+ * there is nothing to free. */
 #define TRY(call)                                                                                  \
     do {                                                                                           \
         const enum status try_status = (call);                                                     \

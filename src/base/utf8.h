@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 
-/* What stands for a byte that is not part of well-formed UTF-8; above every code point. */
+/* The code of a byte that is not part of well-formed UTF-8: above every code point. */
 #define UNICODE_INVALID 0x110000u
 
 /*
