@@ -1,8 +1,7 @@
 /*
- * The loops over a block have fixed lengths, no calls and no branches, so that compilers turn
- * them into vector code for any processor.
+ * Loops over a block have fixed lengths, no calls and no branches, so that compilers turn them into
+ * vector code for any processor.
  */
-
 #include "formats/blocks.h"
 
 #include <math.h>
@@ -20,7 +19,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 /* --- types ------------------------------------------------------------------------------------ */
 
-/* Ordered by number. Blocks of 256 belong to the K, IQ and TQ families. */
+/* By number. Blocks of 256 belong to the K, IQ and TQ families. */
 static const struct tensor_type_info types[] = {
     {"F32", 0, 1, 4},         {"F16", 1, 1, 2},         {"Q4_0", 2, 32, 18},
     {"Q4_1", 3, 32, 20},      {"Q5_0", 6, 32, 22},      {"Q5_1", 7, 32, 24},
@@ -102,8 +101,8 @@ static void decode_bf16(float *out, const unsigned char *in, uint64_t n)
 
 /* --- blocks ---------------------------------------------------------------------------------- */
 
-/* The largest magnitude of a block. As integers magnitudes have the same order, and a NaN is
- * above all of them. */
+/* Returns the largest magnitude of a block. Magnitudes have the same order as integers, where a NaN
+ * is the largest. */
 static float block_max(const float *x)
 {
     int32_t max = 0;
@@ -130,7 +129,7 @@ static inline float inverse(float d)
     return d != 0.0f ? 1.0f / d : 0.0f;
 }
 
-/* The numbers of a block of Q8_0, as int8, and its d. */
+/* Makes the numbers of a block of Q8_0, as int8; returns its d. */
 static float block_bytes(uint8_t q[BLOCK], const float *x)
 {
     const float d = block_max(x) / 127.0f, id = inverse(d);
@@ -179,7 +178,7 @@ static float block_peak(const float *x)
     return most;
 }
 
-/* Levels of a block from 0 to 2 half - 1 and its d: the peak is level 0. */
+/* Makes the levels of a block, from 0 to 2 half - 1; returns its d. The peak is level 0. */
 static float block_levels(uint8_t q[BLOCK], const float *x, int32_t half)
 {
     const float d = block_peak(x) / (float)-half, id = inverse(d), middle = (float)half + 0.5f;

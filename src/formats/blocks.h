@@ -73,10 +73,10 @@ uint32_t gguf_file_type(uint32_t type);
 bool blocks_runs(uint32_t type);
 
 /*
- * Returns the type that numbers of `type` have in memory. That is the same for the five; the types
- * that are only read (Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL) are widened to Q8_0, whose rounding
- * adds at most 1.2% to the error that they have themselves (for weights that are normally or t5
- * distributed), but Q6_K, for which it would be 2.7%, to F16.
+ * Returns the type that numbers of `type` have in memory: the same for the five. The types that are
+ * only read (Q4_1, Q5_0, Q5_1, Q2_K to Q5_K, IQ4_NL) are widened to Q8_0, whose rounding adds at
+ * most 1.2% to the error that they have themselves (for weights that are normally or t5
+ * distributed); Q6_K, for which that would be 2.7%, is widened to F16.
  */
 uint32_t blocks_in_memory(uint32_t type);
 #define BLOCKS_READ "F32, F16, BF16, Q4_0 to Q8_0, Q2_K to Q6_K or IQ4_NL"
@@ -89,8 +89,8 @@ uint32_t blocks_in_memory(uint32_t type);
  */
 void blocks_encode(uint32_t type, void *out, const float *x, uint64_t n);
 
-/* The 32 numbers q of the block that blocks_encode makes of x [32], as int8 for Q8_0, as bytes for
- * Q5_0 and Q4_0; returns its d, as binary16. */
+/* Makes the 32 numbers q of the block that blocks_encode makes of x [32], as int8 for Q8_0, as
+ * bytes for Q5_0 and Q4_0; returns its d, as binary16. */
 uint16_t blocks_levels(uint32_t type, uint8_t *q, const float *x);
 
 /* Decodes n elements, n a multiple of the type's block (asserted), to floats. Takes the five types

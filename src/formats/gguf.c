@@ -28,8 +28,8 @@
 
 /* --- the cursor ------------------------------------------------------------------------------ */
 
-/* After the first failure everything that is read is empty or 0, and the message stays: who reads a
- * record looks at the status once, behind it. */
+/* After the first failure everything that is read is empty or 0, and the message stays. So whoever
+ * reads a record looks at the status once, at its end. */
 struct reader {
     const char *bytes;
     size_t len, at;
@@ -37,12 +37,12 @@ struct reader {
     struct err *e;
 };
 
-/* The record that is being read is refused for this; an earlier failure stays, from which this one
- * may follow. */
+/* Refuses the record that is being read. An earlier failure stays, because this one may follow from
+ * it. */
 #define refuse(r, ...)                                                                             \
     ((void)((r)->status == STATUS_OK && ((r)->status = err_bad_file((r)->e, __VA_ARGS__))))
 
-/* The next n bytes, which are `what`. */
+/* Takes the next n bytes, which messages call `what`. */
 static struct text take(struct reader *r, uint64_t n, const char *what)
 {
     const size_t left = r->len - r->at;
@@ -55,21 +55,21 @@ static struct text take(struct reader *r, uint64_t n, const char *what)
     return text_span(r->bytes + r->at - n, n);
 }
 
-/* A number of so many bytes. */
+/* Takes a number of so many bytes. */
 static uint64_t take_int(struct reader *r, size_t bytes, const char *what)
 {
     const struct text raw = take(r, bytes, what);
     return r->status ? 0 : little_load(raw.data, bytes);
 }
 
-/* A u64 length and that many bytes. */
+/* Takes a u64 length and that many bytes. */
 static struct text take_text(struct reader *r, const char *what)
 {
     return take(r, take_int(r, 8, what), what);
 }
 
-/* The name of a record. Other programs compare and print names as C strings, for which one with a
- * zero byte would be a shorter one. */
+/* Takes the name of a record. A zero byte in it is refused, because other programs, which compare
+ * and print C strings, would see a shorter name. */
 static struct text take_name(struct reader *r, size_t max)
 {
     const size_t start = r->at;
@@ -95,7 +95,7 @@ static enum gguf_kind take_kind(struct reader *r, const char *what)
     return r->status ? GGUF_U8 : kind;
 }
 
-/* A count of records, which must be able to follow behind the next `between` bytes. */
+/* Takes a count of records of at least min_bytes, which follow behind the next `between` bytes. */
 static uint64_t take_count(struct reader *r, const char *what, size_t between, size_t min_bytes)
 {
     const uint64_t count = take_int(r, 8, what);
@@ -120,7 +120,7 @@ static void in_record(struct reader *r, const char *record, size_t i, struct tex
         err_in(r->e, r->status, "%s %zu \"%.*s\"", record, i, text_width(name), name.data);
 }
 
-/* Indexes records that start with their names. No name may be there twice. */
+/* Indexes records that start with their names. A name that is there twice is refused. */
 static void index_names(struct reader *r, struct name_index *ix, const void *records, size_t stride,
                         size_t n)
 {
@@ -142,7 +142,7 @@ static void index_names(struct reader *r, struct name_index *ix, const void *rec
 
 /* --- header ---------------------------------------------------------------------------------- */
 
-/* What people pass to a GGUF reader by mistake. */
+/* What people pass to a GGUF reader by mistake, by its first bytes. */
 static const struct other_format {
     const char *start, *hint;
 } other_formats[] = {

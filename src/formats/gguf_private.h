@@ -15,11 +15,9 @@
 #define GGUF_MAX_NAME_WRITTEN 63
 #define GGUF_MAX_KEY          65535
 
-/*
- * The specification asks for a multiple of 8, the loader for a power of two; both are demanded,
- * because smaller ones would misalign the numbers of a tensor. The ceiling is ours: padding up
- * to it can be neither large nor overflow.
- */
+/* The specification asks for a multiple of 8, the loader for a power of two; both are demanded,
+ * because smaller ones would misalign the numbers of a tensor. The ceiling is ours: padding up to
+ * it is small and cannot overflow. */
 #define GGUF_ALIGNMENT_KEY     "general.alignment"
 #define GGUF_ALIGNMENT_DEFAULT 32
 #define GGUF_ALIGNMENT_MIN     8

@@ -85,7 +85,7 @@ enum status gguf_tensor_measure(struct gguf_tensor *t, uint32_t type, struct err
 
 /* --- elements ------------------------------------------------------------------------------ */
 
-/* The bits of element i, with those of its sign in front; *kind is its kind. */
+/* Returns element i extended to 64 bits by its sign; sets *kind. */
 static uint64_t bits_at(const struct gguf_value *v, uint64_t i, const struct kind_info **kind)
 {
     const struct kind_info *k = *kind = kind_of(v->kind == GGUF_ARRAY ? v->element_kind : v->kind);
@@ -144,7 +144,7 @@ const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *nam
     return found ? &g->tensors[found->id] : NULL;
 }
 
-/* A key, and what its value is to be. */
+/* A key, and what its value must be. */
 struct lookup {
     const struct gguf *gguf;
     const char *key;
@@ -153,7 +153,7 @@ struct lookup {
     enum gguf_kind element_kind; /* of an array */
 };
 
-/* Sets *v, to NULL where the key is missing and may be, and on failure. */
+/* Sets *v to the value; to NULL on failure, and if the key is missing and may be. */
 static enum status look_up(struct lookup l, const struct gguf_value **v, bool *found, struct err *e)
 {
     const struct gguf_value *value = gguf_find(l.gguf, l.key);

@@ -68,7 +68,7 @@ static void append_text(struct head *h, struct text text)
 
 /* --- pairs --------------------------------------------------------------------------------- */
 
-/* Starts a pair: what follows is the value's bytes. `bits` are those of a u32. */
+/* Starts a pair: the value's bytes follow. `bits` is its number, if it is a u32. */
 static void append_key(struct gguf_writer *w, struct text key, enum gguf_kind kind, uint64_t bits)
 {
     if (text_is(key, GGUF_ALIGNMENT_KEY)) {
@@ -198,11 +198,10 @@ void gguf_add_tensor(struct gguf_writer *w, struct text name, uint32_t type, int
 
 /* --- output -------------------------------------------------------------------------------- */
 
-/* Where the bytes of a file go: to `file`, to memory that has room for them, or into a hash; the
- * first that is not NULL. */
+/* Where the bytes of a file go: the first of these that is not NULL. */
 struct sink {
     struct file_writer *file;
-    unsigned char *memory; /* of the next byte */
+    unsigned char *memory; /* of the next byte; there is room for all */
     uint64_t *hash;
 };
 
@@ -218,7 +217,7 @@ static void sink_put(struct sink *sink, const void *data, size_t len)
     }
 }
 
-/* All n_bytes of a tensor. */
+/* Puts all n_bytes of a tensor. */
 static enum status sink_put_source(struct sink *sink, const struct gguf_source *source,
                                    uint64_t n_bytes, struct err *e)
 {
@@ -233,14 +232,14 @@ static enum status sink_put_source(struct sink *sink, const struct gguf_source *
     return STATUS_OK;
 }
 
-/* Padding bytes after the header or a tensor of so many bytes. */
+/* Returns the padding after a header or a tensor of so many bytes. */
 static size_t padding_after(const struct gguf_writer *w, uint64_t bytes)
 {
     return (w->alignment - bytes % w->alignment) % w->alignment;
 }
 
-/* Places the tensors, and makes (a zeroed) *head what comes before their data, padded; *len is what
- * all takes. */
+/* Places the tensors and writes what comes before their data, padded, to *head, which is empty.
+ * *len becomes the length of the whole file. */
 static void make_head(struct gguf_writer *w, struct head *head, uint64_t *len)
 {
     uint64_t at = 0;
@@ -264,8 +263,8 @@ static void make_head(struct gguf_writer *w, struct head *head, uint64_t *len)
     *len = u64_sum(at, head->bytes.len);
 }
 
-/* To a file; or, if `path` is NULL, to *memory, malloc'd; or, if that is NULL, too, into *hash.
- * *size becomes the length of the last two. */
+/* Writes to a file; if `path` is NULL, to *memory, malloc'd; if `memory` is NULL, too, into *hash.
+ * For these two *size becomes the length. */
 static enum status write_to(struct gguf_writer *w, const char *path, unsigned char **memory,
                             uint64_t *hash, size_t *size, struct err *e)
 {

@@ -38,7 +38,7 @@ static void json_put_escaped(struct output *out, struct text s)
     output_puts(out, "\"");
 }
 
-/* What stands before a value: a comma, a line break, its key. */
+/* Puts what stands before a value: a comma, a line break, its key. */
 static void begin_value(struct json *j, const char *key)
 {
     const bool broken = j->depth <= j->broken_depth;
