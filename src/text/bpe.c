@@ -5,12 +5,9 @@
 #include "text/private.h"
 #include "text/unicode.h"
 
-/* --- merges by rank, as a file lists them ---------------------------------------------------- */
-
 #define MERGES_KEY "tokenizer.ggml.merges"
 
-/* The pair of a merge, some of whose symbols may be -1: no token. `buffer` has room for the merge.
- */
+/* Reads a merge as a pair, whose symbols may be -1: no token. `buffer` has room for the merge. */
 static enum status read_merge(const struct vocab *v, size_t rank, struct text merge, char *buffer,
                               struct symbol_pair *pair, struct err *e)
 {
@@ -65,8 +62,7 @@ static enum status read_merges(struct bpe *b, const struct vocab *v, const struc
     for (size_t rank = 0; s == STATUS_OK && gguf_next_text(merges, &cursor, &merge); rank++) {
         struct symbol_pair *p = &pairs[b->n_merges];
         s = read_merge(v, rank, merge, buffer, p, e);
-        /* To a pair with a part that is no token nothing leads; of such a result nothing could be
-         * said. */
+        /* A part that is no token never occurs; a result that is none could not be written. */
         b->n_merges += s == STATUS_OK && p->left >= 0 && p->right >= 0 && p->result >= 0;
     }
     free(buffer);

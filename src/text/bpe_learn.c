@@ -9,14 +9,14 @@
 
 #define N_BYTES 256
 
-/* Whether to stop is asked each time that so many bytes were read. */
+/* After so many bytes the reader asks whether to stop. */
 #define READ_STEP (1 << 20)
 
-/* Of the distinct words: each has two bytes at least, and each merge of two of their tokens makes
- * at most two pairs, so that the numbers of words and of pairs have 32 bits. */
+/* The most bytes of distinct words. Each word has at least two, and each merge of two of their
+ * tokens makes at most two pairs; so words and pairs are numbered in 32 bits. */
 #define MOST_BYTES (1 << 30)
 
-/* Of an open hash table of numbers from 0 on. */
+/* An open hash table of numbers from 0 on. */
 #define FIRST_SLOTS 1024
 #define EMPTY       UINT32_MAX
 
@@ -145,7 +145,7 @@ static uint32_t *find_pair(const struct learner *l, int32_t left, int32_t right)
     return &s->numbers[i];
 }
 
-/* So many more of a pair. */
+/* Adds so many to the count of a pair, which may be new. */
 static enum status count_pair(struct learner *l, int32_t left, int32_t right, uint64_t more,
                               struct err *e)
 {
@@ -164,7 +164,7 @@ static enum status count_pair(struct learner *l, int32_t left, int32_t right, ui
     return STATUS_OK;
 }
 
-/* Takes so many off the count of a pair that was counted. */
+/* Takes so many off the count of a pair. */
 static void discount_pair(struct learner *l, int32_t left, int32_t right, uint64_t fewer)
 {
     struct pair *p = &l->pairs[*find_pair(l, left, right)];
@@ -211,8 +211,8 @@ static const struct pair *find_best(const struct learner *l)
     return best;
 }
 
-/* Merges the pair from left to right in a word whose first such pair begins at token i. At each
- * place the counts are those of the word that is merged up to there. */
+/* Merges the pair from left to right in a word where it first occurs at token i. At each place the
+ * counts are those of the word as merged up to there. */
 static enum status merge_word(struct learner *l, struct word *word, size_t i, struct bpe_merge m,
                               int32_t merged, struct err *e)
 {
@@ -341,7 +341,7 @@ void bpe_learned_free(struct bpe_learned *v)
 
 #define KEY(name) "tokenizer.ggml." name
 
-/* Appends the token in the byte alphabet to the name that ends at `at`: returns its new end. */
+/* Writes a token in the byte alphabet to `at`; returns its end. */
 static char *spell(struct text token, char *at)
 {
     for (size_t i = 0; i < token.len; i++)
@@ -357,7 +357,7 @@ enum status bpe_learned_write(const struct bpe_learned *v, struct gguf_writer *w
         total += v->tokens[i].len;
     struct text *tokens = calloc(n + n_merges, sizeof *tokens);
     int32_t *types = calloc(n, sizeof *types);
-    /* At most two bytes a byte, of tokens and of merges. */
+    /* A byte is written as at most two, in a token and in a merge. */
     char *bytes = malloc(4 * total + n_merges), *at = bytes, *end;
     enum status s = STATUS_OK;
     if (tokens && types && bytes) {

@@ -37,7 +37,7 @@ void merging_free(struct merging *m)
 
 #define NO_RANK INT32_MAX
 
-/* The pair of two symbols, or NULL: they do not merge. */
+/* Returns the pair of two symbols; NULL if they do not merge. */
 static const struct symbol_pair *find_pair(const struct merging *m, int32_t left, int32_t right)
 {
     assert(left >= 0 && left < m->n_symbols && right >= 0);

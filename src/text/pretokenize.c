@@ -38,8 +38,8 @@ const struct pretokenizer *pretokenizer_find(struct text name)
 
 /* --- characters and runs --------------------------------------------------------------------- */
 
-/* Returns the class of the character at s[at] and its length. At the end of the text these are
- * CHAR_END and 0, as for a number by StarCoder's rule, and for punctuation by Falcon's. */
+/* Returns the class of the character at s[at] and its length. Where a rule cuts, these are CHAR_END
+ * and 0: at the end of the text, at a number by StarCoder's rule, at punctuation by Falcon's. */
 #define CHAR_END (-1)
 
 static int class_at(enum pretokenize_rule rule, struct text s, size_t at, size_t *len)
@@ -127,7 +127,7 @@ static size_t next_of_llama3(enum pretokenize_rule rule, struct text s)
     return end > 0 ? end : spaces_end(rule, s);
 }
 
-/* Of GPT-2 and StarCoder. */
+/* GPT-2 and StarCoder. */
 static size_t next_of_gpt2(enum pretokenize_rule rule, struct text s)
 {
     size_t last = contraction(s, false), len;
@@ -148,7 +148,7 @@ static size_t next_of_gpt2(enum pretokenize_rule rule, struct text s)
     return spaces_end(rule, s);
 }
 
-/* Whether the character at s[at] is in BLOOM's pieces; not at the end. */
+/* Whether there is a character at s[at] and BLOOM's pieces have it; *len becomes its length. */
 static bool in_bloom(struct text s, size_t at, size_t *len)
 {
     static const uint32_t outside[] = {'(',   '|',   '.',   ',',    '!',    '?',    ')',
@@ -179,8 +179,7 @@ static size_t next_of_bloom(struct text s)
     return end < s.len ? end - space : end;
 }
 
-/* The piece before may have ended within a character; then that character's class is this piece's.
- */
+/* If the piece before ended within a character, this piece is of that character's class. */
 static size_t next_of_falcon(struct text s, size_t at)
 {
     const enum pretokenize_rule rule = PRETOKENIZE_FALCON;

@@ -29,16 +29,15 @@ struct merging {
     struct symbol_pair *pairs; /* [first[n_symbols]] by left, then right symbol, then rank */
 };
 
-/* Takes over n malloc'd pairs (NULL if there are none), fewer than 2^31 (asserted), and sorts them;
- * it takes them over on failure, too. The caller then looks for two pairs of the same symbols,
- * because nobody can tell which of them is meant. STATUS_NO_MEMORY. */
+/* Takes over n malloc'd pairs (NULL if there are none), fewer than 2^31 (asserted), also on
+ * failure, and sorts them. Where two pairs of the same symbols are a mistake, the caller looks for
+ * them. STATUS_NO_MEMORY. */
 enum status merging_init(struct merging *m, struct symbol_pair *pairs, size_t n, int32_t n_symbols,
                          struct err *e);
 void merging_free(struct merging *m);
 
-/* The most symbols that are merged at once. A longer run, in a text of some megabytes without a
- * cut, is merged in parts, so that its memory does not depend on the text. (llama.cpp merges it
- * whole.) */
+/* The most symbols that are merged at once. A longer run, megabytes of text without a cut, is
+ * merged in parts, so that memory does not depend on the text. (llama.cpp merges it whole.) */
 #define MERGE_MOST ((size_t)1 << 22)
 
 /* Working memory, zeroed at first. It grows to 12 to 24 bytes a symbol of the longest run. One run
@@ -66,10 +65,10 @@ static inline size_t merge_end(const int32_t *spans, size_t n, size_t i)
 }
 
 /* A text on its way to tokens: zeroed at first but for the text, which is borrowed. The owner frees
- * list.ids, merge and marked. One thread at a time uses it. */
+ * list.ids, merge and marked. */
 struct encoding {
     struct text text;
-    struct id_list list; /* of what has been encoded */
+    struct id_list list; /* the tokens so far */
     struct merge_scratch merge;
     struct bytes marked; /* scratch: what a part of the text becomes before it is cut */
 };

@@ -20,7 +20,7 @@
 #define EXTRA_KEY  "tokenizer.ggml.remove_extra_whitespaces"
 #define SPACE_LEN  (sizeof VOCAB_SPACE - 1)
 
-/* Bytes of a text that is longer are marked at once, at least. */
+/* A longer text is marked in blocks of at least so many bytes. */
 #define BLOCK_LEAST ((size_t)64 << 10)
 
 /* --- characters ------------------------------------------------------------------------------ */
@@ -71,7 +71,7 @@ static int32_t symbol_of(const struct spm *s, struct text c)
     return found ? found->symbol : s->merging.n_symbols - 1;
 }
 
-/* Cuts off a text with marked spaces a run that merges by itself: all of it, or with `cuts` up to a
+/* Cuts a run that merges by itself off a text with marked spaces: all of it, or with `cuts` up to a
  * space behind another character; at most MERGE_MOST characters. *n becomes their number. */
 static struct text next_run(bool cuts, struct text *rest, size_t *n)
 {
@@ -96,8 +96,8 @@ struct builder {
     struct spm *spm;
     const struct vocab *vocab;
     const struct gguf_value *scores; /* NULL: all are equal */
-    /* The tokens that merging makes, and the characters that one of them begins or ends with; each
-     * with its symbol for an id, which is NOT_A_TOKEN until all are known. */
+    /* The tokens that merging makes, and the characters that such a token begins or ends with. The
+     * id is the symbol: NOT_A_TOKEN for characters until all are known. */
     struct name_index spellings;
     struct symbol_pair *pairs;
     size_t n_pairs, cap_pairs;
@@ -131,8 +131,8 @@ static enum status add_char(struct builder *b, struct text c, struct err *e)
     return name_index_add(&b->spellings, c, NOT_A_TOKEN, 0, e);
 }
 
-/* Lists the tokens, and the characters of which they may be merged: the first one of each, and what
- * may be its last one, which a text may end within. */
+/* Lists the tokens and the characters from which they may be merged: the first character of each,
+ * and whatever may be its last one, because a text may end within a character. */
 static enum status read_spellings(struct builder *b, const struct gguf *g, struct err *e)
 {
     const struct gguf_value *names = gguf_find(g, TOKENS_KEY); /* which vocab_init has read */
@@ -164,7 +164,7 @@ static enum status read_spellings(struct builder *b, const struct gguf *g, struc
     return STATUS_OK;
 }
 
-/* Leaves each spelling once, gives those that are no tokens the symbols behind the tokens, and
+/* Leaves each spelling once, numbers those that are no tokens from the number of tokens on, and
  * lists the characters among them. */
 static enum status number_symbols(struct builder *b, int32_t *n_symbols, struct err *e)
 {
@@ -271,8 +271,9 @@ void spm_free(struct spm *s)
 
 /* --- encoding -------------------------------------------------------------------------------- */
 
-/* Returns how many bytes of the marked text byte `at` of a block becomes. Where extra spaces are
- * dropped, a text begins with none, and a later block with the only one of its place. */
+/* Returns how many bytes of the marked text byte `at` becomes: 0 for a space that is dropped,
+ * because one stands before it. (A text begins with no space then, and no block with a second one.)
+ */
 static size_t marked_len(const struct spm *s, struct text text, size_t at)
 {
     if (text.data[at] != ' ')
@@ -280,8 +281,8 @@ static size_t marked_len(const struct spm *s, struct text text, size_t at)
     return s->drops_spaces && at > 0 && text.data[at - 1] == ' ' ? 0 : SPACE_LEN;
 }
 
-/* Returns the text without the spaces at both ends, and without marks at its last end, as
- * SentencePiece cuts them off. */
+/* Returns the text without the spaces at both ends and the marks at its end, which SentencePiece
+ * cuts off, too. */
 static struct text trimmed(struct text text)
 {
     text_skip_spaces(&text);
@@ -295,8 +296,7 @@ static struct text trimmed(struct text text)
     }
 }
 
-/* Says that there is no token for the character of the block that byte `at` of the marked text
- * belongs to. */
+/* Says that the vocabulary lacks the character to which byte `at` of the marked block belongs. */
 static enum status lacks_char(const struct spm *s, const struct encoding *c, struct text block,
                               bool adds_space, size_t at, struct err *e)
 {
@@ -315,10 +315,10 @@ static enum status lacks_char(const struct spm *s, const struct encoding *c, str
     return lacks_token(c->text, offset, e);
 }
 
-/* Cuts a block off a text, so that no more of it has to be marked at once: all of it, or where runs
- * are cut at spaces, some kilobytes up to a space. That space is one whatever the bytes before it
- * are: as many bytes of ASCII as a character can have stand before it, the last of them no space.
- */
+/* Cuts a block off a text, so that no more has to be marked at once: all of it, or where runs are
+ * cut at spaces, some kilobytes up to a space. As many bytes of ASCII as a character can have stand
+ * before that space, so that it belongs to no character before it; the last of these bytes is no
+ * space. */
 static struct text next_block(bool cuts, struct text *rest)
 {
     size_t n = MIN(rest->len, BLOCK_LEAST), plain = 0;
@@ -333,7 +333,7 @@ static struct text next_block(bool cuts, struct text *rest)
     return text_cut(rest, n);
 }
 
-/* c->marked becomes the block with its spaces marked, behind one more with `adds_space`. */
+/* Sets c->marked to the block with its spaces marked, after one more with `adds_space`. */
 static enum status mark_spaces(const struct spm *s, struct encoding *c, struct text block,
                                bool adds_space, struct err *e)
 {

@@ -22,21 +22,20 @@ struct tokenizer_kind {
                           struct err *e);
 };
 
-/* A special token of more bytes is not looked for: to compare it at every place where it may start
- * would take the text's length times its own. */
+/* A longer special token is not looked for: comparing it at every place where it may start would
+ * take the text's length times its own. */
 #define LONGEST_SPECIAL 1024
 
 #define ADDS_SPACE_KEY "tokenizer.ggml.add_space_prefix"
 #define SCHEME_KEY     "tokenizer.decode.prepend_scheme"
 
-/* The keys of the tokens that end a text: of the whole of it, of a turn, and of a message that
- * waits for a tool. */
+/* The keys of the tokens that end a text, a turn, and a message that waits for a tool. */
 static const char *const end_keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                        "tokenizer.ggml.eom_token_id"};
 #define N_END_KEYS LENGTH(end_keys)
 
-/* Control tokens of these names end a text, too: a chat model is often converted with no other key
- * than its base model's. The list is llama.cpp's. */
+/* Control tokens of these names end a text, too, because chat models are often converted with their
+ * base model's keys alone. The list is llama.cpp's. */
 static const char *const end_names[] = {
     "<|im_end|>",    "<|eot_id|>",      "<|eom_id|>",
     "<end_of_turn>", "<|endoftext|>",   "<|end|>",
@@ -105,9 +104,9 @@ static enum status init_bpe(struct tokenizer *t, const struct gguf *g, struct er
     return STATUS_OK;
 }
 
-/* A vocabulary without merges is one of bytes: in one that has longer tokens merges were lost, and
- * texts would be bytes to a model that knows them by those tokens. The special tokens of older
- * files are normal ones, too, and are found by their ids. */
+/* Refuses texts if a vocabulary has longer tokens than bytes and no merges: these were lost, and
+ * texts would be bytes to a model that knows them by those tokens. Special tokens do not count; in
+ * older files they are normal ones and are known by their ids. */
 static void find_lost_merges(struct tokenizer *t)
 {
     int n = 0, first = -1;
@@ -133,7 +132,7 @@ static enum status encode_bpe(const struct tokenizer *t, struct encoding *c, str
                               struct err *e)
 {
     const bool spaced = adds_space(t, c, part);
-    const struct text text = c->text; /* in which messages count offsets */
+    const struct text text = c->text;
     if (spaced || t->replaced.from.n > 0) {
         c->marked.len = 0;
         if (spaced && !bytes_put(&c->marked, text_of(" ")))
@@ -469,7 +468,7 @@ enum status stream_start(struct stream *s, const struct text *stops, int n_stops
     size_t longest = 0;
     for (int i = 0; i < n_stops; i++)
         longest = MAX(stops[i].len, longest);
-    /* Held back at most: a stop string short of one byte, and three bytes of a character. */
+    /* At most a stop string less a byte and three bytes of a character are held back. */
     const size_t cap = longest + 3 + max_piece;
     char *bytes = s->bytes;
     if (!bytes || cap > s->cap) {
@@ -488,11 +487,11 @@ void stream_free(struct stream *s)
     *s = (struct stream){.bytes = NULL};
 }
 
-/* How many bytes at the end of `bytes` are a UTF-8 character cut short: 0 to 3. */
+/* Returns how many bytes at the end are a UTF-8 character cut short: 0 to 3. */
 static size_t utf8_cut_short(struct text bytes)
 {
     for (size_t back = 1; back <= 3 && back <= bytes.len; back++) {
-        /* What some continuation makes a character, the least or the greatest does. */
+        /* If any continuation makes it a character, the least or the greatest does. */
         for (int rest = 0x80; rest <= 0xbf; rest += 0x3f) {
             char whole[4];
             uint32_t code;
@@ -518,9 +517,9 @@ struct text stream_push(struct stream *s, struct text piece)
     if (s->stopped)
         return text_span(s->bytes, 0);
     assert(piece.len <= s->cap - s->len);
-    size_t held = 0; /* of the last bytes, as they begin some stop string that is longer */
+    size_t held = 0; /* how many of the last bytes begin a longer stop string */
     for (size_t i = 0; i < piece.len; i++) {
-        size_t longest = 0; /* of the stop strings that end here */
+        size_t longest = 0; /* stop string that ends here */
         s->bytes[s->len++] = piece.data[i];
         for (int k = 0; k < s->n_stops; k++) {
             const struct text stop = s->stops[k];
