@@ -24,7 +24,7 @@ enum norm_placement {
 /* How the model knows where a token stands. */
 enum position_kind {
     POSITION_LEARNED,    /* a row of position_embd for each position, added to the token's */
-    POSITION_SINUSOIDAL, /* the same with sines and cosines (Vaswani et al. 2017, section 3.5) */
+    POSITION_SINUSOIDAL, /* sines and cosines are added (Vaswani et al. 2017, section 3.5) */
     POSITION_ROPE,       /* pairs of elements of queries and keys rotated (Su et al. 2021) */
     POSITION_ALIBI,      /* scores fall linearly with distance (Press et al. 2022) */
     POSITION_QUADRATIC,  /* scores fall with the square of the distance from a centre, both
@@ -49,21 +49,21 @@ extern const char *const arch_position_names[];
 extern const char *const arch_ffn_names[];
 extern const char *const arch_score_names[];
 
-/* The matrices that have biases in a new model; a file has those it has. */
+/* Which matrices of a new model have biases. A file's model has the biases that are in the file. */
 enum bias_kind {
     BIASES_ALL,
-    BIASES_QKV, /* those of queries, keys and values */
+    BIASES_QKV, /* queries, keys and values */
     BIASES_NONE,
     BIAS_KINDS
 };
 
-/* What a model has that GPT-2 has not, or the other way round. */
+/* How a model differs from GPT-2 in its parts. */
 struct arch_parts {
     bool embedding_norm;  /* the embedding is normed before the first block */
     bool one_norm;        /* PLACEMENT_PARALLEL: both parts of a block read attention's norm */
     bool qk_norms;        /* each head's query and key is normed, before positions rotate them */
     bool added_norms;     /* what attention and feed-forward part add is normed first */
-    bool no_norm_biases;  /* of new models; see BIAS_KINDS */
+    bool no_norm_biases;  /* in a new model; see enum bias_kind */
     bool no_norm_weights; /* norms have neither gains nor biases */
     bool output_bias;
     bool rope_halves; /* in a file element i of a head rotates with i + rope.n_dims / 2; in memory
@@ -73,7 +73,7 @@ struct arch_parts {
 /* What an architecture is; zero is GPT-2. */
 struct arch {
     const char *name;         /* GGUF's general.architecture, and the prefix of its keys */
-    const char *preset;       /* what a new model of it is asked for by; NULL: not made new */
+    const char *preset;       /* the name by which a new model is made; NULL: none is */
     const char *norm_eps_key; /* after the prefix */
     enum norm_kind norm;
     enum norm_placement placement;
@@ -81,29 +81,30 @@ struct arch {
     enum ffn_kind ffn;
     struct arch_parts parts;
     enum bias_kind biases;
-    float rope_share;  /* of a new model's head that is rotated; 0: all */
-    int window_period; /* its key attention.sliding_window is that of all layers but every one at
-                          a multiple of this; 1: of all layers; 0: it has no such key */
-    bool has_parallel_key; /* use_parallel_residual says the placement, or what its norms say */
+    float rope_share;      /* how much of a new model's head is rotated; 0: all */
+    int window_period;     /* attention.sliding_window is the window of all layers but every
+                              window_period-th; 1: of all layers; 0: it has no such key */
+    bool has_parallel_key; /* it has the key use_parallel_residual */
     bool split_qkv;        /* attn_q, attn_k and attn_v instead of attn_qkv */
-    bool scales_embedding; /* by sqrt(d_model), which no key says unless it has keys */
-    bool is_open;      /* files have tensors in blocks that mean nothing: else they are refused */
-    bool has_keys;     /* the kinds are those its keys say, in a file */
-    bool needs_output; /* its files have an output matrix, even if it is the embedding */
-    bool own_output;   /* models of it usually have an output matrix beside the embedding */
-    bool own_head_dim; /* its files can say heads of another size than d_model / n_heads */
+    bool scales_embedding; /* by sqrt(d_model); only where has_keys is a key needed to say so */
+    bool is_open;          /* unknown tensors in blocks mean nothing; of others they are refused */
+    bool has_keys;         /* a file's keys say the kinds */
+    bool needs_output;     /* its files have an output matrix, even if it is the embedding */
+    bool own_output;       /* its models usually have an output matrix beside the embedding */
+    bool own_head_dim;     /* its files can have heads of another size than d_model / n_heads */
 };
 
-/* The names that the rows have, each once; NULL at the end. */
+/* The names of all rows, each once; NULL at the end. */
 extern const char *const arch_names[];
 
-/* The row of a file's architecture; NULL if it does not run here. */
+/* Returns the row of a file's architecture; NULL if it does not run here. */
 const struct arch *arch_find(struct text name);
 
-/* The row that a new model is made as; NULL if there is none of this name. */
+/* Returns the row by whose preset a new model is made; NULL if there is none of this name. */
 const struct arch *arch_preset(struct text name);
 
 /* --- hyperparameters -------------------------------------------------------------------------- */
+
 /* Bounds that no real checkpoint of these architectures reaches. They keep row counts (Q, K and V
  * together too) and the attention work items of one token within an int. */
 #define CONFIG_MAX_LAYERS 512
@@ -111,32 +112,32 @@ const struct arch *arch_preset(struct text name);
 #define CONFIG_MAX_FF     (1 << 24)
 #define CONFIG_MAX_CTX    (1 << 22)
 #define CONFIG_MAX_VOCAB  (1 << 24)
-/* What the frequencies of rotary positions may be divided by. */
+/* The frequencies of rotary positions may be divided by more than this. */
 #define CONFIG_LEAST_ROPE_FACTOR 1e-2
-/* What scores may be multiplied by is less, of either sign. */
+/* Scores may be multiplied by less than this, of either sign. */
 #define CONFIG_MOST_SCORE_SCALE 1e6
 
-/* Rotary positions: pair i of a head, of n_dims / 2, is rotated by position * scale / base^(2 i
- * / n_dims), over the pair's factor where a file has such. Elements from n_dims on stay. */
+/* Rotary positions: pair i < n_dims / 2 of a head is rotated by position * scale / base^(2 i /
+ * n_dims), divided by the pair's factor if the file has factors. Elements from n_dims on stay. */
 struct config_rope {
     int n_dims;
     double base, scale;
-    double window_base; /* of layers that have a window, which are not scaled; 0: as the others */
+    double window_base; /* base of layers with a window, which are not scaled; 0: as the others */
 };
 
-/* Zero of what is not a size is GPT-2. */
+/* All but the sizes is GPT-2's where it is zero. */
 struct config {
     const struct arch *arch; /* static storage */
     int n_layers;
     int n_heads;    /* of queries */
-    int n_kv_heads; /* the most of any layer; see config_kv_heads */
+    int n_kv_heads; /* of the layer that has most; see config_kv_heads */
     int head_dim;   /* of queries and keys */
     int value_dim;  /* of values; 0: head_dim */
     int d_model, d_ff, n_ctx, n_vocab;
     float norm_eps;
     float embedding_scale; /* of tokens, before positions are added; 0: 1 */
     float score_scale;     /* of attention's scores; 0: 1 / sqrt(head_dim) */
-    /* The architecture's, or what its keys say instead. */
+    /* As the architecture has them, or as its keys say. */
     enum norm_kind norm;
     enum norm_placement placement;
     enum position_kind position;
@@ -152,7 +153,7 @@ struct config {
     int32_t layer_window[CONFIG_MAX_LAYERS];
 };
 
-/* Where reading begins for a query at a position of a layer: the first position in its window. */
+/* Returns the first position that a query at `position` reads. */
 static inline int config_window_first(const struct config *c, int layer, int position)
 {
     const int window = c->layer_window[layer];
@@ -174,13 +175,13 @@ void config_set_arch(struct config *c, const struct arch *arch);
 /* Returns NULL, or why additive scores are impossible here. */
 const char *config_score_refusal(const struct config *c);
 
-/* STATUS_USAGE where scores are additive: `what` is for dot products. */
+/* STATUS_USAGE if scores are additive, which `what` cannot handle. */
 enum status config_needs_dot(const struct config *c, const char *what, struct err *e);
 
-/* What attention's scores are multiplied by; 1 for additive ones. */
+/* Returns what attention's scores are multiplied by; 1 for additive ones. */
 float config_score_scale(const struct config *c);
 
-/* Makes what follows from the sizes, where it is 0: n_kv_heads, head_dim, value_dim, rope. */
+/* Fills in what is 0 and follows from the sizes: n_kv_heads, head_dim, value_dim, rope. */
 void config_complete(struct config *c);
 
 /* "MHA", "MQA" or "GQA-n"; "GQA-mixed-n" where some layers have fewer than n. Written to name [16].
@@ -191,20 +192,20 @@ void config_variant_name(const struct config *c, char *name);
  * none has one. Written to list[size]. */
 void config_list_layers(const struct config *c, bool windows, char *list, size_t size);
 
-/* K/V heads of a layer in the variant of n_kv_heads: its own, but no more than these; and as it is.
- */
+/* Returns a layer's K/V heads in the variant of n_kv_heads: its own, but no more than these. */
 static inline int config_variant_heads(const struct config *c, int n_kv_heads, int layer)
 {
     const int own = c->layer_kv_heads[layer];
     return own && own < n_kv_heads ? own : n_kv_heads;
 }
 
+/* Returns a layer's K/V heads. */
 static inline int config_kv_heads(const struct config *c, int layer)
 {
     return config_variant_heads(c, c->n_kv_heads, layer);
 }
 
-/* Over all layers. */
+/* Returns the K/V heads of all layers together. */
 int64_t config_all_kv_heads(const struct config *c);
 
 /* Whether all layers have n_kv_heads. */
@@ -252,12 +253,13 @@ static inline int config_qkv_dim(const struct config *c, int layer)
     return config_q_dim(c) + config_k_dim(c, layer) + config_v_dim(c, layer);
 }
 
-/* Blocks that have tensors, and whose a layer uses. */
+/* Returns how many blocks have tensors. */
 static inline int config_blocks(const struct config *c)
 {
     return c->shared ? 1 : c->n_layers;
 }
 
+/* Returns the block whose tensors a layer uses. */
 static inline int config_block(const struct config *c, int layer)
 {
     return c->shared ? 0 : layer;

@@ -16,7 +16,7 @@ struct key_name {
     char text[96];
 };
 
-/* The full name of a key of this architecture: "llama.block_count". */
+/* Returns the full name of a key of this architecture: "llama.block_count". */
 static struct key_name arch_key(const struct config *c, const char *suffix)
 {
     struct key_name key;
@@ -24,11 +24,11 @@ static struct key_name arch_key(const struct config *c, const char *suffix)
     return key;
 }
 
-/* Keys of one value each. A size that a file need not state stays 0. */
+/* What a key of one value is in struct config. A size that a file need not state stays 0. */
 enum key_type {
     SIZE,   /* int, from 1 on */
     NUMBER, /* float, above `above` */
-    NAME,   /* enum, without negative values and so an unsigned int: one of `names` */
+    NAME,   /* enum without negative values, which is an unsigned int: one of `names` */
     FLAG,   /* bool */
 };
 
@@ -42,7 +42,7 @@ enum key_type {
 #define KV_HEADS_KEY    "attention.head_count_kv" /* one size, or one for each layer */
 #define SCALING_KEY     "rope.scaling.type"
 #define SCORE_KEY       "attention.score"
-#define WINDOW_KEY      "attention.sliding_window" /* the same */
+#define WINDOW_KEY      "attention.sliding_window" /* one size, or one for each layer */
 #define PATTERN_KEY     "attention.sliding_window_pattern"
 #define PARALLEL_KEY    "use_parallel_residual"
 #define ALIBI_KEY       "attention.max_alibi_bias"
@@ -56,12 +56,12 @@ static const struct config_key {
     const char *suffix; /* NULL: the architecture's norm_eps_key */
     enum key_type type;
     size_t offset; /* in struct config */
-    double most;   /* of a number: less than that */
+    double most;   /* a size is at most this, a number less */
     double above;
     const char *const *names;
     bool optional;
     bool by_layer; /* a size that a file may repeat for each layer */
-    bool always;   /* an optional flag that is said where it is false, too */
+    bool always;   /* an optional flag that is written even if it is false */
 } keys[N_KEYS] = {
     {"context_length", SIZE, AT(n_ctx), .most = CONFIG_MAX_CTX},
     {"embedding_length", SIZE, AT(d_model), .most = CONFIG_MAX_WIDTH},
@@ -74,7 +74,7 @@ static const struct config_key {
     {NULL, NUMBER, AT(norm_eps), .most = 1},
     {"attention.scale", NUMBER, AT(score_scale), .above = -CONFIG_MOST_SCORE_SCALE,
      .most = CONFIG_MOST_SCORE_SCALE, .optional = true},
-    /* Of architectures that have keys for their kinds. */
+    /* From here on: only architectures that have keys for their kinds. */
     {"norm.type", NAME, AT(norm), .names = arch_norm_names},
     {"norm.placement", NAME, AT(placement), .names = arch_placement_names},
     {"position.type", NAME, AT(position), .names = arch_position_names},
@@ -108,7 +108,7 @@ struct key_reader {
     struct err *e;
 };
 
-/* Rows of a two-dimensional tensor that gives a size no key holds. */
+/* Reads a size that no key holds: the rows of a two-dimensional tensor. */
 static enum status read_row_count(const struct key_reader *r, const char *tensor, int max, int *out)
 {
     const struct gguf_tensor *t = gguf_find_tensor(r->g, tensor);
@@ -123,7 +123,7 @@ static enum status read_row_count(const struct key_reader *r, const char *tensor
     return STATUS_OK;
 }
 
-/* A number strictly between two others, as a float too; left as it is where it may be missing. */
+/* Reads a number strictly between two others, also as a float. If it may be missing, *out stays. */
 static enum status read_number(const struct key_reader *r, const char *suffix, double above,
                                double below, double *out, bool optional)
 {
@@ -136,8 +136,8 @@ static enum status read_number(const struct key_reader *r, const char *suffix, d
     return STATUS_OK;
 }
 
-/* The integers [n_layers], from `least` to `most`, of a key that is there, one number for all
- * layers or one for each. */
+/* Reads integers from `least` to `most` into numbers [n_layers]: v is one for all layers, or an
+ * array with one for each. */
 static enum status read_by_layer(const struct key_reader *r, const char *suffix,
                                  const struct gguf_value *v, int least, int most, int32_t *numbers)
 {
@@ -161,7 +161,7 @@ static enum status read_by_layer(const struct key_reader *r, const char *suffix,
     return STATUS_OK;
 }
 
-/* A size, or the one that an array has for each layer. */
+/* Reads a size; an array must repeat it for each layer. */
 static enum status read_size(const struct key_reader *r, const struct config_key *k,
                              const char *key, bool *found)
 {
@@ -218,7 +218,7 @@ static enum status read_key(const struct key_reader *r, const struct config_key 
     return STATUS_OK;
 }
 
-/* All else but rotary positions is known. */
+/* Reads the K/V heads. The other sizes are known. */
 static enum status read_kv_heads(const struct key_reader *r)
 {
     struct config *c = r->c;
@@ -239,8 +239,9 @@ static enum status read_kv_heads(const struct key_reader *r)
     return STATUS_OK;
 }
 
-/* The window of each layer. Of a period one layer, the last, has none; or of those a pattern says,
- * a period or an array that has 0 for it. */
+/* Reads the window of each layer. In architectures with a period every layer at a multiple of it
+ * has none. The pattern may be another period, or an array with 0 for each layer without a window.
+ */
 static enum status read_windows(const struct key_reader *r)
 {
     struct config *c = r->c;
@@ -294,7 +295,7 @@ static enum status read_rope(const struct key_reader *r)
     return STATUS_OK;
 }
 
-/* What an architecture's name says, and keys that only it has. */
+/* Sets what an architecture's name says, and reads keys that only it has. */
 static enum status read_implied(const struct key_reader *r)
 {
     static const struct config_key gelu = {FFN_KEY, NAME, AT(ffn), .names = gelu_names,
@@ -395,12 +396,13 @@ enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
     return STATUS_OK;
 }
 
-/* --- what does not run --- */
+/* --- what does not run ----------------------------------------------------------------------- */
 
 /* Keys of other models that would change the results, and the values with which they do not. */
 static const struct foreign_key {
     const char *suffix;
-    double neutral, none; /* `none` says that there is no such thing */
+    double neutral; /* changes nothing */
+    double none;    /* says that there is no such thing */
 } foreign_keys[] = {
     {.suffix = "expert_count"},
     {"attention.causal", .neutral = 1, .none = 1},
@@ -417,7 +419,7 @@ static const struct foreign_key {
     {.suffix = "attention.latent"}, /* one vector a position in place of keys and values */
 };
 
-/* Whether the architecture has a key that is foreign to others. */
+/* Whether a key that is foreign to others is this architecture's own. */
 static bool is_own(const struct config *c, const char *suffix)
 {
     const struct arch *a = c->arch;
@@ -465,7 +467,7 @@ bool config_is_kv_heads_key(const struct config *c, struct text key)
     return text_is(key, arch_key(c, KV_HEADS_KEY).text);
 }
 
-/* One number for all layers, as u32, or one for each. */
+/* Writes one number for all layers, as u32, or an array with one for each. */
 static void write_by_layer(const struct config *c, const char *suffix, const int32_t *numbers,
                            struct gguf_writer *w)
 {
@@ -487,7 +489,7 @@ void config_write_kv_heads(const struct config *c, struct gguf_writer *w)
     write_by_layer(c, KV_HEADS_KEY, numbers, w);
 }
 
-/* The keys from `first` up to `end`. */
+/* Writes the keys from `first` to end - 1. */
 static void write_keys(const struct config *c, int first, int end, struct gguf_writer *w)
 {
     for (const struct config_key *k = &keys[first]; k < &keys[end]; k++) {
@@ -515,7 +517,7 @@ void config_write(const struct config *config, struct gguf_writer *w)
     config_complete(c);
     if (!(c->embedding_scale > 0))
         c->embedding_scale = 1;
-    /* Dimensions that follow from others are for those who chose them. */
+    /* Dimensions are written only if they do not follow from others. */
     const bool own_dims = c->n_heads * c->head_dim != c->d_model || c->value_dim != c->head_dim;
     write_keys(c, 0, own_dims ? NORM_EPS : HEAD_DIM, w);
     config_write_kv_heads(config, w);
@@ -523,13 +525,13 @@ void config_write(const struct config *config, struct gguf_writer *w)
     if (c->position == POSITION_ROPE) {
         gguf_add_u32(w, arch_key(c, "rope.dimension_count").text, c->rope.n_dims);
         gguf_add_f32(w, arch_key(c, "rope.freq_base").text, (float)c->rope.base);
+        if (c->rope.scale != 1) {
+            gguf_add_text(w, arch_key(c, SCALING_KEY).text, text_of("linear"));
+            gguf_add_f32(w, arch_key(c, "rope.scaling.factor").text, (float)(1 / c->rope.scale));
+        }
+        if (c->rope.window_base > 0)
+            gguf_add_f32(w, arch_key(c, WINDOW_BASE_KEY).text, (float)c->rope.window_base);
     }
-    if (c->position == POSITION_ROPE && c->rope.scale != 1) {
-        gguf_add_text(w, arch_key(c, SCALING_KEY).text, text_of("linear"));
-        gguf_add_f32(w, arch_key(c, "rope.scaling.factor").text, (float)(1 / c->rope.scale));
-    }
-    if (c->position == POSITION_ROPE && c->rope.window_base > 0)
-        gguf_add_f32(w, arch_key(c, WINDOW_BASE_KEY).text, (float)c->rope.window_base);
     if (config_has_windows(c) && c->arch->window_period > 1)
         gguf_add_u32(w, arch_key(c, WINDOW_KEY).text, c->layer_window[0]);
     else if (config_has_windows(c))

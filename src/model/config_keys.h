@@ -25,8 +25,8 @@ enum status config_parse(const struct gguf *g, struct config *c, struct err *e);
 /* Adds the architecture's keys to a file. */
 void config_write(const struct config *c, struct gguf_writer *w);
 
-/* Adds only the key of the K/V heads, one number or one for each layer. */
+/* Adds only the key of the K/V heads. */
 void config_write_kv_heads(const struct config *c, struct gguf_writer *w);
 
-/* Whether that is the key. */
+/* Whether `key` is the one that config_write_kv_heads adds. */
 bool config_is_kv_heads_key(const struct config *c, struct text key);

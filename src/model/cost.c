@@ -35,7 +35,7 @@ struct cost_weights cost_weights(const struct cost_shape *s)
         if (!again && !cost_has_tensor(s, &t))
             continue;
         sum.parameters += again ? 0 : spec_elements(&t);
-        /* What the file has of the matrix in memory. */
+        /* The file's tensors that the matrix in memory is made of. */
         const enum tensor_role last = t.role == ROLE_ATTN_Q ? ROLE_ATTN_V : t.role;
         const struct gguf_tensor *own[QKV_PARTS];
         int n_own = 0;
@@ -44,8 +44,8 @@ struct cost_weights cost_weights(const struct cost_shape *s)
                 own[n_own] = layout_find(s->gguf, r, t.layer, t.is_bias);
                 n_own += own[n_own] != NULL;
             }
-        /* In memory Q stands for K and V, too, and factors of rotary positions are in the
-         * rotations. */
+        /* In memory one matrix has Q, K and V (Q counts all three), and rotations have the factors
+         * of rotary positions. */
         if (t.role == ROLE_ATTN_Q)
             t = t.is_bias ? layout_bias(c, ROLE_ATTN_QKV, t.layer)
                           : layout_weight(c, ROLE_ATTN_QKV, t.layer);

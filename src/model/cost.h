@@ -25,7 +25,7 @@ struct cost_shape {
  * output matrix's. False if that is none that runs here: then all but `storage` holds. */
 bool cost_shape_of_file(const struct gguf *g, const struct config *c, struct cost_shape *out);
 
-/* Whether a checkpoint of this shape has the tensor, one of its layout. */
+/* Whether a checkpoint of this shape has a tensor of its layout. */
 bool cost_has_tensor(const struct cost_shape *s, const struct tensor_spec *t);
 
 /* What the weights of a shape come to. */
@@ -66,10 +66,10 @@ struct cost_time {
 struct cost_plan {
     int n_kv_heads, depth, batch;
     struct kv_type_name kv_type;
-    uint64_t weight_bytes; /* read once a step (a few rows of the embeddings aside) */
-    uint64_t kv_bytes;     /* read for each sequence, of its windows; the token's own key and value,
-                              just written, are not counted */
-    uint64_t step_bytes;   /* read: the weights once, and every sequence's cache */
+    uint64_t weight_bytes;    /* read once a step (a few rows of the embeddings aside) */
+    uint64_t kv_bytes;        /* read for each sequence, within its windows; the token's own key and
+                                 value, just written, are not counted */
+    uint64_t step_bytes;      /* read: the weights once, and every sequence's cache */
     struct cost_flops each;   /* operations for each sequence */
     uint64_t flops;           /* of the whole step */
     uint64_t weights_memory;  /* that the weights take */
@@ -90,7 +90,6 @@ struct cost_plan cost_plan(const struct cost_shape *s, const struct cost_weights
 /* Fills in how long the step takes at least on a machine of these limits. */
 void cost_predict(struct cost_plan *p, const struct roofline *limits);
 
-/* Whether one thread takes the step sooner than several, which hand work over to each other some
- * times in each of the n_layers layers: so it is where a layer takes less than that. A rule for any
- * machine, not a measurement of this one. */
+/* Whether one thread takes the step sooner than several: it does if a layer takes less time than
+ * threads need to hand over its stages. A rule for any machine, not a measurement of this one. */
 bool cost_prefers_one_thread(const struct cost_plan *p, int n_layers);

@@ -25,7 +25,7 @@ static struct cells cells_of(const struct config *c, struct kv_type type, enum k
 /* Counts the cache, and takes it if its arena has memory. */
 static void take_cache(struct kv_cache *kv, const struct config *c, const struct kv_shape *shape)
 {
-    const bool turns = c->score == SCORE_DOT; /* others are not what they were */
+    const bool turns = c->score == SCORE_DOT; /* only products survive a rotation of both sides */
     *kv = (struct kv_cache){
         .config = *c,
         .shape = *shape,
@@ -97,7 +97,7 @@ void kv_cache_free(struct kv_cache *kv)
     arena_free(&kv->arena);
 }
 
-/* Where a position of a head is in the arrays; NULL in those that have nothing of it. */
+/* Where a position of a head is in each array; NULL in those that keep nothing. */
 struct kv_at {
     unsigned char *array[KV_ARRAYS];
 };
@@ -125,7 +125,7 @@ static void put_floats(const struct kernels *kernels, enum cache_type type, cons
                        size_t n, void *out, size_t step)
 {
     float *floats = out;
-    uint16_t halves[64]; /* one call for so many: a step puts every head of every row */
+    uint16_t halves[64]; /* so many a call, because a step puts every head of every row */
     if (type == CACHE_F32 && step == 1)
         memcpy(floats, x, n * sizeof *x);
     else if (type == CACHE_F32)
@@ -160,8 +160,8 @@ static uint32_t fifths_of(const uint8_t *q, int n)
     return fifths;
 }
 
-/* Stores the integers of block b of a row's n numbers as struct kv_chunk has them: keys cell by
- * cell, values in lanes. */
+/* These two store the integers of block b of a row's n numbers as struct kv_chunk has them: keys
+ * cell by cell, values in lanes. */
 static void put_key_levels(const uint8_t *q, enum cache_type type, int b, int n, void *out)
 {
     const int first = b * QUANT_BLOCK, now = MIN(n - first, QUANT_BLOCK);

@@ -6,7 +6,7 @@
 #include "formats/blocks.h"
 #include "formats/gguf_values.h"
 
-/* Sizes that a shape is made of. */
+/* The sizes that shapes are made of. */
 enum extent {
     ONE,
     TWO,
@@ -162,7 +162,7 @@ struct tensor_spec layout_weight(const struct config *c, enum tensor_role role, 
     };
 }
 
-/* RMS norms have none in any file. */
+/* Returns which files have a bias for the role; none have one for an RMS norm. */
 static enum bias bias_of(const struct config *c, enum tensor_role role)
 {
     const struct tensor_row *row = &tensor_rows[role];
@@ -209,7 +209,7 @@ int layout_qkv(const struct config *c, int layer, struct qkv_part parts[QKV_PART
 
 /* --- the list -------------------------------------------------------------------------------- */
 
-/* Tensors of a role, in one layer or outside of the blocks. */
+/* Returns how many tensors a role has in one layer, or outside of the blocks. */
 static int tensors_of_role(const struct config *c, enum tensor_role role)
 {
     return !layout_has(c, role) ? 0 : layout_has_bias(c, role) ? 2 : 1;

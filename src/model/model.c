@@ -28,8 +28,8 @@ struct loader {
     struct err *err;
 };
 
-/* The file's tensor of a specification; NULL if it has none. What is wrong with it sticks to the
- * loader, which then finds none. */
+/* Returns the file's tensor of a specification, or NULL. A failure stays with the loader, which
+ * then finds none. */
 static const struct gguf_tensor *find_tensor(struct loader *ld, const struct tensor_spec *spec)
 {
     const struct gguf_tensor *t = NULL;
@@ -56,7 +56,7 @@ struct copy {
     const struct tensor_spec *spec; /* t's */
 };
 
-/* The rows of a thread, whole panels' as far as `first` begins one. */
+/* Copies a thread's rows: whole panels, if `first` begins one. */
 static void copy_range(void *arg, int thread)
 {
     const struct copy *c = arg;
@@ -75,7 +75,7 @@ static void copy_matrix(const struct loader *ld, void *panels, const struct matr
     release(ld, t);
 }
 
-/* A tensor of floats in file order, as F32; NULL where the file has none. */
+/* Loads a tensor as F32 in file order; NULL if the file has none. */
 static const float *load_floats(struct loader *ld, const struct tensor_spec *spec)
 {
     const struct gguf_tensor *t = ld->g ? find_tensor(ld, spec) : NULL;
@@ -100,7 +100,7 @@ static const float *load_bias(struct loader *ld, enum tensor_role role, int laye
     return load_floats(ld, &spec);
 }
 
-/* How a matrix that takes the type of the options is stored. */
+/* Returns how a matrix is stored that takes the type of the options. */
 static enum storage converted_storage(const struct loader *ld, const struct tensor_spec *spec)
 {
     enum storage storage;
@@ -108,7 +108,7 @@ static enum storage converted_storage(const struct loader *ld, const struct tens
     return storage;
 }
 
-/* A weight as panels; its bias is still NULL. */
+/* Loads a weight as panels; its bias is still NULL. */
 static struct matrix load_matrix(struct loader *ld, const struct tensor_spec *spec)
 {
     struct matrix w = {.n_out = spec->rows, .n_in = spec->cols};
@@ -131,8 +131,8 @@ static struct matrix load_matrix(struct loader *ld, const struct tensor_spec *sp
 
 /* --- queries, keys and values ---------------------------------------------------------------- */
 
-/* From the file's tensors of Q, K and V of a layer, or random if it has other K/V heads. The bias
- * is NULL if none has one; zero where some have. */
+/* Loads Q, K and V of a layer as one matrix, or a random one if the file has other K/V heads. If
+ * only some have a bias, the others' is zero; if none has, it is NULL. */
 static struct matrix load_qkv(struct loader *ld, int layer)
 {
     const struct config *file = &ld->file, *c = ld->c;
@@ -177,7 +177,7 @@ static struct matrix load_qkv(struct loader *ld, int layer)
 
 /* --- roles ----------------------------------------------------------------------------------- */
 
-/* The tensors of one role, if a model has such in memory. */
+/* Loads the tensors of a role, if a model has them in memory. */
 static struct weight load_weight(struct loader *ld, enum tensor_role role, int layer)
 {
     struct weight w = {.table = NULL};
@@ -200,7 +200,7 @@ static struct weight load_weight(struct loader *ld, enum tensor_role role, int l
 
 /* --- the whole ------------------------------------------------------------------------------- */
 
-/* One pass over all tensors, in the order of a file. */
+/* Passes over all tensors, in the order of a file. */
 static void load_all(struct loader *ld, struct model *m)
 {
     const struct config *c = ld->c = &m->config;
@@ -260,9 +260,9 @@ static enum status build_model(struct loader *ld, const struct config *c, struct
     return STATUS_OK;
 }
 
-/* Tensors that this architecture has not would change the results: biases in unusual places, norms
- * of queries, experts; names that stand for nothing known would not. Tables of frequencies that
- * older files have follow from the keys. */
+/* Refuses tensors that this architecture has not and that would change the results: biases in
+ * unusual places, norms of queries, experts. Names outside of the blocks that mean nothing are
+ * passed over, and so are older files' tables of frequencies, which follow from the keys. */
 static enum status refuse_foreign_tensors(const struct gguf *g, const struct config *c,
                                           struct err *e)
 {
@@ -290,8 +290,7 @@ static enum status refuse_foreign_tensors(const struct gguf *g, const struct con
     return STATUS_OK;
 }
 
-/* What is wrong with the file before any tensor is looked at, or with the options, whose defaults
- * are filled in. */
+/* Checks the file, all but its tensors, and the options, whose defaults are filled in. */
 static enum status check_file(struct loader *ld, const struct model_options *o)
 {
     const struct config *c = &ld->file;
@@ -392,7 +391,7 @@ enum status checkpoint_take(struct file_map *file, const char *path, unsigned pa
     *c = (struct checkpoint){.file = *file};
     *file = (struct file_map){0};
     enum status s = gguf_parse(c->file.data, c->file.len, &c->gguf, e);
-    /* First of all whether it is a model, and one that runs here, whose tokenizer then matters. */
+    /* The tokenizer matters only if the file is a model that runs here. */
     if (s == STATUS_OK)
         s = with_model ? config_read(c->gguf, &config, e) : config_check_kind(c->gguf, e);
     /* Without the key, asking for a tokenizer gives the message that names it. */

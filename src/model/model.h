@@ -13,8 +13,8 @@
 
 /* A norm's parameters; which norm it is the config says. */
 struct norm {
-    const float *gain; /* [d_model], or NULL: ones */
-    const float *bias; /* [d_model], or NULL: none */
+    const float *gain; /* [d_model]; NULL: ones */
+    const float *bias; /* [d_model]; NULL: zeros */
 };
 
 /* A role's tensors as the kernels read them, by the form of its row in the layout; shapes are
@@ -38,16 +38,16 @@ struct model {
     struct config config;
     struct weight w[TENSOR_ROLES]; /* outside of the blocks, by role; `output` shares the
                                       embedding's panels when tied */
-    struct block *blocks;          /* [n_layers], of which all may be the same */
+    struct block *blocks;          /* [n_layers]; all the same where layers share one */
     bool tied;                     /* layout_output_tied */
-    const char *name;              /* of its file, for messages; borrowed. NULL: of none */
+    const char *name;              /* path of its file for messages, borrowed; NULL: no file */
     struct arena weights;          /* all of the above; weights.cap is the bytes taken */
 };
 
 /* How a model may differ from its file. */
 struct model_options {
-    /* K/V heads at most, as heads_check has them: layers of the file that have more get random Q, K
-     * and V, for measuring time. 0: as in the file. */
+    /* The most K/V heads, as heads_check has them: layers that have more in the file get random Q,
+     * K and V, for measuring time. 0: as in the file. */
     int random_kv_heads;
     bool convert;         /* store the matrices as `storage`, not as in the file */
     enum storage storage; /* if convert; see layout_type */
@@ -65,12 +65,12 @@ struct model_options {
 enum status model_create(const struct gguf *g, const struct model_options *o,
                          const struct file_map *source, struct model **out, struct err *e);
 
-/* What model_create would refuse of the file itself, found without taking memory: STATUS_BAD_FILE.
+/* Finds what model_create would refuse of the file itself, without taking memory: STATUS_BAD_FILE.
  */
 enum status model_check(const struct gguf *g, struct err *e);
 
-/* A model of the given shape with small random weights, untied: for measuring time, which does
- * not depend on them. The shape is trusted: sizes positive. */
+/* Makes a model of the given shape with small random weights, untied, for measuring time, which
+ * does not depend on them. The shape's sizes are positive (trusted). */
 enum status model_create_random(const struct config *c, enum storage storage, uint64_t seed,
                                 struct model **out, struct err *e);
 
@@ -97,9 +97,9 @@ enum checkpoint_parts {
     CHECKPOINT_TEXTS = 4, /* a tokenizer that makes tokens of texts, which not all do */
 };
 
-/* Parses a file that is open, or memory instead, and builds the parts asked for (a tokenizer that
- * is present is always built). `file` is the checkpoint's from then on, whatever is returned, and
- * zeroed. Messages begin with the path, which the model's name is, too, borrowed. The pool is as in
+/* Parses an open file, or memory in its place, and builds the parts asked for (a tokenizer that is
+ * present is always built). The checkpoint owns the file from then on, also on failure, and *file
+ * is zeroed. Messages begin with the path, which is borrowed as the model's name. The pool is as in
  * model_options. On failure everything is released. */
 enum status checkpoint_take(struct file_map *file, const char *path, unsigned parts,
                             struct pool *pool, struct checkpoint *c, struct err *e);

@@ -102,16 +102,14 @@ void pack_floats(float *out, const struct gguf_tensor *t, const struct tensor_sp
 
 /* --- from the file's layout to the panels' ---------------------------------------------------- */
 
-/*
- * Up to KERNEL_LANES rows into one panel: panels are a transposition, so rows go in together, one
- * cache line of the target after the other.
- */
+/* Up to KERNEL_LANES rows for one panel. Panels are a transposition, so rows go in together, one
+ * cache line of the target after the other. */
 struct panel_rows {
     const unsigned char *at[KERNEL_LANES];
     int n;
 };
 
-/* Elements of so many bytes, a constant wherever this is called. */
+/* Places elements of so many bytes, a constant wherever this is called. */
 static inline void transpose_rows(unsigned char *out, const struct panel_rows *rows, int n_in,
                                   size_t element)
 {
@@ -120,8 +118,8 @@ static inline void transpose_rows(unsigned char *out, const struct panel_rows *r
             memcpy(out + lane * element, rows->at[lane] + i * element, element);
 }
 
-/* Blocks of `element_bytes` bytes of elements after their scale; `flip` turns words of signed
- * elements into words of elements with an offset. */
+/* Places blocks of `element_bytes` bytes of elements after their scale; `flip` turns words of
+ * signed elements into words of elements with an offset. */
 static void transpose_blocks(unsigned char *panel, size_t first_lane, const struct panel_rows *rows,
                              int n_in, size_t element_bytes, uint32_t flip)
 {
@@ -141,7 +139,7 @@ static void transpose_blocks(unsigned char *panel, size_t first_lane, const stru
     }
 }
 
-/* Rows from `row` on, all of one panel, from their bytes in a file of w's type. */
+/* Places rows from `row` on, all of one panel, from their bytes in a file of w's type. */
 static void place(void *panels, const struct matrix *w, int row, const struct panel_rows *rows)
 {
     const size_t lane = row % KERNEL_LANES;
@@ -162,7 +160,7 @@ static void place(void *panels, const struct matrix *w, int row, const struct pa
     }
 }
 
-/* One row of floats, in w's storage. */
+/* Places one row of floats in w's storage. */
 static void place_floats(void *panels, const struct matrix *w, int row, const float *x,
                          const struct pack_scratch *scratch)
 {
@@ -180,7 +178,7 @@ static const unsigned char *row_data(const struct gguf_tensor *t, uint64_t row)
 /* Elements of a row on their way: whole blocks of every type. */
 #define PIECE 1024
 
-/* A row of any type into panels of F32. */
+/* Places a row of any type in panels of F32. */
 static void widen_row(float *panels, int n_in, int row, uint32_t type, const unsigned char *data)
 {
     float piece[PIECE];

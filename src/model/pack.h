@@ -12,24 +12,25 @@
 #include "formats/gguf.h"
 #include "model/layout.h"
 
-/* The storage that a tensor's type has in memory (blocks_in_memory); false for types that do not
- * run. */
+/* Finds the storage of a tensor's type in memory (blocks_in_memory); false for types that do not
+ * run.
+ */
 bool pack_storage(const struct tensor_type_info *type, enum storage *out);
-/* The enum tensor_type that a storage is written as: the inverse of the above. */
+/* Returns the enum tensor_type that a storage is written as. */
 uint32_t pack_type(enum storage s);
-/* The storage that rows of n >= 1 tensors of types that run have in one matrix: that of all, else
- * F16 if each is F16 or widened, else F32, which holds any. */
+/* Returns the storage of one matrix with the rows of n >= 1 tensors of types that run: their own,
+ * if all have one; else F16 if each is F16 or widened; else F32, which holds any. */
 enum storage pack_common_storage(const struct gguf_tensor *const *tensors, int n);
 
-/* "32 x 96": sizes of up to GGUF_MAX_DIMS dimensions. */
+/* Returns "32 x 96", the sizes of up to GGUF_MAX_DIMS dimensions. */
 struct shape_text {
     char text[GGUF_MAX_DIMS * 24];
 };
 struct shape_text pack_shape_text(int n_dims, const uint64_t *dims);
 
-/* The file's tensor of a specification in *out; NULL if it has none. STATUS_BAD_FILE, naming the
- * tensor, expected and found: one that is required is missing, or has another shape or a type that
- * does not run. */
+/* Sets *out to the file's tensor of a specification; to NULL if it has none. STATUS_BAD_FILE,
+ * naming the tensor, expected and found, if it is missing and required, or has another shape or a
+ * type that does not run. */
 enum status pack_find(const struct gguf *g, const struct tensor_spec *spec,
                       const struct gguf_tensor **out, struct err *e);
 
@@ -40,21 +41,21 @@ struct pack_scratch {
 };
 struct pack_scratch pack_scratch_take(struct arena *a, int n);
 
-/* All elements, widened, of a tensor that is a vector in the order of memory (spec_file_row), else
- * in that of the file. */
+/* Widens all elements of a tensor: a vector in the order of memory (spec_file_row), a matrix in
+ * that of the file. */
 void pack_floats(float *out, const struct gguf_tensor *t, const struct tensor_spec *spec);
 
-/* Rows begin to end - 1 in memory (spec_file_row) of a tensor [rows, n_in] of that specification,
- * which begins at row `first` of the target. scratch may be NULL where the tensor's type stays or
- * becomes F32. Threads may pack other rows at once, each with scratch of its own. */
+/* Packs rows begin to end - 1, counted as in memory (spec_file_row), of a tensor [rows, n_in] of
+ * that specification; its row 0 is row `first` of the target. scratch may be NULL if the tensor's
+ * type stays or becomes F32. Threads may pack other rows at once, each with scratch of its own. */
 void pack_rows(void *panels, const struct matrix *w, int first, const struct gguf_tensor *t,
                const struct tensor_spec *spec, int begin, int end,
                const struct pack_scratch *scratch);
 
-/* Small uniform numbers: no sum of them overflows, whatever the width. */
+/* Fill with uniform numbers, so small that no sum of them overflows, whatever the width. */
 void pack_random(void *panels, const struct matrix *w, struct rng *r,
                  const struct pack_scratch *scratch);
 void pack_random_floats(float *out, uint64_t n, struct rng *r);
 
-/* Row `row` of a filled matrix as n_in floats. */
+/* Reads row `row` of a filled matrix as n_in floats. */
 void pack_read_row(const struct matrix *w, int row, float *out);

@@ -4,7 +4,7 @@
 
 #define SINUSOID_BASE 10000.0
 
-/* Rows are filled by so many. */
+/* Rows are filled so many at a time. */
 #define ROWS 64
 
 struct positions positions_take(struct arena *a, const struct config *c, const float *factors,

@@ -9,10 +9,10 @@
 #include "compute/kernels.h"
 #include "model/config.h"
 
-/* The numbers of the positions below `cap`: rotations, or vectors to be added, or neither. */
+/* The numbers of the positions below `cap`: rotations, vectors to be added, or neither. */
 struct positions {
-    /* [cap, stride]; the first n_filled rows are filled. The second array is that of layers with a
-     * window, where these have a base of their own (config_has_window_base). */
+    /* [cap, stride]; the first n_filled rows are filled. The second array is for layers whose
+     * window has a base of its own (config_has_window_base). */
     float *rows[2];
     size_t stride;
     enum position_kind kind;
@@ -30,12 +30,12 @@ struct positions {
 struct positions positions_take(struct arena *a, const struct config *c, const float *factors,
                                 int cap);
 
-/* Fills the rows of the first n positions, n <= cap, and of a few more, unless they are: so that a
- * context that a file claims costs nothing before a text is as long. It takes the time of a sine
- * for each number. No other thread may read the positions meanwhile. */
+/* Makes sure that the rows of the first n <= cap positions are filled, and fills a few more. So a
+ * context that a file claims costs nothing before a text is as long. Takes the time of a sine for
+ * each number. No other thread may read the positions meanwhile. */
 void positions_reach(struct positions *p, int n);
 
-/* What becomes of the queries, or the keys, of a layer's heads before scores take them. */
+/* What becomes of a layer's queries, or keys, before scores take them. */
 struct head_turn {
     const struct positions *positions;
     const struct kernels *kernels;
@@ -69,20 +69,20 @@ static inline void positions_turn(const struct head_turn *t, int position, const
     positions_rotate(t, position, t->is_normed ? out : x, scale, false, out);
 }
 
-/* That of a layer of this shape, which reads these positions. */
+/* Returns what becomes of the queries, or keys, of a layer of this shape with these positions. */
 struct head_turn positions_head_turn(const struct positions *p, const struct kernels *kernels,
                                      const struct config *c, int layer, const float *gain,
                                      const float *bias);
 
-/* The vector [d_model] to be added to a token at a position; NULL: none. Learned ones are a tensor
- * of the model. */
+/* Returns the vector [d_model] to be added to a token at a position, or NULL. (Learned vectors are
+ * a tensor of the model.) */
 static inline const float *positions_vector(const struct positions *p, int position)
 {
     return p->kind == POSITION_SINUSOIDAL ? p->rows[0] + position * p->stride : NULL;
 }
 
-/* What distances add to the scores of a head; false, with *out left alone, where they add nothing.
- * rel [n_heads, 2] is quadratic positions' alpha and centre, not looked at for others.
+/* Sets what distances add to the scores of a head; false, with *out left alone, if they add
+ * nothing. rel [n_heads, 2] is the alpha and centre of quadratic positions; others do not read it.
  *   ALiBi      minus a slope times the distance (Press et al. 2022, section 3). Slopes of n = 2^k
  *              heads are 2^(-8 i / n), i from 1 on; of other numbers those of the next power of two
  *              below, then every other one of the next above, from the first on, as in the authors'

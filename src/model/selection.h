@@ -14,10 +14,10 @@
 enum status list_heads(const char *option, const char *text, int n_heads, struct int_list *list,
                        struct err *e);
 
-/* Whether layers of this shape can have so many K/V heads: `numbers` are one for each layer, or (n
- * 1) one for all, of which a layer that has fewer keeps its own. Each is a divisor of the query
- * heads and no more than the layer has; layers that share a block have the same. STATUS_USAGE, and
- * `option` is what the message begins with. */
+/* Checks that layers of this shape can have so many K/V heads: `numbers` has one for each layer, or
+ * (n is 1) one for all, where a layer with fewer keeps its own. Each must divide the query heads
+ * and be no more than the layer has; layers that share a block have the same. STATUS_USAGE, with a
+ * message that begins with `option`. */
 enum status heads_check(const char *option, const struct config *c, const int *numbers, int n,
                         struct err *e);
 
@@ -26,9 +26,9 @@ enum status heads_check(const char *option, const struct config *c, const int *n
 enum status heads_of_layers(const char *kv_heads, const struct config *c, int *layers, int *n,
                             struct err *e);
 
-/* Reads windows of layers, integers from 0 on that bytes of `ends` separate, one number for all
- * layers or one for each (or, if `repeats`, fewer, again and again), into c->layer_window.
- * STATUS_USAGE. */
+/* Reads windows of layers into c->layer_window: integers from 0 on that bytes of `ends` separate,
+ * one for all layers or one for each; with `repeats` also fewer, which are repeated. STATUS_USAGE.
+ */
 enum status windows_of_layers(const char *option, const char *text, const char *ends, bool repeats,
                               struct config *c, struct err *e);
 
@@ -42,18 +42,19 @@ struct choice {
     int n;
 };
 
-/* The numbers below n_all that a list "0,3", or "all", or NULL (all) names; `option`, "--layer",
- * is for messages, also below. STATUS_USAGE for a number that is not there or twice;
- * STATUS_NO_MEMORY. choice_free is due in every case, and legal on a zeroed struct and twice. */
+/* Reads the numbers below n_all that a list "0,3" names; "all" or NULL names all. `option`,
+ * "--layer", is for messages, also below. STATUS_USAGE for a number that is not there or named
+ * twice; STATUS_NO_MEMORY. choice_free is due in every case, and legal on a zeroed struct and
+ * twice. */
 enum status choice_of(const char *option, const char *text, int n_all, struct choice *out,
                       struct err *e);
 void choice_free(struct choice *c);
 
-/* One head, "L.H", of a layer and a head that `c` has; else STATUS_USAGE. */
+/* Reads one head, "L.H". STATUS_USAGE for a layer or head that `c` has not. */
 enum status head_of_option(const char *option, const char *text, const struct config *c, int *layer,
                            int *head, struct err *e);
 
-/* A byte for every head of the model, [n_layers, n_heads], 1 for those of a list "0.3,2.1", each
- * once, as malloc'd memory of the caller, also on failure. STATUS_NO_MEMORY. */
+/* Sets *heads [n_layers, n_heads] to 1 for each head of a list "0.3,2.1" and 0 for the others.
+ * STATUS_USAGE, also for a head named twice; STATUS_NO_MEMORY. The caller frees it in any case. */
 enum status heads_of_option(const char *option, const char *text, const struct config *c,
                             unsigned char **heads, struct err *e);

@@ -8,8 +8,8 @@
 #include "base/text.h"
 #include "model/selection.h"
 
-/* What the papers say. T5 1.1 stands as a llama: relative positions, which are a few numbers, and
- * attention to the encoder left out. */
+/* What the papers say. T5 1.1 stands as a llama, without its relative positions, which are a few
+ * numbers, and without attention to the encoder. */
 const struct named_shape named_shapes[] = {
     {"gpt2", "gpt2", "12x768x12", "Radford et al. 2019, table 2"},
     {"gpt2-medium", "gpt2", "24x1024x16", "the same"},
@@ -40,8 +40,7 @@ const struct named_shape named_shapes[] = {
      "Gemma Team 2024, table 1"},
     {NULL, NULL, NULL, NULL}};
 
-/* The named shape that the text begins with, and behind whose name it says what is to be changed;
- * NULL: none. */
+/* Returns the named shape that the text begins with, or NULL. */
 static const struct named_shape *named_shape_of(const char *text)
 {
     const struct text name = {text, strcspn(text, ",")};
@@ -92,7 +91,7 @@ enum status shape_complete(struct config *c, const struct shape_words *words, st
     return STATUS_OK;
 }
 
-/* The first three in this order, the others by name in any. */
+/* The first three stand in this order, the others by name in any. */
 static const struct {
     const char *name;
     int max;
@@ -131,7 +130,7 @@ static enum status read_size(const char *text, int i, struct config *c, struct e
     return STATUS_OK;
 }
 
-/* Reads sizes up to the end of the text, of which *at are there already. */
+/* Reads sizes up to the end of the text; *at is how many were read before. */
 static enum status read_sizes(const char *text, int *at, struct config *c, struct err *e)
 {
     char part[48], end = ',';
