@@ -199,13 +199,13 @@ enum status attend_write_json(const struct attend_view *v, struct err *e)
     json_begin_array(&j, "tokens");
     for (int i = 0; i < v->spec.n_tokens; i++) {
         const struct key_row token = key_row(v, i, 0);
-        report_object(&j, NULL, key_fields, LENGTH(key_fields) - 1, 0, &token);
+        report_object(&j, key_fields, LENGTH(key_fields) - 1, 0, &token);
     }
     json_end(&j);
     json_begin_array(&j, "figures");
     for (int at = 0; at < v->spec.n_heads; at++) {
         const struct attend_row row = figures_of(v, at);
-        report_object(&j, NULL, fields, N_FIELDS, PROGRAMS, &row);
+        report_object(&j, fields, N_FIELDS, PROGRAMS, &row);
     }
     json_end(&j);
     if (v->options->trace_head)

@@ -51,16 +51,14 @@ void help_print(struct output *out)
     char line[256];
     help_set_width(out);
     output_puts(out, "usage: decode <command> [options]\n\n");
-    paragraph_reflow(out,
-                     "continue texts with transformers, and see what their attention costs\n\n"
-                     "Commands:\n",
-                     0);
+    paragraph_reflow(out, "continue texts with transformers, and see what their attention costs\n\n"
+                          "Commands:\n");
     for (int i = 0; (c = command_at(i)) != NULL; i++) {
         chars_printf(line, "  %-10s %s\n", c->name, c->summary);
-        paragraph_reflow(out, line, 0);
+        paragraph_reflow(out, line);
     }
     output_puts(out, "\n");
-    paragraph_reflow(out, help_of_decode, 0);
+    paragraph_reflow(out, help_of_decode);
 }
 
 /* --- the command ------------------------------------------------------------------------------ */

@@ -139,7 +139,7 @@ static void print_json(struct generation *g, const struct generated *t)
 static void print_text(struct generation *g, struct generated *t)
 {
     if (t->refused) {
-        log_error("%s", t->error.text);
+        log_error(t->error.text);
         return;
     }
     if (!t->printed) {

@@ -177,7 +177,7 @@ static enum status answer_line(struct interactive *t, struct text line, struct e
         return answer(t, e);
     if (s == STATUS_NO_MEMORY)
         return s;
-    log_error("%s", e->text);
+    log_error(e->text);
     return STATUS_OK;
 }
 

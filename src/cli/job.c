@@ -33,7 +33,7 @@ void command_print_help(const struct command *c, bool all, struct output *out)
     paragraph_end(&p);
     if (c->notes && !is_short) {
         output_puts(out, "\n");
-        paragraph_reflow(out, c->notes, 0);
+        paragraph_reflow(out, c->notes);
     }
 }
 

@@ -35,7 +35,7 @@ static void print_error(const struct command *command, enum status s, const stru
     chars_printf(line, "%s%s%s", name, command ? ": " : "", e->text);
     if (s == STATUS_USAGE)
         chars_append(line, " (see 'decode help%s%s')", command ? " " : "", name);
-    log_error("%s", line);
+    log_error(line);
 }
 
 int program_run(int argc, char **argv)

@@ -142,30 +142,24 @@ void notice(bool stays, const char *format, ...)
     is_shown = true;
 }
 
-__attribute__((format(printf, 1, 0))) static void log_line(const char *format, va_list args)
+void log_error(const char *text)
 {
-    char line[LOG_MAX] = "decode: ";
-    const size_t head = strlen(line);
-    vsnprintf(line + head, sizeof line - head, format, args);
+    static const char head[] = "decode: ";
+    char line[sizeof head + LOG_MAX];
+    chars_printf(line, "%s%s", head, text);
     utf8_strip(line);
-    put_notice(line, (int)head);
+    put_notice(line, strlen(head));
 }
 
 void log_info(const struct common_options *c, const char *format, ...)
 {
+    char text[LOG_MAX];
     va_list args;
     va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
     if (!c->quiet)
-        log_line(format, args);
-    va_end(args);
-}
-
-void log_error(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    log_line(format, args);
-    va_end(args);
+        log_error(text);
 }
 
 /* --- progress -------------------------------------------------------------------------------- */

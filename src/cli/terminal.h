@@ -47,7 +47,7 @@ void log_info(const struct common_options *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Prints one line about what went wrong in the same form, also with -q. */
-void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void log_error(const char *text);
 
 /* Does the same as log_info, with -v only. */
 #define log_verbose(c, ...) ((c)->verbose ? log_info((c), __VA_ARGS__) : (void)0)

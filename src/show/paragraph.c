@@ -208,7 +208,7 @@ void paragraph_end(struct paragraph *p)
     p->at = 0;
 }
 
-void paragraph_reflow(struct output *out, const char *text, size_t indent)
+void paragraph_reflow(struct output *out, const char *text)
 {
     const size_t columns = out->columns > 0 ? (size_t)out->columns : SIZE_MAX;
     struct paragraph p = paragraph_begin(out, 0);
@@ -223,15 +223,13 @@ void paragraph_reflow(struct output *out, const char *text, size_t indent)
                 below = text_columns(text_span(text, i));
         if (below > columns / 2)
             below = spaces + 4;
-        if (too_long && line.len > spaces && indent + spaces == p.indent && below == spaces) {
+        if (too_long && line.len > spaces && spaces == p.indent && below == spaces) {
             paragraph_puts(&p, " ");
             put_letters(&p, text_span(text + spaces, line.len - spaces));
         } else {
             paragraph_end(&p);
-            p.indent = indent + below;
-            too_long = indent + text_columns(line) > columns;
-            for (size_t i = 0; i < indent && line.len > 0; i++)
-                paragraph_puts(&p, " ");
+            p.indent = below;
+            too_long = text_columns(line) > columns;
             put_letters(&p, line);
         }
         if (line.len == 0)

@@ -66,7 +66,7 @@ void paragraph_printf(struct paragraph *p, const char *format, ...)
 /* Ends the last line, if there is any. */
 void paragraph_end(struct paragraph *p);
 
-/* Puts text that has lines, such as a help, each behind `indent` more spaces. A line that is too
- * long for out's columns goes on below its last column (what stands behind two spaces); lines after
- * it that begin there become part of it. */
-void paragraph_reflow(struct output *out, const char *text, size_t indent);
+/* Puts text that has lines, such as a help. A line that is too long for out's columns goes on below
+ * its last column (what stands behind two spaces); lines after it that begin there become part of
+ * it. */
+void paragraph_reflow(struct output *out, const char *text);

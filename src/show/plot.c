@@ -71,11 +71,6 @@ static double along_x(const struct chart *c, double x)
     return c->plot->x_doubles ? log2(x) : x;
 }
 
-static double share_of_x(const struct chart *c, double x)
-{
-    return (along_x(c, x) - along_x(c, c->x_lo)) / (along_x(c, c->x_hi) - along_x(c, c->x_lo));
-}
-
 static void choose_ticks(struct chart *c)
 {
     scale_widen(c->y_lo, &c->y_hi);
@@ -113,8 +108,10 @@ static double x_of(const struct chart *c, int i, double x)
 {
     if (c->one_x)
         return (c->left + c->right) / 2 + (i - (c->n_lines - 1) / 2.0) * c->spacing;
+    const double lo = along_x(c, c->x_lo),
+                 share = (along_x(c, x) - lo) / (along_x(c, c->x_hi) - lo);
     const double from = c->left + INNER_MARGIN, to = c->right - INNER_MARGIN;
-    return from + share_of_x(c, x) * (to - from);
+    return from + share * (to - from);
 }
 
 static double y_of(const struct chart *c, double y)

@@ -324,7 +324,7 @@ void report_member(struct json *j, const char *key, const struct report_field *f
         const struct report_list *list = list_of(f, row);
         json_begin_array(j, key);
         for (int i = 0; i < list->n; i++)
-            report_object(j, NULL, f->items, f->n_items, 0, list_item(f, list, i));
+            report_object(j, f->items, f->n_items, 0, list_item(f, list, i));
         json_end(j);
         return;
     }
@@ -343,10 +343,10 @@ void report_member(struct json *j, const char *key, const struct report_field *f
     json_end(j);
 }
 
-void report_object(struct json *j, const char *key, const struct report_field *fields, int n_fields,
-                   unsigned shown, const void *row)
+void report_object(struct json *j, const struct report_field *fields, int n_fields, unsigned shown,
+                   const void *row)
 {
-    json_begin_object(j, key);
+    json_begin_object(j, NULL);
     for (const struct report_field *f = fields; f < fields + n_fields; f++)
         if (f->key && is_wanted(f, shown))
             report_member(j, f->key, f, row);
@@ -370,7 +370,7 @@ void report_begin(struct report *r, enum table_format format, const struct repor
 void report_row(struct report *r, const void *row)
 {
     if (table_is_json(r->format))
-        report_object(&r->json, NULL, r->fields, r->n_fields, r->shown, row);
+        report_object(&r->json, r->fields, r->n_fields, r->shown, row);
     else
         put_line(r, row);
     output_puts(r->out, r->format == TABLE_JSONL ? "\n" : "");

@@ -128,8 +128,8 @@ struct table {
 enum status table_print(const struct table *t, enum table_format format, struct output *out,
                         struct err *e);
 
-/* Writes the fields with keys as an object. */
-void report_object(struct json *j, const char *key, const struct report_field *fields, int n_fields,
-                   unsigned shown, const void *row);
+/* Writes the fields with keys as an object, the item of an array. */
+void report_object(struct json *j, const struct report_field *fields, int n_fields, unsigned shown,
+                   const void *row);
 /* Writes one field as a member of any name. */
 void report_member(struct json *j, const char *key, const struct report_field *f, const void *row);

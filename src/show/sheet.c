@@ -61,14 +61,6 @@ static const void *row_of(const struct table *t, int i)
     return (const char *)t->rows + i * t->row_bytes;
 }
 
-static void put_rows(struct json *j, const char *key, const struct table *t)
-{
-    json_begin_array(j, key);
-    for (int i = 0; i < t->n_rows; i++)
-        report_object(j, NULL, t->fields, t->n, t->shown, row_of(t, i));
-    json_end(j);
-}
-
 /* An object for each field behind the first. */
 static void put_columns(struct json *j, const struct table *t)
 {
@@ -92,11 +84,17 @@ static void print_json(const struct sheet *s, const struct sheet_table *tables, 
     json_init(&j, out, format == TABLE_JSONL ? 0 : 2);
     json_begin_object(&j, NULL);
     put_properties(&j, s);
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        const struct table *t = &tables[i].table;
         if (!tables[i].key)
-            put_columns(&j, &tables[i].table);
-        else if (tables[i].table.n_rows > 0)
-            put_rows(&j, tables[i].key, &tables[i].table);
+            put_columns(&j, t);
+        if (!tables[i].key || t->n_rows == 0)
+            continue;
+        json_begin_array(&j, tables[i].key);
+        for (int row = 0; row < t->n_rows; row++)
+            report_object(&j, t->fields, t->n, t->shown, row_of(t, row));
+        json_end(&j);
+    }
     json_end(&j);
     output_puts(out, "\n");
 }
