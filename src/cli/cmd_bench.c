@@ -64,9 +64,11 @@ static const struct option result_options[] = {
 };
 
 static const struct option advice_options[] = {
-    OPT_TEXT("also what each row loses on the last tenth of this text: its K/V heads, converted by "
-             "fit on the rest, its type and its cache",
-             .excludes = "shape"),
+    OPT_STRING(
+        "text", common.file, "FILE",
+        "also what each row loses on the last tenth of this text: its K/V heads, converted by "
+        "fit on the rest, its type and its cache",
+        .letter = 'f', .reads = "the text", .excludes = "shape"),
     OPT_DOUBLE("max-loss", max_loss, "X", 0, HUGE_VAL, "bits per byte that may be lost at most",
                .above_min = true, .otherwise = "any", .needs = "text"),
     OPT_DOUBLE("max-us", max_us, "Y", 0, HUGE_VAL, "microseconds that a step may take at most",

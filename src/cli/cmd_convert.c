@@ -35,7 +35,8 @@ enum { GROUP_AUTO, GROUP_ADJACENT, GROUP_CLUSTER };
 static const char *const groupings[] = {"auto", "adjacent", "cluster", NULL};
 
 static const struct option result_options[] = {
-    OPT_OUT,
+    OPT_STRING("output", common.out, "OUT", "the new checkpoint; required", .letter = 'o',
+               .writes = WRITES_FILE),
     OPT_STRING("kv-heads", common.kv_heads, "G|G,G,...|auto",
                "to G K/V heads, a divisor of the query heads and at most as many as there are; to "
                "these, layer by layer; or to those that do best for --cache-bytes"),
@@ -46,7 +47,7 @@ static const struct option result_options[] = {
                .otherwise = "as in MODEL"),
     OPT_FLAG("requantize", requantize,
              "accept a MODEL that is quantized; what is new is rounded once more"),
-    OPT_FORCE,
+    OPT_FLAG("force", common.force, "replace OUT if it exists"),
     OPT_END,
 };
 

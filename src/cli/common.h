@@ -55,13 +55,10 @@ extern const struct option general_options[], input_options[], engine_options[];
 /* Positionals, and single rows, for a command's own tables. */
 #define MODEL_POSITIONAL                                                                           \
     OPT_STRING("MODEL", common.positional, NULL, NULL, .reads = "the checkpoint")
-#define TEXT_POSITIONAL OPT_STRING("TEXT", common.file, NULL, NULL, .reads = "the text")
 #define OPT_THREADS(...)                                                                           \
     OPT_STRING("threads", common.threads, "N|auto", __VA_ARGS__, .letter = 't',                    \
                .otherwise = "DECODE_THREADS, else auto", .unrecorded = true)
 #define THREADS_HELP "threads; auto: as many processors as this process may use"
-#define OPT_TEXT(...)                                                                              \
-    OPT_STRING("text", common.file, "FILE", __VA_ARGS__, .letter = 'f', .reads = "the text")
 #define OPT_IDS                                                                                    \
     OPT_STRING("tokens", common.ids, "IDS",                                                        \
                "token ids 1,2,3 instead of a text; taken as they are, without a begin-of-text "    \
@@ -82,10 +79,6 @@ extern const struct option general_options[], input_options[], engine_options[];
     OPT_STRING("kv-type", common.kv_types, called, __VA_ARGS__, .choices = cache_type_names,       \
                .fallback = "f32")
 #define KV_TYPE_HELP "how keys and values are cached, or K/V: each"
-#define OPT_OUT                                                                                    \
-    OPT_STRING("output", common.out, "OUT", "the new checkpoint; required", .letter = 'o',         \
-               .writes = WRITES_FILE)
-#define OPT_FORCE OPT_FLAG("force", common.force, "replace OUT if it exists")
 #define OPT_FORMAT                                                                                 \
     OPT_CHOICE("format", common.format, "FORM", table_formats, "form of the output",               \
                .fallback = "table")
