@@ -99,8 +99,8 @@ struct description {
     char text[512];
 };
 
-/* What is expected of a value: "0 or more", "1 to 9", "one of table, json"; "" for any text. A
- * message also says the kind of number, and limits so large that the help leaves them out. */
+/* Describes what is expected of a value: "0 or more", "1 to 9", "one of table, json"; "" for any
+ * text. A message also says the kind of number, and the limits that are too large for the help. */
 static struct description range_of(const struct option *o, bool message)
 {
     struct description d = {""};
@@ -231,7 +231,7 @@ static enum status take_option(struct option_rows *rows, char ***at, void *value
     return store_value(row, values, as, value, e);
 }
 
-/* The first option that is given among `names`, which "|" separates; NULL: none is given. */
+/* Returns the first option that is given among `names`, which "|" separates, or NULL. */
 static const char *given_of(struct option_rows *rows, const char *names)
 {
     for (size_t len; names && *names; names += len + strspn(names + len, "|")) {
@@ -255,8 +255,7 @@ static struct description list_options(const char *names)
     return d;
 }
 
-/* The hint for an argument that may be a text: which option takes one. (In some programs -i is
- * followed by a text.) */
+/* Returns the hint for an argument that may be a text. (In some programs -i is followed by one.) */
 static const char *place_of_text(struct option_rows *rows)
 {
     if (given_of(rows, "interactive"))

@@ -53,8 +53,8 @@ static int escaped_key(int number, unsigned char last)
     return KEY_NONE;
 }
 
-/* The key that a byte is or ends, or KEY_NONE within one. A control character ends a sequence that
- * is not complete, so that Ctrl-C is one behind a lone Esc, too. */
+/* Returns the key that a byte is, or whose sequence it ends; KEY_NONE within a sequence. A control
+ * character ends an incomplete sequence, so that Ctrl-C is a key behind a lone Esc, too. */
 static int next_key(struct editor *ed, unsigned char c)
 {
     const enum editor_escape escape = ed->escape;
@@ -90,7 +90,7 @@ static bool line_goes_on(const struct editor *ed, size_t at)
     return goes_on(text_span(ed->line.data + at, ed->line.len - at));
 }
 
-/* Where a key moves the cursor, or up to where it deletes. */
+/* Returns where a key moves the cursor, or up to where it deletes. */
 static size_t place_of(const struct editor *ed, int key)
 {
     size_t at = ed->cursor;
@@ -111,7 +111,7 @@ static size_t place_of(const struct editor *ed, int key)
     return at;
 }
 
-/* The line becomes the last one of the history, with a zero behind it, unless it is empty. */
+/* Makes the line the last one of the history, unless it is empty. False without memory. */
 static bool remember(struct editor *ed)
 {
     return ed->line.len == 0 || (bytes_put(&ed->history, bytes_text(&ed->line)) &&
@@ -139,7 +139,7 @@ static bool recall(struct editor *ed, bool previous)
     return bytes_put(&ed->line, text_span(history.data + from, to - from));
 }
 
-/* What a key does to the line. False without memory. */
+/* Does to the line what the key says. False without memory. */
 static bool apply_key(struct editor *ed, int key)
 {
     const size_t at = ed->cursor, place = place_of(ed, key);
@@ -185,7 +185,7 @@ static bool put(struct bytes *out, const char *s)
     return bytes_put(out, text_of(s));
 }
 
-/* What would command the terminal is escaped. */
+/* Puts text in which nothing commands the terminal. */
 static bool put_escaped(struct bytes *out, struct text part)
 {
     bool room = true;
@@ -197,8 +197,8 @@ static bool put_escaped(struct bytes *out, struct text part)
     return room;
 }
 
-/* To where the line was drawn, if it was. In a terminal that has become narrower its row is several
- * now, and the cursor may be in one behind the first. */
+/* Goes to where the line was drawn before. In a terminal that has become narrower the line's row is
+ * several rows now, and the cursor may be in a later one. */
 static bool put_beginning(const struct editor *ed, int width, struct bytes *out)
 {
     char up[32] = "";
@@ -213,8 +213,8 @@ struct drawn {
     size_t columns;
 };
 
-/* What fits into so many columns: without its beginning, if the cursor, behind `at` bytes, stands
- * far in it. */
+/* Chooses what fits into so many columns. Where the cursor, behind `at` bytes, stands too far in
+ * the line, its beginning is left out. */
 static bool fit_line(struct editor *ed, size_t at, size_t most, struct drawn *d)
 {
     struct text rest = bytes_text(&ed->line);
@@ -235,7 +235,7 @@ static bool fit_line(struct editor *ed, size_t at, size_t most, struct drawn *d)
     return true;
 }
 
-/* All behind the line is cleared, the rows below it, too. */
+/* Clears all that stands behind the line, also in the rows below. */
 bool editor_draw(struct editor *ed, enum editor_state state, int width, struct bytes *out)
 {
     const bool ends = state != EDITOR_GOES_ON;

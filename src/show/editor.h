@@ -16,8 +16,8 @@ enum editor_escape { ESCAPE_NONE, ESCAPE_BEGUN, ESCAPE_NUMBERS };
 /* Zeroed it has no lines; editor_free is due. */
 struct editor {
     struct bytes line;    /* for the user to read; valid until the next call of editor_begin */
-    struct bytes history; /* the lines before it, each with a zero behind it */
-    size_t cursor;        /* bytes of the line before it */
+    struct bytes history; /* earlier lines, each with a zero behind it */
+    size_t cursor;        /* bytes of the line that stand before the cursor */
     size_t shown;         /* the line's place in the history; the history's end: it is new */
     const char *prompt;   /* borrowed */
     enum editor_escape escape;
@@ -25,7 +25,7 @@ struct editor {
     bool pastes;       /* the bytes that come are pasted */
     struct bytes text; /* the line as it is drawn */
     bool drawn;        /* the terminal shows the line as it is */
-    int width, column; /* the terminal's and the cursor's at the last drawing; 0: none yet */
+    int width, column; /* of the terminal and of the cursor at the last drawing; 0: none yet */
 };
 
 enum editor_state {

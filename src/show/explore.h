@@ -5,8 +5,8 @@
 
 #include "show/heatmap.h"
 
-/* The most weights, of all maps together, that a page has room for. Each is a float32, which takes
- * four thirds of four bytes in the file. */
+/* The most weights that a page has room for, of all maps together. In the file a weight is a
+ * float32 in base64: four thirds of four bytes. */
 #define EXPLORE_MOST ((uint64_t)24 << 20)
 
 /* Returns how many weights so many maps over so many tokens have; UINT64_MAX if they are more. */
@@ -42,7 +42,7 @@ struct explore_paths {
     int n_layers;
 };
 
-/* Numbers of K/V heads to choose from. */
+/* The most numbers of K/V heads that a page offers. */
 #define EXPLORE_VARIANTS 32
 
 /* What makes a page live: it runs other texts, by the module and the checkpoint in it. */
@@ -70,14 +70,14 @@ struct explore_page {
     const struct explore_next *next; /* [n tokens, n_next] */
     int n_next;                      /* 0: nothing is known of what comes next */
     const struct explore_paths *paths;
-    const char *why; /* without paths: why, and a command that shows one but for head and token */
+    const char *why; /* why there are no paths, and the beginning of a command that shows one */
     const struct explore_live *live; /* NULL: what is shown stays */
 };
 
-/* Put a page's data: all but the floats as a JSON object; and the floats, little-endian: the
- * triangle of each map, row by row, then each layer's numbers in the order of struct explore_layer,
- * but for `bias`. */
+/* Puts all of a page's data but the floats, as a JSON object. */
 void explore_put_view(const struct explore_page *page, struct output *out);
+/* Puts the floats, little-endian: the triangle of each map, row by row, then the numbers of each
+ * layer in the order of struct explore_layer, without `bias`. */
 void explore_put_numbers(const struct explore_page *page, struct output *out);
 
 /*

@@ -185,8 +185,8 @@ enum status heatmap_write(const struct heatmap_picture *p, const char *path, str
 
 static const char shades[] = " .:-=+*#%@";
 
-/* From dark to light, of a palette of 256. The contrast with white text, and from HIGH_LEVEL on
- * with black text, is at least 4.5 to 1. */
+/* Colours of a palette of 256, from dark to light. Their contrast with white text, and from
+ * HIGH_LEVEL on with black text, is at least 4.5 to 1. */
 static const unsigned char colours[HEATMAP_LEVELS] = {17, 18, 19, 25, 31, 38, 80, 122, 230};
 #define HIGH_LEVEL 5
 

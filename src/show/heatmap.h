@@ -27,7 +27,7 @@ void heatmap_levels(const struct heatmap_scale *s, const float *x, int n, unsign
 
 /* --- pictures ------------------------------------------------------------------------------- */
 
-/* The most cells a side of a map among several, and of a single one. */
+/* The most cells a side: of a map among several, and of a single map. */
 #define HEATMAP_SMALL 64
 #define HEATMAP_LARGE 384
 

@@ -65,7 +65,7 @@ static void add_x_tick(struct chart *c, double at, struct figure label)
     c->x_ticks[c->n_x_ticks++] = (struct x_tick){at, label};
 }
 
-/* A value as its axis has it, but for where it begins and ends. */
+/* Returns a value as the x axis counts. */
 static double along_x(const struct chart *c, double x)
 {
     return c->plot->x_doubles ? log2(x) : x;
@@ -176,7 +176,7 @@ static void put_marker(struct canvas *v, const char *class, int marker, double x
     output_printf(v->out, "<path class=\"%s\" d=\"M%g %g%s\"/>", class, x, y, shapes[marker]);
 }
 
-/* Through the points' middles, or predictions; or at each a dash of so many pixels to both sides.
+/* Puts the path of a line through its middles or predictions, or at each a dash of 2 `dash` pixels.
  */
 static void put_path(const struct chart *c, struct canvas *v, int i, bool predicted, double dash)
 {
@@ -243,7 +243,7 @@ static void draw_line(const struct chart *c, struct canvas *v, int i)
 
 /* --- the file ------------------------------------------------------------------------------- */
 
-/* The names of the lines, then what kinds of lines there are, as grey samples. */
+/* Draws the legend: the names of the lines, then grey samples of the kinds of lines. */
 static void draw_names(const struct chart *c, struct canvas *v)
 {
     const struct plot *p = c->plot;
@@ -302,11 +302,10 @@ static double draw_chart(struct canvas *v, const void *what)
     return c.bottom + AXIS_HEIGHT;
 }
 
-/* The line of the first of n points, and how far it reaches. */
+/* Adds the line that the first of n points begins, and widens the axes to it. */
 static void add_line(struct chart *c, const struct plot_point *points, int n)
 {
-    /* The shapes move on by one when the colours begin again: no look comes back before the 65th.
-     */
+    /* The shapes move on by one when the colours begin again: 64 lines look different. */
     const int i = c->n_lines;
     struct line *line = &c->lines[c->n_lines++];
     *line = (struct line){.name = points->name,

@@ -230,7 +230,7 @@ static void value_of(const struct report_field *f, const void *row, bool people,
     v->text = text_of(v->digits);
 }
 
-/* Return the list that is a member of a row, and item i of a list. */
+/* Returns the list that is a member of a row. */
 static const struct report_list *list_of(const struct report_field *f, const void *row)
 {
     return (const void *)((const char *)row + f->offset);
@@ -247,8 +247,8 @@ static void put_cell(struct report *r, struct text bytes)
 {
     struct output *out = r->out;
     if (r->format == TABLE_CSV) {
-        /* RFC 4180; bytes that are not UTF-8 become U+FFFD, as in JSON, and so do control
-         * characters, for which CSV has no escapes; but line feed and tab stay. */
+        /* RFC 4180. Bytes that are not UTF-8 become U+FFFD, as in JSON. CSV has no escapes, so
+         * control characters become U+FFFD, too; line feed and tab stay. */
         bool quoted = bytes.len > 0 && (bytes.data[0] == ' ' || bytes.data[bytes.len - 1] == ' ');
         for (size_t i = 0; i < bytes.len; i++)
             quoted |= bytes.data[i] && strchr(",\"\n", bytes.data[i]);

@@ -2,8 +2,8 @@
  * report - rows of figures in every form: aligned or Markdown for people, CSV or JSON for programs.
  *
  * A column is a field: a member of the row's struct, what programs call it, and how people read it.
- * Programs get numbers exactly and row by row; a table for people is stored until report_end. One
- * that is wider than its terminal is printed without columns of details, and says which.
+ * Programs get exact numbers, row by row. A table for people is stored until report_end; where it
+ * is wider than its terminal, columns of details are left out, and a line below names them.
  */
 #pragma once
 
@@ -37,7 +37,7 @@ enum report_type {
     REPORT_U64,    /* uint64_t */
     REPORT_DOUBLE, /* double; NaN and infinities: no value */
     REPORT_BOOL,   /* bool: true or false */
-    REPORT_TEXT,   /* struct text; without data, or empty if the field has a `none`: no value */
+    REPORT_TEXT, /* struct text; without data: no value, and empty: none if the field has `none` */
     REPORT_STRING, /* const char *; NULL: no value */
     REPORT_CHARS,  /* char[], zero-terminated */
     REPORT_LIST,   /* struct report_list, without a heading: in JSON an array of objects, in CSV
@@ -55,19 +55,18 @@ struct report_field {
     const char *heading; /* NULL: not for people */
     enum report_type type;
     size_t offset;                     /* in the row's struct */
-    const char *format;                /* how people read a double, as printf has it */
-    struct figure (*figure)(double x); /* or any number */
-    bool grouped;                      /* an integer's thousands apart, for people */
-    const char *none; /* for people, where there is no value; NULL: an empty cell, as in CSV */
-    bool right;       /* whether a text is aligned right, as numbers are */
-    bool list;        /* whether a text is broken into lines only behind its commas */
-    bool bytes;       /* whether JSON has the "bytes" of a text that is not UTF-8, too */
-    unsigned when;    /* bits of the caller's: only reports that show one of them have the field; 0:
+    const char *format;                /* printf's, of a double for people */
+    struct figure (*figure)(double x); /* how people read any number; NULL: by `format` */
+    bool grouped;                      /* people read an integer's thousands apart */
+    const char *none; /* what people read where there is no value; NULL: an empty cell, as in CSV */
+    bool right;       /* a text is aligned right, as numbers are */
+    bool list;        /* a text is broken into lines only behind its commas */
+    bool bytes;       /* JSON also has the "bytes" of a text that is not UTF-8 */
+    unsigned when;    /* bits of the caller's: the reports that show one of them have the field; 0:
                          all have it */
-    bool detail;      /* whether it may be left out, the last one first, of a table that is wider
-                         than its terminal */
+    bool detail; /* a table that is wider than its terminal leaves it out; the last one first */
     /* Of a REPORT_LIST. */
-    const struct report_field *items; /* [n_items] an item's */
+    const struct report_field *items; /* [n_items] the fields of an item */
     int n_items, most;
     size_t item_size;
 };
@@ -99,7 +98,7 @@ struct report {
     size_t n_cells;
 };
 
-/* Begins a report. `fields` is borrowed until report_end; the form shows at least one of them. */
+/* Begins a report. `fields` is borrowed until report_end; at least one of them is shown. */
 void report_begin(struct report *r, enum table_format format, const struct report_field *fields,
                   int n_fields, unsigned shown, struct output *out);
 void report_row(struct report *r, const void *row);

@@ -1,9 +1,8 @@
 /*
  * sheet - all about one thing: properties, and tables below them.
  *
- * For people the properties that have a value are a table before the others. JSON is one object
- * with a member for each property and each table. CSV, which has room for one, is one of the
- * tables.
+ * For people the first table has the properties that have a value. JSON is one object with a member
+ * for each property and each table. CSV has room for one table, and no properties.
  */
 #pragma once
 
@@ -28,16 +27,15 @@ struct sheet {
 void sheet_text(struct sheet *s, const char *key, struct text value);
 void sheet_string(struct sheet *s, const char *key, const char *value); /* NULL: none */
 void sheet_bool(struct sheet *s, const char *key, bool value);
-/* An integer is written as it is, another number to a float's digits; NaN and negative ones are
- * none.
- */
+/* An integer is written as it is, another number to a float's digits. NaN and numbers below 0 are
+ * none. */
 void sheet_number(struct sheet *s, const char *key, double value);
 
 struct sheet_table {
-    const char *key; /* of the JSON array of its rows; NULL: each field but the first is an object
-                        with a member for each row, whose name is the first field, a string */
+    const char *key; /* of the JSON array of its rows; NULL: JSON has an object for each field but
+                        the first, with a member for each row, named by the first field, a string */
     struct table table; /* left out if it has no rows */
-    bool in_csv;        /* CSV is the last table that has this set */
+    bool in_csv;        /* CSV is the last table with rows that has this set */
 };
 
 /* Prints the sheet with n tables. STATUS_NO_MEMORY. */
