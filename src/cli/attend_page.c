@@ -113,8 +113,9 @@ void attend_title(const struct attend_view *v, char *title, size_t size)
 
 /* --- of the page ------------------------------------------------------------------------------ */
 
-/* A page has so many tokens that may come next, of each position; and the paths of texts up to so
- * many tokens, if they take no more memory than this, four thirds of which are in the file. */
+/* A page has PAGE_NEXT tokens that may come next for each position. It has the paths of a text of
+ * at most PATHS_TOKENS tokens, if these take at most PATHS_BYTES; the file has four thirds of them.
+ */
 #define PAGE_NEXT    5
 #define PATHS_TOKENS 64
 #define PATHS_BYTES  ((uint64_t)16 << 20)
@@ -166,7 +167,7 @@ static struct explore_layer layer_of(const struct attend_view *v, const struct p
                                   .bias = b->bias ? &b->bias->centre : NULL};
 }
 
-/* A token with the spaces before it as U+2423: most words begin with one. */
+/* Names a token with each space before it as U+2423: most words begin with one. */
 static struct text_label page_label(const struct attend_view *v, int32_t token)
 {
     struct text_label label = {""};

@@ -29,7 +29,7 @@ static struct key_row key_row(const struct attend_view *v, int position, double 
     return (struct key_row){position, id, job_token(v->job, id), weight};
 }
 
-/* A head, and its figures or what a query looks at most. */
+/* A head with its figures, or with what a query looks at most. */
 struct attend_row {
     struct attend_head of;
     int kv_head;
@@ -217,7 +217,7 @@ enum status attend_write_json(const struct attend_view *v, struct err *e)
 
 /* --- pictures -------------------------------------------------------------------------------- */
 
-/* The scale of n maps: every weight is a share of the largest. */
+/* Returns the scale of n maps, whose top is their largest weight. */
 static struct heatmap_scale scale_of(const struct attend_map *maps, int n)
 {
     float most = 0;
@@ -271,8 +271,8 @@ enum status attend_write_picture(const struct attend_view *v, struct err *e)
     return s;
 }
 
-/* Each row is a line: position, cells up to the diagonal, and there the token, which names its row
- * and its column. */
+/* A line is a row: its position, the cells up to the diagonal, and there the token, which names row
+ * and column. */
 void attend_draw(const struct attend_view *v)
 {
     struct output *out = v->job->out;

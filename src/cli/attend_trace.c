@@ -1,7 +1,7 @@
 #include "cli/attend.h"
 
-/* A row shows its token in TOKEN_COLUMNS and then as many numbers, each in NUMBER_COLUMNS, as the
- * terminal has room for; USUAL_NUMBERS where there is no terminal. */
+/* A row shows its token in TOKEN_COLUMNS and behind it numbers of NUMBER_COLUMNS each: as many as
+ * the terminal has room for, or USUAL_NUMBERS where there is none. */
 #define USUAL_NUMBERS  8
 #define MOST_NUMBERS   64
 #define NUMBER_COLUMNS 9
@@ -23,8 +23,8 @@ struct trace_step {
     int window;   /* of the mask, as config's layer_window */
 };
 
-/* The tokens that are shown. Where there is no room for all up to the query, those with the largest
- * weights; where there is more room, tokens behind the query, too. */
+/* The tokens that are shown: all up to the query, or as many as there is room for, those with the
+ * largest weights. Where there is more room, tokens behind the query follow. */
 struct shown_keys {
     int at[MOST_NUMBERS], n; /* ascending positions */
     int n_seen;              /* how many of them are up to the query */
@@ -55,7 +55,7 @@ static struct shown_keys shown_keys(const struct attend_view *v, int most)
     return shown;
 }
 
-/* Number i of a row. Row `row` of the mask is what is added to the scores of the query at that
+/* Returns number i of a row. Row `row` of the mask is added to the scores of the query at that
  * position. */
 static double number_at(const struct trace_step *s, int row, int i)
 {
@@ -140,7 +140,7 @@ static void write_step(const struct attend_view *v, const struct trace_step *s, 
     json_end(j);
 }
 
-/* The names of the steps that depend on the model. */
+/* The step names that depend on the model. */
 struct step_names {
     const char *x, *sum, *normed;
     char q[64], k[96], value[64], scores[160], out[64];
@@ -190,7 +190,7 @@ static struct step_names step_names(const struct attend_view *v)
     return names;
 }
 
-/* What stands before the steps on a terminal. */
+/* Prints what stands before the steps on a terminal. */
 static void put_heading(const struct attend_view *v, const struct shown_keys *shown)
 {
     const struct attend_trace *t = &v->trace;

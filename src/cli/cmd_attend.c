@@ -90,8 +90,8 @@ static enum status choose_heads(struct attend_view *v, struct err *e)
     return attend_list_heads(v, e);
 }
 
-/* Wants the map of --show: of all tokens where there is room; else of cells, as few as in a small
- * picture. */
+/* Wants the map of --show: a cell a token where there is room for them, else at most as many cells
+ * as a small picture has. */
 static enum status place_drawing(struct attend_view *v, struct err *e)
 {
     const int n = v->spec.n_tokens;
@@ -146,7 +146,7 @@ static enum status write_arrays(const struct attend_view *v, struct err *e)
     return file_writer_commit(npy, e);
 }
 
-/* Shows what was found: in files, and in a table or what takes its place. */
+/* Writes the files that are asked for, and prints the table or what takes its place. */
 static enum status show(const struct attend_view *v, struct err *e)
 {
     const struct attend_options *o = v->options;
@@ -195,8 +195,8 @@ static enum status look(struct attend_view *v, struct err *e)
     return show(v, e);
 }
 
-/* Whether a word goes on across a place: there are letters or digits on both sides. Bytes beyond
- * ASCII count as letters. */
+/* Whether a word goes on across a place, because letters or digits stand on both sides. Bytes
+ * beyond ASCII count as letters. */
 static bool goes_on(struct text t, size_t at)
 {
     const unsigned char *c = (const unsigned char *)t.data + at;
@@ -204,7 +204,7 @@ static bool goes_on(struct text t, size_t at)
            (isalnum(c[0]) || c[0] >= 0x80);
 }
 
-/* Finds the position that --query names, as a number or as a word, whose last token it is. */
+/* Finds the position that --query names: a number, or the last token of a word. */
 static enum status find_query(const struct job *j, const char *query, int *out, struct err *e)
 {
     const struct tokenizer *t = j->checkpoint.tokenizer;

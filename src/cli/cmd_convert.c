@@ -103,7 +103,7 @@ struct conversion {
     int n_self;                                      /* tokens, if the model writes it itself */
     struct text_sample text;
     struct convert converted;
-    /* Where the type changes, too: the converted checkpoint, which is still to be written. */
+    /* The converted checkpoint in memory, where its type is still to be changed. */
     unsigned char *bytes;
     struct gguf *gguf;
     struct quantize retyped;
@@ -181,7 +181,7 @@ static enum status plan_text(struct conversion *c, struct err *e)
     return STATUS_OK;
 }
 
-/* Decides which K/V heads are wanted and how they are made: c->fewer, and c->spec but for its text.
+/* Decides which K/V heads are wanted and how they are made: c->fewer and c->spec without its text.
  */
 static enum status plan_heads(struct conversion *c, struct err *e)
 {
@@ -289,7 +289,7 @@ static enum status convert_heads(struct conversion *c, struct err *e)
     return STATUS_OK;
 }
 
-/* Plans the change of the weight type, if that is asked for, of the converted checkpoint. */
+/* Plans the change of the converted checkpoint's weight type, if that is asked for. */
 static enum status change_type(struct conversion *c, struct err *e)
 {
     const struct convert_options *o = c->options;
@@ -337,7 +337,7 @@ static enum status write_out(struct conversion *c, struct err *e)
     return STATUS_OK;
 }
 
-/* Bits per byte of the checkpoint at `path` on --eval's text; NaN without one. */
+/* Measures the bits per byte of the checkpoint at `path` on --eval's text; NaN without one. */
 static enum status measure_bits(struct job *j, const char *path, double *out, struct err *e)
 {
     struct checkpoint k;
@@ -415,7 +415,7 @@ static const struct report_field row_fields[] = {
      .item_size = sizeof(struct convert_layer), .when = IN_JSON},
 };
 
-/* The names of a set of storages, separated by commas. */
+/* Lists the names of a set of storages, with commas. */
 static void name_types(unsigned types, char out[32])
 {
     size_t len = 0;
@@ -424,7 +424,7 @@ static void name_types(unsigned types, char out[32])
             len += snprintf(out + len, 32 - len, "%s%s", len ? "," : "", storage_names[s]);
 }
 
-/* The row of a checkpoint with the tensors of g and this config. */
+/* Returns the row of a checkpoint with the tensors of g and this config. */
 static struct convert_row describe(const char *checkpoint, const struct gguf *g,
                                    const struct config *c, uint64_t file_bytes,
                                    double bits_per_byte)

@@ -31,7 +31,7 @@ static const struct option result_options[] = {
     OPT_END,
 };
 
-/* A checkpoint on the text, its cache of one type. */
+/* What one checkpoint makes of the text with one type of cache. */
 struct eval_row {
     const char *model, *text, *range; /* as they were named */
     struct kv_type_name kv_type;
@@ -61,8 +61,7 @@ static const struct report_field fields[] = {
      .when = AGAINST, .detail = true},
 };
 
-/* Takes the last positional as the text. The others are checkpoints; -m names one more, the first.
- */
+/* The last positional is the text, the others are checkpoints; -m names one before them. */
 static enum status prepare_eval(struct job *j, void *values, struct err *e)
 {
     const struct eval_options *o = values;
@@ -75,7 +74,7 @@ static enum status prepare_eval(struct job *j, void *values, struct err *e)
     return STATUS_OK;
 }
 
-/* STATUS_BAD_FILE if two checkpoints have different tokens; tokens that only one names are not
+/* STATUS_BAD_FILE if a token is different in two checkpoints; those that only one has are not
  * compared. */
 static enum status check_same_tokens(const struct checkpoint *mine, const struct checkpoint *other,
                                      const char *path, struct err *e)
@@ -145,7 +144,7 @@ static enum status evaluate(struct job *j, const struct eval_options *o, const c
     return STATUS_OK;
 }
 
-/* Where a checkpoint fails, the rows of those before it are printed all the same. */
+/* If a checkpoint fails, the rows of those before it are printed all the same. */
 static enum status run_eval(struct job *j, void *values, struct err *e)
 {
     const struct eval_options *o = values;

@@ -3,10 +3,10 @@
 
 #include "cli/generate.h"
 
-/* Positions that the cache of -i has at first, no fewer than rows of a step. */
+/* Positions that the cache of -i has at first: at least as many as a step has rows. */
 #define FIRST_CTX 128
 
-/* Sequences that share a step: at most, and at most if nobody says how many. */
+/* The most sequences that share a step: at all, and where nobody says how many. */
 #define BATCH_MAX  4096
 #define BATCH_AUTO 16
 
@@ -75,7 +75,7 @@ static const struct option session_options[] = {
 
 /* --- before the run -------------------------------------------------------------------------- */
 
-/* The form of the output, the sequences of a step, and where the text is. */
+/* Decides the form of the output, the sequences of a step, and where the text is. */
 static enum status prepare_generate(struct job *j, void *values, struct err *e)
 {
     struct generate_options *o = values;
@@ -118,8 +118,8 @@ static bool cache_fits_texts(const struct generate_options *o)
     return !o->ctx && !o->prompts && !o->interactive;
 }
 
-/* Creates what the schedule borrows: the sampler, and the job's session with as many sequences, at
- * most n_texts, as --batch or the memory allows. */
+/* Creates what the schedule borrows: the sampler, and the job's session with at most n_texts
+ * sequences, as many as --batch or the memory allows. */
 static enum status start_schedule(struct generation *g, struct session_params *params, int n_texts,
                                   struct err *e)
 {
@@ -162,7 +162,7 @@ static enum status start_schedule(struct generation *g, struct session_params *p
     return sampler_create(&sampler, &sizes, &s->sampler, e);
 }
 
-/* How many texts --prompts has; none has begun. */
+/* Counts the texts of --prompts before the first one begins. */
 static uint64_t count_prompts(const struct generation *g)
 {
     struct text left = g->lines, line;
@@ -172,7 +172,7 @@ static uint64_t count_prompts(const struct generation *g)
     return n;
 }
 
-/* Opens all that the texts of the list need to begin. */
+/* Opens what texts need to begin. */
 static enum status open_generation(struct generation *g, struct err *e)
 {
     const struct generate_options *o = g->o;

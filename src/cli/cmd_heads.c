@@ -48,7 +48,7 @@ static const struct report_field fields[] = {
     {"written", "written", MEMBER(head_worth, written), "%.3f", .detail = true},
 };
 
-/* A point of the curve, and the heads that it leaves out beyond those of the one before it. */
+/* A point of the curve, with the heads that the point before it keeps and it leaves out. */
 struct curve_row {
     struct heads_point at;
     struct text added; /* "0.3,1.2" */
@@ -61,7 +61,7 @@ static const struct report_field curve_fields[] = {
     {"bits_per_byte", "bits/byte", MEMBER(curve_row, at.bits_per_byte), "%.4f"},
     {"added", "added", MEMBER(curve_row, added), .list = true},
 };
-/* The rows of the curve, malloc'd, and behind them the names in them. */
+/* Makes the rows of the curve, malloc'd; their names stand behind them. */
 static enum status make_rows(const struct heads_result *r, struct curve_row **out, struct err *e)
 {
     const size_t names_bytes = (size_t)r->n_heads * HEAD_BYTES;
@@ -81,7 +81,7 @@ static enum status make_rows(const struct heads_result *r, struct curve_row **ou
     return STATUS_OK;
 }
 
-/* delta_nll: layers down and heads across. */
+/* Draws delta_nll, layers down and heads across. */
 static enum status write_picture(const struct job *j, const struct heads_options *o,
                                  const struct heads_result *r, struct err *e)
 {

@@ -9,7 +9,7 @@
 static const struct command *const commands[] = {COMMANDS(COMMAND_ROW) NULL};
 #undef COMMAND_ROW
 
-/* Names that are no command here, what does their work, and how that is called. */
+/* Names that are no command here, what does their work, and its command line. */
 static const struct {
     const char *name, *by, *usage;
 } elsewhere[] = {

@@ -116,7 +116,7 @@ static void add_config(struct info *info)
 
 /* --- a checkpoint's file --------------------------------------------------------------------- */
 
-/* The value of a key, if it is a text. */
+/* Returns the text that is the value of a key; without data if there is none. */
 static struct text text_at(const struct gguf *g, const char *key)
 {
     const struct gguf_value *v = gguf_find(g, key);
@@ -142,8 +142,8 @@ static void name_type(const struct gguf *g, char *name, size_t size)
         *c = tolower((unsigned char)*c);
 }
 
-/* Reads the hyperparameters if the file is a model of an architecture that runs here, else why no
- * other command takes it. STATUS_NO_MEMORY. */
+/* Reads the hyperparameters of a model that runs here, or finds out why no other command takes the
+ * file. STATUS_NO_MEMORY. */
 static enum status read_config(struct info *info, struct err *e)
 {
     const struct gguf *g = info->job->checkpoint.gguf;
@@ -160,8 +160,8 @@ static enum status read_config(struct info *info, struct err *e)
     return s == STATUS_NO_MEMORY ? err_set(e, s, "%s", info->refusal.text) : STATUS_OK;
 }
 
-/* Adds the tokenizer's properties. A fault in it is one of them, and so are the tokens that end a
- * text, each with the key or the name that says so. STATUS_NO_MEMORY. */
+/* Adds the tokenizer's properties, among them its fault, if it has one, and each token that ends a
+ * text with the key or the name that says so. STATUS_NO_MEMORY. */
 static enum status add_tokenizer(struct info *info, struct err *e)
 {
     struct checkpoint *k = &info->job->checkpoint;
@@ -199,8 +199,8 @@ static enum status add_tokenizer(struct info *info, struct err *e)
     return STATUS_OK;
 }
 
-/* Checks the tensors, if that is wanted, and lists those that are shown: with --tensors all, with
- * --check alone the bad ones. */
+/* Lists the tensors that are shown, all with --tensors, and with --check alone those that it finds
+ * bad. */
 static enum status list_tensors(struct info *info, struct err *e)
 {
     const struct gguf *g = info->job->checkpoint.gguf;
@@ -286,8 +286,8 @@ static enum status list_shapes(struct job *j, struct err *e)
 
 /* --- steps ----------------------------------------------------------------------------------- */
 
-/* Lists the variants, and adds the steps that are asked for, every depth with every batch, behind
- * those there are. Of a shape, which has nothing else to show, steps are always shown. */
+/* Lists the variants and adds the steps that are asked for, every depth with every batch. A shape
+ * has nothing else to show, so its steps are always shown. */
 static enum status plan_steps(struct info *info, struct err *e)
 {
     const struct info_options *o = info->o;
@@ -338,7 +338,7 @@ static const struct report_field cache_fields[] = {
      .detail = true},
 };
 
-/* These, and a column for each type of a cache. */
+/* These columns, and one for each type of a cache. */
 struct cache_columns {
     struct report_field fields[LENGTH(cache_fields) + CACHE_TYPES];
     char keys[CACHE_TYPES][32], headings[CACHE_TYPES][32];
@@ -443,7 +443,7 @@ static enum status describe(struct info *info, struct err *e)
     return err_in(e, STATUS_BAD_FILE, "%.200s", info->job->path);
 }
 
-/* One table of the steps of several shapes, side by side. */
+/* Prints one table with the steps of several shapes. */
 static enum status compare_shapes(struct info *info, struct err *e)
 {
     const struct option_strings *shapes = &info->o->shapes;

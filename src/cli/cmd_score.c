@@ -76,8 +76,8 @@ static struct scored_row scored_of(const struct scoring *s, int position, int id
         .position = position, .id = id, .text = job_token(s->job, id), .logprob = logprob};
 }
 
-/* Feeds the tokens block by block: after each its logits predict the next one, nothing the first.
- */
+/* Feeds the tokens block by block: a token's logits predict the next one, and nothing predicts the
+ * first. */
 static enum status score_tokens(struct scoring *s, struct err *e)
 {
     const struct job *j = s->job;

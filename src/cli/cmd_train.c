@@ -12,7 +12,7 @@
 #define FURTHER   0.1      /* of a new model's rate, for a checkpoint that is trained further */
 #define FREE_ARCH "decode" /* the preset that has whatever kinds are asked for */
 
-/* Marks options of a new model: the checkpoint of --from says the same already. */
+/* Marks options of a new model, which the checkpoint of --from answers already. */
 #define NEW_ONLY .excludes = "from"
 
 #define TRAIN_KINDS 5
@@ -235,9 +235,9 @@ static enum status set_kinds(const struct train_shape *s, struct config *c, stru
     return STATUS_OK;
 }
 
-/* The config of the model that training starts from: the checkpoint at `path`, which is opened, or
- * (NULL) a new one of this shape. STATUS_USAGE names an option that cannot be with the others; the
- * failures of job_open. */
+/* Fills in the config of the model that training starts from: that of the checkpoint at `path`,
+ * which is opened, or, without a path, a new one of this shape. STATUS_USAGE names an option that
+ * cannot be with the others; the failures of job_open. */
 static enum status open_origin(const char *path, const struct train_shape *s,
                                struct checkpoint *from, struct config *c, struct err *e)
 {
@@ -337,14 +337,14 @@ static enum status open_teacher(struct training *t, struct job *j, struct err *e
 
 /* --- what a run says -------------------------------------------------------------------------- */
 
-/* "3.2k" tokens a second, in the steps of this run. */
+/* Returns the tokens a second in the steps of this run, "3.2k". */
 static struct figure speed(const struct training *t)
 {
     const double tokens = (double)(t->step - t->first_step) * t->spec.batch * t->spec.length;
     return figure_rate(t->step_ns ? tokens / (t->step_ns * 1e-9) : 0);
 }
 
-/* The trainer's `progress`, of the merges of its vocabulary. */
+/* The trainer's callback `progress`: merges of the vocabulary that it learns. */
 static void show_learning(void *arg, uint64_t done, uint64_t all)
 {
     const struct training *t = arg;
@@ -352,7 +352,7 @@ static void show_learning(void *arg, uint64_t done, uint64_t all)
         notice_show("learning the vocabulary: %" PRIu64 " of %" PRIu64 " merges", done, all);
 }
 
-/* The trainer's `event`: rows of the log, and lines about the run. */
+/* The trainer's callback `event`: adds rows to the log, and prints lines about the run. */
 static void on_event(void *arg, const struct train_event *ev)
 {
     struct training *t = arg;
@@ -430,7 +430,7 @@ static void announce(const struct training *t, const struct train_plan *p)
 
 /* --- what is read and written ---------------------------------------------------------------- */
 
-/* A run is never written over another's OUT or OUT.state: only --resume goes on with them. */
+/* Refuses to write over OUT or OUT.state of another run: only --resume goes on with them. */
 static enum status check_outputs(const struct training *t, struct err *e)
 {
     const struct train_spec *spec = &t->spec;
@@ -452,8 +452,8 @@ static enum status check_outputs(const struct training *t, struct err *e)
     return path_writable(state, e);
 }
 
-/* Reads the texts. They are not mapped: a file that changes must not be one text when the
- * vocabulary is learned and another when it is cut into tokens; and a pipe is a text, too. */
+/* Reads the texts into memory. A mapped file that changes would be one text when the vocabulary is
+ * learned and another when it is cut into tokens; and a pipe is a text, too. */
 static enum status read_texts(struct training *t, struct err *e)
 {
     struct train_spec *spec = &t->spec;
@@ -473,8 +473,8 @@ static enum status read_texts(struct training *t, struct err *e)
     return STATUS_OK;
 }
 
-/* For each self:N among the texts lets the teacher, or else the checkpoint that is trained, write N
- * tokens, in whole windows. */
+/* Lets the teacher, or else the checkpoint that is trained, write N tokens in whole windows for
+ * each self:N among the texts. */
 static enum status write_texts(struct training *t, struct job *j, struct err *e)
 {
     struct train_spec *spec = &t->spec;
@@ -512,8 +512,8 @@ static void free_texts(struct training *t)
     free(t->own);
 }
 
-/* Takes the options of a run that is resumed from OUT.state and then from this command line. One
- * that differs is refused, unless it is --log or a larger --steps. */
+/* Takes the options of a run that is resumed, first from OUT.state and then from this command line.
+ * An option that differs is refused, unless it is --log or a larger --steps. */
 static enum status recall_options(struct training *t, struct job *j, struct err *e)
 {
     const struct option_spec *spec = &command_train.spec;
@@ -540,7 +540,7 @@ static enum status recall_options(struct training *t, struct job *j, struct err 
     return s;
 }
 
-/* Takes all options and makes the record of them, which has the seed also where it is random. */
+/* Takes all options and makes the record of them, in which a random seed is given, too. */
 static enum status take_options(struct training *t, struct job *j, struct err *e)
 {
     if (t->spec.resume)

@@ -6,8 +6,8 @@
 #include "formats/json_write.h"
 #include "show/paragraph.h"
 
-/* Texts under way for each slot: a text that ends before an earlier one waits to be printed while
- * its slot goes on with another. */
+/* Texts that are held for each slot: a text that ends before an earlier one waits to be printed,
+ * while its slot goes on with another. */
 #define TEXTS_PER_SLOT 4
 
 /* --- memory ---------------------------------------------------------------------------------- */
@@ -64,7 +64,7 @@ enum status generation_tokens(const struct generation *g, struct text prompt, in
     return job_fit_tokens(g->job, "prompt", cap, cap - MIN(n, cap / 2), *ids, n_ids, e);
 }
 
-/* Marks a text as one that cannot be made, and why. */
+/* Marks a text that cannot be made, with the reason. */
 static void refuse_text(struct generated *t, const struct err *why)
 {
     t->refused = t->whole = true;
@@ -80,8 +80,8 @@ bool generation_next_line(struct text *left, uint64_t *n_lines, struct text *lin
     return line->len > 0;
 }
 
-/* Fills in the next text from the next line of --prompts that is not empty; a text that cannot be
- * made is refused. STATUS_NO_MEMORY. */
+/* Fills in a text from the next line of --prompts that is not empty; a line that cannot be run is
+ * refused. STATUS_NO_MEMORY. */
 static enum status next_of_lines(struct generation *g, struct generated *t, struct err *e)
 {
     generation_next_line(&g->lines, &g->n_lines, &t->prompt);
@@ -111,7 +111,7 @@ static enum status next_text(struct generation *g, struct generated *t, struct e
 
 /* --- printing -------------------------------------------------------------------------------- */
 
-/* One line of JSON: a text that is whole, or why there is none. */
+/* Prints a line of JSON: a whole text, or why there is none. */
 static void print_json(struct generation *g, const struct generated *t)
 {
     static const char *const end_names[] = {
@@ -135,7 +135,8 @@ static void print_json(struct generation *g, const struct generated *t)
     output_puts(g->job->out, "\n");
 }
 
-/* Prints what was made of a text since the last time, the first time behind its prompt. */
+/* Prints what has been made of a text since the last call; the first call prints the prompt before
+ * it. */
 static void print_text(struct generation *g, struct generated *t)
 {
     if (t->refused) {
@@ -155,7 +156,7 @@ static void print_text(struct generation *g, struct generated *t)
         output_puts(g->job->out, "\n");
 }
 
-/* Prints the next text of the list: the whole of it, or where texts stream what there is. */
+/* Prints the next text of the list: all of it, or, where texts stream, what there is. */
 static void print_next(struct generation *g)
 {
     struct generated *t = text_of_number(g, g->n_printed);
@@ -165,7 +166,7 @@ static void print_next(struct generation *g)
         print_text(g, t);
 }
 
-/* Counts the next text, which is over, and makes room for another. */
+/* Counts the next text of the list, which is over, and makes room for another. */
 static void pass_text(struct generation *g)
 {
     struct generated *t = text_of_number(g, g->n_printed++);
@@ -174,7 +175,8 @@ static void pass_text(struct generation *g)
     free_text(t);
 }
 
-/* Prints the texts that are whole, in the order of the list; where texts stream, what there is. */
+/* Prints in the order of the list the texts that are whole, or, where texts stream, what there is.
+ */
 static void print_texts(struct generation *g)
 {
     bool whole = true;
@@ -205,9 +207,9 @@ static enum status begin_text(struct generation *g, struct slot *p, const struct
     return schedule_begin(&g->schedule, p, &request, e);
 }
 
-/* Begins texts of the list as long as there are slots for them, and prints what can be printed
- * then: the prompt of a text that streams, and refused lines. Samples begin once the first one's
- * prompt is in the cache, from which they copy it. */
+/* Begins texts of the list as long as there are slots for them, and prints the prompt of a text
+ * that streams, and refused lines. Samples copy the first one's prompt in the cache, so they begin
+ * once it is there. */
 static enum status begin_texts(struct generation *g, struct err *e)
 {
     struct schedule *s = &g->schedule;
@@ -276,7 +278,7 @@ static enum status collect_tokens(struct generation *g, struct err *e)
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-/* Whether there is something left to do, no signal came, and somebody reads the output. */
+/* Whether texts are left to be made, no signal came, and somebody reads the output. */
 static bool has_work(struct generation *g)
 {
     g->interrupted = !g->job->out->failed && signals_interrupted();
@@ -284,7 +286,7 @@ static bool has_work(struct generation *g)
            (g->n_begun < g->n_texts || g->schedule.n_busy > 0);
 }
 
-/* Gives the session room for the tokens of its text, which it has little of at the beginning. */
+/* Lets the cache of -i, which is small at first, grow with its text. */
 static enum status make_room(struct generation *g, struct err *e)
 {
     const struct schedule *s = &g->schedule;
@@ -310,8 +312,8 @@ static enum status make_texts(struct generation *g, struct err *e)
     return STATUS_OK;
 }
 
-/* Ends the texts that were cut short: what there is of a text that streams is printed, others are
- * dropped. */
+/* Ends the texts that were cut short. A text that streams is printed as far as it is made; others
+ * are dropped. */
 static void abandon_texts(struct generation *g)
 {
     struct schedule *s = &g->schedule;
@@ -329,7 +331,7 @@ static void abandon_texts(struct generation *g)
             print_next(g);
 }
 
-/* Why a text has fewer tokens than were wanted. */
+/* Says why a text has fewer tokens than were wanted. */
 static void log_end(const struct generation *g)
 {
     const struct generate_options *o = g->o;

@@ -10,8 +10,8 @@
 #include "show/editor.h"
 
 /* Makes the job's tokens of g->prompt, which is added to the text so far. Behind a text they have
- * no begin-of-text token, and an empty prompt has none at all. STATUS_USAGE if there is no room for
- * them; the failures of tokenizer_encode_after. */
+ * no begin-of-text token, and those of an empty prompt are none. STATUS_USAGE if there is no room
+ * for them; the failures of tokenizer_encode_after. */
 static enum status add_prompt(struct generation *g, struct err *e)
 {
     struct job *job = g->job;
@@ -39,7 +39,7 @@ static enum status add_prompt(struct generation *g, struct err *e)
 
 /* Milliseconds that reading waits before it checks whether a signal came. */
 #define WAIT_MS 100
-/* Bytes of a line at most, and of what is read at once. */
+/* The most bytes of a line, and the bytes that are read at once. */
 #define LINE_MAX_BYTES ((size_t)16 << 20)
 #define PIECE          ((size_t)64 << 10)
 
@@ -78,7 +78,7 @@ static enum status read_piece(struct interactive *t, struct err *e)
     return STATUS_OK;
 }
 
-/* The next line as it comes, or the session is over. STATUS_INTERRUPTED: a signal. */
+/* Waits for the next line, or finds that the session is over. STATUS_INTERRUPTED: a signal came. */
 static enum status next_line(struct interactive *t, struct text *line, struct err *e)
 {
     for (;;) {
@@ -105,8 +105,8 @@ static enum status draw(struct interactive *t, enum editor_state state, struct e
     return STATUS_OK;
 }
 
-/* Edits a line until a key ends it, or nothing more can be read. All keys that were read are taken
- * before the line is drawn. */
+/* Lets a line be typed until a key ends it, or nothing more can be read. All keys that were read
+ * are taken before the line is drawn. */
 static enum status edit_line(struct interactive *t, enum editor_state *state, struct err *e)
 {
     enum status s = STATUS_OK;
@@ -125,8 +125,9 @@ static enum status edit_line(struct interactive *t, enum editor_state *state, st
     return s;
 }
 
-/* The next line, or the session is over. STATUS_INTERRUPTED: a signal, or Ctrl-C on a line that has
- * nothing to be cleared. While it is typed the terminal gives each key as bytes and shows none. */
+/* Waits for the next line that is typed, or finds that the session is over. While a line is typed
+ * the terminal gives each key as bytes and shows none. STATUS_INTERRUPTED: a signal came, or Ctrl-C
+ * on an empty line. */
 static enum status type_line(struct interactive *t, struct text *line, struct err *e)
 {
     struct termios before;
@@ -149,8 +150,8 @@ static enum status type_line(struct interactive *t, struct text *line, struct er
 
 /* --- the session ----------------------------------------------------------------------------- */
 
-/* Makes one text more; the next one will go on with it, without an echo. Ctrl-C ends the answer,
- * any other signal the session. */
+/* Makes one text more, with which the next one goes on without an echo. Ctrl-C ends the answer, any
+ * other signal the session. */
 static enum status answer(struct interactive *t, struct err *e)
 {
     struct generation *g = t->g;
@@ -168,7 +169,7 @@ static enum status answer(struct interactive *t, struct err *e)
     return signals_forgive() ? STATUS_OK : s;
 }
 
-/* Answers a line. Where there is no room for it a message says so, and the session goes on. */
+/* Answers a line. If there is no room for it, a message says so and the session goes on. */
 static enum status answer_line(struct interactive *t, struct text line, struct err *e)
 {
     t->g->prompt = line;

@@ -15,7 +15,7 @@ void input_use_pipe(struct common_options *o)
     struct stat st;
     if (o->prompt || o->file || o->ids || fstat(STDIN_FILENO, &st) != 0)
         return;
-    /* Only what has bytes, or may yet have some, is a text. */
+    /* A text has bytes, or may yet have some. */
     if (!S_ISFIFO(st.st_mode) && !S_ISSOCK(st.st_mode) &&
         !(S_ISREG(st.st_mode) && lseek(STDIN_FILENO, 0, SEEK_CUR) < st.st_size))
         return;
@@ -95,7 +95,7 @@ enum status input_needs_tokenizer(const struct tokenizer *t, const char *path, c
 }
 
 /* Whether the tokens begin with two BOS, because the checkpoint asks for one and the text has its
- * own. The first time in a run a note says so. */
+ * own. In a run one note says so. */
 static bool has_two_bos(struct job *j, const int32_t *ids, size_t n)
 {
     const struct tokenizer *t = j->checkpoint.tokenizer;

@@ -39,8 +39,8 @@ void command_print_help(const struct command *c, bool all, struct output *out)
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-/* Finds the checkpoint and the text that the command line names. Where -m names the checkpoint, the
- * only positional of a command that takes MODEL and TEXT is the text. */
+/* Finds the checkpoint and the text that the command line names. If -m names the checkpoint of a
+ * command that takes MODEL and TEXT, a single positional is the text. */
 static enum status name_inputs(struct job *j, struct err *e)
 {
     struct common_options *o = j->common;
@@ -62,7 +62,7 @@ enum status job_need_path(const struct job *j, struct err *e)
     return j->path ? STATUS_OK : err_usage(e, "no checkpoint is named; expected MODEL or -m FILE");
 }
 
-/* Whether all outputs can be written, and none of them is an input. */
+/* Checks that all outputs can be written, and that none of them is an input. */
 static enum status check_outputs(struct job *j, void *values, struct err *e)
 {
     const struct common_options *o = j->common;

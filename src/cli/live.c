@@ -91,8 +91,7 @@ static enum status run_rounds(struct live *l, struct schedule *s, uint64_t seed,
     return p->end == END_FAILED ? schedule_failure(s, p, e) : STATUS_OK;
 }
 
-/* Makes the tokens that follow, as decode generate does if it is given temperature and seed alone.
- */
+/* Makes the tokens that follow as decode generate does with this temperature and seed alone. */
 static enum status make_tokens(struct live *l, double temperature, uint64_t seed, struct err *e)
 {
     const struct model *m = l->job.checkpoint.model;

@@ -1,7 +1,5 @@
-/*
- * The program runs in a thread with a stack of fixed size: `ulimit -s` may leave the first thread
- * less than a command needs, which would end in a signal.
- */
+/* The program runs in a thread with a stack of fixed size. `ulimit -s` may leave the first thread
+ * less than a command needs, which would end in a signal. */
 #include <pthread.h>
 #include <signal.h>
 

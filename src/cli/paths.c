@@ -6,7 +6,7 @@
 #include "base/replace.h"
 #include "base/text.h"
 
-/* STATUS_USAGE if a path that is written is one that an option reads. */
+/* STATUS_USAGE if the path, which is written, is one that an option reads. */
 static enum status path_spares(const struct option_spec *spec, const void *values, const char *path,
                                struct err *e)
 {
@@ -26,15 +26,15 @@ static enum status path_spares(const struct option_spec *spec, const void *value
     return STATUS_OK;
 }
 
-/* What an option writes; NULL: nothing. */
+/* Returns the path that an option writes, or NULL. */
 static const char *written_by(const struct option_row *row, const void *values)
 {
     const void *value = (const char *)values + row->offset;
     return row->option->writes ? *(const char *const *)value : NULL;
 }
 
-/* STATUS_USAGE if there is a file at the path that is not of the kind that is to be written: it was
- * named by mistake. */
+/* STATUS_USAGE if a file of another kind than is to be written stands at the path: it was named by
+ * mistake. */
 static enum status check_kind(const char *path, enum option_writes kind, struct err *e)
 {
     static const struct {

@@ -44,8 +44,8 @@ int program_run(int argc, char **argv)
     struct descriptor out;
     const struct command *command = NULL;
     struct err e = {""}, lost = {""};
-    /* A closed standard descriptor would be that of the next file opened, and be written to. So it
-     * is filled with one on which every access fails. */
+    /* The next file that is opened would get the number of a closed standard descriptor, and be
+     * written to. So a file on which every access fails takes that number. */
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0)
             break;

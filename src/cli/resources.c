@@ -8,7 +8,7 @@
 /* --- threads ------------------------------------------------------------------------------------
  */
 
-/* Never more threads than the process has processors: they would wait for each other. */
+/* More threads than the process has processors would wait for each other. */
 enum status job_choose_threads(struct job *j, struct err *e)
 {
     const char *flag = j->common->threads;
@@ -55,7 +55,7 @@ enum status job_start_threads(struct job *j, struct err *e)
 /* --- memory and sessions ------------------------------------------------------------------------
  */
 
-/* What work may take of what is available, which is an estimate: others want some. */
+/* The share of the available memory that work may take: it is an estimate, and others want some. */
 #define AVAILABLE_SHARE 0.9
 /* Memory beyond this is announced even without -v. */
 #define LARGE_MEMORY ((uint64_t)1 << 30)
@@ -126,7 +126,7 @@ struct advice {
     char text[96];
 };
 
-/* "A and --kv-type B lower the cache"; "" without an option that does. */
+/* Says "A and --kv-type B lower the cache"; nothing if no option does. */
 static struct advice advise(const struct job *j, const char *option)
 {
     struct advice advice = {""};

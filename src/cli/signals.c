@@ -13,7 +13,8 @@ static atomic_int deferred;
 static atomic_int interrupted; /* the first signal; 0: none */
 static atomic_uint came_at;    /* when, in ms */
 
-/* timeout(1) sends a signal to the program, and at once to its group, the program once more. */
+/* timeout(1) sends a signal to the program and at once to its group, and so to the program again.
+ */
 #define SAME_SIGNAL_MS 100
 
 static void on_interrupt(int number)
@@ -33,8 +34,7 @@ static void on_interrupt(int number)
     interrupted = number;
 }
 
-/* A mapped file that was cut short; what is no missing page of a file is a bug, to be seen as one.
- */
+/* Ends the program if a mapped file was cut short. Any other bus error is a bug, and stays one. */
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     static const char message[] =

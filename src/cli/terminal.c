@@ -44,8 +44,8 @@ enum heatmap_ink terminal_ink(void)
 /* How long an interrupted program waits for a reader that does not read. */
 #define PATIENCE_MS 1000
 
-/* An interrupted program does not wait for a reader that has stopped reading, but a slow reader
- * still gets the rest: in pieces that a pipe takes whole once it can be written to. */
+/* An interrupted program does not wait for a reader that has stopped reading. A slow reader still
+ * gets the rest, in pieces that a pipe takes whole once it can be written to. */
 static bool send_all(struct output *o, const char *data, size_t len)
 {
     struct descriptor *d = (struct descriptor *)o;
@@ -90,12 +90,12 @@ enum status descriptor_close(struct descriptor *d, struct err *e)
 
 /* --- lines on standard error ----------------------------------------------------------------- */
 
-/* Bytes of such a line: a path as long as they can be, and a sentence. */
+/* Bytes of a line, which may have the longest path and a sentence. */
 #define LOG_MAX        5120
 #define SUMMARY_INDENT 13
 
-/* The columns of a line on standard error, a terminal. The last one stays free, because some
- * terminals go on in the next line after it. */
+/* Returns the columns of a line on standard error, a terminal. The terminal's last one stays free,
+ * because some go on in the next line behind it. */
 static size_t columns(void)
 {
     return (size_t)terminal_width(STDERR_FILENO) - 1;
@@ -110,7 +110,7 @@ void notice_clear(void)
     is_shown = false;
 }
 
-/* Writes a line that stays; where it is broken, its further lines begin with so many spaces. */
+/* Writes a line that stays. Where it is broken, `indent` spaces stand before what goes on. */
 static void put_notice(const char *line, int indent)
 {
     notice_clear();

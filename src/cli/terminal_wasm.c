@@ -1,6 +1,4 @@
-/*
- * In WebAssembly there is no terminal: what is said about a run is not said.
- */
+/* In WebAssembly there is no terminal, so nothing is said about a run. */
 #include "cli/terminal.h"
 
 void log_info(const struct common_options *c, const char *format, ...)

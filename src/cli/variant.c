@@ -41,7 +41,7 @@ enum status variant_convert(const struct job *j, const struct convert_spec *spec
                     spec->n_tokens > 0 ? "; fewer tokens to calibrate on need less" : "");
         s = convert_run(spec, out, e);
     }
-    /* What runs into numbers that are not finite fails because of those in the file. */
+    /* Work that runs into numbers that are not finite fails because of those in the file. */
     return s == STATUS_BAD_FILE || s == STATUS_FAILED ? err_in(e, s, "%s", j->path) : s;
 }
 
