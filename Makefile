@@ -11,8 +11,8 @@ BUILD   := build/$(MODE)
 
 .DEFAULT_GOAL := all
 
-# All processors, unless a caller has chosen: another make (MAKELEVEL), or MAKEFLAGS with a -j; one
-# on the command line comes before this. Not with clean, which nothing may run beside.
+# All processors are used, unless another make (MAKELEVEL) or MAKEFLAGS with a -j has chosen; a -j on the
+# command line has precedence. clean runs alone.
 ifeq ($(MAKELEVEL)$(filter -j% clean,$(MAKEFLAGS) $(shell echo "$$MAKEFLAGS") $(MAKECMDGOALS)),0)
 MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 1)
 endif
@@ -41,17 +41,17 @@ MACHINE    := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 ISA_SETS   := $(if $(filter x86_64 amd64 i%86,$(MACHINE)),avx2 avx512)\
               $(if $(filter aarch64 arm64,$(MACHINE)),neon)
 VECTOR_SRC := $(patsubst %,src/compute/%.h,kernels_vector kernels_attend grad_vector)
-# Their objects in the folder $(1).
+# The objects of these files in the folder $(1).
 vector_objects = $(foreach set,$(ISA_SETS),$(VECTOR_SRC:%.h=$(1)/%_$(set).o))
 VECTOR_OBJ := $(call vector_objects,$(BUILD))
 LIB_OBJ    += $(VECTOR_OBJ)
-# How objects of the instruction set $(2) are made there.
+# The rule for objects of the instruction set $(2) in the folder $(1).
 define vector_rule
 $(1)/%_$(2).o: %.h Makefile scripts/check/modes.mk
 	$$(compile)
 endef
 
-# A program for each tests/DIRECTORY/test_*.c; a library of what these share, tests/support.
+# Each tests/DIRECTORY/test_*.c is a program; they share the library tests/support.
 TEST_SRC := $(wildcard tests/*/test_*.c)
 TEST_BIN := $(TEST_SRC:%.c=$(BUILD)/%)
 TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/support/*.c))
@@ -65,7 +65,8 @@ TEST_LIB := $(BUILD)/libtests.a
 
 # --- flags -----------------------------------------------------------------------------------
 
-# Flags, objects and targets of sanitizers, fuzzing, coverage and valgrind: one build folder each.
+# modes.mk has flags, objects and targets of sanitizers, fuzzing, coverage and valgrind, each in a build folder
+# of its own.
 include scripts/check/modes.mk
 
 WARN := -Wall -Wextra -Wshadow -Wvla -Wdouble-promotion -Wstrict-prototypes \
@@ -82,7 +83,8 @@ CFLAGS  ?=
 LDFLAGS ?=
 
 PREDEFINED := $(shell $(CC) $(MODE_$(MODE)) $(CFLAGS) -dM -E -x c /dev/null 2>/dev/null)
-# 32 bits: files may still be larger than 2 GiB; x87 registers keep more bits than a float has.
+# With 32 bits files may still be larger than 2 GiB, and SSE computes, because x87 registers keep more bits
+# than a float has.
 ifeq ($(filter __LP64__,$(PREDEFINED)),)
 CFLAGS_COMMON += -D_FILE_OFFSET_BITS=64
 endif
@@ -94,7 +96,7 @@ ALL_CFLAGS := $(CFLAGS_COMMON) $(MODE_$(MODE)) $(CFLAGS)
 LINK       := $(CC) $(MODE_$(MODE)) $(CFLAGS) $(LDFLAGS)
 LDLIBS     := -lm -lpthread
 
-# One short line a step, of tests none; V=1 shows the commands, -s nothing.
+# A step prints a short line, a step of tests none. V=1 shows commands, and -s nothing.
 ifeq ($(V),)
 Q := @
 ifeq ($(findstring s,$(firstword -$(MAKEFLAGS))),)
@@ -106,13 +108,13 @@ endif
 
 all: decode ## build ./decode (MODE=release|debug|32|asan|tsan|cov, WERROR=1)
 
-# ./decode is the program of the MODE that was built last: phony, because the link must change when
-# MODE does. A build in another folder (BUILD=...) leaves it as it is.
+# ./decode is a link to the program of the MODE that was built last. It is phony, because the link must change
+# when MODE does. A build in another folder (BUILD=...) leaves it as it is.
 .PHONY: decode
 decode: $(BIN)
 	$(if $(filter file,$(origin BUILD)),@ln -sf $(BIN) $@)
 
-# Made anew, so that a deleted source leaves no member behind.
+# An archive is made anew, so that a deleted source leaves no member behind.
 define archive
 	$(call say,AR)
 	$(Q)rm -f $@
@@ -130,7 +132,7 @@ $(BIN): $(BUILD)/src/cli/main.o $(CLI_LIB) $(LIB)
 	$(call say,LINK)
 	$(Q)$(LINK) -o $@ $^ $(LDLIBS)
 
-# Instruction sets are switched on for their own objects only; the choice is made at start.
+# Instruction sets are switched on for their own objects only; the program chooses when it starts.
 AVX2   := -mavx2 -mfma -mf16c
 AVX512 := $(AVX2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni \
           -mprefer-vector-width=512
@@ -138,7 +140,7 @@ AVX512 := $(AVX2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni \
 %_avx512.o: ISA_FLAGS := $(AVX512)
 %_neon.o:   ISA_FLAGS := -march=armv8.2-a+dotprod
 
-# Lines are all that a profile needs; to say where the tiles' variables are takes half the time.
+# A profile needs lines only. Debug information about the tiles' variables would take half the time.
 $(VECTOR_OBJ) $(CHECKED_OBJ): ISA_FLAGS += -g1 -x c
 
 define compile
@@ -152,8 +154,7 @@ $(BUILD)/%.o: %.c Makefile scripts/check/modes.mk
 
 $(foreach set,$(ISA_SETS),$(eval $(call vector_rule,$(BUILD),$(set))))
 
-# Files as strings, a line of them a line. $(1): the header that declares these, $(2): what stands
-# before their names
+# Writes files as strings, line by line. $(1): the header that declares them, $(2): the beginning of their names
 embed = $(Q)mkdir -p $(@D); { echo '\#include "$(1)"'; for f in $(filter-out Makefile,$^); do \
     name=$${f\#\#*/}; echo; echo "const char $(2)$$(echo $${name%.txt} | tr . _)[] ="; \
     sed 's/[\\"]/\\&/g; s/.*/    "&\\n"/' "$$f"; echo '    ;'; done } >$@
@@ -161,14 +162,14 @@ embed = $(Q)mkdir -p $(@D); { echo '\#include "$(1)"'; for f in $(filter-out Mak
 $(HELP_C): $(HELP_TXT) Makefile
 	$(call embed,cli/command.h,help_of_)
 
-# And what the page's content security policy knows its style and script by (printf of a shell may
-# have no \x, that of env has).
+# The file also has the digests by which the page's content security policy allows its style and script. (The
+# printf of a shell may lack \x; that of env has it.)
 $(PAGE_C): $(addprefix src/show/explore,.html .css .js _worker.js) Makefile
 	$(call embed,show/explore.h)
 	$(Q)for kind in css js; do echo "const char explore_$${kind}_hash[] = \"sha256-$$(env printf "$$( \
 	    sha256sum <src/show/explore.$$kind | sed 's/ .*//; s/../\\x&/g')" | base64)\";"; done >>$@
 
-# The module of a page that is live, if `make wasm` has made it.
+# The module of a live page, if `make wasm` has made it.
 $(MODULE_C): $(wildcard $(WASM).gz) Makefile
 	$(Q)mkdir -p $(@D); { echo '#include "show/explore.h"'; echo 'const char explore_module[] ='; \
 	    { cat $(filter %.gz,$^) </dev/null | base64; } | sed 's/.*/    "&"/'; echo '    "";'; } >$@
@@ -178,8 +179,8 @@ $(HELP_C:.c=.o) $(PAGE_C:.c=.o) $(MODULE_C:.c=.o): %.o: %.c
 
 # --- WebAssembly ------------------------------------------------------------------------------
 
-# The same sources, but for what that platform lacks: NAME_wasm.c in place of NAME.c. What limits a
-# process it never asks for.
+# NAME_wasm.c takes the place of NAME.c where the platform lacks something. Limits of a process are never asked
+# for there.
 WASM_ONLY  := $(wildcard src/*/*_wasm.c)
 WASM_SRC   := $(filter-out $(WASM_ONLY:_wasm.c=.c) src/base/limits.c src/train/% src/args/% %_avx2.c %_avx512.c %_neon.c,$(LIB_SRC)) \
               $(addprefix src/cli/,attend_page.c live.c variant.c) $(WASM_ONLY)
@@ -203,7 +204,7 @@ wasm: ## build the module of `attend --html --live`, and the program with it
 	@$(MAKE) --no-print-directory $(WASM).gz
 	@$(MAKE) --no-print-directory all
 
-deps-wasm: ## install what that takes (clang, lld, wasi-libc)
+deps-wasm: ## install what `make wasm` needs (clang, lld, wasi-libc)
 	@scripts/check/deps.sh wasm
 
 run: decode ## build, then continue a text from the shipped checkpoint
@@ -214,10 +215,10 @@ run: decode ## build, then continue a text from the shipped checkpoint
 deps: ## install what the tests need (Check); nothing to do when it is there
 	@scripts/check/deps.sh
 
-deps-browser: ## install a Chromium, which the tests of attend's page want; without it they are skipped
+deps-browser: ## install a Chromium for the tests of attend's page, which are skipped without it
 	@scripts/check/deps.sh browser
 
-# `make -j deps test`: nothing of the tests is built before Check is there.
+# In `make -j deps test` nothing of the tests is built before Check is there.
 ifneq ($(filter deps,$(MAKECMDGOALS)),)
 $(TEST_BIN:=.o) $(TEST_OBJ): | deps
 endif
@@ -226,7 +227,7 @@ CHECK_CFLAGS = $(shell pkg-config --cflags check 2>/dev/null)
 CHECK_LIBS   = $(shell pkg-config --libs check 2>/dev/null || echo -lcheck)
 
 $(BUILD)/tests/%.o: ALL_CFLAGS += -Itests/support $(CHECK_CFLAGS)
-# Optimisation costs tests more than it saves, but for those with references that compute.
+# Optimisation costs tests more than it saves, except those with references that compute.
 ifeq ($(MODE),release)
 $(BUILD)/tests/%.o: OBJ_FLAGS := -O0
 $(patsubst %,$(BUILD)/tests/%.o,support/plain_model support/kernel_data compute/% convert/% train/%): \
@@ -243,16 +244,16 @@ $(TEST_BIN): %: %.o $(TEST_LIB) $(CLI_LIB) $(LIB)
 # test_pool makes thread creation fail and counts the threads that are not joined.
 $(BUILD)/tests/compute/test_pool: TEST_LDFLAGS := -Wl,--wrap=pthread_create,--wrap=pthread_join
 
-# These have calls into the system fail on demand (tests/support/faults.h): those of the whole program,
-# or of the library alone.
+# In these suites calls into the system fail on demand (tests/support/faults.h), those of the whole program or
+# of the library alone.
 FAULT_WRAPS := program_run malloc calloc realloc aligned_alloc strdup strndup free mmap mmap64 \
                munmap open open64 fopen fopen64 fclose read write fsync rename fchmod close pipe fork \
                pthread_create pthread_join clock_gettime
 $(addprefix $(BUILD)/tests/,base/test_file cli/test_faults cli/test_interrupts engine/test_schedule): \
     TEST_LDFLAGS := $(FAULT_WRAPS:%=-Wl,--wrap=%)
 
-# The longest first, so that nothing is waited for at the end. Those around the program, of pages,
-# scripts and what is installed, are not for sanitizers. $(1): build/MODE
+# The longest suites run first, so that no processor waits at the end. Suites of pages, scripts and what is
+# installed are not run with sanitizers. $(1): build/MODE
 SHELL_SUITES  := cli/cli cli/world cli/many readme scripts/study scripts/questions cli/typed cli/session cli/install show/page
 SUITES_AROUND := readme scripts/study scripts/questions cli/install show/page
 suites = $(foreach suite,$(filter-out $(if $(filter %/asan,$(1)),$(SUITES_AROUND)),$(SHELL_SUITES)), \

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""make_massive.py [FOLDER] - massive.gguf and read-only.gguf for tests/data: what real checkpoints have
-and random ones lack.
+"""make_massive.py [FOLDER] - writes massive.gguf and read-only.gguf for tests/data, which have what real
+checkpoints have and random ones lack.
 
 massive is a llama whose residual stream is some two thousand times as long at the first position of a
 text, on which later heads then park, as in SmolLM2. Element 0 of the stream is 1 for every token, and
@@ -33,7 +33,7 @@ READ_ONLY = dict(arch="llama", kinds=("rms", "before", "rope", "swiglu"), layers
 
 
 def q4_k(rng, shape):
-    """Rows of numbers -7.5 to 7.5 times a scale of about 1 / sqrt(columns) / 4.6."""
+    """Draws rows of numbers from -7.5 to 7.5 times a scale of about 1 / sqrt(columns) / 4.6."""
     n = shape[0] * shape[1] // 256
     scale = np.float16(shape[1] ** -0.5 / 4.6 / 8 * rng.uniform(0.5, 1.5, (n, 1)))
     head = np.concatenate([scale, (scale * 7.5).astype(np.float16)], axis=1).view(np.uint8)
@@ -43,7 +43,7 @@ def q4_k(rng, shape):
 
 
 def plant(x, name, rng):
-    """What finds the first position, and what looks for it."""
+    """Sets the weights that find the first position, and those that look for it."""
     layer = int(name.split(".")[1]) if name.startswith("blk") else None
     role = name.split(".")[-1]
     if role == "token_embd":

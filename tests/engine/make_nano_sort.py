@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""make_nano_sort.py PARTIALS.npz - writes tests/data/real/nano-sort.npy, float32 [33, 484]: what
-the author of nano-sort.gguf had at every step of it, for 3 texts of 11 tokens.
+"""make_nano_sort.py PARTIALS.npz - writes tests/data/real/nano-sort.npy, float32 [33, 484]: the
+activations that the author of nano-sort.gguf published, for 3 texts of 11 tokens.
 
-The npz holds the arrays of gpt-nano-sort-t0-partials.json of bbycroft/llm-viz (MIT, as the model
-is): [3, 11, columns] each. Those of the inside of a block are of block 0. Needs NumPy.
+The npz holds the arrays of gpt-nano-sort-t0-partials.json of bbycroft/llm-viz (MIT, as is the model),
+[3, 11, columns] each. Arrays of the inside of a block are of block 0. Needs NumPy.
 """
 
 import sys

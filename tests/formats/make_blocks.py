@@ -4,10 +4,10 @@
 Needs the gguf package (its quants module is NumPy code of the ggml project). Numbers whose
 result that code leaves to chance, like those where 1 / d overflows, are not among the data.
 
-    x.f32                        what is encoded
-    x.f16 x.bf16 x.q8_0 x.q4_0   encoded
-    q8_0.f32 q4_0.f32            decoded again
-    x.q6_k q6_k.f32 ...          blocks of random bits of the types that are only read, decoded
+    x.f32                        the numbers
+    x.f16 x.bf16 x.q8_0 x.q4_0   the numbers, encoded
+    q8_0.f32 q4_0.f32            these, decoded
+    x.q6_k q6_k.f32 ...          blocks of random bits of the types that are only read, and these, decoded
 """
 
 import pathlib
@@ -21,7 +21,7 @@ READ_ONLY = "Q4_1 Q5_0 Q5_1 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL".split()
 
 
 def blocks():
-    """[n, 32] numbers of many sizes, with ties of both block types among them."""
+    """Returns numbers of many sizes, [n, 32], with ties of both block types among them."""
     r = np.random.default_rng(7)
     yield np.zeros((1, BLOCK))
     yield np.arange(-16, 16)[None]

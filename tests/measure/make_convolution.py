@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """make_convolution.py [FOLDER] - writes convolution.gguf, .tokens and .npy, for tests/data/golden: a
-layer of six heads with quadratic positions and nothing else that chooses, and the logits that an
-explicit causal convolution has, without any softmax.
+layer of six heads that attend by quadratic positions alone, and the logits of an explicit causal
+convolution without any softmax.
 
 Queries and keys are zero, so that a head's weights are exp(-alpha (distance - delta)^2) over their sum
-(Cordonnier et al. 2020, section 3). With an alpha of 50 that is the one value delta tokens back, the
-first token's where there are not so many: four taps of a convolution, at 0, 1, 2 and 5. With a small
-one it is a window, here two, whose sum is that of the tokens that there are. Needs NumPy and gguf.
+(Cordonnier et al. 2020, section 3). With an alpha of 50 a head takes the value delta tokens back, or the
+first token's where there are fewer: four heads are taps of a convolution, at 0, 1, 2 and 5. With a small
+alpha a head is a window over the tokens that there are; two heads are. Needs NumPy and gguf.
 """
 
 import pathlib
@@ -20,7 +20,7 @@ VOCAB, D, DIM, N = 16, 12, 4, 40
 
 
 def convolution(v, alpha, delta):
-    """v [N, DIM] of the tokens, over the positions before each and its own."""
+    """Convolves v [N, DIM] of the tokens, over the positions up to each one's own."""
     if alpha == 50:
         return v[np.maximum(np.arange(N) - delta, 0)]
     window = np.exp(-alpha * (np.arange(N) - delta) ** 2)

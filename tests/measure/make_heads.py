@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""make_heads.py [FOLDER] - what `decode heads` has to find in the checkpoints of tests/data/golden:
-NAME.heads, a line a head with layer, head, delta_nll by zeros and by means, and the lengths of what the
-head writes and of the stream before its layer.
+"""make_heads.py [FOLDER] - writes what `decode heads` has to find in the checkpoints of tests/data/golden:
+NAME.heads has a line for each head with layer, head, delta_nll by zeros and by means, and the lengths of
+what the head writes and of the stream before its layer.
 
-NumPy in float64 on tests/model/reference_model.py, one window.
+It computes one window in float64 by tests/model/reference_model.py.
 """
 
 import pathlib
@@ -16,7 +16,7 @@ from reference_model import Model, read_tokens  # noqa: E402
 
 
 class Heads(Model):
-    """Keeps what it sees; heads in `off` give `instead` (zeros without)."""
+    """A model that keeps what heads see; heads in `off` give `instead`, or zeros."""
 
     off, instead = (), None
 
@@ -37,7 +37,7 @@ class Heads(Model):
         return self.affine(np.concatenate(results, axis=1), block + "attn_output")
 
     def columns(self, layer, h):
-        """[d, value_dim] of the output matrix."""
+        """Returns the head's columns of the output matrix, [d, value_dim]."""
         w = self.file.get(f"blk.{0 if self.shared else layer}.attn_output.weight")
         return w[:, h * self.value_dim:(h + 1) * self.value_dim]
 
@@ -66,7 +66,7 @@ def figures(path):
 def main():
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "tests/data/golden")
     for path in sorted(folder.glob("*.gguf")):
-        if Model(path).score_kind == "dot":  # else no scores of this formula
+        if Model(path).score_kind == "dot":  # the others have no scores of this formula
             path.with_suffix(".heads").write_text("\n".join(figures(path)) + "\n")
 
 

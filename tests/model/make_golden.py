@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""make_golden.py [FOLDER [NAME...]] - small random checkpoints, all or those named, with the logits
-and attention weights that tests/model/reference_model.py computes of them: for tests/data/golden.
+"""make_golden.py [FOLDER [NAME...]] - writes small random checkpoints, all or those named, with the logits
+and attention weights that tests/model/reference_model.py computes of them, for tests/data/golden.
 
-mha, gqa and mqa-f16 are GPT-2's block with a vocabulary of bytes. transformer, shared-block,
-layerwise-kv, alibi and quadratic have the same vocabulary and one kind each that GPT-2 lacks. additive
-has scores w.tanh(q + k). mixed-* mix what architectures differ in: sizes are odd, keys and values of
-different widths, and no two files have the same kinds. (llama and its logits are those of transformers,
-tests/data/hf/llama. gptneox to local are families of checkpoints, each with odd numbers; of larger ones that transformers made,
-of all families, reference_model.py gives the logits to 8e-6.) Others made larger ones of the same other names but mixed-* and additive: of all
-these reference_model.py gives the logits that came with them to 2e-6.) Needs NumPy and gguf.
+mha, gqa and mqa-f16 have GPT-2's block and a vocabulary of bytes. transformer, shared-block, layerwise-kv,
+alibi and quadratic have the same vocabulary and one kind each that GPT-2 lacks. additive has scores
+w.tanh(q + k). mixed-* mix what architectures differ in: sizes are odd, keys and values have different
+widths, and no two files have the same kinds. gptneox to local are families of checkpoints, each with odd
+numbers. (llama is not made here: it and its logits are those of tests/data/hf/llama, by transformers.)
+
+reference_model.py was compared with others' logits of larger checkpoints: with transformers', of all
+families, it agrees to 8e-6; with those that came with checkpoints of these names, except mixed-* and
+additive, to 2e-6. Needs NumPy and gguf.
 """
 
 import pathlib
@@ -22,8 +24,8 @@ from reference_model import EPSILON_KEYS, FIXED, Model, attention_rows
 
 N_VOCAB = 61
 
-# Kinds (as in reference_model), sizes, K/V heads by layer, what is in the file beside the usual.
-# twice: the output matrix is in the file, and is the embedding. spread: the deviation of all weights.
+# Kinds (those of reference_model), sizes, K/V heads by layer, and what else is in the file. twice: the file
+# has an output matrix, which is the embedding. spread: the deviation of all weights.
 GPT2 = dict(arch="gpt2", kinds=("layer", "before", "learned", "gelu"), split=False, tied=False,
             spread=0.15, biases=("attn_norm", "attn_qkv", "attn_output", "ffn_norm", "ffn_up", "ffn_down",
                     "output_norm"))
@@ -33,14 +35,14 @@ OWN = dict(arch="decode", layers=2, d=24, heads=6, kv=[3, 3], ff=40, ctx=80, tok
 FAMILY = dict(layers=2, d=24, ff=40, ctx=64, tokens=40, split=True, tied=True)
 F16 = dict.fromkeys(("token_embd", "attn_qkv", "attn_output", "ffn_up", "ffn_down", "output"), "F16")
 CHECKPOINTS = {
-    # Everything a llama may have that others lack: a part of each head turned, positions scaled
-    # and factors, biases, K/V heads by layer.
+    # It has all that only a llama may have: a part of each head is turned, positions are scaled and have
+    # factors, and there are biases and K/V heads by layer.
     "mixed-llama": dict(
         arch="llama", kinds=("rms", "before", "rope", "swiglu"), layers=3, d=33, heads=6,
         kv=[2, 6, 1], key=10, value=10, ff=38, ctx=48, tokens=40, split=True, tied=False,
         biases=("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"),
         rope=(6, 50000.0, 4.0, [1.0, 2.5, 8.0])),
-    # More positions than a chunk of the cache has, 6 heads.
+    # It has more positions than a chunk of the cache, and 6 heads.
     "mixed-alibi": dict(
         arch="decode", kinds=("rms", "after", "alibi", "swiglu"), layers=2, d=35, heads=6,
         kv=[3, 3], key=7, value=5, ff=40, ctx=300, tokens=280, split=False, tied=True,
@@ -58,7 +60,7 @@ CHECKPOINTS = {
         arch="decode", kinds=("rms", "before", "none", "gelu"), layers=2, d=20, heads=3,
         kv=[3, 1], key=16, value=32, ff=64, ctx=48, tokens=40, split=False, tied=True,
         biases=("attn_qkv", "ffn_down"), types={"ffn_down": "F16", "attn_output": "F16"}),
-    # Scores w.tanh(q + k), of K/V heads that are shared.
+    # Scores are w.tanh(q + k), and K/V heads are shared.
     "additive": dict(
         arch="decode", kinds=("layer", "before", "learned", "gelu"), score="additive", layers=2, d=24,
         heads=4, kv=[2, 1], key=20, value=10, ff=30, ctx=48, tokens=40, split=True, tied=True,
@@ -77,7 +79,7 @@ CHECKPOINTS = {
     "layerwise-kv": dict(OWN, kinds=("layer", "before", "learned", "gelu_erf"), layers=3, kv=[6, 2, 1],
                          seed=26),
     "alibi": dict(OWN, kinds=("layer", "before", "alibi", "gelu"), seed=27),
-    # Families. The last has windows longer than a chunk of the cache, and shorter ones.
+    # These are families. The last one has windows that are longer than a chunk of the cache, and shorter ones.
     "gptneox": dict(FAMILY, arch="gptneox", heads=3, kv=[3, 3], d=30, split=False, tied=False,
                     biases=GPT2["biases"], rope=(4, 500.0, None, None), seed=30),
     "phi2": dict(FAMILY, arch="phi2", heads=2, kv=[2, 1], tied=False, rope=(6, 1e4, None, None),
@@ -97,13 +99,13 @@ CHECKPOINTS = {
 
 
 def kinds_of(c):
-    """The kinds and what else a checkpoint has, as reference_model has them."""
+    """Returns the kinds of a checkpoint and its other traits, in reference_model's words."""
     kinds = c["kinds"] if "kinds" in c else FIXED[c["arch"]]
     return kinds[:4], {*kinds[4:], *(part.split(".")[1] for part in c.get("parts", ()))}
 
 
 def tensors(c):
-    """(name, shape, kind of numbers) in the order of a file; norms without weights left out."""
+    """Yields (name, shape, kind of numbers) in the order of a file, without norms that have no weights."""
     for name, shape, kind in all_tensors(c):
         if kind != "norm" or "no_weights" not in kinds_of(c)[1]:
             yield name, shape, kind
@@ -161,7 +163,7 @@ def all_tensors(c):
 def numbers(rng, shape, kind, spread):
     if kind == "given":
         return np.array(shape)
-    if kind == "rel":  # from heads that see all alike to such that look at one place
+    if kind == "rel":  # from heads that see all alike to heads that look at one place
         return np.stack([10.0 ** rng.uniform(-4, 0, shape[0]), rng.uniform(0, 8, shape[0])], axis=1)
     if kind == "score":
         return rng.normal(0, 1, shape)
@@ -213,7 +215,7 @@ def add_keys(w, c):
 
 
 def add_tokenizer(w, n):
-    """The bytes, a token of two that a merge makes, and others that nothing makes."""
+    """Adds the bytes, a token of two that a merge makes, and tokens that nothing makes."""
     plain = [b for b in range(256) if 33 <= b <= 126 or b >= 161 and b != 173]
     others = [b for b in range(256) if b not in plain]
     letters = {b: chr(b) for b in plain} | {b: chr(256 + i) for i, b in enumerate(others)}

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """make_kv_cache.py [FILE] - writes the golden data of tests/model/test_kv_cache.c, by NumPy and the gguf package.
 
-For every size of a head and every pair of types, as the test lists them: the blocks that the gguf package makes of the
-rotated keys and values (of the types that have blocks), then what attention of one query to the numbers in these blocks
-gives, in float64. Two query heads share the K/V head. Keys, values and queries are a function of their index alone.
+For every size of a head and every pair of types, in the order of the test, it has the blocks that the gguf package makes
+of the rotated keys and values, where the type has blocks, and then the result of attention to the numbers in these blocks,
+in float64. Two query heads share the K/V head. Keys, values and queries are functions of their index alone.
 """
 
 import sys
@@ -19,7 +19,7 @@ ROTATED = ("q8_0", "q5_0", "q4_0")
 
 
 def numbers(rows, n, salt):
-    """[rows, n] from -1 to 1; every seventh column is an outlier."""
+    """Returns [rows, n] from -1 to 1; every seventh column is an outlier."""
     i = np.arange(rows * n, dtype=np.uint64) + np.uint64(salt)
     bits = (i * np.uint64(2654435761) ^ (i * np.uint64(40503) >> np.uint64(7))) % np.uint64(1 << 24)
     x = bits.astype(np.float64) / 2**23 - 1
@@ -27,7 +27,7 @@ def numbers(rows, n, salt):
 
 
 def hadamard(n):
-    """Of the largest power of two that divides n, at least 8, for each run of so many numbers: [n, n]."""
+    """Returns the rotation [n, n] of runs of numbers, each as long as the largest power of two, at least 8, that divides n."""
     size = n & -n
     if size < 8:
         return np.eye(n)
@@ -38,7 +38,7 @@ def hadamard(n):
 
 
 def stored(x, kind):
-    """Bytes of the blocks of rows, and the numbers in them; the last block of a row is filled with zeros."""
+    """Returns the bytes of the rows' blocks and the numbers in them; the last block of a row is filled with zeros."""
     if kind in ("f32", "f16"):
         return b"", x.astype(kind.replace("f", "float")).astype(np.float64)
     rows, n = x.shape

@@ -3,17 +3,17 @@
        [--attention OUT.npy] [--score-scale X] [--trace L.H OUT.npy] - logits and attention
        weights in float64.
 
-A second implementation of every architecture that the program runs, from the papers' formulas and
-independent of its sources: plain NumPy, one token after the other in a matrix, no cache, no tables.
-TOKENS are ids, comma-separated, or a file of them. -o writes the logits after each, float32
-[tokens, n_vocab]; --against prints the largest distance to those of a file.
---attention writes the weights of every head for four queries spread over the text, at a quarter, a
-half, three quarters and the end of it, float32 [layers, heads, 4, tokens]. --score-scale multiplies
-scores by X, whatever the file says. --trace writes the way of the last token through a head, float32,
-one after the other: its query, all keys, its scores, weights and result, the results of all heads and
-their product with the output matrix.
+This is a second implementation of every architecture that the program runs, made from the papers'
+formulas and not from the program's sources: plain NumPy, all tokens in one matrix, no cache, no tables.
+TOKENS are ids, comma-separated, or a file of them. -o writes the logits after each token, float32
+[tokens, n_vocab]; --against prints the largest difference from the logits in a file.
+--attention writes the weights of every head for four queries, at a quarter, a half, three quarters and
+the end of the text, float32 [layers, heads, 4, tokens]. --score-scale multiplies scores by X in place of
+the file's scale. --trace writes the steps of the last token through a head, float32, one after the other:
+its query, all keys, its scores, weights and result, the results of all heads and their product with the
+output matrix.
 
-Needs NumPy and gguf (both from PyPI), the latter to read files and dequantize tensors.
+Needs NumPy and gguf (both from PyPI); gguf reads files and dequantizes tensors.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import numpy as np
 from gguf import GGUFReader
 from gguf.quants import dequantize
 
-# What a file of each architecture does not say itself: kinds, then what else it has.
+# The kinds and other traits of each architecture that its files do not name.
 FIXED = {
     "gpt2": ("layer", "before", "learned", "gelu"),
     "starcoder": ("layer", "before", "learned", "gelu"),
@@ -51,7 +51,7 @@ EPSILON_KEYS = {arch: RMS if FIXED[arch][0] == "rms" else "attention.layer_norm_
 
 
 class Checkpoint:
-    """Keys and tensors of a file; tensors are float64, a matrix [rows, columns]."""
+    """The keys and tensors of a file; tensors are in float64, matrices [rows, columns]."""
 
     def __init__(self, path):
         reader = GGUFReader(path)
@@ -134,7 +134,7 @@ class Model:
         return out
 
     def score_bias(self, block, head, n, window):
-        """[n, n] what is added to the scores of a head, -inf outside of its window."""
+        """Returns what is added to the scores of a head, [n, n]; -inf outside of its window."""
         distance = np.arange(n)[:, None] - np.arange(n)[None, :]
         bias = np.where((distance < 0) | (distance >= (window or n)), -np.inf, 0.0)
         if self.position == "alibi":
@@ -155,7 +155,7 @@ class Model:
         return [np.split(rows, n, axis=1) for rows, n in zip((q, k, v), heads)]
 
     def turned_qkv(self, x, block, layer):
-        """Queries and keys as scores take them, and values, each a list of heads."""
+        """Returns queries and keys as scores take them, and values, each a list of heads."""
         q, k, v = self.qkv(x, block, self.kv_heads[layer])
         if "queries_keys" in self.parts:
             q = [self.norm(h, block + "attn_q_norm") for h in q]
@@ -252,8 +252,8 @@ def gelu(x):
 
 
 def alibi_slopes(n):
-    """A geometric sequence that ends at 2^-8; of other numbers of heads than powers of two that of
-    the next one below, then every other slope of twice as many."""
+    """Returns a geometric sequence that ends at 2^-8. If n is no power of two, it is that of the next power
+    below, followed by every other slope of twice as many."""
     if n & (n - 1) == 0:
         return [2 ** (-8 * (i + 1) / n) for i in range(n)]
     below = 1 << (n.bit_length() - 1)
@@ -266,7 +266,7 @@ def read_tokens(text):
 
 
 def attention_rows(model, n):
-    """[layers, heads, 4, n] of the last text of n tokens."""
+    """Returns the weights of four queries of the last text, of n tokens: [layers, heads, 4, n]."""
     return np.array(model.weights)[:, :, [(n - 1) * k // 4 for k in (1, 2, 3, 4)]]
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Mutated inputs through import.py: each run ends within a minute and 4 GB, with one line that can be printed; what it
-writes decode reads, and else nothing is left.
+"""Runs import.py on mutated inputs: each run ends within a minute and 4 GB, with one line that can be printed. decode reads
+what a run writes; a run that fails leaves nothing.
 
     fuzz_import.py DECODE [RUNS [SEED]]
 
-A run is a process that forks from this one, where the libraries are loaded already; it takes no more memory than the
-limit of import.py itself lets it. check_import.py makes some of them."""
+A run is a process that forks from this one, where the libraries are loaded already; import.py limits its memory.
+check_import.py makes some runs."""
 
 import io
 import json

@@ -1,5 +1,5 @@
-"""What the checks of import.py and export.py share: runs of both scripts in this process, folders of transformers
-with other keys and tensors, what decode computes of the results."""
+"""The checks of import.py and export.py share this: runs of both scripts in this process, folders of transformers with
+other keys and tensors, and decode's results."""
 import hashlib
 import importlib
 import io
@@ -23,7 +23,7 @@ from families_tensors import numbers  # noqa: E402
 FOLDERS = tempfile.TemporaryDirectory()
 DECODE, HF, CASES = sys.argv[1], shutil.copytree("tests/data/hf", FOLDERS.name + "/hf") + "/", "tests/data/hf/cases/"
 GOLDEN = "tests/data/golden/llama"
-# Of the model.safetensors that transformers wrote of GOLDEN's tensors, and which is made of them again.
+# The digest of the model.safetensors that transformers wrote of GOLDEN's tensors; it is made of them again here.
 LLAMA_SHA256 = "76b6cf0db804e8a410089b0495dd0571c3bf75f841a98fec81edbdd02ccea0c4"
 LLAMA_NAMES = {
     "token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head",
@@ -41,7 +41,7 @@ def check(what, holds, found=""):
 
 
 def script(module, status=0, says=(), **args):
-    """Runs a script's main; checks its status, what it says, and that it says nothing but that."""
+    """Runs a script's main; checks its status, that it prints these parts, and that its lines are printable."""
     said = io.StringIO()
     found = process.run(lambda: module.main(types.SimpleNamespace(**args)), args.get("IN") or args["MODEL"], said)
     said = said.getvalue()
@@ -75,7 +75,7 @@ def logits(model, tokens, path="logits.npy"):
 
 
 def close(what, found, expected):
-    """Of logits the last rows are expected, each of which is of all tokens before."""
+    """Compares the last rows of logits; each row is of all tokens before it."""
     found = found[-len(expected):]
     same = found.shape == expected.shape
     check(what, same and np.abs(found - expected).max() <= LIMIT * max(1, np.abs(expected).max()), same and

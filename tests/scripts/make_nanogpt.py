@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""make_nanogpt.py - writes tests/data/nanogpt/{bias,no-bias}: folders as one gets them from a
-checkpoint of nanoGPT (model_args as config.json, its tensors' names and shapes, the causal mask
-that versions without flash attention keep), random weights, and logits.npy of tokens.txt,
-float32 [n, vocab], computed in double precision. Needs PyTorch, safetensors and NumPy.
+"""make_nanogpt.py - writes tests/data/nanogpt/{bias,no-bias}: folders with what a checkpoint of nanoGPT
+has (model_args as config.json, its tensors' names and shapes, the causal mask that versions without flash
+attention keep) and random weights; and logits.npy of tokens.txt, float32 [n, vocab], computed in double
+precision. Needs PyTorch, safetensors and NumPy.
 """
 
 import json

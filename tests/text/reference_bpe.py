@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Byte-level BPE written as plainly as possible, to compare the C one with.
+"""Byte-level BPE that is written as plainly as possible, to compare the program's with.
 
     reference_bpe.py encode VOCAB.gguf FILE    ids of a file, space-separated
     reference_bpe.py cut RULE FILE             lengths in bytes of the pre-tokenization's pieces;
@@ -77,7 +77,7 @@ def cut(data, rule="gpt2"):
 
 
 def learn_ids(data, n_tokens):
-    """The merges as pairs of ids; bytes are their own. All pairs are counted anew each time."""
+    """Returns the merges as pairs of ids; bytes are their own ids. All pairs are counted anew for each merge."""
     words = Counter(cut(data))
     split = {word: list(word) for word in words}
     merges = []
@@ -100,7 +100,7 @@ def learn_ids(data, n_tokens):
 
 
 def merge_piece(symbols, ranks):
-    """All pairs of the lowest rank are merged, from left to right, then the next lowest."""
+    """Merges all pairs of the lowest rank, from left to right, then those of the next lowest."""
     while len(symbols) > 1:
         pairs = set(zip(symbols, symbols[1:]))
         best = min(pairs, key=lambda pair: ranks.get(pair, float("inf")))
@@ -236,7 +236,7 @@ def write_vocabulary(path, tokens, types, merges, bos, pre="gpt-2"):
 
 # --- test data ----------------------------------------------------------------------------------
 
-# What the small vocabulary is learned from.
+# The small vocabulary is learned from this text.
 PROSE = """\
 The miller kept two clocks, and they never agreed. When the one in the kitchen struck seven, the
 one in the mill would strike six, wait a little, as though it had thought better of it, and then
@@ -259,7 +259,7 @@ ice. It was saying what ice always says, which is nothing, then a crack, then no
 Das Wasser schläft, sagte er. L'eau dort, élève-toi. Вода спит подо льдом. 水は氷の下で眠る。
 """
 
-# Each is a text whose pieces or tokens are easy to get wrong.
+# The pieces or tokens of these texts are easy to get wrong.
 CASES = [
     "",
     " ",

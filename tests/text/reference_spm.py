@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""SentencePiece's BPE by scores written as plainly as possible, to compare the C one with.
+"""SentencePiece's BPE by scores, written as plainly as possible, to compare the program's with.
 
     reference_spm.py encode VOCAB.gguf FILE         ids of a file, space-separated
     reference_spm.py make-test-data                 writes tests/data/spm-small.*
@@ -10,9 +10,9 @@
                                                     those of both programs, on pieces of a text and
                                                     on random characters and bytes
 
-Needs the package `sentencepiece`, which trains the small vocabulary, and must agree on every text
-that is UTF-8, that it does not normalize, and that has no special token written out. What all
-others become is llama.cpp's to say.
+Needs the package `sentencepiece`, which trains the small vocabulary. It must agree on every text that is
+UTF-8, that it does not normalize, and that has no special token written out. llama.cpp decides about all
+other texts.
 """
 import io
 import random

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Losses, gradients and steps of the golden checkpoints, by PyTorch in float64, for
+"""Computes losses, gradients and steps of the golden checkpoints by PyTorch in float64, for
 tests/train/test_backprop.c.
 
-Writes tests/data/train/NAME.txt: the batch, its loss, for every tensor the norm of the loss's
-gradient and its dot products with two fixed vectors, and the losses before each of some steps of
-AdamW with label smoothing; of some also NAME-taught.txt: the same of a loss that compares
-predictions and streams with a teacher's, whose weights are 1.5 times the model's, without steps.
+tests/data/train/NAME.txt has the batch, its loss, for every tensor the norm of the loss's gradient and
+its dot products with two fixed vectors, and the losses before each of some steps of AdamW with label
+smoothing. NAME-taught.txt, of some, has loss and gradients of a loss that compares predictions and
+streams with those of a teacher, whose weights are 1.5 times the model's.
 Needs torch, numpy and gguf.
 
 usage: tests/train/reference_train.py   (from the repository's top)
@@ -27,9 +27,9 @@ NAMES = ["mha", "gqa", "mqa-f16", "llama", "transformer", "alibi", "quadratic",
          "shared-block", "layerwise-kv", "additive", "gptneox", "bloom", "olmo", "gemma3", "local"]
 TAUGHT = ["gqa", "llama", "layerwise-kv"]
 WINDOWS, LENGTH = 3, 37
-# Of the taught; as in tests/train/test_backprop.c.
+# The loss of the taught, as in tests/train/test_backprop.c.
 TEXT, TEACHER, STREAMS, FACTOR = 0.25, 0.75, 2, 1.5
-# Of the steps; as in tests/train/test_backprop.c.
+# The settings of the steps, as in tests/train/test_backprop.c.
 STEPS, WARMUP, RATE, BETA2, DECAY, CLIP, SMOOTHING = 5, 2, 0.004, 0.99, 0.1, 1.0, 0.1
 FFN = {"gelu": lambda x: F.gelu(x, approximate="tanh"), "gelu_erf": F.gelu, "relu": F.relu,
        "swiglu": F.silu, "geglu": lambda x: F.gelu(x, approximate="tanh")}
@@ -70,14 +70,14 @@ def read(name):
     kv = key("attention.head_count_kv", c["heads"])
     c["kv"] = kv if isinstance(kv, list) else [kv] * c["layers"]
     tensors = {t.name: np.asarray(t.data, dtype=np.float64) for t in reader.tensors}
-    # Written twice, but one matrix.
+    # The file has it twice, and it is one matrix.
     if np.array_equal(tensors.get("output.weight"), tensors["token_embd.weight"]):
         del tensors["output.weight"]
     return c, {n: torch.tensor(t, requires_grad=True) for n, t in tensors.items()}
 
 
 def alibi_slopes(n):
-    """Press et al. 2022; for other numbers than powers of two as in the authors' program."""
+    """Returns the slopes of Press et al. 2022; if n is no power of two, those of the authors' program."""
     if math.log2(n).is_integer():
         return [2 ** (-8 * (i + 1) / n) for i in range(n)]
     closest = 2 ** math.floor(math.log2(n))
@@ -215,7 +215,7 @@ def rate(step):
 
 
 def train(model, inputs, targets):
-    """The losses before each step; matrices decay, gains, biases, attn_rel and attn_score do not."""
+    """Returns the losses before each step. Matrices decay; gains, biases, attn_rel and attn_score do not."""
     tables = [n for n in model.w if "attn_rel" in n or "attn_score" in n]
     decays = [t for n, t in model.w.items() if t.ndim > 1 and n not in tables]
     others = [t for n, t in model.w.items() if t.ndim == 1 or n in tables]
@@ -240,7 +240,7 @@ def train(model, inputs, targets):
 
 
 def write_gradients(f, batch, loss, tensors):
-    """The batch, the loss of the text, and the gradients that its tensors have."""
+    """Returns the batch, the loss of the text, and the gradients of the tensors."""
     f.write(f"{WINDOWS} {LENGTH}\n")
     for row in batch:
         f.write(" ".join(map(str, row)) + "\n")
