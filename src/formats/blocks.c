@@ -15,7 +15,6 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define BLOCK      32
 #define Q8_0_BYTES (2 + BLOCK)
 #define Q4_0_BYTES (2 + BLOCK / 2)
-#define Q5_0_BYTES (2 + BLOCK / 8 + BLOCK / 2)
 
 /* --- types ------------------------------------------------------------------------------------ */
 
@@ -189,31 +188,13 @@ static float block_levels(uint8_t q[BLOCK], const float *x, int32_t half)
     return d;
 }
 
-static void put_nibbles(unsigned char *out, const uint8_t q[BLOCK])
-{
-    for (int j = 0; j < BLOCK / 2; j++)
-        out[j] = (uint8_t)((q[j] & 15) | q[j + BLOCK / 2] << 4);
-}
-
 static void encode_q4_0(unsigned char *out, const float *x, uint64_t n)
 {
     for (; n > 0; n -= BLOCK, x += BLOCK, out += Q4_0_BYTES) {
         uint8_t q[BLOCK];
         put_half(out, f16_round(block_levels(q, x, 8)));
-        put_nibbles(out + 2, q);
-    }
-}
-
-static void encode_q5_0(unsigned char *out, const float *x, uint64_t n)
-{
-    for (; n > 0; n -= BLOCK, x += BLOCK, out += Q5_0_BYTES) {
-        uint8_t q[BLOCK];
-        uint32_t fifth = 0;
-        put_half(out, f16_round(block_levels(q, x, 16)));
-        for (int j = 0; j < BLOCK; j++)
-            fifth |= (uint32_t)(q[j] >> 4) << j;
-        memcpy(out + 2, &fifth, sizeof fifth);
-        put_nibbles(out + 2 + sizeof fifth, q);
+        for (int j = 0; j < BLOCK / 2; j++)
+            out[2 + j] = (uint8_t)(q[j] | q[j + BLOCK / 2] << 4);
     }
 }
 
@@ -357,7 +338,7 @@ static void unpack_q6_k(struct unpacked *u, const uint8_t *in, const struct part
 /* --- by type --------------------------------------------------------------------------------- */
 
 /* How numbers of a type are read and written. The types that this program computes with have
- * `decode`; those that are only read have `unpack`. Q5_0 is encoded, too, in a cache. */
+ * `decode`; those that are only read have `unpack`. */
 static const struct codec {
     void (*encode)(unsigned char *out, const float *x, uint64_t n);
     void (*decode)(float *out, const unsigned char *in, uint64_t n);
@@ -373,8 +354,7 @@ static const struct codec {
     [TENSOR_Q8_0] = {encode_q8_0, decode_q8_0, .file_type = 7},
     [TENSOR_BF16] = {encode_bf16, decode_bf16, .file_type = 32},
     [TENSOR_Q4_1] = {NULL, NULL, 0, TENSOR_Q8_0, 32, unpack_32, {.least = 2, .low = 4}},
-    [TENSOR_Q5_0] =
-        {encode_q5_0, NULL, 0, TENSOR_Q8_0, 32, unpack_32, {.high = 2, .low = 6, .minus = 16}},
+    [TENSOR_Q5_0] = {NULL, NULL, 0, TENSOR_Q8_0, 32, unpack_32, {.high = 2, .low = 6, .minus = 16}},
     [TENSOR_Q5_1] = {NULL, NULL, 0, TENSOR_Q8_0, 32, unpack_32, {.least = 2, .high = 4, .low = 8}},
     [TENSOR_Q2_K] =
         {NULL, NULL, 0, TENSOR_Q8_0, 16, unpack_q2_k, {.low = 16, .d = 80, .least = 82}},

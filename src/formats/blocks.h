@@ -83,14 +83,14 @@ uint32_t blocks_in_memory(uint32_t type);
 
 /*
  * Encodes n floats, n a multiple of the type's block, to n / block_elements * block_bytes bytes, of
- * the types that run or Q5_0 (both asserted). F16 and BF16 round to nearest even; what F16 cannot
+ * the types that run (both asserted). F16 and BF16 round to nearest even; what F16 cannot
  * hold becomes infinite. A block with an infinity or a NaN in it, or whose d overflows F16, decodes
  * to NaNs or infinities: the caller who minds looks for those.
  */
 void blocks_encode(uint32_t type, void *out, const float *x, uint64_t n);
 
-/* Makes the 32 numbers q of the block that blocks_encode makes of x [32], as int8 for Q8_0, as
- * bytes for Q5_0 and Q4_0; returns its d, as binary16. */
+/* Makes the 32 numbers q of a block of x [32], as int8 for Q8_0, as bytes for Q5_0 and Q4_0;
+ * returns its d, as binary16. */
 uint16_t blocks_levels(uint32_t type, uint8_t *q, const float *x);
 
 /* Decodes n elements, n a multiple of the type's block (asserted), to floats. Takes the five types
