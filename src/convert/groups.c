@@ -247,13 +247,6 @@ static double bond(const struct converter *c, size_t head, size_t group, size_t 
     return sum;
 }
 
-static void swap_places(int *a, int *b)
-{
-    const int old = *a;
-    *a = *b;
-    *b = old;
-}
-
 /* Swaps the two heads of different groups for which the cost falls most; false if no swap lowers it
  * by more than rounding. */
 static bool swap_best(struct converter *c)
@@ -272,7 +265,9 @@ static bool swap_best(struct converter *c)
                 to = j;
             }
         }
-    swap_places(c->block.order + from, c->block.order + to);
+    const int old = c->block.order[from];
+    c->block.order[from] = c->block.order[to];
+    c->block.order[to] = old;
     return from != to;
 }
 

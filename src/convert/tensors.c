@@ -114,16 +114,6 @@ void convert_begin_block(struct converter *c, int block)
 
 /* --- the new tensors ------------------------------------------------------------------------- */
 
-/* The type of a new tensor: the old one's, or, where that is only read, the type that it has in
- * memory, which keeps all that was read. */
-static const struct tensor_type_info *new_type(const struct converter *c, enum tensor_role role,
-                                               const struct gguf_tensor *old)
-{
-    if (c->spec->widens && role != ROLE_ATTN_REL) /* whose bytes only change places */
-        return tensor_type_find(TENSOR_F32);
-    return tensor_type_find(blocks_in_memory(old->type->type));
-}
-
 /* Takes the new tensors. One that the checkpoint does not have is not made. */
 static void take_new(struct converter *c)
 {
@@ -134,7 +124,11 @@ static void take_new(struct converter *c)
         if (!old || !layout_has(&c->converted, spec.role) || spec.role < ROLE_ATTN_QKV ||
             spec.role > ROLE_ATTN_OUTPUT)
             continue;
-        const struct tensor_type_info *type = new_type(c, spec.role, old);
+        /* The old type, or the one that it has in memory, which keeps all that was read. Biases of
+         * scores (ROLE_ATTN_REL) only change places. */
+        const struct tensor_type_info *type = tensor_type_find(
+            c->spec->widens && spec.role != ROLE_ATTN_REL ? TENSOR_F32
+                                                          : blocks_in_memory(old->type->type));
         const uint64_t n = spec_elements(&spec), n_bytes = tensor_type_bytes(type, n);
         const struct spec_dims dims = spec_dims(&spec);
         unsigned char *bytes = arena_take(&c->out->arena, n_bytes, 1);
