@@ -7,8 +7,8 @@
 
 /* --- the text ------------------------------------------------------------------------------ */
 
-/* The most bytes of a text that are read: so many, or, if that is more, so many for each token that
- * is wanted. */
+/* The most bytes of a text that are read: the larger of this, and so many for each token that is
+ * wanted. */
 #define TEXT_BYTES  ((size_t)16 << 20)
 #define TOKEN_BYTES 64
 
@@ -88,8 +88,8 @@ void convert_calibration_allocate(struct converter *c)
     c->scratch.float_product = convert_floats(c, c->widest, c->widest);
 }
 
-/* Fills both streams with the embeddings. Asks at every window whether to stop, because the first
- * touch of so much memory may take long. */
+/* Fills both streams with the embeddings, and asks at every window whether to stop, because the
+ * first touch of so much memory may take long. */
 static enum status embed_tokens(struct converter *c)
 {
     for (size_t t = 0; t < c->spec->n_tokens; t++) {
@@ -133,7 +133,7 @@ enum status convert_each_window(struct converter *c, enum convert_windows which,
         TRY(embed_tokens(c));
     for (int w = 0; w < c->calib.n_windows; w++) {
         const struct convert_window win = convert_window_at(c, w);
-        /* What the checkpoint's layer leaves: its input, the stream after attention, its output. */
+        /* The layer's input, the stream after its attention, and its output. */
         const struct block_taps taps = {.at = {[TAP_NORMED] = c->scratch.rows,
                                                [TAP_MIDDLE] = win.middle,
                                                [TAP_OUT] = c->scratch.rows2}};
@@ -179,16 +179,17 @@ static void measure_window(struct converter *c, int layer, const struct convert_
         c->calib.input_mean[i] += c->scratch.x_sum[i];
         c->scratch.y_sum[i] = c->scratch.x_sum[i] / n;
     }
-    /* n times the square of the window's mean, which is later taken from the second moments. */
+    /* Adds n times the square of the window's mean, which the second moments lose later. */
     convert_add_product(
         c, linalg_product_turned(c->calib.key_moments, c->scratch.x_sum, c->scratch.y_sum, d, 1, d),
         d);
     c->calib.n_fitted += n;
 }
 
-/* Assumes moments where there is no text: what the norm before a block gives, before gain and bias,
- * has a mean square of 1 and any direction with equal probability; if the norm takes the mean away,
- * any direction whose elements sum to 0. Embeddings, which have no norm, count as such outputs. */
+/* Assumes moments, because there is no text: what the norm before a block gives, before gain and
+ * bias, has a mean square of 1 and any direction with equal probability; if the norm takes the mean
+ * away, any direction whose elements sum to 0. Embeddings without a norm count as outputs of one.
+ */
 static void assume_moments(struct converter *c)
 {
     const struct block *b = c->model->blocks;

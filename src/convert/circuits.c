@@ -28,9 +28,9 @@ static void add_outer(double *m, const double *a, const double *b, size_t n)
         linalg_add_scaled(m + i * n, a[i], b, n);
 }
 
-/* Replaces m by the mean of R m R^T over all R that rotate each pair by an angle of its own. Pairs
- * rotate at frequencies that have nothing in common, so over many distances the products of
- * different pairs in a score average out, and so do those of a pair with its mirror image. */
+/* Replaces m by the mean of R m R^T over all R that rotate each pair by its own angle. Pairs rotate
+ * at frequencies that have nothing in common; so over many distances the products of different
+ * pairs in a score average out, and so do those of a pair with its mirror image. */
 static void average_rotations(const struct convert_circuit *s, double *m, size_t stride)
 {
     for (size_t i = 0; i < s->n_rotary; i += 2) {
@@ -241,7 +241,7 @@ static void apply_maps(struct converter *c)
         }
     }
     memcpy(c->block.to.o.bias, c->block.from.o.bias, d * sizeof(double));
-    /* The keys' means add the same to all scores of a query, unless positions rotate them. */
+    /* Unless positions rotate keys, their means add one number to all scores of a query. */
     if (c->spec->method == CONVERT_FIT && c->circuits.qk.centred)
         centre(c, &c->block.to.k);
     if (c->spec->method == CONVERT_FIT && c->circuits.ov.centred) {

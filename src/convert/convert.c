@@ -174,7 +174,7 @@ static enum status convert_blocks(struct converter *c, struct err *e)
     return STATUS_OK;
 }
 
-/* How far the converted model's predictions are from the checkpoint's, behind all layers. */
+/* Measures how far the converted model's predictions are from the checkpoint's. */
 static enum status compare_predictions(struct converter *c, struct err *e)
 {
     const int n = c->divergence.n_windows;

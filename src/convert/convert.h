@@ -51,9 +51,9 @@ struct text_sample {
     size_t n;
 };
 
-/* Takes a text's tokens, without BOS: all of them, or, of more than `wanted`, about so many in
- * whole windows at equal distances. Of a text that is longer by far only the beginning is read.
- * STATUS_USAGE for fewer tokens than CONVERT_MIN_TOKENS; the failures of tokenizer_encode. */
+/* Takes a text's tokens, without BOS: all, or about `wanted` in whole windows at equal distances.
+ * Only the beginning of a much longer text is read. STATUS_USAGE for fewer tokens than
+ * CONVERT_MIN_TOKENS; the failures of tokenizer_encode. */
 enum status text_sample_take(const struct tokenizer *t, int n_ctx, struct text text, size_t wanted,
                              struct text_sample *out, struct err *e);
 
@@ -95,8 +95,8 @@ struct convert {
                              out; NaN without a text */
     struct convert_layer *layers; /* [n_layers] */
     unsigned new_types;           /* of the new matrices: bit 1 << s for each enum storage s */
-    bool retyped; /* whether one of them has not the type that it had in the checkpoint */
-    struct gguf_writer *writer; /* holds everything: gguf_write or gguf_write_memory is left */
+    bool retyped;                 /* whether a new matrix has another type than in the checkpoint */
+    struct gguf_writer *writer;   /* holds everything: gguf_write or gguf_write_memory is left */
     struct arena arena;
 };
 void convert_free(struct convert *c); /* legal on a zeroed struct and twice */

@@ -24,8 +24,8 @@
 /* The matrices of a block that a conversion changes. */
 enum convert_weight { WEIGHT_Q, WEIGHT_K, WEIGHT_V, WEIGHT_O, CONVERT_WEIGHTS };
 
-/* A row of Q, K or V is an output of its product with the block's input. O is stored transposed:
- * its row h * value_dim + i is what element i of head h adds to the residual stream. */
+/* Row i of Q, K or V gives output i. O is stored transposed: its row h * value_dim + i is what
+ * element i of head h adds to the residual stream. */
 struct convert_matrix {
     double *w;    /* [rows, d] */
     double *bias; /* [n_bias]; zeros if the file has none */
@@ -59,11 +59,11 @@ struct convert_circuit {
     enum convert_weight cached; /* the weight whose product is in the cache: K or V */
     size_t dim;                 /* elements of a head's factors */
     size_t width;               /* n_heads * dim */
-    size_t n_rotary; /* how many of a head's first elements are pairs that positions rotate: a map
-                        may only rotate and scale each pair; it may mix all other elements */
-    bool centred;    /* whether moments leave out the cached factors' means, because these change
-                        no score, or the output's bias makes good for them */
-    const double *second; /* [d, d] the input's second moments, of which the gram is made */
+    size_t n_rotary; /* how many first elements of a head are pairs that positions rotate: a map may
+                        only rotate and scale each pair; it may mix all other elements */
+    bool centred;    /* whether moments leave out the cached factors' means, because these change no
+                        score, or the output's bias makes up for them */
+    const double *second; /* [d, d] the second moments of the input that the gram takes */
     double *mean;         /* [kv_heads * dim] means of the cached factors, biases included */
     double *gram;         /* [kv_heads * dim, kv_heads * dim] second moments of cached factors */
     double *metric;       /* [n_heads, dim, dim] second moments of the heads' own factors */
@@ -137,11 +137,11 @@ struct convert_groups {
     struct convert_eigen *eigen; /* [threads] */
     /* Only with `cluster`: */
     int *sets;                            /* [n sets, heads of a set] candidates for a group */
-    double *costs;                        /* [n sets] what each of them costs */
+    double *costs;                        /* [n sets] the cost of each set */
     struct convert_placement *placements; /* [2^heads]; NULL for too many heads to try all sets */
 };
 
-/* Sums over rows, each of which is features f [m] and targets t [d]. */
+/* Sums over rows. A row has features f [m] and targets t [d]. */
 struct convert_sums {
     double *features;      /* [m, m] sum f^T f */
     double *targets;       /* [m, d] sum f^T t */
@@ -157,7 +157,7 @@ struct convert_refitting {
     double *root;                /* [m, m] scratch */
     double *w;                   /* [m, d] the solution */
     double *error;               /* [d] the solution's errors on the windows held out */
-    double *trial_error;         /* [d] the same for a ridge that is tried */
+    double *trial_error;         /* [d] such errors for a ridge that is tried */
     double distance;             /* of the layer from the checkpoint's, on windows held out */
 };
 
@@ -173,8 +173,8 @@ struct convert_loading {
     struct pack_scratch pack;
 };
 
-/* Memory that any stage may use. What is in it is lost with the stage, unless a comment says who
- * reads it. */
+/* Memory that any stage may use; its contents end with the stage, unless a comment says who reads
+ * them. */
 struct convert_scratch {
     double *square, *square2; /* [widest, d] */
     double *blocks;           /* [5, dim, dim] */
@@ -232,21 +232,22 @@ static inline bool convert_keeps_heads(const struct converter *c)
     return c->block.n_groups == c->block.n_kv_heads;
 }
 
-/* The K/V head that a head of the checkpoint uses. */
+/* Returns the K/V head that a head of the checkpoint uses. */
 static inline size_t convert_kv_head(const struct converter *c, size_t head)
 {
     return head / (c->block.n_heads / c->block.n_kv_heads);
 }
 
-/* A head's [dim, dim] of a circuit's maps or moments. */
+/* Returns a head's [dim, dim] in a circuit's maps or moments. */
 static inline double *convert_of_head(const struct convert_circuit *s, double *of_heads,
                                       size_t head)
 {
     return of_heads + head * s->dim * s->dim;
 }
 
-/* The [dim, dim] of the gram between the cached factors of heads g and h, whose rows are kv_heads *
- * dim apart. */
+/* Returns the [dim, dim] of the gram between the cached factors of heads g and h; its rows are
+ * kv_heads
+ * * dim apart. */
 static inline const double *convert_gram(const struct converter *c, const struct convert_circuit *s,
                                          size_t g, size_t h)
 {
@@ -281,8 +282,8 @@ void convert_tensors_allocate(struct converter *c);
 /* Begins a block: sets its sizes and reads its weights. */
 void convert_begin_block(struct converter *c, int block);
 
-/* Rounds the weights first to end - 1 of `to` to their tensors' types; a bias for which there is no
- * tensor is dropped. STATUS_FAILED if a number is not finite, or is too large for the type. */
+/* Rounds the weights first to end - 1 of `to` to their tensors' types; a bias without a tensor is
+ * dropped. STATUS_FAILED if a number is not finite, or is too large for the type. */
 enum status convert_store(struct converter *c, enum convert_weight first, enum convert_weight end,
                           struct err *e);
 /* Puts the trained biases of scores into the heads' new order. */
@@ -291,7 +292,7 @@ void convert_store_order(struct converter *c);
 /* Loads the stored tensors into c->block.loaded, as a model would. */
 void convert_load_stored(struct converter *c);
 
-/* Makes the writer of c->out, with all that the new file has. STATUS_NO_MEMORY. */
+/* Makes the writer of c->out, with the whole new file. STATUS_NO_MEMORY. */
 enum status convert_write(struct converter *c, struct err *e);
 
 /* --- products.c: matrix products and sums in double, on all threads --------------------------- */
@@ -345,10 +346,10 @@ void convert_run_layer(const struct converter *c, int layer, const struct conver
 /* Reports that n more windows are done. STATUS_INTERRUPTED if spec->callbacks asks to stop. */
 enum status convert_windows_done(struct converter *c, int n);
 
-/* Calls `visit` for every layer of the block in work, over each of these windows. With
- * CONVERT_ORIGINAL that is all windows, and the checkpoint's layer has just run over the window:
- * c->scratch.rows holds its input; `visit` must not write c->scratch.rows2, which holds its output.
- * Where layers share a block, the other two run it as well. STATUS_INTERRUPTED. */
+/* Calls `visit` for every layer of the block in work, over each of these windows. CONVERT_ORIGINAL
+ * means all windows, each after the checkpoint's layer has run over it: c->scratch.rows holds its
+ * input; `visit` must not write c->scratch.rows2, which holds its output. Where layers share a
+ * block, the checkpoint's layer runs with the other two, too. STATUS_INTERRUPTED. */
 enum convert_windows { CONVERT_ORIGINAL, CONVERT_ALL, CONVERT_HELD_OUT };
 typedef void convert_visit(struct converter *c, int layer, const struct convert_window *win);
 enum status convert_each_window(struct converter *c, enum convert_windows which,
@@ -357,9 +358,9 @@ enum status convert_each_window(struct converter *c, enum convert_windows which,
 /* Returns sum (x - y)^2 over floats [n]; leaves the differences in c->scratch.x. */
 double convert_squared_distance(struct converter *c, const float *x, const float *y, size_t n);
 
-/* Measures the moments of the block's inputs in all layers that use it, by running the
- * checkpoint's layers over the text. Without a text the moments are those of any direction that
- * the norm before the block allows. STATUS_INTERRUPTED. */
+/* Measures the moments of the block's inputs by running the checkpoint's layers that use it over
+ * the text. Without a text it assumes that the norm before the block gives any direction with equal
+ * probability. STATUS_INTERRUPTED. */
 enum status convert_calibrate(struct converter *c);
 
 /* Runs the converted layers over the text, if there is one, and fills in what c->out says of their

@@ -21,10 +21,10 @@
 #define CHUNK_ELEMENTS 8192
 #define PIECE_CHUNKS   128
 #define PIECE          (CHUNK_ELEMENTS * PIECE_CHUNKS)
-/* A chunk's sums are added up in so many interleaved partial sums. */
+/* A chunk is summed up in so many interleaved parts. */
 #define SUM_LANES 8
 
-/* The keys that a file in another type has instead of the checkpoint's, behind all others. */
+/* These keys stand behind all others, in place of the checkpoint's. */
 #define TYPE_KEY    "general.file_type"
 #define VERSION_KEY "general.quantization_version"
 /* ggml's version of the block layouts (GGML_QNT_VERSION); it changed last in 2023. */
@@ -55,7 +55,7 @@ static uint64_t first_bad(const float *x, uint64_t n)
 }
 
 /* Converts a thread's share of the piece. The distances of y from x go to SUM_LANES sums, which are
- * folded in order at the end; zeros fill up the last lanes. */
+ * added in order at the end; zeros fill up the last lanes. */
 static void convert_chunks(void *arg, int thread)
 {
     struct quantize *q = arg;

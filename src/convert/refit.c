@@ -9,9 +9,9 @@
 
 #include <math.h>
 
-/* A row of targets longer than so many times the window's median counts as that long, because with
- * massive activations a few rows have almost all of the squares. The first position counts as it
- * is: heads park there, so it must be right. */
+/* A row of targets counts as at most so many times as long as the window's median, because with
+ * massive activations a few rows have almost all of the squares. The first position is not cut:
+ * heads park there, so it must be right. */
 #define MOST_OF_MEDIAN 16
 /* How strongly a feature's weights are pulled towards the old ones, relative to the feature's mean
  * square. Each target takes the ridge that does best on the windows held out. */
@@ -118,9 +118,9 @@ static void solve_columns(void *arg, int thread)
     linalg_copy(w, d, columns, n, m, n);
 }
 
-/* Computes the solution [m, d] with this ridge in scratch.square. r->w takes those of its columns
- * that have a lower mean squared error on the windows held out than r->w had. (Of each error a
- * constant is left out, the error of weights of 0.) */
+/* Computes the solution [m, d] with this ridge in scratch.square. r->w takes each column that has a
+ * lower mean squared error on the windows held out than its own. (Errors are given without a
+ * constant, the error of weights of 0.) */
 static void try_ridge(struct converter *c, double ridge)
 {
     const struct convert_refitting *r = &c->refitting;
@@ -150,8 +150,8 @@ static void try_ridge(struct converter *c, double ridge)
         }
 }
 
-/* Solves t = f w + b for the sums, which it destroys, and puts w and, where the file has a bias, b
- * into `to`. Where the features are constant, `to` stays as it is. */
+/* Solves t = f w + b for the sums, which it destroys. Puts w into `to`, and b if the file has a
+ * bias. If the features are constant, nothing changes. */
 static void solve(struct converter *c)
 {
     struct convert_refitting *r = &c->refitting;
@@ -204,7 +204,7 @@ static enum status measure_distance(struct converter *c, double *distance)
     return STATUS_OK;
 }
 
-/* A solution whose numbers the type of the weights cannot hold counts as worse. */
+/* A solution that the type of the weights cannot hold counts as worse. */
 enum status convert_refit(struct converter *c, struct err *e)
 {
     struct convert_refitting *r = &c->refitting;

@@ -61,9 +61,7 @@ static void take_weights(struct converter *c, union convert_weights *w, size_t n
 
 /* --- reading --------------------------------------------------------------------------------- */
 
-/* Reads n elements from `first` on; without a tensor, zeros. The model's loader has checked the
- * tensor.
- */
+/* Reads n elements from `first` on, or zeros if there is no tensor. */
 static void read_elements(const struct gguf_tensor *t, uint64_t first, uint64_t n, double *out)
 {
     float chunk[CHUNK] = {0};
@@ -207,8 +205,7 @@ void convert_store_order(struct converter *c)
 
 /* --- as a model loads them ------------------------------------------------------------------- */
 
-/* Takes room for the largest matrix of a role, as floats, which are the widest storage, and its
- * bias. */
+/* Takes room for the largest matrix of a role, in floats, the widest storage, and its bias. */
 static struct convert_panels allocate_panels(struct converter *c, enum tensor_role role)
 {
     uint64_t most = 0, rows = 0;
@@ -235,8 +232,7 @@ void convert_tensors_allocate(struct converter *c)
     c->loading.output = allocate_panels(c, ROLE_ATTN_OUTPUT);
 }
 
-/* Loads a role's weight to the rows that a model's matrix has of it, from `first` on, and its bias.
- */
+/* Loads a role's weight and bias to the rows from `first` on of the model's matrix. */
 static void load_tensor(struct converter *c, enum tensor_role role, int first)
 {
     const struct convert_tensor *t = convert_new(c, role, false);
