@@ -67,13 +67,14 @@ def table(timed, lines, title, *evaluated):
         for trained in (False, True):
             within = [of for of in found if of[0] <= 1 / parts + 1e-9 and ("trained" in of[2]) == trained]
             if within:
-                print(f"| 1/{parts} | " + line(min(within, key=lambda of: of[1])))
+                print(f"| 1/{parts} | " + line(min(within, key=lambda of: (round(of[1], 5), of[0]))))
     with open(lines, "w", encoding="utf-8") as out:
         out.write("series,x,y\n")
         for variant in dict.fromkeys(of[2] for of in found):
+            number, _, how = variant.partition(" ")
             for part, lost, _, kv, *_ in sorted(of for of in found if of[2] == variant):
                 if lost > 0 and kv != "q4_0/q8_0":  # beside its like, of the same bytes
-                    out.write(f"{variant.replace(' ', ' K/V heads ', 1) if ' ' in variant else variant + ' K/V heads'},{part:.4f},{lost}\n")
+                    out.write(f"{number} K/V head{'s' * (number != '1')}{' ' * bool(how)}{how},{part:.4f},{lost}\n")
 
 
 def n_kv_heads(model):

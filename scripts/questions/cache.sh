@@ -50,7 +50,7 @@ compared() {
         mv "$dir/$1-bench.part" "$dir/$1-bench.csv"
     }
     python3 "$here/cache.py" table "$dir/$1-bench.csv" "$dir/$1-lines.csv" "$title" "${evaluated[@]}"
-    panels+=(--panel lines "$dir/$1-lines.csv" --title "${title%,*}" --x "bytes a token, of an F16 cache with all heads" --y "divergence, nats a token" --log xy)
+    panels+=(--panel lines "$dir/$1-lines.csv" --title "${title%%,*}" --x "bytes a token, of an F16 cache with all heads" --y "divergence, nats a token" --log xy)
     echo
 }
 panels=() title="shipped MHA, depth 255" timing=(--depth 255 -n 32 --repeat 5)

@@ -170,7 +170,7 @@ def main():
             getattr(ax, f"set_{axis}scale")("log")
         if panel["kind"] == "lines" and "x" in panel.get("log", ""):
             ticks = sorted({float(r["x"]) for r in rows})
-            if len(ticks) > 10:
+            if len(ticks) > 10 or any(b < 1.2 * a for a, b in zip(ticks, ticks[1:])):
                 ticks = [2.0 ** n for n in range(-8, 8) if ticks[0] <= 2.0 ** n <= ticks[-1]]
             ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
             ax.minorticks_off()
