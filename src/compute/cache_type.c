@@ -27,33 +27,6 @@ int cache_rotation(enum cache_type t, int n)
     return cache_types[t].has_scales && size >= 8 ? size : 0;
 }
 
-/* Butterflies of neighbours at a distance of 1 and 2, then at all others, each for four at once. */
-static void rotate_run(float *x, int size)
-{
-    const float scale = 1 / sqrtf((float)size);
-    for (int i = 0; i < size; i += 4) {
-        const float a = x[i] + x[i + 1], b = x[i] - x[i + 1];
-        const float c = x[i + 2] + x[i + 3], d = x[i + 2] - x[i + 3];
-        x[i] = (a + c) * scale;
-        x[i + 1] = (b + d) * scale;
-        x[i + 2] = (a - c) * scale;
-        x[i + 3] = (b - d) * scale;
-    }
-    for (int half = 4; half < size; half *= 2)
-        for (int first = 0; first < size; first += 2 * half)
-            for (int i = first; i < first + half; i++) {
-                const float a = x[i], b = x[i + half];
-                x[i] = a + b;
-                x[i + half] = a - b;
-            }
-}
-
-void cache_rotate(float *x, int n, int size)
-{
-    for (int i = 0; size > 0 && i < n; i += size)
-        rotate_run(x + i, size);
-}
-
 struct kv_type_name kv_type_name(struct kv_type t)
 {
     struct kv_type_name name;

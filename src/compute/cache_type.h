@@ -63,11 +63,6 @@ static inline size_t cache_value_bytes(enum cache_type t, int n)
 int cache_rotation(enum cache_type t, int n);
 #define CACHE_MOST_ROTATED 256
 
-/* Multiplies each run of `size` numbers of x [n] by the normalised Hadamard matrix, whose element
- * (i, j) is (-1)^(number of ones in i & j) / sqrt(size); size is cache_rotation's, 0 changes
- * nothing. Additions in an order that is fixed: the same bits everywhere. */
-void cache_rotate(float *x, int n, int size);
-
 /* --- keys and values -------------------------------------------------------------------------- */
 
 /* What a cache holds keys as, and values. */

@@ -210,6 +210,11 @@ struct kernels {
     void (*rotate)(float *out, const float *x, const float *rotation, int n_rot, int n, float scale,
                    bool back);
 
+    /* Multiplies each run of `size` numbers of x [n] by the normalised Hadamard matrix, whose
+     * element (i, j) is (-1)^(number of ones in i & j) / sqrt(size): a power of two from 8 to
+     * CACHE_MOST_ROTATED that divides n, see cache_rotation; 0 changes nothing. */
+    void (*hadamard)(float *x, int n, int size);
+
     void (*attend)(const struct attend *a);
 
     /* Joins the results of n_chunks attend calls for one head, in chunk order: out [n] =

@@ -68,6 +68,13 @@ KERNEL_CHECK rotate_check(const float *out, const float *x, const float *rotatio
                   are_disjoint(out, span_bytes(1, 0, n), rotation, span_bytes(2, n_rot, n_rot)));
 }
 
+KERNEL_CHECK hadamard_check(const float *x, int n, int size)
+{
+    assert(size == 0 || (n >= 1 && size >= 8 && size <= CACHE_MOST_ROTATED &&
+                         (size & (size - 1)) == 0 && n % size == 0));
+    assert_costly(x);
+}
+
 KERNEL_CHECK attend_check(const struct attend *a)
 {
     const struct kv_chunk *kv = &a->kv;

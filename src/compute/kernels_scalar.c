@@ -125,6 +125,34 @@ static void scalar_rotate(float *out, const float *x, const float *rotation, int
         out[i] = scale * x[i];
 }
 
+/* Butterflies of neighbours at a distance of 1 and 2, then at all others, each for four at once. */
+static void rotate_run(float *x, int size)
+{
+    const float scale = 1 / sqrtf((float)size);
+    for (int i = 0; i < size; i += 4) {
+        const float a = x[i] + x[i + 1], b = x[i] - x[i + 1];
+        const float c = x[i + 2] + x[i + 3], d = x[i + 2] - x[i + 3];
+        x[i] = (a + c) * scale;
+        x[i + 1] = (b + d) * scale;
+        x[i + 2] = (a - c) * scale;
+        x[i + 3] = (b - d) * scale;
+    }
+    for (int half = 4; half < size; half *= 2)
+        for (int first = 0; first < size; first += 2 * half)
+            for (int i = first; i < first + half; i++) {
+                const float a = x[i], b = x[i + half];
+                x[i] = a + b;
+                x[i + half] = a - b;
+            }
+}
+
+static void scalar_hadamard(float *x, int n, int size)
+{
+    hadamard_check(x, n, size);
+    for (int i = 0; size > 0 && i < n; i += size)
+        rotate_run(x + i, size);
+}
+
 /* q.k of one position of the chunk, or w.tanh(q + k) where w is not NULL. */
 static float chunk_score(const struct kv_chunk *kv, const float *q, const float *w, int t)
 {
@@ -260,6 +288,7 @@ const struct kernels kernels_scalar = {
     .quantize = scalar_quantize,
     .norm = scalar_norm,
     .rotate = scalar_rotate,
+    .hadamard = scalar_hadamard,
     .attend = scalar_attend,
     .merge = scalar_merge,
     .to_f16 = scalar_to_f16,

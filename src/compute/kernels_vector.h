@@ -49,12 +49,48 @@ static void vector_rotate(float *out, const float *x, const float *rotation, int
         if (left > 0) {
             const lanes c = lanes_load_upto(rotation + i, left);
             const lanes s = lanes_load_upto(rotation + n_rot + i, left);
-            const lanes other = lanes_mul(lanes_mul(across, lanes_swap(a)), s);
+            const lanes other = lanes_mul(lanes_mul(across, lanes_exchange(a, 1)), s);
             const lanes both = lanes_fma(rotated, c, other);
             rotated = left < KERNEL_LANES ? lanes_first(both, rotated, left) : both;
         }
         lanes_store_upto(out + i, rotated, n - i);
     }
+}
+
+/* --- Hadamard matrices ----------------------------------------------------------------------- */
+
+/* a + b where the lane's place has no such bit, a - b where it has; b is as far apart. */
+ALWAYS_INLINE lanes butterfly(lanes a, int bit, const float *signs)
+{
+    return lanes_fma(a, lanes_load(signs), lanes_exchange(a, bit));
+}
+
+static void vector_hadamard(float *x, int n, int size)
+{
+    static const float signs[][KERNEL_LANES] = {
+        {1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1},
+        {1, 1, -1, -1, 1, 1, -1, -1, 1, 1, -1, -1, 1, 1, -1, -1},
+        {1, 1, 1, 1, -1, -1, -1, -1, 1, 1, 1, 1, -1, -1, -1, -1},
+        {1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}};
+    hadamard_check(x, n, size);
+    if (size == 0)
+        return;
+    const lanes scale = lanes_all(1 / sqrtf((float)size));
+    for (int i = 0; i < n; i += KERNEL_LANES) {
+        lanes a = butterfly(lanes_load_upto(x + i, n - i), 1, signs[0]);
+        a = lanes_mul(butterfly(a, 2, signs[1]), scale);
+        a = butterfly(a, 4, signs[2]);
+        if (size > 8)
+            a = butterfly(a, 8, signs[3]);
+        lanes_store_upto(x + i, a, n - i);
+    }
+    for (int half = KERNEL_LANES; half < size; half *= 2)
+        for (int first = 0; first < n; first += 2 * half)
+            for (int i = first; i < first + half; i += KERNEL_LANES) {
+                const lanes a = lanes_load(x + i), b = lanes_load(x + i + half);
+                lanes_store(x + i, lanes_add(a, b));
+                lanes_store(x + i + half, lanes_sub(a, b));
+            }
 }
 
 /* --- joining chunks -------------------------------------------------------------------------- */
@@ -210,6 +246,7 @@ const struct kernels OF_SET(kernels) = {
     .quantize = vector_quantize,
     .norm = vector_norm,
     .rotate = vector_rotate,
+    .hadamard = vector_hadamard,
     .attend = OF_SET(attend),
     .merge = vector_merge,
     .to_f16 = vector_to_f16,

@@ -6,7 +6,7 @@
  * kernels_vector.h gives the same bits everywhere. A function that takes n touches only the first n
  * lanes in memory, 0 <= n <= KERNEL_LANES. Those that only vectors have:
  *   lanes_first         the first n lanes of a, the others from b
- *   lanes_all_f16       a binary16 in every lane
+ *   lanes_exchange      lane l gets what lane l ^ distance has; the distance is 1, 2, 4 or 8
  *   lanes_round         to the nearest integer, ties to even; |a| < 2^22
  *   lanes_largest_bits  the largest bit pattern of a magnitude in a and b
  *   ints, bytes         KERNEL_LANES int32, and as many groups of four bytes

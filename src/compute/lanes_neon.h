@@ -136,7 +136,6 @@ LANES_2(lanes, lanes_min, quarter_min)
 LANES_2(ints, ints_and, vandq_s32)
 LANES_2(ints, ints_right_each, quarter_right)
 LANES_1(lanes, lanes_sqrt, lanes, vsqrtq_f32)
-LANES_1(lanes, lanes_swap, lanes, vrev64q_f32)
 LANES_1(lanes, lanes_power_of_two, lanes, quarter_power_of_two)
 LANES_1(ints, lanes_round, lanes, vcvtnq_s32_f32)
 LANES_1(lanes, ints_to_lanes, ints, vcvtq_f32_s32)
@@ -168,6 +167,18 @@ static inline ints ints_low(ints a, int n)
     return ints_and(a, ints_all((1 << n) - 1));
 }
 
+static inline lanes lanes_exchange(lanes a, int distance)
+{
+    if (distance == 8)
+        return (lanes){a.q2, a.q3, a.q0, a.q1};
+    if (distance == 4)
+        return (lanes){a.q1, a.q0, a.q3, a.q2};
+    if (distance == 2)
+        return (lanes){vextq_f32(a.q0, a.q0, 2), vextq_f32(a.q1, a.q1, 2), vextq_f32(a.q2, a.q2, 2),
+                       vextq_f32(a.q3, a.q3, 2)};
+    return (lanes){vrev64q_f32(a.q0), vrev64q_f32(a.q1), vrev64q_f32(a.q2), vrev64q_f32(a.q3)};
+}
+
 static inline lanes lanes_zero_below(lanes a, lanes x, float limit)
 {
     const float32x4_t l = vdupq_n_f32(limit);
@@ -183,11 +194,6 @@ static inline lanes lanes_load_i8(const int8_t *p)
                    vcvtq_f32_s32(vmovl_s16(vget_high_s16(low))),
                    vcvtq_f32_s32(vmovl_s16(vget_low_s16(high))),
                    vcvtq_f32_s32(vmovl_s16(vget_high_s16(high)))};
-}
-
-static inline lanes lanes_all_f16(uint16_t half)
-{
-    return lanes_all(vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(half))), 0));
 }
 
 static inline ints ints_dot_halves(ints acc, bytes w, int32_t quad)

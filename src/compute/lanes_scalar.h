@@ -37,9 +37,6 @@ LANES_OF(lanes_min, (lanes a, lanes b), a.lane[l] < b.lane[l] ? a.lane[l] : b.la
 /* a * b + c, rounded once. */
 LANES_OF(lanes_fma, (lanes a, lanes b, lanes c), fmaf(a.lane[l], b.lane[l], c.lane[l]))
 
-/* Neighbours change places. */
-LANES_OF(lanes_swap, (lanes a), a.lane[l ^ 1])
-
 LANES_OF(lanes_power_of_two, (lanes z), math_power_of_two(z.lane[l]))
 
 /* 0 where x < limit, else a. */

@@ -109,11 +109,6 @@ static inline lanes_part part_load_i8(const int8_t *p)
     return PART(cvtepi32_ps)(PART(cvtepi8_epi32)(LOAD_QUARTER(p)));
 }
 
-static inline lanes_part part_swap(lanes_part a)
-{
-    return PART(permute_ps)(a, 0xb1);
-}
-
 static inline lanes_part part_power_of_two(lanes_part z)
 {
     return (lanes_part)PART(slli_epi32)((ints_part)z, 23);
@@ -152,7 +147,6 @@ LANES_LOAD(lanes, lanes_load_i8, int8_t, 8, part_load_i8)
 LANES_LOAD(ints, ints_load, uint32_t, 8, LOAD_PART)
 LANES_LOAD(bytes, bytes_load, uint8_t, 32, LOAD_PART)
 LANES_1(lanes, lanes_sqrt, lanes, PART(sqrt_ps))
-LANES_1(lanes, lanes_swap, lanes, part_swap)
 LANES_1(lanes, lanes_power_of_two, lanes, part_power_of_two)
 LANES_1(lanes, ints_to_lanes, ints, PART(cvtepi32_ps))
 LANES_1(ints, lanes_round, lanes, PART(cvtps_epi32))
@@ -200,6 +194,12 @@ static inline void lanes_store_n(float *p, lanes a, int n)
 static inline lanes lanes_first(lanes a, lanes b, int n)
 {
     return _mm512_mask_blend_ps(lanes_mask(n), b, a);
+}
+
+static inline lanes lanes_exchange(lanes a, int distance)
+{
+    const __m512i places = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return _mm512_permutexvar_ps(places ^ _mm512_set1_epi32(distance), a);
 }
 
 static inline lanes lanes_zero_below(lanes a, lanes x, float limit)
@@ -295,6 +295,15 @@ static inline void lanes_store_f16(uint16_t *p, lanes a)
     _mm_storeu_si128((void *)(p + 8), _mm256_cvtps_ph(a.high, _MM_FROUND_TO_NEAREST_INT));
 }
 
+static inline lanes lanes_exchange(lanes a, int distance)
+{
+    const __m256i places = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7) ^ _mm256_set1_epi32(distance);
+    if (distance == 8)
+        return (lanes){a.high, a.low};
+    return (lanes){_mm256_permutevar8x32_ps(a.low, places),
+                   _mm256_permutevar8x32_ps(a.high, places)};
+}
+
 static inline lanes lanes_zero_below(lanes a, lanes x, float limit)
 {
     const __m256 l = _mm256_set1_ps(limit);
@@ -376,11 +385,6 @@ static inline uint32_t lanes_largest_bits(lanes a, lanes b)
 }
 
 #endif
-
-static inline lanes lanes_all_f16(uint16_t half)
-{
-    return lanes_all(_cvtsh_ss(half));
-}
 
 static inline float lanes_sum(lanes a)
 {

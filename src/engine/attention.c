@@ -150,7 +150,7 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
         positions_turn(&a->q_turn, position + h / group, q + (kv_head * group + h % group) * dim,
                        a->scale, scaled + h * dim);
     }
-    cache_rotate(scaled, n_heads * dim, a->f->kv.key_rotation);
+    a->f->kernels->hadamard(scaled, n_heads * dim, a->f->kv.key_rotation);
 
     /* The keys that are read after a span's last chunk: of the next sequence, or head. (With many
      * rows they are those of the chunk itself, which are near.) */
@@ -332,12 +332,12 @@ static float *join_heads(const struct attention *a)
     const size_t row_dim = config_heads_dim(c);
     float *heads = f->work.input + worker_first(a->k) * f->work.input_dim;
     for (int r = rows.begin; r < rows.end; r++) {
-        for (int h = 0; h < c->n_heads; h++) {
-            float *head = heads + r * row_dim + (size_t)h * a->value_dim;
-            merge_chunks(a, r, h, head);
-            cache_rotate(head, a->value_dim, f->kv.value_rotation);
-            head_ablation_end(f->without, c, a->layer, h, head);
-        }
+        float *row = heads + r * row_dim;
+        for (int h = 0; h < c->n_heads; h++)
+            merge_chunks(a, r, h, row + h * a->value_dim);
+        f->kernels->hadamard(row, row_dim, f->kv.value_rotation);
+        for (int h = 0; h < c->n_heads; h++)
+            head_ablation_end(f->without, c, a->layer, h, row + h * a->value_dim);
     }
     return heads;
 }

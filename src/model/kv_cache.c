@@ -213,7 +213,7 @@ static void put_row(const struct kernels *kernels, enum cache_type type, int rot
         float rotated[CACHE_MOST_ROTATED] = {0};
         const int now = MIN(n - first, run);
         memcpy(rotated, x + first, now * sizeof *x);
-        cache_rotate(rotated, now, rotation);
+        kernels->hadamard(rotated, now, rotation);
         for (int b = first / QUANT_BLOCK; b * QUANT_BLOCK < first + now; b++) {
             uint8_t q[QUANT_BLOCK];
             scales[b * KERNEL_LANES] =
@@ -250,8 +250,8 @@ void kv_cache_get(const struct kv_cache *kv, struct kv_slot slot, int position, 
         v[i] = math_chunk_value(&chunk, lane, i, &scale);
         v[i] *= scale;
     }
-    cache_rotate(k, chunk.key_dim, kv->key_rotation);
-    cache_rotate(v, chunk.value_dim, kv->value_rotation);
+    kernels_scalar.hadamard(k, chunk.key_dim, kv->key_rotation);
+    kernels_scalar.hadamard(v, chunk.value_dim, kv->value_rotation);
 }
 
 void kv_cache_copy(const struct kv_cache *source, int from, struct kv_cache *target, int to, int n)

@@ -26,7 +26,7 @@ enum kv_array { KV_KEYS, KV_VALUES, KV_KEY_SCALES, KV_VALUE_SCALES, KV_ARRAYS };
 struct kv_cache {
     struct config config; /* of the model: layers, K/V heads, their sizes */
     struct kv_shape shape;
-    /* The sizes of the matrices (cache_rotate) that kv_cache_put multiplies keys and values by
+    /* The sizes of the matrices (kernels->hadamard) that kv_cache_put multiplies keys and values by
      * before it stores them; attention rotates queries as keys, and its result as values. 0: keys
      * of additive scores, and types that are not rotated. */
     int key_rotation, value_rotation;

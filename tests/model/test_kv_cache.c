@@ -113,7 +113,7 @@ static void expect_attention(const struct kv_cache *kv, const struct kv_chunk *c
         for (int i = 0; i < n; i++)
             q[h * n + i] = (float)((double)q[h * n + i] / sqrt(n));
     }
-    cache_rotate(q, HEADS * n, kv->key_rotation);
+    k->hadamard(q, HEADS * n, kv->key_rotation);
     k->attend(&(struct attend){.kv = *chunk,
                                .n_heads = HEADS,
                                .q = q,
@@ -126,7 +126,7 @@ static void expect_attention(const struct kv_cache *kv, const struct kv_chunk *c
         float *result = out + (size_t)h * stride;
         for (int i = 0; i < n; i++)
             result[i] /= result[n + 1];
-        cache_rotate(result, n, kv->value_rotation);
+        k->hadamard(result, n, kv->value_rotation);
         for (int i = 0; i < n; i++)
             ck_assert_msg(fabs((double)result[i] - golden[h * n + i]) <= 8e-5,
                           "%s, %s cache, heads of %d: element %d of head %d is %.7g, not %.7g",
@@ -195,25 +195,34 @@ TEST(blocks_and_attention_are_numpys)
     ck_assert_int_eq(at - golden, (int)len);
 }
 
-/* H = H^T = H^-1, for each run of the largest power of two that divides a row. */
-TEST(rotation_undoes_itself)
+/* H = H^T = H^-1, for each run of the largest power of two that divides a row; every table gives the
+ * scalar one's bits. */
+TEST(rotation_undoes_itself, .before = seed_numbers)
 {
-    static const int rotations[][2] = {{64, 64}, {48, 16}, {96, 32}, {8, 8}, {20, 0}, {512, 256}};
+    static const int rotations[][2] = {{64, 64}, {48, 16},   {96, 32}, {8, 8},
+                                       {20, 0},  {512, 256}, {24, 8}};
     for (int i = 0; i < (int)COUNT(rotations); i++) {
         const int n = rotations[i][0], size = rotations[i][1];
-        float x[512] = {0}, once[512];
         ck_assert_int_eq(cache_rotation(CACHE_Q4_0, n), size);
         ck_assert_int_eq(cache_rotation(CACHE_F16, n), 0);
-        x[n - 1] = 1;
-        cache_rotate(x, n, size);
-        memcpy(once, x, sizeof x);
-        for (int j = 0; j < n && size > 0; j++) {
-            const int ones = __builtin_popcount((unsigned)(j % size) & (unsigned)(size - 1));
-            const double expected = j < n - size ? 0 : (ones % 2 ? -1 : 1) / sqrt(size);
-            ck_assert_double_eq_tol((double)once[j], expected, 1e-6);
+        float *any = random_floats((size_t)n), *rotated = copy_floats(any, (size_t)n);
+        kernels_scalar.hadamard(rotated, n, size);
+        for (const struct kernels *k = NULL; (k = next_kernels(k));) {
+            float x[512] = {0}, once[512], *other = copy_floats(any, (size_t)n);
+            k->hadamard(other, n, size);
+            assert_same_bits(rotated, other, (size_t)n, k->name);
+            x[n - 1] = 1;
+            k->hadamard(x, n, size);
+            memcpy(once, x, sizeof x);
+            for (int j = 0; j < n && size > 0; j++) {
+                const int ones = __builtin_popcount((unsigned)(j % size) & (unsigned)(size - 1));
+                const double expected = j < n - size ? 0 : (ones % 2 ? -1 : 1) / sqrt(size);
+                ck_assert_double_eq_tol((double)once[j], expected, 1e-6);
+            }
+            k->hadamard(x, n, size);
+            for (int j = 0; j < n; j++)
+                ck_assert_double_eq_tol((double)x[j], j == n - 1, 1e-6);
         }
-        cache_rotate(x, n, size);
-        for (int j = 0; j < n; j++)
-            ck_assert_double_eq_tol((double)x[j], j == n - 1, 1e-6);
+        release_all();
     }
 }
