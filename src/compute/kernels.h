@@ -28,6 +28,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/mem.h"
 #include "base/status.h"
 #include "compute/cache_type.h"
 
@@ -156,11 +157,12 @@ struct attend_bias {
 };
 
 /*
- * Attention of n_heads query heads of one token to one chunk; the K and V rows are read once for
- * all of them.
+ * Attention of n_heads query heads to one chunk; the K and V rows are read once for all of them.
+ * Each `group` heads are those of one token, and the tokens stand one after the other: head h reads
+ * the chunk's first attend_positions(a, h).
  *   q        [n_heads, key_dim], already scaled
- *   additive [n_heads, key_dim], w of scores w.tanh(q + k), or NULL: they are q.k
- *   scores   [n_heads, KERNEL_CHUNK] scratch; afterwards exp(s_t - m) of the n_positions
+ *   additive [group, key_dim], w of scores w.tanh(q + k), or NULL: they are q.k
+ *   scores   [n_heads, KERNEL_CHUNK] scratch; afterwards exp(s_t - m) of the positions read
  *   max      [n_heads]  m = max_t s_t, with s_t = the score of k_t + the head's bias, if any
  *   sum      [n_heads]  l = sum_t exp(s_t - m)
  *   out      [n_heads, value_dim]  o = sum_t exp(s_t - m) v_t, not yet divided by l
@@ -169,8 +171,10 @@ struct attend_bias {
 struct attend {
     struct kv_chunk kv;
     int n_hidden; /* positions of the chunk before the window, whose exponentials are 0: fewer than
-                     n_positions and KERNEL_LANES */
-    int n_heads;  /* query heads that share the K/V head, or some of these */
+                     n_first and KERNEL_LANES */
+    int n_first;  /* positions that the first token reads, 1..n_positions */
+    int n_heads;  /* a multiple of group */
+    int group;    /* heads of a token that share the K/V head */
     const float *q;
     const float *additive;
     float *scores;
@@ -180,10 +184,16 @@ struct attend {
     size_t stride;    /* floats, >= value_dim */
     const void *next; /* keys that the next call will read, which are asked for ahead; NULL: they
                          follow in memory, or are not known */
-    const struct attend_bias *bias; /* [n_heads]; NULL: none */
-    int distance;                   /* of the chunk's first position, >= n_positions - 1; only with
-                                       a bias */
+    const struct attend_bias *bias; /* [group]; NULL: none */
+    int distance; /* from the chunk's first position to the first token's, >= n_first - 1; only with
+                     a bias */
 };
+
+/* The positions that head h reads: one more than the token before has, if the chunk has them. */
+static inline int attend_positions(const struct attend *a, int h)
+{
+    return MIN(a->n_first + h / a->group, a->kv.n_positions);
+}
 
 /* --- the table ------------------------------------------------------------------------------- */
 

@@ -228,7 +228,7 @@ ALWAYS_INLINE void score_tile(const struct attend *a, enum cache_type type, stru
 ALWAYS_INLINE void score_additive(const struct attend *a, enum cache_type type, int panel, int head)
 {
     const size_t dim = a->kv.key_dim;
-    const float *q = a->q + head * dim, *w = a->additive + head * dim;
+    const float *q = a->q + head * dim, *w = a->additive + head % a->group * dim;
     lanes sum = lanes_zero();
     for (size_t i = 0; i < dim; i++) {
         lanes k = cache_in_words(type)
@@ -438,11 +438,12 @@ ALWAYS_INLINE void value_heads(const struct attend *a, enum cache_type type, str
         value_tile(a, type, run, head, i, n_heads, 1);
 }
 
-/* All heads against a few rows, which stay in the nearest cache meanwhile. */
-ALWAYS_INLINE void value_run(const struct attend *a, enum cache_type type, struct row_run *run)
+/* Heads against a few rows, which stay in the nearest cache meanwhile. */
+ALWAYS_INLINE void value_run(const struct attend *a, enum cache_type type, struct row_run *run,
+                             int head, int end)
 {
-    for (int head = 0, n; head < a->n_heads; head += n) {
-        n = pass_heads(a->n_heads - head);
+    for (int n; head < end; head += n) {
+        n = pass_heads(end - head);
         switch (n) {
         case 12:
             value_heads(a, type, run, head, MIN(12, TILE_HEADS));
@@ -466,9 +467,10 @@ ALWAYS_INLINE void value_run(const struct attend *a, enum cache_type type, struc
     }
 }
 
+/* The rows that all heads read are read to together, and those that follow token by token. */
 ALWAYS_INLINE void value_chunk(const struct attend *a, enum cache_type type)
 {
-    const int n = a->kv.n_positions;
+    const int n = a->n_first;
     const size_t row_bytes = cache_value_bytes(type, a->kv.value_dim);
     struct row_run run = {.begin = a->n_hidden, .ahead.share = ahead_share(a, type)};
     for (; run.begin < n; run.begin = run.end) {
@@ -476,7 +478,12 @@ ALWAYS_INLINE void value_chunk(const struct attend *a, enum cache_type type)
         run.ahead.at = a->next && run.end == n
                            ? a->next
                            : (const unsigned char *)a->kv.v + run.end * row_bytes;
-        value_run(a, type, &run);
+        value_run(a, type, &run, 0, a->n_heads);
+    }
+    for (int head = a->group; head < a->n_heads && n < a->kv.n_positions; head += a->group) {
+        run.begin = n;
+        run.end = attend_positions(a, head);
+        value_run(a, type, &run, head, head + a->group);
     }
 }
 
@@ -486,10 +493,10 @@ ALWAYS_INLINE void weigh_type(const struct attend *a, enum cache_type type)
     score_chunk(a, type);
     if (a->bias)
         for (int h = 0; h < a->n_heads; h++)
-            bias_chunk(a->scores + (size_t)h * KERNEL_CHUNK, matrix_panels(a->kv.n_positions),
-                       &a->bias[h], a->distance);
+            bias_chunk(a->scores + (size_t)h * KERNEL_CHUNK, matrix_panels(attend_positions(a, h)),
+                       &a->bias[h % a->group], a->distance + h / a->group);
     for (int h = 0; h < a->n_heads; h++)
-        softmax_chunk(a->scores + (size_t)h * KERNEL_CHUNK, a->n_hidden, a->kv.n_positions,
+        softmax_chunk(a->scores + (size_t)h * KERNEL_CHUNK, a->n_hidden, attend_positions(a, h),
                       &a->max[h * a->stride], &a->sum[h * a->stride]);
 }
 

@@ -79,14 +79,16 @@ KERNEL_CHECK attend_check(const struct attend *a)
 {
     const struct kv_chunk *kv = &a->kv;
     assert(kv->n_positions >= 1 && kv->n_positions <= KERNEL_CHUNK);
-    assert(a->n_hidden >= 0 && a->n_hidden < MIN(kv->n_positions, KERNEL_LANES));
-    assert(kv->key_dim >= 1 && kv->value_dim >= 1 && a->n_heads >= 1);
+    assert(a->n_first >= 1 && a->n_first <= kv->n_positions);
+    assert(a->n_hidden >= 0 && a->n_hidden < MIN(a->n_first, KERNEL_LANES));
+    assert(kv->key_dim >= 1 && kv->value_dim >= 1);
+    assert(a->group >= 1 && a->n_heads >= a->group && a->n_heads % a->group == 0);
     assert((unsigned)kv->type.keys < CACHE_TYPES && (unsigned)kv->type.values < CACHE_TYPES);
     assert_costly(kv->k && kv->v);
     assert_costly(kv->k_scales || !cache_types[kv->type.keys].has_scales);
     assert_costly(kv->v_scales || !cache_types[kv->type.values].has_scales);
     assert(a->n_heads == 1 || a->stride >= (size_t)kv->value_dim);
-    assert(!a->bias || a->distance >= kv->n_positions - 1);
+    assert(!a->bias || a->distance >= a->n_first - 1);
     assert_costly(a->q && a->scores && a->max && a->sum && a->out);
     assert_costly(are_disjoint(a->out, span_bytes(a->n_heads, a->stride, kv->value_dim), a->q,
                                span_bytes(a->n_heads, kv->key_dim, kv->key_dim)));

@@ -180,20 +180,21 @@ static float chunk_score(const struct kv_chunk *kv, const float *q, const float 
 static const float *weigh_chunk(const struct attend *a, int h)
 {
     const struct kv_chunk *kv = &a->kv;
+    const int n = attend_positions(a, h), of_token = h % a->group;
     const float *q = a->q + h * kv->key_dim;
-    const float *w = a->additive ? a->additive + h * kv->key_dim : NULL;
+    const float *w = a->additive ? a->additive + of_token * kv->key_dim : NULL;
     float *p = a->scores + h * KERNEL_CHUNK;
     float max = -INFINITY;
     for (int t = 0; t < a->n_hidden; t++)
         p[t] = 0;
-    for (int t = a->n_hidden; t < kv->n_positions; t++) {
+    for (int t = a->n_hidden; t < n; t++) {
         p[t] = chunk_score(kv, q, w, t);
         if (a->bias)
-            p[t] = math_biased(&a->bias[h], (float)a->distance - (float)t, p[t]);
+            p[t] = math_biased(&a->bias[of_token], (float)(a->distance + h / a->group - t), p[t]);
         max = MAX(max, p[t]);
     }
     float lanes[KERNEL_LANES] = {0};
-    for (int t = a->n_hidden; t < kv->n_positions; t++) {
+    for (int t = a->n_hidden; t < n; t++) {
         p[t] = math_weight(p[t] - max);
         lanes[t % KERNEL_LANES] += p[t];
     }
@@ -210,7 +211,7 @@ static void scalar_attend(const struct attend *a)
         const float *p = weigh_chunk(a, h);
         for (int i = 0; i < kv->value_dim; i++) {
             float o = 0, scale;
-            for (int t = a->n_hidden; t < kv->n_positions; t++) {
+            for (int t = a->n_hidden; t < attend_positions(a, h); t++) {
                 const float v = math_chunk_value(kv, t, i, &scale);
                 o = fmaf(p[t] * scale, v, o);
             }

@@ -84,9 +84,9 @@ static int64_t span_cost(const struct attention *a, const struct batch_span *spa
 
 static float *partial_of(const struct attention *a, int row, int head, int chunk)
 {
-    const struct config *c = &a->f->kv.config;
     const size_t max_chunks = kv_cache_chunks(a->f->kv.shape.cap);
-    const size_t index = ((size_t)row * c->n_heads + head) * max_chunks + chunk;
+    const size_t kv_row = (size_t)(head / a->group) * a->f->batch.n_rows + row;
+    const size_t index = (kv_row * a->group + head % a->group) * max_chunks + chunk;
     return a->f->work.partials + index * a->partial_floats;
 }
 
@@ -120,16 +120,7 @@ static double exp_of(double x)
 
 /* --- work items ------------------------------------------------------------------------------ */
 
-/* Whether a chunk can be read for a row at a position together with the row before it, as for
- * another head of a group: both read all of it, and nothing but the query differs. (Only where a
- * group is one head: rows then are as far apart as heads of a longer group.) */
-static bool joins_row(const struct attention *a, int position, int chunk)
-{
-    return a->group == 1 && !a->bias && !a->additive && position >= (chunk + 1) * KERNEL_CHUNK &&
-           config_window_first(&a->f->kv.config, a->layer, position) == 0;
-}
-
-/* The query heads of one K/V head, of one row or of several that are joined, against one chunk of
+/* The query heads of one K/V head, of n_rows rows that follow one another, against one chunk of
  * their sequence. */
 static void attend_chunk(const struct attention *a, const struct batch_span *span, int kv_head,
                          int chunk, int row_of_span, int n_rows)
@@ -137,7 +128,8 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
     const int row = span->first_row + row_of_span;
     const int position = span->first_position + row_of_span;
     const int chunk_first = chunks_begin(a, position) + chunk * KERNEL_CHUNK;
-    const int n = MIN(position + 1 - chunk_first, KERNEL_CHUNK);
+    const int n_first = MIN(position + 1 - chunk_first, KERNEL_CHUNK);
+    const int n = MIN(position + n_rows - chunk_first, KERNEL_CHUNK);
     const int in_window = config_window_first(&a->f->kv.config, a->layer, position);
     /* Only this item reads the newest position, so nobody has to be waited for. */
     if (!a->f->batch.stores_first && chunk_first + n == position + 1)
@@ -169,14 +161,16 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
     const struct attend args = {
         .kv = kv_cache_chunk(&a->f->kv, slot, chunk_first, n),
         .n_hidden = chunk == 0 ? in_window - chunk_first : 0,
+        .n_first = n_first,
         .n_heads = n_heads,
+        .group = group,
         .q = scaled,
         .additive = a->additive ? a->additive + kv_head * group * dim : NULL,
         .scores = scaled + n_heads * dim,
         .out = partial,
         .max = partial + a->value_dim,
         .sum = partial + a->value_dim + 1,
-        .stride = n_rows > 1 ? stride * a->f->kv.config.n_heads : stride,
+        .stride = stride,
         .bias = a->bias ? a->bias + kv_head * group : NULL,
         .distance = position - chunk_first,
         .next = next_keys,
@@ -185,7 +179,17 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
     if (a->f->watch)
         for (size_t h = 0; h < n_heads; h++) /* scores are what they became */
             memcpy(weights_of(a, row + h / group, kv_head * group + h % group) + chunk_first,
-                   args.scores + h * KERNEL_CHUNK, n * sizeof *args.scores);
+                   args.scores + h * KERNEL_CHUNK,
+                   attend_positions(&args, h) * sizeof *args.scores);
+}
+
+/* How many rows of a span, from one on, can read their chunks together: chunks begin at the same
+ * position for all of them. */
+static int joined_rows(const struct attention *a, const struct batch_span *span, int row)
+{
+    const int last = MIN(row + MAX(JOINED_HEADS / a->group, 1), span->n_rows) - 1;
+    const int ends = config_window_first(&a->f->kv.config, a->layer, span->first_position + last);
+    return ends == 0 ? last + 1 - row : 1;
 }
 
 /* At least as many chunks as any row up to a position reads: one before the last may begin in an
@@ -219,10 +223,9 @@ static void attend_range(const struct attention *a)
                     const int position = span->first_position + row;
                     const int cost = item_cost(a, position, chunk);
                     const bool runs = cost > 0 && at >= begin;
+                    const int most = runs ? joined_rows(a, span, row) : 1;
                     at += cost;
-                    for (n = 1; runs && at < end && n < JOINED_ROWS && row + n < span->n_rows &&
-                                joins_row(a, position + n, chunk);
-                         n++)
+                    for (n = 1; n < most && at < end; n++)
                         at += item_cost(a, position + n, chunk);
                     if (runs)
                         attend_chunk(a, span, head, chunk, row, n);

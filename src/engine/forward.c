@@ -13,7 +13,8 @@ void workspace_take(struct workspace *w, struct arena *a, const struct config *c
     w->input_dim = MAX(c->d_model, config_heads_dim(c));
     w->quants_bytes = quant_row_bytes(layout_longest_row(c));
     /* Scaled queries, scores, a key. */
-    w->attend_floats = (size_t)MAX(group, JOINED_ROWS) * (c->head_dim + KERNEL_CHUNK) + c->head_dim;
+    w->attend_floats =
+        (size_t)MAX(group, JOINED_HEADS) * (c->head_dim + KERNEL_CHUNK) + c->head_dim;
     ARENA_TAKE(w->x, a, rows * c->d_model);
     ARENA_TAKE(w->qkv, a, rows * qkv);
     w->positions = positions_take(a, c, rope_factors, cap);

@@ -39,8 +39,8 @@ struct workspace {
     float *x;                   /* [max_rows, d_model] the residual stream */
     float *qkv;                 /* [max_rows, the largest config_qkv_dim] */
     struct positions positions; /* those that a sequence can have */
-    /* Results of one chunk's attention, to be merged: [max_rows, n_heads, kv_cache_chunks(cap)] of
-     * value_dim floats with the max and the sum behind them. */
+    /* Results of one chunk's attention, to be merged: [K/V heads, the batch's rows, heads of a
+     * group, kv_cache_chunks(cap)] of value_dim floats with the max and the sum behind them. */
     float *partials;
     bool watches;   /* whether there is an attention_watch; set before workspace_take */
     float *weights; /* [max_rows, n_heads, cap] for the attention_watch; NULL: there is none */
@@ -62,9 +62,9 @@ struct workspace {
  * takes longer than a row. */
 #define WORKSPACE_LOCAL_ROWS 4
 
-/* Rows of a prompt that read a chunk together, where heads share no keys and values: as many as a
- * kernel's largest tile has heads. */
-#define JOINED_ROWS 12
+/* Query heads, of one row or of several rows of a prompt, that read a chunk together: as many as a
+ * kernel's largest tile has. */
+#define JOINED_HEADS 12
 
 /* --- stages ----------------------------------------------------------------------------------- */
 

@@ -53,9 +53,15 @@ static struct attend_bias *random_biases(int n_heads)
     return bias;
 }
 
-/* Numbers beyond the positions and the dimensions must not matter; here they are NaN. */
+/* Numbers beyond the positions and the dimensions must not matter; here they are NaN. The heads are
+ * those of one token, or of several tokens: all of these, some or the last alone read all. */
 static struct attention make_attention(struct shape s)
 {
+    const int few = s.n_heads % 2 == 0 ? s.n_heads / 2 : 1;
+    const int group = (s.n + s.key_dim) % 3 ? s.n_heads : s.n % 2 ? few : 1;
+    const int fewer = (s.n_heads / group - 1) * (s.n % 4) / 2;
+    const int n_first = s.n > fewer ? s.n - fewer : 1;
+    const int n_hidden = s.n_heads % 3 == 1 ? (s.n - 1) % KERNEL_LANES : 0;
     const size_t n_panels = (size_t)matrix_panels(s.n), key_dim = (size_t)s.key_dim;
     const size_t n_k = n_panels * key_dim * KERNEL_LANES, n = (size_t)s.n;
     const size_t v_stride = (size_t)kernel_padded(s.value_dim), n_v = n * v_stride;
@@ -87,7 +93,9 @@ static struct attention make_attention(struct shape s)
                                .key_dim = s.key_dim,
                                .value_dim = s.value_dim,
                                .type = s.type},
+                        .n_first = n_first,
                         .n_heads = s.n_heads,
+                        .group = group,
                         .q = random_floats(n_heads * key_dim),
                         .additive = s.additive ? random_floats(n_heads * key_dim) : NULL,
                         .scores = random_floats(n_heads * KERNEL_CHUNK),
@@ -97,7 +105,7 @@ static struct attention make_attention(struct shape s)
                         .stride = stride,
                         .bias = s.biased ? at.bias : NULL,
                         .distance = s.n - 1 + s.n_heads % 2 * 40,
-                        .n_hidden = s.n_heads % 3 == 1 ? (s.n - 1) % KERNEL_LANES : 0};
+                        .n_hidden = n_hidden < n_first ? n_hidden : n_first - 1};
     return at;
 }
 
@@ -211,12 +219,13 @@ static double score_at(const struct attention *at, int h, int t)
     const struct attend *a = &at->args;
     double s = 0;
     for (int i = 0; i < a->kv.key_dim; i++)
-        s += a->additive ? (double)a->additive[h * a->kv.key_dim + i] *
+        s += a->additive ? (double)a->additive[h % a->group * a->kv.key_dim + i] *
                                tanh((double)a->q[h * a->kv.key_dim + i] + key_at(at, t, i))
                          : (double)a->q[h * a->kv.key_dim + i] * key_at(at, t, i);
     if (a->bias) {
-        const double x = a->distance - t - (double)a->bias[h].centre;
-        s += (double)a->bias[h].linear * x + (double)a->bias[h].square * x * x;
+        const struct attend_bias *bias = &a->bias[h % a->group];
+        const double x = a->distance + h / a->group - t - (double)bias->centre;
+        s += (double)bias->linear * x + (double)bias->square * x * x;
     }
     return s;
 }
@@ -224,7 +233,7 @@ static double score_at(const struct attention *at, int h, int t)
 /* Adds head h's softmax over the chunk: numerator [value_dim] and denominator. */
 static void add_softmax(const struct attention *at, int h, double *numerator, double *denominator)
 {
-    for (int t = at->args.n_hidden; t < at->args.kv.n_positions; t++) {
+    for (int t = at->args.n_hidden; t < attend_positions(&at->args, h); t++) {
         const double e = exp(score_at(at, h, t));
         *denominator += e;
         for (int i = 0; i < at->args.kv.value_dim; i++)

@@ -115,7 +115,9 @@ static void expect_attention(const struct kv_cache *kv, const struct kv_chunk *c
     }
     k->hadamard(q, HEADS * n, kv->key_rotation);
     k->attend(&(struct attend){.kv = *chunk,
+                               .n_first = chunk->n_positions,
                                .n_heads = HEADS,
+                               .group = HEADS,
                                .q = q,
                                .scores = scores,
                                .max = out + n,
@@ -195,8 +197,8 @@ TEST(blocks_and_attention_are_numpys)
     ck_assert_int_eq(at - golden, (int)len);
 }
 
-/* H = H^T = H^-1, for each run of the largest power of two that divides a row; every table gives the
- * scalar one's bits. */
+/* H = H^T = H^-1, for each run of the largest power of two that divides a row; every table gives
+ * the scalar one's bits. */
 TEST(rotation_undoes_itself, .before = seed_numbers)
 {
     static const int rotations[][2] = {{64, 64}, {48, 16},   {96, 32}, {8, 8},
