@@ -7,8 +7,7 @@
 #include "compute/elementary.h"
 #include "engine/sampler.h"
 
-/* Sums run in LANES interleaved parts over pieces of a row, so that the compiler can vectorise
- * them. */
+/* Sums are LANES interleaved parts over pieces of a row, for the vectoriser. */
 enum { LANES = 4, PIECE = 128 };
 /* Tokens of a step whose logits are wanted; each takes memory for the whole vocabulary. */
 #define NEXT_ROWS 16
@@ -26,8 +25,6 @@ struct attend_run {
     const struct attend_head *bad; /* the head and query whose weights are not finite; NULL: none */
     int bad_row;
 };
-
-/* --- memory ---------------------------------------------------------------------------------- */
 
 static void take_maps(struct attend_run *run)
 {
@@ -72,7 +69,7 @@ enum status attend_plan(const struct attend_spec *spec, uint64_t *bytes, struct 
 
 /* --- a row ----------------------------------------------------------------------------------- */
 
-/* Marks the keys of query i that are separators, and those that no figure but content counts. */
+/* Marks the keys of query i that are separators, and the keys that only content counts. */
 static void mark_keys(const struct attend_run *run, int i)
 {
     for (int j = 0; j <= i; j++) {

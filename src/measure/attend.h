@@ -12,49 +12,49 @@
 #include "measure/eval.h"
 #include "measure/paths.h"
 
-/* A head, and what it looks at on the whole. NaN: there is no such query. */
+/* A head, and what it looks at on the whole: means over queries i. NaN: there is no such query. */
 struct attend_head {
-    int layer, head;   /* which; given */
-    double entropy;    /* mean of -sum_j a log a, in nats */
-    double distance;   /* mean of sum_j a (i - j), in tokens */
-    double first;      /* mean of a[i][0] over i >= 1 */
-    double previous;   /* mean of a[i][i - 1] over i >= 1 */
-    double self;       /* mean of a[i][i] */
-    double separator;  /* mean over i >= 1 of the sum of a[i][j] over all separators j < i */
-    double content;    /* mean over i >= 1 of the sum of a[i][j] over the j of no other figure */
-    double max_weight; /* mean of the largest a[i][j] */
-    /* Mean standard deviation of a query's scores before the softmax. A score more than 87 below
-     * the largest, whose weight is 0, counts as 87 below. */
+    int layer, head;   /* given */
+    double entropy;    /* -sum_j a log a, in nats */
+    double distance;   /* sum_j a (i - j), in tokens */
+    double first;      /* a[i][0], i >= 1 */
+    double previous;   /* a[i][i - 1], i >= 1 */
+    double self;       /* a[i][i] */
+    double separator;  /* the sum of a[i][j] over all separators j < i, i >= 1 */
+    double content;    /* the sum of a[i][j] over the j of no other figure, i >= 1 */
+    double max_weight; /* the largest a[i][j] */
+    /* The standard deviation of a query's scores before the softmax. A score more than 87 below the
+     * largest, whose weight is 0, counts as 87 below. */
     double score_sd;
-    /* Mean of 1 - sum_j a^2, the trace of softmax's Jacobian diag(a) - a a^T: the share of a
-     * gradient that can reach the scores; 0 where one weight is 1. */
+    /* 1 - sum_j a^2, the trace of softmax's Jacobian diag(a) - a a^T: the share of a gradient that
+     * can reach the scores; 0 where one weight is 1. */
     double gradient;
-    double induction; /* mean of the sum of a[i][p + 1] over all earlier places p of token i, over
-                         the i that have one */
+    double induction; /* the sum of a[i][p + 1] over all earlier places p of token i, i that have
+                         one */
     /* The distance from 2 to n / 2 with the largest mean weight, the smallest of equal ones; 0, and
      * no at_offset, if n < 4. */
     int offset;
-    double at_offset; /* mean of a[i][i - offset] over i >= offset */
-    /* The largest weight with 0 < j < i: its i, j and value. Of equal weights the first by i, then
-     * j; -1 if there is none. */
+    double at_offset; /* a[i][i - offset], i >= offset */
+    /* The largest weight with 0 < j < i: its i, j and value; of equal weights the first by i, then
+     * j. -1: there is none. */
     int64_t query, key;
     double strongest;
 };
 
-/* What a head mostly does: the name and *share of the largest of first, previous, self, induction,
- * separator and offset, if it is at least ATTEND_LEAST_SHARE; else content and its share. */
+/* Returns what a head mostly does: the name of the largest of first, previous, self, induction,
+ * separator and offset, and its *share, if that is at least ATTEND_LEAST_SHARE; else content. */
 #define ATTEND_LEAST_SHARE (1.0 / 3)
 const char *attend_role(const struct attend_head *h, double *share);
 
-/* A map of one head that is wanted. Cell [r, c] is the largest weight of queries and keys that fall
- * into it: token t into t * cells / n_tokens. */
+/* A map of one head that is wanted. Cell [r, c] is the largest weight of queries that fall into r
+ * and keys that fall into c: token t falls into t * cells / n_tokens. */
 struct attend_map {
     int layer, head;
     int cells;   /* a side, 1 to n_tokens */
     float *cell; /* found: [cells, cells], valid until attend_free */
 };
 
-/* The first of n tokens in a cell, or past the last cell n. */
+/* Returns the first of n tokens in a cell; past the last cell n. */
 static inline int attend_cell_begin(int cell, int cells, int n)
 {
     return (int)(((int64_t)cell * n + cells - 1) / cells);
@@ -85,12 +85,11 @@ struct attend_found {
     struct arena arena;
 };
 
-/* What a run will take, beside the model. STATUS_USAGE for a text that is longer than the context.
- */
+/* *bytes: what a run takes beside the model. STATUS_USAGE: a text longer than the context. */
 enum status attend_plan(const struct attend_spec *spec, uint64_t *bytes, struct err *e);
 
-/* Runs the text. attend_free is due on success. Besides the failures of attend_plan and of
- * session_step: STATUS_NO_MEMORY; STATUS_FAILED, naming layer, head and token, for weights that are
- * not finite; STATUS_INTERRUPTED if `stop` ended it. */
+/* Runs the text; attend_free is due on success. Fails as attend_plan and session_step do, and with
+ * STATUS_NO_MEMORY; STATUS_FAILED, naming layer, head and token, for weights that are not finite;
+ * STATUS_INTERRUPTED if `stop` ended it. */
 enum status attend_run(const struct attend_spec *spec, struct attend_found *out, struct err *e);
 void attend_free(struct attend_found *a); /* legal on a zeroed struct and twice */

@@ -2,13 +2,13 @@
  * eval - how well a model predicts a token sequence, and how far it is from another model.
  *
  * Windows of `ctx` input tokens start every `stride` tokens, each from an empty cache. The first
- * scores the tokens after all its inputs, a later one only what no window before it has scored,
- * which is its last `stride`; the last window ends with the sequence. So every token but the first
- * is scored exactly once. Where the checkpoint puts a begin-of-text token before texts, it stands
- * in the place of the first token of later windows, too.
+ * scores the tokens after all its inputs, a later one only its last `stride`, which no window
+ * before it has scored; the last window ends with the sequence. So every token but the first is
+ * scored exactly once. Where the checkpoint puts a begin-of-text token before texts, it also takes
+ * the place of the first token of later windows.
  *
- * Log-probabilities are in double. They are stored by token and added in the order of the sequence,
- * so that every figure but the time has the same bits for any number of threads and any block.
+ * Log-probabilities are in double, stored by token and added in the order of the sequence, so that
+ * every figure but the time has the same bits for any number of threads and any block.
  */
 #pragma once
 
@@ -25,8 +25,8 @@ struct eval_entry {
 struct eval_spec {
     const struct model *model;
     const struct model *other;    /* the reference, of the same vocabulary; NULL: none */
-    struct session_params params; /* n_ctx is not read; `without` and kv_type are the model's only:
-                                     the reference has all its heads and an F32 cache */
+    struct session_params params; /* n_ctx is not read; `without` and kv_type are the model's: the
+                                     reference has all its heads and an F32 cache */
     struct pool *pool;            /* NULL: one thread */
     const int32_t *tokens;
     size_t n_tokens;                   /* at least 2 */
@@ -37,8 +37,8 @@ struct eval_spec {
      * one window. */
     struct eval_entry entry;
     double *nll; /* [n_tokens - 1] gets each scored token's; may be NULL */
-    /* Called between blocks, with the tokens scored. As a part of larger work, with those `before`
-     * added, of `all`; 0: it is no part. */
+    /* Called between blocks, with the tokens scored; as a part of larger work with `before` added,
+     * of `all` (0: it is no part). */
     struct callbacks callbacks;
     uint64_t before, all;
 };
@@ -56,10 +56,10 @@ struct eval_result {
     uint64_t tokens; /* scored: n_tokens - 1 */
     uint64_t bytes;  /* that the scored tokens stand for (tokenizer_bytes); 0 without tokenizer */
     double nll;      /* mean negative log-likelihood of a scored token, nats */
-    /* Standard error of nll, by the means of batches of floor(sqrt(tokens)) neighbours, which are
-     * hard or easy together: the formula for independent samples would give too little. NaN for one
-     * token. (Flegal and Jones 2010, "Batch means and spectral variance estimators in Markov chain
-     * Monte Carlo", section 2) */
+    /* Standard error of nll, by the means of batches of floor(sqrt(tokens)) neighbours, because
+     * neighbours are hard or easy together: the formula for independent samples gives too little.
+     * NaN for one token. (Flegal and Jones 2010, "Batch means and spectral variance estimators in
+     * Markov chain Monte Carlo", section 2) */
     double nll_stderr;
     double perplexity;    /* e^nll */
     double bits_per_byte; /* the scored tokens' nll together / log 2 / bytes; NaN without bytes */
@@ -73,8 +73,9 @@ struct eval_result {
     double tokens_per_s;        /* scored; starting is left out */
 };
 
-/* What stands at position `at` of a window for this token: the token, but at the beginning of a
- * later window BOS, where the tokenizer puts one before texts. (llama.cpp's perplexity does so.) */
+/* Returns what stands at position `at` of a window for this token: the token, but at the beginning
+ * of a later window BOS, if the tokenizer puts one before texts. (llama.cpp's perplexity does so.)
+ */
 static inline int32_t eval_input(const struct eval_spec *spec, size_t token, int at)
 {
     const struct tokenizer *t = spec->tokenizer;
@@ -93,5 +94,5 @@ enum status eval_make_plan(const struct eval_spec *spec, struct eval_plan *plan,
  * after which logits are not finite; STATUS_INTERRUPTED. *result is valid with STATUS_OK only. */
 enum status eval_run(const struct eval_spec *spec, struct eval_result *result, struct err *e);
 
-/* The standard error of the mean of n values, those of neighbours: see nll_stderr. */
+/* Returns the standard error of the mean of n values in the order of the text, as nll_stderr. */
 double eval_mean_error(const double *x, uint64_t n, double mean);

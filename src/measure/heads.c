@@ -96,8 +96,6 @@ static double written_length(const double *gram, const float *z, size_t dim)
     return sqrt(fmax(sum, 0));
 }
 
-/* --- layer by layer -------------------------------------------------------------------------- */
-
 /* The figures of the layer's heads, each off in its turn. */
 static enum status leave_out_heads(struct heads_run *r, int layer, struct head_worth *heads,
                                    struct err *e)
@@ -124,7 +122,7 @@ static enum status leave_out_heads(struct heads_run *r, int layer, struct head_w
     return STATUS_OK;
 }
 
-/* Runs the layer as it is, window by window, and measures what its heads [n_heads] write. */
+/* Runs the whole layer, window by window, and measures what its heads [n_heads] write. */
 static enum status run_layer(struct heads_run *r, int layer, struct head_worth *heads)
 {
     const struct eval_spec *eval = &r->eval;
@@ -159,8 +157,6 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
         heads[i].written /= n_scored;
     return STATUS_OK;
 }
-
-/* --- together -------------------------------------------------------------------------------- */
 
 /* By delta_nll; of equal ones in the model's order. */
 static int compare_worths(const void *a, const void *b)

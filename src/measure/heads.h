@@ -2,9 +2,9 @@
  * heads - what each head is worth: the loss of a text without it, and how much it writes.
  *
  * One head after another is left out and the text predicted again, to the same bits as eval without
- * it, stride = ctx. (Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section 3.2.)
- * What stands before a head's layer does not change: windows start from the residual stream before
- * it, which saves nearly half of the work.
+ * the head, stride = ctx. (Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section
+ * 3.2.) Windows start from the residual stream before the head's layer, which does not change: this
+ * saves nearly half of the work.
  */
 #pragma once
 
@@ -17,8 +17,8 @@ enum heads_ablation {
 
 /* Everything is borrowed. */
 struct heads_spec {
-    /* The model, the text and what watches: ctx, stride, entry, nll and the other model are not
-     * read. Progress is in the tokens of all heads. */
+    /* The model, the text and the callbacks, whose progress is in the tokens of all heads. stride,
+     * entry, nll and the other model are not read. */
     struct eval_spec eval;
     enum heads_ablation ablation;
     bool curve; /* also leave out 1, 2, 4 and so on together */
@@ -27,7 +27,7 @@ struct heads_spec {
 /* A head, and what the model loses without it. */
 struct head_worth {
     int layer, head;
-    double delta_nll; /* nll without it less that of the model, nats a scored token */
+    double delta_nll; /* nll without it less the model's, nats a scored token */
     /* The standard error of delta_nll, from the tokens' paired differences, as eval's nll_stderr.
      */
     double delta_nll_stderr;
@@ -38,7 +38,7 @@ struct head_worth {
 /* The text without the n heads that cost least one by one. */
 struct heads_point {
     int n;
-    double nll, delta_nll, bits_per_byte; /* as in struct eval_result; nll less that of all heads */
+    double nll, delta_nll, bits_per_byte; /* as in struct eval_result; nll less the model's */
 };
 #define HEADS_MOST_POINTS 32
 
@@ -48,15 +48,14 @@ struct heads_result {
     int n_heads;
     struct eval_result whole; /* the model with all heads */
     /* The curve: the heads [n_heads], malloc'd, the one that costs least first; and the text
-     * without the first 0, 1, 2, 4, 8 and so on, and without all (Michel et al. 2019, section 4.1;
-     * the order is not measured anew between). */
+     * without the first 0, 1, 2, 4, 8 and so on, and without all (Michel et al. 2019, section 4.1,
+     * but the order is not measured anew). */
     struct head_worth *by_worth;
     struct heads_point points[HEADS_MOST_POINTS];
     int n_points;
 };
 
-/* The bytes that heads_run takes, without those of a block's probe. The failures of
- * eval_make_plan. */
+/* *bytes: what heads_run takes, without a block's probe. Fails as eval_make_plan does. */
 enum status heads_plan(const struct heads_spec *spec, uint64_t *bytes, struct err *e);
 
 /* Measures the heads, layer by layer; heads_free is due on success. Fails as eval_run does, naming

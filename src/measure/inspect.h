@@ -1,5 +1,5 @@
 /*
- * inspect - what a checkpoint or a shape holds, what its cache and its steps cost.
+ * inspect - what a checkpoint or a shape holds, and what its cache and its steps cost.
  */
 #pragma once
 
@@ -51,14 +51,14 @@ struct inspect_variants {
     int n;
 };
 
-/* Lists as K/V heads every divisor of n_heads, the largest first; where layers have different
- * numbers, from the largest of these on. STATUS_NO_MEMORY. */
+/* Lists the variants with every divisor of n_heads as K/V heads, the largest first; where layers
+ * have different numbers, from the largest of these on. STATUS_NO_MEMORY. */
 enum status inspect_list_variants(const struct cost_shape *shape, struct inspect_variants *out,
                                   struct err *e);
 
-/* What the fullest of n shards holds, where n divides the query heads: its share of the query
- * heads, the feed-forward layer and the vocabulary, the K/V heads that its query heads use, and all
- * that has no such share (norms, positions). */
+/* What the fullest of n shards holds, n a divisor of the query heads: its share of the query heads,
+ * the feed-forward layer and the vocabulary, the K/V heads that its query heads use, and all norms
+ * and positions. */
 struct inspect_shard {
     int n_kv_heads; /* of a layer, at most */
     double copies;  /* K/V heads in all shards over those there are; 1: none is held twice */

@@ -113,8 +113,8 @@ void paths_add_streams(struct attend_paths *p, const struct config *c, const str
     }
 }
 
-/* What a number of each token's stream counts in the logits of its next tokens: the last norm is
- * the stream less its mean (only of a layer norm), times a scale and the gain. */
+/* What a number of each token's stream counts in the logits of its next tokens. The last norm is
+ * the stream (of a layer norm less its mean) times a scale and the gain. */
 static void count_streams(struct attend_paths *p, const struct model *m,
                           const struct token_score *next)
 {
@@ -134,7 +134,7 @@ static void count_streams(struct attend_paths *p, const struct model *m,
     }
 }
 
-/* What the heads write: their results, times a row of Wo after the other. */
+/* What the heads write: their results times Wo, row by row. */
 static void write_parts(struct attend_paths *p, struct path_layer *l, const struct model *m)
 {
     const struct config *c = &m->config;
@@ -167,7 +167,7 @@ void paths_finish(struct attend_paths *p, const struct model *m, const struct to
         write_parts(p, &p->layers[i], m);
 }
 
-/* --- one of them ----------------------------------------------------------------------------- */
+/* --- one token in one head ------------------------------------------------------------------- */
 
 void trace_take(struct attend_trace *t, struct arena *a, const struct config *c)
 {

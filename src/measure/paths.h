@@ -3,8 +3,8 @@
  *
  * X, queries, keys, values and weights are the engine's own numbers; the others are computed from
  * them in double precision. (Vaswani et al. 2017, sections 3.2.1 and 3.2.2.) Paths have all heads
- * and tokens of some layers; of the product with Wo, which would take a matrix for each token, they
- * keep the largest numbers. A trace has one token in one head, with all numbers.
+ * and tokens of some layers, but only the largest numbers of the product with Wo, which would take
+ * a matrix for each token. A trace has one token in one head, with all numbers.
  */
 #pragma once
 
@@ -19,14 +19,14 @@ struct path_layer {
     float *q;            /* [n_tokens, n_heads, head_dim] */
     float *keys;         /* [n_tokens, n_kv_heads, head_dim] */
     float *values;       /* [n_tokens, n_kv_heads, value_dim] */
-    float *results;      /* [n_tokens, n_heads, value_dim] values, weighted and added up, or what a
-                            session without the head has in their place */
+    float *results;      /* [n_tokens, n_heads, value_dim] values, weighted and added up; or what
+                            takes their place in a session without the head */
     struct path_written *written; /* [n_tokens, n_heads]; not of a trace */
     /* [n_tokens, n_heads, n_next] what each head adds to the logits of the tokens that may come
-     * next by the direct path: its columns of Wo times its result, scaled as the last norm scales
-     * the token's whole stream, times the token's row of the output matrix. What later layers make
-     * of it is not in it. (Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits")
-     * Zeros where norms stand after the residuals, which scale it once more in every layer. */
+     * next by the direct path, without later layers: its columns of Wo times its result, scaled as
+     * the last norm scales the token's whole stream, times the token's row of the output matrix.
+     * (Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits") Zeros where norms
+     * stand after the residuals, which scale it once more in every layer. */
     float *direct;
 };
 
@@ -51,8 +51,8 @@ struct attend_paths {
     float *row, *counts;
 };
 
-/* Whether heads reach the last norm, and so the logits, by a path of their own: no norm stands
- * between. */
+/* Whether no norm stands between heads and the last norm, so that they reach the logits directly.
+ */
 static inline bool paths_are_direct(const struct config *c)
 {
     return c->placement != PLACEMENT_AFTER && !c->parts.added_norms;
@@ -64,11 +64,11 @@ struct attend_trace {
     float *scores;          /* [n] scaled, with what the distance does to them */
     float *weights;         /* [n] their softmax */
     float *parts;  /* [n_heads, d_model] the output matrix's product with each head's result */
-    float *out;    /* [d_model] and with all of them, with its bias: the sum of the parts */
-    float *sum;    /* [d_model] the residual stream with that, or its norm, added */
-    float *normed; /* [d_model] the norm that the feed-forward layer reads: of that, or, in parallel
+    float *out;    /* [d_model] the sum of the parts and the matrix's bias */
+    float *sum;    /* [d_model] the residual stream with `out`, or its norm, added */
+    float *normed; /* [d_model] what the feed-forward layer reads: the norm of `sum` or, in parallel
                       with attention, of the stream before */
-    float *row;    /* [heads_dim] of that matrix */
+    float *row;    /* [heads_dim] scratch: a row of the output matrix */
 };
 
 /* Takes or counts (see base/mem.h) what is found. */
@@ -83,6 +83,6 @@ void trace_add(struct attend_trace *t, const struct model *m, const struct atten
 void paths_add_streams(struct attend_paths *p, const struct config *c, const struct batch_row *rows,
                        int n_rows, const float *streams);
 
-/* What the heads write, when all has been added. next [n_tokens, n_next]: the tokens that may come
- * next; NULL if n_next is 0. */
+/* Fills in what the heads write, when all has been added. next [n_tokens, n_next]: the tokens that
+ * may come next; NULL if n_next is 0. */
 void paths_finish(struct attend_paths *p, const struct model *m, const struct token_score *next);
