@@ -118,7 +118,7 @@ static void name_line(const struct bench_run *r, struct shown_row *s)
     const struct bench_row *row = &s->of;
     char part[BENCH_AXES][64] = {""};
     chars_printf(part[BENCH_SUBJECTS], " of %.50s", path_name(row->model->subject->name));
-    chars_printf(part[BENCH_TYPES], " %s", storage_name(row->type));
+    chars_printf(part[BENCH_TYPES], " %s", storage_names[row->type]);
     chars_printf(part[BENCH_KV_TYPES], ", %s KV", row->plan.kv_type.text);
     chars_printf(part[BENCH_THREADS], ", %d threads", row->threads);
     chars_printf(part[BENCH_BATCHES], ", batch %d", row->plan.batch);
@@ -148,7 +148,7 @@ static struct shown_row show_row(const struct bench_run *r, const struct shown_r
     s.mark = !r->has_losses ? judged[row->verdict].mark : row->chosen ? "*" : "";
     s.verdict = judged[row->verdict].verdict;
     s.variant = row->model->variant.name;
-    s.type = storage_name(row->type);
+    s.type = storage_names[row->type];
     s.load_ms = row->model->load_ms;
     chars_printf(s.hash, "%016" PRIx64, row->logits_hash);
     name_line(r, &s);

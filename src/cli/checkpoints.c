@@ -48,7 +48,7 @@ void job_say_fallback(const struct common_options *o, const struct config *c, en
         log_info(o,
                  "type %s: rows of %d, as those of %s, are no multiple of its blocks of %d; such "
                  "matrices are f16",
-                 storage_name(type), t.cols, t.name.text, QUANT_BLOCK);
+                 storage_names[type], t.cols, t.name.text, QUANT_BLOCK);
         return;
     }
 }

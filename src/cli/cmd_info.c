@@ -82,7 +82,7 @@ static void add_config(struct info *info)
     const struct config *c = &info->config;
     struct sheet *s = &info->sheet;
     if (info->runs) {
-        const char *in_memory = storage_name(info->cost.storage);
+        const char *in_memory = storage_names[info->cost.storage];
         const bool same = !info->type[0] || names_find(storage_names, info->type) >= 0;
         sheet_string(s, "type", same ? in_memory : info->type);
         sheet_string(s, "memory_type", same ? NULL : in_memory);

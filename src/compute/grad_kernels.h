@@ -98,7 +98,7 @@ struct grad_kernels {
     void (*product)(const struct product *p);
 
     /* By ffn_kind, n elements: out = f(up), or f(gate) * up; gate is NULL unless the kind is gated
-     * (ffn_is_gated). */
+     * (ffn_kinds). */
     void (*ffn[FFN_KINDS])(float *out, const float *up, const float *gate, size_t n);
     /* From dy, the gradient of out, those of up and gate; dup may be dy; dgate is NULL unless the
      * kind is gated. */

@@ -280,7 +280,7 @@ ALWAYS_INLINE void ffn_forward(const enum ffn_kind kind, float *out, const float
                                const float *gate, size_t n)
 {
     const float *x = gate ? gate : up;
-    assert(n == 0 || (out && up && ffn_is_gated(kind) == (gate != NULL)));
+    assert(n == 0 || (out && up && ffn_kinds[kind].is_gated == (gate != NULL)));
     for (size_t i = 0; i < n; i += KERNEL_LANES) {
         const int width = n - i < KERNEL_LANES ? (int)(n - i) : KERNEL_LANES;
         lanes f = ffn_value(kind, lanes_load_upto(x + i, width));
@@ -294,7 +294,7 @@ ALWAYS_INLINE void ffn_backward(const enum ffn_kind kind, float *dup, float *dga
                                 const float *up, const float *gate, size_t n)
 {
     const float *x = gate ? gate : up;
-    assert(n == 0 || (dup && dy && up && dup != up && ffn_is_gated(kind) == (gate != NULL)));
+    assert(n == 0 || (dup && dy && up && dup != up && ffn_kinds[kind].is_gated == (gate != NULL)));
     assert(n == 0 || (!gate == !dgate && (!gate || (dgate != up && dgate != dy && dgate != dup))));
     for (size_t i = 0; i < n; i += KERNEL_LANES) {
         const int width = n - i < KERNEL_LANES ? (int)(n - i) : KERNEL_LANES;

@@ -10,17 +10,6 @@
 #include <sys/auxv.h>
 #endif
 
-enum epilogue ffn_epilogue(enum ffn_kind kind)
-{
-    static const enum epilogue epilogues[FFN_KINDS] = {[FFN_GELU] = EPILOGUE_GELU,
-                                                       [FFN_GELU_ERF] = EPILOGUE_GELU_ERF,
-                                                       [FFN_RELU] = EPILOGUE_RELU,
-                                                       [FFN_SWIGLU] = EPILOGUE_SILU,
-                                                       [FFN_GEGLU] = EPILOGUE_GELU};
-    assert((unsigned)kind < FFN_KINDS);
-    return epilogues[kind];
-}
-
 /* Slowest first. */
 static const struct kernels *const tables[] = {
     &kernels_scalar,

@@ -42,7 +42,7 @@ enum norm_kind {
 };
 
 /* What stands before the last product of a feed-forward network: f(up x), or, if the network is
- * gated, f(gate x) * up x. Each is one entry of the table behind ffn_epilogue, and one of
+ * gated, f(gate x) * up x. Each is one entry of ffn_kinds, and one of
  * grad_kernels.ffn and .ffn_backward. */
 enum ffn_kind {
     FFN_GELU,     /* f is GELU, the tanh form (Hendrycks and Gimpel 2016) */
@@ -52,13 +52,6 @@ enum ffn_kind {
     FFN_GEGLU,    /* gated, f is GELU, the tanh form (Shazeer 2020) */
     FFN_KINDS
 };
-
-/* Whether such a network has a gate: a second product beside the one of `up`. */
-static inline bool ffn_is_gated(enum ffn_kind kind)
-{
-    assert((unsigned)kind < FFN_KINDS);
-    return kind == FFN_SWIGLU || kind == FFN_GEGLU;
-}
 
 /* --- counts ---------------------------------------------------------------------------------- */
 
@@ -96,9 +89,16 @@ enum epilogue {
     EPILOGUES
 };
 
-/* Returns the epilogue of a feed-forward network's first product: of `up` or, if the network is
- * gated, of the gate, and then `up` follows into the same rows with EPILOGUE_MUL. */
-enum epilogue ffn_epilogue(enum ffn_kind kind);
+/* By ffn_kind: the epilogue of the network's first product, which is `up` or, if the network is
+ * gated, the gate; then `up` follows into the same rows with EPILOGUE_MUL. */
+static const struct {
+    bool is_gated;
+    enum epilogue epilogue;
+} ffn_kinds[FFN_KINDS] = {[FFN_GELU] = {false, EPILOGUE_GELU},
+                          [FFN_GELU_ERF] = {false, EPILOGUE_GELU_ERF},
+                          [FFN_RELU] = {false, EPILOGUE_RELU},
+                          [FFN_SWIGLU] = {true, EPILOGUE_SILU},
+                          [FFN_GEGLU] = {true, EPILOGUE_GELU}};
 
 /*
  * y[t * y_stride + r] = epilogue(sum_i W[r][i] * x[t * x_stride + i] + bias[r])

@@ -7,12 +7,6 @@ const char *const storage_names[STORAGE_COUNT + 1] = {
     [STORAGE_Q8_0] = "q8_0", [STORAGE_Q4_0] = "q4_0",
 };
 
-const char *storage_name(enum storage s)
-{
-    assert((unsigned)s < STORAGE_COUNT);
-    return storage_names[s];
-}
-
 uint64_t storage_bytes(enum storage s, uint64_t n)
 {
     const uint64_t blocks = (n + QUANT_BLOCK - 1) / QUANT_BLOCK;

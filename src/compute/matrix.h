@@ -18,7 +18,6 @@ enum storage { STORAGE_F32, STORAGE_F16, STORAGE_BF16, STORAGE_Q8_0, STORAGE_Q4_
 
 /* The names: "f32", "f16", "bf16", "q8_0", "q4_0", NULL. */
 extern const char *const storage_names[];
-const char *storage_name(enum storage s);
 
 static inline bool storage_is_quantised(enum storage s)
 {

@@ -39,13 +39,13 @@ static void block_feed_forward(const struct worker *k, const struct block *b)
     const struct config *c = &f->kv.config;
     const struct workspace *w = &f->work;
     const struct matrix *up = &b->w[ROLE_FFN_UP].matrix, *gate = &b->w[ROLE_FFN_GATE].matrix;
-    const enum epilogue activation = ffn_epilogue(c->ffn);
+    const enum epilogue activation = ffn_kinds[c->ffn].epilogue;
     const float *input = w->parallel
                              ? w->parallel + worker_first(k) * c->d_model
                              : stage_input(k, &b->w[ROLE_FFN_NORM].norm, w->input, w->input_dim);
 
     /* Up projection and activation; gated: of the gate, times the other, over the same panels. */
-    if (ffn_is_gated(c->ffn)) {
+    if (ffn_kinds[c->ffn].is_gated) {
         const struct matmul first = stage_product(k, gate, input, w->hidden, activation);
         struct matmul second = first;
         /* Both read the same rows, unless only one of them wants these quantised. */

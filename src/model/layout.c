@@ -92,7 +92,7 @@ bool layout_has(const struct config *c, enum tensor_role role)
         [ROLE_ATTN_POST_NORM] = !c->parts.added_norms,
         [ROLE_ATTN_OUTPUT_NORM] = !after,
         [ROLE_FFN_NORM] = after || one_norm,
-        [ROLE_FFN_GATE] = !ffn_is_gated(c->ffn),
+        [ROLE_FFN_GATE] = !ffn_kinds[c->ffn].is_gated,
         [ROLE_FFN_POST_NORM] = !c->parts.added_norms,
         [ROLE_LAYER_OUTPUT_NORM] = !after,
         [ROLE_OUTPUT_NORM] = after,

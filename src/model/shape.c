@@ -66,7 +66,7 @@ enum status shape_complete(struct config *c, const struct shape_words *words, st
     if (c->n_ctx == 0)
         c->n_ctx = 1024;
     if (c->d_ff == 0)
-        c->d_ff = ffn_is_gated(c->ffn) ? gated : 4 * c->d_model;
+        c->d_ff = ffn_kinds[c->ffn].is_gated ? gated : 4 * c->d_model;
     if (!(c->norm_eps > 0))
         c->norm_eps = 1e-5f;
     if (c->arch->rope_share > 0 && !c->rope.n_dims) {

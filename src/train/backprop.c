@@ -52,7 +52,7 @@ static void take_layers(struct backprop *b, int rows, int widest)
                                         {&saved.heads, config_heads_dim(c)},
                                         {&saved.mid, c->d_model},
                                         {&saved.up, c->d_ff},
-                                        {&saved.gate, ffn_is_gated(c->ffn) ? c->d_ff : 0},
+                                        {&saved.gate, ffn_kinds[c->ffn].is_gated ? c->d_ff : 0},
                                         {&saved.added[0], c->parts.added_norms * c->d_model},
                                         {&saved.added[1], c->parts.added_norms * c->d_model},
                                         {NULL, 0}});
@@ -89,7 +89,7 @@ static void take_gradients(struct backprop *b, int rows, int widest)
                                              {&b->dmid_dropped, parallel ? d : dropped},
                                              {&b->dnorm, d},
                                              {&b->dup, c->d_ff},
-                                             {&b->dgate, ffn_is_gated(c->ffn) ? c->d_ff : 0},
+                                             {&b->dgate, ffn_kinds[c->ffn].is_gated ? c->d_ff : 0},
                                              {&b->dheads, config_heads_dim(c)},
                                              {&b->dqkv, config_qkv_dim(c, widest)},
                                              {&b->stats, 2},

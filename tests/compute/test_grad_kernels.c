@@ -129,7 +129,7 @@ TEST(slopes_at_the_limits, .loops = n_tables())
     const float ones[11] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     for (enum ffn_kind kind = 0; kind < FFN_KINDS; kind++) {
         float dup[11], dgate[11];
-        const bool gated = ffn_is_gated(kind);
+        const bool gated = ffn_kinds[kind].is_gated;
         tables[1]->ffn_backward[kind](dup, gated ? dgate : NULL, ones, gated ? ones : special,
                                       gated ? special : NULL, 11);
         for (int i = 0; i < 11; i++)

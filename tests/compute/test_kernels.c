@@ -65,7 +65,7 @@ static void compare_matmul(const struct kernels *k, int n_out, int n_in, int n_t
     k->matmul(&m, 0, cut);
     char what[96];
     snprintf(what, sizeof what, "%s matmul %dx%d, %d tokens, %s, epilogue %d", k->name, n_out, n_in,
-             n_tokens, storage_name(storage), (int)epilogue);
+             n_tokens, storage_names[storage], (int)epilogue);
     assert_same_bits(expected, y, (size_t)n_tokens * y_stride, what);
     release_all();
 }
@@ -89,7 +89,7 @@ KERNEL_TEST(matmul_equals_scalar)
 static double activated(enum epilogue epilogue, double s, double before)
 {
     for (enum ffn_kind kind = 0; kind < FFN_KINDS; kind++)
-        if (ffn_epilogue(kind) == epilogue)
+        if (ffn_kinds[kind].epilogue == epilogue)
             return plain_activation(kind, s);
     return epilogue == EPILOGUE_ADD ? before + s : epilogue == EPILOGUE_MUL ? before * s : s;
 }

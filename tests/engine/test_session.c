@@ -154,7 +154,7 @@ TEST(quantisation_costs_little, .seconds = 300, .left_out = THREAD_SANITIZED)
         const double kl = mean_kl(exact, found, (int)n, c.model->config.n_vocab);
         ck_assert_msg(kl > 0 && kl < cases[i].limit,
                       "weights %s, cache %s: a divergence of %g, expected less than %g",
-                      storage_name(cases[i].weights), kv_type_name(cases[i].cache).text, kl,
+                      storage_names[cases[i].weights], kv_type_name(cases[i].cache).text, kl,
                       cases[i].limit);
     }
 }
