@@ -101,7 +101,7 @@ $ limit="-v 400000"
 4 generate "$work/far.gguf" -p x -n 4000000 --samples 3 -t 1 | out of memory: the cache and | -n N and
 $ { printf 'a\n'; repeat a 1000000; printf '\nb\n'; } >"$dir/lines"
 $ run generate "$work/far.gguf" -i -n 3 -t 1 --seed 1 -v <"$dir/lines"
-4+ | 2> KV cache 24.0 KiB that may grow to 768 MiB | 2> out of memory: a cache of twice the text and scratch memory need 302 MiB
+4+ | 2> KV cache 24.0 KiB that may grow to 768 MiB | 2> out of memory: a cache of twice the text and scratch memory need 312 MiB
 $ limit=
 # Texts that no context holds are refused; one of more than 256 MiB is not read.
 $ repeat a 4194304 >"$dir/many" && truncate -s 300M "$dir/larger"
