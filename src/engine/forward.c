@@ -1,7 +1,6 @@
 #include "engine/private.h"
 
-void workspace_take(struct workspace *w, struct arena *a, const struct config *c,
-                    const float *rope_factors, int cap)
+void workspace_take(struct workspace *w, struct arena *a, const struct config *c, int cap)
 {
     const uint64_t rows = w->max_rows, threads = w->max_threads;
     const uint64_t own = threads * WORKSPACE_LOCAL_ROWS, read = MAX(rows, own);
@@ -17,7 +16,7 @@ void workspace_take(struct workspace *w, struct arena *a, const struct config *c
         (size_t)MAX(group, JOINED_HEADS) * (c->head_dim + KERNEL_CHUNK) + c->head_dim;
     ARENA_TAKE(w->x, a, rows * c->d_model);
     ARENA_TAKE(w->qkv, a, rows * qkv);
-    w->positions = positions_take(a, c, rope_factors, cap);
+    w->positions = positions_take(a, c, w->rope_factors, cap);
     ARENA_TAKE(w->partials, a,
                rows * c->n_heads * kv_cache_chunks(cap) * (config_value_dim(c) + 2));
     if (w->watches)

@@ -35,6 +35,8 @@ struct batch {
 /* The memory of max_rows rows at once, on at most max_threads threads. */
 struct workspace {
     int max_rows, max_threads;
+    bool watches;               /* whether there is an attention_watch */
+    const float *rope_factors;  /* as in positions_take, which alone reads them */
     struct batch_span *spans;   /* [max_rows] */
     float *x;                   /* [max_rows, d_model] the residual stream */
     float *qkv;                 /* [max_rows, the largest config_qkv_dim] */
@@ -42,7 +44,6 @@ struct workspace {
     /* Results of one chunk's attention, to be merged: [K/V heads, the batch's rows, heads of a
      * group, kv_cache_chunks(cap)] of value_dim floats with the max and the sum behind them. */
     float *partials;
-    bool watches;   /* whether there is an attention_watch; set before workspace_take */
     float *weights; /* [max_rows, n_heads, cap] for the attention_watch; NULL: there is none */
     float *hidden;  /* [max_rows, d_ff] */
     /* What the next product reads, and `quants`, the same quantised. All threads share the rows,
@@ -186,10 +187,9 @@ void streams_choose(struct forward *f);
 
 /* --- forward.c: a batch of rows through the layers of a model --------------------------------- */
 
-/* Takes or counts (see base/mem.h) the memory of a workspace, for caches of up to `cap` positions a
- * sequence. Its max_rows, max_threads and watches are set; rope_factors as in positions_take. */
-void workspace_take(struct workspace *w, struct arena *a, const struct config *c,
-                    const float *rope_factors, int cap);
+/* Takes or counts (see base/mem.h) the memory of a workspace, whose first four members are set, for
+ * caches of up to `cap` positions a sequence. */
+void workspace_take(struct workspace *w, struct arena *a, const struct config *c, int cap);
 
 /* Runs n <= work.max_rows rows through the layers: changes work.x, the residual stream [n,
  * d_model], and the cache. Returns how many rows wanted logits. */

@@ -33,23 +33,23 @@ static enum status resolve(struct session *s, const struct model *m, const struc
     const int64_t positions = (int64_t)cap * n;
     block = MIN(block, positions);
     block = MIN(block, INT_MAX / c->n_heads);
-    *s = (struct session){
-        .f = {.kernels = p->kernels,
-              .work = {.max_rows = block, .max_threads = n_threads, .watches = p->watch != NULL},
-              .end_layer = c->n_layers,
-              .watch = p->watch,
-              .without = p->without,
-              .model = m},
-        .shape = {.n_sequences = n, .cap = cap, .type = p->kv_type}};
+    *s = (struct session){.f = {.kernels = p->kernels,
+                                .work = {.max_rows = block,
+                                         .max_threads = n_threads,
+                                         .watches = p->watch != NULL,
+                                         .rope_factors = m->w[ROLE_ROPE_FREQS].table},
+                                .end_layer = c->n_layers,
+                                .watch = p->watch,
+                                .without = p->without,
+                                .model = m},
+                          .shape = {.n_sequences = n, .cap = cap, .type = p->kv_type}};
     return STATUS_OK;
 }
 
-/* Takes all memory of a session but its cache; on the first of two calls counts it. c has all
- * layers of the model. */
-static void take_scratch(struct session *s, struct arena *a, const struct config *c,
-                         const float *rope_factors)
+/* Takes or counts all memory of a session but its cache. c has all layers of the model. */
+static void take_scratch(struct session *s, struct arena *a, const struct config *c)
 {
-    workspace_take(&s->f.work, a, c, rope_factors, s->shape.cap);
+    workspace_take(&s->f.work, a, c, s->shape.cap);
     ARENA_TAKE(s->len, a, s->shape.n_sequences);
     ARENA_TAKE(s->rows, a, s->shape.cap);
 }
@@ -59,27 +59,25 @@ enum status session_plan(const struct model *m, const struct session_params *p, 
 {
     struct session s;
     TRY(resolve(&s, m, p, n_threads, e));
-    take_scratch(&s, &s.arena, &m->config, m->w[ROLE_ROPE_FREQS].table);
+    take_scratch(&s, &s.arena, &m->config);
     if (s.arena.overflow || !kv_cache_bytes(&m->config, &s.shape, &out->kv_bytes))
-        return err_set(
-            e, STATUS_NO_MEMORY,
-            "out of memory: a context of %d tokens needs more bytes than can be addressed",
-            s.shape.cap);
+        return err_set(e, STATUS_NO_MEMORY,
+                       "out of memory: a context of %d tokens needs more bytes than can be "
+                       "addressed",
+                       s.shape.cap);
     out->scratch_bytes = s.arena.used;
     return STATUS_OK;
 }
 
-/* Takes the memory of a session that is set up. Where there is too little, the caller frees what
- * was taken. */
-static enum status take_session(struct session *s, const struct config *c,
-                                const float *rope_factors, struct err *e)
+/* Takes the memory of a session that is set up; on failure the caller frees what was taken. */
+static enum status take_session(struct session *s, const struct config *c, struct err *e)
 {
     if (!s->f.kernels)
         TRY(kernels_choose(NULL, &s->f.kernels, e));
     TRY(kv_cache_create(&s->f.kv, c, &s->shape, e));
-    take_scratch(s, &s->arena, c, rope_factors);
+    take_scratch(s, &s->arena, c);
     TRY(arena_allocate(&s->arena, "the session's scratch memory", e));
-    take_scratch(s, &s->arena, c, rope_factors);
+    take_scratch(s, &s->arena, c);
     return STATUS_OK;
 }
 
@@ -94,7 +92,7 @@ enum status session_create(const struct model *m, const struct session_params *p
     *s = resolved;
     s->f.pool = pool;
     s->f.blocks = m->blocks;
-    const enum status status = take_session(s, &m->config, m->w[ROLE_ROPE_FREQS].table, e);
+    const enum status status = take_session(s, &m->config, e);
     if (status != STATUS_OK) {
         session_free(s);
         return status;
@@ -122,7 +120,7 @@ enum status session_grow(struct session *s, int cap, struct err *e)
     assert(cap >= s->shape.cap && cap <= m->config.n_ctx);
     grown.shape.cap = cap;
     grown.arena = (struct arena){0};
-    const enum status status = take_session(&grown, &m->config, m->w[ROLE_ROPE_FREQS].table, e);
+    const enum status status = take_session(&grown, &m->config, e);
     if (status != STATUS_OK) {
         release_session(&grown);
         return status;
@@ -278,12 +276,13 @@ enum status probe_create(const struct config *c, const float *rope_factors, int 
 {
     TRY_ZEROED(*out, 1, "a block's scratch memory", e);
     struct session *p = &(*out)->s;
-    *p = (struct session){
-        .f = {.kernels = kernels,
-              .pool = pool,
-              .work = {.max_rows = MIN(n_ctx, SESSION_BLOCK), .max_threads = pool_n_threads(pool)}},
-        .shape = {.n_sequences = 1, .cap = n_ctx, .one_layer = true}};
-    const enum status s = take_session(p, c, rope_factors, e);
+    *p = (struct session){.f = {.kernels = kernels,
+                                .pool = pool,
+                                .work = {.max_rows = MIN(n_ctx, SESSION_BLOCK),
+                                         .max_threads = pool_n_threads(pool),
+                                         .rope_factors = rope_factors}},
+                          .shape = {.n_sequences = 1, .cap = n_ctx, .one_layer = true}};
+    const enum status s = take_session(p, c, e);
     if (s == STATUS_OK) {
         positions_reach(&p->f.work.positions, n_ctx);
     } else {
