@@ -135,13 +135,13 @@ struct branch {
      * of this, and the norm's stats. */
     struct norm_use added;
     struct matrix_view d_added, added_stats;
-    /* The gradients of the stream behind the branch, the same as it reaches the matrix `out`, that
-     * which goes round the branch to where its norm reads, and that of the stream there. */
+    /* Gradients: of the stream behind the branch; the same as it reaches the matrix `out`; what
+     * goes round the branch to where its norm reads; and of the stream there. */
     struct matrix_view after, dropped, around, before;
 };
 
-/* The role of the norm that a branch reads; TENSOR_ROLES: it reads the stream as it is. *block is
- * whose norm it is. */
+/* Returns the role of the norm that a branch reads, which belongs to *block; TENSOR_ROLES: the
+ * branch reads the stream itself. */
 static enum tensor_role norm_role(const struct config *c, bool attention, int *block)
 {
     if (c->placement == PLACEMENT_AFTER && attention)
@@ -272,9 +272,9 @@ static void add_branch_backward(const struct pass *p, const struct branch *br, s
     backprop_multiply(p->b, map, rows_view(d_product(br), r), rows_view(br->d_inner, r));
 }
 
-/* From the gradients of its matrices' products to that of the stream before the branch. What comes
- * from behind goes round the branch's norm or, with what comes from the branch, through it. dnorm
- * and stats stay for the sums. */
+/* From the gradients of the products of the branch's matrices to the gradient of the stream before
+ * the branch. The gradient from behind goes round the branch's norm or, added to the branch's own,
+ * through it. dnorm and stats stay for the sums. */
 static void read_stream_backward(const struct pass *p, const struct branch *br, struct range r)
 {
     const struct matrix_view dnorm = rows_view(p->b->dnorm, r), none = {.x = NULL};

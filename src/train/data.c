@@ -160,8 +160,6 @@ enum status train_template_make(struct trainer *t, struct err *e)
     return tokenizer_create(t->gguf, &t->tokenizer, e);
 }
 
-/* --- OUT ------------------------------------------------------------------------------------- */
-
 enum status train_model_writer(const struct trainer *t, struct gguf_writer **out, struct err *e)
 {
     char scale_key[64];

@@ -53,7 +53,7 @@ struct muon_matrix {
     int rows, cols;
 };
 
-/* This thread's rows of p; but of a, rows are as long as those of p.c. */
+/* Computes this thread's rows of p. The rows of b and c have p.n floats. */
 static void multiply(const struct trainer *t, struct product p, int thread)
 {
     const struct range rows = pool_range(p.m, thread, pool_n_threads(t->spec.pool));

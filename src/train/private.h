@@ -1,5 +1,6 @@
 /*
- * private - what a training run holds, for the files that work on it.
+ * private - what a training run holds, for the files that work on it. One thread at a time may call
+ * their functions for a trainer; they start the threads of its pool themselves.
  */
 #pragma once
 
@@ -34,10 +35,10 @@ struct train_progress {
     double best; /* val_loss of OUT; infinite before the first evaluation */
     struct rng rng;
     uint64_t n_floats, n_trained; /* of the weights behind, and of each moment */
+    /* OUT that belongs to the state and is written after it, and OUT before that. */
     struct written {
         uint64_t len, hash; /* bytes, hash_bytes; 0: none */
-    } out,
-        before; /* OUT that belongs to the state, which is written after it; and that before it */
+    } out, before;
 };
 
 /* The head of OUT.state. */
@@ -69,8 +70,8 @@ struct trainer {
     struct train_spec spec; /* keep_last also without held-out text; no texts */
     struct train_plan plan;
     const struct gguf *gguf; /* what OUT has besides tensors: `from`, or owned_gguf */
-    struct gguf *owned_gguf; /* of a new model, else NULL */
-    unsigned char *bytes;    /* that it reads */
+    struct gguf *owned_gguf; /* of a new model, else NULL; it reads `bytes` */
+    unsigned char *bytes;
     struct config config;
     struct tokenizer *tokenizer;
     struct train_data data;
@@ -89,12 +90,12 @@ struct trainer {
     int32_t *inputs, *targets; /* [batch, length] */
     struct backprop *engine, *teacher;
     const struct grad_kernels *grad;
-    struct adamw adamw; /* the parameters of the step, for a tensor that decays */
+    struct adamw adamw; /* the step's parameters, for a tensor that decays */
 
     double loss_sum; /* since the last evaluation */
     int loss_steps;
     bool out_written;  /* by this run, or by the one that it resumes */
-    bool out_is_stale; /* OUT is still to be written: its weights are those of the state */
+    bool out_is_stale; /* OUT is still to be written, with the weights of the state */
     int64_t saved_step;
 };
 
@@ -127,19 +128,19 @@ enum status train_teacher_check(struct trainer *t, struct err *e);
 
 /* --- state.c: the file OUT.state, everything that the next step of a run depends on ----------- */
 
-/* Maps the file at `path` and checks its header, length and checksum. STATUS_USAGE if there is
- * none; STATUS_BAD_FILE if it is none of this format or version. file_map_close of s->file is due
- * in every case. */
+/* Maps the file at `path` and checks its header, length and checksum. STATUS_USAGE if there is no
+ * file; STATUS_BAD_FILE for another format or version. file_map_close of s->file is due in every
+ * case. */
 enum status state_open(struct state_file *s, const char *path, struct err *e);
 
 /* Fills in the hashes of model and teacher, by which a state is known. STATUS_NO_MEMORY. */
 enum status state_identify(struct trainer *t, struct err *e);
 
-/* Whether t->state is of the run t. STATUS_USAGE names the first input that is another, or says
+/* Checks that t->state is of the run t. STATUS_USAGE names the first input that is another, or says
  * that the state has made more steps than are asked for. */
 enum status state_compare(const struct trainer *t, struct err *e);
 
-/* Reads weights and moments from t->state. STATUS_BAD_FILE for a wrong number of them. */
+/* Reads weights and moments from t->state. STATUS_BAD_FILE if their number is wrong. */
 enum status state_read(struct trainer *t, struct err *e);
 
 /* Writes t->state_path, atomically. */
@@ -160,9 +161,6 @@ void muon_step(const struct trainer *t, int thread);
 
 /* --- steps.c: memory, the first weights, a step, the mean loss on held-out windows ------------ */
 
-/* One thread at a time may call these for a trainer; they start the threads of its pool themselves.
- */
-
 /* Streams of the seed's random numbers. */
 enum {
     STREAM_WEIGHTS,
@@ -176,28 +174,28 @@ void trainer_take(struct trainer *t);
 /* The learning rate of the step that follows `step` made ones. */
 double train_rate(const struct train_spec *spec, int step);
 
-/* Sets the first weights, GPT-2's: normal with deviation 0.02, matrices before a residual divided
- * by sqrt(2 n_layers); gains 1, biases 0. Where norms stand after the residuals, or positions are
- * sinusoids, with which so small numbers learn next to nothing, the original Transformer's:
- * 1 / sqrt(d_model) for tokens, Glorot's deviation (2010) for matrices. Heads of quadratic
- * positions look at distances 0, 1, 2 and so on, each as widely as it is far. */
+/* Sets the first weights as GPT-2 does: normal with deviation 0.02, which matrices before a
+ * residual divide by sqrt(2 n_layers); gains 1, biases 0. Where norms stand after the residuals, or
+ * positions are sinusoids, such small numbers learn next to nothing; there deviations are the
+ * original Transformer's: 1 / sqrt(d_model) for tokens, Glorot's (2010) for matrices. Heads of
+ * quadratic positions look at distances 0, 1, 2 and so on, each as widely as it is far. */
 void trainer_initialise(struct trainer *t);
 
 /* Makes a step of AdamW or Muon with t->gradient, its norm limited to spec->clip; sets the event's
- * norm and lr. STATUS_FAILED if the norm is not finite; the weights are then unchanged. */
+ * norm and lr. STATUS_FAILED, with the weights unchanged, if the norm is not finite. */
 enum status trainer_update(struct trainer *t, struct train_event *event, struct err *e);
 
 /* Draws a batch, computes its gradient and makes such a step; sets the event's loss, too.
  * STATUS_FAILED also if the loss is not finite. */
 enum status trainer_step(struct trainer *t, struct train_event *event, struct err *e);
 
-/* Returns STATUS_FAILED with a message: what was not finite, after which step, and what may help;
+/* Returns STATUS_FAILED. The message says what was not finite, after which step, and what may help;
  * it names the checkpoint if no step was made. */
 enum status trainer_not_finite(const struct trainer *t, const char *what, double value,
                                struct err *e);
 
-/* How many held-out windows an evaluation scores. */
+/* Returns how many held-out windows an evaluation scores. */
 size_t trainer_val_windows(const struct trainer *t);
 
-/* The mean loss on them in nats a token; it may not be finite. */
+/* Returns the mean loss on these windows in nats a token; it may not be finite. */
 double trainer_val_loss(struct trainer *t);

@@ -15,8 +15,8 @@
 #define PI             3.14159265358979323846
 #define LEAST_RATE     0.1 /* of the full one, at the last step */
 /* Centres of quadratic positions are distances in tokens and have to move by several, so their rate
- * is that of the others times this. (With heads that had to get from 0 and 1 to 1 and 4, three
- * seeds of three did. At the others' own rate, and at ten times it, one seed stopped at 2.) */
+ * is the others' times this. (Heads had to get from 0 and 1 to 1 and 4: with three seeds of three
+ * they did; at the others' own rate, and at ten times it, one seed stopped at 2.) */
 #define CENTRE_RATE 3
 
 /* An evaluation predicts at most about so many tokens, evenly spread over the held-out part. */

@@ -29,7 +29,7 @@ enum train_event_kind {
 struct train_event {
     enum train_event_kind kind;
     int step;        /* steps made so far */
-    double loss;     /* TRAIN_STEP: of the step's batch, before the step; TRAIN_EVALUATED: mean of
+    double loss;     /* TRAIN_STEP: of the batch, before the step; TRAIN_EVALUATED: the mean over
                         the steps since the last evaluation */
     double lr, norm; /* of the step: learning rate; the gradient's norm before clipping */
     double val_loss; /* nats a token */
@@ -130,11 +130,9 @@ enum status train_saved_options(const char *out, struct bytes *options, struct e
 
 /*
  * Learns the vocabulary, turns the texts into tokens, and checks all that can be checked before
- * training; with spec->resume that OUT.state belongs to this run: text, model and teacher are the
- * same, and the caller answers for the rest. The spec, but for its texts, is
- * borrowed until trainer_free. *out is NULL on failure.
- *
- * STATUS_USAGE: impossible values; too short a text; a state of another run.
+ * training; with spec->resume, that OUT.state is of the same text, model and teacher (the caller
+ * answers for the rest). The spec, but for its texts, is borrowed until trainer_free. *out is NULL
+ * on failure. STATUS_USAGE: impossible values; too short a text; a state of another run.
  * STATUS_BAD_FILE: a checkpoint or state that cannot be used. STATUS_INTERRUPTED, STATUS_NO_MEMORY.
  */
 enum status trainer_open(const struct train_spec *spec, struct trainer **out, struct err *e);
