@@ -1,6 +1,5 @@
 /* Compares random numbers with published ones, and order statistics with answers worked out by
  * hand. */
-#include "base/figures.h"
 #include "base/rng.h"
 #include "base/times.h"
 #include "support.h"

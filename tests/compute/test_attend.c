@@ -2,8 +2,6 @@
  * bits of the scalar definition, and this is compared with double precision. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/half.h"
 #include "kernel_data.h"

@@ -1,7 +1,6 @@
 /* Tests of the products of training, where every table gives the bits of the definition; and of
  * kernels for numbers at the limits. (train/test_backprop.c tests that gradients are right.) */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/rng.h"

@@ -1,7 +1,6 @@
 /* Compares functions of single numbers that kernels share with the C library's in double, and
  * conversions to and from halves of every table. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "compute/kernels_math.h"

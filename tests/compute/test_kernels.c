@@ -2,7 +2,6 @@
  * definition with double precision. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "compute/kernels_math.h"

@@ -2,7 +2,6 @@
  * matrices that are singular or nearly so. */
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/rng.h"

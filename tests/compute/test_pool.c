@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/rng.h"
-#include "cli/signals.h"
 #include "compute/pool.h"
 #include "support.h"
 

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "compute/linalg.h"
 #include "conversions.h"
 #include "engine/session.h"
 #include "formats/gguf_values.h"

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "compute/linalg.h"
 #include "conversions.h"
 #include "engine/session.h"
 #include "opened.h"

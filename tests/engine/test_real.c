@@ -3,7 +3,6 @@
  * PyTorch (llm-viz, MIT; tests/engine/make_nano_sort.py makes tests/data/real).
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "checkpoints.h"

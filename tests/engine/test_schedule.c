@@ -1,7 +1,6 @@
 /* Tests that the texts that a schedule decodes together, in any number of slots, threads and rows
  * at once, are those of a plain loop of session_feed and sampler_pick over one text after the
  * other. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/hash.h"

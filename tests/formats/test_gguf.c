@@ -1,6 +1,5 @@
 /* Tests of reading sound files: every kind, array and tensor type, lookups, and unusual files that
  * are accepted. (test_gguf_bad.c has files that are refused.) */
-#include <math.h>
 #include <stdio.h>
 
 #include "formats/gguf_values.h"

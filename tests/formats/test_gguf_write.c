@@ -1,6 +1,5 @@
 /* Tests of writing: files are read back as they were written, and have the layout that llama.cpp
  * demands. */
-#include <stdio.h>
 #include <unistd.h>
 
 #include "formats/gguf_values.h"

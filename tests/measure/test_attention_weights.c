@@ -3,9 +3,7 @@
  * from the whole weights.
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "golden.h"
 #include "kernel_data.h"

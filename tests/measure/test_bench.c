@@ -1,8 +1,6 @@
 /* Tests of the benchmark's matrix, its refusals and its statistics; none depends on a time. */
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "checkpoints.h"

@@ -4,10 +4,8 @@
 #include "measure/eval.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
 #include "conversions.h"
 #include "engine/sampler.h"
 #include "golden.h"

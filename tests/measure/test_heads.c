@@ -2,7 +2,6 @@
 #include "measure/attend.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "golden.h"
 #include "measure/heads.h"

@@ -1,6 +1,5 @@
 /* Tests of what info prints: parts of a model, sizes of caches, values that are not finite. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "checkpoints.h"
 #include "measure/inspect.h"

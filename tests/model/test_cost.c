@@ -1,6 +1,5 @@
 /* Compares what a step costs with figures worked out by hand. */
 #include <limits.h>
-#include <string.h>
 
 #include "checkpoints.h"
 #include "golden.h"

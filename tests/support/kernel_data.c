@@ -1,6 +1,5 @@
 #include "kernel_data.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/rng.h"

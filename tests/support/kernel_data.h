@@ -4,7 +4,6 @@
 #ifndef TESTS_KERNEL_DATA_H
 #define TESTS_KERNEL_DATA_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

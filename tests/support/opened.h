@@ -6,7 +6,6 @@
 #define TESTS_OPENED_H
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/rng.h"

@@ -5,7 +5,6 @@
 #define TESTS_OUTPUTS_H
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/terminal.h"

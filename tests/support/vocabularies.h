@@ -6,7 +6,6 @@
 #define TESTS_VOCABULARIES_H
 
 #include <stdint.h>
-#include <stdlib.h>
 
 #include "support.h"
 #include "text/tokenizer.h"

@@ -1,5 +1,4 @@
 /* Compares learned merges with those of a plain reference in Python. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

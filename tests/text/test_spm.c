@@ -2,7 +2,6 @@
  * texts. */
 #include "vocabularies.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

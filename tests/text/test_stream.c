@@ -1,10 +1,8 @@
 /* Tests of which bytes of a generated text are held back for now, and where stop strings end it. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/rng.h"
 #include "support.h"
-#include "text/pretokenize.h"
 
 #define LONGEST 64
 

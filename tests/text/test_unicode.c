@@ -3,8 +3,6 @@
 #include "support.h"
 #include "text/unicode.h"
 
-#include <stdlib.h>
-#include <string.h>
 
 /* --- classes ------------------------------------------------------------------------------- */
 

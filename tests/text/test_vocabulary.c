@@ -2,7 +2,6 @@
  * special ids. */
 #include "vocabularies.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 TEST(starcoder_digits)
