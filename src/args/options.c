@@ -2,7 +2,6 @@
 
 #include <ctype.h>
 #include <inttypes.h>
-#include <stdio.h>
 
 #include "base/mem.h"
 #include "base/numbers.h"

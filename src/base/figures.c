@@ -1,7 +1,6 @@
 #include "base/figures.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 #include "base/mem.h"
 #include "base/text.h"

@@ -1,6 +1,5 @@
 #include "base/text.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 struct text text_cut_line(struct text *rest)

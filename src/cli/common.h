@@ -5,7 +5,6 @@
 
 /* For the whole directory. */
 #include <inttypes.h>
-#include <stdio.h>
 
 #include "args/options.h"
 #include "base/callbacks.h"

@@ -1,7 +1,6 @@
 #include "compute/cache_type.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "base/mem.h"
 #include "base/text.h"

@@ -1,7 +1,5 @@
 #include "compute/kernels.h"
 
-#include <stdio.h>
-
 #include "base/mem.h"
 #include "base/text.h"
 

@@ -1,6 +1,5 @@
 #include "formats/foreign.h"
 
-#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -11,7 +11,6 @@
 #include "formats/gguf.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 #include "base/half.h"
 #include "base/mem.h"

@@ -5,7 +5,6 @@
 #include "formats/gguf_values.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 #include "base/half.h"
 #include "base/mem.h"

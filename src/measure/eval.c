@@ -6,7 +6,6 @@
 
 #include <limits.h>
 #include <math.h>
-#include <stdio.h>
 
 #include "base/figures.h"
 #include "base/mem.h"

@@ -1,7 +1,6 @@
 #include "measure/inspect.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 #include "base/half.h"
 #include "base/mem.h"

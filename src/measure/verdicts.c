@@ -1,7 +1,6 @@
 #include "measure/verdicts.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "base/figures.h"
 #include "base/times.h"

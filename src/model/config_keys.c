@@ -1,7 +1,6 @@
 #include "model/config_keys.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "base/figures.h"
 #include "base/mem.h"

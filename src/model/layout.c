@@ -1,7 +1,5 @@
 #include "model/layout.h"
 
-#include <stdio.h>
-
 #include "base/mem.h"
 #include "formats/blocks.h"
 #include "formats/gguf_values.h"

@@ -1,7 +1,5 @@
 #include "show/editor.h"
 
-#include <stdio.h>
-
 #include "base/mem.h"
 #include "show/paragraph.h"
 

@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stdio.h>
 
 #include "base/figures.h"
 #include "show/canvas.h"

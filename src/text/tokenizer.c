@@ -1,7 +1,6 @@
 #include "text/tokenizer.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 #include "base/mem.h"
 #include "base/utf8.h"

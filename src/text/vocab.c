@@ -2,7 +2,6 @@
 
 #include <inttypes.h>
 #include <limits.h>
-#include <stdio.h>
 
 #include "base/mem.h"
 #include "formats/gguf_values.h"

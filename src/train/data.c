@@ -2,7 +2,6 @@
 #include "train/private.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "formats/gguf_values.h"
 #include "model/config_keys.h"

@@ -5,7 +5,6 @@
 #include "train/private.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "base/figures.h"
 

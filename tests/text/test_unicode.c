@@ -3,7 +3,6 @@
 #include "support.h"
 #include "text/unicode.h"
 
-
 /* --- classes ------------------------------------------------------------------------------- */
 
 /* These are all members of White_Space in Unicode's PropList; members of the other classes were
