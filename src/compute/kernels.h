@@ -225,6 +225,9 @@ struct kernels {
      * CACHE_MOST_ROTATED that divides n, see cache_rotation; 0 changes nothing. */
     void (*hadamard)(float *x, int n, int size);
 
+    /* Makes the QUANT_BLOCK numbers q of a block of a cached key or value; see base/levels.h. */
+    uint16_t (*levels)(int bits, uint8_t *q, const float *x);
+
     void (*attend)(const struct attend *a);
 
     /* Joins the results of n_chunks attend calls for one head, in chunk order: out [n] =

@@ -2,6 +2,7 @@
  * The definition of every kernel, in plain C: what it computes and in which order. Slow where the
  * target has no fused multiply-add of its own, because fmaf is then a call.
  */
+#include "base/levels.h"
 #include "compute/grad_kernels.h"
 #include "compute/kernels_check.h"
 #include "compute/kernels_math.h"
@@ -240,6 +241,11 @@ static void scalar_merge(float *out, const float *partials, const float *max, co
         out[i] /= total;
 }
 
+static uint16_t scalar_levels(int bits, uint8_t *q, const float *x)
+{
+    return block_levels(bits, q, x);
+}
+
 static void scalar_to_f16(uint16_t *out, const float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -290,6 +296,7 @@ const struct kernels kernels_scalar = {
     .norm = scalar_norm,
     .rotate = scalar_rotate,
     .hadamard = scalar_hadamard,
+    .levels = scalar_levels,
     .attend = scalar_attend,
     .merge = scalar_merge,
     .to_f16 = scalar_to_f16,

@@ -5,6 +5,7 @@
  * The order of operations on every output is that of kernels_scalar.c; tiles only choose how many
  * outputs are in flight.
  */
+#include "base/levels.h"
 #include "compute/grad_kernels.h"
 #include "compute/kernels_check.h"
 #include "compute/kernels_matmul.h"
@@ -136,6 +137,11 @@ static void vector_merge(float *out, const float *partials, const float *max, co
         merge_vectors(out, partials, max, largest, total, n_chunks, stride, i, n, 1);
 }
 
+static uint16_t vector_levels(int bits, uint8_t *q, const float *x)
+{
+    return block_levels(bits, q, x);
+}
+
 static void vector_to_f16(uint16_t *out, const float *x, size_t n)
 {
     size_t i = 0;
@@ -247,6 +253,7 @@ const struct kernels OF_SET(kernels) = {
     .norm = vector_norm,
     .rotate = vector_rotate,
     .hadamard = vector_hadamard,
+    .levels = vector_levels,
     .attend = OF_SET(attend),
     .merge = vector_merge,
     .to_f16 = vector_to_f16,

@@ -4,17 +4,14 @@
  */
 #include "formats/blocks.h"
 
-#include <math.h>
-
-#include "base/half.h"
+#include "base/levels.h"
 #include "base/mem.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "tensor data are little-endian and are copied as they are");
 
-#define BLOCK      32
-#define Q8_0_BYTES (2 + BLOCK)
-#define Q4_0_BYTES (2 + BLOCK / 2)
+#define Q8_0_BYTES (2 + LEVEL_BLOCK)
+#define Q4_0_BYTES (2 + LEVEL_BLOCK / 2)
 
 /* --- types ------------------------------------------------------------------------------------ */
 
@@ -100,119 +97,42 @@ static void decode_bf16(float *out, const unsigned char *in, uint64_t n)
 
 /* --- blocks ---------------------------------------------------------------------------------- */
 
-/* Returns the largest magnitude of a block. Magnitudes have the same order as integers, where a NaN
- * is the largest. */
-static float block_max(const float *x)
-{
-    int32_t max = 0;
-    for (int j = 0; j < BLOCK; j++) {
-        const int32_t bits = float_bits(x[j]) & INT32_MAX;
-        max = bits > max ? bits : max;
-    }
-    return bits_float(max);
-}
-
-/* Returns x if it is near the numbers that are stored, else 0. What is too large to convert comes
- * from a d that is infinite, not a number, or so small that 1 / d overflows; ggml's conversion on
- * x86 is 0 then, too. */
-#define CONVERTIBLE 0x43000000 /* 128 as bits */
-
-static inline float convertible(float x)
-{
-    const uint32_t bits = float_bits(x);
-    return bits_float(bits & -(uint32_t)((bits & INT32_MAX) <= CONVERTIBLE));
-}
-
-static inline float inverse(float d)
-{
-    return d != 0.0f ? 1.0f / d : 0.0f;
-}
-
-/* Makes the numbers of a block of Q8_0, as int8; returns its d. */
-static float block_bytes(uint8_t q[BLOCK], const float *x)
-{
-    const float d = block_max(x) / 127.0f, id = inverse(d);
-    for (int j = 0; j < BLOCK; j++) {
-        const float v = convertible(x[j] * id);
-        const int32_t whole = (int32_t)v;
-        const float rest = v - (float)whole; /* exact, so ties are seen as such */
-        q[j] = (uint8_t)(whole + (int32_t)(rest + rest));
-    }
-    return d;
-}
-
 static void encode_q8_0(unsigned char *out, const float *x, uint64_t n)
 {
-    for (; n > 0; n -= BLOCK, x += BLOCK, out += Q8_0_BYTES)
-        put_half(out, f16_round(block_bytes(out + 2, x)));
+    for (; n > 0; n -= LEVEL_BLOCK, x += LEVEL_BLOCK, out += Q8_0_BYTES)
+        put_half(out, block_levels(8, out + 2, x));
 }
 
 static void decode_q8_0(float *out, const unsigned char *in, uint64_t n)
 {
-    for (; n > 0; n -= BLOCK, in += Q8_0_BYTES, out += BLOCK) {
+    for (; n > 0; n -= LEVEL_BLOCK, in += Q8_0_BYTES, out += LEVEL_BLOCK) {
         const float d = f16_widen(half_at(in));
-        int8_t q[BLOCK];
+        int8_t q[LEVEL_BLOCK];
         memcpy(q, in + 2, sizeof q);
-        for (int j = 0; j < BLOCK; j++)
+        for (int j = 0; j < LEVEL_BLOCK; j++)
             out[j] = d * (float)q[j];
     }
 }
 
-/* Returns the first value of the largest magnitude of a block; of 0 and a NaN the magnitude. The
- * largest of each sign, compared as integers, say which value that is, unless both are as large. */
-static float block_peak(const float *x)
-{
-    int32_t plus = 0, minus = 0;
-    for (int j = 0; j < BLOCK; j++) {
-        const int32_t bits = float_bits(x[j]), turned = bits ^ INT32_MIN;
-        plus = bits > plus ? bits : plus;
-        minus = turned > minus ? turned : minus;
-    }
-    const float most = bits_float(plus > minus ? plus : minus);
-    if (plus != minus && !isnan(most))
-        return plus > minus ? most : -most;
-    for (int j = 0; j < BLOCK && most > 0; j++)
-        if (fabsf(x[j]) == most)
-            return x[j];
-    return most;
-}
-
-/* Makes the levels of a block, from 0 to 2 half - 1; returns its d. The peak is level 0. */
-static float block_levels(uint8_t q[BLOCK], const float *x, int32_t half)
-{
-    const float d = block_peak(x) / (float)-half, id = inverse(d), middle = (float)half + 0.5f;
-    for (int j = 0; j < BLOCK; j++) {
-        const int32_t level = (int32_t)(convertible(x[j] * id + middle));
-        q[j] = (uint8_t)(level < 2 * half - 1 ? level : 2 * half - 1);
-    }
-    return d;
-}
-
 static void encode_q4_0(unsigned char *out, const float *x, uint64_t n)
 {
-    for (; n > 0; n -= BLOCK, x += BLOCK, out += Q4_0_BYTES) {
-        uint8_t q[BLOCK];
-        put_half(out, f16_round(block_levels(q, x, 8)));
-        for (int j = 0; j < BLOCK / 2; j++)
-            out[2 + j] = (uint8_t)(q[j] | q[j + BLOCK / 2] << 4);
+    for (; n > 0; n -= LEVEL_BLOCK, x += LEVEL_BLOCK, out += Q4_0_BYTES) {
+        uint8_t q[LEVEL_BLOCK];
+        put_half(out, block_levels(4, q, x));
+        for (int j = 0; j < LEVEL_BLOCK / 2; j++)
+            out[2 + j] = (uint8_t)(q[j] | q[j + LEVEL_BLOCK / 2] << 4);
     }
-}
-
-uint16_t blocks_levels(uint32_t type, uint8_t *q, const float *x)
-{
-    return f16_round(type == TENSOR_Q8_0 ? block_bytes(q, x)
-                                         : block_levels(q, x, type == TENSOR_Q5_0 ? 16 : 8));
 }
 
 static void decode_q4_0(float *out, const unsigned char *in, uint64_t n)
 {
-    for (; n > 0; n -= BLOCK, in += Q4_0_BYTES, out += BLOCK) {
+    for (; n > 0; n -= LEVEL_BLOCK, in += Q4_0_BYTES, out += LEVEL_BLOCK) {
         const float d = f16_widen(half_at(in));
-        uint8_t q[BLOCK / 2];
+        uint8_t q[LEVEL_BLOCK / 2];
         memcpy(q, in + 2, sizeof q);
-        for (int j = 0; j < BLOCK / 2; j++) {
+        for (int j = 0; j < LEVEL_BLOCK / 2; j++) {
             out[j] = d * (float)((q[j] & 15) - 8);
-            out[j + BLOCK / 2] = d * (float)((q[j] >> 4) - 8);
+            out[j + LEVEL_BLOCK / 2] = d * (float)((q[j] >> 4) - 8);
         }
     }
 }

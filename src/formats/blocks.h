@@ -89,10 +89,6 @@ uint32_t blocks_in_memory(uint32_t type);
  */
 void blocks_encode(uint32_t type, void *out, const float *x, uint64_t n);
 
-/* Makes the 32 numbers q of a block of x [32], as int8 for Q8_0, as bytes for Q5_0 and Q4_0;
- * returns its d, as binary16. */
-uint16_t blocks_levels(uint32_t type, uint8_t *q, const float *x);
-
 /* Decodes n elements, n a multiple of the type's block (asserted), to floats. Takes the five types
  * and those that are only read. */
 void blocks_decode(uint32_t type, float *out, const void *in, uint64_t n);

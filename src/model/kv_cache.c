@@ -1,7 +1,7 @@
 #include "model/kv_cache.h"
 
+#include "base/half.h"
 #include "compute/kernels_math.h"
-#include "formats/blocks.h"
 
 /* What one position of a K/V head has in an array: n cells of so many bytes, `step` cells apart. A
  * panel has the keys, or the scales of keys or of values, of KERNEL_LANES positions, cell by cell.
@@ -202,8 +202,6 @@ static void put_value_levels(const uint8_t *q, enum cache_type type, int b, int 
 static void put_row(const struct kernels *kernels, enum cache_type type, int rotation, bool is_key,
                     const float *x, int n, void *out, uint16_t *scales)
 {
-    static const uint32_t tensor_types[CACHE_TYPES] = {
-        [CACHE_Q8_0] = TENSOR_Q8_0, [CACHE_Q5_0] = TENSOR_Q5_0, [CACHE_Q4_0] = TENSOR_Q4_0};
     const int step = is_key ? KERNEL_LANES : 1, run = MAX(rotation, QUANT_BLOCK);
     if (!cache_types[type].has_scales) {
         put_floats(kernels, type, x, n, out, step);
@@ -217,7 +215,7 @@ static void put_row(const struct kernels *kernels, enum cache_type type, int rot
         for (int b = first / QUANT_BLOCK; b * QUANT_BLOCK < first + now; b++) {
             uint8_t q[QUANT_BLOCK];
             scales[b * KERNEL_LANES] =
-                blocks_levels(tensor_types[type], q, rotated + (b * QUANT_BLOCK - first));
+                kernels->levels(cache_types[type].bits, q, rotated + (b * QUANT_BLOCK - first));
             if (is_key)
                 put_key_levels(q, type, b, n, out);
             else

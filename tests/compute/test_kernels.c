@@ -207,6 +207,14 @@ KERNEL_TEST(quantize_equals_scalar)
         unsigned char *found = quantised(k, x, STRIDE, TOKENS, N);
         ck_assert_msg(memcmp(found, expected, TOKENS * quant_row_bytes(N)) == 0, "%s differs",
                       k->name);
+        for (int i = 0; i < 3 * N / QUANT_BLOCK; i++) { /* in the bits that a cache has */
+            static const int bits[] = {8, 5, 4};
+            const float *block = x + i / 3 * QUANT_BLOCK;
+            uint8_t levels[2][QUANT_BLOCK];
+            ck_assert_int_eq(kernels_scalar.levels(bits[i % 3], levels[0], block),
+                             k->levels(bits[i % 3], levels[1], block));
+            ck_assert_mem_eq(levels[0], levels[1], QUANT_BLOCK);
+        }
     }
 }
 
