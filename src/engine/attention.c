@@ -359,8 +359,7 @@ void block_attention(const struct worker *k, const struct block *b, int layer)
     /* Queries, keys and values. */
     const float *input = stage_input(k, &b->w[ROLE_ATTN_NORM].norm, w->input, w->input_dim);
     if (w->parallel) /* of the same stream, before attention adds to it */
-        stage_input(k, &b->w[c->parts.one_norm ? ROLE_ATTN_NORM : ROLE_FFN_NORM].norm, w->parallel,
-                    c->d_model);
+        stage_input(k, &b->w[layout_ffn_norm(c)].norm, w->parallel, c->d_model);
     const struct matrix *qkv = &b->w[ROLE_ATTN_QKV].matrix;
     if (whole_heads) { /* the rows that belong to this thread's K/V heads */
         const struct matmul m = stage_product(k, qkv, input, w->qkv, EPILOGUE_STORE);

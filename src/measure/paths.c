@@ -227,10 +227,8 @@ static void finish(struct attend_trace *t, const struct model *m, const struct a
     }
     const float *stream = w->stream + (size_t)r * d;
     const bool parallel = c->placement == PLACEMENT_PARALLEL;
-    const enum tensor_role role = c->placement == PLACEMENT_AFTER ? ROLE_ATTN_OUTPUT_NORM
-                                  : parallel && c->parts.one_norm ? ROLE_ATTN_NORM
-                                                                  : ROLE_FFN_NORM;
-    const struct norm *norm = &b->w[role].norm, *added = &b->w[ROLE_ATTN_POST_NORM].norm;
+    const struct norm *norm = &b->w[layout_ffn_norm(c)].norm;
+    const struct norm *added = &b->w[ROLE_ATTN_POST_NORM].norm;
     memcpy(t->sum, t->out, d * sizeof *t->sum);
     if (c->parts.added_norms)
         w->kernels->norm(c->norm, t->sum, t->sum, added->gain, added->bias, d, c->norm_eps);

@@ -129,6 +129,14 @@ struct qkv_part {
 #define QKV_PARTS 3
 int layout_qkv(const struct config *c, int layer, struct qkv_part parts[QKV_PARTS]);
 
+/* Returns the role of the norm that a block's feed-forward part reads. */
+static inline enum tensor_role layout_ffn_norm(const struct config *c)
+{
+    return c->placement == PLACEMENT_AFTER                           ? ROLE_ATTN_OUTPUT_NORM
+           : c->placement == PLACEMENT_PARALLEL && c->parts.one_norm ? ROLE_ATTN_NORM
+                                                                     : ROLE_FFN_NORM;
+}
+
 /* Returns the elements of the longest row of any tensor. */
 int layout_longest_row(const struct config *c);
 

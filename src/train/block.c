@@ -144,12 +144,11 @@ struct branch {
  * branch reads the stream itself. */
 static enum tensor_role norm_role(const struct config *c, bool attention, int *block)
 {
-    if (c->placement == PLACEMENT_AFTER && attention)
-        return (*block)-- > 0 ? ROLE_LAYER_OUTPUT_NORM : TENSOR_ROLES;
-    if (c->placement == PLACEMENT_AFTER)
-        return ROLE_ATTN_OUTPUT_NORM;
-    return attention || (c->placement == PLACEMENT_PARALLEL && c->parts.one_norm) ? ROLE_ATTN_NORM
-                                                                                  : ROLE_FFN_NORM;
+    if (!attention)
+        return layout_ffn_norm(c);
+    if (c->placement != PLACEMENT_AFTER)
+        return ROLE_ATTN_NORM;
+    return (*block)-- > 0 ? ROLE_LAYER_OUTPUT_NORM : TENSOR_ROLES;
 }
 
 /* `d_inner` of the feed-forward part is dup: what is not linear is taken back in place. In parallel
