@@ -206,16 +206,9 @@ static void take_token(struct schedule *s, struct slot *p)
     p->ready = text_of("");
 
     /* A text ends without a token where none is wanted, there is none, or it says so. */
-    if (p->request.n == 0) {
-        end_text(p, END_LENGTH);
-        return;
-    }
-    if (p->sampled != STATUS_OK) {
-        end_text(p, END_FAILED);
-        return;
-    }
-    if (!s->ignore_eos && tokenizer_ends(s->tokenizer, p->token)) {
-        end_text(p, END_EOS);
+    const bool is_done = p->request.n == 0, failed = !is_done && p->sampled != STATUS_OK;
+    if (is_done || failed || (!s->ignore_eos && tokenizer_ends(s->tokenizer, p->token))) {
+        end_text(p, is_done ? END_LENGTH : failed ? END_FAILED : END_EOS);
         return;
     }
 

@@ -239,12 +239,12 @@ enum status session_explain(const struct session *s, enum status status, const c
 {
     const struct model *m = s->f.model;
     const struct kv_type type = s->shape.type;
-    const double keys = cache_types[type.keys].largest, values = cache_types[type.values].largest;
-    if (e && status == STATUS_FAILED && fmin(keys, values) < cache_types[CACHE_F32].largest)
+    const double most = fmin(cache_types[type.keys].largest, cache_types[type.values].largest);
+    if (e && status == STATUS_FAILED && most < cache_types[CACHE_F32].largest)
         chars_append(e->text,
                      "; or keys or values are more than %.0f, which a cache of %s cannot hold: one "
                      "of %s can",
-                     fmin(keys, values), kv_type_name(type).text, cache_type_names[CACHE_F32]);
+                     most, kv_type_name(type).text, cache_type_names[CACHE_F32]);
     if (where)
         err_in(e, status, "%s", where);
     return m->name ? err_in(e, status, "%s", m->name) : status;

@@ -171,11 +171,10 @@ static void score_rows(void *arg, int thread)
  */
 static enum status blame(const struct eval_run *r, int m, int row, struct err *e)
 {
-    const int n_vocab = r->n_vocab;
-    const float *logits = r->logits[m] + (size_t)row * n_vocab;
     char where[40];
     chars_printf(where, "after token %zu", r->scored);
-    return session_explain(r->sessions[m], logits_check(logits, n_vocab, e), where, e);
+    const enum status s = logits_check(r->logits[m] + (size_t)row * r->n_vocab, r->n_vocab, e);
+    return session_explain(r->sessions[m], s, where, e);
 }
 
 /* Begins the next batch, of as many windows as go through the model together. */

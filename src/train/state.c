@@ -154,6 +154,12 @@ enum status state_read(struct trainer *t, struct err *e)
 
 /* --- writing --------------------------------------------------------------------------------- */
 
+static void put(struct file_writer *w, uint64_t *hash, const void *data, size_t bytes)
+{
+    *hash = hash_words(*hash, data, bytes);
+    file_writer_put(w, data, bytes);
+}
+
 enum status state_write(const struct trainer *t, struct err *e)
 {
     const struct text options = t->spec.options;
@@ -169,20 +175,13 @@ enum status state_write(const struct trainer *t, struct err *e)
     assert(options.len % sizeof(uint64_t) == 0);
     struct file_writer *w;
     TRY(file_writer_open(&w, t->state_path, e));
-    const size_t n = t->list.n_floats, n_trained = t->list.n_trained;
-    const struct {
-        const float *x;
-        size_t n;
-    } arrays[] = {{t->weights.flat, n}, {t->m, n_trained}, {t->v, n_trained}};
-    uint64_t hash = hash_words(HASH_START, &h, sizeof h);
-    file_writer_put(w, &h, sizeof h);
-    hash = hash_words(hash, options.data, options.len);
-    file_writer_put(w, options.data, options.len);
-    for (int i = 0; i < 3; i++) {
-        const size_t bytes = arrays[i].n * sizeof *arrays[i].x;
-        hash = hash_words(hash, arrays[i].x, bytes);
-        file_writer_put(w, arrays[i].x, bytes);
-    }
+    const size_t moment = t->list.n_trained * sizeof(float);
+    uint64_t hash = HASH_START;
+    put(w, &hash, &h, sizeof h);
+    put(w, &hash, options.data, options.len);
+    put(w, &hash, t->weights.flat, t->list.n_floats * sizeof(float));
+    put(w, &hash, t->m, moment);
+    put(w, &hash, t->v, moment);
     file_writer_put(w, &hash, sizeof hash);
     return file_writer_commit(w, e);
 }
