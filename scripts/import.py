@@ -1,10 +1,8 @@
 #!/usr/bin/env python3
-"""import.py - a checkpoint of another program as GGUF.
-
-IN is a folder of Hugging Face's transformers (BLOOM, Falcon, Gemma 1 and 3, GPT-2, GPT-BigCode, GPT-Neo,
-GPT-NeoX, Llama, Mistral, MPT, OLMo, OPT, Phi, Qwen 2 and 3, StableLM), a .bin of llama2.c or llm.c, nanoGPT's
-ckpt.pt, or a folder with nanoGPT's model_args as config.json. What a model computes that
-decode does not is refused by name."""
+"""import.py - writes a checkpoint of another program as GGUF. IN is a folder of Hugging Face's transformers (BLOOM,
+Falcon, Gemma 1 and 3, GPT-2, GPT-BigCode, GPT-Neo, GPT-NeoX, Llama, Mistral, MPT, OLMo, OPT, Phi, Qwen 2 and 3,
+StableLM), a .bin of llama2.c or llm.c, nanoGPT's ckpt.pt, or a folder with nanoGPT's model_args as config.json. A model
+that computes what decode does not is refused by name."""
 import argparse
 import os
 import sys
@@ -15,7 +13,8 @@ from exchange.process import say
 
 
 def vocabulary_of(path, found, asked):
-    """The one that is named, or that stands where the checkpoint keeps it; None: there is none, or none is wanted."""
+    """Returns the vocabulary that is named, or that stands where the checkpoint keeps it. None: there is none, or none
+    is wanted."""
     from exchange import vocabulary
     if asked == "none":
         return None

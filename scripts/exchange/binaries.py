@@ -1,4 +1,4 @@
-"""Files of llama2.c and llm.c: a header of integers, then the numbers in an order that the version says."""
+"""Files of llama2.c and llm.c: a header of integers, then the numbers in the order of the version."""
 import math
 
 import numpy as np
@@ -17,8 +17,8 @@ HEADER = 44  # bytes that say the sizes
 
 
 def read(path, ctx):
-    """A Shape, and tensors by GGUF's names. Fails unless the header is of a version that is known, and the file has
-    the bytes that its sizes say."""
+    """Returns a Shape, and tensors by GGUF's names. Fails unless the header is of a known version, and the file has as
+    many bytes as its sizes imply."""
     raw, rows, group, tensors = np.fromfile(regular(path), np.uint8, HEADER), 0, 1, {}
     head = np.frombuffer(raw.tobytes().ljust(HEADER, b"\0"), "<i4").tolist()
     if head[0] == LLMC:
@@ -50,7 +50,7 @@ def read(path, ctx):
         if is_quantized and n % group:
             bad(path, f"tensor {name}: expected groups that divide its {n} numbers, found groups of {group}")
         dtype = "i1" if is_quantized else DTYPES[T.BF16 if version == 5 else T.F32]
-        # Behind a matrix of version 2 stands a factor for each group of its numbers.
+        # In version 2 a factor for each group of numbers stands behind a matrix.
         parts = [(dtype, n), ("<f4", n // group)][: 1 + is_quantized]
         if at + sum(count * np.dtype(dtype).itemsize for dtype, count in parts) > len(raw):
             bad(path, f"tensor {name}: expected {parts[0][1]} numbers at byte {at}, as version {version} and "

@@ -1,4 +1,4 @@
-"""A checkpoint of another program: its shape, its tensors, what ends a text, and where its vocabulary is."""
+"""A checkpoint of another program: its shape, its tensors, the ids that end a text, and the place of its vocabulary."""
 import os
 from dataclasses import dataclass
 
@@ -23,8 +23,8 @@ class Checkpoint:
 
 
 def read(path, ctx):
-    """By its first bytes, or of a folder by its config.json. Fails if it is none, with what is missing or does not fit;
-    takes no more memory than the sizes of its files justify."""
+    """Opens a checkpoint by its first bytes, or a folder by its config.json. Fails if it is none, and names what is
+    missing or does not fit; takes no more memory than the sizes of its files justify."""
     limit_memory(MEMORY_FOR_A_BYTE * bytes_of(path))
     if os.path.isdir(path):
         said = read_json(path, "config.json")
@@ -41,13 +41,14 @@ def read(path, ctx):
     if first[:4] == b"PK\3\4":
         args, state = torchfile.of_nanogpt(path)
         return of_nanogpt(path, args, path, state, os.path.join(beside, "meta.pkl"), ctx)
-    # Texts that llama2.c's models learn from stand between BOS, so its program ends a text there.
+    # The texts that llama2.c's models learn from stand between BOS, so its program ends a text at BOS.
     s, tensors = binaries.read(path, ctx)
     return Checkpoint(s, tensors, [1] * s.is_llama, os.path.join(beside, "tokenizer.model"))
 
 
 def of_nanogpt(path, args, source, state, beside, ctx):
-    """nanoGPT's model is GPT-2 without transposed matrices, with GELU's exact form and, if asked, without biases."""
+    """Returns the Shape of nanoGPT's model, which is GPT-2 without transposed matrices, with GELU's exact form and, if
+    asked, without biases."""
     for own in NANOGPT_SIZES.values():
         if own not in args:
             bad(path, f"{own}: expected a size of nanoGPT's, found none")

@@ -1,5 +1,6 @@
-"""The families of transformers that come in and go out: a row each, of what its configuration says, what its tensors
-are called, and how they differ from GGUF's. What a family has beyond its row is refused by name (shapes.py)."""
+"""The families of transformers that are read and written. Each has a row: the meaning of its configuration, the names
+of its tensors, and how these differ from GGUF's. Anything that a family has beyond its row is refused by name
+(shapes.py)."""
 from typing import NamedTuple
 
 # Tensors behind the base model's prefix: GGUF's name, and rows and columns as GGUF has them: V tokens, C positions,
@@ -47,7 +48,7 @@ GEMMA3 = QWEN3 | {"layers.{}.post_attention_layernorm": "post_attention_norm E",
 
 
 class Family(NamedTuple):
-    """What a config's model_type means. Norms stand before a block's parts, unless `means` says otherwise."""
+    """The meaning of a config's model_type. Norms stand before a block's parts, unless `means` says otherwise."""
     arch: str  # GGUF's name; "decode" where no other says it
     model: str  # transformers' class with an output
     prefix: str  # of the base model's tensors
@@ -73,7 +74,7 @@ LLAMA_MEANS = means("rms", "before", "rope", "swiglu")
 GPT2_MEANS = means("layer", "before", "learned", "gelu")
 WINDOWS = "sliding_window|use_sliding_window|max_window_layers|layer_types"
 
-# By model_type. Of GGUF's names with several families, the first is what goes out.
+# The families by model_type. Where several have one name in GGUF, the first is written.
 FAMILIES = {
     "gpt2": Family("gpt2", "GPT2LMHeadModel", "transformer.", GPT2, GPT2_MEANS, {"": "ln_|attn|mlp"},
                    frozenset({"conv1d"}), "activation_function", "layer_norm_epsilon",

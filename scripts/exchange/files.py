@@ -1,4 +1,4 @@
-"""Files: what is read is a regular file, what is written takes the place of the old one as a whole."""
+"""Files: an input is a regular file, and an output takes the place of the old one as a whole."""
 import contextlib
 import json
 import os
@@ -16,8 +16,8 @@ KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFDIR: "a folder", stat.S_IFCHR: "a devi
 # --- reading ---------------------------------------------------------------------------------------
 
 def regular(path, what="a regular file"):
-    """`path`, which a library may now open. Fails where that would wait or never end (a FIFO, a device), and where
-    the file stands for another."""
+    """Returns `path`, which a library may open then. Fails where opening would wait or never end (a FIFO, a device),
+    and where the file stands for another."""
     kind = stat.S_IFMT(os.stat(path).st_mode)
     if kind != stat.S_IFREG:
         bad(path, f"expected {what}, found {KINDS.get(kind, 'something else')}")
@@ -28,7 +28,7 @@ def regular(path, what="a regular file"):
 
 
 def read_json(*path):
-    """The table that a JSON file holds. Fails with the file's name if it is none."""
+    """Returns the table that a JSON file holds. Fails with the file's name if it holds none."""
     path = os.path.join(*path)
     with open(regular(path, "JSON"), encoding="utf-8") as file:
         try:
@@ -41,7 +41,7 @@ def read_json(*path):
 
 
 def bytes_of(*paths):
-    """How many bytes files have, and the files of folders."""
+    """Returns how many bytes files have, and the files of folders."""
     sizes = 0
     for path in paths:
         for entry in os.scandir(path) if os.path.isdir(path) else ():
@@ -53,7 +53,7 @@ def bytes_of(*paths):
 # --- writing ---------------------------------------------------------------------------------------
 
 def target_of(out):
-    """What `out` leads to through links; it need not be there, but its folder must."""
+    """Returns what `out` leads to through links. It need not exist, but its folder must."""
     target = os.path.realpath(out)
     folder = os.path.dirname(target)
     if not os.path.isdir(folder):
@@ -62,7 +62,7 @@ def target_of(out):
 
 
 def check_new_file(out, magic):
-    """Fails unless `out` may be written: it is not there, or a file of this format that may be replaced."""
+    """Fails unless `out` may be written: it does not exist, or is a file of this format that may be replaced."""
     target = target_of(out)
     if not os.path.lexists(target):
         return
@@ -79,14 +79,14 @@ def magic_is(path, magic):
 
 
 def check_new_folder(out):
-    """Fails unless `out` may be written: it is not there, or empty."""
+    """Fails unless `out` may be written: it does not exist, or is empty."""
     target = target_of(out)
     if os.path.lexists(target) and (not os.path.isdir(target) or os.listdir(target)):
         bad(out, "expected a folder that is new or empty, found another, or a file; name another one", BAD_USAGE)
 
 
 def sync(path):
-    """What `path` names is on the disk, as far as the file system has such a notion."""
+    """Makes sure that what `path` names is on the disk, as far as the file system can tell."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
@@ -103,7 +103,8 @@ def remove(path):
 
 
 def keep_rights(made, old):
-    """Mode and group of what is replaced; where the group cannot be kept, another gets no rights of its."""
+    """Gives the new file the mode and the group of the one that it replaces. Where the group cannot be kept, another
+    group gets no rights."""
     try:
         os.chown(made, -1, old.st_gid)
         os.chmod(made, old.st_mode & 0o777)
@@ -113,10 +114,10 @@ def keep_rights(made, old):
 
 @contextlib.contextmanager
 def replaced(out, n_bytes, make):
-    """The name of a file or folder, which make(name) makes beside what `out` leads to, and which takes its place at
-    the end of the block; if the block fails, nothing is left and the old one is as it was. Mode, group and links stay
-    as they were. The name is one that `decode` removes, too, if its writer was killed. Fails, with how much was to be
-    written, where the disk has no room."""
+    """Yields the name of a file or folder that make(name) makes beside what `out` leads to. It takes the place of `out`
+    at the end of the block; if the block fails, nothing is left, and the old one is as it was. Mode, group and links
+    are kept. `decode`, too, removes files of such a name whose writer was killed. Fails, and names the bytes that were
+    to be written, where the disk has no room."""
     target = target_of(out)
     made = os.path.join(os.path.dirname(target), f".decode-{os.getpid()}-{time.monotonic_ns():x}.tmp")
     try:
@@ -132,7 +133,7 @@ def replaced(out, n_bytes, make):
             sync(path)
         os.replace(made, target)
         sync(os.path.dirname(target))
-    except OSError as error:  # numpy names no reason where a disk takes less than it is given
+    except OSError as error:  # numpy gives no reason if a disk takes fewer bytes than it is given
         bad(out, f"cannot write its {n_bytes} bytes: {error.strerror or f'the disk took less: {error}'}", FAILED)
     finally:
         with signals_wait():

@@ -1,4 +1,4 @@
-"""A GGUF model as a folder of transformers: config, tensors and tokenizer that say the same."""
+"""A GGUF model as a folder of transformers with the same config, tensors and tokenizer."""
 import json
 import os
 from dataclasses import dataclass
@@ -13,19 +13,21 @@ from .spm import SPACES_DROPPED
 from .families import FAMILIES, OPT_AFTER
 from .shapes import ACTIVATIONS, DTYPES, GATED, SIZES, SPACE, TOKEN, Shape, T, llama3_factors, shape_of_config
 
-# Bytes that are taken: for each of the file, as tables of keys, and for each number, as F32 while it is changed.
+# The bytes of memory that are taken for each byte of the file, by tables of keys, and for each number, as F32 while it
+# is changed.
 MEMORY_FOR_A_BYTE, MEMORY_FOR_A_NUMBER = 8, 20
 
 NEUTRAL = ("rope.scaling.factor", "rope.scaling.attn_factor", "embedding_scale", "logit_scale", "residual_scale",
            "attention.causal")  # those that change nothing where they are 1
 HISTORY = ("decode.convert.", "decode.train.")  # how a file came about
-# Keys that a model computes nothing with, or that are judged elsewhere.
+# Keys that change nothing that a model computes, or that are judged elsewhere.
 FREE = ("context_length", "tensor_data_layout", "vocab_size", "attention.head_count_kv", "rope.scale_linear", "rope.halves",
         "attention.sliding_window_pattern")
 
 
 def rope_of(path, get, factors, head_dim):
-    """transformers' rope_parameters. Of Llama 3.1's a file has only the factors: the rest is tried."""
+    """Returns transformers' rope_parameters. A file has only the factors of Llama 3.1's, so its other numbers are
+    tried."""
     rope = {"rope_type": "default", "rope_theta": get("rope.freq_base", 10000.0)}
     kind = get("rope.scaling.type", "linear")
     factor = get("rope.scaling.factor") or get("rope.scale_linear") or 1
@@ -40,8 +42,8 @@ def rope_of(path, get, factors, head_dim):
 
 
 def rows_of_decode():
-    """The families with what their tensors are called, and what their keys would say of architecture decode; those that
-    say more with the same tensors come behind."""
+    """Yields the families with the names of their tensors, and the keys that they would have in architecture decode;
+    those that have more keys with the same tensors come last."""
     for kind in ("gpt2", "opt", "gpt_neo", "llama", "gpt_neox", "falcon", "bloom", "mpt", "phi", "stablelm", "olmo",
                  "qwen3", "gemma", "gemma3_text"):
         f = FAMILIES[kind]
@@ -53,7 +55,7 @@ def rows_of_decode():
 
 
 def kind_of_decode(path, get, tensors):
-    """The family that says a model of architecture decode: by its norms, positions and tensors."""
+    """Returns the family of a model of architecture decode, by its norms, positions and tensors."""
     there = {name.split(".")[-2] for name in tensors} - {"output", "rope_freqs"}
     places = ("norm.type", "norm.placement", "position.type")
     for kind, f in rows_of_decode():
@@ -69,7 +71,7 @@ def kind_of_decode(path, get, tensors):
 
 
 def model_type_of(path, arch, get, tensors, kv):
-    """The row of FAMILIES that says a model of this architecture; of `decode` by what its keys say."""
+    """Returns the row of FAMILIES for a model of this architecture; for `decode` its keys decide."""
     window = get("attention.sliding_window")
     if arch == "decode":
         name = kind_of_decode(path, get, tensors)
@@ -85,7 +87,7 @@ def model_type_of(path, arch, get, tensors, kv):
 
 
 def own_keys(kind, get, tensors, kv):
-    """What the config of a family says beyond sizes, activation and rotary positions."""
+    """Returns the part of a family's config beyond sizes, activation and rotary positions."""
     n_layers, heads, window = get("block_count"), get("attention.head_count"), get("attention.sliding_window") or 0
     windows = window if isinstance(window, list) else [window] * n_layers
     width, pattern = max(windows), get("attention.sliding_window_pattern", 6)
@@ -111,8 +113,8 @@ def own_keys(kind, get, tensors, kv):
 
 
 def plan(path, keys, tensors, expand):
-    """The config of the model that says the same, its Shape, and the K/V heads of each layer here. What the config
-    means, as it is read by import.py, is what the keys say: whatever they say beyond that is refused by name."""
+    """Returns the config of the same model, its Shape, and the K/V heads of each layer here. The meaning of the config,
+    read as import.py reads it, must be that of the keys; a key that means more is refused by name."""
     arch, n_vocab = keys["general.architecture"], len(tensors["token_embd.weight"].data)
 
     def get(key, otherwise=None):
@@ -133,7 +135,7 @@ def plan(path, keys, tensors, expand):
 
 
 def meant_by(s, arch):
-    """The keys of a Shape as an architecture of this name says them."""
+    """Returns the keys of a Shape in an architecture of this name."""
     if arch != "decode" or s.gguf_arch == "decode":
         return s.keys
     stems = {to.split()[0] for to in s.family.tensors.values()}
@@ -149,7 +151,7 @@ def meant_by(s, arch):
 
 
 def unsaid(path, s, get, keys, arch):
-    """Fails, by name, on the first key that says another thing than the Shape."""
+    """Fails, by name, on the first key that contradicts the Shape."""
     default = s.family.means | {"attention.head_count_kv": s.n_heads, "attention.key_length": s.n_embd // s.n_heads,
                "attention.value_length": get("attention.key_length", s.n_embd // s.n_heads),
                "rope.freq_base": 10000.0, "rope.dimension_count": s.head_dim, "feed_forward_length": s.n_ff,
@@ -176,7 +178,7 @@ def unsaid(path, s, get, keys, arch):
 
 
 def config_of_keys(path, kind, get, keys, tensors, kv, n_vocab):
-    """transformers' config of a family, and the Shape that it means here."""
+    """Returns transformers' config of a family, and the Shape that it means here."""
     from transformers import AutoConfig
     f, arch = FAMILIES[kind], keys["general.architecture"]
     default = AutoConfig.for_model(kind).to_dict()
@@ -219,8 +221,8 @@ def config_of_keys(path, kind, get, keys, tensors, kv, n_vocab):
 
 
 def arrays_of(path, s, kv, tensors, is_tied):
-    """By transformers' names, and the one type for all: that of the matrices, if it holds every number. K/V
-    heads are repeated where the Shape has more of them; a bias that is not there is zeros."""
+    """Returns tensors by transformers' names, and one type for all: that of the matrices, if it holds every number. K/V
+    heads are repeated where the Shape has more of them; a missing bias becomes zeros."""
     left, made, kinds = dict(tensors), {}, set()
     for full, name, to, shape in s.tensors():
         t = left.pop(to, None)
@@ -253,7 +255,7 @@ def arrays_of(path, s, kv, tensors, is_tied):
 
 
 def checked_table(path, keys):
-    """The keys of the vocabulary. Fails, by name, on lists that are none of what they should be."""
+    """Returns the keys of the vocabulary. Fails, by name, on lists of another form."""
     found = {key.removeprefix("tokenizer.ggml."): value for key, value in keys.items()}
     for key, kinds, what in (("tokens", (str,), "texts"), ("merges", (str,), "texts"), ("scores", (int, float), "numbers"),
                              ("token_type", (int,), "integers")):
@@ -268,7 +270,7 @@ def checked_table(path, keys):
 
 
 def tokenizer_of(path, keys, n_ctx):
-    """The vocabulary as the tokenizers library has it, and tokenizer_config.json; None: there is none."""
+    """Returns the vocabulary in the form of the tokenizers library, and tokenizer_config.json. None: there is none."""
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
     from transformers.tokenization_utils_base import generate_merges
     found = checked_table(path, keys)
@@ -324,7 +326,7 @@ def tokenizer_of(path, keys, n_ctx):
     if get("add_bos_token", model == "llama") and (bos := special["bos_token"]):
         backend.post_processor = processors.TemplateProcessing(
             single=f"{bos} $A", pair=f"{bos} $A {bos}:1 $B:1", special_tokens=[(bos, get("bos_token_id"))])
-    # The class that takes tokenizer.json as it is, in every version of transformers.
+    # This class takes tokenizer.json as it is, in every version of transformers.
     return backend, special | {
         "tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False,
         "model_max_length": n_ctx, "model_input_names": ["input_ids", "attention_mask"]}
@@ -332,7 +334,7 @@ def tokenizer_of(path, keys, n_ctx):
 
 @dataclass
 class Folder:
-    """What is written: the config and, if it is a vocabulary's, the tokenizer."""
+    """Returns the config and, if there is a vocabulary, the tokenizer."""
     shape: Shape
     config: dict
     arrays: dict
@@ -340,7 +342,7 @@ class Folder:
     tokenizer_config: dict | None
 
     def tables(self):
-        """What goes into JSON files, by their names."""
+        """Returns the contents of the JSON files by their names."""
         generation = {key: self.config[key] for key in ("bos_token_id", "eos_token_id")}
         tables = {"config.json": self.config, "generation_config.json": generation,
                   "tokenizer_config.json": self.tokenizer_config}
@@ -348,8 +350,8 @@ class Folder:
 
 
 def of_model(path, expand):
-    """The folder that says what a GGUF file does. Fails, by name, on what cannot be said there, and on a file that
-    `decode info --check` does not read: what its counts say is not looked for before."""
+    """Returns the folder of a GGUF file. Fails, by name, on what no family of transformers has, and on a file that
+    `decode info --check` does not read: its counts are trusted only after that."""
     if not program.find():
         bad(path, "expected decode beside the scripts or on PATH, which checks the file first, found none; make it",
             FAILED)
@@ -379,7 +381,8 @@ def of_model(path, expand):
 
 
 def write(path, out, folder):
-    """All of it, in place of an empty folder or none, once AutoTokenizer has the ids that decode has of `path`."""
+    """Writes the whole folder, where there is none or an empty one, once AutoTokenizer has the ids that decode has of
+    `path`."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
     n_bytes = sum(array.nbytes for array in folder.arrays.values())
@@ -392,7 +395,7 @@ def write(path, out, folder):
             save_file(folder.arrays, weights, {"format": "pt"})
         except SafetensorError as error:
             bad(out, f"cannot write its {n_bytes} bytes: {error}", FAILED)
-        # safetensors lets nobody else read it; the umask says who may.
+        # safetensors makes its files readable for nobody else; the umask should decide.
         os.chmod(weights, os.stat(os.path.join(made, "config.json")).st_mode)
         if folder.tokenizer:
             folder.tokenizer.save(os.path.join(made, "tokenizer.json"))
@@ -400,7 +403,8 @@ def write(path, out, folder):
 
 
 def compare(path, made, tokenizer):
-    """Says for how many odd texts what transformers loads from the folder has the ids that decode has of `path`."""
+    """Says for how many odd texts the tokenizer that transformers loads from the folder has the ids that decode has of
+    `path`."""
     from transformers import AutoTokenizer
     tok = AutoTokenizer.from_pretrained(made, trust_remote_code=False)
     added = [token.content for token in tokenizer.get_added_tokens_decoder().values()]

@@ -1,5 +1,5 @@
-"""A script's work in a process of its own, so that its end has a line even where a library ends the process: Rust does
-where it gets no memory."""
+"""Runs a script's work in a process of its own, so that its end has a line even where a library ends the process, as
+Rust does where it gets no memory."""
 import glob
 import os
 import signal
@@ -9,7 +9,7 @@ from .process import BAD_FILE, ENDING_SIGNALS, run, say
 
 
 def run_guarded(main, path, out):
-    """The exit status of run(main, path), which writes `out`. Signals go on to the other process."""
+    """Returns the exit status of run(main, path), which writes `out`. Signals are passed on to the other process."""
     child = os.fork()
     if not child:
         os._exit(run(main, path))

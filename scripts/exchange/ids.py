@@ -1,4 +1,4 @@
-"""How byte-level tokenizers cut a text before they merge, and token ids compared with decode's."""
+"""Cuts of byte-level tokenizers before they merge, and comparisons of token ids with decode's."""
 import concurrent.futures
 import functools
 import os
@@ -9,7 +9,7 @@ from .process import bad, say
 
 
 def cuts():
-    """How byte-level tokenizers cut a text before they merge, by tokenizer.ggml.pre."""
+    """Returns the cuts of byte-level tokenizers by tokenizer.ggml.pre."""
     from tokenizers import Regex, pre_tokenizers as pre
     gpt2 = pre.ByteLevel(add_prefix_space=False)
     starcoder = pre.Sequence([pre.Digits(individual_digits=True), gpt2])
@@ -60,7 +60,8 @@ def compositions():
 
 
 def hard_texts(n):
-    """n texts of characters that Normalization Form C composes, decomposes and puts in order, always the same."""
+    """Returns n texts of characters that Normalization Form C composes, decomposes and puts in order, always the
+    same."""
     rng, (texts, classes) = random.Random(2), compositions()
     pools = texts[::2] + texts[1::2], "".join(classes), classes, "aeouAEOUsSkK \u0f40\u1100\u1161\u11a8\uac00\U0001d157"
     return ["".join(rng.choice(rng.choice(rng.choice(pools))) for _ in range(rng.randint(2, 9))) for _ in range(n)]
@@ -73,7 +74,7 @@ SOME = 20  # names of added tokens that stand in the texts
 
 
 def odd_texts(names=()):
-    """A few hundred texts, always the same; `names`, of added tokens, stand in many of them."""
+    """Returns a few hundred texts, always the same; `names`, of added tokens, stand in many of them."""
     names, rng, texts = [name for name in names if name][:SOME], random.Random(1), list(PIECES)
     for name in names:
         texts += [name, "a" + name, name + "a", f"a {name} b", name + name, name + "\n", name[:-1]]
@@ -82,8 +83,8 @@ def odd_texts(names=()):
 
 
 def compare(path, model, encode, texts, library):
-    """Says for how many texts decode's ids with `model` are not encode(text), those of the library; None there: it has
-    a character without a token. Fails if decode cannot read the vocabulary."""
+    """Says for how many texts decode's ids with `model` are not encode(text), the library's ids, which are None where a
+    character has no token. Fails if decode cannot read the vocabulary."""
     if not program.find():
         return say(f"{path}: ids are not compared: found no decode beside the scripts or on PATH; make it")
 

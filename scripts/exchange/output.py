@@ -1,4 +1,4 @@
-"""A GGUF file of tensors and keys, which takes the place of the old one once decode has read it."""
+"""Writes a GGUF file of tensors and keys, which takes the place of the old one once decode has read it."""
 import gguf
 import numpy as np
 
@@ -12,8 +12,8 @@ KINDS = {dtype: kind for kind, dtype in DTYPES.items()}
 
 
 def typed(path, name, array, wanted, force):
-    """A tensor in the type that it is written in: matrices in `wanted`, or None: in their own. Fails where F16 does not
-    hold its numbers, and unless `force` where some are none."""
+    """Returns a tensor in the type that it is written in: matrices in `wanted`, or, with None, in their own. Fails
+    where F16 does not hold its numbers and, unless `force`, where some are not finite."""
     if not force and (n := array.size - int(np.isfinite(array).sum())):
         bad(path, f"tensor {name}: expected finite numbers, found {n} that are infinite or none (NaN), of {array.size}; "
                   "--force writes them all the same")
@@ -27,8 +27,8 @@ def typed(path, name, array, wanted, force):
 
 
 def write(path, out, arch, keys, tensors, wanted, vocabulary, force=False):
-    """The whole file. Nothing is replaced before decode, where it is there, has read the new one, and has said how many
-    odd texts get the ids of the vocabulary's library (None: there is no vocabulary)."""
+    """Writes the whole file. Nothing is replaced before decode, where it is installed, has read the new file and said
+    how many odd texts get the ids of the vocabulary's library (None: there is no vocabulary)."""
     w = gguf.GGUFWriter(None, arch)
     add = {int: w.add_uint32, float: w.add_float32, str: w.add_string, bool: w.add_bool, list: w.add_array}
     file_type = FILE_TYPES[wanted or KINDS[tensors["token_embd.weight"].dtype]]
@@ -48,7 +48,7 @@ def write(path, out, arch, keys, tensors, wanted, vocabulary, force=False):
 
 
 def check(path, made, vocabulary):
-    """Fails if decode does not read what was made of `path`."""
+    """Fails if decode does not read the file that was made of `path`."""
     if not program.find():
         say(f"{path}: what is made is not read again: found no decode beside the scripts or on PATH; make it")
         return

@@ -1,4 +1,4 @@
-"""How a script ends: with one of decode's statuses and one line, whatever its files hold."""
+"""Ends a script with one of decode's statuses and one line, whatever its files hold."""
 import contextlib
 import errno
 import os
@@ -12,8 +12,8 @@ REQUIREMENTS = os.path.join(os.path.dirname(__file__), "..", "requirements.txt")
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MESSAGE_LIMIT = 1000  # characters
 
-# Libraries are told before they are loaded: no network, no reports, no threads of their own, each of
-# which would reserve memory.
+# Libraries read these settings when they are loaded: no network, no reports, and no threads, each of which would
+# reserve memory.
 os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TRANSFORMERS_VERBOSITY="critical",
                   TRANSFORMERS_NO_ADVISORY_WARNINGS="1", HF_HUB_DISABLE_PROGRESS_BARS="1",
                   TOKENIZERS_PARALLELISM="false", RAYON_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
@@ -24,7 +24,7 @@ class Failure(Exception):
 
 
 class Interrupt(BaseException):
-    """A signal asks the script to end. No library takes it for a failure of its own."""
+    """Raised where a signal asks the script to end. No library takes it for a failure of its own."""
 
 
 def bad(path, text, status=BAD_FILE):
@@ -32,27 +32,28 @@ def bad(path, text, status=BAD_FILE):
 
 
 def shown(value):
-    """A value of a file for a message: of a list or table its type alone, which a few bytes of a pickle
-    can make longer than any memory."""
+    """Returns a value of a file for a message; of a list or table only its type, because a few bytes of a pickle can
+    make these longer than any memory."""
     return repr(value) if value is None or isinstance(value, (bool, int, float, str)) else type(value).__name__
 
 
 def clean(text):
-    """One line without control characters, line separators or what turns the direction of writing."""
+    """Returns one line without control characters, line separators, and characters that turn the direction of
+    writing."""
     line = re.sub(r"\s*\n\s*", " ", str(text)[: 2 * MESSAGE_LIMIT].strip())
     line = line if len(line) <= MESSAGE_LIMIT else line[:MESSAGE_LIMIT] + " ..."
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 
 class Terminal:
-    """Standard error for say() alone. Meanwhile what libraries in C++ and Rust write to descriptors 1 and 2
-    goes nowhere: it may hold any bytes of a file."""
+    """Keeps standard error for say() alone. Meanwhile the output of libraries in C++ and Rust on descriptors 1 and 2 is
+    dropped, because it may hold any bytes of a file."""
     stream = sys.stderr
 
     @classmethod
     @contextlib.contextmanager
     def taken(cls, stream=None):
-        """`stream`: where a test reads the messages instead."""
+        """A test reads the messages from `stream` instead."""
         while (null := os.open(os.devnull, os.O_RDWR)) <= 2:  # descriptors that the caller had closed
             pass
         kept = [os.dup(1), os.dup(2)]
@@ -81,8 +82,8 @@ def say(text):
 
 @contextlib.contextmanager
 def signals_raise():
-    """Signals that end a process raise Interrupt, so that what is unfinished is removed on the way out. Those
-    that are ignored, such as nohup's SIGHUP, stay so."""
+    """Lets signals that end a process raise Interrupt, so that unfinished files are removed. Signals that are ignored,
+    such as nohup's SIGHUP, stay so."""
     def interrupt(number, _frame):
         for other in kept:  # the first one is enough
             signal.signal(other, signal.SIG_IGN)
@@ -101,7 +102,7 @@ def signals_raise():
 
 @contextlib.contextmanager
 def signals_wait():
-    """What is in this block is done whole, be the signals as many as they may."""
+    """The block is done as a whole, however many signals come."""
     kept = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
     try:
         yield
@@ -116,9 +117,8 @@ _own_limit = resource.getrlimit(resource.RLIMIT_DATA)[0]
 
 
 def limit_memory(n_bytes):
-    """From here on the process takes at most so many bytes more, beside BASE_MEMORY: what the sizes of the files
-    justify. More is MemoryError, whatever library asks for it. Does nothing where the system does not say how much
-    is taken already."""
+    """Lets the process take at most so many bytes more, beside BASE_MEMORY: as many as the sizes of the files justify.
+    More raises MemoryError, in any library. Does nothing where the system does not say how much is taken already."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             used = int(file.read().split()[5]) * resource.getpagesize()
@@ -132,7 +132,7 @@ def limit_memory(n_bytes):
 # --- the end ---------------------------------------------------------------------------------------
 
 def ending(error, path):
-    """The status and the line of what was raised. Libraries check what they read, so it is about `path`."""
+    """Returns the status and the line of an exception. Libraries check what they read, so it is about `path`."""
     if isinstance(error, Failure):
         return error.args
     if isinstance(error, (Interrupt, KeyboardInterrupt)):
@@ -149,7 +149,7 @@ def ending(error, path):
 
 
 def run(main, path, stream=None):
-    """The exit status of main(), which reads `path`; what is to be said goes to standard error, or `stream`."""
+    """Returns the exit status of main(), which reads `path`; messages go to standard error, or `stream`."""
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     with Terminal.taken(stream), signals_raise():
         try:

@@ -1,4 +1,4 @@
-"""What a config of transformers says of a model: sizes, GGUF's keys, the names and extents of its tensors."""
+"""Reads a config of transformers: sizes, GGUF's keys, the names and extents of tensors."""
 import re
 
 import gguf
@@ -14,7 +14,7 @@ DTYPES = {T.F32: np.dtype("<f4"), T.F16: np.dtype("<f2"), T.BF16: np.dtype(ml_dt
 SIZES = {"context_length": "max_position_embeddings", "embedding_length": "hidden_size",
          "block_count": "num_hidden_layers", "feed_forward_length": "intermediate_size",
          "attention.head_count": "num_attention_heads", "attention.head_count_kv": "num_key_value_heads",
-         "attention.key_length": "head_dim"}  # GGUF's keys, and how configs answer for them
+         "attention.key_length": "head_dim"}  # GGUF's keys, and the names of configs' values
 # Sizes as config.json has them, under all names; those that may be null follow from others.
 MOST, MOST_LAYERS = (1 << 24) - 1, 512
 MAY_BE_NULL = {"num_key_value_heads", "num_kv_heads", "head_dim", "n_inner", "intermediate_size", "ffn_hidden_size",
@@ -43,7 +43,7 @@ BLOOM_CONTEXT = 2048  # that BLOOM was trained with, where its configuration say
 
 
 def family_of(path, c):
-    """The row of FAMILIES that a config of transformers means, with what its values say of tensors. Fails, by name, on
+    """Returns the row of FAMILIES that a config of transformers means, completed by its values. Fails, by name, on
     values that nothing here runs with."""
     f = FAMILIES[c.model_type]
 
@@ -77,7 +77,8 @@ def family_of(path, c):
 
 
 def windows_of(path, c):
-    """For each layer how many positions a query reads, its own included; 0: all. Fails on layers of another kind."""
+    """Returns for each layer how many positions a query reads, its own included; 0: all. Fails on layers of another
+    kind."""
     n, window = c.num_hidden_layers, getattr(c, "sliding_window", None) or 0
     kinds = {"mistral": ["sliding_attention"] * n, "gpt_neo": getattr(c, "attention_layers", None)}.get(
         c.model_type, getattr(c, "layer_types", None)) or ["full_attention"] * n
@@ -88,9 +89,9 @@ def windows_of(path, c):
 
 
 class Shape:
-    """What a config of transformers says of the tensors; `keys` are those of GGUF, `family` a row of FAMILIES. Fails
-    where sizes do not fit each other. `gguf_arch` is the family's name in GGUF, until a value shows that the name does
-    not say it."""
+    """The shape of a model by its config in transformers; `keys` are GGUF's, `family` is a row of FAMILIES. Fails where
+    sizes do not fit each other. `gguf_arch` is the family's name in GGUF, until a value shows that this name does not
+    cover it."""
 
     def __init__(self, path, c):
         f = self.family = family_of(path, c)
@@ -114,7 +115,8 @@ class Shape:
         self.n_positions = self.n_ctx
 
     def tensors(self):
-        """Each tensor's name in transformers with and without prefix, that in GGUF, its extents in GGUF."""
+        """Yields each tensor's name in transformers with and without prefix, its name in GGUF, and its extents in
+        GGUF."""
         q, k = self.n_heads * self.head_dim, self.n_kv_heads * self.head_dim
         extents = dict(zip("VCEFQKAH", (self.n_vocab, self.n_positions, self.n_embd, self.n_ff, q, k, q + 2 * k,
                                         self.head_dim)))
@@ -130,7 +132,7 @@ class Shape:
                     yield f"{full}.{end}", f"{name}.{end}", f"{block}{to}.{end}", extent
 
     def stored_shape(self, name, to, shape):
-        """The extents in transformers of a tensor whose extents in GGUF are `shape`."""
+        """Returns the extents in transformers of a tensor whose extents in GGUF are `shape`."""
         if "conv1d" in self.differs and len(shape) == 2 and name.startswith("h."):
             return shape[::-1]
         return (shape[0] + 2, *shape[1:]) if "two positions" in self.differs and "position_embd" in to else shape
@@ -154,7 +156,7 @@ class Shape:
             self.regrouped(array, to, False), to, False)
 
     def paired(self, array, to, back):
-        """Rows of queries and keys: halves of what turns of a head as neighbouring pairs, or `back`."""
+        """Returns rows of queries and keys with the halves of a head's turned part as neighbouring pairs, or `back`."""
         heads = {"attn_q": self.n_heads, "attn_k": self.n_kv_heads, "attn_qkv": self.n_heads + self.n_kv_heads,
                  "attn_q_norm": 1, "attn_k_norm": 1}.get(to.split(".")[-2], 0)
         if "pairs" not in self.differs or not heads:
@@ -166,7 +168,7 @@ class Shape:
         return made.reshape(array.shape)
 
     def regrouped(self, array, to, back):
-        """Rows of groups of queries, keys and values as all queries, all keys and all values, or `back`."""
+        """Returns rows of groups of queries, keys and values as all queries, all keys and all values, or `back`."""
         if "attn_qkv" not in to or not self.differs & {"by head", "by group"}:
             return array
         counts, rest = (self.n_heads // self.n_kv_heads, 1, 1), array.shape[1:]
@@ -180,7 +182,7 @@ class Shape:
 
 
 def positive(path, name, value, below=np.inf):
-    """The number, which decode reads as F32. Fails unless it is above 0 there, and less than `below`."""
+    """Returns the number as F32, as decode reads it. Fails unless it is above 0 then, and less than `below`."""
     single = np.float32(0)
     if type(value) in (int, float):
         with np.errstate(over="ignore", under="ignore"):
@@ -191,9 +193,9 @@ def positive(path, name, value, below=np.inf):
 
 
 def config_of(path, said):
-    """The config of transformers that a config.json says, whose path is for messages. Fails where its class is none
-    that runs here, and, before the class makes anything of them, where sizes are none. Labels, of which a class makes
-    as many as it is told, are nothing to a language model. No code beside it is run: the class is transformers' own."""
+    """Returns the config of transformers of a config.json, whose path is for messages. Fails where its class does not
+    run here and, before the class reads them, where sizes are none. Labels, of which a class makes as many as it is
+    told, mean nothing to a language model. No code beside the file is run: the class is transformers' own."""
     from transformers import CONFIG_MAPPING
     kind = said.get("model_type")
     if not isinstance(kind, str) or kind not in FAMILIES:
@@ -209,8 +211,8 @@ def config_of(path, said):
 
 
 def shape_of_config(path, c, ctx=None):
-    """The Shape that a config of transformers says, with `ctx` positions if that is a number. Fails, by name, on
-    whatever is not its class's default and has no meaning here, and on numbers that decode would not read."""
+    """Returns the Shape of a config of transformers, with `ctx` positions if that is a number. Fails, by name, on
+    values that are not the class's default and mean nothing here, and on numbers that decode would not read."""
     found, default = c.to_dict(), type(c)().to_dict()
     known = re.compile(f"{KNOWN.pattern}|{FAMILIES[c.model_type].known}|{'|'.join(FAMILIES[c.model_type].biases)}")
     for key in (key for key in found if not known.fullmatch(key)):
@@ -249,7 +251,7 @@ def shape_of_config(path, c, ctx=None):
 
 
 def context_of(path, s, c, asked):
-    """How many positions the model has here: as many as are asked for; learned ones are as many as they are."""
+    """Returns how many positions the model has here: as many as are asked for; the number of learned ones is fixed."""
     limit = s.n_ctx if s.has_learned_positions else MOST
     if asked is not None and not 1 <= asked <= limit:
         bad(path, f"--ctx: expected 1 to {limit}, as many as it has, found {asked}", BAD_USAGE)
@@ -259,7 +261,7 @@ def context_of(path, s, c, asked):
 
 
 def ffn_of(path, c, f):
-    """GGUF's feed_forward.type of the activation that a config says, or that is its family's alone."""
+    """Returns GGUF's feed_forward.type of the activation that a config names, or that is its family's only one."""
     means = f.means["feed_forward.type"]
     if not f.activation:
         return means
@@ -273,7 +275,8 @@ def ffn_of(path, c, f):
 
 
 def gemma3_windows(path, c):
-    """GGUF's keys of Gemma 3's windows: the size, and which layers have it, where these are others than five of six."""
+    """Returns GGUF's keys of Gemma 3's windows: the size, and the layers that have it, where these are not five of
+    six."""
     if not c.sliding_window:
         bad(path, f"sliding_window: expected a size, as the layers' rotary positions are told by it, found {c.sliding_window}")
     kinds = ["sliding_attention" if (i + 1) % 6 else "full_attention" for i in range(c.num_hidden_layers)]
@@ -283,8 +286,8 @@ def gemma3_windows(path, c):
 
 
 def rope_keys(path, s, c):
-    """GGUF's keys of rotary positions as they are, or linear, of a part of each head. Fails on all others but Llama
-    3.1's, of which the Shape takes the factors."""
+    """Returns GGUF's keys of plain or linear rotary positions, of a part of each head. Fails on all others except Llama
+    3.1's, whose factors the Shape takes."""
     rope, keys = c.rope_parameters, {}
     if c.model_type == "gemma3_text":
         local, rope = rope.get("sliding_attention"), rope.get("full_attention")
@@ -311,7 +314,7 @@ def rope_keys(path, s, c):
 
 
 def llama3_factors(path, rope, head_dim):
-    """What the frequencies of rotary positions are divided by, as transformers' llama3 does; None: by nothing."""
+    """Returns the divisors of the frequencies of rotary positions in transformers' llama3; None: there are none."""
     if rope["rope_type"] != "llama3":
         return None
     frequencies = rope["rope_theta"] ** -(np.arange(0, head_dim, 2) / head_dim)

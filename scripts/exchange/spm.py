@@ -1,5 +1,5 @@
-"""SentencePiece's own file, tokenizer.model: its pieces, and how it says that a text becomes them. transformers reads
-the pieces alone; the settings decide ids as much, and the reference for these is SentencePiece itself."""
+"""SentencePiece's own file, tokenizer.model: its pieces, and its settings, which decide ids as much. transformers reads
+the pieces alone; the reference for the settings is SentencePiece itself."""
 import math
 import os
 
@@ -17,13 +17,14 @@ MOST_PIECES = 1 << 24
 
 
 def is_model(path):
-    """Whether a file is one of SentencePiece's: its first piece comes first. (Llama 3's tokenizer.model is text.)"""
+    """Returns whether a file is one of SentencePiece's, which begins with its first piece. (Llama 3's tokenizer.model
+    is text.)"""
     with open(regular(path, "SentencePiece's model"), "rb") as file:
         return file.read(1) == b"\n"
 
 
 def parsed(path):
-    """The message of Protocol Buffers that a file holds. Fails where it holds none, or no pieces."""
+    """Returns the message of Protocol Buffers that a file holds. Fails where it holds none, or no pieces."""
     from google.protobuf.message import DecodeError
     from sentencepiece import sentencepiece_model_pb2
     model = sentencepiece_model_pb2.ModelProto()
@@ -38,8 +39,8 @@ def parsed(path):
 
 
 def check_settings(path, model):
-    """Fails, by the names that SentencePiece has for them, on settings that change ids or texts and that decode does
-    not have. Of what is not looked at, all is for training alone."""
+    """Fails, by SentencePiece's names, on settings that change ids or texts and that decode lacks. The settings that
+    are not looked at are for training alone."""
     trained, norm, back = model.trainer_spec, model.normalizer_spec, model.denormalizer_spec
     kinds = type(trained).ModelType
     kind = kinds.Name(trained.model_type)
@@ -54,7 +55,7 @@ def check_settings(path, model):
 
 
 def charsmap(norm):
-    """What maps characters to others; identity where nothing does, whatever its name."""
+    """Returns the name of the mapping of characters; identity where it maps none, whatever its name is."""
     return f"{norm.name or 'one without a name'}, a table of characters" if norm.precompiled_charsmap else "identity"
 
 
@@ -94,8 +95,8 @@ class Model:
         self.names = [self.tokens[i] for i, kind in self.types.items() if kind == TOKEN.USER_DEFINED]
 
     def check_symbols(self):
-        """User-defined symbols are found in the text as it is, where spaces are no U+2581. One that SentencePiece never
-        finds, such as one with a space in its own name, is unused."""
+        """Marks user-defined symbols, which are found in the text before spaces become U+2581. One that SentencePiece
+        never finds, such as one with a space in its name, is unused."""
         for i in range(self.processor.piece_size()):
             name = self.tokens[i].replace(SPACE, " ")
             if self.types[i] != TOKEN.USER_DEFINED:
@@ -107,7 +108,7 @@ class Model:
                 self.tokens[i], self.types[i] = f"[PAD{i}]", TOKEN.UNUSED
 
     def same_tokens(self, path):
-        """The table of a tokenizer.json, which has to have the same tokens."""
+        """Returns the table of a tokenizer.json, which must have the same tokens."""
         table = read_json(path)
         model = table.get("model")
         vocab = model.get("vocab") if isinstance(model, dict) else None
@@ -118,8 +119,8 @@ class Model:
         return table
 
     def add_tokens(self, folder, config, fast):
-        """Those that transformers finds in a text before SentencePiece sees it, from every place where its versions
-        have written them."""
+        """Returns the tokens that transformers finds in a text before SentencePiece sees it, from every place where its
+        versions have written them."""
         entries = [(i, token) for i, token in table_of(config, "added_tokens_decoder").items()]
         entries += [(i, {"content": name}) for name, i in beside(folder, "added_tokens.json").items()]
         entries += [(token.get("id"), token) for token in fast.get("added_tokens") or () if isinstance(token, dict)]
@@ -136,8 +137,8 @@ class Model:
             self.scores.setdefault(i, 0.0)
 
     def id_of(self, name, config, own):
-        """The id of the token that begins or ends a text, or fills one: what transformers keeps, or `own`, the file's;
-        None: there is none."""
+        """Returns the id of the token that begins, ends or fills a text: transformers' one, or `own`, the file's. None:
+        there is none."""
         said = config.get(f"{name}_token")
         said = said.get("content") if isinstance(said, dict) else said
         found = next((i for i, token in self.tokens.items() if token == said), None) if said else None
@@ -147,13 +148,13 @@ class Model:
         return self.processor.encode(text)
 
     def texts(self):
-        """Odd texts without what transformers alone takes for a token: to SentencePiece it is text."""
+        """Returns odd texts without the tokens of transformers alone, which are text to SentencePiece."""
         return [text for text in ids.odd_texts(self.names) if not any(name in text for name in self.specials)]
 
 
 def processor(path, model):
-    """SentencePiece with the model. It refuses an empty piece, which matches nothing: here it has a name that no text
-    has, and is unused."""
+    """Returns SentencePiece with the model. It refuses an empty piece, which matches nothing, so that gets a name that
+    no text has, and is unused."""
     from sentencepiece import SentencePieceProcessor
     for i, piece in enumerate(model.pieces):
         if not piece.piece:
@@ -165,7 +166,7 @@ def processor(path, model):
 
 
 def beside(folder, name):
-    """A table that stands beside the file; empty where there is none."""
+    """Returns a table that stands beside the file; empty where there is none."""
     path = os.path.join(folder, name)
     return read_json(path) if os.path.lexists(path) else {}
 
@@ -176,7 +177,7 @@ def table_of(config, key):
 
 
 def begins_with_token(fast):
-    """Whether a tokenizer.json puts a token before every text; so does Llama's tokenizer where there is none."""
+    """Returns whether a tokenizer.json puts a token before every text; Llama's tokenizer does where there is none."""
     if not fast:
         return True
     steps = fast.get("post_processor") or {}

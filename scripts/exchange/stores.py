@@ -1,4 +1,4 @@
-"""The files of a folder of transformers that hold weights: which there are, and their tensors by name."""
+"""The files with weights in a folder of transformers, and their tensors by name."""
 import os
 
 from . import torchfile
@@ -12,9 +12,9 @@ ADAPTERS = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.b
 
 
 def of_folder(path):
-    """The file that says which tensors a folder has, and these by name, as transformers takes them: one file, or all
-    that is in the parts that an index names. Says what else would change them. Fails where one is no file of weights,
-    or not in the folder."""
+    """Returns the file that lists a folder's tensors, and these by name, as transformers takes them: those of one file,
+    or of all parts that an index names. Names on standard error what else would change them. Fails where one is no file
+    of weights, or not in the folder."""
     there = [name + end for name in FILES for end in ("", INDEX) if os.path.lexists(os.path.join(path, name + end))]
     if not there:
         bad(path, f"expected its weights, {' or '.join(FILES)}, whole or in parts with {INDEX}, found none")
@@ -45,7 +45,7 @@ def of_safetensors(path):
 
 
 def shards(index):
-    """The files that an index names. Fails unless each is a name in its folder."""
+    """Returns the files that an index names. Fails unless each is a name in its folder."""
     table = read_json(index).get("weight_map")
     if not isinstance(table, dict) or not table:
         bad(index, f"weight_map: expected a table of tensors and files, found {shown(table)}")

@@ -27,7 +27,7 @@ ZIP_HEADER = struct.Struct("<26xHH")  # the lengths of the name and of what is b
 # --- pickles ---------------------------------------------------------------------------------------
 
 class Name(NamedTuple):
-    """What a pickle names of a module. It stands for itself."""
+    """A name of a module in a pickle. It stands for itself."""
     module: str
     name: str
 
@@ -40,7 +40,7 @@ class Storage(NamedTuple):
 
 
 class View(NamedTuple):
-    """A tensor: which numbers of a storage it has."""
+    """A tensor, as some numbers of a storage."""
     storage: Storage
     offset: int
     shape: tuple
@@ -48,7 +48,7 @@ class View(NamedTuple):
 
 
 class Refused(Exception):
-    """What the machine does not do."""
+    """Raised on what the machine does not do."""
 
 
 # Instructions with a value of their own, and those for values that have a name.
@@ -63,7 +63,7 @@ NEEDED = {*VALUES, *CONSTANTS, *EMPTY, *TUPLES, *PUTS, *GETS, "PROTO", "FRAME", 
 
 
 class Machine:
-    """What a pickle says. A mark on the stack is the stack that is beneath it."""
+    """Returns the value of a pickle. A mark on the stack is the stack beneath it."""
 
     def __init__(self):
         self.stack, self.beneath, self.kept = [], [], {}
@@ -153,7 +153,8 @@ class Machine:
 
 
 def loaded(path, data):
-    """What the pickle of a file holds. Fails on one that is cut short, and on instructions that nothing here needs."""
+    """Returns the value of a file's pickle. Fails on one that is cut short, and on instructions that nothing here
+    needs."""
     try:
         return Machine().run(data)
     except MemoryError:
@@ -165,7 +166,7 @@ def loaded(path, data):
 # --- archives --------------------------------------------------------------------------------------
 
 class Archive:
-    """The records of a file. Fails unless they lie in it as they are, so that none is larger than the file."""
+    """Returns the records of a file. Fails unless they lie in it uncompressed, so that none is larger than the file."""
 
     def __init__(self, path):
         self.path, self.raw = path, np.memmap(regular(path), np.uint8, "r")
@@ -177,7 +178,7 @@ class Archive:
         self.places = {name: self.place(info) for name, info in infos.items()}
 
     def place(self, info):
-        """Where the bytes of a record begin and end."""
+        """Returns where the bytes of a record begin and end."""
         at = info.header_offset
         if not 0 <= at <= len(self.raw) - ZIP_HEADER.size or info.compress_type != zipfile.ZIP_STORED:
             bad(self.path, f"record {info.filename}: expected one as PyTorch stores it, found it compressed or outside")
@@ -194,7 +195,7 @@ class Archive:
         return self.raw[start:end]
 
     def stored(self, name, view):
-        """A tensor, if it is one and all its numbers are in the file, each once."""
+        """Returns a tensor. Fails unless it is one, and all its numbers are in the file, each once."""
         storage, offset, shape, strides = view
         dtype = np.dtype(STORAGES[storage.kind]) if isinstance(storage, Storage) else None
         says = f"tensor {name}: expected numbers of its storage, each once, found"
@@ -217,7 +218,7 @@ class Archive:
         return Stored(self.path, FLOATS.get(dtype, dtype.name), shape, read)
 
     def state(self, found):
-        """The tensors of a table, by name."""
+        """Returns the tensors of a table by name."""
         if self.places.get("byteorder") and self.bytes("byteorder").tobytes() not in (b"little", b""):
             bad(self.path, "expected numbers in the order of little-endian machines, found another")
         return {name: self.stored(name, view) for name, view in found.items()
@@ -225,7 +226,7 @@ class Archive:
 
 
 def of_weights(path):
-    """The tensors of a pytorch_model.bin by name, in their own types."""
+    """Returns the tensors of a pytorch_model.bin by name, in their own types."""
     with open(regular(path), "rb") as file:
         if file.read(2) == b"\x80\x02":
             bad(path, "expected a zip archive as PyTorch writes since 1.6, found its older form; torch.load it there and "
@@ -238,7 +239,7 @@ def of_weights(path):
 
 
 def of_nanogpt(path):
-    """nanoGPT's model_args, and its tensors by name. Fails on files of another program."""
+    """Returns nanoGPT's model_args, and its tensors by name. Fails on files of another program."""
     archive = Archive(path)
     found = loaded(path, archive.bytes("data.pkl").tobytes())
     args, state = (found.get(key) if isinstance(found, dict) else None for key in ("model_args", "model"))

@@ -1,5 +1,5 @@
-"""The vocabulary of a model: tokens by id, their types and scores, GGUF's keys, and the ids that the library which it
-was made for has of a text."""
+"""The vocabulary of a model: tokens by id, their types and scores, GGUF's keys, and the ids that its own library has of
+a text."""
 import json
 import os
 import re
@@ -14,13 +14,13 @@ from .shapes import MOST, SPACE, TOKEN
 from .torchfile import loaded
 
 WEIGHTS_ALONE = "--tokenizer none imports the weights alone"
-# What a tokenizer of transformers may be made of; nothing else of a folder is shown to it.
+# A tokenizer of transformers is made of these files; it sees nothing else of a folder.
 BESIDE = ("config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 FILES = ("tokenizer.json", spm.NAME, "vocab.json", "merges.txt")
 NONE = 0xFFFFFFFF  # the id that GGUF has for none
-# What SentencePiece's BPE in tokenizer.json may do with a text before it merges, as decode does: spaces are marked
-# (Gemma's then cuts at those that are left, of which there are none), and dropped at both ends and behind another one
-# (as export.py writes it).
+# The steps that SentencePiece's BPE in tokenizer.json may have before it merges, as decode does: spaces are marked
+# (Gemma's then cuts at spaces, of which none are left), and dropped at both ends and behind another one (which
+# export.py writes).
 SPACES_MARKED = ({"type": "Prepend", "prepend": SPACE},
                  {"type": "Replace", "pattern": {"String": " "}, "content": SPACE},
                  {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False})
@@ -30,8 +30,8 @@ SPACES_DROPPED = tuple({"type": "Replace", "pattern": {"Regex": regex}, "content
 
 @dataclass
 class Vocabulary:
-    """`keys` are those behind tokenizer.ggml. that do not follow from the tokens; `names` those of added tokens, which
-    are found in a text before all others."""
+    """`keys` are those behind tokenizer.ggml. that do not follow from the tokens; `names` are those of added tokens,
+    which are found in a text before all others."""
     tokens: dict
     types: dict
     scores: dict | None
@@ -47,8 +47,8 @@ class Vocabulary:
 
 
 def check_ids(path, table):
-    """Fails unless the ids of vocab.json, or of a tokenizer.json's vocabulary, are some that tokens have: the library
-    makes room for all below the highest."""
+    """Fails unless the ids of vocab.json, or of a tokenizer.json's vocabulary, are ids that tokens may have: the
+    library makes room for all below the highest."""
     model = table.get("model") if "model" in table else table
     vocab = model.get("vocab") if isinstance(model, dict) and "vocab" in model else model
     for name, i in vocab.items() if isinstance(vocab, dict) else ():
@@ -57,9 +57,9 @@ def check_ids(path, table):
 
 
 def load_alone(path, files):
-    """The tokenizer that AutoTokenizer makes of these files of a folder, by the names it looks for. It sees no other,
-    of config.json what tells the model's kind, and no code: names of classes outside of transformers are left out.
-    Fails with what the library says."""
+    """Returns the tokenizer that AutoTokenizer makes of these files of a folder, by the names it looks for. It sees no
+    others, of config.json only the kind of model, and no code: names of classes outside of transformers are left out.
+    Fails with the library's reason."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
     options, tokenizer_class = {}, AutoTokenizer
     with tempfile.TemporaryDirectory() as folder:
@@ -91,14 +91,14 @@ def load_alone(path, files):
 
 
 def steps_of(said, place):
-    """What a tokenizer.json does with a text at a place, one after another."""
+    """Yields the steps of a tokenizer.json at one place, one after another."""
     step = said.get(place) or {}
     return [step for step in step.get("normalizers") or step.get("pretokenizers") or [step] if step]
 
 
 def check_spaces(path, said):
-    """True if SentencePiece's BPE in tokenizer.json drops extra spaces, else None. Fails, by name, on what it does
-    with a text and decode does not."""
+    """Returns True if SentencePiece's BPE in tokenizer.json drops extra spaces, else None. Fails, by name, on steps
+    that decode lacks."""
     drops = False
     for place in ("normalizer", "pre_tokenizer"):
         for step in steps_of(said, place):
@@ -111,8 +111,8 @@ def check_spaces(path, said):
 
 
 def cut_of(path, said, backend):
-    """The name in GGUF of how a byte-level tokenizer cuts a text, and whether it puts a space before one that begins
-    with none. Fails, by name, on cuts that decode does not have, and on what changes the text before, but for NFC."""
+    """Returns the name in GGUF of a byte-level tokenizer's cut, and whether it puts a space before a text that begins
+    with none. Fails, by name, on cuts that decode lacks, and on steps that change the text before, except NFC."""
     for step in steps_of(said, "normalizer"):
         if step["type"] != "NFC":
             bad(path, f"normalizer {step['type']}: expected none or NFC, as decode changes no other character, found "
@@ -132,8 +132,8 @@ def cut_of(path, said, backend):
 
 
 def of_transformers(path, tok):
-    """From a tokenizer that transformers has loaded. Fails unless it is BPE of bytes with a cut that decode knows, or
-    of characters with spaces marked."""
+    """Returns the vocabulary of a tokenizer that transformers has loaded. Fails unless it is BPE of bytes with a cut
+    that decode has, or of characters with marked spaces."""
     backend = getattr(tok, "backend_tokenizer", None)
     said = json.loads(backend.to_str()) if backend else {"model": {"type": type(tok).__name__}}
     model, steps = said["model"], json.dumps([said.get("normalizer"), said.get("pre_tokenizer")])
@@ -192,7 +192,8 @@ def of_transformers(path, tok):
 
 
 def of_letters(path, table):
-    """nanoGPT's single characters, from a table of ids. Fails unless each has an id of its own."""
+    """Returns the vocabulary of nanoGPT's single characters, from a table of ids. Fails unless each has an id of its
+    own."""
     if not isinstance(table, dict) or not table:
         bad(path, f"expected a table of characters and ids, found {shown(table)}")
     for name, i in table.items():
@@ -208,14 +209,14 @@ def of_letters(path, table):
 
 
 def of_sentencepiece(path, others=None):
-    """From a tokenizer.model; `others` is a tokenizer.json whose tokens must be the same."""
+    """Returns the vocabulary of a tokenizer.model; `others` is a tokenizer.json whose tokens must be the same."""
     m = spm.Model(path, others)
     return Vocabulary(m.tokens, m.types, m.scores, m.keys, m.eos, "SentencePiece", m.encode, m.names, m.texts)
 
 
 def of_folder(path):
-    """As transformers looks for it, but that SentencePiece's own file comes before what was made of it; None: the
-    folder has none."""
+    """Returns the folder's vocabulary, found as transformers finds it, except that SentencePiece's own file has
+    precedence over what was made of it. None: the folder has none."""
     there = {name: os.path.join(path, name) for name in (*FILES, *BESIDE) if os.path.lexists(os.path.join(path, name))}
     if not there.keys() & set(FILES):
         return None
@@ -232,8 +233,8 @@ def of_folder(path):
 
 
 def of_file(path):
-    """By its first bytes: tokenizer.json, SentencePiece's, nanoGPT's meta.pkl, or a table of letters. What stands
-    beside it in a folder of transformers counts as it does there."""
+    """Returns the vocabulary of a file, by its first bytes: tokenizer.json, SentencePiece's, nanoGPT's meta.pkl, or a
+    table of letters. Files beside it in a folder of transformers count as they do there."""
     with open(regular(path), "rb") as file:
         first = file.read(1)
     if first == b"\x80":
@@ -255,12 +256,12 @@ def of_file(path):
 
 
 def read(path):
-    """Of a folder, None where it has none, or of a file."""
+    """Returns the vocabulary of a folder, None where it has none, or of a file."""
     return of_folder(path) if os.path.isdir(path) else of_file(path)
 
 
 def keys_of(path, v, n, ends):
-    """The keys tokenizer.ggml.* of n tokens. `ends` end a text by the model's configuration, and so does the
+    """Returns the keys tokenizer.ggml.* of n tokens. `ends` end a text by the model's configuration, and so does the
     tokenizer's own EOS, which comes first if it is one of them."""
     ends = [i for i in ends if type(i) is int]
     ends = dict.fromkeys([v.eos] * (v.eos in ends) + ends + [v.eos])

@@ -1,5 +1,5 @@
-"""Tensors as files have them, and by GGUF's names. What a file says of one is compared with what the config says
-before a number of it is read."""
+"""Tensors of files, and by GGUF's names. What a file says of a tensor is compared with the config before any number of
+it is read."""
 import math
 import os
 import re
@@ -15,7 +15,7 @@ TABLES = (".attn.bias", ".attention.bias", ".masked_bias", "rotary_emb.inv_freq"
 
 
 class Stored(NamedTuple):
-    """A tensor of a file: the type by the name that safetensors has for it, the extents, and what reads it."""
+    """A tensor of a file: its type by safetensors' name, its extents, and a function that reads it."""
     file: str
     dtype: str
     shape: tuple
@@ -66,8 +66,8 @@ def of_state(source, s, state, is_tied):
 
 
 def check_sizes(source, stored):
-    """Fails where files say more numbers than they have bytes for, as tensors that share them do. An embedding is
-    the output too, so that each may be there twice."""
+    """Fails where files claim more numbers than they have bytes for, as tensors that share them do. An embedding is
+    also the output, so that each may be there twice."""
     has = sum(os.path.getsize(file) for file in {one.file for one in stored})
     needs = sum(math.prod(one.shape) * READ_TYPES[one.dtype].itemsize for one in stored)
     if needs > 2 * has:
