@@ -2,15 +2,15 @@
  * bpe_learn - a byte-level BPE vocabulary from texts.
  *
  * Texts are cut by GPT-2's pre-tokenization (see pretokenize.h). Every word starts as its bytes;
- * then, again and again, the pair of neighbouring tokens that is most frequent in all words
- * becomes a token, merged from left to right in each word. Occurrences are counted before
- * merging, overlapping ones too ("aaa" has the pair a a twice). Of equally frequent pairs the one
- * with the lowest left id comes first, then the lowest right id; so the result is a function of
- * the texts alone. That is the order of Hugging Face's tokenizers, if the bytes have equal ids.
+ * then, again and again, the pair of neighbouring tokens that is most frequent in all words becomes
+ * a token, merged from left to right in each word. Overlapping pairs count ("aaa" has a a twice).
+ * Of equally frequent pairs the one with the lowest left id comes first, then the lowest right id;
+ * so the result is a function of the texts alone, and is that of Hugging Face's tokenizers, if
+ * bytes have equal ids.
  *
- * A byte's token has the byte itself, 0 to 255, as its id, as in plain-byte checkpoints; the merges
- * follow in the order learned. (GPT-2 numbers the bytes in the order of its alphabet, '!' first,
- * which means nothing to a file's readers, because the tokens are listed.)
+ * A byte's token has the byte as its id, 0 to 255, as in plain-byte checkpoints; the merges follow
+ * in the order learned. (GPT-2 numbers the bytes in the order of its alphabet; readers see the
+ * list.)
  *
  * Source: Sennrich, Haddow and Birch, "Neural Machine Translation of Rare Words with Subword
  * Units", 2016; over bytes: Radford et al., "Language Models are Unsupervised Multitask
@@ -59,10 +59,9 @@ enum status bpe_learn(const struct bpe_learn_spec *spec, const struct text *text
 void bpe_learned_free(struct bpe_learned *v); /* legal on a zeroed struct and twice */
 
 /*
- * Adds tokenizer.ggml.{model,pre,tokens,token_type,merges,bos_token_id,eos_token_id,
- * add_bos_token} to w, as tokenizer_create and llama.cpp read them: "gpt2", "gpt-2", tokens and
- * "left right" in GPT-2's byte alphabet. No BOS is put before texts. Newline and byte 0 stand in
- * for BOS and EOS, because llama.cpp takes id 11 for both when they are absent. Fails with
+ * Adds tokenizer.ggml.{model,pre,tokens,token_type,merges,bos_token_id,eos_token_id,add_bos_token}
+ * to w, as tokenizer_create and llama.cpp read them. No BOS is put before texts. Newline and byte 0
+ * stand in for BOS and EOS, because llama.cpp takes id 11 for both when they are absent.
  * STATUS_NO_MEMORY; what w itself refuses is found by gguf_write.
  */
 enum status bpe_learned_write(const struct bpe_learned *v, struct gguf_writer *w, struct err *e);

@@ -1,8 +1,5 @@
 /*
- * private - the stages of the tokenizer, file by file.
- *
- * Byte-pair encoding comes in two kinds: by ranks (GPT-2, bpe.c) and by scores (SentencePiece,
- * spm.c). Both merge neighbouring symbols (merging.c). What a stage builds from a file is immutable
+ * private - the stages of the tokenizer, file by file. What a stage builds from a file is immutable
  * from then on. Every _free function is legal on a zeroed struct.
  */
 #pragma once
@@ -13,8 +10,7 @@
 
 /* --- merging.c: neighbouring symbols that become one ------------------------------------------ */
 
-/* Two neighbours and the symbol that they become. Symbols are numbers; what text they stand for is
- * known to bpe.c and spm.c. */
+/* Two neighbours and the symbol that they become. bpe.c and spm.c know the texts of symbols. */
 struct symbol_pair {
     int32_t left, right; /* 0 <= symbol < n_symbols */
     int32_t rank;        /* below INT32_MAX; pairs may share one */
@@ -48,13 +44,13 @@ struct merge_scratch {
     size_t cap;     /* symbols, a power of two */
 };
 
-/* Makes room for a run of n symbols, which the caller then puts in spans[0..n); the run before is
- * lost. STATUS_NO_MEMORY, also for 2^31 symbols and more. */
+/* Makes room for a run of n symbols, which the caller then puts in spans; the run before is lost.
+ * STATUS_NO_MEMORY, also for 2^31 symbols and more. */
 enum status merge_reserve(struct merge_scratch *s, size_t n, struct err *e);
 void merge_scratch_free(struct merge_scratch *s);
 
-/* Merges the n > 0 symbols (asserted) in spans: as long as some neighbours are a pair of the table,
- * the pair of the lowest rank, of equals the leftmost. Time O(n log n). */
+/* Merges the n > 0 symbols (asserted) in spans: again and again the pair of the lowest rank, of
+ * equals the leftmost. Time O(n log n). */
 void merge_run(const struct merging *m, struct merge_scratch *s, size_t n);
 
 /* Returns where the symbol that starts at i < n of a merged run of n ends; its number is spans[i].
@@ -88,20 +84,18 @@ struct bpe {
 };
 
 /*
- * Finds the bytes' tokens in v and reads tokenizer.ggml.merges; if these are absent or empty, every
- * byte stays a token. A merge is passed over if one of its parts is no token, because then it never
- * happens, or if its result is none. Fails with STATUS_BAD_FILE for an element that is not two
- * parts in the byte alphabet with a space between; for a byte, part or result that is two normal
- * tokens; and for a pair that is listed twice, because its rank would be the first in some programs
- * and the last in others. Or STATUS_NO_MEMORY. merging_free of b->merging is due in every case.
+ * Finds the bytes' tokens in v and reads tokenizer.ggml.merges; without merges every byte stays a
+ * token. A merge is passed over if a part or its result is no token, because then it never happens.
+ * STATUS_BAD_FILE for an element that is not two parts in the byte alphabet with a space between;
+ * for a byte, part or result that is two normal tokens; and for a pair that is listed twice,
+ * because some programs take its first rank and some its last. Or STATUS_NO_MEMORY. merging_free of
+ * b->merging is due in every case.
  */
 enum status bpe_init(struct bpe *b, const struct vocab *v, const struct gguf *g, struct err *e);
 
-/*
- * Appends the tokens of one piece of c's text, which is not empty (asserted). Time O(n log n) in
- * its length. STATUS_USAGE names a character that has a byte without a token; STATUS_NO_MEMORY,
- * also for pieces of 2 GiB and more.
- */
+/* Appends the tokens of one piece of c's text, not empty (asserted). Time O(n log n). STATUS_USAGE
+ * names a character that has a byte without a token; STATUS_NO_MEMORY, also for pieces of 2 GiB and
+ * more. */
 enum status bpe_encode(const struct bpe *b, struct encoding *c, struct text piece, struct err *e);
 
 /* --- spm.c: byte-pair encoding by scores, as SentencePiece and llama.cpp do it ---------------- */
@@ -130,20 +124,17 @@ struct spm {
 
 /*
  * Reads VOCAB_SPACES' tokens, tokenizer.ggml.scores (absent: all are equal) and
- * remove_extra_whitespaces. Merging makes normal, undefined, user-defined and unused tokens, not
- * those whose names are no text. Fails with STATUS_BAD_FILE for scores of wrong type or length, one
- * that is not finite, or two tokens alike that merging could make. Or STATUS_NO_MEMORY, also for
- * 2^31 ways to make a token of two others. s may be freed after a failure, too. Memory is linear in
- * the bytes of the tokens.
+ * remove_extra_whitespaces. Merging makes normal, undefined, user-defined and unused tokens.
+ * STATUS_BAD_FILE for scores of wrong type or length, one that is not finite, or two tokens alike
+ * that merging could make; STATUS_NO_MEMORY, also for 2^31 ways to make a token of two others.
+ * spm_free is due in every case. Memory is linear in the bytes of the tokens.
  */
 enum status spm_init(struct spm *s, const struct vocab *v, const struct gguf *g, struct err *e);
 void spm_free(struct spm *s);
 
-/*
- * Appends the tokens of `part` of c's text, which is not empty (asserted), after a space if
- * `adds_space`. A text of spaces that are dropped has none. Time O(n log n). STATUS_USAGE names a
- * character that is no token and whose bytes are none; STATUS_NO_MEMORY.
- */
+/* Appends the tokens of `part` of c's text, not empty (asserted), after a space if `adds_space`.
+ * Time O(n log n). STATUS_USAGE names a character that is no token and whose bytes are none;
+ * STATUS_NO_MEMORY. */
 enum status spm_encode(const struct spm *s, struct encoding *c, struct text part, bool adds_space,
                        struct err *e);
 

@@ -1,8 +1,8 @@
 /*
  * vocab - the tokens of a vocabulary as bytes and types; lists of their ids.
  *
- * A vocabulary is immutable after creation. What vocab_find needs takes more memory than the tokens
- * and is for most vocabularies only of use while the merges are read: then `names` may be freed.
+ * A vocabulary is immutable after creation, but `names`, which takes more memory than the tokens,
+ * may be freed: most vocabularies need it only while the merges are read.
  */
 #pragma once
 
@@ -73,16 +73,16 @@ int vocab_hex_byte(struct text name, enum token_type type);
 
 /*
  * Returns the token that merging may use for one or more bytes, or -1. Only for VOCAB_BYTES, and
- * while `names` are there. Of several tokens with these bytes, a normal token comes before a byte
- * token, that before a control or user-defined one, and then the lower id before the higher. Raw
- * normal, unknown and unused tokens are never found. *twin becomes -1, or a second normal token
- * with the same bytes, in which case nobody can tell which is meant. Takes O(log n) comparisons.
+ * while `names` are there. Of several tokens with these bytes it is a normal one, else a byte
+ * token, else a control or user-defined one; then the lowest id. Raw normal, unknown and unused
+ * tokens are never found. *twin becomes a second normal token with the same bytes, so that nobody
+ * can tell which is meant; or -1. Takes O(log n) comparisons.
  */
 int vocab_find(const struct vocab *v, struct text bytes, int *twin);
 
-/* Returns STATUS_USAGE for a text with a character that has no token, which starts at byte `at` of
- * it (asserted). The message names it as U+00E9 and, if it is a letter, a number or in ASCII, as
- * itself; a byte that starts no UTF-8 character as byte 0xE9. */
+/* Returns STATUS_USAGE for a character without a token, which starts at byte `at` of the text. The
+ * message has it as U+00E9 and, if it is a letter, a number or in ASCII, as itself; a byte that
+ * starts no UTF-8 character is byte 0xE9. */
 enum status lacks_token(struct text text, size_t at, struct err *e);
 
 /* A growing list of token ids, zeroed at first. Its owner frees `ids`. */
