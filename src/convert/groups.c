@@ -35,8 +35,8 @@ static bool next_range(const struct convert_circuit *s, size_t i, struct fit_ran
 
 /* --- what sharing costs ---------------------------------------------------------------------- */
 
-/* Computes the eigenvalues of a range of `white` between these heads, and n_vectors eigenvectors.
- * Returns how many eigenvalues there are. */
+/* Computes the eigenvalues of a range of `white` between these heads, and n_vectors eigenvectors;
+ * returns how many eigenvalues there are. */
 static size_t solve_range(const struct fit_range *range, const int *heads, size_t n,
                           struct convert_eigen *scratch, size_t n_vectors)
 {
@@ -68,8 +68,8 @@ static double energy_beyond(const struct convert_circuit *s, const int *heads, s
     return sum;
 }
 
-/* The costs of n sets of `size` heads. A set costs what fit cannot reproduce if its heads share:
- * the sum over both circuits of the share of the block's energy. */
+/* The costs of n sets of `size` heads: what fit cannot reproduce if a set's heads share, as a share
+ * of the block's energy, summed over both circuits. */
 struct costing {
     struct converter *c;
     const int *sets;
@@ -197,8 +197,8 @@ static unsigned mask_of(const int *set, size_t size)
 }
 
 /* Goes through all masks of heads from small to large. The cheapest grouping of a mask is a group
- * that has the mask's first head, and the cheapest grouping of the rest. Where two cost the same,
- * the first that was found stays. */
+ * with the mask's first head, and the cheapest grouping of the rest. Of equals the first found
+ * stays. */
 static void group_exactly(struct converter *c)
 {
     const size_t n_sets = cost_all_sets(c, c->block.group);
@@ -234,8 +234,8 @@ static size_t pair_index(size_t low, size_t high, size_t n_heads)
     return before + high - low - 1;
 }
 
-/* Returns what the head costs in this group: the sum over its pairs with the group's members. The
- * member at position `except` of the order is left out. */
+/* Returns what the head costs in this group: the sum over its pairs with the group's members, but
+ * for the member at position `except` of the order. */
 static double bond(const struct converter *c, size_t head, size_t group, size_t except)
 {
     double sum = 0;
@@ -277,7 +277,7 @@ static int compare_heads(const void *a, const void *b)
 }
 
 /* Swaps heads while that lowers the cost. Costs of pairs say little about whole groups: if groups
- * of neighbours cost less than those found, neighbours share after all. */
+ * of neighbours cost less than the groups found, neighbours share. */
 static void group_by_swaps(struct converter *c)
 {
     double *swapped = c->groups.costs + cost_all_sets(c, 2);

@@ -27,10 +27,9 @@ enum convert_weight { WEIGHT_Q, WEIGHT_K, WEIGHT_V, WEIGHT_O, CONVERT_WEIGHTS };
 /* Row i of Q, K or V gives output i. O is stored transposed: its row h * value_dim + i is what
  * element i of head h adds to the residual stream. */
 struct convert_matrix {
-    double *w;    /* [rows, d] */
-    double *bias; /* [n_bias]; zeros if the file has none */
-    size_t rows;
-    size_t n_bias; /* d for O, rows for the others */
+    double *w;           /* [rows, d] */
+    double *bias;        /* [n_bias]; zeros if the file has none */
+    size_t rows, n_bias; /* n_bias: d for O, rows for the others */
 };
 
 union convert_weights {
@@ -40,7 +39,7 @@ union convert_weights {
     struct convert_matrix at[CONVERT_WEIGHTS];
 };
 
-/* The block in work. Until the first block begins, sizes are the largest that any block has. */
+/* Until the first block begins, sizes are the largest that any block has. */
 struct convert_block {
     int index, end; /* layers index to end - 1 use the block */
     size_t n_heads;
@@ -50,7 +49,7 @@ struct convert_block {
     union convert_weights from, to;
     int *order;          /* [n_heads] the old heads in their new order, group by group */
     int *group_of;       /* [n_heads] the new group of each old head */
-    struct block loaded; /* what a model loads of the tensors that `to` was stored in */
+    struct block loaded; /* the stored tensors of `to` as a model loads them */
 };
 
 /* One of the two products of attention: moments of the checkpoint, maps of the conversion. */
@@ -68,8 +67,8 @@ struct convert_circuit {
     double *gram;         /* [kv_heads * dim, kv_heads * dim] second moments of cached factors */
     double *metric;       /* [n_heads, dim, dim] second moments of the heads' own factors */
     double *root;         /* [n_heads, dim, dim] metric = root root^T, lower triangular */
-    double *white;        /* [width, width] root_g^T gram[g, h] root_h, whose eigenvalues are what
-                             a shared head keeps of the scores or outputs */
+    double *white;        /* [width, width] root_g^T gram[g, h] root_h; its eigenvalues are what a
+                             shared head keeps of the scores or outputs */
     double *map_cached, *map_own; /* [n_heads, dim, dim] */
     double *new_mean;             /* [groups * dim] means of the shared factors */
 };
@@ -83,7 +82,6 @@ union convert_circuits {
 
 /* --- the calibration text --------------------------------------------------------------------- */
 
-/* The text's windows, the residual streams there, and moments of the block's inputs. */
 struct convert_calibration {
     size_t window; /* tokens of each window but the last, which may have fewer */
     int n_windows;
@@ -94,7 +92,7 @@ struct convert_calibration {
     struct probe *probe; /* runs a layer of the checkpoint */
     struct probe *probe_converted; /* runs a layer of the converted model */
     /* For each layer that uses the block: */
-    double *energy;     /* the sum of squares of what attention adds, its mean taken away */
+    double *energy;     /* the sum of squares of what attention adds, without its mean */
     double *energy_sum; /* [layers, d] the sum of what attention adds */
     double *lost;       /* how much of `energy` the converted layer loses */
     double n_fitted;    /* rows that moments are over, in all layers of the block */
@@ -104,8 +102,8 @@ struct convert_calibration {
     double *input_mean;    /* [d] */
 };
 
-/* What compares the predictions from a changed stream with the checkpoint's. */
-#define DIVERGENCE_WINDOWS 8 /* the most windows that are compared */
+/* Compares the predictions from a changed stream with the checkpoint's. */
+#define DIVERGENCE_WINDOWS 8 /* at most so many windows are compared */
 struct convert_divergence {
     struct session *session; /* of the checkpoint */
     int windows[DIVERGENCE_WINDOWS], n_windows;
@@ -151,14 +149,12 @@ struct convert_sums {
 
 /* The regression of what attention adds on the heads' results. */
 struct convert_refitting {
-    double *before;              /* [m, d] the output matrix before the refit */
-    double *before_bias;         /* [d] and its bias */
-    struct convert_sums sums[2]; /* over the windows fitted to, and over those held out */
-    double *root;                /* [m, m] scratch */
-    double *w;                   /* [m, d] the solution */
-    double *error;               /* [d] the solution's errors on the windows held out */
-    double *trial_error;         /* [d] such errors for a ridge that is tried */
-    double distance;             /* of the layer from the checkpoint's, on windows held out */
+    double *before, *before_bias; /* [m, d], [d] the output matrix and its bias before the refit */
+    struct convert_sums sums[2];  /* over the windows fitted to, and over those held out */
+    double *root;                 /* [m, m] scratch */
+    double *w;                    /* [m, d] the solution */
+    double *error, *trial_error;  /* [d] its errors on the windows held out; those of a trial */
+    double distance;              /* of the layer from the checkpoint's, on windows held out */
 };
 
 /* --- the whole -------------------------------------------------------------------------------- */
@@ -226,7 +222,7 @@ static inline void convert_zero(double *x, size_t n)
     memset(x, 0, n * sizeof *x);
 }
 
-/* Whether the block in work keeps its K/V heads, because it has no more than are wanted. */
+/* Whether the block in work keeps its K/V heads. */
 static inline bool convert_keeps_heads(const struct converter *c)
 {
     return c->block.n_groups == c->block.n_kv_heads;
@@ -297,7 +293,7 @@ enum status convert_write(struct converter *c, struct err *e);
 
 /* --- products.c: matrix products and sums in double, on all threads --------------------------- */
 
-/* Adds the first `rows` rows of a product to p.c, or writes them there. */
+/* Add the first `rows` rows of a product to p.c, or write them there. */
 void convert_add_product(const struct converter *c, struct linalg_product p, size_t rows);
 void convert_multiply(const struct converter *c, struct linalg_product p, size_t rows);
 
@@ -307,12 +303,12 @@ struct convert_rows {
     size_t n, a_columns, b_columns;
 };
 
-/* sum [a_columns, b_columns] += a^T b. The product is first added up in floats, in
- * c->scratch.float_product, which is many times faster. */
+/* sum [a_columns, b_columns] += a^T b, summed in floats in c->scratch.float_product first, which is
+ * many times faster. */
 void convert_add_gram(const struct converter *c, double *sum, struct convert_rows r);
 
-/* Turns sums [m, columns] of a^T b over n rows into covariances, by the sums a_sum [m] and b_sum
- * [columns] of the rows; with a_sum NULL, into second moments. */
+/* Turns sums [m, columns] of a^T b over n rows into covariances, by the rows' sums a_sum [m] and
+ * b_sum [columns]; with a_sum NULL, into second moments. */
 void convert_sums_to_moments(double *sums, const double *a_sum, const double *b_sum, double n,
                              size_t m, size_t columns);
 
@@ -322,7 +318,7 @@ void convert_add_rows(double *sum, const float *x, size_t n, size_t d);
 /* --- calibrate.c: windows of the text through the layers of both models ----------------------- */
 
 void convert_calibration_allocate(struct converter *c);
-/* Makes the probes, which the owner of c frees, and starts both streams as the text's embeddings.
+/* Makes the probes, which the owner of c frees, and sets both streams to the text's embeddings.
  * STATUS_NO_MEMORY; STATUS_INTERRUPTED. */
 enum status convert_calibration_open(struct converter *c, struct err *e);
 
@@ -334,12 +330,12 @@ struct convert_window {
     float *original;  /* the checkpoint's stream before the layer */
     float *middle;    /* the checkpoint's stream after the layer's attention */
     float *converted; /* the converted model's stream before the layer */
-    float *from;      /* the stream that the converted layer starts from: `converted`, but
-                         `original` where layers share a block */
+    float *from;      /* where the converted layer starts: at `converted`, but at `original` if
+                         layers share a block */
 };
 struct convert_window convert_window_at(const struct converter *c, int w);
 
-/* Runs the converted layer over a window, starting from win->from. */
+/* Runs the converted layer over a window, from win->from on. */
 void convert_run_layer(const struct converter *c, int layer, const struct convert_window *win,
                        struct block_taps taps);
 
