@@ -246,31 +246,28 @@ static void merge_chunks(const struct attention *a, int row, int head, float *ou
                          a->partial_floats, dim);
 }
 
-static struct head_turn head_turn(const struct forward *f, int layer, const struct norm *norm)
-{
-    return positions_head_turn(&f->work.positions, f->kernels, &f->kv.config, layer, norm->gain,
-                               norm->bias);
-}
-
 static struct attention layer_attention(const struct worker *k, const struct block *b, int layer)
 {
     struct forward *f = k->f;
     const struct config *c = &f->kv.config;
-    return (struct attention){.k = k,
-                              .f = f,
-                              .scratch = f->work.attend + k->thread * f->work.attend_floats,
-                              .layer = layer,
-                              .n_kv_heads = config_kv_heads(c, layer),
-                              .group = config_group(c, layer),
-                              .key_dim = c->head_dim,
-                              .value_dim = config_value_dim(c),
-                              .partial_floats = config_value_dim(c) + 2,
-                              .qkv_dim = config_qkv_dim(c, layer),
-                              .scale = config_score_scale(c),
-                              .additive = b->w[ROLE_ATTN_SCORE].table,
-                              .bias = b->bias,
-                              .q_turn = head_turn(f, layer, &b->w[ROLE_ATTN_Q_NORM].norm),
-                              .k_turn = head_turn(f, layer, &b->w[ROLE_ATTN_K_NORM].norm)};
+    const struct norm *q = &b->w[ROLE_ATTN_Q_NORM].norm, *k_norm = &b->w[ROLE_ATTN_K_NORM].norm;
+    const struct positions *positions = &f->work.positions;
+    return (struct attention){
+        .k = k,
+        .f = f,
+        .scratch = f->work.attend + k->thread * f->work.attend_floats,
+        .layer = layer,
+        .n_kv_heads = config_kv_heads(c, layer),
+        .group = config_group(c, layer),
+        .key_dim = c->head_dim,
+        .value_dim = config_value_dim(c),
+        .partial_floats = config_value_dim(c) + 2,
+        .qkv_dim = config_qkv_dim(c, layer),
+        .scale = config_score_scale(c),
+        .additive = b->w[ROLE_ATTN_SCORE].table,
+        .bias = b->bias,
+        .q_turn = {positions, f->kernels, c, layer, q->gain, q->bias},
+        .k_turn = {positions, f->kernels, c, layer, k_norm->gain, k_norm->bias}};
 }
 
 /* Makes attention weights of the scores' exponentials and shows them to who watches. A chunk's

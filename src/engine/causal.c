@@ -74,12 +74,13 @@ static struct rows from_key(struct rows rows, const struct query_block *at)
 static void turn_row(const struct item *it, const struct head_turn *t, int position, const float *x,
                      float *out)
 {
+    const struct config *c = t->config;
     const int n_halves = it->w->halves;
-    if (t->is_normed) {
-        t->kernels->norm(t->norm, it->row, x, t->gain, t->bias, t->dim, t->eps);
+    if (c->parts.qk_norms) {
+        t->kernels->norm(c->norm, it->row, x, t->gain, t->bias, c->head_dim, c->norm_eps);
         x = it->row;
     }
-    for (int i = 0; i < t->dim && n_halves; i++)
+    for (int i = 0; i < c->head_dim && n_halves; i++)
         out[i] = x[layout_half(i, n_halves)];
     positions_rotate(t, position, n_halves ? out : x, 1, false, out);
 }
@@ -90,17 +91,18 @@ static void turn_row(const struct item *it, const struct head_turn *t, int posit
 static void turn_back(const struct item *it, const struct head_turn *t, int position,
                       const float *x, const float *dy, double *sums, float *out)
 {
-    const int n_halves = it->w->halves, dim = t->dim;
+    const struct config *c = t->config;
+    const int n_halves = it->w->halves, dim = c->head_dim;
     float *turned = it->row, *own = it->row + dim, stats[2];
     positions_rotate(t, position, dy, 1, true, turned);
     for (int i = 0; i < dim; i++)
         own[layout_half(i, n_halves)] = turned[i];
     memset(out, 0, dim * sizeof *out);
-    if (!t->is_normed) {
+    if (!c->parts.qk_norms) {
         memcpy(out, own, dim * sizeof *out);
         return;
     }
-    it->w->grad->norm_backward[t->norm](out, out, own, x, t->gain, dim, t->eps, stats);
+    it->w->grad->norm_backward[c->norm](out, out, own, x, t->gain, dim, c->norm_eps, stats);
     for (int i = 0; i < dim && sums; i++) {
         sums[i] += (double)own[i] * ((double)x[i] - (double)stats[0]) * (double)stats[1];
         sums[dim + i] += (double)own[i];

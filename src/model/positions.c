@@ -23,21 +23,6 @@ struct positions positions_take(struct arena *a, const struct config *c, const f
     return p;
 }
 
-struct head_turn positions_head_turn(const struct positions *p, const struct kernels *kernels,
-                                     const struct config *c, int layer, const float *gain,
-                                     const float *bias)
-{
-    return (struct head_turn){.positions = p,
-                              .kernels = kernels,
-                              .dim = c->head_dim,
-                              .window_base = config_has_window_base(c, layer),
-                              .is_normed = c->parts.qk_norms,
-                              .gain = gain,
-                              .bias = bias,
-                              .norm = c->norm,
-                              .eps = c->norm_eps};
-}
-
 /* Fills one table's rows of the positions from .. to - 1. */
 static void fill_rows(const struct positions *p, float *rows, double base, double scale, int from,
                       int to)

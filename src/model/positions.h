@@ -39,40 +39,34 @@ void positions_reach(struct positions *p, int n);
 struct head_turn {
     const struct positions *positions;
     const struct kernels *kernels;
-    int dim;          /* of a row */
-    bool window_base; /* as config_has_window_base has it of the layer */
-    bool is_normed;   /* first, with gain and bias [dim], each NULL for none */
-    const float *gain, *bias;
-    enum norm_kind norm;
-    float eps;
+    const struct config *config;
+    int layer;
+    const float *gain, *bias; /* [head_dim] of the norm, if there is one; NULL: ones, zeros */
 };
 
-/* out [dim] = a row x [dim] rotated by its position's angles, or the negative ones if `back`, where
- * the model has rotary positions, and times `scale`. The position is filled (trusted); out may be
- * x.
- */
+/* out [head_dim] = a row x [head_dim] rotated by its position's angles, or the negative ones if
+ * `back`, where the model has rotary positions, and times `scale`. The position is filled
+ * (trusted); out may be x. */
 static inline void positions_rotate(const struct head_turn *t, int position, const float *x,
                                     float scale, bool back, float *out)
 {
     const struct positions *p = t->positions;
     const int n_rot = p->kind == POSITION_ROPE ? p->rope.n_dims : 0;
-    const float *rows = n_rot > 0 ? p->rows[t->window_base] + position * p->stride : NULL;
-    t->kernels->rotate(out, x, rows, n_rot, t->dim, scale, back);
+    const float *table = p->rows[config_has_window_base(t->config, t->layer)];
+    const float *rows = n_rot > 0 ? table + position * p->stride : NULL;
+    t->kernels->rotate(out, x, rows, n_rot, t->config->head_dim, scale, back);
 }
 
-/* out [dim] = a row x [dim] as scores take it: normed, rotated and times `scale`. As above. */
+/* out [head_dim] = a row x [head_dim] as scores take it: normed, rotated and times `scale`. As
+ * above. */
 static inline void positions_turn(const struct head_turn *t, int position, const float *x,
                                   float scale, float *out)
 {
-    if (t->is_normed)
-        t->kernels->norm(t->norm, out, x, t->gain, t->bias, t->dim, t->eps);
-    positions_rotate(t, position, t->is_normed ? out : x, scale, false, out);
+    const struct config *c = t->config;
+    if (c->parts.qk_norms)
+        t->kernels->norm(c->norm, out, x, t->gain, t->bias, c->head_dim, c->norm_eps);
+    positions_rotate(t, position, c->parts.qk_norms ? out : x, scale, false, out);
 }
-
-/* Returns what becomes of the queries, or keys, of a layer of this shape with these positions. */
-struct head_turn positions_head_turn(const struct positions *p, const struct kernels *kernels,
-                                     const struct config *c, int layer, const float *gain,
-                                     const float *bias);
 
 /* Returns the vector [d_model] to be added to a token at a position, or NULL. (Learned vectors are
  * a tensor of the model.) */

@@ -57,8 +57,8 @@ static float *place_weights(struct matrix_view v, struct range r, int column)
 static struct head_turn head_turn(const struct pass *p, int l, enum tensor_role role)
 {
     const struct param_pair *norm = &p->w->blocks[l].w[role];
-    return positions_head_turn(&p->b->positions, p->b->kernels, &p->b->config, l, norm->weight,
-                               norm->bias);
+    return (struct head_turn){&p->b->positions, p->b->kernels, &p->b->config, l,
+                              norm->weight,     norm->bias};
 }
 
 /* This thread's range of the windows and K/V heads of block l: qkv -> heads, or dheads -> dqkv and,
