@@ -177,7 +177,9 @@ enum status train_model_writer(const struct trainer *t, struct gguf_writer **out
     }
     if (t->config.score_scale != 0 && !gguf_find(t->gguf, scale_key))
         gguf_add_f32(w, scale_key, t->config.score_scale);
-    param_list_write(&t->list, t->weights.flat, w);
+    for (const struct param *p = t->list.items; p < t->list.items + t->list.n; p++)
+        gguf_add_tensor(w, text_of(p->spec.name.text), TENSOR_F32, p->spec.n_dims,
+                        spec_dims(&p->spec).n, t->weights.flat + p->offset);
     return STATUS_OK;
 }
 

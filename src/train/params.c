@@ -96,16 +96,6 @@ void param_list_read(const struct param_list *list, const struct gguf *g, float 
     }
 }
 
-void param_list_write(const struct param_list *list, const float *flat, struct gguf_writer *w)
-{
-    assert(list->order != PARAMS_PANELS);
-    for (int i = 0; i < list->n; i++) {
-        const struct tensor_spec *spec = &list->items[i].spec;
-        gguf_add_tensor(w, text_of(spec->name.text), TENSOR_F32, spec->n_dims, spec_dims(spec).n,
-                        flat + list->items[i].offset);
-    }
-}
-
 struct param_view param_view_take(struct arena *arena, const struct param_list *list, size_t n,
                                   const struct config *c)
 {

@@ -7,7 +7,6 @@
  */
 #pragma once
 
-#include "formats/gguf_write.h"
 #include "model/pack.h"
 
 /* In which order the tensors lie. */
@@ -52,10 +51,6 @@ static inline bool param_is_trained(const struct param_list *list, const struct 
 
 /* Reads all tensors of g, which the list was made from, into flat [n_floats], zeroed before. */
 void param_list_read(const struct param_list *list, const struct gguf *g, float *flat);
-
-/* Adds all tensors to a GGUF file as F32, not from panels (asserted); flat is borrowed until the
- * file is written. */
-void param_list_write(const struct param_list *list, const float *flat, struct gguf_writer *w);
 
 /* A role's part of a flat run; the bias is NULL where there is none. */
 struct param_pair {
