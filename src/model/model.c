@@ -139,15 +139,16 @@ static struct matrix load_qkv(struct loader *ld, int layer)
     const struct tensor_spec joined = layout_weight(c, ROLE_ATTN_QKV, layer);
     struct matrix w = {.n_out = joined.rows, .n_in = joined.cols};
     struct qkv_part parts[QKV_PARTS];
+    struct tensor_spec specs[QKV_PARTS], of_biases[QKV_PARTS];
     const struct gguf_tensor *weight[QKV_PARTS], *biases[QKV_PARTS]; /* a bias may be NULL */
     const int n = layout_qkv(file, layer, parts);
     bool has_bias = !ld->g && file->biases != BIASES_NONE;
     if (ld->g)
         for (int i = 0; i < n; i++) {
-            const struct tensor_spec spec = layout_weight(file, parts[i].role, layer);
-            const struct tensor_spec bias = layout_bias(file, parts[i].role, layer);
-            weight[i] = find_tensor(ld, &spec);
-            biases[i] = find_tensor(ld, &bias);
+            specs[i] = layout_weight(file, parts[i].role, layer);
+            of_biases[i] = layout_bias(file, parts[i].role, layer);
+            weight[i] = find_tensor(ld, &specs[i]);
+            biases[i] = find_tensor(ld, &of_biases[i]);
             has_bias |= biases[i] != NULL;
             if (ld->status != STATUS_OK)
                 return w;
@@ -166,11 +167,9 @@ static struct matrix load_qkv(struct loader *ld, int layer)
     if (is_random || !panels)
         return w;
     for (int i = 0; i < n; i++) {
-        const struct tensor_spec spec = layout_weight(file, parts[i].role, layer);
-        const struct tensor_spec of_bias = layout_bias(file, parts[i].role, layer);
-        copy_matrix(ld, panels, &w, parts[i].first, weight[i], &spec);
+        copy_matrix(ld, panels, &w, parts[i].first, weight[i], &specs[i]);
         if (biases[i])
-            pack_floats(bias + parts[i].first, biases[i], &of_bias);
+            pack_floats(bias + parts[i].first, biases[i], &of_biases[i]);
     }
     return w;
 }
