@@ -50,13 +50,13 @@ section() {
 
 # --- whatever the instruction set ------------------------------------------------------------------
 
-# options COMMAND - prints the options that both programs' helps have, without three whose output is full of
+# options COMMAND - prints the options that both programs' helps have, without four whose output is full of
 # times
 options() {
     for h_program in "$old" "$new_program"; do
         "$h_program" help "$1" --all | grep -oE '^ +(-., )?--[a-z0-9-]+' |
             grep -oE -- '--[a-z0-9-]+$' | sort -u
-    done | sort | uniq -d | grep -vE -- '--(plot|log|verbose)'
+    done | sort | uniq -d | grep -vE -- '--(plot|svg|log|verbose)'
 }
 
 helps() {

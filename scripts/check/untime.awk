@@ -23,6 +23,10 @@ length($0) > 10000 { print; next }
 
 /^peak memory/ { next }
 
+# bench warns of a busy machine, and explains its marks where a row has one.
+/^WARNING: this run got/ { getline; next }
+/a toss-up: it, or another, may be the fastest/ { next }
+
 # With MEMORY=own the two programs may plan different amounts of memory.
 memory == "own" && /^decode: memory: / { $0 = "decode: memory" }
 
