@@ -127,24 +127,21 @@ static enum status start_schedule(struct generation *g, struct session_params *p
     struct job *job = g->job;
     struct schedule *s = &g->schedule;
     struct sampler_params sampler = o->sampler;
-    struct sequences_wanted w = {.n = o->n_batch ? o->n_batch : BATCH_AUTO,
-                                 .all = o->n_batch > 0,
-                                 .more_bytes = s->n_vocab * sizeof(float),
-                                 .option = cache_fits_texts(o) ? "-n N" : "-c N"};
-    w.n = MIN(w.n, n_texts);
+    const int wanted = MIN(o->n_batch ? o->n_batch : BATCH_AUTO, n_texts);
+    const char *option = cache_fits_texts(o) ? "-n N" : "-c N"; /* that lowers the cache */
     params->n_sequences = 1;
-    if (w.n > 1) {
-        w.option = cache_fits_texts(o) ? "--batch N, -n N" : "--batch N, -c N";
-        TRY(job_fit_sequences(job, params, &w, e));
-        if (!w.all)
+    if (wanted > 1) {
+        option = cache_fits_texts(o) ? "--batch N, -n N" : "--batch N, -c N";
+        TRY(job_fit_sequences(job, params, wanted, o->n_batch > 0, option, e));
+        if (!o->n_batch)
             log_verbose(&o->common, "batch: %d sequences%s; --batch N changes it",
                         params->n_sequences,
-                        params->n_sequences < w.n ? ", as memory has no room for more" : "");
+                        params->n_sequences < wanted ? ", as memory has no room for more" : "");
     }
     s->n_ctx = params->n_ctx;
     if (o->interactive)
         params->n_ctx = MIN(params->n_ctx, FIRST_CTX);
-    TRY(job_start_session(job, params, s->n_ctx, w.option, e));
+    TRY(job_start_session(job, params, s->n_ctx, option, e));
     s->session = job->session;
     s->pool = job->pool;
     s->n_slots = params->n_sequences;

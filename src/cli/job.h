@@ -198,18 +198,11 @@ struct session_params job_session_params(const struct job *j);
 /* Returns the specification of an evaluation of job.tokens by a checkpoint of their vocabulary. */
 struct eval_spec job_eval_spec(const struct job *j, const struct checkpoint *k);
 
-/* Sequences that are to share a session. */
-struct sequences_wanted {
-    int n;              /* at most */
-    bool all;           /* it is an error if fewer fit */
-    size_t more_bytes;  /* that the command itself takes for each sequence */
-    const char *option; /* of the command, that lowers the cache */
-};
-
-/* Sets p->n_sequences to as many as fit into the memory that a run may take, but at least one.
- * STATUS_NO_MEMORY if all are asked for and do not fit. */
-enum status job_fit_sequences(const struct job *j, struct session_params *p,
-                              const struct sequences_wanted *w, struct err *e);
+/* Sets p->n_sequences to as many of n as fit with their logits into the memory that a run may take,
+ * but at least one. STATUS_NO_MEMORY if `all` are asked for and do not fit; the message names
+ * `option` as what lowers the cache. */
+enum status job_fit_sequences(const struct job *j, struct session_params *p, int n, bool all,
+                              const char *option, struct err *e);
 
 /* Says what memory the job's session will take, starts the threads and creates it. It may grow to
  * most_ctx positions; 0: it does not. The message about memory names `option` as what lowers the

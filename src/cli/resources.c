@@ -140,25 +140,26 @@ static struct advice advise(const struct job *j, const char *option)
     return advice;
 }
 
-enum status job_fit_sequences(const struct job *j, struct session_params *p,
-                              const struct sequences_wanted *w, struct err *e)
+enum status job_fit_sequences(const struct job *j, struct session_params *p, int n, bool all,
+                              const char *option, struct err *e)
 {
-    const double spare = spare_memory();
+    const struct model *m = j->checkpoint.model;
+    const double logits_bytes = (double)m->config.n_vocab * sizeof(float), spare = spare_memory();
     struct session_memory plan;
     double needed = 0, bytes = 0; /* by all, and by p->n_sequences */
-    for (p->n_sequences = w->n;; p->n_sequences--) {
-        TRY(session_plan(j->checkpoint.model, p, j->n_threads, &plan, e));
-        bytes = (double)plan.kv_bytes + plan.scratch_bytes + (double)w->more_bytes * p->n_sequences;
+    for (p->n_sequences = n;; p->n_sequences--) {
+        TRY(session_plan(m, p, j->n_threads, &plan, e));
+        bytes = (double)plan.kv_bytes + plan.scratch_bytes + logits_bytes * p->n_sequences;
         needed = fmax(needed, bytes);
         if (bytes <= spare || p->n_sequences == 1)
             break;
     }
     const int fit = bytes > spare ? 0 : p->n_sequences;
-    if (w->all && fit < w->n)
+    if (all && fit < n)
         return err_set(e, STATUS_NO_MEMORY,
-                       "out of memory: %d sequences need %s, %s are available, %d would fit; %s",
-                       w->n, figure_bytes(needed).text, figure_bytes(spare).text, fit,
-                       advise(j, w->option).text);
+                       "out of memory: %d sequences need %s, %s are available, %d would fit; %s", n,
+                       figure_bytes(needed).text, figure_bytes(spare).text, fit,
+                       advise(j, option).text);
     return STATUS_OK;
 }
 
