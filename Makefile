@@ -194,7 +194,7 @@ build/wasm/%.o: %.c Makefile
 	$(Q)$(WASM_CC) $(WASM_FLAGS) -MMD -MP -c -o $@ $<
 
 $(WASM): $(WASM_OBJ)
-	$(Q)$(WASM_CC) -mexec-model=reactor -Wl,--strip-all $(foreach name,malloc free live_open live_show,-Wl,--export=$(name)) -o $@ $^
+	$(Q)$(WASM_CC) -mexec-model=reactor -Wl,--strip-all,-z,stack-size=1048576 $(foreach name,malloc free live_open live_show,-Wl,--export=$(name)) -o $@ $^
 
 $(WASM).gz: $(WASM)
 	$(Q)gzip -9nc $< >$@
