@@ -40,7 +40,8 @@ struct attend_view {
     struct attend_found found;
     struct attend_trace trace;
     struct attend_paths paths; /* of --html, where the page has room for them */
-    struct explore_live live;  /* of --live */
+    bool live;                 /* the page of --html runs other texts */
+    int n_made;                /* tokens at the text's end that the model has made */
 };
 
 /* Returns the name of a token in at most so many columns: its text, or without a tokenizer its id.
@@ -77,9 +78,10 @@ struct attend_map *attend_add_maps(struct attend_spec *spec, int cells);
 /* Writes the name of a head's role, as "previous" or "offset 5", and returns its share. */
 double attend_put_role(const struct attend_head *h, char *role, size_t size);
 
-/* Fills in what is drawn of each head [n_heads]: name, cells, who shares with it, and a note. */
-void attend_fill_maps(const struct attend_view *v, const struct attend_map *cells,
-                      struct heatmap_map *maps);
+/* Fills in what a picture says of head i of the specification: name, who shares with it, and a
+ * note.
+ */
+void attend_describe(const struct attend_view *v, int i, struct heatmap_map *map);
 
 void attend_title(const struct attend_view *v, char *title, size_t size);
 
@@ -90,22 +92,13 @@ void attend_title(const struct attend_view *v, char *title, size_t size);
  * weights than a page has room for. */
 enum status attend_place_page(struct attend_view *v, struct err *e);
 
-/* Fills in what the page has to know to be live: of the job's checkpoint, text and K/V heads, which
- * are borrowed. STATUS_BAD_FILE. */
-enum status attend_place_live(struct attend_view *v, struct err *e);
+/* Puts all of a page's data but the floats, as a JSON object for explore.js. */
+void attend_put_view(const void *view, struct output *out);
 
-/* What a page shows, and its parts. */
-struct attend_page {
-    struct explore_page shown;
-    struct heatmap_picture maps;
-    struct explore_paths paths;
-    char title[256], subtitle[128], why[256], scaled[32];
-    struct arena arena; /* of all lists; arena_free is due on success */
-};
-
-/* Makes the page of what was found. It borrows from the view and points into itself.
- * STATUS_NO_MEMORY. */
-enum status attend_make_page(const struct attend_view *v, struct attend_page *out, struct err *e);
+/* Puts the floats, little-endian: the triangle of each head's weights, row by row; then of each
+ * layer x, queries, keys, values, the vectors of additive scores, what the heads write, and what
+ * they add to logits by the direct path. */
+void attend_put_numbers(const void *view, struct output *out);
 
 /* --- attend_show.c: what is printed, drawn and written ---------------------------------------- */
 
@@ -137,9 +130,9 @@ void attend_put_trace(const struct attend_view *v, struct json *json);
 /* The first member of struct live, which the worker reads. With an error it has nothing else. */
 struct live_answer {
     const char *error; /* a sentence; NULL: none */
-    const char *view;  /* see explore_put_view */
+    const char *view;  /* see attend_put_view */
     size_t view_len;
-    const char *numbers; /* see explore_put_numbers */
+    const char *numbers; /* see attend_put_numbers */
     size_t numbers_len;
 };
 

@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "base/half.h"
 #include "model/config_keys.h"
 #include "text/unicode.h"
 
@@ -85,25 +86,20 @@ double attend_put_role(const struct attend_head *h, char *role, size_t size)
     return share;
 }
 
-void attend_fill_maps(const struct attend_view *v, const struct attend_map *cells,
-                      struct heatmap_map *maps)
+void attend_describe(const struct attend_view *v, int i, struct heatmap_map *map)
 {
-    for (int i = 0; i < v->spec.n_heads; i++) {
-        const struct attend_head *h = &v->spec.heads[i];
-        const int group = config_group(v->config, h->layer);
-        char role[32];
-        const double share = attend_put_role(h, role, sizeof role);
-        maps[i] =
-            (struct heatmap_map){.cells = cells[i].cell, .group = group > 1 ? h->head / group : -1};
-        chars_printf(maps[i].name, "%d.%d", h->layer, h->head);
-        chars_printf(maps[i].note,
-                     "layer %d, head %d, %s: role %s %s; entropy %.2f nats, %.1f tokens back on "
-                     "average",
-                     h->layer, h->head, v->variant, role, figure_weight(share).text, h->entropy,
-                     h->distance);
-        if (group > 1)
-            chars_append(maps[i].note, "; it reads K/V head %d", h->head / group);
-    }
+    const struct attend_head *h = &v->spec.heads[i];
+    const int group = config_group(v->config, h->layer);
+    char role[32];
+    const double share = attend_put_role(h, role, sizeof role);
+    *map = (struct heatmap_map){.group = group > 1 ? h->head / group : -1};
+    chars_printf(map->name, "%d.%d", h->layer, h->head);
+    chars_printf(
+        map->note,
+        "layer %d, head %d, %s: role %s %s; entropy %.2f nats, %.1f tokens back on average",
+        h->layer, h->head, v->variant, role, figure_weight(share).text, h->entropy, h->distance);
+    if (group > 1)
+        chars_append(map->note, "; it reads K/V head %d", h->head / group);
 }
 
 void attend_title(const struct attend_view *v, char *title, size_t size)
@@ -111,7 +107,11 @@ void attend_title(const struct attend_view *v, char *title, size_t size)
     snprintf(title, size, "What the heads of %.160s look at", path_name(v->job->path));
 }
 
-/* --- of the page ------------------------------------------------------------------------------ */
+/* --- what the page needs ---------------------------------------------------------------------- */
+
+/* The most weights of a page, of all maps together. In the file a weight is a float32 in base64:
+ * four thirds of four bytes. */
+#define PAGE_WEIGHTS ((uint64_t)24 << 20)
 
 /* A page has PAGE_NEXT tokens that may come next for each position. It has the paths of a text of
  * at most PATHS_TOKENS tokens, if these take at most PATHS_BYTES; the file has four thirds of them.
@@ -124,14 +124,14 @@ enum status attend_place_page(struct attend_view *v, struct err *e)
 {
     struct attend_spec *spec = &v->spec;
     const int n = spec->n_tokens;
-    const uint64_t n_weights = explore_weights(spec->n_heads, n);
+    const uint64_t n_weights = u64_product(spec->n_heads, (uint64_t)n * (n + 1) / 2);
     struct arena counted = {.used = 0};
-    if (n_weights > EXPLORE_MOST)
+    if (n_weights > PAGE_WEIGHTS)
         return err_usage(e,
                          "--html: expected at most %" PRIu64 " weights, found %" PRIu64
                          " of %d heads and %d "
                          "tokens; fewer heads by --layer and --head, or a shorter text, are fewer",
-                         EXPLORE_MOST, n_weights, spec->n_heads, n);
+                         PAGE_WEIGHTS, n_weights, spec->n_heads, n);
     if (!v->arrays)
         v->arrays = attend_add_maps(spec, n);
     spec->n_next = v->paths.n_next = MIN(PAGE_NEXT, v->config->n_vocab);
@@ -145,27 +145,7 @@ enum status attend_place_page(struct attend_view *v, struct err *e)
     return STATUS_OK;
 }
 
-/* The page takes these structs as the floats that they are made of. */
-_Static_assert(sizeof(struct attend_bias) == 3 * sizeof(float), "centre, linear, square");
-_Static_assert(sizeof(struct path_written) == (1 + 2 * PATHS_LARGEST) * sizeof(float),
-               "length, then places with their numbers");
-
-static struct explore_layer layer_of(const struct attend_view *v, const struct path_layer *l)
-{
-    const struct block *b = &v->spec.model->blocks[l->layer];
-    return (struct explore_layer){.layer = l->layer,
-                                  .n_heads = v->config->n_heads,
-                                  .n_shared = config_kv_heads(v->config, l->layer),
-                                  .window = v->config->layer_window[l->layer],
-                                  .x = l->x,
-                                  .q = l->q,
-                                  .keys = l->keys,
-                                  .values = l->values,
-                                  .additive = b->w[ROLE_ATTN_SCORE].table,
-                                  .written = &l->written->length,
-                                  .direct = paths_are_direct(v->config) ? l->direct : NULL,
-                                  .bias = b->bias ? &b->bias->centre : NULL};
-}
+/* --- its data --------------------------------------------------------------------------------- */
 
 /* Names a token with each space before it as U+2423: most words begin with one. */
 static struct text_label page_label(const struct attend_view *v, int32_t token)
@@ -185,106 +165,175 @@ static struct text_label page_label(const struct attend_view *v, int32_t token)
     return label;
 }
 
-enum status attend_place_live(struct attend_view *v, struct err *e)
+static void put_heads(struct json *j, const struct attend_view *v)
 {
-    const struct job *j = v->job;
-    const struct file_map *file = &j->checkpoint.file;
-    struct explore_live *live = &v->live;
-    struct config c;
-    TRY(config_read(j->checkpoint.gguf, &c, e));
-    *live = (struct explore_live){.name = path_name(j->path),
-                                  .checkpoint = text_span((const char *)file->data, file->len),
-                                  .text = j->text,
-                                  .kv_heads = j->common->kv_heads ? j->common->kv_heads : "",
-                                  .n_ctx = c.n_ctx};
-    for (int g = c.n_kv_heads; g > 0 && live->n_variants < EXPLORE_VARIANTS; g--)
-        if (config_has_variant(&c, g))
-            live->variants[live->n_variants++] = g;
-    return STATUS_OK;
+    char name[32];
+    json_begin_array(j, "rows");
+    for (int l = 0; l < v->layers.n; l++) {
+        json_begin_object(j, NULL);
+        chars_printf(name, "layer %d", v->layers.items[l]);
+        json_text(j, "name", text_of(name));
+        json_begin_array(j, "heads");
+        for (int h = 0; h < v->heads.n; h++) {
+            struct heatmap_map map;
+            attend_describe(v, l * v->heads.n + h, &map);
+            json_begin_object(j, NULL);
+            json_text(j, "name", text_of(map.name));
+            json_text(j, "note", text_of(map.note));
+            json_int(j, "group", map.group);
+            json_end(j);
+        }
+        json_end(j);
+        json_end(j);
+    }
+    json_end(j);
 }
 
-/* Says what the page is of, and why it may have no paths. */
-static void name_page(const struct attend_view *v, struct attend_page *p)
+static void put_layer(struct json *j, const struct attend_view *v, int layer)
 {
     const struct config *c = v->config;
+    const struct block *b = &v->spec.model->blocks[layer];
+    json_begin_object(j, NULL);
+    json_int(j, "layer", layer);
+    json_int(j, "heads", c->n_heads);
+    json_int(j, "shared", config_kv_heads(c, layer));
+    json_int(j, "window", c->layer_window[layer]);
+    json_int(j, "additive", b->w[ROLE_ATTN_SCORE].table != NULL);
+    json_int(j, "direct", paths_are_direct(c));
+    if (b->bias) {
+        json_begin_array(j, "bias");
+        for (int h = 0; h < c->n_heads; h++) {
+            json_double(j, NULL, (double)b->bias[h].centre);
+            json_double(j, NULL, (double)b->bias[h].linear);
+            json_double(j, NULL, (double)b->bias[h].square);
+        }
+        json_end(j);
+    }
+    json_end(j);
+}
+
+static void put_paths(struct json *j, const struct attend_view *v)
+{
+    const struct config *c = v->config;
+    char scaled[32];
+    if (c->score_scale == 0)
+        chars_printf(scaled, "/√%d", c->head_dim);
+    else
+        chars_printf(scaled, "times %g", (double)c->score_scale);
+    json_begin_object(j, "paths");
+    json_int(j, "d", c->d_model);
+    json_int(j, "key", c->head_dim);
+    json_int(j, "value", config_value_dim(c));
+    json_int(j, "largest", PATHS_LARGEST);
+    json_double(j, "scale", (double)config_score_scale(c));
+    json_text(
+        j, "x",
+        text_of(c->placement != PLACEMENT_AFTER ? "x = norm of the stream" : "x = the stream"));
+    json_text(j, "rotated", text_of(c->position == POSITION_ROPE ? ", rotated" : ""));
+    json_text(j, "scaled", text_of(scaled));
+    json_begin_array(j, "layers");
+    for (int l = 0; l < v->layers.n; l++)
+        put_layer(j, v, v->layers.items[l]);
+    json_end(j);
+    json_end(j);
+}
+
+static void put_live(struct json *j, const struct attend_view *v)
+{
+    const struct job *job = v->job;
+    const char *kv_heads = job->common->kv_heads;
+    struct config c; /* of the file, whatever K/V heads the model has, which was made of it */
+    (void)config_read(job->checkpoint.gguf, &c, NULL);
+    json_begin_object(j, "live");
+    json_text(j, "name", text_of(path_name(job->path)));
+    json_text(j, "text", job->text);
+    json_int(j, "made", v->n_made);
+    json_text(j, "kv", text_of(kv_heads ? kv_heads : ""));
+    json_begin_array(j, "variants");
+    for (int g = c.n_kv_heads; g > 0; g--)
+        if (config_has_variant(&c, g))
+            json_int(j, NULL, g);
+    json_end(j);
+    json_int(j, "context", c.n_ctx);
+    json_end(j);
+}
+
+void attend_put_view(const void *view, struct output *out)
+{
+    const struct attend_view *v = view;
     const int n = v->spec.n_tokens;
     const struct kv_type cache = v->spec.params.kv_type;
     const bool says = cache.keys != CACHE_F32 || cache.values != CACHE_F32;
-    attend_title(v, p->title, sizeof p->title);
-    chars_printf(p->subtitle, "%s, %d token%s%s%s. Shown are attention weights.", v->variant, n,
+    char title[256], subtitle[128], why[256];
+    struct json j;
+    attend_title(v, title, sizeof title);
+    chars_printf(subtitle, "%s, %d token%s%s%s. Shown are attention weights.", v->variant, n,
                  plural(n), says ? ", keys and values cached as " : "",
                  says ? kv_type_name(cache).text : "");
-    chars_printf(p->why,
+    chars_printf(why,
                  "A page has paths of texts of up to %d tokens and %d MiB of numbers; this text "
                  "has %d tokens. On a terminal: decode attend MODEL ...",
                  PATHS_TOKENS, (int)(PATHS_BYTES >> 20), n);
-    if (c->score_scale == 0)
-        chars_printf(p->scaled, "/√%d", c->head_dim);
-    else
-        chars_printf(p->scaled, "times %g", (double)c->score_scale);
-}
-
-static struct explore_paths paths_of(const struct attend_view *v, const char *scaled,
-                                     const struct explore_layer *layers)
-{
-    const struct config *c = v->config;
-    return (struct explore_paths){.d = c->d_model,
-                                  .key = c->head_dim,
-                                  .value = config_value_dim(c),
-                                  .n_largest = PATHS_LARGEST,
-                                  .scale = (double)config_score_scale(c),
-                                  .x = c->placement != PLACEMENT_AFTER ? "x = norm of the stream"
-                                                                       : "x = the stream",
-                                  .rotated = c->position == POSITION_ROPE ? ", rotated" : "",
-                                  .scaled = scaled,
-                                  .layers = layers,
-                                  .n_layers = v->layers.n};
-}
-
-enum status attend_make_page(const struct attend_view *v, struct attend_page *p, struct err *e)
-{
-    const int n = v->spec.n_tokens, n_next = n * v->spec.n_next, n_layers = v->layers.n;
-    struct heatmap_map *maps;
-    struct text_label *tokens, *layers;
-    struct explore_layer *paths;
-    struct explore_next *next;
-    p->arena = (struct arena){.used = 0};
-    for (int pass = 0; pass < 2; pass++) {
-        ARENA_TAKE(maps, &p->arena, v->spec.n_heads);
-        ARENA_TAKE(tokens, &p->arena, n);
-        ARENA_TAKE(layers, &p->arena, n_layers);
-        ARENA_TAKE(paths, &p->arena, n_layers);
-        ARENA_TAKE(next, &p->arena, n_next);
-        if (pass == 0)
-            TRY(arena_allocate(&p->arena, "the page", e));
-    }
-    attend_fill_maps(v, v->arrays, maps);
+    json_init(&j, out, 1);
+    json_begin_object(&j, NULL);
+    json_text(&j, "title", text_of(title));
+    json_text(&j, "subtitle", text_of(subtitle));
+    put_heads(&j, v);
+    json_begin_array(&j, "tokens");
     for (int i = 0; i < n; i++)
-        tokens[i] = page_label(v, v->spec.tokens[i]);
-    for (int l = 0; l < n_layers; l++) {
-        chars_printf(layers[l].text, "layer %d", v->layers.items[l]);
-        if (v->spec.paths)
-            paths[l] = layer_of(v, &v->paths.layers[l]);
+        json_text(&j, NULL, text_of(page_label(v, v->spec.tokens[i]).text));
+    json_end(&j);
+    json_int(&j, "n_next", v->spec.n_next);
+    json_begin_array(&j, "next");
+    for (int i = 0; i < n * v->spec.n_next; i++) {
+        json_begin_array(&j, NULL);
+        json_text(&j, NULL, text_of(page_label(v, v->found.next[i].id).text));
+        json_double(&j, NULL, exp(v->found.next[i].logprob));
+        json_end(&j);
     }
-    for (int i = 0; i < n_next; i++)
-        next[i] = (struct explore_next){page_label(v, v->found.next[i].id),
-                                        exp(v->found.next[i].logprob)};
-    name_page(v, p);
-    p->paths = paths_of(v, p->scaled, paths);
-    p->maps = (struct heatmap_picture){.title = p->title,
-                                       .subtitle = p->subtitle,
-                                       .maps = maps,
-                                       .n_rows = n_layers,
-                                       .n_columns = v->heads.n,
-                                       .map_rows = n,
-                                       .map_columns = n,
-                                       .row_names = layers,
-                                       .column_names = tokens};
-    p->shown = (struct explore_page){.maps = &p->maps,
-                                     .next = next,
-                                     .n_next = v->spec.n_next,
-                                     .paths = v->spec.paths ? &p->paths : NULL,
-                                     .why = p->why,
-                                     .live = v->live.name ? &v->live : NULL};
-    return STATUS_OK;
+    json_end(&j);
+    if (v->spec.paths)
+        put_paths(&j, v);
+    else
+        json_text(&j, "why", text_of(why));
+    if (v->live)
+        put_live(&j, v);
+    json_end(&j);
+}
+
+/* --- its numbers ------------------------------------------------------------------------------ */
+
+_Static_assert(sizeof(struct path_written) == (1 + 2 * PATHS_LARGEST) * sizeof(float),
+               "the page takes it as floats: length, then places with their numbers");
+
+/* Puts n floats, little-endian; none where x is NULL. */
+static void put_floats(struct output *out, const float *x, size_t n)
+{
+    for (size_t i = 0; x && i < n; i++) {
+        char bytes[4];
+        little_store(bytes, float_bits(x[i]), sizeof bytes);
+        output_put(out, text_span(bytes, sizeof bytes));
+    }
+}
+
+void attend_put_numbers(const void *view, struct output *out)
+{
+    const struct attend_view *v = view;
+    const struct config *c = v->config;
+    const size_t n = v->spec.n_tokens, heads = c->n_heads, key = c->head_dim;
+    for (int m = 0; m < v->spec.n_heads; m++)
+        for (size_t i = 0; i < n; i++)
+            put_floats(out, v->arrays[m].cell + i * n, i + 1);
+    for (int i = 0; v->spec.paths && i < v->paths.n_layers; i++) {
+        const struct path_layer *l = &v->paths.layers[i];
+        const size_t shared = config_kv_heads(c, l->layer);
+        const struct block *b = &v->spec.model->blocks[l->layer];
+        put_floats(out, l->x, n * c->d_model);
+        put_floats(out, l->q, n * heads * key);
+        put_floats(out, l->keys, n * shared * key);
+        put_floats(out, l->values, n * shared * config_value_dim(c));
+        put_floats(out, b->w[ROLE_ATTN_SCORE].table, heads * key);
+        put_floats(out, &l->written->length, n * heads * (1 + 2 * PATHS_LARGEST));
+        put_floats(out, paths_are_direct(c) ? l->direct : NULL, n * heads * v->spec.n_next);
+    }
 }

@@ -241,7 +241,10 @@ enum status attend_write_picture(const struct attend_view *v, struct err *e)
     if (!maps)
         return STATUS_NO_MEMORY;
     struct text_label *names = (void *)(maps + n_heads); /* of cells, or of layers */
-    attend_fill_maps(v, v->pictures, maps);
+    for (int i = 0; i < n_heads; i++) {
+        attend_describe(v, i, &maps[i]);
+        maps[i].cells = v->pictures[i].cell;
+    }
     for (size_t i = 0; i < n_names; i++)
         if (large)
             names[i] = attend_label(v, attend_cell_begin(i, cells, n), LARGE_LABEL, true);

@@ -117,8 +117,7 @@ static enum status place_maps(struct attend_view *v, struct err *e)
         v->arrays = attend_add_maps(spec, spec->n_tokens);
     if (o->html)
         TRY(attend_place_page(v, e));
-    if (o->live)
-        TRY(attend_place_live(v, e));
+    v->live = o->live;
     if (o->live && bytes > EXPLORE_MOST_LIVE)
         return err_usage(e,
                          "--live: expected a checkpoint of at most %s, found %s; convert --type "
@@ -129,11 +128,13 @@ static enum status place_maps(struct attend_view *v, struct err *e)
 
 static enum status write_page(const struct attend_view *v, struct err *e)
 {
-    struct attend_page page;
-    TRY(attend_make_page(v, &page, e));
-    const enum status s = explore_write(&page.shown, v->options->html, e);
-    arena_free(&page.arena);
-    return s;
+    const struct file_map *file = &v->job->checkpoint.file;
+    char title[256];
+    struct explore_page page = {title, attend_put_view, attend_put_numbers, .arg = v};
+    attend_title(v, title, sizeof title);
+    if (v->live)
+        page.checkpoint = text_span((const char *)file->data, file->len);
+    return explore_write(&page, v->options->html, e);
 }
 
 static enum status write_arrays(const struct attend_view *v, struct err *e)

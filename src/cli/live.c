@@ -119,17 +119,14 @@ static enum status make_tokens(struct live *l, double temperature, uint64_t seed
     return status;
 }
 
-/* Puts the page of what was found into the answer's memory. */
+/* Puts the page's data into the answer's memory. */
 static enum status put_page(struct live *l, const struct attend_view *v, struct err *e)
 {
     struct memory_output view = {.bytes = &l->view}, numbers = {.bytes = &l->numbers};
-    struct attend_page page;
-    TRY(attend_make_page(v, &page, e));
     output_init(&view.out, send_to_memory);
-    explore_put_view(&page.shown, &view.out);
+    attend_put_view(v, &view.out);
     output_init(&numbers.out, send_to_memory);
-    explore_put_numbers(&page.shown, &numbers.out);
-    arena_free(&page.arena);
+    attend_put_numbers(v, &numbers.out);
     return output_flush(&view.out) && output_flush(&numbers.out)
                ? STATUS_OK
                : err_no_memory(e, "the page", l->numbers.len);
@@ -141,8 +138,8 @@ static enum status look(struct live *l, struct attend_view *v, struct err *e)
     TRY(choice_of("", NULL, v->config->n_heads, &v->heads, e));
     TRY(attend_list_heads(v, e));
     TRY(attend_place_page(v, e));
-    TRY(attend_place_live(v, e));
-    v->live.n_made = l->n_made;
+    v->live = true;
+    v->n_made = l->n_made;
     TRY(attend_run(&v->spec, &v->found, e));
     return put_page(l, v, e);
 }
