@@ -85,6 +85,12 @@ struct ahead {
     size_t share; /* bytes that a head asks for when it meets a vector: at most a line */
 };
 
+/* Panels of keys, or rows of values, [begin, end) of the chunk, for all heads to read. */
+struct run {
+    int begin, end;
+    struct ahead ahead;
+};
+
 ALWAYS_INLINE size_t ahead_share(const struct attend *a, enum cache_type type)
 {
     const size_t n_heads = a->n_heads;
@@ -243,66 +249,17 @@ ALWAYS_INLINE void score_additive(const struct attend *a, enum cache_type type, 
     lanes_store(a->scores + (size_t)head * KERNEL_CHUNK + panel * KERNEL_LANES, sum);
 }
 
-/* n_heads heads against the panels from `panel` to `end`, as many at a time as a tile has. */
-ALWAYS_INLINE void score_heads(const struct attend *a, enum cache_type type, struct ahead *ahead,
-                               int panel, int end, int head, const int n_heads)
+/* n_heads heads against a run's panels, as many at a time as a tile has. */
+ALWAYS_INLINE void score_heads(const struct attend *a, enum cache_type type, struct run *run,
+                               int head, const int n_heads)
 {
-    for (; tile_width(n_heads) >= 4 && panel + 4 <= end; panel += 4)
-        score_tile(a, type, ahead, panel, head, 4, n_heads);
-    for (; tile_width(n_heads) >= 2 && panel + 2 <= end; panel += 2)
-        score_tile(a, type, ahead, panel, head, 2, n_heads);
-    for (; panel < end; panel++)
-        score_tile(a, type, ahead, panel, head, 1, n_heads);
-}
-
-/* All heads against a few panels, which stay in the nearest cache meanwhile. */
-ALWAYS_INLINE void score_panels(const struct attend *a, enum cache_type type, struct ahead *ahead,
-                                int panel, int end)
-{
-    if (a->additive) {
-        for (; panel < end; panel++)
-            for (int h = 0; h < a->n_heads; h++)
-                score_additive(a, type, panel, h);
-        return;
-    }
-    for (int head = 0, n; head < a->n_heads; head += n) {
-        n = pass_heads(a->n_heads - head);
-        switch (n) {
-        case 12:
-            score_heads(a, type, ahead, panel, end, head, MIN(12, TILE_HEADS));
-            break;
-        case 6:
-            score_heads(a, type, ahead, panel, end, head, MIN(6, TILE_HEADS));
-            break;
-        case 4:
-            score_heads(a, type, ahead, panel, end, head, 4);
-            break;
-        case 3:
-            score_heads(a, type, ahead, panel, end, head, 3);
-            break;
-        case 2:
-            score_heads(a, type, ahead, panel, end, head, 2);
-            break;
-        default:
-            score_heads(a, type, ahead, panel, end, head, 1);
-            break;
-        }
-    }
-}
-
-/* The scores of whole panels; behind the last one the values are next. */
-ALWAYS_INLINE void score_chunk(const struct attend *a, enum cache_type type)
-{
-    const int n_panels = matrix_panels(a->kv.n_positions);
-    const size_t panel_bytes =
-        cache_key_cells(type, a->kv.key_dim) * KERNEL_LANES * cache_types[type].cell_bytes;
-    struct ahead ahead = {.share = ahead_share(a, type)};
-    for (int panel = 0, end; panel < n_panels; panel = end) {
-        end = MIN(panel + BLOCK_PANELS, n_panels);
-        ahead.at = a->next && end == n_panels ? a->kv.v
-                                              : (const unsigned char *)a->kv.k + end * panel_bytes;
-        score_panels(a, type, &ahead, panel, end);
-    }
+    int panel = run->begin;
+    for (; tile_width(n_heads) >= 4 && panel + 4 <= run->end; panel += 4)
+        score_tile(a, type, &run->ahead, panel, head, 4, n_heads);
+    for (; tile_width(n_heads) >= 2 && panel + 2 <= run->end; panel += 2)
+        score_tile(a, type, &run->ahead, panel, head, 2, n_heads);
+    for (; panel < run->end; panel++)
+        score_tile(a, type, &run->ahead, panel, head, 1, n_heads);
 }
 
 /* Adds a head's bias to its scores of whole panels, the first position being at `distance`. */
@@ -339,21 +296,15 @@ static void softmax_chunk(float *scores, int n_hidden, int n, float *max_out, fl
     *sum_out = lanes_sum(sum);
 }
 
-/* Rows of values that are to be added: those of the chunk's positions [begin, end). */
-struct row_run {
-    int begin, end;
-    struct ahead ahead;
-};
-
 /* The panel that a run begins in, from its first position on. */
-ALWAYS_INLINE int first_of_panel(const struct row_run *run)
+ALWAYS_INLINE int first_of_panel(const struct run *run)
 {
     return run->begin - run->begin % KERNEL_LANES;
 }
 
 /* The weights p of a run's panels times the scales of block b: [n_heads][position]. */
 #define SCALED_ROWS (BLOCK_ROWS + KERNEL_LANES)
-ALWAYS_INLINE void weigh_scales(const struct attend *a, const struct row_run *run, const float *p,
+ALWAYS_INLINE void weigh_scales(const struct attend *a, const struct run *run, const float *p,
                                 int b, const int n_heads, float scaled[][SCALED_ROWS])
 {
     const size_t n_blocks = quant_blocks(a->kv.value_dim);
@@ -368,7 +319,7 @@ ALWAYS_INLINE void weigh_scales(const struct attend *a, const struct row_run *ru
 }
 
 /* acc[head][vector] += the run's rows times their weights p. */
-ALWAYS_INLINE void value_rows(const struct attend *a, enum cache_type type, struct row_run *run,
+ALWAYS_INLINE void value_rows(const struct attend *a, enum cache_type type, struct run *run,
                               const float *p, int first, const int n_heads, const int n_vecs,
                               lanes acc[TILE_HEADS][4])
 {
@@ -402,7 +353,7 @@ ALWAYS_INLINE void value_rows(const struct attend *a, enum cache_type type, stru
 
 /* Adds a run's rows to out for n_vecs * KERNEL_LANES dimensions (the last vector may have fewer) of
  * n_heads heads. */
-ALWAYS_INLINE void value_tile(const struct attend *a, enum cache_type type, struct row_run *run,
+ALWAYS_INLINE void value_tile(const struct attend *a, enum cache_type type, struct run *run,
                               int head, int first, const int n_heads, const int n_vecs)
 {
     const int tail = (n_vecs - 1) * KERNEL_LANES, left = a->kv.value_dim - first - tail;
@@ -427,7 +378,7 @@ ALWAYS_INLINE void value_tile(const struct attend *a, enum cache_type type, stru
 }
 
 /* All dimensions of n_heads heads; as many at a time as a tile has, the tail one by one. */
-ALWAYS_INLINE void value_heads(const struct attend *a, enum cache_type type, struct row_run *run,
+ALWAYS_INLINE void value_heads(const struct attend *a, enum cache_type type, struct run *run,
                                int head, const int n_heads)
 {
     const int dim = a->kv.value_dim, width = tile_width(n_heads);
@@ -438,32 +389,56 @@ ALWAYS_INLINE void value_heads(const struct attend *a, enum cache_type type, str
         value_tile(a, type, run, head, i, n_heads, 1);
 }
 
-/* Heads against a few rows, which stay in the nearest cache meanwhile. */
-ALWAYS_INLINE void value_run(const struct attend *a, enum cache_type type, struct row_run *run,
-                             int head, int end)
+/* n_heads heads against a run, for their scores or for their sums of values. */
+ALWAYS_INLINE void read_pass(const struct attend *a, enum cache_type type, const bool for_values,
+                             struct run *run, int head, const int n_heads)
+{
+    if (for_values)
+        value_heads(a, type, run, head, n_heads);
+    else
+        score_heads(a, type, run, head, n_heads);
+}
+
+#define PASS_CASE(n)                                                                               \
+    case n:                                                                                        \
+        read_pass(a, type, for_values, run, head, MIN(n, TILE_HEADS));                             \
+        break
+
+/* The heads [head, end) against a run, which stays in the nearest caches meanwhile. */
+ALWAYS_INLINE void read_run(const struct attend *a, enum cache_type type, const bool for_values,
+                            struct run *run, int head, int end)
 {
     for (int n; head < end; head += n) {
         n = pass_heads(end - head);
         switch (n) {
-        case 12:
-            value_heads(a, type, run, head, MIN(12, TILE_HEADS));
-            break;
-        case 6:
-            value_heads(a, type, run, head, MIN(6, TILE_HEADS));
-            break;
-        case 4:
-            value_heads(a, type, run, head, 4);
-            break;
-        case 3:
-            value_heads(a, type, run, head, 3);
-            break;
-        case 2:
-            value_heads(a, type, run, head, 2);
-            break;
+            PASS_CASE(12);
+            PASS_CASE(6);
+            PASS_CASE(4);
+            PASS_CASE(3);
+            PASS_CASE(2);
+            PASS_CASE(1);
         default:
-            value_heads(a, type, run, head, 1);
-            break;
+            __builtin_unreachable();
         }
+    }
+}
+
+/* The scores of whole panels; behind the last one the values are next. */
+ALWAYS_INLINE void score_chunk(const struct attend *a, enum cache_type type)
+{
+    const int n_panels = matrix_panels(a->kv.n_positions);
+    const size_t panel_bytes =
+        cache_key_cells(type, a->kv.key_dim) * KERNEL_LANES * cache_types[type].cell_bytes;
+    struct run run = {.ahead.share = ahead_share(a, type)};
+    for (int panel = 0; a->additive && panel < n_panels; panel++)
+        for (int h = 0; h < a->n_heads; h++)
+            score_additive(a, type, panel, h);
+    for (; !a->additive && run.begin < n_panels; run.begin = run.end) {
+        run.end = MIN(run.begin + BLOCK_PANELS, n_panels);
+        run.ahead.at = a->next && run.end == n_panels
+                           ? a->kv.v
+                           : (const unsigned char *)a->kv.k + run.end * panel_bytes;
+        read_run(a, type, false, &run, 0, a->n_heads);
     }
 }
 
@@ -472,18 +447,18 @@ ALWAYS_INLINE void value_chunk(const struct attend *a, enum cache_type type)
 {
     const int n = a->n_first;
     const size_t row_bytes = cache_value_bytes(type, a->kv.value_dim);
-    struct row_run run = {.begin = a->n_hidden, .ahead.share = ahead_share(a, type)};
+    struct run run = {.begin = a->n_hidden, .ahead.share = ahead_share(a, type)};
     for (; run.begin < n; run.begin = run.end) {
         run.end = MIN(run.begin + BLOCK_ROWS, n);
         run.ahead.at = a->next && run.end == n
                            ? a->next
                            : (const unsigned char *)a->kv.v + run.end * row_bytes;
-        value_run(a, type, &run, 0, a->n_heads);
+        read_run(a, type, true, &run, 0, a->n_heads);
     }
     for (int head = a->group; head < a->n_heads && n < a->kv.n_positions; head += a->group) {
         run.begin = n;
         run.end = attend_positions(a, head);
-        value_run(a, type, &run, head, head + a->group);
+        read_run(a, type, true, &run, head, head + a->group);
     }
 }
 
