@@ -12,8 +12,8 @@
 #include "compute/kernels_quant.h"
 #include "compute/kernels_tile.h"
 
-/* Adds a column of the panels, of which `w` is the first panel's, times an element of the tokens,
- * of which *x is the first token's. */
+/* Adds a column of the panels times an element of the tokens: `w` is the first panel's column, *x
+ * the first token's element. */
 ALWAYS_INLINE void matmul_column(const unsigned char *w, enum storage storage, size_t panel_bytes,
                                  const float *x, size_t x_stride, const int n_panels,
                                  const int n_tokens, lanes acc[MAX_PANELS][MAX_TOKENS])
@@ -66,7 +66,7 @@ ALWAYS_INLINE void matmul_tile(const struct matmul *m, enum storage storage,
 
 /* --- results --------------------------------------------------------------------------------- */
 
-/* f of sums of a feed-forward network: a long chain each, of which a loop has several under way. */
+/* f of a feed-forward network's sums: each is a long chain, and the loop runs several at once. */
 #define ACTIVATION(epilogue, f)                                                                    \
     case epilogue:                                                                                 \
         for (int i = 0; i < n; i++)                                                                \

@@ -41,7 +41,7 @@ struct attention {
     int layer;
     float *scratch;                 /* [attend_floats] the thread's */
     int n_kv_heads;                 /* the layer's, see model/config.h */
-    int group;                      /* likewise: query heads that share a K/V head */
+    int group;                      /* the layer's query heads that share a K/V head */
     int key_dim, value_dim;         /* of a query and a key, and of a value and a head's result */
     size_t qkv_dim;                 /* of a row of work.qkv: Q, then K, then V */
     size_t partial_floats;          /* floats of a partial result: out [value_dim], max, sum */
@@ -73,7 +73,7 @@ static int item_cost(const struct attention *a, int position, int chunk)
     return n <= 0 ? 0 : CALL_COST + MIN(n, KERNEL_CHUNK);
 }
 
-/* And what it costs for all rows of a span. */
+/* What attention of one K/V head costs for all rows of a span, all chunks together. */
 static int64_t span_cost(const struct attention *a, const struct batch_span *span)
 {
     int64_t cost = 0;
@@ -177,7 +177,7 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
     };
     a->f->kernels->attend(&args);
     if (a->f->watch)
-        for (size_t h = 0; h < n_heads; h++) /* scores are what they became */
+        for (size_t h = 0; h < n_heads; h++) /* attend has made exponentials of them */
             memcpy(weights_of(a, row + h / group, kv_head * group + h % group) + chunk_first,
                    args.scores + h * KERNEL_CHUNK,
                    attend_positions(&args, h) * sizeof *args.scores);
@@ -322,8 +322,8 @@ static void show_weights(const struct attention *a, const float *input)
     worker_meet(a->k);
 }
 
-/* The results [n_rows, heads_dim], of which this thread's rows are complete: chunks joined, heads
- * side by side. */
+/* Returns the results [n_rows, heads_dim], chunks joined, heads side by side: this thread's rows
+ * are complete. */
 static float *join_heads(const struct attention *a)
 {
     const struct forward *f = a->f;

@@ -131,9 +131,9 @@ static inline size_t worker_first(const struct worker *k)
 /* out [d_model] = norm of x [d_model]; out may be x. */
 void stage_norm(const struct forward *f, const struct norm *norm, const float *x, float *out);
 
-/* Returns the rows [n_rows, d_model] that a product reads: norms of work.x, of which this thread
- * makes its own in a buffer of the workspace (`stride` floats for each of WORKSPACE_LOCAL_ROWS);
- * or, where norms stand after the residuals, work.x itself. */
+/* Returns the rows [n_rows, d_model] that a product reads: norms of work.x or, where norms stand
+ * after the residuals, work.x itself. This thread makes its own norms in a buffer of the workspace,
+ * which has `stride` floats for each of WORKSPACE_LOCAL_ROWS. */
 const float *stage_input(const struct worker *k, const struct norm *norm, float *buffer,
                          int stride);
 

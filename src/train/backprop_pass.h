@@ -201,8 +201,7 @@ void backprop_multiply(const struct backprop *b, struct affine map, struct matri
 void backprop_weight_sums(const struct backprop *b, struct param_pair gradient,
                           struct matrix_view dy, struct matrix_view x, int thread);
 
-/* A norm of rows: x [rows, d], its parameters, of which each may be NULL, and their gradients,
- * where there are such. */
+/* A norm of rows x [rows, d], its parameters and their gradients; each of these may be NULL. */
 struct norm_use {
     struct matrix_view x;
     bool is_norm; /* else x is read as it is */
