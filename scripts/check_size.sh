@@ -12,16 +12,16 @@ cd "$root"
 limits='
 args         690
 cli          7900
-compute      5900
+compute      5780
 convert      3300
-engine       3050
+engine       2960
 formats      2080
 measure      3120
-model        3900
+model        3660
 show        2850
 base        2530
 text         3000
-train        3150
+train        3300
 '
 most_lines=40700
 most_options=166
