@@ -70,12 +70,22 @@ static struct rows from_key(struct rows rows, const struct query_block *at)
     return rows;
 }
 
+/* Whether scores take rows of queries or keys as they are. */
+static bool turns_nothing(const struct head_turn *t)
+{
+    return !t->config->parts.qk_norms && t->config->position != POSITION_ROPE;
+}
+
 /* A row of queries or keys as scores take it. */
 static void turn_row(const struct item *it, const struct head_turn *t, int position, const float *x,
                      float *out)
 {
     const struct config *c = t->config;
     const int n_halves = it->w->halves;
+    if (turns_nothing(t)) {
+        memcpy(out, x, c->head_dim * sizeof *out);
+        return;
+    }
     if (c->parts.qk_norms) {
         t->kernels->norm(c->norm, it->row, x, t->gain, t->bias, c->head_dim, c->norm_eps);
         x = it->row;
@@ -94,14 +104,18 @@ static void turn_back(const struct item *it, const struct head_turn *t, int posi
     const struct config *c = t->config;
     const int n_halves = it->w->halves, dim = c->head_dim;
     float *turned = it->row, *own = it->row + dim, stats[2];
+    if (turns_nothing(t)) {
+        memmove(out, dy, dim * sizeof *out);
+        return;
+    }
     positions_rotate(t, position, dy, 1, true, turned);
     for (int i = 0; i < dim; i++)
         own[layout_half(i, n_halves)] = turned[i];
-    memset(out, 0, dim * sizeof *out);
     if (!c->parts.qk_norms) {
         memcpy(out, own, dim * sizeof *out);
         return;
     }
+    memset(out, 0, dim * sizeof *out);
     it->w->grad->norm_backward[c->norm](out, out, own, x, t->gain, dim, c->norm_eps, stats);
     for (int i = 0; i < dim && sums; i++) {
         sums[i] += (double)own[i] * ((double)x[i] - (double)stats[0]) * (double)stats[1];

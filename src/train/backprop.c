@@ -20,7 +20,7 @@ static void take_run_scratch(struct backprop *b, int rows, const struct buffer *
                                              rows, list->n, list->n};
 }
 
-/* Room for a matrix of any layer, in panels along either dimension. */
+/* Room for a matrix of any layer in panels. */
 static float *take_panels(struct backprop *b, enum tensor_role role)
 {
     struct tensor_spec spec = layout_weight(&b->config, role, 0);
@@ -28,11 +28,9 @@ static float *take_panels(struct backprop *b, enum tensor_role role)
         const struct tensor_spec own = layout_weight(&b->config, role, l);
         spec = spec_elements(&own) > spec_elements(&spec) ? own : spec;
     }
-    const uint64_t forward = (uint64_t)kernel_padded(spec.rows) * spec.cols;
-    const uint64_t backward = (uint64_t)kernel_padded(spec.cols) * spec.rows;
     if (spec.form != FORM_MATRIX || !layout_has(&b->config, role))
         return NULL;
-    return arena_take(&b->arena, MAX(forward, backward), sizeof(float));
+    return arena_take(&b->arena, (uint64_t)kernel_padded(spec.rows) * spec.cols, sizeof(float));
 }
 
 /* What the forward pass keeps of each layer for the way back; without one all layers share the
@@ -77,7 +75,6 @@ static void take_gradients(struct backprop *b, int rows, int widest)
     for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++)
         b->panels[role] = take_panels(b, role);
     b->panels[ROLE_OUTPUT] = take_panels(b, ROLE_OUTPUT);
-    b->output_backward = take_panels(b, ROLE_OUTPUT);
     take_run_scratch(
         b, b->head_rows,
         (const struct buffer[]){{&b->teacher_logits, b->taught ? c->n_vocab : 0}, {NULL, 0}});
@@ -303,7 +300,7 @@ static void lose_chunk(const struct pass *p, int chunk, struct range r, int thre
     }
     if (!p->gradient)
         return;
-    const struct affine map = {.panels = b->output_backward};
+    const struct affine map = {.matrix = p->w->w[ROLE_OUTPUT].weight};
     backprop_multiply(b, map, logits, rows_view(b->dnorm, r));
     backprop_norm_backward(p, &last, b->dnorm, b->stats, (struct matrix_view){.x = NULL}, b->dx, r);
 }
@@ -320,9 +317,7 @@ static void run_pass(void *arg, int thread)
     const struct range rows = rows_of_thread(p, all_rows(p), thread);
     const struct norm_use norm = embedding_norm(p), last = backprop_last_norm(p);
     if (!b->forward_only)
-        backprop_pack(p, ROLE_OUTPUT, 0, false, thread);
-    if (p->gradient)
-        backprop_pack(p, ROLE_OUTPUT, 0, true, thread);
+        backprop_pack(p, ROLE_OUTPUT, 0, thread);
     for (int row = rows.begin; row < rows.end; row++) {
         const int t = row % b->length;
         const float *position = learned ? learned + t * d : positions_vector(&b->positions, t);
@@ -361,6 +356,7 @@ static void run_pass(void *arg, int thread)
     if (!p->gradient)
         return;
     backprop_norm_sums(p, &last, b->dnorm, b->stats, thread);
+    pool_barrier(b->pool, thread);
     for (int l = c->n_layers - 1; l >= 0; l--)
         backprop_block_backward(p, l, thread);
     embed_batch_backward(p, thread);

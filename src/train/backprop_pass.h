@@ -73,11 +73,9 @@ struct backprop {
     struct saved *blocks;        /* [n_layers]; forward only: all share their memory */
     struct matrix_view out;      /* [rows, d] the residual stream after the last block */
     struct matrix_view embedded; /* [rows, d] the embedding before its norm; none without one */
-    /* By role, the matrices of one block in panels, in one direction at a time: forward
-     * [n_out / 16][n_in][16], backward [n_in / 16][n_out][16]. Forward only there are none, because
-     * the weights themselves lie so. */
+    /* By role, the matrices of one block in panels [n_out / 16][n_in][16]. Forward only there are
+     * none, because the weights themselves lie so. */
     float *panels[TENSOR_ROLES];
-    float *output_backward; /* panels[ROLE_OUTPUT] is its forward form */
 
     /* One block's at a time. */
     struct matrix_view norm;  /* [rows, d] output of a norm */
@@ -183,13 +181,14 @@ static inline void rows_each(const struct pass *p, struct range all, int at, int
  * and the caller places the barriers. The others work on the rows that they are given; each thread
  * gives its own. None allocates or fails. */
 
-/* Packs this thread's share of a role's weight [n_out, n_in], of block l, into panels for
- * y = x W^T, or, if `backward`, for dx = dy W. */
-void backprop_pack(const struct pass *p, enum tensor_role role, int l, bool backward, int thread);
+/* Packs this thread's share of a role's weight [n_out, n_in], of block l, into panels. */
+void backprop_pack(const struct pass *p, enum tensor_role role, int l, int thread);
 
-/* y = start + x * panels + bias, over the rows of x. */
+/* y = start + x W^T + bias with the panels of W or, backwards, y = start + x W with W as it is,
+ * over the rows of x. */
 struct affine {
-    const float *panels; /* as backprop_pack makes them */
+    const float *panels; /* as backprop_pack makes them; NULL: `matrix` is given */
+    const float *matrix; /* [x.n, y.n] */
     const float *bias;   /* [y.n]; NULL: zero */
     const float *start;  /* rows as y's, and may be y; NULL: zero */
 };

@@ -204,21 +204,20 @@ static bool adds_norm(const struct pass *p)
     return p->b->config.placement == PLACEMENT_AFTER;
 }
 
-/* The block's matrices, for one direction. */
-static void pack_block(const struct pass *p, int l, bool backward, int thread)
-{
-    for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++)
-        if (p->b->panels[role])
-            backprop_pack(p, role, l, backward, thread);
-    pool_barrier(p->b->pool, thread);
-}
-
 /* A role's map forwards, start + x W^T + b. */
 static struct affine map_of(const struct pass *p, const struct branch *br, enum tensor_role role,
                             const float *start)
 {
-    return (struct affine){pass_panels(p->b, p->w, role, br->layer),
-                           p->w->blocks[br->layer].w[role].bias, start};
+    return (struct affine){.panels = pass_panels(p->b, p->w, role, br->layer),
+                           .bias = p->w->blocks[br->layer].w[role].bias,
+                           .start = start};
+}
+
+/* The map of its gradient, start + dy W. */
+static struct affine map_back(const struct pass *p, const struct branch *br, enum tensor_role role,
+                              const float *start)
+{
+    return (struct affine){.matrix = p->w->blocks[br->layer].w[role].weight, .start = start};
 }
 
 /* norm [r, d] = what the branch reads, and its matrices' products with it. */
@@ -261,14 +260,14 @@ static void add_branch_backward(const struct pass *p, const struct branch *br, s
 {
     const struct matrix_view after = rows_view(br->after, r), dropped = rows_view(br->dropped, r);
     const struct matrix_view none = {.x = NULL};
-    const struct affine map = {.panels = p->b->panels[br->out]};
     if (dropped.x != after.x)
         memcpy(dropped.x, after.x, after.n_rows * after.stride * sizeof *after.x);
     if (pass_drops(p))
         backprop_drop(p, br->point + 1, dropped.x, NULL, r);
     if (br->added.is_norm)
         backprop_norm_backward(p, &br->added, br->dropped, br->added_stats, none, br->d_added, r);
-    backprop_multiply(p->b, map, rows_view(d_product(br), r), rows_view(br->d_inner, r));
+    backprop_multiply(p->b, map_back(p, br, br->out, NULL), rows_view(d_product(br), r),
+                      rows_view(br->d_inner, r));
 }
 
 /* From the gradients of the products of the branch's matrices to the gradient of the stream before
@@ -278,10 +277,9 @@ static void read_stream_backward(const struct pass *p, const struct branch *br, 
 {
     const struct matrix_view dnorm = rows_view(p->b->dnorm, r), none = {.x = NULL};
     const float *start = adds_norm(p) ? rows_view(br->after, r).x : NULL;
-    for (int i = 0; i < br->n_in; i++, start = dnorm.x) {
-        const struct affine map = {.panels = p->b->panels[br->in[i].role], .start = start};
-        backprop_multiply(p->b, map, rows_view(br->in[i].dy, r), dnorm);
-    }
+    for (int i = 0; i < br->n_in; i++, start = dnorm.x)
+        backprop_multiply(p->b, map_back(p, br, br->in[i].role, start), rows_view(br->in[i].dy, r),
+                          dnorm);
     backprop_norm_backward(p, &br->norm, p->b->dnorm, p->b->stats, adds_norm(p) ? none : br->around,
                            br->before, r);
 }
@@ -343,7 +341,10 @@ void backprop_block(const struct pass *p, int l, int thread)
 {
     struct pool *pool = p->b->pool;
     assert(l >= 0 && l < p->b->config.n_layers);
-    pack_block(p, l, false, thread);
+    for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++)
+        if (p->b->panels[role])
+            backprop_pack(p, role, l, thread);
+    pool_barrier(pool, thread);
     rows_each(p, all_rows(p), l, thread, project_qkv);
     pool_barrier(pool, thread);
     attend(p, l, thread, causal_forward);
@@ -432,7 +433,6 @@ void backprop_block_backward(const struct pass *p, int l, int thread)
     const struct param_pair *gradient = p->gradient->blocks[l].w;
     float *table = gradient[b->table].weight;
     assert(!b->forward_only && l >= 0 && l < c->n_layers);
-    pack_block(p, l, true, thread);
     rows_each(p, all_rows(p), l, thread, attn_output_and_ffn_backward);
     pool_barrier(b->pool, thread);
     attend(p, l, thread, causal_backward);

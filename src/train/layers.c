@@ -8,26 +8,21 @@
 /* Tokens summed at once for a weight's gradient: two operands' blocks stay in the cache. */
 #define SUM_BLOCK 256
 
-void backprop_pack(const struct pass *p, enum tensor_role role, int l, bool backward, int thread)
+void backprop_pack(const struct pass *p, enum tensor_role role, int l, int thread)
 {
     const struct backprop *b = p->b;
     const struct tensor_spec spec = layout_weight(&b->config, role, l);
-    const int n_out = spec.rows, n_in = spec.cols;
-    /* Panels [n / 16][k][16], the last filled up with zeros, along the rows or, backward, the
-     * columns. */
-    const int n = backward ? n_in : n_out, k = backward ? n_out : n_in;
-    const size_t step = backward ? 1 : n_in, down = backward ? n_in : 1;
+    const size_t n_in = spec.cols;
     const float *matrix = (role_in_block(role) ? p->w->blocks[l].w : p->w->w)[role].weight;
-    float *panels = backward && role == ROLE_OUTPUT ? b->output_backward : b->panels[role];
-    const struct range own = pool_range(matrix_panels(n), thread, b->n_threads);
+    const struct range own = pool_range(matrix_panels(spec.rows), thread, b->n_threads);
     assert(spec.form == FORM_MATRIX);
     for (int panel = own.begin; panel < own.end; panel++) {
-        const int first = panel * KERNEL_LANES, width = MIN(n - first, KERNEL_LANES);
-        float *out = panels + (size_t)first * k;
-        for (int i = 0; i < k; i++, out += KERNEL_LANES) {
-            const float *w = matrix + first * step + i * down;
+        const int first = panel * KERNEL_LANES, width = MIN(spec.rows - first, KERNEL_LANES);
+        const float *w = matrix + first * n_in;
+        float *out = b->panels[role] + first * n_in;
+        for (size_t i = 0; i < n_in; i++, w++, out += KERNEL_LANES) {
             for (int lane = 0; lane < width; lane++)
-                out[lane] = w[lane * step];
+                out[lane] = w[lane * n_in];
             for (int lane = width; lane < KERNEL_LANES; lane++)
                 out[lane] = 0;
         }
@@ -43,9 +38,9 @@ void backprop_multiply(const struct backprop *b, struct affine map, struct matri
                                        .a = x.x,
                                        .a_row = x.stride,
                                        .a_col = 1,
-                                       .b = map.panels,
-                                       .b_row = KERNEL_LANES,
-                                       .b_panel = (size_t)x.n * KERNEL_LANES,
+                                       .b = map.panels ? map.panels : map.matrix,
+                                       .b_row = map.panels ? KERNEL_LANES : y.n,
+                                       .b_panel = (map.panels ? (size_t)x.n : 1) * KERNEL_LANES,
                                        .c = y.x,
                                        .c_row = y.stride,
                                        .bias = map.bias,
