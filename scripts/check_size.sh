@@ -10,8 +10,8 @@ cd "$root"
 
 # Directory, lines at most.
 limits='
-args         690
-cli          7900
+args         665
+cli          7850
 compute      5780
 convert      3300
 engine       2960
