@@ -237,6 +237,16 @@ static enum status find_pairs(struct builder *b, struct err *e)
     return STATUS_OK;
 }
 
+static enum status build(struct builder *b, const struct gguf *g, int32_t *n_symbols, struct err *e)
+{
+    bool found;
+    TRY(gguf_get_bool(g, EXTRA_KEY, &b->spm->drops_spaces, &found, e));
+    TRY(read_scores(b, g, e));
+    TRY(read_spellings(b, g, e));
+    TRY(number_symbols(b, n_symbols, e));
+    return find_pairs(b, e);
+}
+
 enum status spm_init(struct spm *s, const struct vocab *v, const struct gguf *g, struct err *e)
 {
     struct builder b = {.spm = s, .vocab = v};
@@ -244,16 +254,7 @@ enum status spm_init(struct spm *s, const struct vocab *v, const struct gguf *g,
     *s = (struct spm){.n_tokens = v->n, .cuts = true};
     for (int byte = 0; byte < 256; byte++)
         s->one_byte[byte] = -1;
-    bool found;
-    enum status status = gguf_get_bool(g, EXTRA_KEY, &s->drops_spaces, &found, e);
-    if (status == STATUS_OK)
-        status = read_scores(&b, g, e);
-    if (status == STATUS_OK)
-        status = read_spellings(&b, g, e);
-    if (status == STATUS_OK)
-        status = number_symbols(&b, &n_symbols, e);
-    if (status == STATUS_OK)
-        status = find_pairs(&b, e);
+    enum status status = build(&b, g, &n_symbols, e);
     if (!status)
         status = merging_init(&s->merging, b.pairs, b.n_pairs, n_symbols, e); /* takes them over */
     else

@@ -10,12 +10,11 @@
 
 /* The numbers are those of the generated table. */
 enum char_class {
-    CHAR_OTHER = 0,  /* none of the following three; unassigned, surrogates, UNICODE_INVALID */
-    CHAR_LETTER = 1, /* general category L* */
-    CHAR_NUMBER = 2, /* general category N* */
-    CHAR_SPACE = 3,  /* property White_Space */
-    CHAR_PUNCTUATION =
-        4, /* P* in Unicode 8, as Falcon's vocabulary has it: of CHAR_OTHER to unicode_class */
+    CHAR_OTHER = 0,       /* none of the next three; unassigned, surrogates, UNICODE_INVALID */
+    CHAR_LETTER = 1,      /* general category L* */
+    CHAR_NUMBER = 2,      /* general category N* */
+    CHAR_SPACE = 3,       /* property White_Space */
+    CHAR_PUNCTUATION = 4, /* P* of Unicode 8, for Falcon; unicode_class says CHAR_OTHER */
 };
 
 /* Returns the class of any number; those above U+10FFFF are CHAR_OTHER. */
