@@ -13,14 +13,14 @@ limits='
 args         665
 cli          7850
 compute      5780
-convert      3300
+convert      3020
 engine       2960
-formats      2080
+formats      1910
 measure      3120
 model        3660
 show        2850
-base        2530
-text         3000
+base        2585
+text         3050
 train        3300
 '
 most_lines=40700
