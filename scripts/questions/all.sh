@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# all.sh TEXT [NAME...] - runs the questions, or those named, one after the other, and puts their tables and pictures into this
-# folder: NAME.txt, NAME.svg. What was trained before is not trained again. They take under four hours on two cores; those of a
-# real checkpoint, roles, cache and real, are run by name.
+# all.sh TEXT [NAME...] - runs all questions, or those that are named, one after the other, and puts their tables and pictures into
+# this folder: NAME.txt, NAME.svg. What was trained before is not trained again. Those of a real checkpoint (roles, cache, real)
+# run only by name. The others take under four hours on two cores.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$(dirname "$here")")

@@ -16,7 +16,7 @@ page=scripts/questions/README.md
 # lines behind the link to the table, without references in parentheses; heads_of prints the heads of tables on standard input.
 section() { sed -n "/^## $1: /,/^## /p" "$page" | sed '$!b; /^## /d'; }
 table() { sed '/./!d' "scripts/questions/$1.txt" 2>/dev/null; }
-prose() { section "$1" | sed '1,/^Figures: /d' | tr '\n' ' ' | sed 's/([^)]*[12][09][0-9][0-9][^)]*)//g; s/The paper: .*//'; }
+prose() { section "$1" | sed '1,/^\[Figures\]/d' | tr '\n' ' ' | sed 's/([^)]*[12][09][0-9][0-9][^)]*)//g; s/The paper: .*//'; }
 heads_of() { grep -B 1 '^|:*--' | grep '^| [^-]'; }
 
 # figures prints the numbers of three characters and more on standard input, one a line; lacking FILE prints those that are no
