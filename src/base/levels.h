@@ -73,7 +73,7 @@ static inline float block_peak(const float *x)
     return most;
 }
 
-/* Makes the numbers of a block as levels from 0 to 2 half - 1, of which the peak is 0; returns d.
+/* Makes the numbers of a block as levels from 0 to 2 half - 1, where the peak is 0; returns d.
  */
 static inline float block_unsigned(uint8_t *q, const float *x, int32_t half)
 {

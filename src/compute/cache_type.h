@@ -22,7 +22,7 @@ struct cache_type_info {
 extern const struct cache_type_info cache_types[CACHE_TYPES];
 extern const char *const cache_type_names[CACHE_TYPES + 1]; /* of the same order, then NULL */
 
-/* Whether numbers lie in words, the lower four bits of eight in each. */
+/* Whether numbers lie in words, each with the lower four bits of eight numbers. */
 static inline bool cache_in_words(enum cache_type t)
 {
     return t == CACHE_Q5_0 || t == CACHE_Q4_0;
@@ -51,8 +51,8 @@ static inline size_t cache_value_bytes(enum cache_type t, int n)
 /* --- rotation --------------------------------------------------------------------------------- */
 
 /*
- * A few numbers of a key or value are much larger than the others, and in a block with one of them
- * few levels are left for the rest. So what is stored in few bits is multiplied by a Hadamard
+ * A few numbers of a key or value are much larger than the others, and a block that has one of
+ * these has few levels left for the rest. So what is stored in few bits is multiplied by a Hadamard
  * matrix H first, which spreads each number over all: H is its own transpose and inverse, so that
  * products with a query multiplied by H are what they were, and a sum of values times H is theirs.
  *

@@ -28,8 +28,8 @@ ALWAYS_INLINE int pass_heads(const int n_left)
                                             : n_left;
 }
 
-/* Number i of the cells or values of a cache of F32, F16 or Q8_0 and those that follow it, without
- * their scales. */
+/* Loads KERNEL_LANES numbers, from number i on, of the cells or values of a cache of F32, F16 or
+ * Q8_0, without their scales. */
 ALWAYS_INLINE lanes load_cached(const void *base, enum cache_type type, size_t i)
 {
     return type == CACHE_Q8_0  ? lanes_load_i8((const int8_t *)base + i)
@@ -37,8 +37,8 @@ ALWAYS_INLINE lanes load_cached(const void *base, enum cache_type type, size_t i
                                : lanes_load((const float *)base + i);
 }
 
-/* The same of types in words: number i of the keys of a panel, and from number i of a value, a
- * multiple of KERNEL_LANES. */
+/* Load as many numbers of a cache of Q5_0 or Q4_0, without their scales: number i of each key of a
+ * panel, and the numbers of a value from i, a multiple of KERNEL_LANES, on. */
 ALWAYS_INLINE lanes load_key_bits(const struct kv_chunk *kv, enum cache_type type, size_t panel,
                                   int i)
 {
@@ -97,7 +97,7 @@ ALWAYS_INLINE size_t ahead_share(const struct attend *a, enum cache_type type)
     return (vector_bytes(type) + n_heads - 1) / n_heads;
 }
 
-/* When heads meet `n` runs of so many shares. */
+/* Asks n times for so many shares of what is read next. */
 ALWAYS_INLINE void ask_ahead(struct ahead *ahead, const int shares, const int n)
 {
     UNROLLED (i, n) {
@@ -106,7 +106,8 @@ ALWAYS_INLINE void ask_ahead(struct ahead *ahead, const int shares, const int n)
     }
 }
 
-/* When n_heads heads meet n_vecs vectors. One alone leaves long runs of memory to the processor. */
+/* Asks for what n_heads heads owe when they meet n_vecs vectors. One head alone leaves long runs of
+ * memory to the processor. */
 ALWAYS_INLINE void ask_vectors(struct ahead *ahead, enum cache_type type, const int n_vecs,
                                const int n_heads)
 {
@@ -140,7 +141,8 @@ ALWAYS_INLINE void clear_tile(lanes acc[TILE_HEADS][4], const int n, const int m
             acc[i][j] = lanes_zero();
 }
 
-/* A number of the keys in words, the next in their lowest bits, which make way for another. */
+/* acc[head][panel] += q.k of number i, which the words have in their lowest bits; these make way
+ * for the next number. */
 ALWAYS_INLINE void score_nibbles(enum cache_type type, ints words[4], ints fifths[4], size_t dim,
                                  const float *q, size_t i, const int n_panels, const int n_heads,
                                  lanes acc[TILE_HEADS][4])
@@ -188,7 +190,8 @@ ALWAYS_INLINE void score_words(const void *keys, enum cache_type type, int panel
     }
 }
 
-/* The same over quantised keys: block by block, then times the block's scales. */
+/* acc[head][panel] += q.k of quantised keys: the sum over a block counts times the block's scales.
+ */
 ALWAYS_INLINE void score_quant_dims(const struct kv_chunk *kv, enum cache_type type, int panel,
                                     struct ahead *ahead, size_t dim, const float *q,
                                     const int n_panels, const int n_heads, lanes acc[TILE_HEADS][4])
@@ -230,7 +233,8 @@ ALWAYS_INLINE void score_tile(const struct attend *a, enum cache_type type, stru
             lanes_store(scores + h * KERNEL_CHUNK + (panel + p) * KERNEL_LANES, acc[h][p]);
 }
 
-/* The same of additive scores, for one panel and head: their arithmetic outlasts the loads. */
+/* Additive scores of one panel for one head. Nothing is asked for ahead, because the arithmetic
+ * outlasts the loads. */
 ALWAYS_INLINE void score_additive(const struct attend *a, enum cache_type type, int panel, int head)
 {
     const size_t dim = a->kv.key_dim;

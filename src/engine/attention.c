@@ -30,10 +30,11 @@ void batch_cut(struct batch *b, const struct batch_row *rows, int n, struct batc
 /*
  * A thread's work on one layer's attention of a batch of rows to the cache, for any number of K/V
  * heads. Query head h uses K/V head h / (n_heads / n_kv_heads), by layer: one K/V head is MQA,
- * n_heads of them are MHA. The query heads of a group are one work item, so each K and V row is
- * read once for all of them. The positions that a row reads, from the first of its window on, are
- * cut into chunks of KERNEL_CHUNK whose results are merged in order; the cut depends on nothing but
- * the position, so no bit depends on the threads or on what else is in the batch.
+ * n_heads of them are MHA. The query heads of a group are one work item, which rows of a prompt
+ * share as long as they are few, so each K and V row is read once for all heads. The positions that
+ * a row reads, from the first of its window on, are cut into chunks of KERNEL_CHUNK whose results
+ * are merged in order; the cut depends on nothing but the position, so no bit depends on the
+ * threads or on what else is in the batch.
  */
 struct attention {
     const struct worker *k;
@@ -183,8 +184,8 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
                    attend_positions(&args, h) * sizeof *args.scores);
 }
 
-/* How many rows of a span, from one on, can read their chunks together: chunks begin at the same
- * position for all of them. */
+/* Returns how many rows of a span, from `row` on, read a chunk together: as many as have
+ * JOINED_HEADS heads, if no window hides a position from the last of these, or one. */
 static int joined_rows(const struct attention *a, const struct batch_span *span, int row)
 {
     const int last = MIN(row + MAX(JOINED_HEADS / a->group, 1), span->n_rows) - 1;
@@ -202,7 +203,7 @@ static int most_chunks(const struct attention *a, int last)
 /* Runs this thread's work items (K/V head, chunk, row), which fill work.partials. Laid end to end,
  * head after head, each as long as it costs, the items make a line that is cut into a range for
  * each thread: a thread runs those that start in its range. Rows of a span vary fastest, while a
- * chunk of the cache stays near; several at once, where they can, are read to for once. */
+ * chunk of the cache stays near; rows that can read it together are one call. */
 static void attend_range(const struct attention *a)
 {
     const struct batch *b = &a->f->batch;
