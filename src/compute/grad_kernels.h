@@ -105,20 +105,19 @@ struct grad_kernels {
     void (*ffn_backward[FFN_KINDS])(float *dup, float *dgate, const float *dy, const float *up,
                                     const float *gate, size_t n);
 
-    /* By norm_kind: the norm of one row x [n], backwards: dx [n] = residual [n] + the gradient of
+    /* The norm of one row x [n], backwards: dx [n] = residual [n] + the gradient of
      * x, given that of the output, dy [n]; gain NULL: ones; dx may be residual. stats[0] and [1]
      * become what the norm took off (the mean; 0 for NORM_RMS) and multiplied by (1 / sqrt(variance
      * + eps), with the mean of squares for the variance for NORM_RMS). */
-    void (*norm_backward[NORM_KINDS])(float *dx, const float *residual, const float *dy,
-                                      const float *x, const float *gain, int n, float eps,
-                                      float *stats);
+    void (*norm_backward)(enum norm_kind kind, float *dx, const float *residual, const float *dy,
+                          const float *x, const float *gain, int n, float eps, float *stats);
 
     /* Sums over n_rows rows of n floats, `stride` apart, in the order of the rows:
-     * out[i] = sum_t x[t][i]; and for a norm of any kind whose stats are [n_rows, 2],
-     * gain[i] = sum_t dy[t][i] * (x[t][i] - stats[t][0]) * stats[t][1]. */
-    void (*column_sums)(float *out, const float *x, size_t stride, int n_rows, int n);
-    void (*gain_sums)(float *gain, const float *dy, const float *x, const float *stats,
-                      size_t stride, int n_rows, int n);
+     * out[i] = sum_t dy[t][i]; or, of a norm of any kind whose stats are [n_rows, 2], the gradient
+     * of its gain, out[i] = sum_t dy[t][i] * (x[t][i] - stats[t][0]) * stats[t][1]. x is looked at
+     * only if stats is not NULL. */
+    void (*row_sums)(float *out, const float *dy, const float *x, const float *stats, size_t stride,
+                     int n_rows, int n);
 
     void (*causal_softmax)(const struct causal *c);
     void (*causal_backward)(const struct causal *c);

@@ -327,54 +327,29 @@ FFN_OF(vector_geglu, FFN_GEGLU)
 
 /* --- norms ----------------------------------------------------------------------------------- */
 
-/* Whole vectors first, then what is left of n as one partial vector. */
-#define EACH_VECTOR(i, width, n)                                                                   \
-    for (int i = 0, width = MIN(n, KERNEL_LANES); i < (n);                                         \
-         i += KERNEL_LANES, width = MIN((n)-i, KERNEL_LANES))
-
-/* What the norm of a row takes off, and what it multiplies by. */
-ALWAYS_INLINE void norm_stats(const bool centred, const float *x, int n, float eps, float *stats)
-{
-    stats[0] = 0;
-    if (centred) {
-        lanes sum = lanes_zero();
-        EACH_VECTOR(i, width, n)
-        sum = lanes_add(sum, lanes_load_upto(x + i, width));
-        stats[0] = lanes_sum(sum) / (float)n;
-    }
-    const lanes mean = lanes_all(stats[0]);
-    lanes squares = lanes_zero();
-    EACH_VECTOR(i, width, n)
-    {
-        const lanes d = lanes_sub(lanes_load_upto(x + i, width), mean);
-        squares = lanes_first(lanes_fma(d, d, squares), squares, width);
-    }
-    stats[1] = 1.0f / sqrtf(lanes_sum(squares) / (float)n + eps);
-}
-
-/* With u = (x - mean) / sd and h = dy gain: dx = (h - mean(h) - u mean(h u)) / sd; not centred,
- * mean and mean(h) count as 0. */
-ALWAYS_INLINE void norm_backward(const bool centred, float *dx, const float *residual,
+/* With u = (x - mean) / sd and h = dy gain: dx = (h - mean(h) - u mean(h u)) / sd; with
+ * NORM_RMS mean and mean(h) count as 0. */
+static void vector_norm_backward(enum norm_kind kind, float *dx, const float *residual,
                                  const float *dy, const float *x, const float *gain, int n,
                                  float eps, float *stats)
 {
     assert(n >= 1 && !(eps < 0) && dx && residual && dy && x && stats);
     assert(dx != x && dx != dy);
-    norm_stats(centred, x, n, eps, stats);
+    lanes_norm_stats(kind, x, n, eps, stats);
     const lanes mean = lanes_all(stats[0]), scale = lanes_all(stats[1]);
     lanes sum = lanes_zero(), product = lanes_zero();
-    EACH_VECTOR(i, width, n)
-    {
+    for (int i = 0; i < n; i += KERNEL_LANES) {
+        const int width = n - i;
         const lanes d = lanes_load_upto(dy + i, width);
         const lanes h = gain ? lanes_mul(d, lanes_load_upto(gain + i, width)) : d;
         const lanes u = lanes_mul(lanes_sub(lanes_load_upto(x + i, width), mean), scale);
         sum = lanes_add(sum, h);
         product = lanes_fma(h, u, product); /* h is 0 past the end */
     }
-    const lanes mean_h = lanes_all(centred ? lanes_sum(sum) / (float)n : 0.0f);
+    const lanes mean_h = lanes_all(kind == NORM_LAYER ? lanes_sum(sum) / (float)n : 0.0f);
     const lanes mean_hu = lanes_all(lanes_sum(product) / (float)n);
-    EACH_VECTOR(i, width, n)
-    {
+    for (int i = 0; i < n; i += KERNEL_LANES) {
+        const int width = n - i;
         const lanes d = lanes_load_upto(dy + i, width);
         const lanes h = gain ? lanes_mul(d, lanes_load_upto(gain + i, width)) : d;
         const lanes u = lanes_mul(lanes_sub(lanes_load_upto(x + i, width), mean), scale);
@@ -383,15 +358,6 @@ ALWAYS_INLINE void norm_backward(const bool centred, float *dx, const float *res
         lanes_store_upto(dx + i, out, width);
     }
 }
-
-#define NORM_BACKWARD_OF(name, centred)                                                            \
-    static void name(float *dx, const float *residual, const float *dy, const float *x,            \
-                     const float *gain, int n, float eps, float *stats)                            \
-    {                                                                                              \
-        norm_backward(centred, dx, residual, dy, x, gain, n, eps, stats);                          \
-    }
-NORM_BACKWARD_OF(vector_layer_norm_backward, true)
-NORM_BACKWARD_OF(vector_rms_norm_backward, false)
 
 /* --- sums over rows -------------------------------------------------------------------------- */
 
@@ -434,15 +400,13 @@ ALWAYS_INLINE void all_sums(float *out, const float *dy, const float *x, const f
         row_sums(out + i, dy + i, x + i, stats, stride, n_rows, 1, n - i);
 }
 
-static void vector_column_sums(float *out, const float *x, size_t stride, int n_rows, int n)
+static void vector_row_sums(float *out, const float *dy, const float *x, const float *stats,
+                            size_t stride, int n_rows, int n)
 {
-    all_sums(out, x, x, NULL, stride, n_rows, n);
-}
-
-static void vector_gain_sums(float *gain, const float *dy, const float *x, const float *stats,
-                             size_t stride, int n_rows, int n)
-{
-    all_sums(gain, dy, x, stats, stride, n_rows, n);
+    if (stats)
+        all_sums(out, dy, x, stats, stride, n_rows, n);
+    else
+        all_sums(out, dy, dy, NULL, stride, n_rows, n);
 }
 
 /* --- attention ------------------------------------------------------------------------------- */
@@ -586,21 +550,23 @@ static float vector_softmax(float *x, int n, float scale)
     assert(n >= 1 && x);
     const lanes least = lanes_all(-INFINITY);
     lanes max = least;
-    EACH_VECTOR(i, width, n)
-    max = lanes_max(lanes_first(lanes_load_upto(x + i, width), least, width), max);
+    for (int i = 0; i < n; i += KERNEL_LANES) {
+        const int width = MIN(n - i, KERNEL_LANES);
+        max = lanes_max(lanes_first(lanes_load_upto(x + i, width), least, width), max);
+    }
     const float largest = lanes_largest(max);
     const lanes shift = lanes_all(largest);
     lanes sum = lanes_zero();
-    EACH_VECTOR(i, width, n)
-    {
+    for (int i = 0; i < n; i += KERNEL_LANES) {
+        const int width = MIN(n - i, KERNEL_LANES);
         const lanes e = lanes_exp(lanes_sub(lanes_load_upto(x + i, width), shift));
         lanes_store_upto(x + i, e, width);
         sum = lanes_add(sum, lanes_first(e, lanes_zero(), width));
     }
     const float total = lanes_sum(sum);
     const lanes factor = lanes_all(scale / total);
-    EACH_VECTOR(i, width, n)
-    lanes_store_upto(x + i, lanes_mul(lanes_load_upto(x + i, width), factor), width);
+    for (int i = 0; i < n; i += KERNEL_LANES)
+        lanes_store_upto(x + i, lanes_mul(lanes_load_upto(x + i, n - i), factor), n - i);
     return largest + logf(total);
 }
 
@@ -656,10 +622,8 @@ const struct grad_kernels OF_SET(grad) = {
                      [FFN_RELU] = vector_relu_backward,
                      [FFN_SWIGLU] = vector_swiglu_backward,
                      [FFN_GEGLU] = vector_geglu_backward},
-    .norm_backward =
-        {[NORM_LAYER] = vector_layer_norm_backward, [NORM_RMS] = vector_rms_norm_backward},
-    .column_sums = vector_column_sums,
-    .gain_sums = vector_gain_sums,
+    .norm_backward = vector_norm_backward,
+    .row_sums = vector_row_sums,
     .causal_softmax = vector_causal_softmax,
     .causal_backward = vector_causal_backward,
     .additive_scores = vector_additive_scores,

@@ -34,7 +34,7 @@
 
 /* --- kinds ----------------------------------------------------------------------------------- */
 
-/* Norms of a row. Each is one entry of grad_kernels.norm_backward. */
+/* Norms of a row. */
 enum norm_kind {
     NORM_LAYER, /* (x - mean) / sqrt(variance + eps) * gain + bias (Ba et al. 2016) */
     NORM_RMS,   /* x / sqrt(mean x^2 + eps) * gain + bias (Zhang and Sennrich 2019) */

@@ -17,17 +17,9 @@ static void vector_norm(enum norm_kind kind, float *out, const float *x, const f
                         const float *bias, int n, float eps)
 {
     norm_check(kind, out, x, gain, n, eps);
-    const bool centred = kind == NORM_LAYER; /* else the mean counts as 0 */
-    lanes sum = lanes_zero(), squares = lanes_zero();
-    for (int i = 0; centred && i < n; i += KERNEL_LANES)
-        sum = lanes_add(sum, lanes_load_upto(x + i, n - i)); /* 0 past the end */
-    const lanes mean = centred ? lanes_all(lanes_sum(sum) / (float)n) : lanes_zero();
-    for (int i = 0; i < n; i += KERNEL_LANES) {
-        const lanes d = lanes_sub(lanes_load_upto(x + i, n - i), mean);
-        const lanes more = lanes_fma(d, d, squares);
-        squares = n - i < KERNEL_LANES ? lanes_first(more, squares, n - i) : more;
-    }
-    const lanes scale = lanes_all(1.0f / sqrtf(lanes_sum(squares) / (float)n + eps));
+    float stats[2];
+    lanes_norm_stats(kind, x, n, eps, stats);
+    const lanes mean = lanes_all(stats[0]), scale = lanes_all(stats[1]);
     for (int i = 0; i < n; i += KERNEL_LANES) {
         const lanes normed = lanes_mul(lanes_sub(lanes_load_upto(x + i, n - i), mean), scale);
         const lanes factor = gain ? lanes_load_upto(gain + i, n - i) : lanes_all(1.0f);

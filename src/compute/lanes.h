@@ -275,3 +275,20 @@ static inline lanes lanes_silu(lanes x)
     x = lanes_max(lanes_all(-EXP_MAX), x);
     return lanes_div(x, lanes_add(lanes_all(1.0f), lanes_exp(lanes_sub(lanes_zero(), x))));
 }
+
+/* What the norm of a row x [n] takes off, the mean or, of NORM_RMS, 0, and then multiplies by. */
+static inline void lanes_norm_stats(enum norm_kind kind, const float *x, int n, float eps,
+                                    float *stats)
+{
+    lanes sum = lanes_zero(), squares = lanes_zero();
+    for (int i = 0; kind == NORM_LAYER && i < n; i += KERNEL_LANES)
+        sum = lanes_add(sum, lanes_load_upto(x + i, n - i)); /* 0 past the end */
+    stats[0] = kind == NORM_LAYER ? lanes_sum(sum) / (float)n : 0;
+    const lanes mean = lanes_all(stats[0]);
+    for (int i = 0; i < n; i += KERNEL_LANES) {
+        const lanes d = lanes_sub(lanes_load_upto(x + i, n - i), mean);
+        const lanes more = lanes_fma(d, d, squares);
+        squares = n - i < KERNEL_LANES ? lanes_first(more, squares, n - i) : more;
+    }
+    stats[1] = 1.0f / sqrtf(lanes_sum(squares) / (float)n + eps);
+}

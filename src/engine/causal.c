@@ -116,7 +116,7 @@ static void turn_back(const struct item *it, const struct head_turn *t, int posi
         return;
     }
     memset(out, 0, dim * sizeof *out);
-    it->w->grad->norm_backward[c->norm](out, out, own, x, t->gain, dim, c->norm_eps, stats);
+    it->w->grad->norm_backward(c->norm, out, out, own, x, t->gain, dim, c->norm_eps, stats);
     for (int i = 0; i < dim && sums; i++) {
         sums[i] += (double)own[i] * ((double)x[i] - (double)stats[0]) * (double)stats[1];
         sums[dim + i] += (double)own[i];

@@ -56,10 +56,7 @@ static void add_rows(const struct grad_kernels *g, float *out, struct matrix_vie
     float sums[MOST];
     for (int first = 0; first < dy.n; first += MOST) {
         const int n = MIN(dy.n - first, MOST);
-        if (stats)
-            g->gain_sums(sums, dy.x + first, x + first, stats, dy.stride, dy.n_rows, n);
-        else
-            g->column_sums(sums, dy.x + first, dy.stride, dy.n_rows, n);
+        g->row_sums(sums, dy.x + first, stats ? x + first : NULL, stats, dy.stride, dy.n_rows, n);
         for (int i = 0; i < n; i++)
             out[first + i] += sums[i];
     }
@@ -143,9 +140,9 @@ void backprop_norm_backward(const struct pass *p, const struct norm_use *n, stru
     }
     if (n->is_norm)
         for (int t = r.begin; t < r.end; t++)
-            b->grad->norm_backward[c->norm](dx.x + t * d, around.x + t * d, dy.x + t * d,
-                                            n->x.x + t * d, n->w->weight, c->d_model, c->norm_eps,
-                                            stats.x + 2 * t);
+            b->grad->norm_backward(c->norm, dx.x + t * d, around.x + t * d, dy.x + t * d,
+                                   n->x.x + t * d, n->w->weight, c->d_model, c->norm_eps,
+                                   stats.x + 2 * t);
     else
         for (size_t i = r.begin * d; i < r.end * d; i++)
             dx.x[i] = around.x[i] + dy.x[i];
