@@ -185,7 +185,7 @@ for command in $("$decode" help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1
     "$decode" "$command" --help --all
 done | grep -oE -- '--[a-z][a-z0-9-]*' | sort -u >"$dir/options"
 cat $pages | tr '\n' ' ' | grep -oE '`[^`]*`' | grep -v scripts/ | grep -oE '[ `]--[a-z][a-z0-9-]*' |
-    grep -oE -- '--[a-z0-9-]*' | grep -vxE -e '--(short|alpha|arm|jobs|rates|match|print|seeds|expand|tokenizer)' | sort -u >"$dir/named" # scripts'
+    grep -oE -- '--[a-z0-9-]*' | grep -vxE -e '--(help|short|alpha|arm|jobs|rates|match|print|seeds|expand|tokenizer)' | sort -u >"$dir/named" # scripts'
 note "options are named" [ "$(wc -l <"$dir/named")" -gt 40 ]
 note "that there are: $(comm -13 "$dir/options" "$dir/named" | xargs)" \
     [ -z "$(comm -13 "$dir/options" "$dir/named")" ]
