@@ -136,10 +136,12 @@ struct live_answer {
     size_t numbers_len;
 };
 
-/* Opens a checkpoint in malloc'd memory, which is the result's from then on; the name is borrowed.
- * NULL: there is no memory for the result. The answer has no view. */
 struct live;
-struct live *live_open(unsigned char *checkpoint, size_t len, const char *name);
+
+/* Opens a checkpoint in memory that becomes the result's, which file_map_close releases: in
+ * WebAssembly malloc has given it, elsewhere it is a mapped file. The name is borrowed. NULL: there
+ * is no memory for the result. The answer has no view. */
+struct live *live_open(const unsigned char *checkpoint, size_t len, const char *name);
 void live_free(struct live *l); /* NULL is legal */
 
 /* Answers with what `decode attend` shows of a text and the n tokens that `decode generate` makes

@@ -179,7 +179,7 @@ static void answer(struct live *l, enum status s)
                                      .numbers_len = l->numbers.len};
 }
 
-struct live *live_open(unsigned char *checkpoint, size_t len, const char *name)
+struct live *live_open(const unsigned char *checkpoint, size_t len, const char *name)
 {
     struct file_map file = {.data = checkpoint, .len = len};
     struct live *l = calloc(1, sizeof *l);

@@ -2,7 +2,6 @@
  * Tests of what a live page runs: it refuses texts and K/V heads, and goes on after that.
  * (tests/show/page.sh tests its weights and tokens.)
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/attend.h"
@@ -13,12 +12,17 @@ static const struct live_answer *answer; /* the first member of a struct live */
 
 RELEASER(close_live, live_free)
 
+static void open_file(const char *path)
+{
+    struct file_map file;
+    expect_ok(file_map_open(&file, path, &err));
+    live = released_by(close_live, live_open(file.data, file.len, "page"));
+    answer = (const struct live_answer *)live;
+}
+
 static void open_live(void)
 {
-    size_t len;
-    unsigned char *checkpoint = read_file("tests/data/shakespeare-bytes.gguf", &len);
-    live = released_by(close_live, live_open(checkpoint, len, "page"));
-    answer = (const struct live_answer *)live;
+    open_file("tests/data/shakespeare-bytes.gguf");
     ck_assert_ptr_null(answer->error);
 }
 
@@ -64,8 +68,7 @@ TEST(refusals_are_sentences, .before = open_live)
 
 TEST(a_file_that_is_no_checkpoint)
 {
-    live = released_by(close_live, live_open(calloc(1, 24), 24, "page"));
-    answer = (const struct live_answer *)live;
+    open_file("LICENSE");
     ck_assert_ptr_nonnull(answer->error);
     expect_says(answer->error, "page|expected \"GGUF\"");
 }
