@@ -41,8 +41,9 @@ static inline float inverse(float d)
     return d != 0.0f ? 1.0f / d : 0.0f;
 }
 
-/* Makes the numbers of a block in 8 bits, as int8, to the nearest integer and ties away from 0:
- * half of one is a unit too small here, which rounding to a float makes up for. Returns d. */
+/* Makes the numbers of a block in 8 bits, as int8, and returns d. They are rounded to the nearest
+ * integer, ties away from 0: to add the float below a half and cut the fraction off gives the same
+ * for every float of this size. */
 #define BELOW_HALF 0x1.fffffep-2f
 static inline float block_signed(uint8_t *q, const float *x)
 {
@@ -73,8 +74,7 @@ static inline float block_peak(const float *x)
     return most;
 }
 
-/* Makes the numbers of a block as levels from 0 to 2 half - 1, where the peak is 0; returns d.
- */
+/* Makes the numbers of a block as levels from 0 to 2 half - 1, where the peak is 0. Returns d. */
 static inline float block_unsigned(uint8_t *q, const float *x, int32_t half)
 {
     const float d = block_peak(x) / (float)-half, id = inverse(d), middle = (float)half + 0.5f;
