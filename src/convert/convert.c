@@ -60,8 +60,8 @@ static enum status describe(struct converter *c, const struct convert_spec *spec
                             "(ALiBi); expected neighbours to share");
     if ((spec->n_tokens || spec->refit || spec->cache_bytes) && spec->n_tokens < CONVERT_MIN_TOKENS)
         return err_usage(e,
-                         "calibration text: expected at least %d tokens, %d windows of which one "
-                         "is held out, found %zu",
+                         "calibration text: expected at least %d tokens, %d windows with one "
+                         "held out, found %zu",
                          CONVERT_MIN_TOKENS, CONVERT_HELD_OUT_EVERY, spec->n_tokens);
     c->block.n_groups = c->converted.n_kv_heads;
     for (struct convert_circuit *s = c->circuits.at; s < c->circuits.at + 2; s++) {
