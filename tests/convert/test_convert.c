@@ -177,7 +177,7 @@ CONVERSION_TEST(from_gqa_to_any_divisor)
     }
 }
 
-/* Tokens of calibration in windows of 16, of which the last is held out. */
+/* Tokens of calibration in windows of 16. The last one is held out. */
 #define WINDOW   16
 #define N_ROWS   CONVERT_MIN_TOKENS
 #define N_FITTED (N_ROWS - WINDOW)

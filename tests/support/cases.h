@@ -1,5 +1,5 @@
 /*
- * cases - files of expected results, one case a line: words, of which one is a text in
+ * cases - files of expected results, one case a line: words, one of them a text in
  * hexadecimal ("-": empty), then numbers. Lines that start with # are comments.
  */
 #ifndef TESTS_CASES_H
