@@ -79,29 +79,6 @@ static enum status plan_model(const struct bench_subject *of, int n_kv_heads, in
     return STATUS_OK;
 }
 
-/* The model at these places on the axes of types, subjects and variants. */
-static struct bench_model *model_at(const struct bench *b, int type, int subject, int variant)
-{
-    const struct int_list *axes = b->spec->axes;
-    return &b->models[(type * axes[BENCH_SUBJECTS].n + subject) * axes[BENCH_VARIANTS].n + variant];
-}
-
-static enum status plan_models(struct bench *b, struct err *e)
-{
-    const struct bench_spec *spec = b->spec;
-    const struct int_list *axes = spec->axes;
-    for (int i = 0; i < b->n_models; i++) { /* in the order of model_at */
-        const int v = i % axes[BENCH_VARIANTS].n, rest = i / axes[BENCH_VARIANTS].n;
-        const int s = rest % axes[BENCH_SUBJECTS].n, t = rest / axes[BENCH_SUBJECTS].n;
-        const struct bench_subject *of = &spec->subjects[s];
-        TRY(err_in(e,
-                   plan_model(of, axes[BENCH_VARIANTS].items[v], axes[BENCH_TYPES].items[t],
-                              &b->models[i], e),
-                   "%s", of->name));
-    }
-    return STATUS_OK;
-}
-
 static struct cost_plan row_plan(const struct bench *b, const struct bench_row *row, int depth)
 {
     const struct inspect_variant *v = &row->model->variant;
@@ -109,25 +86,32 @@ static struct cost_plan row_plan(const struct bench *b, const struct bench_row *
                      depth, item_of(b->spec, row, BENCH_BATCHES));
 }
 
-/* Plans row i; the models are planned before. */
-static void plan_row(struct bench *b, int i)
+/* Plans row i, and its model unless an earlier row has. */
+static enum status plan_row(struct bench *b, int i, struct err *e)
 {
     const struct bench_spec *spec = b->spec;
+    const struct int_list *axes = spec->axes;
     struct bench_row *row = &b->rows[i];
     int rest = i;
     for (int a = 0; a < BENCH_AXES; a++) {
-        row->at[a] = rest % spec->axes[a].n;
-        rest /= spec->axes[a].n;
+        row->at[a] = rest % axes[a].n;
+        rest /= axes[a].n;
     }
-    row->model =
-        model_at(b, row->at[BENCH_TYPES], row->at[BENCH_SUBJECTS], row->at[BENCH_VARIANTS]);
+    const struct bench_subject *of = &spec->subjects[row->at[BENCH_SUBJECTS]];
+    const int place = row->at[BENCH_TYPES] * axes[BENCH_SUBJECTS].n + row->at[BENCH_SUBJECTS];
+    row->model = &b->models[place * axes[BENCH_VARIANTS].n + row->at[BENCH_VARIANTS]];
+    if (!row->model->subject)
+        TRY(err_in(e,
+                   plan_model(of, item_of(spec, row, BENCH_VARIANTS),
+                              item_of(spec, row, BENCH_TYPES), row->model, e),
+                   "%s", of->name));
     row->type = row->model->variant.shape.storage;
     row->threads = item_of(spec, row, BENCH_THREADS);
     row->n = spec->n;
     /* Who asks for a depth of the whole context means the deepest that a step can have. */
-    const int most = row->model->subject->config.n_ctx - 1;
-    row->plan = row_plan(b, row, MIN(item_of(spec, row, BENCH_DEPTHS), most));
+    row->plan = row_plan(b, row, MIN(item_of(spec, row, BENCH_DEPTHS), of->config.n_ctx - 1));
     row->prefill_tokens_per_s = NO_FIGURE;
+    return STATUS_OK;
 }
 
 static int largest_vocabulary(const struct bench_spec *spec)
@@ -192,15 +176,14 @@ enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct er
     take_rows(b);
     TRY(arena_allocate(&b->arena, "the samples", e));
     take_rows(b);
-    const enum status s = plan_models(b, e);
-    if (s != STATUS_OK) {
+    enum status s = STATUS_OK;
+    for (int i = 0; i < b->n_rows && s == STATUS_OK; i++)
+        s = plan_row(b, i, e);
+    if (s == STATUS_OK)
+        b->bytes = count_bytes(b);
+    else
         bench_free(b);
-        return s;
-    }
-    for (int i = 0; i < b->n_rows; i++)
-        plan_row(b, i);
-    b->bytes = count_bytes(b);
-    return STATUS_OK;
+    return s;
 }
 
 /* --- what rows are measured with ------------------------------------------------------------- */

@@ -191,26 +191,17 @@ void bench_judge(struct bench *b)
 
 /* --- what to take on a text ------------------------------------------------------------------- */
 
-/* A row's share of each limit, from 0 on; above 1 it exceeds it. A limit of 0 is none. */
-static void share_limits(const struct bench_row *row, const struct bench_limits *l,
-                         double shares[BENCH_LIMITS])
-{
-    const double of[BENCH_LIMITS] = {row->loss.lost, row->p50_us, row->plan.allocated_bytes};
-    for (int i = 0; i < BENCH_LIMITS; i++)
-        shares[i] = l->at[i] > 0 ? of[i] / l->at[i] : 0;
-}
-
+/* Lists the limits that a row exceeds, and by how much together. A limit of 0 is none. */
 static void compare_with_limits(struct bench_row *row, const struct bench_limits *l)
 {
     static const char *const names[BENCH_LIMITS] = {"loss", "time", "cache"};
-    double shares[BENCH_LIMITS];
-    share_limits(row, l, shares);
+    const double of[BENCH_LIMITS] = {row->loss.lost, row->p50_us, row->plan.allocated_bytes};
     row->beyond[0] = 0;
     row->excess = 0;
     for (int i = 0; i < BENCH_LIMITS; i++)
-        if (!(shares[i] <= 1)) {
+        if (l->at[i] > 0 && !(of[i] <= l->at[i])) {
             chars_append(row->beyond, "%s%s", row->beyond[0] ? ", " : "", names[i]);
-            row->excess += shares[i] - 1;
+            row->excess += of[i] / l->at[i] - 1;
         }
 }
 
