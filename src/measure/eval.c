@@ -4,7 +4,6 @@
  */
 #include "measure/eval.h"
 
-#include <limits.h>
 #include <math.h>
 
 #include "base/figures.h"
@@ -20,8 +19,7 @@ struct eval_run {
     const struct model *models[EVAL_MODELS]; /* [n_models] the model, and the other */
     int n_models, n_vocab;
     struct eval_plan plan;
-    struct session_params params[EVAL_MODELS];
-    int block; /* rows that both sessions take at once */
+    struct session_params params[EVAL_MODELS]; /* their block: of both sessions */
     struct arena arena;
     struct session *sessions[EVAL_MODELS];
     float *logits[EVAL_MODELS]; /* [block, n_vocab] */
@@ -61,8 +59,7 @@ static enum status plan_sessions(struct eval_run *r, struct err *e)
     p->block = p->block > 0 ? p->block : SESSION_BLOCK;
     const uint64_t fit = p->block / p->n_ctx, wanted = MIN(plan->n_windows, fit);
     p->n_sequences = plan->n_together = MAX(wanted, 1);
-    if (p->block / p->n_sequences > p->n_ctx)
-        p->block = p->n_ctx * p->n_sequences;
+    p->block = MIN(p->block, p->n_ctx * p->n_sequences);
     /* The reference has all its heads, and a cache that loses nothing. */
     r->params[1] = *p;
     r->params[1].without = NULL;
@@ -102,8 +99,7 @@ static enum status plan_windows(const struct eval_spec *spec, struct eval_run *r
     *r = (struct eval_run){.spec = spec,
                            .models = {spec->model, spec->other},
                            .n_models = spec->other ? 2 : 1,
-                           .n_vocab = own->n_vocab,
-                           .block = INT_MAX};
+                           .n_vocab = own->n_vocab};
     if (other->n_vocab != own->n_vocab)
         return err_usage(
             e,
@@ -203,7 +199,7 @@ static enum status run_windows(struct eval_run *r, struct err *e)
          * where the one before it ends. */
         int n = 0;
         r->n_scored = 0;
-        while (n < r->block && r->window < r->end) {
+        while (n < r->params[0].block && r->window < r->end) {
             const size_t token = r->window * plan->stride + r->at;
             const bool scored = r->window == 0 || r->at >= plan->ctx - plan->stride;
             r->rows[n++] = (struct batch_row){.token = eval_input(spec, token, r->at),
@@ -233,16 +229,6 @@ static enum status run_windows(struct eval_run *r, struct err *e)
                     return blame(r, m, i, e);
         callbacks_progress(&spec->callbacks, spec->before + r->scored,
                            spec->all ? spec->all : plan->n_scored);
-    }
-    return STATUS_OK;
-}
-
-static enum status create_sessions(struct eval_run *r, struct err *e)
-{
-    for (int m = 0; m < r->n_models; m++) {
-        TRY(session_create(r->models[m], &r->params[m], r->spec->pool, &r->sessions[m], e));
-        const int block = session_block(r->sessions[m]);
-        r->block = MIN(block, r->block);
     }
     return STATUS_OK;
 }
@@ -332,7 +318,9 @@ enum status eval_run(const struct eval_spec *spec, struct eval_result *result, s
     assert(!spec->entry.stream || r.plan.stride == r.plan.ctx);
     TRY(arena_allocate(&r.arena, "the results of all tokens", e));
     take_results(&r);
-    enum status s = create_sessions(&r, e);
+    enum status s = STATUS_OK;
+    for (int m = 0; m < r.n_models && s == STATUS_OK; m++)
+        s = session_create(r.models[m], &r.params[m], spec->pool, &r.sessions[m], e);
     const uint64_t start = clock_ns();
     if (s == STATUS_OK)
         s = run_windows(&r, e);
