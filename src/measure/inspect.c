@@ -7,32 +7,31 @@
 #include "model/kv_cache.h"
 #include "model/pack.h"
 
-enum inspect_part inspect_part_of(struct text name)
+static const char *const part_names[INSPECT_PARTS + 1] = {
+    "embedding", "position", "attention", "ffn", "norms", "output", "other", "total"};
+enum { EMBEDDING, POSITION, ATTENTION, FFN, NORMS, OUTPUT, OTHER };
+
+static int part_of(struct text name)
 {
     static const struct {
         const char *within;
-        enum inspect_part part;
-    } parts[] = {{"_norm.", INSPECT_NORMS},
-                 {".attn_", INSPECT_ATTENTION},
-                 {".ffn_", INSPECT_FFN},
-                 {"token_embd.", INSPECT_EMBEDDING},
-                 {"token_types.", INSPECT_EMBEDDING},
-                 {"position_embd.", INSPECT_POSITION},
-                 {"output.", INSPECT_OUTPUT}};
-    for (int i = 0; i < LENGTH(parts); i++)
-        if (memmem(name.data, name.len, parts[i].within, strlen(parts[i].within)))
-            return parts[i].part;
-    return INSPECT_OTHER;
+        int part;
+    } marks[] = {
+        {"_norm.", NORMS},          {".attn_", ATTENTION},       {".ffn_", FFN},
+        {"token_embd.", EMBEDDING}, {"token_types.", EMBEDDING}, {"position_embd.", POSITION},
+        {"output.", OUTPUT}};
+    for (int i = 0; i < LENGTH(marks); i++)
+        if (memmem(name.data, name.len, marks[i].within, strlen(marks[i].within)))
+            return marks[i].part;
+    return OTHER;
 }
 
 void inspect_parts(const struct cost_shape *shape, struct inspect_sum parts[INSPECT_PARTS + 1])
 {
-    static const char *const names[INSPECT_PARTS + 1] = {
-        "embedding", "position", "attention", "ffn", "norms", "output", "other", "total"};
     const struct gguf *g = shape->gguf;
     const int64_t n = g ? (int64_t)g->n_tensors : layout_count(shape->config);
     for (int i = 0; i <= INSPECT_PARTS; i++)
-        parts[i] = (struct inspect_sum){.part = names[i]};
+        parts[i] = (struct inspect_sum){.part = part_names[i]};
     for (int64_t i = 0; i < n; i++) {
         struct tensor_spec spec;
         struct text name;
@@ -54,7 +53,7 @@ void inspect_parts(const struct cost_shape *shape, struct inspect_sum parts[INSP
             n_elements = spec_elements(&spec);
             n_bytes = tensor_type_bytes(type, n_elements);
         }
-        struct inspect_sum *sums[] = {&parts[inspect_part_of(name)], &parts[INSPECT_PARTS]};
+        struct inspect_sum *sums[] = {&parts[part_of(name)], &parts[INSPECT_PARTS]};
         for (int k = 0; k < 2; k++) {
             sums[k]->parameters = u64_sum(sums[k]->parameters, n_elements);
             sums[k]->bytes = u64_sum(sums[k]->bytes, n_bytes);

@@ -9,23 +9,13 @@
 #include "model/config.h"
 #include "model/cost.h"
 
-/* Parts of a transformer, by the names of its tensors. */
-enum inspect_part {
-    INSPECT_EMBEDDING,
-    INSPECT_POSITION,
-    INSPECT_ATTENTION,
-    INSPECT_FFN,
-    INSPECT_NORMS,
-    INSPECT_OUTPUT,
-    INSPECT_OTHER,
-    INSPECT_PARTS, /* their number; the place of the total behind them */
-};
-
-/* By GGUF's names: "blk.0.attn_q.weight" is attention, "blk.0.attn_norm.bias" norms. */
-enum inspect_part inspect_part_of(struct text tensor_name);
+/* Parts of a transformer, by GGUF's names of its tensors: "blk.0.attn_q.weight" is attention,
+ * "blk.0.attn_norm.bias" norms. The total stands behind them. */
+#define INSPECT_PARTS 7
 
 struct inspect_sum {
-    const char *part;           /* "embedding", "position", ..., "other", "total" */
+    const char *part; /* "embedding", "position", "attention", "ffn", "norms", "output", "other",
+                         "total" */
     uint64_t parameters, bytes; /* in the file */
     double percent;             /* of all parameters */
 };

@@ -8,25 +8,31 @@
 TEST(names_of_parts)
 {
     static const struct {
-        const char *name;
-        enum inspect_part part;
-    } cases[] = {{"token_embd.weight", INSPECT_EMBEDDING},
-                 {"position_embd.weight", INSPECT_POSITION},
-                 {"blk.11.attn_qkv.bias", INSPECT_ATTENTION},
-                 {"blk.3.attn_output.weight", INSPECT_ATTENTION},
-                 {"blk.0.attn_norm.weight", INSPECT_NORMS},
-                 {"blk.0.attn_q_norm.weight", INSPECT_NORMS},
-                 {"blk.0.ffn_up.weight", INSPECT_FFN},
-                 {"output_norm.weight", INSPECT_NORMS},
-                 {"output.weight", INSPECT_OUTPUT},
-                 {"token_embd_norm.weight", INSPECT_NORMS},
-                 {"blk.", INSPECT_OTHER},
-                 {"blk.0.", INSPECT_OTHER},
-                 {"rope_freqs.weight", INSPECT_OTHER},
-                 {"", INSPECT_OTHER}};
-    for (size_t i = 0; i < COUNT(cases); i++)
-        ck_assert_msg(inspect_part_of(text_of(cases[i].name)) == cases[i].part, "%s",
-                      cases[i].name);
+        const char *name, *part;
+    } cases[] = {{"token_embd.weight", "embedding"},
+                 {"position_embd.weight", "position"},
+                 {"blk.11.attn_qkv.bias", "attention"},
+                 {"blk.3.attn_output.weight", "attention"},
+                 {"blk.0.attn_norm.weight", "norms"},
+                 {"blk.0.attn_q_norm.weight", "norms"},
+                 {"blk.0.ffn_up.weight", "ffn"},
+                 {"output_norm.weight", "norms"},
+                 {"output.weight", "output"},
+                 {"token_embd_norm.weight", "norms"},
+                 {"blk.", "other"},
+                 {"blk.0.", "other"},
+                 {"rope_freqs.weight", "other"},
+                 {"", "other"}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct gguf_tensor tensor = {.name = text_of(cases[i].name), .n_elements = 3, .n_bytes = 5};
+        const struct gguf g = {.tensors = &tensor, .n_tensors = 1};
+        struct inspect_sum parts[INSPECT_PARTS + 1];
+        inspect_parts(&(struct cost_shape){.gguf = &g}, parts);
+        for (int k = 0; k < INSPECT_PARTS; k++)
+            ck_assert_msg((parts[k].bytes == 5 && parts[k].parameters == 3) ==
+                              str_is(parts[k].part, cases[i].part),
+                          "%s", cases[i].name);
+    }
 }
 
 /* 3 layers, 12 heads of 10, d_ff 7, context 100, vocabulary 9. */
@@ -131,10 +137,10 @@ TEST(parts_of_a_shape)
     /* Q8_0 is 34 bytes for 32 numbers; norms, biases and positions stay F32. */
     gpt2.storage = STORAGE_Q8_0;
     inspect_parts(&gpt2, parts);
-    ck_assert_uint_eq(parts[INSPECT_EMBEDDING].bytes, 50257 * 768 / 32 * 34);
-    ck_assert_uint_eq(parts[INSPECT_POSITION].bytes, 1024 * 768 * 4);
-    ck_assert_uint_eq(parts[INSPECT_ATTENTION].bytes, 12 * (4 * 768 * 768 / 32 * 34 + 4 * 768 * 4));
-    ck_assert_uint_eq(parts[INSPECT_NORMS].bytes, 25 * 2 * 768 * 4);
+    ck_assert_uint_eq(parts[0].bytes, 50257 * 768 / 32 * 34);
+    ck_assert_uint_eq(parts[1].bytes, 1024 * 768 * 4);
+    ck_assert_uint_eq(parts[2].bytes, 12 * (4 * 768 * 768 / 32 * 34 + 4 * 768 * 4));
+    ck_assert_uint_eq(parts[4].bytes, 25 * 2 * 768 * 4);
 }
 
 #define BYTES(literal) literal, sizeof literal - 1
