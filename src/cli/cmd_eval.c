@@ -5,15 +5,13 @@ struct eval_options {
     struct common_options common;
     struct option_strings words; /* MODEL... TEXT */
     const char *against;
-    int ctx, stride, tokens;
+    int ctx, stride;
 };
 
 #define VALUES struct eval_options
 
 static const struct option text_options[] = {
     OPT_RANGE,
-    OPT_INT("tokens", tokens, "N", 1, INT_MAX - 1, "how many of its tokens are predicted, at most",
-            .otherwise = "all"),
     OPT_INT("ctx", ctx, "C", 1, INT_MAX, "input tokens of a window",
             .otherwise = "the checkpoint's context, or that of --against if smaller"),
     OPT_INT("stride", stride, "S", 1, INT_MAX,
@@ -106,10 +104,6 @@ static enum status evaluate_cached(struct job *j, const struct eval_options *o,
     spec.ctx = o->ctx;
     spec.stride = o->stride;
     TRY(eval_make_plan(&spec, &plan, e));
-    log_verbose(j->common,
-                "windows: %" PRIu64 " of %d tokens, stride %d, to score %" PRIu64
-                " tokens; %d at once",
-                plan.n_windows, plan.ctx, plan.stride, plan.n_scored, plan.n_together);
     const uint64_t weights = c->model->weights.cap + (o->against ? j->other.model->weights.cap : 0);
     job_say_memory(j, &(struct job_memory){.weights = weights,
                                            .cache = plan.kv_bytes,
@@ -134,8 +128,6 @@ static enum status evaluate(struct job *j, const struct eval_options *o, const c
     if (o->against)
         TRY(check_same_tokens(&j->checkpoint, &j->other, o->against, e));
     TRY(job_tokenize(j, e));
-    if (o->tokens)
-        j->n_tokens = MIN(j->n_tokens, (size_t)o->tokens + 1);
     for (int i = 0; i < j->kv_types.n; i++) {
         const struct kv_type type = kv_type_at(j->kv_types.items[i]);
         TRY(evaluate_cached(j, o, type, &rows[*n_done], e));

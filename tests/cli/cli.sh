@@ -506,7 +506,6 @@ $ windows="0,84,79,308,221 0,272,325,291,308 0,12,327,328"
 $ for ids in $windows; do "$decode" score $golden/llama.gguf --tokens $ids --format jsonl -q; done | number logprob >scored
 0 eval $golden/llama.gguf bos.txt --ctx 4 --format jsonl -q | "tokens": 11
 $ [ "$(awk '{ s -= $1 } END { printf "%.9f", s / NR }' scored)" = "$(number nll <"$out" | awk '{ printf "%.9f", $1 }')" ]
-0 eval $golden/llama.gguf bos.txt --tokens 5 --format jsonl -q | "tokens": 5
 0 tokenize $golden/llama.gguf -f bos.txt --format json | [{"id": 84, "text": "t"}, {"id": 79, "text": "o"}, {"id": 308, "text": " be"}
 2 tokenize $golden/llama.gguf --decode 1 --format json | --format and --decode are both given
 0 score $golden/llama.gguf -p x -t1 -q
