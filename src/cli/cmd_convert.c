@@ -8,12 +8,15 @@
 #include "base/replace.h"
 #include "cli/job.h"
 #include "convert/quantize.h"
+#include "engine/own_text.h"
 #include "formats/gguf_write.h"
 #include "model/config_keys.h"
 #include "model/cost.h"
 #include "model/kv_cache.h"
 
-#define TEXT_MAX ((size_t)1 << 30) /* more text is refused before it is read */
+#define TEXT_MAX    ((size_t)1 << 30) /* more text is refused before it is read */
+#define SELF_TOKENS 16384             /* that the model writes where no number is given */
+#define SELF_CTX    16                /* the least context of a model that can write */
 
 struct convert_options {
     struct common_options common;
@@ -121,20 +124,6 @@ static enum status check_convert(const struct job *j, const void *values, struct
     if (!o->common.kv_heads && o->type == CHOICE_NONE)
         return err_usage(e, "nothing to convert is named; expected --kv-heads G, --type TYPE, or "
                             "both");
-    if (!o->calib)
-        return STATUS_OK;
-    if (o->eval && str_is(o->calib, "-") && str_is(o->eval, "-"))
-        return err_usage(e, "--calib and --eval are both '-', standard input, which is read once; "
-                            "expected one of them");
-    const bool is_self = input_is_self(o->calib), is_none = str_is(o->calib, "none");
-    if (o->range && (is_self || is_none))
-        return err_usage(e, "--range is for a file of text: expected --calib TEXT, found '%.200s'",
-                         o->calib);
-    if (o->calib_tokens && (is_none || (is_self && strchr(o->calib, ':'))))
-        return err_usage(e,
-                         "--calib %.200s has no use for --calib-tokens, which is for a file or for "
-                         "self without a number; drop one of them",
-                         o->calib);
     return STATUS_OK;
 }
 
@@ -158,26 +147,27 @@ static enum status check_types(const struct conversion *c, struct err *e)
 static enum status plan_text(struct conversion *c, struct err *e)
 {
     const struct convert_options *o = c->options;
-    const char *calib = o->calib;
     const bool fits = o->method == CONVERT_FIT;
+    const bool can_write = c->job->checkpoint.tokenizer && c->config.n_ctx >= SELF_CTX;
+    const char *calib = o->calib ? o->calib : fits && can_write ? "self" : "none";
+    const bool counted = text_starts_with(text_of(calib), "self:");
+    c->source = str_is(calib, "none")              ? TEXT_NONE
+                : counted || str_is(calib, "self") ? TEXT_SELF
+                                                   : TEXT_FILE;
     c->n_self = o->calib_tokens ? o->calib_tokens : SELF_TOKENS;
-    if (!calib) {
-        const bool can_write = c->job->checkpoint.tokenizer && c->config.n_ctx >= SELF_CTX;
-        c->source = fits && can_write ? TEXT_SELF : TEXT_NONE;
-    } else if (str_is(calib, "none")) {
-        c->source = TEXT_NONE;
-    } else if (input_is_self(calib)) {
-        c->source = TEXT_SELF;
-        TRY(input_count_self("--calib", calib, CONVERT_MIN_TOKENS, &c->n_self, e));
-    } else {
-        c->source = TEXT_FILE;
-    }
+    if (counted && !parse_int(calib + strlen("self:"), CONVERT_MIN_TOKENS, INT_MAX, &c->n_self))
+        return err_usage(e, "--calib: expected self:N with N from %d on, found '%.200s'",
+                         CONVERT_MIN_TOKENS, calib);
+    if ((o->range && c->source != TEXT_FILE) ||
+        (o->calib_tokens && (counted || c->source == TEXT_NONE)))
+        return err_usage(e, "--calib %.200s has no use for --%s; leave it out", calib,
+                         o->range ? "range" : "calib-tokens");
     c->spec.refit = c->source != TEXT_NONE && fits ? CONVERT_REFIT_WO : CONVERT_REFIT_NONE;
     if (o->refit != CHOICE_NONE)
         c->spec.refit = o->refit;
     if (c->source == TEXT_NONE && (o->cache_bytes || c->spec.refit))
         return err_usage(e, "--%s needs a text: expected --calib TEXT or self%s",
-                         o->cache_bytes ? "cache-bytes" : "refit", calib ? ", found none" : "");
+                         o->cache_bytes ? "cache-bytes" : "refit", o->calib ? ", found none" : "");
     return STATUS_OK;
 }
 
@@ -238,16 +228,27 @@ static enum status read_eval(struct conversion *c, struct err *e)
 static enum status write_text(struct conversion *c, struct err *e)
 {
     struct job *j = c->job;
-    const size_t window = convert_window_size(c->config.n_ctx, c->n_self);
-    c->text.n = c->n_self / window * window;
-    const struct input_self text = {.checkpoint = &j->checkpoint,
-                                    .path = j->path,
-                                    .option = "--calib self",
-                                    .seed = j->common->seed.value, /* 0 if none is given */
-                                    .n = c->text.n / window,
-                                    .length = window,
-                                    .callbacks = job_callbacks(j, "own token")};
-    return job_write_self(j, &text, &c->text.tokens, e);
+    const int window = convert_window_size(c->config.n_ctx, c->n_self);
+    struct own_text text = {.tokenizer = j->checkpoint.tokenizer,
+                            .kernels = j->kernels,
+                            .pool = j->pool,
+                            .seed = j->common->seed.value, /* 0 if none is given */
+                            .length = window,
+                            .n = c->n_self / window};
+    struct model *model;
+    TRY(input_needs_tokenizer(text.tokenizer, j->path, "--calib self", e));
+    if (c->config.n_ctx < SELF_CTX)
+        return err_usage(e, "--calib self: expected a context of at least %d, found %d", SELF_CTX,
+                         c->config.n_ctx);
+    c->text.n = (size_t)text.n * window;
+    TRY_ZEROED(c->text.tokens, c->text.n, "the text that is written", e);
+    TRY(variant_load(j, NULL, &(struct model_options){.pool = j->pool}, NULL,
+                     (struct callbacks){.arg = NULL}, &model, e));
+    text.model = model;
+    text.callbacks = job_callbacks(j, "own token");
+    const enum status s = own_text_write(&text, c->text.tokens, e);
+    model_free(model);
+    return s;
 }
 
 static enum status read_text(struct conversion *c, struct err *e)

@@ -42,7 +42,6 @@ struct training {
     double val_loss;      /* the last one; NaN before */
 
     struct text *read;             /* [spec.n_texts] malloc'd: the texts, malloc'd each */
-    int32_t *own;                  /* [spec.n_tokens] malloc'd: tokens that a checkpoint wrote */
     struct bytes recalled, record; /* the options that OUT.state has, and will have */
     char seed[24];                 /* as the record has it */
 };
@@ -461,46 +460,12 @@ static enum status read_texts(struct training *t, struct err *e)
         return err_usage(e, "no text is named; expected TEXT, one or several files");
     TRY_ZEROED(t->read, t->texts.n, "the list of texts", e);
     for (int i = 0; i < t->texts.n; i++) {
-        struct text *text = &t->read[spec->n_texts];
         char *bytes = NULL;
-        if (input_is_self(t->texts.items[i]))
-            continue;
-        TRY(input_await(t->texts.items[i], TEXT_MAX, &bytes, &text->len, e));
-        text->data = bytes;
+        TRY(input_await(t->texts.items[i], TEXT_MAX, &bytes, &t->read[i].len, e));
+        t->read[i].data = bytes;
         spec->n_texts++;
     }
     spec->texts = t->read;
-    return STATUS_OK;
-}
-
-/* Lets the teacher, or else the checkpoint that is trained, write N tokens in whole windows for
- * each self:N among the texts. */
-static enum status write_texts(struct training *t, struct job *j, struct err *e)
-{
-    struct train_spec *spec = &t->spec;
-    const bool taught = spec->teacher;
-    int n_windows = 0;
-    for (int i = 0; i < t->texts.n; i++) {
-        int n = SELF_TOKENS;
-        if (!input_is_self(t->texts.items[i]))
-            continue;
-        if (!spec->from)
-            return err_usage(e, "TEXT: self is written by a checkpoint; expected --from too");
-        TRY(input_count_self("TEXT", t->texts.items[i], spec->length, &n, e));
-        n_windows += n / spec->length;
-    }
-    if (n_windows == 0)
-        return STATUS_OK;
-    const struct input_self text = {.checkpoint = taught ? &j->other : &j->checkpoint,
-                                    .path = taught ? spec->teacher_path : spec->from_path,
-                                    .option = "TEXT self",
-                                    .seed = spec->seed,
-                                    .n = n_windows,
-                                    .length = spec->length,
-                                    .callbacks = job_callbacks(j, "own token")};
-    TRY(job_write_self(j, &text, &t->own, e));
-    spec->n_tokens = (size_t)n_windows * spec->length;
-    spec->tokens = t->own;
     return STATUS_OK;
 }
 
@@ -509,7 +474,6 @@ static void free_texts(struct training *t)
     for (int i = 0; i < t->spec.n_texts; i++)
         free((void *)(uintptr_t)t->read[i].data);
     free(t->read);
-    free(t->own);
 }
 
 /* Takes the options of a run that is resumed, first from OUT.state and then from this command line.
@@ -611,7 +575,6 @@ static enum status open_run(struct training *t, struct job *j, struct trainer **
     t->terminal = isatty(STDERR_FILENO) && !t->common.quiet;
     TRY(read_texts(t, e));
     TRY(complete_spec(t, j, e));
-    TRY(write_texts(t, j, e));
     return trainer_open(&t->spec, trainer, e);
 }
 
@@ -633,7 +596,7 @@ static enum status run_train(struct job *j, void *values, struct err *e)
 const struct command command_train = {
     .name = "train",
     .summary = "train a toy checkpoint from text; --from uptrains one",
-    .usage = "TEXT|self:N... -o OUT [options]",
+    .usage = "TEXT... -o OUT [options]",
     .examples = "./decode train README.md -o toy.gguf --embd 64 --heads 4 --steps 20\n"
                 "./decode train README.md -o b.gguf --from toy.gguf --steps 9 --lr 1e-4\n",
     .notes = help_of_train,

@@ -5,7 +5,6 @@
 
 #include "base/numbers.h"
 #include "cli/signals.h"
-#include "engine/own_text.h"
 
 /* More text than this is refused before it is read: no context holds it. */
 #define INPUT_MAX ((size_t)256 << 20)
@@ -155,52 +154,4 @@ enum status job_tokenize_for_context(struct job *j, const char *purpose, struct 
         return err_usage(e, "there is no token to %s: the text is empty", purpose);
     j->truncated = j->common->truncate != CHOICE_NONE && j->n_tokens > (size_t)c->n_ctx;
     return job_fit_tokens(j, "text", c->n_ctx, c->n_ctx, j->tokens, &j->n_tokens, e);
-}
-
-/* --- a text that a checkpoint writes itself --------------------------------------------------- */
-
-static const char self[] = "self";
-
-bool input_is_self(const char *name)
-{
-    const size_t n = strlen(self);
-    return strncmp(name, self, n) == 0 && (!name[n] || name[n] == ':');
-}
-
-enum status input_count_self(const char *option, const char *name, int least, int *n, struct err *e)
-{
-    const char *number = name + strlen(self);
-    if (*number && !parse_int(number + 1, least, INT_MAX, n))
-        return err_usage(e, "%s: expected self:N with N from %d on, found '%.200s'", option, least,
-                         name);
-    return STATUS_OK;
-}
-
-enum status job_write_self(struct job *j, const struct input_self *t, int32_t **tokens,
-                           struct err *e)
-{
-    const struct checkpoint *k = t->checkpoint;
-    struct model *model;
-    TRY_ZEROED(*tokens, (size_t)t->n * t->length, "the text that is written", e);
-    TRY(input_needs_tokenizer(k->tokenizer, t->path, t->option, e));
-    TRY(err_in(e,
-               model_create(k->gguf, &(struct model_options){.pool = j->pool}, &k->file, &model, e),
-               "%s", t->path));
-    model->name = t->path;
-    const struct own_text text = {.model = model,
-                                  .tokenizer = k->tokenizer,
-                                  .kernels = j->kernels,
-                                  .pool = j->pool,
-                                  .seed = t->seed,
-                                  .length = t->length,
-                                  .n = t->n,
-                                  .callbacks = t->callbacks};
-    enum status s = STATUS_OK;
-    if (model->config.n_ctx < SELF_CTX)
-        s = err_usage(e, "%s: expected a checkpoint with a context of at least %d, found %d",
-                      t->option, SELF_CTX, model->config.n_ctx);
-    if (s == STATUS_OK)
-        s = own_text_write(&text, *tokens, e);
-    model_free(model);
-    return s;
 }

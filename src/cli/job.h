@@ -74,10 +74,10 @@ enum status variant_parse(const char *kv_heads, const struct config *c, int *lay
 enum status variant_convert(const struct job *j, const struct convert_spec *spec,
                             struct convert *out, struct err *e);
 
-/* Makes the model of the job's checkpoint with so many K/V heads, stored as `how` says, for
- * model_free. If the file has more, they are converted by fit in memory: from the weights alone if
- * `text` is NULL, else on that text and with refit. `callbacks` count the text's windows. The
- * failures of variant_parse, convert_run and model_create. */
+/* Makes the model of the job's checkpoint with so many K/V heads (NULL: the file's), stored as
+ * `how` says, for model_free. If the file has more, they are converted by fit in memory: from the
+ * weights alone if `text` is NULL, else on that text and with refit. `callbacks` count the text's
+ * windows. The failures of variant_parse, convert_run and model_create. */
 enum status variant_load(const struct job *j, const char *kv_heads, const struct model_options *how,
                          const struct text_sample *text, struct callbacks callbacks,
                          struct model **out, struct err *e);
@@ -130,31 +130,6 @@ enum status job_tokenize(struct job *j, struct err *e);
 /* Sets job.tokens to those of the text or of --tokens. STATUS_USAGE if they are more than the
  * context, or none: the message says that there is nothing to `purpose` ("score"). */
 enum status job_tokenize_for_context(struct job *j, const char *purpose, struct err *e);
-
-/* --- a text that a checkpoint writes itself, where a command takes a file: self or self:N ----- */
-
-#define SELF_TOKENS 16384 /* of self without a number */
-#define SELF_CTX    16    /* the least context of a model that can write */
-
-/* Whether a name is no file's, but self or self:N. */
-bool input_is_self(const char *name);
-
-/* Reads the N of such a name. STATUS_USAGE for a number below `least`. */
-enum status input_count_self(const char *option, const char *name, int least, int *n,
-                             struct err *e);
-
-struct input_self {
-    const struct checkpoint *checkpoint;
-    const char *path, *option; /* for messages */
-    uint64_t seed;
-    int n, length;              /* texts; tokens of each, at most the model's context */
-    struct callbacks callbacks; /* of tokens */
-};
-/* Lets the checkpoint write n texts at temperature 1, as own_text_write has it: *tokens [n *
- * length], malloc'd. Threads are started. STATUS_USAGE for too short a context; STATUS_BAD_FILE
- * without a tokenizer; the failures of model_create and own_text_write. */
-enum status job_write_self(struct job *j, const struct input_self *t, int32_t **tokens,
-                           struct err *e);
 
 /* --- threads, instruction set, memory, and the sessions that fit into it: resources.c -------- */
 

@@ -10,7 +10,7 @@ struct live {
     struct err error;
     struct job job; /* with the checkpoint, its model in the variant that was last asked for */
     struct common_options common;
-    char *kv_heads; /* malloc'd: that variant; NULL: there is no model */
+    char *kv_heads; /* malloc'd: that variant, as it was asked for; NULL: there is no model */
     size_t n_made;  /* of the job's tokens the last ones */
 };
 
@@ -32,20 +32,14 @@ static enum status choose_variant(struct live *l, struct err *e)
 {
     struct checkpoint *k = &l->job.checkpoint;
     const char *kv_heads = l->common.kv_heads;
-    struct config file;
-    char own[16];
-    TRY(config_read(k->gguf, &file, e));
-    chars_printf(own, "%d", file.n_kv_heads);
-    if (!kv_heads[0])
-        kv_heads = own;
     if (l->kv_heads && str_is(l->kv_heads, kv_heads))
         return STATUS_OK;
     free(l->kv_heads);
     model_free(k->model);
     l->kv_heads = NULL;
     k->model = NULL;
-    TRY(variant_load(&l->job, kv_heads, &(struct model_options){.pool = NULL}, NULL,
-                     (struct callbacks){.arg = NULL}, &k->model, e));
+    TRY(variant_load(&l->job, kv_heads[0] ? kv_heads : NULL, &(struct model_options){.pool = NULL},
+                     NULL, (struct callbacks){.arg = NULL}, &k->model, e));
     l->kv_heads = strdup(kv_heads);
     return l->kv_heads ? STATUS_OK : err_no_memory(e, "the K/V heads", strlen(kv_heads));
 }

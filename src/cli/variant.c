@@ -53,13 +53,14 @@ enum status variant_load(const struct job *j, const char *kv_heads, const struct
     struct config config;
     struct convert converted;
     int layers[CONFIG_MAX_LAYERS];
-    bool fewer;
+    bool fewer = false;
     enum status s;
     TRY(err_in(e, config_read(k->gguf, &config, e), "%s", j->path));
     struct convert_spec spec = variant_spec(j, &config);
     spec.callbacks = callbacks;
     spec.widens = how->convert;
-    TRY(variant_parse(kv_heads, &config, layers, &spec, &fewer, e));
+    if (kv_heads)
+        TRY(variant_parse(kv_heads, &config, layers, &spec, &fewer, e));
     if (text) {
         spec.tokens = text->tokens;
         spec.n_tokens = text->n;

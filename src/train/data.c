@@ -15,42 +15,22 @@ static size_t train_part(double val_fraction, size_t len)
     return (1 - val_fraction) * len;
 }
 
-/* Appends ids that stand for so many bytes. */
-static enum status append_ids(struct tokens *tokens, const int32_t *ids, size_t n, size_t n_bytes,
-                              struct err *e)
-{
-    const size_t all = tokens->n + n;
-    int32_t *longer = realloc(tokens->ids, MAX(all, 1) * sizeof *longer);
-    if (!longer)
-        return err_no_memory(e, "the texts' tokens", all * sizeof *longer);
-    if (n > 0)
-        memcpy(longer + tokens->n, ids, n * sizeof *ids);
-    tokens->ids = longer;
-    tokens->n = all;
-    tokens->n_bytes += n_bytes;
-    return STATUS_OK;
-}
-
-/* Appends the ids of a text. */
+/* Appends the tokens of a text. */
 static enum status append_text(struct tokens *tokens, const struct tokenizer *t, struct text text,
                                struct err *e)
 {
     int32_t *ids;
     size_t n;
     TRY(tokenizer_encode(t, text, &ids, &n, e));
-    const enum status s = append_ids(tokens, ids, n, text.len, e);
+    int32_t *longer = realloc(tokens->ids, MAX(tokens->n + n, 1) * sizeof *longer);
+    if (longer) {
+        memcpy(longer + tokens->n, ids, n * sizeof *ids);
+        tokens->ids = longer;
+        tokens->n += n;
+        tokens->n_bytes += text.len;
+    }
     free(ids);
-    return s;
-}
-
-/* Appends a part of the text that came as tokens. */
-static enum status append_part(struct tokens *tokens, const struct tokenizer *t, const int32_t *ids,
-                               size_t n, struct err *e)
-{
-    size_t n_bytes = 0;
-    for (size_t i = 0; i < n; i++)
-        n_bytes += tokenizer_bytes(t, ids[i]).len;
-    return append_ids(tokens, ids, n, n_bytes, e);
+    return longer ? STATUS_OK : err_no_memory(e, "the texts' tokens", n * sizeof *longer);
 }
 
 enum status train_data_read(struct trainer *t, struct err *e)
@@ -66,11 +46,6 @@ enum status train_data_read(struct trainer *t, struct err *e)
         TRY(append_text(&d->train, t->tokenizer, text_span(text.data, cut), e));
         TRY(append_text(&d->val, t->tokenizer, text_span(text.data + cut, text.len - cut), e));
     }
-    if (spec->n_tokens > 0) {
-        const size_t n_own = train_part(held_out, spec->n_tokens);
-        TRY(append_part(&d->train, t->tokenizer, spec->tokens, n_own, e));
-        TRY(append_part(&d->val, t->tokenizer, spec->tokens + n_own, spec->n_tokens - n_own, e));
-    }
     d->hash = hash_bytes(d->hash, d->train.ids, d->train.n * sizeof *d->train.ids);
     d->hash = hash_bytes(d->hash, d->val.ids, d->val.n * sizeof *d->val.ids);
     const bool short_train = d->train.n < window;
@@ -78,14 +53,12 @@ enum status train_data_read(struct trainer *t, struct err *e)
         return STATUS_OK;
     const size_t n = d->train.n + d->val.n, bytes = d->train.n_bytes + d->val.n_bytes;
     const double smaller = held_out > 0 ? fmin(held_out, 1 - held_out) : 1;
-    const bool has_bytes = spec->n_texts > 0; /* else it came as tokens */
     return err_usage(e,
                      "the text is too short: its %s part has %zu tokens, windows of --ctx %d need "
-                     "%zu; expected at least some %.0f %s, found %zu",
+                     "%zu; expected at least some %.0f bytes, found %zu",
                      short_train ? "first" : "held-out", short_train ? d->train.n : d->val.n,
-                     spec->length, window,
-                     ceil(window * (n && has_bytes ? (double)bytes / n : 1) / smaller),
-                     has_bytes ? "bytes" : "tokens", has_bytes ? bytes : n);
+                     spec->length, window, ceil(window * (n ? (double)bytes / n : 1) / smaller),
+                     bytes);
 }
 
 /* --- a new model's metadata ------------------------------------------------------------------ */

@@ -176,7 +176,6 @@ enum status trainer_open(const struct train_spec *spec, struct trainer **out, st
     if (s == STATUS_OK)
         s = open_run(t, e);
     t->spec.texts = NULL;
-    t->spec.tokens = NULL;
     if (s == STATUS_OK)
         *out = t;
     else

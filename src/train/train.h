@@ -60,10 +60,8 @@ extern const char *const train_parts[];
 
 /* What a run is asked for. Everything that it points to is borrowed. */
 struct train_spec {
-    const struct text *texts; /* needed by trainer_open only, as the next two */
+    const struct text *texts; /* [n_texts] needed by trainer_open only */
     int n_texts;
-    const int32_t *tokens; /* [n_tokens] one text more, as tokens of `from` */
-    size_t n_tokens;
     const char *out; /* path of the checkpoint; OUT.state stands beside it */
 
     /* Where the model comes from: a checkpoint, or (from NULL) a new one of this shape, whose
