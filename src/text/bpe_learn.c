@@ -271,34 +271,8 @@ static enum status merge_all(struct learner *l, struct err *e)
     return STATUS_OK;
 }
 
-/* --- the result ------------------------------------------------------------------------------ */
-
-/* Makes the tokens' texts of the merges, which are set. */
-static enum status spell_tokens(struct bpe_learned *out, struct err *e)
-{
-    const int n = N_BYTES + out->n_merges;
-    size_t total = 0; /* at most 2^31 more than the bytes alone */
-    TRY_ZEROED(out->tokens, n, "the learned vocabulary", e);
-    struct text *tokens = out->tokens;
-    for (int i = 0; i < n; i++) {
-        const struct bpe_merge *m = out->merges + i - N_BYTES;
-        tokens[i].len = i < N_BYTES ? 1 : tokens[m->left].len + tokens[m->right].len;
-        total += tokens[i].len;
-    }
-    TRY_ZEROED(out->bytes, total, "the learned vocabulary", e);
-    char *at = out->bytes;
-    for (int i = 0; i < n; at += tokens[i++].len) {
-        tokens[i].data = at;
-        *at = (char)i;
-        if (i >= N_BYTES) {
-            const struct bpe_merge m = out->merges[i - N_BYTES];
-            memcpy(at, tokens[m.left].data, tokens[m.left].len);
-            memcpy(at + tokens[m.left].len, tokens[m.right].data, tokens[m.right].len);
-        }
-    }
-    out->n_tokens = n;
-    return STATUS_OK;
-}
+/* --- the whole ---------------------------------------------------------------------------------
+ */
 
 enum status bpe_learn(const struct bpe_learn_spec *spec, const struct text *texts, size_t n,
                       struct bpe_learned *out, struct err *e)
@@ -322,8 +296,6 @@ enum status bpe_learn(const struct bpe_learn_spec *spec, const struct text *text
     free(l.tokens);
     free(l.pairs);
     free(l.by_tokens.numbers);
-    if (s == STATUS_OK)
-        s = spell_tokens(out, e);
     if (s)
         bpe_learned_free(out);
     return s;
@@ -331,9 +303,7 @@ enum status bpe_learn(const struct bpe_learn_spec *spec, const struct text *text
 
 void bpe_learned_free(struct bpe_learned *v)
 {
-    free(v->tokens);
     free(v->merges);
-    free(v->bytes);
     *v = (struct bpe_learned){0};
 }
 
@@ -341,36 +311,49 @@ void bpe_learned_free(struct bpe_learned *v)
 
 #define KEY(name) "tokenizer.ggml." name
 
-/* Writes a token in the byte alphabet to `at`; returns its end. */
-static char *spell(struct text token, char *at)
+/* Sets the lengths of the tokens in the byte alphabet. Returns the bytes that they and the merges,
+ * "left right", take. */
+static uint64_t measure_tokens(const struct bpe_learned *v, struct text *tokens)
 {
-    for (size_t i = 0; i < token.len; i++)
-        at += byte_alphabet_write(token.data[i], at);
-    return at;
+    uint64_t total = 0;
+    char bytes[2];
+    for (int i = 0; i < N_BYTES; i++)
+        total += tokens[i].len = byte_alphabet_write(i, bytes);
+    for (int i = 0; i < v->n_merges; i++) {
+        const struct bpe_merge m = v->merges[i];
+        tokens[N_BYTES + i].len = tokens[m.left].len + tokens[m.right].len;
+        total += 2 * tokens[N_BYTES + i].len + 1;
+    }
+    return total;
+}
+
+/* Puts two texts, and `between` between them, at *at, which moves to their end. */
+static struct text join(char **at, struct text left, const char *between, struct text right)
+{
+    char *start = *at, *end = stpcpy(mempcpy(start, left.data, left.len), between);
+    *at = mempcpy(end, right.data, right.len);
+    return text_span(start, *at - start);
 }
 
 enum status bpe_learned_write(const struct bpe_learned *v, struct gguf_writer *w, struct err *e)
 {
-    const size_t n = v->n_tokens, n_merges = v->n_merges;
-    size_t total = 0; /* the tokens' bytes are in memory, so this fits */
-    for (size_t i = 0; i < n; i++)
-        total += v->tokens[i].len;
-    struct text *tokens = calloc(n + n_merges, sizeof *tokens);
+    const size_t n = bpe_learned_n_tokens(v), n_merges = v->n_merges;
+    struct text *tokens = calloc(n + n_merges, sizeof *tokens); /* the merges behind them */
     int32_t *types = calloc(n, sizeof *types);
-    /* A byte is written as at most two, in a token and in a merge. */
-    char *bytes = malloc(4 * total + n_merges), *at = bytes, *end;
+    const uint64_t total = tokens ? measure_tokens(v, tokens) : 0;
+    char *bytes = total <= PTRDIFF_MAX ? malloc(total) : NULL, *at = bytes;
     enum status s = STATUS_OK;
     if (tokens && types && bytes) {
-        for (size_t i = 0; i < n; i++, at = end) {
-            end = spell(v->tokens[i], at);
-            tokens[i] = text_span(at, end - at);
+        for (size_t i = 0; i < n; i++)
             types[i] = TOKEN_NORMAL;
+        for (int i = 0; i < N_BYTES; i++) {
+            tokens[i].data = at;
+            at += byte_alphabet_write(i, at);
         }
-        for (size_t i = 0; i < n_merges; i++, at = end) { /* "left right" */
-            end = spell(v->tokens[v->merges[i].left], at);
-            *end++ = ' ';
-            end = spell(v->tokens[v->merges[i].right], end);
-            tokens[n + i] = text_span(at, end - at);
+        for (size_t i = 0; i < n_merges; i++) {
+            const struct text left = tokens[v->merges[i].left], right = tokens[v->merges[i].right];
+            tokens[N_BYTES + i] = join(&at, left, "", right);
+            tokens[n + i] = join(&at, left, " ", right);
         }
         gguf_add_text(w, KEY("model"), text_of("gpt2"));
         gguf_add_text(w, KEY("pre"), text_of("gpt-2"));
@@ -381,7 +364,7 @@ enum status bpe_learned_write(const struct bpe_learned *v, struct gguf_writer *w
         gguf_add_u32(w, KEY("eos_token_id"), 0);
         gguf_add_bool(w, KEY("add_bos_token"), false);
     } else {
-        s = err_no_memory(e, "writing the vocabulary", 4 * total);
+        s = err_no_memory(e, "writing the vocabulary", total);
     }
     free(tokens);
     free(types);

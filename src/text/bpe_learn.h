@@ -35,12 +35,14 @@ struct bpe_merge {
 
 /* A vocabulary that was learned. */
 struct bpe_learned {
-    int n_tokens; /* 256 + n_merges; fewer than wanted if no pair that occurs twice was left */
-    int n_merges;
-    struct text *tokens;      /* [n_tokens] the bytes of each; all different */
+    int n_merges;             /* fewer than wanted if no pair that occurs twice was left */
     struct bpe_merge *merges; /* [n_merges] in order; no pair twice */
-    char *bytes;              /* private: of the tokens */
 };
+
+static inline int bpe_learned_n_tokens(const struct bpe_learned *v)
+{
+    return 256 + v->n_merges;
+}
 
 /*
  * Learns from n texts, which need not be UTF-8; pieces do not go across texts. With 256 tokens

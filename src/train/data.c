@@ -85,7 +85,7 @@ static enum status make_new(struct trainer *t, struct err *e)
     free(parts);
     TRY(s);
     *c = spec->shape;
-    c->n_vocab = vocabulary.n_tokens;
+    c->n_vocab = bpe_learned_n_tokens(&vocabulary);
     /* Of the shape alone: the same training gives the same file, whatever it is called. */
     const bool is_gpt2 = c->arch == arch_find(text_of("gpt2"));
     chars_printf(name, "%s%s%dx%dx%d-kv%d", is_gpt2 ? "" : c->arch->preset, is_gpt2 ? "" : "-",
