@@ -62,6 +62,12 @@ static inline bool text_ends_with(struct text a, const char *end)
     return a.len >= len && memcmp(a.data + a.len - len, end, len) == 0;
 }
 
+/* Returns what begins at byte `at` <= a.len. */
+static inline struct text text_from(struct text a, size_t at)
+{
+    return text_span(a.data + at, a.len - at);
+}
+
 /* Cuts the first n <= rest->len bytes off *rest and returns them. */
 static inline struct text text_cut(struct text *rest, size_t n)
 {

@@ -29,6 +29,16 @@ size_t utf8_decode(struct text s, uint32_t *code)
     return len;
 }
 
+size_t utf8_start(struct text s, size_t at)
+{
+    uint32_t code;
+    assert(at < s.len);
+    for (size_t back = 1; back <= 3 && back <= at; back++)
+        if (utf8_decode(text_from(s, at - back), &code) > back)
+            return at - back;
+    return at;
+}
+
 /* C0, delete, C1, which start terminals' escape sequences; embeddings, overrides, isolates. */
 bool utf8_is_control(uint32_t code)
 {

@@ -17,6 +17,10 @@
  */
 size_t utf8_decode(struct text s, uint32_t *code);
 
+/* Returns where the character begins that byte `at` < s.len (asserted) belongs to: `at` itself for
+ * a byte that is not part of well-formed UTF-8. */
+size_t utf8_start(struct text s, size_t at);
+
 /* Cuts the first character off a nonempty *rest and returns its bytes. */
 static inline struct text utf8_next(struct text *rest, uint32_t *code)
 {

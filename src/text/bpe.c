@@ -71,7 +71,7 @@ static enum status read_merges(struct bpe *b, const struct vocab *v, const struc
 
 enum status bpe_init(struct bpe *b, const struct vocab *v, const struct gguf *g, struct err *e)
 {
-    *b = (struct bpe){.lacks_bytes = false};
+    *b = (struct bpe){.n_merges = 0};
     for (int byte = 0; byte < 256; byte++) {
         const char c = byte;
         int twin;
@@ -80,7 +80,6 @@ enum status bpe_init(struct bpe *b, const struct vocab *v, const struct gguf *g,
             return err_bad_file(
                 e, "tokenizer.ggml.tokens: expected one token for byte 0x%02X, found %d and %d",
                 byte, b->byte_id[byte], twin);
-        b->lacks_bytes |= b->byte_id[byte] < 0;
     }
     TRY(read_merges(b, v, g, e));
     TRY(merging_init(&b->merging, b->merging.pairs, b->n_merges, v->n, e));
@@ -98,18 +97,13 @@ enum status bpe_encode(const struct bpe *b, struct encoding *c, struct text piec
 {
     const size_t n = piece.len;
     assert(n > 0);
-    if (b->lacks_bytes)
-        for (struct text rest = piece; rest.len > 0;) {
-            uint32_t code;
-            const struct text one = utf8_next(&rest, &code);
-            for (size_t i = 0; i < one.len; i++)
-                if (b->byte_id[(unsigned char)one.data[i]] < 0)
-                    return lacks_token(c->text, one.data - c->text.data, e);
-        }
     TRY(merge_reserve(&c->merge, n, e));
     int32_t *spans = c->merge.spans;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         spans[i] = b->byte_id[(unsigned char)piece.data[i]];
+        if (spans[i] < 0)
+            return lacks_token(c->text, piece.data + i - c->text.data, e);
+    }
     if (n > 1)
         merge_run(&b->merging, &c->merge, n);
     for (size_t i = 0; i < n; i = merge_end(spans, n, i))

@@ -48,7 +48,7 @@ static int class_at(enum pretokenize_rule rule, struct text s, size_t at, size_t
     if (at >= s.len)
         return CHAR_END;
     uint32_t code;
-    const size_t n = utf8_decode(text_span(s.data + at, s.len - at), &code);
+    const size_t n = utf8_decode(text_from(s, at), &code);
     const enum char_class c = unicode_class(code);
     if ((rule == PRETOKENIZE_STARCODER && c == CHAR_NUMBER) ||
         (rule == PRETOKENIZE_FALCON && c == CHAR_OTHER && unicode_is_punctuation(code)))
@@ -157,7 +157,7 @@ static bool in_bloom(struct text s, size_t at, size_t *len)
     if (at >= s.len)
         return false;
     uint32_t code;
-    *len = utf8_decode(text_span(s.data + at, s.len - at), &code);
+    *len = utf8_decode(text_from(s, at), &code);
     for (int i = 0; i < LENGTH(outside); i++)
         if (code == outside[i])
             return false;
@@ -183,20 +183,17 @@ static size_t next_of_bloom(struct text s)
 static size_t next_of_falcon(struct text s, size_t at)
 {
     const enum pretokenize_rule rule = PRETOKENIZE_FALCON;
-    size_t begin = at, len;
+    size_t begin = utf8_start(s, at), len;
     uint32_t code;
-    for (size_t back = 1; back <= MIN(at, 3); back++)
-        if (utf8_decode(text_span(s.data + at - back, s.len - at + back), &code) > back)
-            begin = at - back;
     if (s.data[at] == ' ') {
         const int second = class_at(rule, s, at + 1, &len);
         if (second == CHAR_END || second == CHAR_SPACE)
-            return spaces_end(rule, text_span(s.data + at, s.len - at));
+            return spaces_end(rule, text_from(s, at));
         begin = at + 1;
     }
     const int class = class_at(rule, s, begin, &len);
     if (class == CHAR_SPACE)
-        return spaces_end(rule, text_span(s.data + at, s.len - at));
+        return spaces_end(rule, text_from(s, at));
     /* In the byte alphabet numbers stand for themselves. */
     const bool is_number = unicode_class((unsigned char)s.data[at]) == CHAR_NUMBER;
     size_t end = at, digits = 0;
@@ -204,7 +201,7 @@ static size_t next_of_falcon(struct text s, size_t at)
         if (class_at(rule, s, next, &len) != class)
             break;
         if (class == CHAR_END) /* punctuation */
-            len = utf8_decode(text_span(s.data + next, s.len - next), &code);
+            len = utf8_decode(text_from(s, next), &code);
         for (; end < next + len; end++) {
             const unsigned char byte = s.data[end];
             if ((unicode_class(byte) == CHAR_NUMBER) != is_number)
@@ -220,7 +217,7 @@ static size_t next_of_falcon(struct text s, size_t at)
 size_t pretokenize_next(enum pretokenize_rule rule, struct text s, size_t at)
 {
     assert(at < s.len && rule < PRETOKENIZE_RULES);
-    const struct text rest = text_span(s.data + at, s.len - at);
+    const struct text rest = text_from(s, at);
     switch (rule) {
     case PRETOKENIZE_LLAMA3:
     case PRETOKENIZE_QWEN2:

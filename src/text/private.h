@@ -78,7 +78,6 @@ struct encoding {
  */
 struct bpe {
     int32_t byte_id[256]; /* -1: no token */
-    bool lacks_bytes;     /* some byte_id is -1 */
     struct merging merging;
     size_t n_merges; /* that make a token of two others */
 };

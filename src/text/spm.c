@@ -307,12 +307,6 @@ static enum status lacks_char(const struct spm *s, const struct encoding *c, str
                             "tokenizer.ggml.add_space_prefix puts before every text");
     while ((marked += marked_len(s, c->text, offset)) <= at)
         offset++;
-    for (size_t back = 1; back < CHAR_MAX_LEN && back <= offset; back++) {
-        uint32_t code;
-        const size_t start = offset - back;
-        if (utf8_decode(text_span(c->text.data + start, c->text.len - start), &code) > back)
-            return lacks_token(c->text, start, e);
-    }
     return lacks_token(c->text, offset, e);
 }
 

@@ -132,10 +132,10 @@ int vocab_find(const struct vocab *v, struct text bytes, int *twin)
 
 enum status lacks_token(struct text text, size_t at, struct err *e)
 {
-    assert(at < text.len);
     char name[32];
     uint32_t code;
-    struct text rest = {text.data + at, text.len - at};
+    at = utf8_start(text, at);
+    struct text rest = text_from(text, at);
     const struct text bytes = utf8_next(&rest, &code);
     const enum char_class c = unicode_class(code);
     if (code == UNICODE_INVALID)

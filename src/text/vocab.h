@@ -80,7 +80,7 @@ int vocab_hex_byte(struct text name, enum token_type type);
  */
 int vocab_find(const struct vocab *v, struct text bytes, int *twin);
 
-/* Returns STATUS_USAGE for a character without a token, which starts at byte `at` of the text. The
+/* Returns STATUS_USAGE for a character without a token, which has byte `at` < text.len. The
  * message has it as U+00E9 and, if it is a letter, a number or in ASCII, as itself; a byte that
  * starts no UTF-8 character is byte 0xE9. */
 enum status lacks_token(struct text text, size_t at, struct err *e);
