@@ -1,6 +1,3 @@
-/* Files larger than 2 GiB on 32-bit systems too; must precede every include. */
-#define _FILE_OFFSET_BITS 64
-
 #include "base/replace.h"
 
 #include <errno.h>
