@@ -260,38 +260,28 @@ static void unpack_q6_k(struct unpacked *u, const uint8_t *in, const struct part
 /* How numbers of a type are read and written. The types that this program computes with have
  * `decode`; those that are only read have `unpack`. */
 static const struct codec {
-    void (*encode)(unsigned char *out, const float *x, uint64_t n);
-    void (*decode)(float *out, const unsigned char *in, uint64_t n);
-    uint32_t file_type; /* llama.cpp's enum llama_ftype */
-    uint32_t in_memory; /* of what is only read */
-    int group;          /* elements of one scale */
     void (*unpack)(struct unpacked *u, const uint8_t *in, const struct parts *at);
+    int group; /* elements of one scale */
     struct parts at;
+    bool in_f16; /* what is only read, in memory; else it is Q8_0 there */
+    void (*decode)(float *out, const unsigned char *in, uint64_t n);
+    void (*encode)(unsigned char *out, const float *x, uint64_t n);
+    uint32_t file_type; /* llama.cpp's enum llama_ftype */
 } codecs[] = {
-    [TENSOR_F32] = {encode_f32, decode_f32, .file_type = 0},
-    [TENSOR_F16] = {encode_f16, decode_f16, .file_type = 1},
-    [TENSOR_Q4_0] = {encode_q4_0, decode_q4_0, .file_type = 2},
-    [TENSOR_Q8_0] = {encode_q8_0, decode_q8_0, .file_type = 7},
-    [TENSOR_BF16] = {encode_bf16, decode_bf16, .file_type = 32},
-    [TENSOR_Q4_1] = {NULL, NULL, 0, TENSOR_Q8_0, 32, unpack_32, {.least = 2, .low = 4}},
-    [TENSOR_Q5_0] = {NULL, NULL, 0, TENSOR_Q8_0, 32, unpack_32, {.high = 2, .low = 6, .minus = 16}},
-    [TENSOR_Q5_1] = {NULL, NULL, 0, TENSOR_Q8_0, 32, unpack_32, {.least = 2, .high = 4, .low = 8}},
-    [TENSOR_Q2_K] =
-        {NULL, NULL, 0, TENSOR_Q8_0, 16, unpack_q2_k, {.low = 16, .d = 80, .least = 82}},
-    [TENSOR_Q3_K] =
-        {NULL, NULL, 0, TENSOR_Q8_0, 16, unpack_q3_k, {.low = 32, .scales = 96, .d = 108}},
-    [TENSOR_Q4_K] =
-        {NULL, NULL, 0, TENSOR_Q8_0, 32, unpack_q45_k, {.least = 2, .scales = 4, .low = 16}},
-    [TENSOR_Q5_K] = {NULL,
-                     NULL,
-                     0,
-                     TENSOR_Q8_0,
-                     32,
-                     unpack_q45_k,
-                     {.least = 2, .scales = 4, .high = 16, .low = 48}},
-    [TENSOR_Q6_K] =
-        {NULL, NULL, 0, TENSOR_F16, 16, unpack_q6_k, {.high = 128, .scales = 192, .d = 208}},
-    [TENSOR_IQ4_NL] = {NULL, NULL, 0, TENSOR_Q8_0, 32, unpack_iq4_nl, {.low = 2}},
+    [TENSOR_F32] = {.decode = decode_f32, .encode = encode_f32, .file_type = 0},
+    [TENSOR_F16] = {.decode = decode_f16, .encode = encode_f16, .file_type = 1},
+    [TENSOR_Q4_0] = {.decode = decode_q4_0, .encode = encode_q4_0, .file_type = 2},
+    [TENSOR_Q8_0] = {.decode = decode_q8_0, .encode = encode_q8_0, .file_type = 7},
+    [TENSOR_BF16] = {.decode = decode_bf16, .encode = encode_bf16, .file_type = 32},
+    [TENSOR_Q4_1] = {unpack_32, 32, .at = {.least = 2, .low = 4}},
+    [TENSOR_Q5_0] = {unpack_32, 32, .at = {.high = 2, .low = 6, .minus = 16}},
+    [TENSOR_Q5_1] = {unpack_32, 32, .at = {.least = 2, .high = 4, .low = 8}},
+    [TENSOR_Q2_K] = {unpack_q2_k, 16, .at = {.low = 16, .d = 80, .least = 82}},
+    [TENSOR_Q3_K] = {unpack_q3_k, 16, .at = {.low = 32, .scales = 96, .d = 108}},
+    [TENSOR_Q4_K] = {unpack_q45_k, 32, .at = {.least = 2, .scales = 4, .low = 16}},
+    [TENSOR_Q5_K] = {unpack_q45_k, 32, .at = {.least = 2, .scales = 4, .high = 16, .low = 48}},
+    [TENSOR_Q6_K] = {unpack_q6_k, 16, .at = {.high = 128, .scales = 192, .d = 208}, .in_f16 = true},
+    [TENSOR_IQ4_NL] = {unpack_iq4_nl, 32, .at = {.low = 2}},
 };
 
 /* The codec of a type; an empty one if it is not even read. */
@@ -308,7 +298,8 @@ bool blocks_runs(uint32_t type)
 
 uint32_t blocks_in_memory(uint32_t type)
 {
-    return codec_of(type)->unpack ? codec_of(type)->in_memory : type;
+    const struct codec *c = codec_of(type);
+    return !c->unpack ? type : c->in_f16 ? TENSOR_F16 : TENSOR_Q8_0;
 }
 
 uint32_t gguf_file_type(uint32_t type)
