@@ -241,11 +241,6 @@ static void scalar_merge(float *out, const float *partials, const float *max, co
         out[i] /= total;
 }
 
-static uint16_t scalar_levels(int bits, uint8_t *q, const float *x)
-{
-    return block_levels(bits, q, x);
-}
-
 static void scalar_to_f16(uint16_t *out, const float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -296,7 +291,7 @@ const struct kernels kernels_scalar = {
     .norm = scalar_norm,
     .rotate = scalar_rotate,
     .hadamard = scalar_hadamard,
-    .levels = scalar_levels,
+    .levels = block_levels,
     .attend = scalar_attend,
     .merge = scalar_merge,
     .to_f16 = scalar_to_f16,

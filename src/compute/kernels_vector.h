@@ -129,11 +129,6 @@ static void vector_merge(float *out, const float *partials, const float *max, co
         merge_vectors(out, partials, max, largest, total, n_chunks, stride, i, n, 1);
 }
 
-static uint16_t vector_levels(int bits, uint8_t *q, const float *x)
-{
-    return block_levels(bits, q, x);
-}
-
 static void vector_to_f16(uint16_t *out, const float *x, size_t n)
 {
     size_t i = 0;
@@ -245,7 +240,7 @@ const struct kernels OF_SET(kernels) = {
     .norm = vector_norm,
     .rotate = vector_rotate,
     .hadamard = vector_hadamard,
-    .levels = vector_levels,
+    .levels = block_levels,
     .attend = OF_SET(attend),
     .merge = vector_merge,
     .to_f16 = vector_to_f16,
