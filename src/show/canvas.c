@@ -1,8 +1,6 @@
 #include "show/canvas.h"
 
-#include <assert.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/mem.h"
 #include "show/paragraph.h"
@@ -218,74 +216,4 @@ double canvas_entry(struct canvas *c, double sample, const char *s)
     canvas_label(c, "", x + sample, c->y + 4, s, MAX_ENTRY);
     c->x += width + CANVAS_GAP;
     return x;
-}
-
-/* --- axes ----------------------------------------------------------------------------------- */
-
-#define SLACK        1e-9 /* of a step: an end this near to a tick is on it */
-#define MIN_SPAN     1e-100
-#define MIN_REL_SPAN 1e-12
-
-/* x * 10^n, rounded once where 10^|n| is exact. */
-static double scaled(double x, int n)
-{
-    return n < 0 ? x / pow(10, -n) : x * pow(10, n);
-}
-
-/* Returns "-1,234.50"; or, where `size` (x's magnitude, or that of the axis) is too small or too
- * large for that, so many digits with an exponent. */
-static struct figure written(double x, double size, int decimals, int digits)
-{
-    char text[48];
-    struct figure f = {"0"};
-    if (x != 0 && size >= 1e-5 && size < 1e15) {
-        chars_printf(text, "%.*f", decimals > 0 ? decimals : 0, fabs(x));
-        const int len =
-            chars_printf(f.text, "%s%s%s", x < 0 ? "-" : "",
-                         figure_grouped(strtoull(text, NULL, 10)).text, text + strcspn(text, "."));
-        assert(len < (int)sizeof f.text);
-    } else if (x != 0) {
-        chars_printf(f.text, "%.*g", digits, x);
-    }
-    return f;
-}
-
-void scale_widen(double lo, double *hi)
-{
-    const double size = fmax(fabs(lo), fabs(*hi));
-    if (*hi - lo < MIN_SPAN || *hi - lo < size * MIN_REL_SPAN)
-        *hi = size < MIN_SPAN ? lo + 1 : lo + size;
-}
-
-struct scale_ticks scale_ticks(double lo, double hi, int max_steps, bool around)
-{
-    static const int mantissas[] = {1, 2, 5};
-    /* One decade finer than could do, so that the first fit is the finest. */
-    for (int exponent = (int)floor(log10((hi - lo) / max_steps)) - 1;; exponent++)
-        for (int i = 0; i < 3; i++) {
-            const double from = scaled(lo, -exponent) / mantissas[i];
-            const double to = scaled(hi, -exponent) / mantissas[i];
-            const double first = around ? floor(from + SLACK) : ceil(from - SLACK);
-            const double last = around ? ceil(to - SLACK) : floor(to + SLACK);
-            if (last - first <= max_steps)
-                return (struct scale_ticks){first, (int)(last - first) + 1, mantissas[i], exponent};
-        }
-}
-
-double scale_tick(const struct scale_ticks *t, int i)
-{
-    return scaled((t->first + i) * t->mantissa, t->exponent);
-}
-
-struct figure scale_label(const struct scale_ticks *t, int i)
-{
-    const double most = fmax(fabs(scale_tick(t, 0)), fabs(scale_tick(t, t->n - 1)));
-    /* With an exponent: all digits that tell ticks apart, but not those of rounding errors. */
-    return written(scale_tick(t, i), most, -t->exponent, 13);
-}
-
-struct figure scale_value(double x)
-{
-    const bool whole = x == floor(x);
-    return written(x, fabs(x), whole ? 0 : 3 - (int)floor(log10(fabs(x))), 4);
 }

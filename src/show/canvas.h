@@ -1,6 +1,6 @@
 /*
  * canvas - what line charts and heat maps have in common (private to show): an SVG file with
- * headings, a legend, texts that fit, and round ticks for axes.
+ * headings, a legend, and texts that fit.
  *
  * The file holds no script and refers to nothing outside; it follows the reader's light or dark
  * scheme. Texts may hold any bytes: control characters are dropped, what is not UTF-8 becomes
@@ -8,7 +8,6 @@
  */
 #pragma once
 
-#include "base/figures.h"
 #include "base/output.h"
 #include "base/status.h"
 
@@ -60,30 +59,3 @@ void canvas_row(struct canvas *c);
 /* Puts a text behind room for a sample of so many pixels, in the next row if this one has no room.
  * Returns the sample's left end. */
 double canvas_entry(struct canvas *c, double sample, const char *s);
-
-/* --- axes ----------------------------------------------------------------------------------- */
-
-/* Tick i is at (first + i) * mantissa * 10^exponent. */
-struct scale_ticks {
-    int64_t first;
-    int n;
-    int mantissa; /* 1, 2 or 5 */
-    int exponent;
-};
-
-/* Returns the finest ticks with at most `max_steps` (>= 1) steps that lie inside [lo, hi] or, if
- * `around`, enclose it. scale_widen comes before; both ends are at most 1e100 in magnitude. */
-struct scale_ticks scale_ticks(double lo, double hi, int max_steps, bool around);
-
-/* Moves *hi up until ticks can tell it from lo. */
-void scale_widen(double lo, double *hi);
-
-double scale_tick(const struct scale_ticks *t, int i);
-
-/* Returns "25,000", "0.50", "2e+20": all ticks of an axis have as many decimals, but zero is "0".
- */
-struct figure scale_label(const struct scale_ticks *t, int i);
-
-/* Returns an integer as it is, another finite value to four digits or the integer: "1,024",
- * "31.20", "2.5e-09". */
-struct figure scale_value(double x);

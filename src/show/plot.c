@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/figures.h"
 #include "base/mem.h"
 #include "show/canvas.h"
 
@@ -12,7 +13,7 @@
 #define Y_LABEL_HEIGHT 46
 #define TICK_GAP       10    /* between a tick's label and the data area */
 #define INNER_MARGIN   14    /* keeps markers off the data area's left and right */
-#define X_TICKS        9     /* at most */
+#define MOST_TICKS     9     /* of an axis */
 #define ONE_X_SPACING  130.0 /* between lines that share one x, at most */
 #define MARK_ABOVE     6     /* of a point's mark over its middle, and beside it */
 #define MARK_BESIDE    9
@@ -25,25 +26,26 @@
 
 /* Points of one line. */
 struct line {
-    const char *name;
     const struct plot_point *points; /* by rising x */
     int n_points;
-    int colour, marker; /* below N_LOOKS */
+};
+
+struct axis {
+    double lo, hi;
+    struct tick {
+        double at;
+        struct figure label;
+    } ticks[MOST_TICKS];
+    int n_ticks;
 };
 
 struct chart {
     const struct plot *plot; /* texts as they were given */
     struct line *lines;      /* at least one point each */
     int n_lines;
-    double x_lo, x_hi, y_lo, y_hi; /* the axes' ends; y includes 0 */
-    bool one_x;                    /* all points share x: lines stand side by side */
+    struct axis x, y; /* y includes 0 */
+    bool one_x;       /* all points share x: lines stand side by side */
     bool has_lines, has_doubts;
-    struct scale_ticks y_ticks;
-    struct x_tick {
-        double at;
-        struct figure label;
-    } x_ticks[X_TICKS];
-    int n_x_ticks;
     double left, right, top, bottom; /* of the data area, in pixels */
     double spacing;                  /* between neighbouring lines that share one x */
 };
@@ -60,9 +62,77 @@ static int compare_points(const void *left, const void *right)
 
 /* --- axes ----------------------------------------------------------------------------------- */
 
-static void add_x_tick(struct chart *c, double at, struct figure label)
+#define SLACK        1e-9 /* of a step: an end this near to a tick is on it */
+#define MIN_SPAN     1e-100
+#define MIN_REL_SPAN 1e-12
+
+/* Returns "-1,234.50"; or, where `size` (x's magnitude, or that of the axis) is too small or too
+ * large for that, so many digits with an exponent. */
+static struct figure written(double x, double size, int decimals, int digits)
 {
-    c->x_ticks[c->n_x_ticks++] = (struct x_tick){at, label};
+    char text[48];
+    struct figure f = {"0"};
+    if (x != 0 && size >= 1e-5 && size < 1e15) {
+        chars_printf(text, "%.*f", decimals > 0 ? decimals : 0, fabs(x));
+        const int len =
+            chars_printf(f.text, "%s%s%s", x < 0 ? "-" : "",
+                         figure_grouped(strtoull(text, NULL, 10)).text, text + strcspn(text, "."));
+        assert(len < (int)sizeof f.text);
+    } else if (x != 0) {
+        chars_printf(f.text, "%.*g", digits, x);
+    }
+    return f;
+}
+
+/* Returns an integer as it is, another value to four digits or the integer: "1,024", "31.20",
+ * "2.5e-09". */
+static struct figure value_figure(double x)
+{
+    const bool whole = x == floor(x);
+    return written(x, fabs(x), whole ? 0 : 3 - (int)floor(log10(fabs(x))), 4);
+}
+
+/* Moves the upper end up until ticks can tell it from the lower one. */
+static void widen(struct axis *a)
+{
+    const double size = fmax(fabs(a->lo), fabs(a->hi));
+    if (a->hi - a->lo < MIN_SPAN || a->hi - a->lo < size * MIN_REL_SPAN)
+        a->hi = size < MIN_SPAN ? a->lo + 1 : a->lo + size;
+}
+
+static void add_tick(struct axis *a, double at, struct figure label)
+{
+    a->ticks[a->n_ticks++] = (struct tick){at, label};
+}
+
+/* x * 10^n, rounded once where 10^|n| is exact. */
+static double scaled(double x, int n)
+{
+    return n < 0 ? x / pow(10, -n) : x * pow(10, n);
+}
+
+/* Adds the finest round ticks with at most `max_steps` (>= 1) steps that lie inside the axis, which
+ * is widened, or, if `around`, enclose it. Its ends are at most 1e100 in magnitude. */
+static void add_round_ticks(struct axis *a, int max_steps, bool around)
+{
+    static const int mantissas[] = {1, 2, 5};
+    /* One decade finer than could do, so that the first fit is the finest. */
+    for (int exponent = (int)floor(log10((a->hi - a->lo) / max_steps)) - 1; a->n_ticks == 0;
+         exponent++)
+        for (int i = 0; i < 3 && a->n_ticks == 0; i++) {
+            const int mantissa = mantissas[i];
+            const double from = scaled(a->lo, -exponent) / mantissa;
+            const double to = scaled(a->hi, -exponent) / mantissa;
+            const double first = around ? floor(from + SLACK) : ceil(from - SLACK);
+            const double last = around ? ceil(to - SLACK) : floor(to + SLACK);
+            const double most = scaled(fmax(fabs(first), fabs(last)) * mantissa, exponent);
+            /* All have as many decimals; with an exponent, all digits that tell ticks apart, but
+             * not those of rounding errors. */
+            for (double k = first; k <= last && last - first <= max_steps; k++) {
+                const double at = scaled(k * mantissa, exponent);
+                add_tick(a, at, written(at, most, -exponent, 13));
+            }
+        }
 }
 
 /* Returns a value as the x axis counts. */
@@ -73,33 +143,32 @@ static double along_x(const struct chart *c, double x)
 
 static void choose_ticks(struct chart *c)
 {
-    scale_widen(c->y_lo, &c->y_hi);
-    c->y_ticks = scale_ticks(c->y_lo, c->y_hi, 8, true);
-    c->y_lo = scale_tick(&c->y_ticks, 0);
-    c->y_hi = scale_tick(&c->y_ticks, c->y_ticks.n - 1);
-    c->one_x = c->x_lo == c->x_hi;
+    struct axis *x = &c->x, *y = &c->y;
+    widen(y);
+    add_round_ticks(y, MOST_TICKS - 1, true);
+    y->lo = y->ticks[0].at;
+    y->hi = y->ticks[y->n_ticks - 1].at;
+    c->one_x = x->lo == x->hi;
     if (c->one_x) {
-        add_x_tick(c, c->x_lo, scale_value(c->x_lo));
+        add_tick(x, x->lo, value_figure(x->lo));
         return;
     }
     /* Zero belongs to a depth axis unless it would take half of it. */
     const bool linear = !c->plot->x_doubles;
-    if (linear && c->x_lo > 0 && c->x_lo <= c->x_hi / 2)
-        c->x_lo = 0;
-    scale_widen(c->x_lo, &c->x_hi);
+    if (linear && x->lo > 0 && x->lo <= x->hi / 2)
+        x->lo = 0;
+    widen(x);
     if (linear) {
-        const struct scale_ticks t = scale_ticks(c->x_lo, c->x_hi, X_TICKS - 1, false);
-        for (int i = 0; i < t.n; i++)
-            add_x_tick(c, scale_tick(&t, i), scale_label(&t, i));
+        add_round_ticks(x, MOST_TICKS - 1, false);
     } else { /* powers of two, if two lie between; else the ends */
-        const double first = ceil(log2(c->x_lo)), last = floor(log2(c->x_hi));
-        const double step = ceil(fmax(last - first, 1) / (X_TICKS - 1));
+        const double first = ceil(log2(x->lo)), last = floor(log2(x->hi));
+        const double step = ceil(fmax(last - first, 1) / (MOST_TICKS - 1));
         for (double power = first; power <= last && first < last; power += step)
-            add_x_tick(c, exp2(power), scale_value(exp2(power)));
-        if (c->n_x_ticks == 0)
-            add_x_tick(c, c->x_lo, scale_value(c->x_lo));
-        if (c->n_x_ticks == 1)
-            add_x_tick(c, c->x_hi, scale_value(c->x_hi));
+            add_tick(x, exp2(power), value_figure(exp2(power)));
+        if (x->n_ticks == 0)
+            add_tick(x, x->lo, value_figure(x->lo));
+        if (x->n_ticks == 1)
+            add_tick(x, x->hi, value_figure(x->hi));
     }
 }
 
@@ -108,26 +177,25 @@ static double x_of(const struct chart *c, int i, double x)
 {
     if (c->one_x)
         return (c->left + c->right) / 2 + (i - (c->n_lines - 1) / 2.0) * c->spacing;
-    const double lo = along_x(c, c->x_lo),
-                 share = (along_x(c, x) - lo) / (along_x(c, c->x_hi) - lo);
+    const double lo = along_x(c, c->x.lo),
+                 share = (along_x(c, x) - lo) / (along_x(c, c->x.hi) - lo);
     const double from = c->left + INNER_MARGIN, to = c->right - INNER_MARGIN;
     return from + share * (to - from);
 }
 
 static double y_of(const struct chart *c, double y)
 {
-    return c->bottom - (y - c->y_lo) / (c->y_hi - c->y_lo) * (c->bottom - c->top);
+    return c->bottom - (y - c->y.lo) / (c->y.hi - c->y.lo) * (c->bottom - c->top);
 }
 
 /* Decides where the data area is. */
 static void draw_axes(struct chart *c, struct canvas *v)
 {
-    const struct scale_ticks *t = &c->y_ticks;
-    const double last =
-        canvas_text_width(c->x_ticks[c->n_x_ticks - 1].label.text) / 2 - INNER_MARGIN;
+    const struct tick *x_end = c->x.ticks + c->x.n_ticks, *y_end = c->y.ticks + c->y.n_ticks;
+    const double last = canvas_text_width(x_end[-1].label.text) / 2 - INNER_MARGIN;
     double widest = 0;
-    for (int i = 0; i < t->n; i++)
-        widest = fmax(widest, canvas_text_width(scale_label(t, i).text));
+    for (const struct tick *t = c->y.ticks; t < y_end; t++)
+        widest = fmax(widest, canvas_text_width(t->label.text));
     c->left = CANVAS_MARGIN + widest + TICK_GAP;
     c->right = WIDTH - CANVAS_MARGIN - fmax(last, 0);
     c->top = v->y + Y_LABEL_HEIGHT;
@@ -135,21 +203,20 @@ static void draw_axes(struct chart *c, struct canvas *v)
     c->spacing = fmin(ONE_X_SPACING, (c->right - c->left) / c->n_lines);
 
     const double middle = (c->left + c->right) / 2, room = WIDTH - 2 * CANVAS_MARGIN;
-    for (int i = 0; i < c->n_x_ticks; i++) {
-        const struct x_tick *tick = &c->x_ticks[i];
-        const double x = c->one_x ? middle : x_of(c, 0, tick->at);
+    for (const struct tick *t = c->x.ticks; t < x_end; t++) {
+        const double x = c->one_x ? middle : x_of(c, 0, t->at);
         if (!c->one_x)
             output_printf(v->out, "<path class=\"grid\" d=\"M%g %gV%g\"/>", x, c->top,
                           c->bottom + 5);
-        canvas_label(v, "class=\"muted\" text-anchor=\"middle\"", x, c->bottom + 20,
-                     tick->label.text, room);
+        canvas_label(v, "class=\"muted\" text-anchor=\"middle\"", x, c->bottom + 20, t->label.text,
+                     room);
     }
-    for (int i = 0; i < t->n; i++) {
-        const double y = y_of(c, scale_tick(t, i));
-        output_printf(v->out, "<path class=\"%s\" d=\"M%g %gH%g\"/>",
-                      t->first + i == 0 ? "axis" : "grid", c->left, y, c->right);
+    for (const struct tick *t = c->y.ticks; t < y_end; t++) {
+        const double y = y_of(c, t->at);
+        output_printf(v->out, "<path class=\"%s\" d=\"M%g %gH%g\"/>", t->at == 0 ? "axis" : "grid",
+                      c->left, y, c->right);
         canvas_label(v, "class=\"muted\" text-anchor=\"end\"", c->left - TICK_GAP, y + 4,
-                     scale_label(t, i).text, room);
+                     t->label.text, room);
     }
     canvas_label(v, "", CANVAS_MARGIN, c->top - 15, c->plot->y_label, room);
     canvas_label(v, "text-anchor=\"middle\"", middle, c->bottom + 43, c->plot->x_label,
@@ -171,9 +238,12 @@ static const char *const shapes[] = {
 };
 #define N_LOOKS 8 /* shapes, and colours, too */
 
-static void put_marker(struct canvas *v, const char *class, int marker, double x, double y)
+/* Puts a marker of line i. Shapes move on by one when the colours begin again, so that 64 lines
+ * look different. */
+static void put_marker(struct canvas *v, const char *class, int i, double x, double y)
 {
-    output_printf(v->out, "<path class=\"%s\" d=\"M%g %g%s\"/>", class, x, y, shapes[marker]);
+    output_printf(v->out, "<path class=\"%s\" d=\"M%g %g%s\"/>", class, x, y,
+                  shapes[(i + i / N_LOOKS) % N_LOOKS]);
 }
 
 /* Puts the path of a line through its middles or predictions, or at each a dash of 2 `dash` pixels.
@@ -198,13 +268,13 @@ static void put_path(const struct chart *c, struct canvas *v, int i, bool predic
 /* "31.26 at 1,024" */
 static void put_spoken(struct output *out, const char *before, const struct plot_point *p)
 {
-    output_printf(out, "%s%s at %s", before, scale_value(p->mid).text, scale_value(p->x).text);
+    output_printf(out, "%s%s at %s", before, value_figure(p->mid).text, value_figure(p->x).text);
 }
 
 static void draw_line(const struct chart *c, struct canvas *v, int i)
 {
     const struct line *line = &c->lines[i];
-    output_printf(v->out, "<g class=\"c%d\">", line->colour);
+    output_printf(v->out, "<g class=\"c%d\">", i % N_LOOKS);
     output_puts(v->out, "<path class=\"predicted\" d=\"");
     put_path(c, v, i, true,
              c->one_x              ? fmin(PREDICTED_HALF, c->spacing * 0.45)
@@ -219,10 +289,10 @@ static void draw_line(const struct chart *c, struct canvas *v, int i)
         const double x = x_of(c, i, p->x), y = y_of(c, p->mid);
         /* "GQA-4: 31.26 at 1,024 (30.1 to 33), predicted 29.8", which a pointer brings up. */
         output_puts(v->out, "\n<g><title>");
-        canvas_put_text(v->out, line->name, SPOKEN);
+        canvas_put_text(v->out, line->points->name, SPOKEN);
         put_spoken(v->out, ": ", p);
-        output_printf(v->out, " (%s to %s), predicted %s", scale_value(p->low).text,
-                      scale_value(p->high).text, scale_value(p->predicted).text);
+        output_printf(v->out, " (%s to %s), predicted %s", value_figure(p->low).text,
+                      value_figure(p->high).text, value_figure(p->predicted).text);
         if (p->doubt[0]) {
             output_puts(v->out, ": ");
             canvas_put_text(v->out, p->doubt, HUGE_VAL);
@@ -230,13 +300,13 @@ static void draw_line(const struct chart *c, struct canvas *v, int i)
         output_puts(v->out, "</title>");
         output_printf(v->out, "<path class=\"bar\" d=\"M%g %gh%dm%d 0V%gm%d 0h%d\"/>", x - CAP,
                       y_of(c, p->high), 2 * CAP, -CAP, y_of(c, p->low), -CAP, 2 * CAP);
-        put_marker(v, p->doubt[0] ? "marker doubt" : "marker", line->marker, x, y);
+        put_marker(v, p->doubt[0] ? "marker doubt" : "marker", i, x, y);
         output_puts(v->out, "</g>");
         if (p->mark[0])
             canvas_label(v, "text-anchor=\"middle\"", x + MARK_BESIDE, y - MARK_ABOVE, p->mark,
                          WIDTH);
         if (c->one_x && line->n_points == 1 && c->spacing >= VALUE_SPACING)
-            canvas_label(v, "", x + 25, y + 4, scale_value(p->mid).text, WIDTH);
+            canvas_label(v, "", x + 25, y + 4, value_figure(p->mid).text, WIDTH);
     }
     output_puts(v->out, "</g>\n");
 }
@@ -250,11 +320,11 @@ static void draw_names(const struct chart *c, struct canvas *v)
     canvas_row(v);
     for (int i = 0; i < c->n_lines; i++) {
         const struct line *line = &c->lines[i];
-        const double x = canvas_entry(v, SAMPLE + SAMPLE_GAP, line->name);
-        output_printf(v->out, "<g class=\"c%d\">", line->colour);
+        const double x = canvas_entry(v, SAMPLE + SAMPLE_GAP, line->points->name);
+        output_printf(v->out, "<g class=\"c%d\">", i % N_LOOKS);
         if (c->has_lines)
             output_printf(v->out, "<path class=\"line\" d=\"M%g %gh%d\"/>", x, v->y, SAMPLE);
-        put_marker(v, "marker", line->marker, x + SAMPLE / 2.0, v->y);
+        put_marker(v, "marker", i, x + SAMPLE / 2.0, v->y);
         output_puts(v->out, "</g>\n");
     }
     canvas_row(v);
@@ -289,7 +359,7 @@ static double draw_chart(struct canvas *v, const void *what)
     for (int i = 0; i < c.n_lines; i++) {
         const struct line *line = &c.lines[i];
         output_puts(v->out, ".\n");
-        canvas_put_text(v->out, line->name, SPOKEN);
+        canvas_put_text(v->out, line->points->name, SPOKEN);
         put_spoken(v->out, ": ", &line->points[0]);
         if (line->n_points > 1)
             put_spoken(v->out, " to ", &line->points[line->n_points - 1]);
@@ -305,42 +375,29 @@ static double draw_chart(struct canvas *v, const void *what)
 /* Adds the line that the first of n points begins, and widens the axes to it. */
 static void add_line(struct chart *c, const struct plot_point *points, int n)
 {
-    /* The shapes move on by one when the colours begin again: 64 lines look different. */
-    const int i = c->n_lines;
     struct line *line = &c->lines[c->n_lines++];
-    *line = (struct line){.name = points->name,
-                          .points = points,
-                          .colour = i % N_LOOKS,
-                          .marker = (i + i / N_LOOKS) % N_LOOKS};
+    *line = (struct line){.points = points};
     for (; line->n_points < n && points[line->n_points].line == points->line; line->n_points++) {
         const struct plot_point *q = &points[line->n_points];
         c->has_doubts |= q->doubt[0] != 0;
         /* fmin and fmax pass over the NaN that x begins as. */
-        c->x_lo = fmin(c->x_lo, q->x);
-        c->x_hi = fmax(c->x_hi, q->x);
-        c->y_lo = fmin(c->y_lo, fmin(q->predicted, q->low));
-        c->y_hi = fmax(c->y_hi, fmax(q->predicted, q->high));
+        c->x.lo = fmin(c->x.lo, q->x);
+        c->x.hi = fmax(c->x.hi, q->x);
+        c->y.lo = fmin(c->y.lo, fmin(q->predicted, q->low));
+        c->y.hi = fmax(c->y.hi, fmax(q->predicted, q->high));
     }
     c->has_lines |= line->n_points > 1;
 }
 
 enum status plot_write(const struct plot *p, const char *path, struct err *e)
 {
-    struct chart c = {.plot = p, .x_lo = NO_FIGURE, .x_hi = NO_FIGURE};
-    struct plot_point *points = calloc(p->n_points, sizeof *points);
-    enum status s = STATUS_OK;
-    c.lines = calloc(p->n_points, sizeof *c.lines);
-    if (points && c.lines) {
-        memcpy(points, p->points, p->n_points * sizeof *points);
-        qsort(points, p->n_points, sizeof *points, compare_points);
-        for (int i = 0; i < p->n_points; i += c.lines[c.n_lines - 1].n_points)
-            add_line(&c, points + i, p->n_points - i);
-        choose_ticks(&c);
-        s = canvas_write(draw_chart, &c, path, e);
-    } else {
-        s = err_no_memory(e, "the plot", p->n_points * sizeof *c.lines);
-    }
-    free(points);
+    struct chart c = {.plot = p, .x = {.lo = NO_FIGURE, .hi = NO_FIGURE}};
+    TRY_ZEROED(c.lines, p->n_points, "the plot", e);
+    qsort(p->points, p->n_points, sizeof *p->points, compare_points);
+    for (int i = 0; i < p->n_points; i += c.lines[c.n_lines - 1].n_points)
+        add_line(&c, p->points + i, p->n_points - i);
+    choose_ticks(&c);
+    const enum status s = canvas_write(draw_chart, &c, path, e);
     free(c.lines);
     return s;
 }

@@ -28,7 +28,7 @@ struct plot {
     bool x_doubles; /* the x axis is logarithmic, its ticks powers of two, all x above 0 */
     /* What the legend calls a line, its bars, its dashed line and hollow markers. */
     const char *mid_label, *band_label, *predicted_label, *doubt_label;
-    const struct plot_point *points; /* [n_points], one or more, in any order */
+    struct plot_point *points; /* [n_points], one or more, in any order; plot_write sorts them */
     int n_points;
 };
 

@@ -8,23 +8,6 @@
 
 #define WIDTH 860
 
-/* --- ticks and figures ---------------------------------------------------------------------- */
-
-TEST(ticks_hold_at_any_scale)
-{
-    for (int i = 0; i < 200 * 10; i++) {
-        const double hi = (1 + i % 10) * pow(10, i / 10 - 100) * 1.000001;
-        const struct scale_ticks around = scale_ticks(0, hi, 8, true);
-        ck_assert(around.n >= 3 && around.n <= 9 && scale_tick(&around, 0) == 0);
-        ck_assert(scale_tick(&around, around.n - 1) >= hi * (1 - 1e-8));
-        ck_assert(scale_tick(&around, around.n - 2) < hi);
-        const struct scale_ticks inside = scale_ticks(hi / 3, hi, 8, false);
-        ck_assert(inside.n >= 2 && inside.n <= 9);
-        ck_assert(scale_tick(&inside, 0) >= hi / 3 * (1 - 1e-8));
-        ck_assert(scale_tick(&inside, inside.n - 1) <= hi * (1 + 1e-8));
-    }
-}
-
 /* --- reading what was drawn ----------------------------------------------------------------- */
 
 /* Checks that nothing refers outside or runs, that no number is missing, and that no text leaves
@@ -128,6 +111,39 @@ static char *draw_lines(const struct plot_series *series, int n)
 }
 
 /* --- charts --------------------------------------------------------------------------------- */
+
+/* Reads the ticks of an axis, whose labels end `anchor`. */
+static int read_ticks(const char *text, const char *anchor, double *ticks)
+{
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, anchor)); n++) {
+        char digits[64] = "";
+        for (at += strlen(anchor); *at != '<'; at++)
+            if (*at != ',')
+                digits[strlen(digits)] = *at;
+        ck_assert_int_lt(n, 9);
+        ticks[n] = strtod(digits, NULL);
+    }
+    return n;
+}
+
+TEST(ticks_hold_at_any_scale)
+{
+    for (int i = 20; i < 200 * 10; i += 7) {
+        const double hi = (1 + i % 10) * pow(10, i / 10 - 100) * 1.000001;
+        const struct plot_point two[] = {{0.6 * hi, 0, 0, hi, 0, "", "", 0, NULL},
+                                         {hi, 0, 0, hi, 0, "", "", 0, NULL}};
+        const struct plot_series series = {.name = "MHA", .points = two, .n_points = 2};
+        const char *text = draw_lines(&series, 1);
+        double around[9], inside[9];
+        const int n = read_ticks(text, "class=\"muted\" text-anchor=\"end\">", around);
+        ck_assert(n >= 3 && around[0] == 0);
+        ck_assert(around[n - 1] >= hi * (1 - 1e-8) && around[n - 2] < hi);
+        const int m = read_ticks(text, "class=\"muted\" text-anchor=\"middle\">", inside);
+        ck_assert(m >= 2 && inside[0] >= 0.6 * hi * (1 - 1e-8));
+        ck_assert(inside[m - 1] <= hi * (1 + 1e-8));
+    }
+}
 
 static const struct plot_point simple_points[] = {{0, 0, 0, 10, 0, "", "", 0, NULL},
                                                   {50, 40, 60, 80, 40, "", "", 0, NULL},
