@@ -305,7 +305,6 @@ static void decide_rest(struct training *t)
     struct train_spec *spec = &t->spec;
     const bool further = spec->from_path;
     const int interval = MIN(MAX(spec->n_steps / 20, 25), 250);
-    spec->beta2 = 0.99;
     spec->keep_last = spec->eval_every < 0;
     /* A trained model has something to lose while AdamW's moments are still empty. */
     if (spec->warmup < 0)

@@ -36,27 +36,26 @@ static enum status append_text(struct tokens *tokens, const struct tokenizer *t,
 enum status train_data_read(struct trainer *t, struct err *e)
 {
     const struct train_spec *spec = &t->spec;
-    struct train_data *d = &t->data;
+    struct tokens *train = &t->train, *val = &t->val;
     const size_t window = spec->length + 1;
     const double held_out = spec->val_fraction;
-    *d = (struct train_data){.hash = HASH_START};
     for (int i = 0; i < spec->n_texts; i++) {
         const struct text text = spec->texts[i];
         const size_t cut = train_part(held_out, text.len);
-        TRY(append_text(&d->train, t->tokenizer, text_span(text.data, cut), e));
-        TRY(append_text(&d->val, t->tokenizer, text_span(text.data + cut, text.len - cut), e));
+        TRY(append_text(train, t->tokenizer, text_span(text.data, cut), e));
+        TRY(append_text(val, t->tokenizer, text_span(text.data + cut, text.len - cut), e));
     }
-    d->hash = hash_bytes(d->hash, d->train.ids, d->train.n * sizeof *d->train.ids);
-    d->hash = hash_bytes(d->hash, d->val.ids, d->val.n * sizeof *d->val.ids);
-    const bool short_train = d->train.n < window;
-    if (!short_train && (held_out <= 0 || d->val.n >= window))
+    t->data_hash = hash_bytes(HASH_START, train->ids, train->n * sizeof *train->ids);
+    t->data_hash = hash_bytes(t->data_hash, val->ids, val->n * sizeof *val->ids);
+    const bool short_train = train->n < window;
+    if (!short_train && (held_out <= 0 || val->n >= window))
         return STATUS_OK;
-    const size_t n = d->train.n + d->val.n, bytes = d->train.n_bytes + d->val.n_bytes;
+    const size_t n = train->n + val->n, bytes = train->n_bytes + val->n_bytes;
     const double smaller = held_out > 0 ? fmin(held_out, 1 - held_out) : 1;
     return err_usage(e,
                      "the text is too short: its %s part has %zu tokens, windows of --ctx %d need "
                      "%zu; expected at least some %.0f bytes, found %zu",
-                     short_train ? "first" : "held-out", short_train ? d->train.n : d->val.n,
+                     short_train ? "first" : "held-out", short_train ? train->n : val->n,
                      spec->length, window, ceil(window * (n ? (double)bytes / n : 1) / smaller),
                      bytes);
 }

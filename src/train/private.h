@@ -23,12 +23,6 @@ struct tokens {
     size_t n_bytes; /* that they stand for */
 };
 
-/* The texts' tokens, to train on and held out. */
-struct train_data {
-    struct tokens train, val;
-    uint64_t hash; /* of all ids */
-};
-
 /* How far a run is, as OUT.state has it. */
 struct train_progress {
     int64_t step, best_step;
@@ -74,12 +68,12 @@ struct trainer {
     unsigned char *bytes;
     struct config config;
     struct tokenizer *tokenizer;
-    struct train_data data;
+    struct tokens train, val; /* the texts' tokens, to train on and held out */
     struct param_list list, teacher_list;
     struct config teacher_config;
     char *state_path;
-    struct state_file state; /* open while there is one to resume */
-    uint64_t shape_hash, teacher_hash;
+    struct state_file state;                      /* open while there is one to resume */
+    uint64_t data_hash, shape_hash, teacher_hash; /* data_hash: of all ids */
     struct train_progress progress;
 
     struct arena arena; /* of the members below, down to the batch */
@@ -109,9 +103,9 @@ static inline size_t train_shards(const struct param_list *list)
 
 /* --- data.c: the texts as tokens, the model that they are for, what OUT holds besides tensors - */
 
-/* Splits each text into a part to train on and one to hold out, and encodes both into t->data,
- * which trainer_free frees. STATUS_USAGE, with the least length, if a part has no whole window;
- * STATUS_NO_MEMORY. */
+/* Splits each text into a part to train on and one to hold out, and encodes both into t->train and
+ * t->val, which trainer_free frees. STATUS_USAGE, with the least length, if a part has no whole
+ * window; STATUS_NO_MEMORY. */
 enum status train_data_read(struct trainer *t, struct err *e);
 
 /* Fills in t->gguf, t->config and t->tokenizer: from spec.from, or for a new model from spec.shape
@@ -140,8 +134,8 @@ enum status state_identify(struct trainer *t, struct err *e);
  * that the state has made more steps than are asked for. */
 enum status state_compare(const struct trainer *t, struct err *e);
 
-/* Reads weights and moments from t->state. STATUS_BAD_FILE if their number is wrong. */
-enum status state_read(struct trainer *t, struct err *e);
+/* Reads weights and moments from t->state, which is of the run t. */
+void state_read(struct trainer *t);
 
 /* Writes t->state_path, atomically. */
 enum status state_write(const struct trainer *t, struct err *e);
@@ -189,13 +183,8 @@ enum status trainer_update(struct trainer *t, struct train_event *event, struct 
  * STATUS_FAILED also if the loss is not finite. */
 enum status trainer_step(struct trainer *t, struct train_event *event, struct err *e);
 
-/* Returns STATUS_FAILED. The message says what was not finite, after which step, and what may help;
- * it names the checkpoint if no step was made. */
-enum status trainer_not_finite(const struct trainer *t, const char *what, double value,
-                               struct err *e);
-
 /* Returns how many held-out windows an evaluation scores. */
 size_t trainer_val_windows(const struct trainer *t);
 
-/* Returns the mean loss on these windows in nats a token; it may not be finite. */
-double trainer_val_loss(struct trainer *t);
+/* Measures the mean loss on these windows in nats a token. STATUS_FAILED if it is not finite. */
+enum status trainer_val_loss(struct trainer *t, double *loss, struct err *e);

@@ -68,8 +68,11 @@ enum status state_identify(struct trainer *t, struct err *e)
 enum status state_compare(const struct trainer *t, struct err *e)
 {
     const struct state_header *h = &t->state.header;
-    const char *other = h->shape_hash != t->shape_hash       ? "the model's shape"
-                        : h->text_hash != t->data.hash       ? "the text"
+    const struct train_progress *p = &h->progress;
+    const bool same_shape = h->shape_hash == t->shape_hash && p->n_floats == t->list.n_floats &&
+                            p->n_trained == t->list.n_trained;
+    const char *other = !same_shape                          ? "the model's shape"
+                        : h->text_hash != t->data_hash       ? "the text"
                         : h->teacher_hash != t->teacher_hash ? "the teacher"
                                                              : NULL;
     if (other)
@@ -77,9 +80,9 @@ enum status state_compare(const struct trainer *t, struct err *e)
                          "%s belongs to another run: %s was not the same; to begin anew name "
                          "another OUT",
                          t->state_path, other);
-    if (h->progress.step > t->spec.n_steps)
+    if (p->step > t->spec.n_steps)
         return err_usage(e, "--steps %d: %s has made %d already", t->spec.n_steps, t->state_path,
-                         (int)h->progress.step);
+                         (int)p->step);
     return STATUS_OK;
 }
 
@@ -95,61 +98,47 @@ enum status state_open(struct state_file *s, const char *path, struct err *e)
                          "OUT that does not exist",
                          path);
     TRY(file_map_open(&s->file, path, e));
+    const char *data = (const char *)s->file.data;
     const size_t len = s->file.len;
-    if (len < sizeof *h)
-        return err_bad_file(e, "%s: expected a training state, found only %zu bytes", path, len);
-    memcpy(&s->header, s->file.data, sizeof *h);
-    if (memcmp(h->magic, magic, sizeof magic) != 0)
+    if (len < sizeof *h || memcmp(data, magic, sizeof magic) != 0)
         return err_bad_file(e, "%s: expected a training state, found another file", path);
+    memcpy(&s->header, data, sizeof *h);
     if (h->version != STATE_VERSION)
         return err_bad_file(e,
                             "%s: expected a training state of version %d, found version %" PRIu64,
                             path, STATE_VERSION, h->version);
+    const uint64_t floats = u64_sum(u64_product(p->n_floats, sizeof(float)),
+                                    u64_product(p->n_trained, 2 * sizeof(float)));
+    s->options = text_span(data + sizeof *h, h->options_len);
     /* A cross-entropy below 0, that no later one could be better than, would keep the run from ever
      * writing OUT. */
     if (p->step < 0 || p->step > INT32_MAX || p->best_step < 0 || p->best_step > p->step ||
-        !(p->best >= 0))
+        !(p->best >= 0) || h->options_len % sizeof(uint64_t) != 0 ||
+        u64_sum(u64_sum(sizeof *h + sizeof(uint64_t), h->options_len), floats) != len ||
+        (s->options.len > 0 && s->options.data[s->options.len - 1] != 0))
         return err_bad_file(e,
-                            "%s: damaged: it claims %" PRId64 " steps, the best of them %" PRId64
-                            " with a loss of %g",
-                            path, p->step, p->best_step, p->best);
-    const uint64_t floats = u64_sum(u64_product(p->n_floats, sizeof(float)),
-                                    u64_product(p->n_trained, 2 * sizeof(float)));
-    if (h->options_len % 8 != 0 ||
-        u64_sum(u64_sum(sizeof *h + sizeof(uint64_t), h->options_len), floats) != len)
-        return err_bad_file(e,
-                            "%s: damaged: it claims %" PRIu64 " bytes of options and %" PRIu64
-                            " weights, of which %" PRIu64 " are trained, in %zu bytes",
-                            path, h->options_len, p->n_floats, p->n_trained, len);
-    const char *options = (const char *)s->file.data + sizeof *h;
-    if (h->options_len > 0 && options[h->options_len - 1] != 0)
-        return err_bad_file(e, "%s: damaged: its options do not end", path);
-    s->options = text_span(options, h->options_len);
+                            "%s: damaged: it claims %" PRId64 " steps, the best %" PRId64
+                            " with a loss of %g, %" PRIu64 " bytes of options and %" PRIu64
+                            " weights, %" PRIu64 " of them trained, in %zu bytes",
+                            path, p->step, p->best_step, p->best, h->options_len, p->n_floats,
+                            p->n_trained, len);
     uint64_t stored;
     const size_t hashed = len - sizeof stored;
-    memcpy(&stored, s->file.data + hashed, sizeof stored);
-    if (hash_words(HASH_START, s->file.data, hashed) != stored)
+    memcpy(&stored, data + hashed, sizeof stored);
+    if (hash_words(HASH_START, data, hashed) != stored)
         return err_bad_file(e, "%s: damaged: its checksum is not that of its content", path);
     return STATUS_OK;
 }
 
-enum status state_read(struct trainer *t, struct err *e)
+void state_read(struct trainer *t)
 {
     const struct state_file *s = &t->state;
-    const struct train_progress *p = &s->header.progress;
     const size_t weights = t->list.n_floats * sizeof(float);
     const size_t moment = t->list.n_trained * sizeof(float);
-    if (p->n_floats != t->list.n_floats || p->n_trained != t->list.n_trained)
-        return err_bad_file(e,
-                            "%s: damaged: it claims %" PRIu64 " weights, %" PRIu64
-                            " of them trained; expected %zu and %zu",
-                            t->state_path, p->n_floats, p->n_trained, t->list.n_floats,
-                            t->list.n_trained);
     const unsigned char *at = s->file.data + sizeof s->header + s->options.len;
     memcpy(t->weights.flat, at, weights);
     memcpy(t->m, at + weights, moment);
     memcpy(t->v, at + weights + moment, moment);
-    return STATUS_OK;
 }
 
 /* --- writing --------------------------------------------------------------------------------- */
@@ -164,7 +153,7 @@ enum status state_write(const struct trainer *t, struct err *e)
 {
     const struct text options = t->spec.options;
     struct state_header h = {.version = STATE_VERSION,
-                             .text_hash = t->data.hash,
+                             .text_hash = t->data_hash,
                              .shape_hash = t->shape_hash,
                              .teacher_hash = t->teacher_hash,
                              .options_len = options.len,

@@ -9,6 +9,7 @@
 #include "base/figures.h"
 
 #define BETA1          0.9
+#define BETA2          0.99
 #define ADAM_EPS       1e-8f
 #define INIT_DEVIATION 0.02
 #define PI             3.14159265358979323846
@@ -74,12 +75,29 @@ void trainer_initialise(struct trainer *t)
     }
 }
 
+/* Returns STATUS_FAILED. The message says what was not finite, after which step, and what may help;
+ * it names the checkpoint if no step was made. */
+static enum status not_finite(const struct trainer *t, const char *what, double value,
+                              struct err *e)
+{
+    const bool is_given = t->spec.from && t->progress.step == 0;
+    char saved[600] = "nothing has been saved yet";
+    if (t->saved_step >= 0)
+        chars_printf(saved, "%.400s.state has step %d", t->spec.out, (int)t->saved_step);
+    err_format(e, "the %s after step %d is %f, not a finite number; %s; %s", what,
+               (int)t->progress.step, figure_unsigned_nan(value), saved,
+               is_given ? "info --check tells whether the checkpoint is sound"
+                        : "a lower --lr, a longer --warmup or a smaller --clip may help");
+    return is_given && t->spec.from_path ? err_in(e, STATUS_FAILED, "%s", t->spec.from_path)
+                                         : STATUS_FAILED;
+}
+
 /* --- windows --------------------------------------------------------------------------------- */
 
 size_t trainer_val_windows(const struct trainer *t)
 {
     const size_t length = t->spec.length, most = VAL_TOKENS / length + 1;
-    const size_t all = t->spec.val_fraction > 0 ? (t->data.val.n - 1) / length : 0;
+    const size_t all = t->spec.val_fraction > 0 ? (t->val.n - 1) / length : 0;
     return MIN(all, most);
 }
 
@@ -87,7 +105,7 @@ size_t trainer_val_windows(const struct trainer *t)
  * the held-out part, else spread evenly. */
 static size_t val_window_start(const struct trainer *t, size_t index, size_t n)
 {
-    const size_t length = t->spec.length, tokens = t->data.val.n;
+    const size_t length = t->spec.length, tokens = t->val.n;
     if (n < 2 || n * length + length >= tokens)
         return index * length;
     return (size_t)((double)index / (n - 1) * (tokens - 1 - length));
@@ -102,20 +120,21 @@ static void put_window(struct trainer *t, const struct tokens *tokens, size_t st
     memcpy(t->targets + row * n, tokens->ids + start + 1, n * sizeof *t->targets);
 }
 
-double trainer_val_loss(struct trainer *t)
+enum status trainer_val_loss(struct trainer *t, double *loss, struct err *e)
 {
     const size_t n = trainer_val_windows(t);
     double sum = 0;
     for (size_t done = 0; done < n;) {
         int rows = 0;
         for (; rows < t->spec.batch && done + rows < n; rows++)
-            put_window(t, &t->data.val, val_window_start(t, done + rows, n), rows);
+            put_window(t, &t->val, val_window_start(t, done + rows, n), rows);
         const struct backprop_batch batch = {
             .inputs = t->inputs, .targets = t->targets, .n_sequences = rows};
         sum += rows * backprop_run(t->engine, &t->weights, &batch, NULL);
         done += rows;
     }
-    return sum / n;
+    *loss = sum / n;
+    return isfinite(*loss) ? STATUS_OK : not_finite(t, "held-out loss", *loss, e);
 }
 
 /* --- a step ---------------------------------------------------------------------------------- */
@@ -175,21 +194,6 @@ static void update_share(void *arg, int thread)
         muon_step(t, thread);
 }
 
-enum status trainer_not_finite(const struct trainer *t, const char *what, double value,
-                               struct err *e)
-{
-    const bool is_given = t->spec.from && t->progress.step == 0;
-    char saved[600] = "nothing has been saved yet";
-    if (t->saved_step >= 0)
-        chars_printf(saved, "%.400s.state has step %d", t->spec.out, (int)t->saved_step);
-    err_format(e, "the %s after step %d is %f, not a finite number; %s; %s", what,
-               (int)t->progress.step, figure_unsigned_nan(value), saved,
-               is_given ? "info --check tells whether the checkpoint is sound"
-                        : "a lower --lr, a longer --warmup or a smaller --clip may help");
-    return is_given && t->spec.from_path ? err_in(e, STATUS_FAILED, "%s", t->spec.from_path)
-                                         : STATUS_FAILED;
-}
-
 /* Returns the failure of a step; if it is the teacher's, whose predictions of the step's windows
  * are not finite, STATUS_BAD_FILE. */
 static enum status blame_teacher(const struct trainer *t, const struct backprop_batch *batch,
@@ -214,15 +218,15 @@ enum status trainer_update(struct trainer *t, struct train_event *event, struct 
         squares += t->partials[i];
     event->norm = sqrt(squares);
     if (!isfinite(event->norm))
-        return trainer_not_finite(t, "gradient's norm", event->norm, e);
+        return not_finite(t, "gradient's norm", event->norm, e);
     event->lr = train_rate(spec, step);
     assert(step < spec->n_steps);
     const bool clipped = spec->clip > 0 && event->norm > spec->clip;
     t->adamw = (struct adamw){.scale = clipped ? (float)(spec->clip / event->norm) : 1,
                               .beta1 = (float)BETA1,
-                              .beta2 = (float)spec->beta2,
+                              .beta2 = (float)BETA2,
                               .rate = (float)(event->lr / (1 - pow(BETA1, step + 1))),
-                              .root = (float)(1 / sqrt(1 - pow(spec->beta2, step + 1))),
+                              .root = (float)(1 / sqrt(1 - pow(BETA2, step + 1))),
                               .eps = ADAM_EPS,
                               .decay = (float)(event->lr * spec->weight_decay)};
     t->muon.rate = event->lr;
@@ -234,7 +238,7 @@ enum status trainer_update(struct trainer *t, struct train_event *event, struct 
 enum status trainer_step(struct trainer *t, struct train_event *event, struct err *e)
 {
     const struct train_spec *spec = &t->spec;
-    const size_t length = spec->length, n_starts = t->data.train.n - length;
+    const size_t length = spec->length, n_starts = t->train.n - length;
     const int step = t->progress.step;
     struct rng r; /* of this step, whatever came before */
     rng_seed(&r, spec->seed, STREAM_DROPOUT + step);
@@ -250,11 +254,11 @@ enum status trainer_step(struct trainer *t, struct train_event *event, struct er
                                          .teacher_weights = &t->teacher_weights};
     for (int row = 0; row < spec->batch; row++) {
         const size_t start = rng_unit(&t->progress.rng) * n_starts;
-        put_window(t, &t->data.train, start, row);
+        put_window(t, &t->train, start, row);
     }
     memset(t->gradient.flat, 0, t->list.n_trained * sizeof *t->gradient.flat);
     event->loss = backprop_run(t->engine, &t->weights, &batch, &t->gradient);
-    const enum status s = isfinite(event->loss) ? trainer_update(t, event, e)
-                                                : trainer_not_finite(t, "loss", event->loss, e);
+    const enum status s =
+        isfinite(event->loss) ? trainer_update(t, event, e) : not_finite(t, "loss", event->loss, e);
     return blame_teacher(t, &batch, s, e);
 }

@@ -12,7 +12,7 @@ const char *const train_parts[] = {"all", "attention", NULL};
 
 static enum status make_plan(struct trainer *t, struct err *e)
 {
-    const struct tokens *train = &t->data.train, *val = &t->data.val;
+    const struct tokens *train = &t->train, *val = &t->val;
     const size_t n = train->n + val->n;
     trainer_take(t);
     struct train_plan *p = &t->plan;
@@ -106,15 +106,10 @@ static enum status check_out(const struct trainer *t, bool *stale, struct err *e
     *stale = same_written(found, p->before) && !same_written(p->before, p->out);
     if (*stale || same_written(found, p->out))
         return STATUS_OK;
-    if (found.len == 0)
-        return err_failed(e,
-                          "%s is missing, which this run wrote last; bring it back, or begin anew "
-                          "with another OUT",
-                          t->spec.out);
     return err_failed(e,
-                      "%s is not the checkpoint that this run wrote last, but another file; bring "
-                      "that back, or begin anew with another OUT",
-                      t->spec.out);
+                      "%s %s the checkpoint that this run wrote last; bring that back, or begin "
+                      "anew with another OUT",
+                      t->spec.out, found.len == 0 ? "is missing," : "is not");
 }
 
 static enum status open_run(struct trainer *t, struct err *e)
@@ -197,8 +192,8 @@ void trainer_free(struct trainer *t)
     arena_free(&t->arena);
     param_list_free(&t->list);
     param_list_free(&t->teacher_list);
-    free(t->data.train.ids);
-    free(t->data.val.ids);
+    free(t->train.ids);
+    free(t->val.ids);
     tokenizer_free(t->tokenizer);
     gguf_free(t->owned_gguf);
     free(t->bytes);
@@ -271,7 +266,7 @@ static enum status start_run(struct trainer *t, struct err *e)
     t->saved_step = -1;
     if (spec->resume) {
         t->saved_step = t->progress.step;
-        TRY(state_read(t, e));
+        state_read(t);
         file_map_close(&t->state.file);
         if (t->out_is_stale)
             TRY(write_out(t, e));
@@ -298,9 +293,7 @@ static bool step_is_due(const struct trainer *t, int every)
 static enum status evaluate(struct trainer *t, double *loss, bool *best, struct err *e)
 {
     const uint64_t before = clock_ns();
-    *loss = trainer_val_loss(t);
-    if (!isfinite(*loss))
-        return trainer_not_finite(t, "held-out loss", *loss, e);
+    TRY(trainer_val_loss(t, loss, e));
     *best = *loss < t->progress.best;
     report_event(
         t, (struct train_event){.kind = TRAIN_EVALUATED,

@@ -80,7 +80,7 @@ struct train_spec {
     double lr;                  /* above 0, to TRAIN_MOST_RATE */
     int optimizer;              /* enum optimizer */
     int only;                   /* enum trained */
-    double beta2, weight_decay;
+    double weight_decay;
     double dropout, attn_dropout; /* 0 to below 1 */
     double label_smoothing;       /* 0 to below 1 */
     double clip;                  /* of the gradient's norm; 0: no limit */

@@ -82,7 +82,6 @@ static inline struct run make_run(const char *out)
         .length = 24,
         .warmup = 2,
         .lr = 3e-3,
-        .beta2 = 0.99,
         .weight_decay = 0.1,
         .clip = 1,
         .dropout = 0.1,

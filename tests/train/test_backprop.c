@@ -435,13 +435,8 @@ static const char *const golden_names[] = {"mha",          "gqa",      "mqa-f16"
 #define N_GOLDEN ((int)COUNT(golden_names))
 
 /* As in tests/train/reference_train.py. */
-static const struct train_spec golden_steps = {.n_steps = 5,
-                                               .warmup = 2,
-                                               .lr = 0.004,
-                                               .beta2 = 0.99,
-                                               .weight_decay = 0.1,
-                                               .clip = 1,
-                                               .label_smoothing = 0.1};
+static const struct train_spec golden_steps = {
+    .n_steps = 5, .warmup = 2, .lr = 0.004, .weight_decay = 0.1, .clip = 1, .label_smoothing = 0.1};
 
 static double next_number(FILE *in)
 {

@@ -32,7 +32,6 @@ static struct muon_run train(const char *name, const struct kernels *k, int n_th
                                   .warmup = 1,
                                   .lr = 0.01,
                                   .optimizer = OPTIMIZER_MUON,
-                                  .beta2 = 0.99,
                                   .weight_decay = 0.1,
                                   .clip = 0.5,
                                   .pool = new_pool(n_threads)};

@@ -183,7 +183,7 @@ TEST(out_that_is_gone_is_refused)
     run_until(&r, 6);
     ck_assert_int_eq(remove(r.out), 0);
     r.spec.resume = true;
-    refused(&r, STATUS_FAILED, "out.gguf is missing, which this run wrote last");
+    refused(&r, STATUS_FAILED, "out.gguf is missing, the checkpoint that this run wrote last");
 }
 
 /* A run that is not done goes on only with an OUT of its own: the last one, or the one before if it
@@ -274,5 +274,5 @@ TEST(done_run_without_its_out_is_refused)
     ck_assert_int_eq(remove(r.out), 0);
     expect_status(resume(&r, &err), STATUS_FAILED, "out.gguf is missing");
     write_file(r.out, "another file", 12);
-    expect_status(resume(&r, &err), STATUS_FAILED, "is not the checkpoint|another file");
+    expect_status(resume(&r, &err), STATUS_FAILED, "is not the checkpoint");
 }
