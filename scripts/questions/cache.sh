@@ -3,7 +3,7 @@
 # by layers for a half and a quarter of the cache, and the shipped checkpoints that were trained on with 2 and 1; and SmolLM2-135M with 3 and
 # 1. Each with every type of the cache: the divergence from what it is with all heads and an F32 cache, on the first half of the
 # text's last tenth, and as in real.sh on the first 40,000 bytes of its text, whose hour of training is taken from real.txt; and
-# the rate of a step. Then why keys want more bits. With WIKITEXT=FILE as real.sh. An hour on two cores; without
+# the rate of a step. Then the error of 4 bits of keys and of values, rotated and not. With WIKITEXT=FILE as real.sh. An hour on two cores; without
 # a network the real checkpoint is left out. Needs NumPy.
 
 . "$(dirname "$0")/common.sh"

@@ -2,7 +2,7 @@
 """figure.py OUT.svg --panel KIND FILE [--title T] [--x LABEL] [--y LABEL] [--log x|y|xy] [--level LABEL=Y]...
               [--tokens TEXT] [...]
 
-Draws panels side by side from tables in CSV with a header; the pictures of all questions.
+Draws panels from tables in CSV with a header, up to three side by side, more in rows of two or three; the pictures of all questions.
 
     rates   study.csv of scripts/study.sh: bits per byte over learning rates, a line for each arm,
             a band from the lowest to the highest seed, a dot where the arm is at its best
@@ -104,7 +104,7 @@ def draw_map(ax, weights, tokens):
     if tokens:
         names = [c.strip() if c.strip().isprintable() and c.strip() else "·" for c in tokens[:n]]
         for axis in (ax.xaxis, ax.yaxis):
-            axis.set_ticks(range(n), names, fontsize=8 if n <= 32 else 4.5, family="monospace")
+            axis.set_ticks(range(n), names, fontsize=8 if n <= 20 else 6 if n <= 32 else 4.5, family="monospace")
         if max(map(len, names)) > 1:
             ax.tick_params(axis="x", labelrotation=90)
         ax.tick_params(length=0)
@@ -127,7 +127,7 @@ def main():
     matplotlib.use("Agg")
     matplotlib.rcParams.update({"svg.hashsalt": "decode", "svg.fonttype": "none", "font.size": 9, "axes.spines.top": False,
                                 "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25, "axes.titlesize": 10})
-    from matplotlib import pyplot
+    from matplotlib import pyplot, transforms
 
     # A file of maps becomes a panel for each head.
     drawn = []
@@ -154,9 +154,13 @@ def main():
         if not rows:
             fail(f"{panel['file']}: expected rows below the header, found none")
         drawn.append((panel, rows))
-    figure, axes = pyplot.subplots(1, len(drawn), figsize=(max(5.2, 4.1 * len(drawn)), 3.6), squeeze=False)
+    columns = 2 if len(drawn) == 4 else min(len(drawn), 3)
+    rows_of_panels = -(-len(drawn) // columns)
+    figure, axes = pyplot.subplots(rows_of_panels, columns, figsize=(max(5.2, 4.1 * columns), 3.6 * rows_of_panels), squeeze=False)
+    for ax in axes.flat[len(drawn):]:
+        ax.set_axis_off()
     draw = {"rates": draw_rates, "lines": draw_lines, "bars": draw_bars}
-    for ax, (panel, rows) in zip(axes[0], drawn):
+    for ax, (panel, rows) in zip(axes.flat, drawn):
         ax.set_title(panel.get("title", ""))
         if panel["kind"] in ("maps", "named"):
             draw_map(ax, rows, panel.get("tokens"))
@@ -180,7 +184,8 @@ def main():
         labels = ax.get_legend_handles_labels()[1]
         n_series = len(labels)
         if n_series > 1 or panel["levels"]:  # the legend stands below, where it hides nothing
-            ax.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=min(n_series, 3 if max(map(len, labels)) < 20 else 2))
+            ax.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0),
+                      bbox_transform=ax.transAxes + transforms.ScaledTranslation(0, -0.45, figure.dpi_scale_trans), ncols=min(n_series, 3 if max(map(len, labels)) < 20 else 2))
     figure.tight_layout()
     figure.savefig(out, metadata={"Date": None} if out.endswith(".svg") else None, dpi=110, bbox_inches="tight")
     print(f"figure.py: wrote {out}", file=sys.stderr)

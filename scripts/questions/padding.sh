@@ -38,4 +38,4 @@ echo "|--:|:--|"
 for batch in 1 3; do
     echo "| $batch | $("$decode" generate "$model" --prompts "$dir/prompts" --batch $batch -n 40 --seed 7 -q | cksum | cut -d' ' -f1) |"
 done
-picture --panel bars "$dir/bars.csv" --title "the same token after the same text" --panel maps "$dir/first.npy" --title "three pads in front, $(grep -o 'head [0-9.]*' "$dir/head")"
+picture --panel bars "$dir/bars.csv" --title "the same token after the same text" --y "log p(' or')" --panel maps "$dir/first.npy" --title "three pads in front, $(grep -o 'head [0-9.]*' "$dir/head")"

@@ -23,6 +23,6 @@ python3 "$here/recall.py" "$dir/recall.txt" $([ $short = no ] && echo 100 || ech
 grep -E '^series|^seed [0-9],|^seed 1 ' "$dir/lines.csv" >"$dir/drawn.csv"
 tail -n 300 "$dir/recall.txt" | awk 'length <= 33 && length > most { most = length; line = $0 } END { printf "%s", substr(line, 1, most - 1) }' >"$dir/asked"
 "$decode" attend "$(best recall rope 1)" -f "$dir/asked" --layer 0 --npy "$dir/back.npy" --format csv -q >/dev/null
-picture --panel rates "$dir/recall/study.csv" --title "400 steps" --panel lines "$dir/drawn.csv" --title "what the answer costs" \
+picture --panel rates "$dir/recall/study.csv" --title "400 steps" --level "bigrams=$(counts "$dir/recall.txt" 1 | cut -d' ' -f2)" --panel lines "$dir/drawn.csv" --title "what the answer costs" \
     --x "letters between" --y "bits" --log x --level "one of 12: no memory=3.585" \
     --panel maps "$dir/back.npy" --title "seed 1," --tokens "$(cat "$dir/asked")"

@@ -65,4 +65,4 @@ with open(out, "w") as lines:
         print(f"{heads} heads,{share},{mean(by_seed)},{mean(by_seed) - spread},{mean(by_seed) + spread}", file=lines)
 PYTHON
 picture --panel rates "$dir/heads/study.csv" --panel lines "$dir/lines.csv" --title "without some of the heads" \
-    --x "share of the heads left out" --y "bits per byte"
+    --x "share of the heads left out" --y "bits per byte" --level "bigrams=$(counts "$text" 1 | cut -d' ' -f2)"
