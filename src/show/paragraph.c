@@ -113,16 +113,24 @@ struct text paragraph_cut(struct text utf8, size_t columns)
     return cut;
 }
 
-struct text paragraph_line(struct text *rest, size_t columns, bool is_list)
+/* Where lines end: at a comma with a space, else at a space, else behind a comma. */
+enum line_end { END_COMMA_SPACE, END_SPACE, END_COMMA };
+
+/* Cuts the next line and the spaces after it off *rest, at the first of these ends that there is.
+ */
+static struct text cut_line(struct text *rest, size_t columns, enum line_end from, enum line_end to)
 {
+    const char *at = rest->data;
     const size_t fit = paragraph_cut(*rest, columns).len;
-    size_t end = fit < rest->len ? 0 : fit;
-    for (int comma = is_list; comma >= 0 && end == 0; comma--)
-        for (end = fit;
-             end > 0 && (rest->data[end] != ' ' || (comma && rest->data[end - 1] != ','));)
+    size_t begin = 0, end = fit < rest->len ? 0 : fit;
+    while (begin < fit && at[begin] == ' ')
+        begin++;
+    for (enum line_end way = from; way <= to && end <= begin; way++)
+        for (end = fit; end > begin && ((way != END_COMMA && at[end] != ' ') ||
+                                        (way != END_SPACE && at[end - 1] != ','));)
             end--;
-    if (end == 0)
-        for (end = fit; end < rest->len && rest->data[end] != ' ';)
+    if (end <= begin)
+        for (end = fit; end < rest->len && at[end] != ' ';)
             end++;
     struct text line = text_cut(rest, end);
     text_skip_spaces(rest);
@@ -131,57 +139,42 @@ struct text paragraph_line(struct text *rest, size_t columns, bool is_list)
     return line;
 }
 
+struct text paragraph_line(struct text *rest, size_t columns, bool is_list)
+{
+    return cut_line(rest, columns, is_list ? END_COMMA_SPACE : END_SPACE, END_SPACE);
+}
+
 struct paragraph paragraph_begin(struct output *out, size_t indent)
 {
     return (struct paragraph){.out = out, .indent = indent};
 }
 
-static void break_line(struct paragraph *p)
+/* Puts what is kept, in lines that the terminal has room for. */
+static void put_kept(struct paragraph *p)
 {
-    output_puts(p->out, "\n");
-    output_repeat(p->out, ' ', p->indent);
-    p->at = p->indent;
-}
-
-/* Puts the word, which has the spaces before it. */
-static void put_word(struct paragraph *p)
-{
-    struct text word = {p->word, p->word_len};
     const size_t all = p->out->columns > 0 ? (size_t)p->out->columns : SIZE_MAX;
-    p->word_len = 0;
-    if (p->at > p->indent && p->at + text_columns(word) > all) {
-        break_line(p);
-        text_skip_spaces(&word);
+    const size_t room = MAX(all, p->indent + 1) - p->indent;
+    struct text rest = {p->kept, p->len};
+    output_put(p->out, cut_line(&rest, all, END_SPACE, END_COMMA));
+    while (rest.len > 0) {
+        output_puts(p->out, "\n");
+        output_repeat(p->out, ' ', p->indent);
+        output_put(p->out, cut_line(&rest, room, END_SPACE, END_COMMA));
     }
-    while (p->at < all && p->at + text_columns(word) > all) {
-        size_t cut = paragraph_cut(word, all - p->at).len;
-        while (cut > 0 && word.data[cut - 1] != ',')
-            cut--;
-        if (cut == 0)
-            break;
-        output_put(p->out, text_cut(&word, cut));
-        break_line(p);
-    }
-    output_put(p->out, word);
-    p->at += text_columns(word);
+    p->len = 0;
 }
 
 static void put_letters(struct paragraph *p, struct text s)
 {
     for (size_t i = 0; i < s.len; i++) {
         const bool breaks = s.data[i] == '\v' && p->out->columns <= 0;
-        const char letter = s.data[i] == '\v' ? ' ' : s.data[i];
-        const bool ends = p->word_len > 0 && letter == ' ' && p->word[p->word_len - 1] != ' ';
-        if (ends || breaks || letter == '\n' || p->word_len == sizeof p->word)
-            put_word(p);
-        if (breaks) {
-            break_line(p);
-        } else if (letter == '\n') {
-            output_puts(p->out, "\n");
-            p->at = 0;
-        } else {
-            p->word[p->word_len++] = letter;
-        }
+        const bool ends = breaks || s.data[i] == '\n';
+        if (ends || p->len == sizeof p->kept)
+            put_kept(p);
+        output_puts(p->out, ends ? "\n" : "");
+        output_repeat(p->out, ' ', breaks ? p->indent : 0);
+        if (!ends)
+            p->kept[p->len++] = s.data[i] == '\v' ? ' ' : s.data[i];
     }
 }
 
@@ -202,10 +195,8 @@ void paragraph_printf(struct paragraph *p, const char *format, ...)
 
 void paragraph_end(struct paragraph *p)
 {
-    put_word(p);
-    if (p->at > 0)
-        output_puts(p->out, "\n");
-    p->at = 0;
+    if (p->len > 0)
+        put_letters(p, text_of("\n"));
 }
 
 void paragraph_reflow(struct output *out, const char *text)

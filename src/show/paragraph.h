@@ -47,13 +47,12 @@ struct text paragraph_cut(struct text utf8, size_t columns);
  * line ends between words, in a list behind a comma if an item fits; a longer word is a line. */
 struct text paragraph_line(struct text *rest, size_t columns, bool is_list);
 
-/* A paragraph under way. What is put is kept as a word until a space or the end comes. */
+/* A paragraph under way. What is put is kept until it ends. */
 struct paragraph {
     struct output *out;
     size_t indent; /* of the lines after the first */
-    size_t at;     /* columns of the line so far */
-    size_t word_len;
-    char word[256]; /* longer ones are no longer kept together */
+    size_t len;
+    char kept[2048]; /* what is longer is no longer broken as a whole */
 };
 
 /* Where out has no columns, lines are not broken. */
