@@ -28,7 +28,7 @@ static const struct option result_options[] = {
         "trace", trace_head, "L.H",
         "instead of the figures the last token's way, or that of --query, through this head, "
         "layer and head from 0: each step, its shape and numbers; --json has all of them",
-        .excludes = "show"),
+        .excludes = "show|format"),
     OPT_FORMAT,
     OPT_STRING("npy", npy, "FILE", "write all weights, float32 [layers, heads, n, n]",
                .writes = WRITES_NPY),
@@ -50,27 +50,10 @@ static const struct option picture_options[] = {
              "program for WebAssembly",
              .needs = "html", .excludes = "layer|head|tokens|kv-type|score-scale|without"),
     OPT_STRING("show", show, "L.H",
-               "draw this head here, layer and head from 0, in place of the table"),
+               "draw this head here, layer and head from 0, in place of the table",
+               .excludes = "query|format"),
     OPT_END,
 };
-
-static enum status check_attend(const struct job *j, const void *values, struct err *e)
-{
-    const struct attend_options *o = values;
-    if (o->common.range && o->common.ids)
-        return err_usage(e, "--range is a part of a text, and --tokens are none; expected one of "
-                            "them");
-    if (o->live && !explore_can_live())
-        return err_usage(e, "--live: this program has no module for WebAssembly; expected one that "
-                            "`make wasm` has built");
-    if (o->show && (o->query || j->common->format != TABLE_ALIGNED))
-        return err_usage(e, "--show draws in place of the table that %s is about",
-                         o->query ? "--query" : "--format");
-    if (o->trace_head && j->common->format != TABLE_ALIGNED)
-        return err_usage(e, "--trace prints steps in place of the table that --format is about; "
-                            "expected --json FILE, which has all their numbers");
-    return STATUS_OK;
-}
 
 /* --- the run --------------------------------------------------------------------------------- */
 
@@ -118,6 +101,9 @@ static enum status place_maps(struct attend_view *v, struct err *e)
     if (o->html)
         TRY(attend_place_page(v, e));
     v->live = o->live;
+    if (o->live && !explore_can_live())
+        return err_usage(e, "--live: this program has no module for WebAssembly; expected one that "
+                            "`make wasm` has built");
     if (o->live && bytes > EXPLORE_MOST_LIVE)
         return err_usage(e,
                          "--live: expected a checkpoint of at most %s, found %s; convert --type "
@@ -269,19 +255,18 @@ const struct command command_attend = {
                 "./decode attend models/shakespeare-mha.gguf -p \"To be\" --show 1.0\n"
                 "./decode attend models/shakespeare-mha.gguf -p \"To be\" --svg heads.svg\n",
     .notes = help_of_attend,
-    .spec = {.groups = {INPUT_GROUP,
+    .spec = {.groups = {{"Text", input_options, 0},
                         {"Part of it, or ids", text_options, 0},
                         {"Heads", head_options, 0},
                         {"Results", result_options, 0},
                         {"Pictures", picture_options, 0},
-                        ENGINE_GROUP,
-                        GENERAL_GROUP},
+                        {"Engine", engine_options, 0},
+                        {"", general_options, 0}},
              .everyday = "prompt file range layer head query show svg html kv-heads format",
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_MODEL | JOB_TEXT | JOB_PIPED,
     .parts = CHECKPOINT_MODEL | CHECKPOINT_TEXTS,
     .no_text = "there is nothing to look at; expected -p, -f or --tokens",
-    .check = check_attend,
     .run = run_attend,
 };

@@ -101,7 +101,7 @@ static enum status open_subjects(struct bench_run *r, struct err *e)
     r->spec.subjects = r->subjects;
     if (o->shape) {
         r->subjects[0].name = o->shape;
-        TRY(shape_of_option(o->shape, &o->common, &r->subjects[0].config, e));
+        TRY(shape_parse(o->shape, &r->subjects[0].config, e));
     } else {
         TRY(open_subject(j->path, o->common.file ? CHECKPOINT_TEXTS : 0, &j->checkpoint,
                          &r->subjects[0], e));
@@ -180,14 +180,17 @@ static enum status read_settings(struct bench_run *r, struct err *e)
 /* --- what variants lose on a text ------------------------------------------------------------- */
 
 /* Divides the job's text: the first nine tenths become the calibration text, the last tenth the
- * job's text and tokens, which are measured. STATUS_USAGE for a text that is too short and a
- * --max-cache that is no number; the failures of job_tokenize. */
+ * job's text and tokens, which are measured. STATUS_USAGE for a text that is too short, for
+ * several checkpoints and a --max-cache that is no number; the failures of job_tokenize. */
 static enum status prepare_text(struct bench_run *r, struct err *e)
 {
     struct job *j = r->job;
     const struct bench_options *o = r->o;
     const size_t len = j->text.len * CALIBRATED;
     size_t cache = 0;
+    if (o->others.n > 0)
+        return err_usage(e, "--text is for one checkpoint, whose variants it compares; found %d",
+                         o->others.n + 1);
     if (o->max_cache && !parse_bytes(o->max_cache, &cache))
         return err_usage(e, "--max-cache: expected a number of bytes, as 8192 or 8MiB, found '%s'",
                          o->max_cache);
@@ -372,15 +375,6 @@ static enum status run_stages(struct bench_run *r, struct err *e)
     return s;
 }
 
-static enum status check_bench(const struct job *j, const void *values, struct err *e)
-{
-    const struct bench_options *o = values;
-    if (o->common.file && o->others.n > 0)
-        return err_usage(e, "--text is for one checkpoint, whose variants it compares; found %d",
-                         o->others.n + 1);
-    return o->shape ? STATUS_OK : job_need_path(j, e);
-}
-
 static enum status run_bench(struct job *j, void *values, struct err *e)
 {
     struct bench_run r = {.o = values, .job = j};
@@ -408,12 +402,11 @@ const struct command command_bench = {
                         {"Measuring", measuring_options, 0},
                         {"Which variant to choose", advice_options, 0},
                         {"Results", result_options, 0},
-                        GENERAL_GROUP},
+                        {"", general_options, 0}},
              .everyday = "shape kv-heads depth batch n format text max-loss",
              .positionals = {MODEL_POSITIONAL,
                              OPT_STRINGS("MODEL...", others, NULL, NULL, .reads = "a checkpoint")}},
     .values_size = sizeof(VALUES),
-    .needs = JOB_TEXT | JOB_STOPS | JOB_KV_TYPES,
-    .check = check_bench,
+    .needs = JOB_PATH | JOB_TEXT | JOB_STOPS | JOB_KV_TYPES,
     .run = run_bench,
 };

@@ -535,7 +535,7 @@ const struct command command_convert = {
     .spec = {.groups = {{"Result", result_options, 0},
                         {"Fewer K/V heads", method_options, 0},
                         {"Report", report_options, 0},
-                        GENERAL_GROUP},
+                        {"", general_options, 0}},
              .everyday = "output kv-heads type method calib eval force",
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),

@@ -184,7 +184,9 @@ const struct command command_heads = {
     .examples = "./decode heads models/shakespeare-mha.gguf README.md --tokens 256\n"
                 "./decode heads models/shakespeare-mha.gguf LICENSE --svg worth.svg\n",
     .notes = help_of_heads,
-    .spec = {.groups = {{"Text", text_options, 0}, {"Results", result_options, 0}, GENERAL_GROUP},
+    .spec = {.groups = {{"Text", text_options, 0},
+                        {"Results", result_options, 0},
+                        {"", general_options, 0}},
              .everyday = "tokens range ablate curve svg format",
              .positionals = {MODEL_POSITIONAL,
                              OPT_STRING("TEXT", common.file, NULL, NULL, .reads = "the text")}},

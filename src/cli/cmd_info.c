@@ -49,9 +49,11 @@ struct info {
 
 static const struct option own_options[] = {
     OPT_FLAG("tensors", tensors,
-             "list every tensor: name, shape (row length first), type, bytes, offset in the file"),
+             "list every tensor: name, shape (row length first), type, bytes, offset in the file",
+             .excludes = "shape"),
     OPT_FLAG("check", check,
-             "read every tensor and count values that are not finite; exit code 3 if there are"),
+             "read every tensor and count values that are not finite; exit code 3 if there are",
+             .excludes = "shape"),
     OPT_FORMAT,
     OPT_END,
 };
@@ -258,7 +260,7 @@ static enum status read_shape(struct info *info, int i, struct err *e)
     struct config *c = &info->config;
     const enum storage type = o->type != CHOICE_NONE ? o->type : STORAGE_F32;
     const char *shape = o->shapes.items[i];
-    TRY(shape_of_option(shape, &o->common, c, e));
+    TRY(shape_parse(shape, c, e));
     struct sheet *s = &info->sheet;
     job_say_fallback(&o->common, c, type);
     info->cost = (struct cost_shape){c, type, .tied = !c->arch->own_output};
@@ -455,15 +457,6 @@ static enum status compare_shapes(struct info *info, struct err *e)
     return job_print(info->job, &t, e);
 }
 
-static enum status check_info(const struct job *j, const void *values, struct err *e)
-{
-    const struct info_options *o = values;
-    if (o->shapes.n > 0 && (o->tensors || o->check))
-        return err_usage(e, "%s is for a checkpoint; --shape has no file",
-                         o->tensors ? "--tensors" : "--check");
-    return o->shapes.n > 0 ? STATUS_OK : job_need_path(j, e);
-}
-
 static enum status run_info(struct job *j, void *values, struct err *e)
 {
     struct info info = {.o = values, .job = j};
@@ -487,10 +480,10 @@ const struct command command_info = {
     .spec = {.groups = {{"Contents", own_options, 0},
                         {"A shape instead of a checkpoint", shape_info_options, 0},
                         {"Steps", step_options, 0},
-                        GENERAL_GROUP},
+                        {"", general_options, 0}},
              .everyday = "shape depth batch shards tensors format",
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
-    .check = check_info,
+    .needs = JOB_PATH,
     .run = run_info,
 };

@@ -82,7 +82,9 @@ const struct command command_tokenize = {
     .examples = "./decode tokenize models/shakespeare-mha.gguf -p \"To be\"\n"
                 "./decode tokenize models/shakespeare-mha.gguf --decode 84,79\n",
     .notes = "The ids of the text alone, without a begin-of-text token.\n",
-    .spec = {.groups = {INPUT_GROUP, {"Result", own_options, 0}, GENERAL_GROUP},
+    .spec = {.groups = {{"Text", input_options, 0},
+                        {"Result", own_options, 0},
+                        {"", general_options, 0}},
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_PATH | JOB_PIPED,

@@ -36,19 +36,7 @@ struct common_options {
     const char *kv_heads;    /* NULL: the checkpoint's */
 };
 
-/* Groups of rows. */
-#define GENERAL_GROUP                                                                              \
-    {                                                                                              \
-        "", general_options, 0                                                                     \
-    }
-#define INPUT_GROUP                                                                                \
-    {                                                                                              \
-        "Text", input_options, 0                                                                   \
-    }
-#define ENGINE_GROUP                                                                               \
-    {                                                                                              \
-        "Engine", engine_options, 0                                                                \
-    }
+/* Rows for a group of a command. */
 extern const struct option general_options[], input_options[], engine_options[];
 
 /* Positionals, and single rows, for a command's own tables. */
@@ -61,7 +49,8 @@ extern const struct option general_options[], input_options[], engine_options[];
 #define OPT_IDS                                                                                    \
     OPT_STRING("tokens", common.ids, "IDS",                                                        \
                "token ids 1,2,3 instead of a text; taken as they are, without a begin-of-text "    \
-               "token")
+               "token",                                                                            \
+               .excludes = "range")
 #define OPT_TRUNCATE                                                                               \
     OPT_CHOICE("truncate", common.truncate, "SIDE", truncate_sides,                                \
                "cut a text that is longer than the context at its left or right end",              \
@@ -92,12 +81,3 @@ extern const char *const truncate_sides[], *const text_formats[];
     ", by default arch gpt2 (llama, transformer, decode), ff 4 * D_MODEL (llama: 8/3), vocab "     \
     "50257, ctx 1024, dk and dv (a head's key and value) D_MODEL / HEADS, kv (K/V heads) HEADS, "  \
     "score dot or additive; or a name, as llama-7b,ctx=4096 (info --shape help lists them)"
-
-/* The shape that --shape gives. STATUS_USAGE also if a checkpoint is named beside it. */
-static inline enum status shape_of_option(const char *shape, const struct common_options *common,
-                                          struct config *c, struct err *e)
-{
-    if (common->positional || common->model)
-        return err_usage(e, "a checkpoint and --shape are both named; expected one of them");
-    return shape_parse(shape, c, e);
-}

@@ -45,6 +45,8 @@ static enum status name_inputs(struct job *j, struct err *e)
 {
     struct common_options *o = j->common;
     const bool takes_text = j->command->spec.positionals[1].kind == OPTION_STRING;
+    const struct option_row *shape = options_find(j->rows, "shape");
+    const bool has_shape = shape && shape->given;
     if (takes_text && o->model && !o->file) {
         o->file = o->positional;
         o->positional = NULL;
@@ -54,12 +56,11 @@ static enum status name_inputs(struct job *j, struct err *e)
                          "two checkpoints are named, '%.60s' and (with -m) '%.60s'; expected one",
                          o->positional, o->model);
     j->path = o->positional ? o->positional : o->model;
+    if (j->path && has_shape)
+        return err_usage(e, "a checkpoint and --shape are both named; expected one of them");
+    if ((j->command->needs & JOB_PATH) && !j->path && !has_shape)
+        return err_usage(e, "no checkpoint is named; expected MODEL or -m FILE");
     return STATUS_OK;
-}
-
-enum status job_need_path(const struct job *j, struct err *e)
-{
-    return j->path ? STATUS_OK : err_usage(e, "no checkpoint is named; expected MODEL or -m FILE");
 }
 
 /* Checks that all outputs can be written, and that none of them is an input. */
@@ -93,8 +94,6 @@ static enum status make_ready(struct job *j, void *values, struct err *e)
         TRY(j->command->prepare(j, values, e));
     if (j->command->check)
         TRY(j->command->check(j, values, e));
-    if (needs & JOB_PATH)
-        TRY(job_need_path(j, e));
     if (needs & JOB_TEXT)
         TRY(job_read_text(j, e));
     if (needs & JOB_STOPS)

@@ -17,9 +17,6 @@ enum status job_run(const struct command *c, char **argv, struct output *out, ui
 
 /* --- stages that job_run calls as enum job_needs says, or a command's run itself -------------- */
 
-/* STATUS_USAGE if no checkpoint is named. */
-enum status job_need_path(const struct job *j, struct err *e);
-
 /* Reads job.text from -p, -f or the positional, or with JOB_PIPED from standard input: the part
  * that --range takes; without any of them it is empty. The failures of input_await; STATUS_USAGE
  * for a bad range, and where the command needs a text and none is given. */

@@ -291,8 +291,8 @@ $ ! cmp -s usual unscaled
 2 attend $model -p "$(repeat a 257)" --svg b.svg | the text has 257 tokens
 2 attend $model -p '' | the text is empty
 2 attend $model | there is nothing to look at
-2 attend $model --tokens 1 --range 0:1 | --range is a part of a text
-2 attend $model -p x --show 0.0 $more | --show draws in place of the table
+2 attend $model --tokens 1 --range 0:1 | --tokens and --range are both given
+2 attend $model -p x --show 0.0 $more | --show and
     | for more in "--format csv" "--query 0"
 0 attend models/hello.gguf -p "hello how are you" --trace 0.0 --query how | token 1: how
 0 attend $model -p "$line" --kv-heads 2 --trace 1.7 --json t.json | head 1.7 (GQA-2), token 26: t
@@ -316,7 +316,7 @@ $ [ "$(head -9 exact)" = "$(head -9 cached)" ] && ! cmp -s exact cached && ! cmp
 0 attend $model -p "$line" --html cached.html --kv-type q8_0/q4_0
 $ has cached.html ', keys and values cached as q8_0/q4_0. Shown'
 2 attend $model -p x --trace 0.8 | --trace: expected L.H, a layer from 0 to 3 and a head from 0 to 7
-2 attend $model -p x --trace 0.0 --format csv | --trace prints steps in place of the table
+2 attend $model -p x --trace 0.0 --format csv | --trace and --format are both given
 2 attend $model -p x --trace 0.0 --show 0.0 | --trace and --show are both given
 2 attend $model -f prompt --json prompt | is the text itself
 2 attend copy.gguf -p x --svg copy.gguf | is the checkpoint itself
@@ -395,7 +395,7 @@ $ [ "$("$decode" info --shape help --format csv | cut -d, -f1,2 | tr '\n' ' ')" 
 2 info --shape gpt2 --shape gpt2-xl --depth 2000 | gpt2: --depth
 0 info $model --shards 2 --format json | "shard_kv_heads": 4, "kv_copies": 1 | "shard_kv_heads": 1, "kv_copies": 2
 2 info $model --shape 2x64x4 | a checkpoint and --shape are both named
-2 info --shape 2x64x4 --tensors | --tensors is for a checkpoint
+2 info --shape 2x64x4 --tensors | --tensors and --shape are both given
 2 info $model --type f16 | --type
 0 info --shape 2x60x4 --type q8_0 | 2> rows of 60, as those of token_embd.weight, are no multiple
 2 info --shape 2x64x4,ctx=100 --depth 101 | --depth
