@@ -113,29 +113,6 @@ static enum status open_subjects(struct bench_run *r, struct err *e)
     return STATUS_OK;
 }
 
-/* Reads the numbers of threads. No more threads than processors are started: larger numbers become
- * that number, once. */
-static enum status read_threads(struct bench_run *r, struct err *e)
-{
-    const char *flag = r->o->common.threads, *source = flag ? "-t" : "DECODE_THREADS";
-    const char *text = flag ? flag : environment("DECODE_THREADS");
-    const int usable = cpus_usable(), most = MIN(usable, POOL_MAX_THREADS);
-    struct int_list asked = {.n = 0};
-    struct int_list *threads = &r->spec.axes[BENCH_THREADS];
-    bool has_most = false;
-    r->job->threads_are_auto = !text || str_is(text, "auto");
-    if (r->job->threads_are_auto)
-        return list_add(source, most, threads, e);
-    TRY(list_ints(source, text, 1, POOL_MAX_THREADS, &asked, e));
-    for (int i = 0; i < asked.n; i++) {
-        const int n = MIN(asked.items[i], most);
-        if (n < most || !has_most)
-            TRY(list_add(source, n, threads, e));
-        has_most |= n == most;
-    }
-    return STATUS_OK;
-}
-
 static enum status read_variants(struct bench_run *r, struct err *e)
 {
     const struct config *c = &r->subjects[0].config;
@@ -164,8 +141,9 @@ static enum status read_settings(struct bench_run *r, struct err *e)
     else
         TRY(list_add("--type", o->shape ? STORAGE_F32 : BENCH_AS_IS, &spec->axes[BENCH_TYPES], e));
     spec->axes[BENCH_KV_TYPES] = r->job->kv_types;
-    TRY(read_threads(r, e));
-    TRY(job_choose_kernels(&o->common, &spec->kernels, e));
+    TRY(job_choose_threads(r->job, &spec->axes[BENCH_THREADS], e));
+    TRY(job_choose_kernels(&o->common, &r->job->kernels, e));
+    spec->kernels = r->job->kernels;
     spec->n = o->n ? o->n : DEFAULT_N;
     spec->settles = !o->n;
     spec->repeats = o->repeats;
@@ -285,8 +263,6 @@ static enum status choose_rows(struct bench_run *r, struct err *e)
     struct measured_loss l;
     TRY_ZEROED(l.whole, 2 * j->n_tokens, "what each token costs", e);
     l.own = l.whole + j->n_tokens;
-    j->kernels = r->spec.kernels;
-    j->n_threads = r->spec.axes[BENCH_THREADS].items[0];
     enum status s = job_start_threads(j, e);
     if (s == STATUS_OK)
         s = measure_losses(r, &l, e);
@@ -309,7 +285,7 @@ static enum status plan_threads(struct bench_run *r, struct err *e)
         !cost_prefers_one_thread(&b->rows[0].plan, r->subjects[0].config.n_layers))
         return STATUS_OK;
     log_verbose(&r->o->common, "threads: 1, as %d would be slower for a model so small", *threads);
-    *threads = 1;
+    *threads = r->job->n_threads = 1;
     bench_free(b);
     return bench_plan(&r->spec, b, e);
 }

@@ -100,7 +100,7 @@ static enum status make_ready(struct job *j, void *values, struct err *e)
         signals_defer(); /* also because a probe's temporary file would stay */
     TRY(check_outputs(j, values, e));
     if (needs & JOB_WORKERS) {
-        TRY(job_choose_threads(j, e));
+        TRY(job_choose_threads(j, NULL, e));
         TRY(job_choose_kernels(j->common, &j->kernels, e));
     }
     return needs & JOB_CHECKPOINT ? job_open_checkpoint(j, e) : STATUS_OK;

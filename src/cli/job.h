@@ -131,8 +131,9 @@ enum status job_tokenize_for_context(struct job *j, const char *purpose, struct 
 /* --- threads, instruction set, memory, and the sessions that fit into it: resources.c -------- */
 
 /* Sets job.n_threads and job.threads_are_auto by -t or DECODE_THREADS; never to more threads than
- * the process has processors. STATUS_USAGE. */
-enum status job_choose_threads(struct job *j, struct err *e);
+ * the process has processors. `several`, empty before, gets all numbers of a list, each once, the
+ * first of which is job.n_threads; NULL: a list is refused. STATUS_USAGE. */
+enum status job_choose_threads(struct job *j, struct int_list *several, struct err *e);
 
 /* Chooses the kernels that DECODE_ISA names, or the fastest. STATUS_USAGE. */
 enum status job_choose_kernels(const struct common_options *c, const struct kernels **out,

@@ -9,23 +9,32 @@
  */
 
 /* More threads than the process has processors would wait for each other. */
-enum status job_choose_threads(struct job *j, struct err *e)
+enum status job_choose_threads(struct job *j, struct int_list *several, struct err *e)
 {
-    const char *flag = j->common->threads;
-    const char *source = flag ? "-t" : "DECODE_THREADS";
+    const char *flag = j->common->threads, *source = flag ? "-t" : "DECODE_THREADS";
     const char *text = flag ? flag : environment("DECODE_THREADS");
-    const int usable = cpus_usable();
-    int wanted = MIN(usable, POOL_MAX_THREADS);
+    const int most = MIN(cpus_usable(), POOL_MAX_THREADS);
+    struct int_list asked = {{most}, 1}, one = {.n = 0};
+    struct int_list *threads = several ? several : &one;
+    bool has_most = false;
     j->threads_are_auto = !text || str_is(text, "auto");
-    if (!j->threads_are_auto && !parse_int(text, 1, POOL_MAX_THREADS, &wanted))
+    if (!j->threads_are_auto && several) {
+        asked.n = 0;
+        TRY(list_ints(source, text, 1, POOL_MAX_THREADS, &asked, e));
+    } else if (!j->threads_are_auto && !parse_int(text, 1, POOL_MAX_THREADS, asked.items)) {
         return err_usage(e, "%s: expected auto or an integer from 1 to %d, found '%.60s'", source,
                          POOL_MAX_THREADS, text);
-    j->n_threads = MIN(wanted, usable);
-    if (j->n_threads < wanted)
-        log_verbose(j->common, "threads: %d, not %d (%s): this process has %d processors", usable,
-                    wanted, source, usable);
-    else
-        log_verbose(j->common, "threads: %d (%s)", wanted, j->threads_are_auto ? "auto" : source);
+    }
+    for (int i = 0; i < asked.n; i++) {
+        const int n = MIN(asked.items[i], most);
+        if (n < most || !has_most)
+            TRY(list_add(source, n, threads, e));
+        has_most |= n == most;
+    }
+    j->n_threads = threads->items[0];
+    log_verbose(j->common, "threads: %d (%s%s)", j->n_threads,
+                j->threads_are_auto ? "auto" : source,
+                j->n_threads < asked.items[0] ? "; there are no more processors" : "");
     return STATUS_OK;
 }
 
