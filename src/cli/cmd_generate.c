@@ -112,12 +112,6 @@ static bool has_prompt(const struct generate_options *o)
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-/* Whether the cache has as many positions as the texts need, and no more. */
-static bool cache_fits_texts(const struct generate_options *o)
-{
-    return !o->ctx && !o->prompts && !o->interactive;
-}
-
 /* Creates what the schedule borrows: the sampler, and the job's session with at most n_texts
  * sequences, as many as --batch or the memory allows. */
 static enum status start_schedule(struct generation *g, struct session_params *params, int n_texts,
@@ -128,20 +122,13 @@ static enum status start_schedule(struct generation *g, struct session_params *p
     struct schedule *s = &g->schedule;
     struct sampler_params sampler = o->sampler;
     const int wanted = MIN(o->n_batch ? o->n_batch : BATCH_AUTO, n_texts);
-    const char *option = cache_fits_texts(o) ? "-n N" : "-c N"; /* that lowers the cache */
     params->n_sequences = 1;
-    if (wanted > 1) {
-        option = cache_fits_texts(o) ? "--batch N, -n N" : "--batch N, -c N";
-        TRY(job_fit_sequences(job, params, wanted, o->n_batch > 0, option, e));
-        if (!o->n_batch)
-            log_verbose(&o->common, "batch: %d sequences%s; --batch N changes it",
-                        params->n_sequences,
-                        params->n_sequences < wanted ? ", as memory has no room for more" : "");
-    }
+    if (wanted > 1)
+        TRY(job_fit_sequences(job, params, wanted, o->n_batch > 0, CACHE_ADVICE, e));
     s->n_ctx = params->n_ctx;
     if (o->interactive)
         params->n_ctx = MIN(params->n_ctx, FIRST_CTX);
-    TRY(job_start_session(job, params, s->n_ctx, option, e));
+    TRY(job_start_session(job, params, s->n_ctx, CACHE_ADVICE, e));
     s->session = job->session;
     s->pool = job->pool;
     s->n_slots = params->n_sequences;
@@ -192,7 +179,7 @@ static enum status open_generation(struct generation *g, struct err *e)
     g->n_texts = o->prompts ? count_prompts(g) : o->interactive ? 0 : (uint64_t)o->samples;
     if (!o->prompts && (!o->interactive || has_prompt(o)))
         TRY(generation_tokens(g, g->prompt, params.n_ctx, o->n, &job->tokens, &job->n_tokens, e));
-    if (cache_fits_texts(o))
+    if (!o->ctx && !o->prompts && !o->interactive) /* as many positions as the texts need */
         params.n_ctx = MIN((uint64_t)c->n_ctx, (uint64_t)job->n_tokens + o->n);
     g->streams = o->format == FORMAT_TEXT && !o->prompts && o->samples == 1;
     g->echo = !o->no_echo && (!o->interactive || has_prompt(o));

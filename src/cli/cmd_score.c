@@ -131,7 +131,7 @@ static enum status run_score(struct job *j, void *values, struct err *e)
     TRY(job_tokenize_for_context(j, "score", e));
     struct session_params params = job_session_params(j);
     params.n_ctx = j->n_tokens;
-    TRY(job_start_session(j, &params, 0, NULL, e));
+    TRY(job_start_session(j, &params, 0, "", e));
     const size_t block = session_block(j->session);
     const size_t bytes = s.n_top * (sizeof *s.top + sizeof *s.scores + sizeof *s.keys) +
                          MIN(block, j->n_tokens) * n_vocab * sizeof *s.logits;

@@ -296,7 +296,7 @@ static enum status make_room(struct generation *g, struct err *e)
         return STATUS_OK;
     while (cap < needed)
         cap = MIN(2 * cap, s->n_ctx);
-    return job_grow_session(g->job, cap, "-c N", e);
+    return job_grow_session(g->job, cap, CACHE_ADVICE, e);
 }
 
 static enum status make_texts(struct generation *g, struct err *e)

@@ -13,6 +13,8 @@
 #include "engine/schedule.h"
 #include "text/vocab.h"
 
+#define CACHE_ADVICE "a smaller --batch, -c or -n and other types by --kv-type lower the cache"
+
 /* The values of the options of decode generate. */
 struct generate_options {
     struct common_options common;

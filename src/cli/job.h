@@ -148,7 +148,7 @@ struct job_memory {
     uint64_t cache;      /* of keys and values; 0: `scratch` has them, too */
     uint64_t most_cache; /* to which it may grow */
     uint64_t scratch;
-    const char *advice; /* "fewer --tokens take less"; "" and NULL: none */
+    const char *advice; /* "fewer --tokens take less"; "": none. Of the functions below as well */
 };
 
 /* Whether people are told of so much memory: with -v, and always beyond 1 GiB. */
@@ -172,20 +172,18 @@ struct session_params job_session_params(const struct job *j);
 struct eval_spec job_eval_spec(const struct job *j, const struct checkpoint *k);
 
 /* Sets p->n_sequences to as many of n as fit with their logits into the memory that a run may take,
- * but at least one. STATUS_NO_MEMORY if `all` are asked for and do not fit; the message names
- * `option` as what lowers the cache. */
+ * but at least one. STATUS_NO_MEMORY if `all` are asked for and do not fit. */
 enum status job_fit_sequences(const struct job *j, struct session_params *p, int n, bool all,
-                              const char *option, struct err *e);
+                              const char *advice, struct err *e);
 
 /* Says what memory the job's session will take, starts the threads and creates it. It may grow to
- * most_ctx positions; 0: it does not. The message about memory names `option` as what lowers the
- * cache; NULL: nothing does. */
+ * most_ctx positions; 0: it does not. */
 enum status job_start_session(struct job *j, const struct session_params *p, int most_ctx,
-                              const char *option, struct err *e);
+                              const char *advice, struct err *e);
 
 /* Grows the session to n_ctx positions if there is memory for them. STATUS_NO_MEMORY leaves the
  * session as it was. */
-enum status job_grow_session(struct job *j, int n_ctx, const char *option, struct err *e);
+enum status job_grow_session(struct job *j, int n_ctx, const char *advice, struct err *e);
 
 /* --- which files may be written: paths.c ------------------------------------------------------ */
 

@@ -131,26 +131,8 @@ struct eval_spec job_eval_spec(const struct job *j, const struct checkpoint *k)
                               .tokenizer = k->tokenizer};
 }
 
-struct advice {
-    char text[96];
-};
-
-/* Says "A and --kv-type B lower the cache"; nothing if no option does. */
-static struct advice advise(const struct job *j, const char *option)
-{
-    struct advice advice = {""};
-    const struct kv_type type = kv_type_at(j->kv_types.items[0]);
-    const enum cache_type smaller = MAX(type.keys, type.values) + 1;
-    if (option && smaller < CACHE_TYPES)
-        chars_printf(advice.text, "%s and --kv-type %s lower the cache", option,
-                     cache_type_names[smaller]);
-    else if (option)
-        chars_printf(advice.text, "%s lowers the cache", option);
-    return advice;
-}
-
 enum status job_fit_sequences(const struct job *j, struct session_params *p, int n, bool all,
-                              const char *option, struct err *e)
+                              const char *advice, struct err *e)
 {
     const struct model *m = j->checkpoint.model;
     const double logits_bytes = (double)m->config.n_vocab * sizeof(float), spare = spare_memory();
@@ -167,8 +149,7 @@ enum status job_fit_sequences(const struct job *j, struct session_params *p, int
     if (all && fit < n)
         return err_set(e, STATUS_NO_MEMORY,
                        "out of memory: %d sequences need %s, %s are available, %d would fit; %s", n,
-                       figure_bytes(needed).text, figure_bytes(spare).text, fit,
-                       advise(j, option).text);
+                       figure_bytes(needed).text, figure_bytes(spare).text, fit, advice);
     return STATUS_OK;
 }
 
@@ -184,7 +165,7 @@ static bool one_thread_is_faster(const struct model *m, const struct session_par
 }
 
 enum status job_start_session(struct job *j, const struct session_params *p, int most_ctx,
-                              const char *option, struct err *e)
+                              const char *advice, struct err *e)
 {
     const struct model *m = j->checkpoint.model;
     struct session_params most = *p;
@@ -200,24 +181,23 @@ enum status job_start_session(struct job *j, const struct session_params *p, int
     TRY(job_start_threads(j, e));
     TRY(session_plan(m, p, j->n_threads, &plan, e));
     TRY(session_plan(m, &most, j->n_threads, &grown, e));
-    const struct advice advice = advise(j, option);
     TRY(job_check_memory(j,
                          &(struct job_memory){.weights = m->weights.cap,
                                               .cache = plan.kv_bytes,
                                               .most_cache = grown.kv_bytes,
                                               .scratch = plan.scratch_bytes,
-                                              .advice = advice.text},
+                                              .advice = advice},
                          "the cache and scratch memory", e));
     return session_create(m, p, j->pool, &j->session, e);
 }
 
-enum status job_grow_session(struct job *j, int n_ctx, const char *option, struct err *e)
+enum status job_grow_session(struct job *j, int n_ctx, const char *advice, struct err *e)
 {
     struct session_params p = job_session_params(j);
     struct session_memory plan;
     p.n_ctx = n_ctx;
     TRY(session_plan(j->checkpoint.model, &p, j->n_threads, &plan, e));
     TRY(memory_check((double)plan.kv_bytes + plan.scratch_bytes,
-                     "a cache of twice the text and scratch memory", advise(j, option).text, e));
+                     "a cache of twice the text and scratch memory", advice, e));
     return session_grow(j->session, n_ctx, e);
 }

@@ -132,7 +132,7 @@ $ [ "$(head -c 6 "$out")" = ROMEO: ]
 $ ! cmp -s "$out" seed7
 0 generate $model -p ROMEO: -n 60 | > random
 0 generate $model -p ROMEO: -n 60 --seed "$(sed -n 's/^seed  *//p' "$err")" | == random
-0 generate $model -p ROMEO: -n 3 -v | 2> memory: weights | 2> KV cache | 2> --kv-type f16
+0 generate $model -p ROMEO: -n 3 -v | 2> memory: weights | 2> KV cache | 2> by --kv-type
     | 2> threads: | 2> instruction set: | 2> sampler:
 
 # Peak memory is the program's own, not that of a shell whose process it takes over.

@@ -51,8 +51,8 @@ $ head -n "$(wc -l <"$dir/first_text")" "$out" | cmp -s - "$dir/first_text"
 $ printf 'ab' >"$dir/one"
 0 generate $model --prompts "$dir/one" -n 3 -v | 2> prompts      1 done, 0 errors; 2 tokens
     | 2> first token | 2> decoded      3 tokens | 2> seed   | 2> peak memory
-0 generate $model --prompts "$dir/prompts" -n 3 -v | 2> batch: 16 sequences; --batch N changes it
-    | 2> KV cache 12.0 MiB, scratch | 2> --batch N, -c N and --kv-type f16 lower
+0 generate $model --prompts "$dir/prompts" -n 3 -v
+    | 2> KV cache 12.0 MiB, scratch | 2> other types by --kv-type lower
     | 2> batch        16 sequences | 2> per step
 EOF
 
