@@ -268,7 +268,6 @@ enum status options_parse(const struct option_spec *spec, char **argv, void *val
     bool options_ended = false;
     *help = false;
     options_list(spec, rows);
-    rows->values = values;
     for (int i = 0; i < rows->n_options; i++) {
         struct option_row *row = &rows->items[i];
         const struct option *o = row->option;

@@ -119,7 +119,6 @@ struct option_rows {
         const char *given; /* its last value, "" of a flag; NULL: it is not given */
     } items[128];
     int n_options, n; /* without and with the positionals */
-    void *values;     /* the command's struct, if a command line was parsed */
 };
 
 /* Stores the fallbacks, then the arguments of argv, which ends with NULL, into `values`; *rows says

@@ -44,33 +44,31 @@ enum status record_parse(const struct option_spec *spec, const struct bytes *rec
     return s;
 }
 
-/* Whether an option has the same value in both. */
-static bool same_value(const struct option *o, const void *a, const void *b)
+/* Returns the value that a record has of an option; NULL: it has none. */
+static const char *recorded_of(const struct bytes *record, const char *name)
 {
-    static const size_t sizes[] = {[OPTION_FLAG] = sizeof(bool),
-                                   [OPTION_U64] = sizeof(uint64_t), /* the number comes first */
-                                   [OPTION_INT] = sizeof(int),
-                                   [OPTION_DOUBLE] = sizeof(double),
-                                   [OPTION_CHOICE] = sizeof(int)};
-    if (o->kind != OPTION_STRING)
-        return memcmp(a, b, sizes[o->kind]) == 0;
-    const char *was = *(const char *const *)a, *is = *(const char *const *)b;
-    return was && is ? str_is(was, is) : was == is;
+    for (size_t at = 0, len; at < record->len; at += len + 1) {
+        struct text word = text_of(record->data + at);
+        len = word.len;
+        text_cut(&word, strlen("--"));
+        const struct text found = text_cut(&word, strcspn(word.data, "="));
+        if (text_is(found, name))
+            return word.data + (word.len > 0);
+    }
+    return NULL;
 }
 
-enum status record_compare(const struct option_rows *before, const struct option_rows *now,
+enum status record_compare(const struct bytes *record, const struct option_rows *now,
                            const char *const *but, struct err *e)
 {
     for (int i = 0; i < now->n_options; i++) {
-        const struct option_row *row = &now->items[i];
-        const char *name = row->option->name;
-        const char *was = recorded(&before->items[i]), *is = recorded(row);
-        if (is && names_find(but, name) < 0 &&
-            !same_value(row->option, (const char *)before->values + row->offset,
-                        (const char *)now->values + row->offset))
+        const struct option *o = now->items[i].option;
+        const char *was = recorded_of(record, o->name), *is = recorded(&now->items[i]);
+        const char *before = was ? was : o->fallback;
+        if (is && names_find(but, o->name) < 0 && (!before || !str_is(is, before)))
             return err_usage(
                 e, "--%s%s%.60s: the run to resume was begun %s --%s%s%.60s; leave the option out",
-                name, is[0] ? " " : "", is, was ? "with" : "without", name,
+                o->name, is[0] ? " " : "", is, was ? "with" : "without", o->name,
                 was && was[0] ? " " : "", was ? was : "");
     }
     return STATUS_OK;

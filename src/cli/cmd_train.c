@@ -386,9 +386,6 @@ static void on_event(void *arg, const struct train_event *ev)
         log_info(o, "step %d of %d: %sheld out %.4f nats a token, %.4f bits a byte%s%s%s", t->step,
                  spec->n_steps, loss, ev->val_loss, ev->val_bits, ev->best ? " (best)" : "", rate,
                  left);
-        break;
-    case TRAIN_SAVED:
-        log_verbose(o, "saved after step %d", ev->step);
     }
 }
 
@@ -480,26 +477,27 @@ static void free_texts(struct training *t)
 static enum status recall_options(struct training *t, struct job *j, struct err *e)
 {
     const struct option_spec *spec = &command_train.spec;
-    static const char *const log[] = {"log", NULL}, *const more[] = {"log", "steps", NULL};
+    static const char *const may_differ[] = {"log", "steps", NULL};
     const char *out = t->spec.out;
     char *none[] = {NULL};
-    struct training begun = {.step = 0};
-    struct option_rows before;
     struct bytes again = {0};
     TRY(train_saved_options(out, &t->recalled, e));
-    enum status s = record_parse(spec, &t->recalled, none, &begun, &before, e);
+    TRY(record_compare(&t->recalled, j->rows, may_differ, e));
+    options_free(spec, t);
+    enum status s = record_parse(spec, &t->recalled, none, t, j->rows, e);
+    const int n_steps = t->spec.n_steps;
     if (s == STATUS_OK)
-        s = record_make(&before, &again, e);
+        s = record_make(j->rows, &again, e);
     if (s == STATUS_USAGE ||
         (s == STATUS_OK && !text_equal(bytes_text(&again), bytes_text(&t->recalled))))
         s = err_bad_file(e, "%s.state: damaged: its options are none of this program", out);
     options_free(spec, t);
     if (s == STATUS_OK)
         s = record_parse(spec, &t->recalled, j->words, t, j->rows, e);
-    if (s == STATUS_OK)
-        s = record_compare(&before, j->rows, t->spec.n_steps > begun.spec.n_steps ? more : log, e);
+    if (s == STATUS_OK && t->spec.n_steps < n_steps)
+        s = err_usage(e, "--steps %d: the run to resume was begun with --steps %d; expected more",
+                      t->spec.n_steps, n_steps);
     bytes_free(&again);
-    options_free(spec, &begun);
     return s;
 }
 

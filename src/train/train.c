@@ -251,7 +251,6 @@ static enum status save(struct trainer *t, bool with_out, struct err *e)
         TRY(write_out(t, e));
     t->out_written = true;
     t->saved_step = p->step;
-    report_event(t, (struct train_event){.kind = TRAIN_SAVED});
     return STATUS_OK;
 }
 

@@ -22,7 +22,6 @@
 enum train_event_kind {
     TRAIN_STEP,      /* a step was made */
     TRAIN_EVALUATED, /* the held-out loss was measured after `step` steps */
-    TRAIN_SAVED,     /* OUT.state was written after `step` steps */
 };
 
 /* What a run tells; the kind says which members count. */
