@@ -163,7 +163,8 @@ static struct step_names step_names(const struct attend_view *v)
         : norm_first ? "norm of that, which the feed-forward layer reads"
                      : "norm of that, which the stream becomes";
     struct step_names names = {.x = norm_first ? "X = norm of the stream" : "X = the stream",
-                               .sum = c->parts.added_norms
+                               .sum = !config_adds(c) ? "that is the stream now"
+                                      : c->parts.added_norms
                                           ? "the stream with the norm of that added"
                                           : "the stream with that added",
                                .normed = normed};

@@ -83,7 +83,7 @@ static const struct option kind_options[] = {
     OPT_CHOICE(
         "placement", kinds[1], "WHERE", arch_placement_names,
         "norms before attention and feed-forward layer, or after their residuals; parallel: both "
-        "read the block's input",
+        "read the block's input; alone: before, without residuals",
         .otherwise = "before", NEW_ONLY),
     OPT_CHOICE("position", kinds[2], "KIND", arch_position_names, "how positions are told",
                .otherwise = "learned", NEW_ONLY),

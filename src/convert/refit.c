@@ -67,7 +67,7 @@ static void add_window(struct converter *c, int layer, const struct convert_wind
     double *lengths = c->scratch.x, *sorted = lengths + n;
     convert_run_layer(c, layer, win, (struct block_taps){.at = {[TAP_HEADS] = f}});
     for (size_t i = 0; i < n * d; i++)
-        t[i] = win->middle[i] - win->from[i];
+        t[i] = win->middle[i] - (config_adds(&c->config) ? win->from[i] : 0);
     for (size_t i = 0; i < n; i++) {
         lengths[i] = 0;
         for (size_t j = 0; j < d; j++)

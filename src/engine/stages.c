@@ -26,7 +26,7 @@ void stage_add(const struct worker *k, const struct matrix *w, const float *x)
     const struct workspace *work = &k->f->work;
     const bool is_normed = work->added != NULL;
     stage_multiply(k, w, x, is_normed ? work->added : work->x,
-                   is_normed ? EPILOGUE_STORE : EPILOGUE_ADD);
+                   is_normed || !config_adds(&k->f->kv.config) ? EPILOGUE_STORE : EPILOGUE_ADD);
 }
 
 void stage_end_residual(const struct worker *k, const struct norm *added, const struct norm *after,
@@ -41,7 +41,7 @@ void stage_end_residual(const struct worker *k, const struct norm *added, const 
     for (int r = rows.begin; part && r < rows.end; r++) {
         stage_norm(f, added, part + r * d, part + r * d);
         for (size_t i = r * d; i < (r + 1) * d; i++)
-            x[i] += part[i];
+            x[i] = (config_adds(&f->kv.config) ? x[i] : 0) + part[i];
     }
     if (sums && rows.begin < rows.end)
         memcpy(sums + rows.begin * d, x + rows.begin * d,

@@ -232,7 +232,7 @@ static void finish(struct attend_trace *t, const struct model *m, const struct a
     memcpy(t->sum, t->out, d * sizeof *t->sum);
     if (c->parts.added_norms)
         w->kernels->norm(c->norm, t->sum, t->sum, added->gain, added->bias, d, c->norm_eps);
-    for (int o = 0; o < d; o++)
+    for (int o = 0; o < d && config_adds(c); o++)
         t->sum[o] += stream[o];
     w->kernels->norm(c->norm, t->normed, parallel ? stream : t->sum, norm->gain, norm->bias, d,
                      c->norm_eps);

@@ -25,8 +25,8 @@ struct path_layer {
     /* [n_tokens, n_heads, n_next] what each head adds to the logits of the tokens that may come
      * next by the direct path, without later layers: its columns of Wo times its result, scaled as
      * the last norm scales the token's whole stream, times the token's row of the output matrix.
-     * (Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits") Zeros where norms
-     * stand after the residuals, which scale it once more in every layer. */
+     * (Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits") Zeros where
+     * there is no direct path: norms after the residuals scale it once more in every layer. */
     float *direct;
 };
 
@@ -51,11 +51,11 @@ struct attend_paths {
     float *row, *counts;
 };
 
-/* Whether no norm stands between heads and the last norm, so that they reach the logits directly.
- */
+/* Whether heads reach the logits directly: residual connections lead from them to the last norm,
+ * and no other norm stands between. */
 static inline bool paths_are_direct(const struct config *c)
 {
-    return c->placement != PLACEMENT_AFTER && !c->parts.added_norms;
+    return c->placement != PLACEMENT_AFTER && config_adds(c) && !c->parts.added_norms;
 }
 
 struct attend_trace {
@@ -65,7 +65,7 @@ struct attend_trace {
     float *weights;         /* [n] their softmax */
     float *parts;  /* [n_heads, d_model] the output matrix's product with each head's result */
     float *out;    /* [d_model] the sum of the parts and the matrix's bias */
-    float *sum;    /* [d_model] the residual stream with `out`, or its norm, added */
+    float *sum;    /* [d_model] the residual stream with `out`, or its norm, added, or only this */
     float *normed; /* [d_model] what the feed-forward layer reads: the norm of `sum` or, in parallel
                       with attention, of the stream before */
     float *row;    /* [heads_dim] scratch: a row of the output matrix */

@@ -13,6 +13,7 @@ const char *const arch_placement_names[PLACEMENTS + 1] = {
     [PLACEMENT_BEFORE] = "before",
     [PLACEMENT_AFTER] = "after",
     [PLACEMENT_PARALLEL] = "parallel",
+    [PLACEMENT_ALONE] = "alone",
 };
 
 const char *const arch_position_names[POSITION_KINDS + 1] = {

@@ -18,6 +18,7 @@ enum norm_placement {
     PLACEMENT_AFTER,    /* norm(x + f(x)), the original Transformer's post-LN */
     PLACEMENT_PARALLEL, /* x + attention(norm(x)) + ffn(norm'(x)), both of the block's input (Wang
                            and Komatsuzaki 2021), and a norm of the last block's output */
+    PLACEMENT_ALONE,    /* f(norm(x)): no residual connection goes round f; and a norm at the end */
     PLACEMENTS
 };
 
@@ -251,6 +252,12 @@ static inline int config_v_dim(const struct config *c, int layer)
 static inline int config_qkv_dim(const struct config *c, int layer)
 {
     return config_q_dim(c) + config_k_dim(c, layer) + config_v_dim(c, layer);
+}
+
+/* Whether a block's parts are added to what they read: there are residual connections. */
+static inline bool config_adds(const struct config *c)
+{
+    return c->placement != PLACEMENT_ALONE;
 }
 
 /* Returns how many blocks have tensors. */

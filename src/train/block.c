@@ -236,7 +236,9 @@ static void add_branch(const struct pass *p, const struct branch *br, struct mat
                        struct matrix_view norm, struct range r)
 {
     const struct matrix_view y = rows_view(pass_stream(p->b, br->point + 1), r);
-    const float *start = adds_norm(p) ? norm.x : rows_view(pass_stream(p->b, br->point), r).x;
+    const float *start = adds_norm(p)                 ? norm.x
+                         : config_adds(&p->b->config) ? rows_view(pass_stream(p->b, br->point), r).x
+                                                      : NULL;
     const bool is_last = !pass_drops(p) && !br->added.is_norm;
     backprop_multiply(p->b, map_of(p, br, br->out, is_last ? start : NULL), inner,
                       br->added.is_norm ? rows_view(br->added.x, r) : y);
@@ -244,7 +246,7 @@ static void add_branch(const struct pass *p, const struct branch *br, struct mat
         backprop_norm(p, &br->added, r, y.x);
     if (pass_drops(p))
         backprop_drop(p, br->point + 1, y.x, start, r);
-    else if (!is_last)
+    else if (!is_last && start)
         for (size_t i = 0; i < y.n_rows * y.stride; i++)
             y.x[i] += start[i];
 }
@@ -280,7 +282,8 @@ static void read_stream_backward(const struct pass *p, const struct branch *br, 
     for (int i = 0; i < br->n_in; i++, start = dnorm.x)
         backprop_multiply(p->b, map_back(p, br, br->in[i].role, start), rows_view(br->in[i].dy, r),
                           dnorm);
-    backprop_norm_backward(p, &br->norm, p->b->dnorm, p->b->stats, adds_norm(p) ? none : br->around,
+    const bool goes_round = config_adds(&p->b->config) && !adds_norm(p);
+    backprop_norm_backward(p, &br->norm, p->b->dnorm, p->b->stats, goes_round ? br->around : none,
                            br->before, r);
 }
 

@@ -3,7 +3,7 @@
 and attention weights that tests/model/reference_model.py computes of them, for tests/data/golden.
 
 mha, gqa and mqa-f16 have GPT-2's block and a vocabulary of bytes. transformer, shared-block, layerwise-kv,
-alibi and quadratic have the same vocabulary and one kind each that GPT-2 lacks. additive has scores
+alibi, quadratic and alone have the same vocabulary and one kind each that GPT-2 lacks. additive has scores
 w.tanh(q + k). mixed-* mix what architectures differ in: sizes are odd, keys and values have different
 widths, and no two files have the same kinds. gptneox to local are families of checkpoints, each with odd
 numbers. (llama is not made here: it and its logits are those of tests/data/hf/llama, by transformers.)
@@ -95,6 +95,8 @@ CHECKPOINTS = {
                   key=6, value=5, rope=(4, 900.0, None, None), biases=("attn_q", "attn_k", "output"),
                   seed=35),
     "quadratic": dict(OWN, kinds=("layer", "before", "quadratic", "gelu"), seed=28),
+    "alone": dict(OWN, kinds=("rms", "alone", "rope", "swiglu"), heads=3, kv=[3, 1], ctx=48, biases=(),
+                  rope=(None, 10000.0, None, None), seed=36),
 }
 
 

@@ -230,12 +230,13 @@ class Model:
             after, parallel = self.placement == "after", self.placement == "parallel"
             start = x
             written = self.attention(x if after else self.norm(x, block + "attn_norm"), block, layer)
-            x = x + self.added(written, block + "post_attention_norm")
+            round_it = 0 if self.placement == "alone" else 1  # residual connections
+            x = round_it * x + self.added(written, block + "post_attention_norm")
             norm = "attn_output_norm" if after else "ffn_norm" if "single" not in self.parts else "attn_norm"
             normed = self.norm(start if parallel else x, block + norm)
             if self.traced and layer == self.traced[0]:
                 self.trace += [x[-1], normed[-1]]
-            x = (normed if after else x) + self.added(self.feed_forward(normed, block),
+            x = (normed if after else round_it * x) + self.added(self.feed_forward(normed, block),
                                                       block + "post_ffw_norm")
             if after:
                 x = self.norm(x, block + "layer_output_norm")

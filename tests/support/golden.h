@@ -24,7 +24,7 @@ static const char *const golden_names[] = {
     "gqa", "llama", "transformer", "shared-block", "layerwise-kv", "mixed-llama",
     /* sanitizers run those above */
     "mixed-alibi", "mqa-f16", "mha", "alibi", "quadratic", "mixed-none", "mixed-quadratic",
-    "mixed-sinusoidal", "gptneox", "phi2", "bloom", "olmo", "gemma3", "local", "additive"};
+    "mixed-sinusoidal", "gptneox", "phi2", "bloom", "olmo", "gemma3", "local", "alone", "additive"};
 #define N_GOLDEN (SANITIZED ? 6 : (int)COUNT(golden_names))
 
 /* Opens one, and closes it when the test ends. */

@@ -167,13 +167,15 @@ static void attend(const struct plain_model *m, int l, int window, const struct 
     }
 }
 
-/* Adds y of token t to x, without what dropout leaves out. */
+/* Adds y of token t, without what dropout leaves out, to x or, without residual connections, to 0.
+ */
 static void add(const struct plain_model *m, int site, int window, int t, const double *y,
                 double *x)
 {
     const int d = m->config->d_model, row = window * m->length + t;
     for (int i = 0; i < d; i++)
-        x[i] += y[i] * (double)dropout_factor(&m->dropout, site, (uint64_t)(row * d + i));
+        x[i] = (m->config->placement == PLACEMENT_ALONE ? 0 : x[i]) +
+               y[i] * (double)dropout_factor(&m->dropout, site, (uint64_t)(row * d + i));
 }
 
 double plain_activation(enum ffn_kind kind, double x)

@@ -24,7 +24,7 @@ sys.path.insert(0, "tests/model")
 from reference_model import FIXED, PART_KEYS  # noqa: E402
 
 NAMES = ["mha", "gqa", "mqa-f16", "llama", "transformer", "alibi", "quadratic",
-         "shared-block", "layerwise-kv", "additive", "gptneox", "bloom", "olmo", "gemma3", "local"]
+         "shared-block", "layerwise-kv", "additive", "gptneox", "bloom", "olmo", "gemma3", "local", "alone"]
 TAUGHT = ["gqa", "llama", "layerwise-kv"]
 WINDOWS, LENGTH = 3, 37
 # The loss of the taught, as in tests/train/test_backprop.c.
@@ -173,11 +173,12 @@ class Model:
         if self.c["placement"] == "after":
             x = self.norm(x + self.attention(x, name, layer), name + "attn_output_norm")
             return self.norm(x + self.feed_forward(x, name), name + "layer_output_norm")
+        round_it = 0 if self.c["placement"] == "alone" else 1  # residual connections
         start, written = x, self.attention(self.norm(x, name + "attn_norm"), name, layer)
-        x = x + self.norm_if("added", written, name + "post_attention_norm")
+        x = round_it * x + self.norm_if("added", written, name + "post_attention_norm")
         norm = name + ("attn_norm" if "single" in self.c["parts"] else "ffn_norm")
         read = self.norm(start if self.c["placement"] == "parallel" else x, norm)
-        return x + self.norm_if("added", self.feed_forward(read, name), name + "post_ffw_norm")
+        return round_it * x + self.norm_if("added", self.feed_forward(read, name), name + "post_ffw_norm")
 
     def logits(self, inputs):
         x = self.norm_if("embedding", self.embed(inputs), "token_embd_norm")

@@ -226,6 +226,8 @@ static const struct model_case cases[] = {
     /* Each kind alone. */
     {NULL, {ODD, .norm = NORM_RMS}, CONFIG_TIED},
     {NULL, {ODD, .placement = PLACEMENT_AFTER}, CONFIG_TIED},
+    {NULL, {ODD, .placement = PLACEMENT_ALONE}, CONFIG_TIED},
+    {NULL, {ODD, .placement = PLACEMENT_ALONE, .parts.added_norms = true}, CONFIG_TIED},
     {NULL, {ODD, .position = POSITION_SINUSOIDAL}, CONFIG_TIED},
     {NULL, {EVEN, .position = POSITION_ROPE}, CONFIG_TIED},
     {NULL, {ODD, .position = POSITION_ALIBI}, CONFIG_TIED},
@@ -431,7 +433,7 @@ TEST(teacher_gradient, .first = SANITIZED ? 4 : 0, .loops = (int)COUNT(lessons),
 static const char *const golden_names[] = {"mha",          "gqa",      "mqa-f16",   "llama",
                                            "transformer",  "alibi",    "quadratic", "shared-block",
                                            "layerwise-kv", "additive", "gptneox",   "bloom",
-                                           "olmo",         "gemma3",   "local"};
+                                           "olmo",         "gemma3",   "local",     "alone"};
 #define N_GOLDEN ((int)COUNT(golden_names))
 
 /* As in tests/train/reference_train.py. */
