@@ -373,12 +373,8 @@ enum status sampler_pick(struct sampler *s, int sequence, int thread, const floa
         d->logits[recent] = (float)fmin(fmax(result, -(double)FLT_MAX), (double)FLT_MAX);
     }
     *token = logits_argmax(d->logits, n_vocab);
-    if (s->params.temperature == 0) {
-        d->n_choices = 1;
-        d->tokens[0] = *token;
-        d->weights[0] = 1;
+    if (s->params.temperature == 0)
         return STATUS_OK;
-    }
     filter(s, d, d->logits[*token]);
     /* Rounding may leave the whole sum at or below the number: then it is the last token that has a
      * probability. */
@@ -390,13 +386,4 @@ enum status sampler_pick(struct sampler *s, int sequence, int thread, const floa
         sum += d->weights[i];
     }
     return STATUS_OK;
-}
-
-int sampler_choices(const struct sampler *s, int thread, const int **tokens,
-                    const double **probabilities)
-{
-    const struct scratch *d = &s->scratches[thread];
-    *tokens = d->tokens;
-    *probabilities = d->weights;
-    return d->n_choices;
 }

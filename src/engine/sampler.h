@@ -94,8 +94,3 @@ void sampler_accept(struct sampler *s, int sequence, int token);
  * and then leaves the sequence as it was. */
 enum status sampler_pick(struct sampler *s, int sequence, int thread, const float *logits,
                          int *token, struct err *e);
-
-/* Returns how many tokens the thread's last successful pick drew from, *tokens in no promised order
- * and their *probabilities, which add up to 1. Valid until the thread's next pick. */
-int sampler_choices(const struct sampler *s, int thread, const int **tokens,
-                    const double **probabilities);
