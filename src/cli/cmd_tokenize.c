@@ -64,7 +64,7 @@ static enum status run_tokenize(struct job *j, void *values, struct err *e)
     TRY(job_read_text(j, e));
     TRY(job_open(j->path, CHECKPOINT_TEXTS, NULL, c, e));
     job_warn_vocabulary(j->common, j->path, c->tokenizer);
-    TRY(tokenizer_encode(c->tokenizer, j->text, &j->tokens, &j->n_tokens, e));
+    TRY(tokenizer_encode(c->tokenizer, j->text, false, &j->tokens, &j->n_tokens, e));
     if (o->format == FORMAT_JSON) {
         print_pieces(j);
         return STATUS_OK;

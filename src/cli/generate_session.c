@@ -11,7 +11,7 @@
 
 /* Makes the job's tokens of g->prompt, which is added to the text so far. Behind a text they have
  * no begin-of-text token, and those of an empty prompt are none. STATUS_USAGE if there is no room
- * for them; the failures of tokenizer_encode_after. */
+ * for them; the failures of tokenizer_encode. */
 static enum status add_prompt(struct generation *g, struct err *e)
 {
     struct job *job = g->job;
@@ -26,8 +26,7 @@ static enum status add_prompt(struct generation *g, struct err *e)
     if (len == 0)
         TRY(tokenizer_encode_prompt(s->tokenizer, g->prompt, &job->tokens, &job->n_tokens, e));
     else if (g->prompt.len > 0)
-        TRY(tokenizer_encode_after(s->tokenizer, g->prompt, false, &job->tokens, &job->n_tokens,
-                                   e));
+        TRY(tokenizer_encode(s->tokenizer, g->prompt, false, &job->tokens, &job->n_tokens, e));
     if ((int64_t)job->n_tokens <= room)
         return STATUS_OK;
     return err_usage(

@@ -114,7 +114,7 @@ static bool has_two_bos(struct job *j, const int32_t *ids, size_t n)
 enum status job_tokenize(struct job *j, struct err *e)
 {
     const struct tokenizer *t = j->checkpoint.tokenizer;
-    TRY(tokenizer_encode_after(t, j->text, tokenizer_adds_bos(t), &j->tokens, &j->n_tokens, e));
+    TRY(tokenizer_encode(t, j->text, tokenizer_adds_bos(t), &j->tokens, &j->n_tokens, e));
     if (has_two_bos(j, j->tokens, j->n_tokens))
         memmove(j->tokens + 1, j->tokens + 2, (--j->n_tokens - 1) * sizeof *j->tokens);
     return STATUS_OK;
@@ -149,7 +149,7 @@ enum status job_tokenize_for_context(struct job *j, const char *purpose, struct 
     if (j->common->ids)
         TRY(parse_ids("--tokens", j->common->ids, c->n_vocab, &j->tokens, &j->n_tokens, e));
     else
-        TRY(tokenizer_encode_after(t, j->text, tokenizer_adds_bos(t), &j->tokens, &j->n_tokens, e));
+        TRY(tokenizer_encode(t, j->text, tokenizer_adds_bos(t), &j->tokens, &j->n_tokens, e));
     if (j->n_tokens == 0)
         return err_usage(e, "there is no token to %s: the text is empty", purpose);
     j->truncated = j->common->truncate != CHOICE_NONE && j->n_tokens > (size_t)c->n_ctx;

@@ -55,7 +55,7 @@ static enum status take_tokens(struct live *l, int n, struct err *e)
     if (n > 0)
         TRY(tokenizer_encode_prompt(t, j->text, &j->tokens, &j->n_tokens, e));
     else
-        TRY(tokenizer_encode_after(t, j->text, tokenizer_adds_bos(t), &j->tokens, &j->n_tokens, e));
+        TRY(tokenizer_encode(t, j->text, tokenizer_adds_bos(t), &j->tokens, &j->n_tokens, e));
     if (j->n_tokens == 0)
         return err_usage(e, "the text is empty: there is no token to look at");
     if (j->n_tokens > n_ctx)

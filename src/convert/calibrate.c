@@ -30,7 +30,7 @@ enum status text_sample_take(const struct tokenizer *t, int n_ctx, struct text t
         for (text.len = most;
              text.len > 0 && (text.data[text.len] & 0xc0) == 0x80;) /* to the end of a character */
             text.len--;
-    TRY(tokenizer_encode(t, text, &out->tokens, &out->n, e));
+    TRY(tokenizer_encode(t, text, false, &out->tokens, &out->n, e));
     if (out->n < CONVERT_MIN_TOKENS)
         return err_usage(e, "expected a text of at least %d tokens, found %zu", CONVERT_MIN_TOKENS,
                          out->n);

@@ -15,7 +15,7 @@ static enum status write_texts(const struct own_text *t, struct schedule *s, int
     size_t n;
     int begun = 0;
     if (first < 0) {
-        TRY(tokenizer_encode(t->tokenizer, text_of("\n"), &ids, &n, e));
+        TRY(tokenizer_encode(t->tokenizer, text_of("\n"), false, &ids, &n, e));
         first = n > 0 ? ids[n - 1] : 0;
         free(ids);
     }

@@ -367,9 +367,9 @@ enum status tokenizer_encode_prompt(const struct tokenizer *t, struct text promp
                                     size_t *n, struct err *e)
 {
     if (prompt.len > 0)
-        return tokenizer_encode_after(t, prompt, tokenizer_adds_bos(t), ids, n, e);
+        return tokenizer_encode(t, prompt, tokenizer_adds_bos(t), ids, n, e);
     const bool bos = tokenizer_bos(t) >= 0;
-    const enum status s = tokenizer_encode_after(t, text_of(bos ? "" : "\n"), bos, ids, n, e);
+    const enum status s = tokenizer_encode(t, text_of(bos ? "" : "\n"), bos, ids, n, e);
     if (s != STATUS_USAGE && s != STATUS_BAD_FILE)
         return s;
     return err_usage(e, "the prompt is empty, and the checkpoint has neither a begin-of-text token "
@@ -432,8 +432,8 @@ static enum status encode_all(const struct tokenizer *t, struct encoding *c, boo
     return part.len > 0 ? t->kind->encode(t, c, part, e) : STATUS_OK;
 }
 
-enum status tokenizer_encode_after(const struct tokenizer *t, struct text text, bool bos,
-                                   int32_t **ids, size_t *n, struct err *e)
+enum status tokenizer_encode(const struct tokenizer *t, struct text text, bool bos, int32_t **ids,
+                             size_t *n, struct err *e)
 {
     assert(text.data || text.len == 0);
     *ids = NULL;
@@ -451,12 +451,6 @@ enum status tokenizer_encode_after(const struct tokenizer *t, struct text text, 
     *ids = c.list.ids;
     *n = c.list.len;
     return STATUS_OK;
-}
-
-enum status tokenizer_encode(const struct tokenizer *t, struct text text, int32_t **ids, size_t *n,
-                             struct err *e)
-{
-    return tokenizer_encode_after(t, text, false, ids, n, e);
 }
 
 /* --- text on its way to the reader ------------------------------------------------------------ */

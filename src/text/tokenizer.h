@@ -80,22 +80,18 @@ const char *tokenizer_oddity(const struct tokenizer *t);
 enum status tokenizer_reads_text(const struct tokenizer *t, struct err *e);
 
 /*
- * Encodes `text` without BOS or EOS. *ids is malloc'd (the caller frees it, also when *n is 0);
- * NULL on failure. Control, user-defined and unknown tokens written out in the text become their
- * ids: from left to right the longest at each place, of equal ones the lowest id; those of more
- * than 1,024 bytes are not looked for. Time O(n log n); memory up to 6 bytes a token, and 24 bytes
- * a symbol that is merged at once, at most MERGE_MOST; for "llama" up to 3 bytes a byte between
- * places where a text can be cut.
+ * Encodes `text`, behind BOS, which there is, if `bos`; without EOS. *ids is malloc'd (the caller
+ * frees it, also when *n is 0); NULL on failure. Control, user-defined and unknown tokens written
+ * out in the text become their ids: from left to right the longest at each place, of equal ones the
+ * lowest id; those of more than 1,024 bytes are not looked for. Time O(n log n); memory up to 6
+ * bytes a token, and 24 bytes a symbol that is merged at once, at most MERGE_MOST; for "llama" up
+ * to 3 bytes a byte between places where a text can be cut.
  *
  * Fails with STATUS_NO_MEMORY; as tokenizer_reads_text, unless the text is empty; with
  * STATUS_USAGE, naming character and offset, if the vocabulary has no tokens for a character.
  */
-enum status tokenizer_encode(const struct tokenizer *t, struct text text, int32_t **ids, size_t *n,
-                             struct err *e);
-
-/* Does the same, and puts BOS, which there is, before the ids if `bos`. */
-enum status tokenizer_encode_after(const struct tokenizer *t, struct text text, bool bos,
-                                   int32_t **ids, size_t *n, struct err *e);
+enum status tokenizer_encode(const struct tokenizer *t, struct text text, bool bos, int32_t **ids,
+                             size_t *n, struct err *e);
 
 /* Does the same for a prompt that is to be continued, after BOS where the checkpoint wants it. An
  * empty prompt becomes BOS, or else a newline; STATUS_USAGE if there is neither. */

@@ -21,7 +21,7 @@ static enum status append_text(struct tokens *tokens, const struct tokenizer *t,
 {
     int32_t *ids;
     size_t n;
-    TRY(tokenizer_encode(t, text, &ids, &n, e));
+    TRY(tokenizer_encode(t, text, false, &ids, &n, e));
     int32_t *longer = realloc(tokens->ids, MAX(tokens->n + n, 1) * sizeof *longer);
     if (longer) {
         memcpy(longer + tokens->n, ids, n * sizeof *ids);

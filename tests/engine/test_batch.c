@@ -264,7 +264,7 @@ TEST(own_text)
     int32_t first[N * LENGTH], again[N * LENGTH];
     int32_t *newline;
     size_t n;
-    expect_ok(tokenizer_encode(file.tokenizer, text_of("\n"), &newline, &n, &err));
+    expect_ok(tokenizer_encode(file.tokenizer, text_of("\n"), false, &newline, &n, &err));
     for (int i = 0; i < 4; i++) {
         const struct own_text t = {.model = file.model,
                                    .tokenizer = file.tokenizer,

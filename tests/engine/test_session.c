@@ -143,7 +143,7 @@ TEST(quantisation_costs_little, .seconds = 300, .left_out = THREAD_SANITIZED)
     struct checkpoint c = opened_checkpoint("models/shakespeare-mha.gguf", CHECKPOINT_MODEL);
     int32_t *tokens;
     size_t n;
-    expect_ok(tokenizer_encode(c.tokenizer, text_of(text), &tokens, &n, &err));
+    expect_ok(tokenizer_encode(c.tokenizer, text_of(text), false, &tokens, &n, &err));
     released_by(free, tokens);
     const float *exact =
         logits_after(c.model, tokens, (int)n, 0, NULL, &(struct session_params){.block = 0});

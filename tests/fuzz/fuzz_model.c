@@ -35,7 +35,7 @@ static void round_trip(const struct tokenizer *t, struct text text, bool exact)
     int32_t *ids;
     size_t n, len = 0;
     struct err e = {{0}};
-    const enum status s = tokenizer_encode(t, text, &ids, &n, &e);
+    const enum status s = tokenizer_encode(t, text, false, &ids, &n, &e);
     if (s != STATUS_OK) {
         const bool reads = tokenizer_reads_text(t, NULL) == STATUS_OK;
         require_refused(s, reads ? STATUS_USAGE : STATUS_BAD_FILE, &e);

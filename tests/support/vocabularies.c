@@ -114,7 +114,7 @@ static enum status encode_copy(struct text s, int32_t **ids, size_t *n, struct e
     char *copy = allocated(s.len);
     if (s.len > 0)
         memcpy(copy, s.data, s.len);
-    const enum status status = tokenizer_encode(t, (struct text){copy, s.len}, ids, n, e);
+    const enum status status = tokenizer_encode(t, (struct text){copy, s.len}, false, ids, n, e);
     if (*ids)
         released_by(free, *ids);
     return status;
@@ -181,6 +181,6 @@ int32_t *encode_letters(size_t len, size_t *n)
 {
     int32_t *ids;
     char *text = memset(allocated(len), 'a', len);
-    expect_ok(tokenizer_encode(t, (struct text){text, len}, &ids, n, &err));
+    expect_ok(tokenizer_encode(t, (struct text){text, len}, false, &ids, n, &err));
     return released_by(free, ids);
 }

@@ -223,12 +223,12 @@ TEST(long_text_is_its_words)
         }
         memcpy(text + len, "baba", 4);
         len += 4;
-        expect_ok(tokenizer_encode(t, text_span(text + start, len - start), &ids, &n, &err));
+        expect_ok(tokenizer_encode(t, text_span(text + start, len - start), false, &ids, &n, &err));
         memcpy(words + all, ids, n * sizeof *ids);
         all += n;
         free(ids);
     }
-    expect_ok(tokenizer_encode(t, text_span(text, len), &ids, &n, &err));
+    expect_ok(tokenizer_encode(t, text_span(text, len), false, &ids, &n, &err));
     ck_assert_uint_eq(n, all);
     ck_assert_mem_eq(ids, words, n * sizeof *ids);
     free(ids);

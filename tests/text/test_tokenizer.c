@@ -199,7 +199,8 @@ TEST(normalization_form_c)
         int32_t *ids;
         size_t n;
         char got[64] = "";
-        ck_assert_int_eq(tokenizer_encode(t, text_of(cases[i].text), &ids, &n, &err), STATUS_OK);
+        ck_assert_int_eq(tokenizer_encode(t, text_of(cases[i].text), false, &ids, &n, &err),
+                         STATUS_OK);
         for (size_t k = 0; k < n; k++)
             chars_append(got, "%.*s", (int)tokenizer_bytes(t, ids[k]).len,
                          tokenizer_bytes(t, ids[k]).data);
