@@ -1,6 +1,6 @@
 /*
  * private - the stages of the tokenizer, file by file. What a stage builds from a file is immutable
- * from then on. Every _free function is legal on a zeroed struct.
+ * from then on, and borrows texts from it. Every _free function is legal on a zeroed struct.
  */
 #pragma once
 
@@ -112,10 +112,9 @@ enum status bpe_encode(const struct bpe *b, struct encoding *c, struct text piec
  */
 struct spm {
     int32_t n_tokens;
-    int32_t byte_id[256];   /* -1: no token */
-    int32_t one_byte[256];  /* the symbols of characters of one byte */
-    struct spm_char *chars; /* [n_chars] the longer ones, by their bytes */
-    size_t n_chars;
+    int32_t byte_id[256];    /* -1: no token */
+    int32_t one_byte[256];   /* the symbols of characters of one byte */
+    struct name_index chars; /* the longer ones and their symbols */
     struct merging merging;
     bool cuts;         /* no token has a space behind another character: no merge crosses there */
     bool drops_spaces; /* those at both ends of a text, and behind another one */
@@ -154,12 +153,10 @@ enum status spm_encode(const struct spm *s, struct encoding *c, struct text part
 struct replacements {
     struct name_index from;
     struct text *to;         /* by the ids of `from` */
-    char *bytes;             /* of both */
     struct name_index marks; /* their ids are the classes, from 1 on */
-    char *mark_bytes;
 };
 
-/* Copies what it needs. A file without the keys has none. STATUS_BAD_FILE where a list is none of
+/* A file without the keys has none. STATUS_BAD_FILE where a list is none of
  * texts, or the last text lacks its replacement; STATUS_NO_MEMORY. replacements_free is due in
  * every case. */
 enum status replacements_init(struct replacements *r, const struct gguf *g, struct err *e);

@@ -10,42 +10,26 @@
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* Copies an array of texts: *bytes is malloc'd, and *own its elements. A missing one has none. */
-static enum status copy_texts(const struct gguf *g, const char *key, struct gguf_value *own,
-                              char **bytes, struct err *e)
-{
-    const struct gguf_value *file;
-    bool found;
-    *own = (struct gguf_value){.kind = GGUF_ARRAY, .element_kind = GGUF_STRING};
-    TRY(gguf_get_array(g, key, GGUF_STRING, &file, &found, e));
-    if (!found || file->count == 0)
-        return STATUS_OK;
-    TRY_ZEROED(*bytes, file->bytes.len, key, e);
-    memcpy(*bytes, file->bytes.data, file->bytes.len);
-    *own = *file;
-    own->bytes.data = *bytes;
-    return STATUS_OK;
-}
-
 enum status replacements_init(struct replacements *r, const struct gguf *g, struct err *e)
 {
-    struct gguf_value texts, marks;
+    const struct gguf_value *texts, *marks;
     struct gguf_cursor cursor = {0};
+    bool found;
     struct text text;
     uint32_t code;
-    TRY(copy_texts(g, TEXTS_KEY, &texts, &r->bytes, e));
-    TRY(copy_texts(g, MARKS_KEY, &marks, &r->mark_bytes, e));
-    if (texts.count % 2 != 0)
+    TRY(gguf_get_array(g, TEXTS_KEY, GGUF_STRING, &texts, &found, e));
+    TRY(gguf_get_array(g, MARKS_KEY, GGUF_STRING, &marks, &found, e));
+    if (texts && texts->count % 2 != 0)
         return err_bad_file(
             e, TEXTS_KEY ": expected texts and what takes their place, found %" PRIu64 " texts",
-            texts.count);
-    TRY_ZEROED(r->to, texts.count / 2 + 1, "the replacements", e);
-    for (int32_t id = 0; gguf_next_text(&texts, &cursor, &text); id++) {
-        (void)gguf_next_text(&texts, &cursor, &r->to[id]);
+            texts->count);
+    TRY_ZEROED(r->to, texts ? texts->count / 2 + 1 : 1, "the replacements", e);
+    for (int32_t id = 0; texts && gguf_next_text(texts, &cursor, &text); id++) {
+        (void)gguf_next_text(texts, &cursor, &r->to[id]);
         TRY(name_index_add(&r->from, text, id, 0, e));
     }
     cursor = (struct gguf_cursor){0};
-    for (int32_t class = 1; gguf_next_text(&marks, &cursor, &text); class ++)
+    for (int32_t class = 1; marks && gguf_next_text(marks, &cursor, &text); class ++)
         while (text.len > 0)
             TRY(name_index_add(&r->marks, utf8_next(&text, &code), class, 0, e));
     name_index_sort(&r->from);
@@ -58,8 +42,6 @@ void replacements_free(struct replacements *r)
     name_index_free(&r->from);
     name_index_free(&r->marks);
     free(r->to);
-    free(r->bytes);
-    free(r->mark_bytes);
 }
 
 /* --- replacing -------------------------------------------------------------------------------- */

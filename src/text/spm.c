@@ -27,12 +27,6 @@
 
 #define CHAR_MAX_LEN 4 /* bytes */
 
-/* A character of several bytes that has a symbol. */
-struct spm_char {
-    uint64_t key; /* its bytes, then how many they are: in the order of the bytes */
-    int32_t symbol;
-};
-
 /* Returns the first character of a nonempty text. Its first byte says how many bytes it has,
  * whether or not the others fit, as in llama.cpp; the text may end before. */
 static struct text char_at(struct text s)
@@ -47,28 +41,12 @@ static struct text next_char(struct text *rest)
     return text_cut(rest, char_at(*rest).len);
 }
 
-static uint64_t char_key(struct text c)
-{
-    uint64_t key = 0;
-    for (size_t i = 0; i < CHAR_MAX_LEN; i++)
-        key = key << 8 | (i < c.len ? (unsigned char)c.data[i] : 0);
-    return key << 8 | c.len;
-}
-
-static int compare_chars(const void *left, const void *right)
-{
-    const struct spm_char *a = left, *b = right;
-    return (a->key > b->key) - (a->key < b->key);
-}
-
 static int32_t symbol_of(const struct spm *s, struct text c)
 {
     if (c.len == 1)
         return s->one_byte[(unsigned char)*c.data];
-    const struct spm_char wanted = {.key = char_key(c)};
-    const struct spm_char *found =
-        bsearch(&wanted, s->chars, s->n_chars, sizeof wanted, compare_chars);
-    return found ? found->symbol : s->merging.n_symbols - 1;
+    const struct indexed *found = name_index_find(&s->chars, c);
+    return found ? found->id : s->merging.n_symbols - 1;
 }
 
 /* Cuts a run that merges by itself off a text with marked spaces: all of it, or with `cuts` up to a
@@ -172,10 +150,8 @@ static enum status number_symbols(struct builder *b, int32_t *n_symbols, struct 
     struct spm *s = b->spm;
     size_t n = 0;
     *n_symbols = b->vocab->n;
-    s->chars =
-        x->n < (size_t)(INT32_MAX - 1 - b->vocab->n) ? calloc(x->n + 1, sizeof *s->chars) : NULL;
-    if (!s->chars)
-        return err_no_memory(e, "vocabulary", (x->n + 1) * sizeof *s->chars);
+    if (x->n >= (size_t)(INT32_MAX - 1 - b->vocab->n))
+        return err_no_memory(e, "vocabulary", x->n * sizeof *x->list);
     name_index_sort(x);
     for (size_t i = 0; i < x->n; i++) {
         struct indexed *entry = &x->list[n];
@@ -196,7 +172,7 @@ static enum status number_symbols(struct builder *b, int32_t *n_symbols, struct 
         if (now.text.len == 1)
             s->one_byte[byte] = entry->id;
         else if (char_at(now.text).len == now.text.len)
-            s->chars[s->n_chars++] = (struct spm_char){char_key(now.text), entry->id};
+            TRY(name_index_add(&s->chars, now.text, entry->id, 0, e)); /* in order */
         if (now.text.len == 1 && is_token && s->byte_id[byte] < 0)
             s->byte_id[byte] = now.id;
     }
@@ -265,7 +241,7 @@ enum status spm_init(struct spm *s, const struct vocab *v, const struct gguf *g,
 
 void spm_free(struct spm *s)
 {
-    free(s->chars);
+    name_index_free(&s->chars);
     merging_free(&s->merging);
     *s = (struct spm){.n_tokens = 0};
 }

@@ -32,8 +32,8 @@ struct tokenizer;
 /*
  * Builds a tokenizer from tokenizer.ggml.{model,pre,tokens,token_type,merges,scores,bos_token_id,
  * eos_token_id,eot_token_id,eom_token_id,add_bos_token,add_space_prefix,
- * remove_extra_whitespaces} and tokenizer.decode.{replacements,marks,prepend_scheme}; copies what
- * it needs, so g may be freed after. The messages name the key. STATUS_BAD_FILE:
+ * remove_extra_whitespaces} and tokenizer.decode.{replacements,marks,prepend_scheme}, from
+ * which it borrows texts. The messages name the key. STATUS_BAD_FILE:
  *
  * - no model; arrays of the wrong type or length, a token type above 6, a score that is not finite;
  * - a merge that is not two parts in the byte alphabet with a space between, or is listed twice;
