@@ -106,6 +106,30 @@ static void take_memory(struct converter *c)
     convert_tensors_allocate(c);
 }
 
+/* Describes a conversion and makes it ready: memory, the checkpoint as a model, the text's streams.
+ * close_conversion and convert_free are due in every case. The failures of describe and
+ * model_create; STATUS_NO_MEMORY; STATUS_INTERRUPTED. */
+static enum status open_conversion(struct converter *c, const struct convert_spec *spec,
+                                   struct convert *out, struct err *e)
+{
+    *c = (struct converter){.n_threads = 0};
+    *out = (struct convert){.divergence = (double)NAN};
+    TRY(describe(c, spec, out, e));
+    out->n_layers = c->config.n_layers;
+    out->config = c->converted;
+    /* This also checks the shape of every tensor. */
+    TRY(model_create(spec->gguf, &(struct model_options){.pool = spec->pool}, spec->source,
+                     &c->model, e));
+    take_memory(c);
+    TRY(arena_allocate(&c->arena, "the conversion", e));
+    TRY(arena_allocate(&out->arena, "the new tensors", e));
+    take_memory(c);
+    if (!spec->n_tokens)
+        return STATUS_OK;
+    TRY(convert_calibration_open(c, e));
+    return convert_divergence_open(c, e);
+}
+
 static void close_conversion(struct converter *c)
 {
     session_free(c->divergence.session);
@@ -113,40 +137,6 @@ static void close_conversion(struct converter *c)
     probe_free(c->calib.probe_converted);
     model_free(c->model);
     arena_free(&c->arena);
-}
-
-/* Loads the checkpoint as a model, gets the memory, and starts the text's streams. */
-static enum status open_described(struct converter *c, struct err *e)
-{
-    /* This also checks the shape of every tensor. */
-    TRY(model_create(c->spec->gguf, &(struct model_options){.pool = c->spec->pool}, c->spec->source,
-                     &c->model, e));
-    take_memory(c);
-    TRY(arena_allocate(&c->arena, "the conversion", e));
-    TRY(arena_allocate(&c->out->arena, "the new tensors", e));
-    take_memory(c);
-    if (!c->spec->n_tokens)
-        return STATUS_OK;
-    TRY(convert_calibration_open(c, e));
-    return convert_divergence_open(c, e);
-}
-
-/* Describes a conversion and makes it ready: memory, the checkpoint as a model, the text's streams.
- * On success close_conversion is due; that leaves *out, for which convert_free is due as well. The
- * failures of describe and model_create; STATUS_NO_MEMORY; STATUS_INTERRUPTED. */
-static enum status open_conversion(struct converter *c, const struct convert_spec *spec,
-                                   struct convert *out, struct err *e)
-{
-    *out = (struct convert){.divergence = (double)NAN};
-    TRY(describe(c, spec, out, e));
-    out->n_layers = c->config.n_layers;
-    out->config = c->converted;
-    const enum status s = open_described(c, e);
-    if (s == STATUS_OK)
-        return s;
-    close_conversion(c);
-    convert_free(out);
-    return s;
 }
 
 void convert_free(struct convert *c)
@@ -158,11 +148,13 @@ void convert_free(struct convert *c)
 
 /* --- one conversion --------------------------------------------------------------------------- */
 
-/* Converts block by block, and, if there is text, follows it through the converted layers. */
+/* Converts block by block, and, if there is text, follows it through the converted layers and
+ * measures how far the predictions behind them are from the checkpoint's. */
 static enum status convert_blocks(struct converter *c, struct err *e)
 {
-    const int n_blocks = config_blocks(&c->config);
-    c->all = c->config.n_layers * (2 * (uint64_t)c->calib.n_windows + convert_refit_windows(c));
+    const int n_blocks = config_blocks(&c->config), n_compared = c->divergence.n_windows;
+    c->all = c->config.n_layers * (2 * (uint64_t)c->calib.n_windows + convert_refit_windows(c)) +
+             n_compared;
     for (int b = 0; b < n_blocks; b++) {
         TRY(convert_windows_done(c, 0));
         convert_begin_block(c, b);
@@ -171,33 +163,19 @@ static enum status convert_blocks(struct converter *c, struct err *e)
         TRY(convert_refit(c, e));
         TRY(convert_advance(c, e));
     }
-    return STATUS_OK;
-}
-
-/* Measures how far the converted model's predictions are from the checkpoint's. */
-static enum status compare_predictions(struct converter *c, struct err *e)
-{
-    const int n = c->divergence.n_windows;
-    double sum = 0;
-    for (int i = 0; i < n; i++) {
-        const struct convert_window win = convert_window_at(c, c->divergence.windows[i]);
-        TRY(convert_divergence_add(c, c->config.n_layers, win.n, win.original, win.converted, &sum,
-                                   e));
+    if (n_compared > 0) {
+        TRY(convert_compare(c, c->config.n_layers, &c->out->divergence, e));
+        c->out->divergence /= n_compared;
     }
-    if (n > 0)
-        c->out->divergence = sum / n;
-    return STATUS_OK;
+    return convert_write(c, e);
 }
 
 static enum status convert_once(const struct convert_spec *spec, struct convert *out, struct err *e)
 {
     struct converter c;
-    TRY(open_conversion(&c, spec, out, e));
-    enum status s = convert_blocks(&c, e);
+    enum status s = open_conversion(&c, spec, out, e);
     if (s == STATUS_OK)
-        s = compare_predictions(&c, e);
-    if (s == STATUS_OK)
-        s = convert_write(&c, e);
+        s = convert_blocks(&c, e);
     close_conversion(&c);
     if (s != STATUS_OK)
         convert_free(out);
@@ -275,24 +253,16 @@ static enum status measure_layer(struct converter *c, int l, double *lost, struc
         return STATUS_OK;
     TRY(convert_share(c, e));
     convert_load_stored(c);
-    *lost = 0;
-    for (int i = 0; i < c->divergence.n_windows; i++) {
-        const struct convert_window win = convert_window_at(c, c->divergence.windows[i]);
-        convert_run_layer(c, l, &win, (struct block_taps){.at = {[TAP_OUT] = c->scratch.rows3}});
-        TRY(convert_divergence_add(c, l + 1, win.n, win.original, c->scratch.rows3, lost, e));
-        TRY(convert_windows_done(c, 1));
-    }
-    return STATUS_OK;
+    return convert_compare(c, l, lost, e);
 }
 
 /* Measures the divergence with `chosen` K/V heads in each layer, while all others keep theirs. */
 static enum status measure(struct budget *b, struct err *e)
 {
     struct converter c;
-    struct convert out = {.n_layers = 0};
+    struct convert out;
     const int n_layers = b->config.n_layers;
-    TRY(open_conversion(&c, &b->spec, &out, e));
-    enum status s = STATUS_OK;
+    enum status s = open_conversion(&c, &b->spec, &out, e);
     c.all = n_layers * (uint64_t)(c.calib.n_windows + c.divergence.n_windows);
     for (int l = 0; s == STATUS_OK && l < n_layers; l++) {
         s = measure_layer(&c, l, &b->lost[l * (b->most + 1) + b->chosen[l]], e);

@@ -40,8 +40,11 @@ static enum status predict(const struct convert_divergence *v, int layer, size_t
     return session_enter(v->session, layer, stream, v->batch, n, logits, e);
 }
 
-enum status convert_divergence_add(struct converter *c, int layer, size_t n, const float *original,
-                                   const float *changed, double *sum, struct err *e)
+/* Adds to *sum the mean divergence of the predictions from n rows of `changed`, before `layer`,
+ * from those of `original`. */
+static enum status add_divergence(const struct converter *c, int layer, size_t n,
+                                  const float *original, const float *changed, double *sum,
+                                  struct err *e)
 {
     const struct convert_divergence *v = &c->divergence;
     const size_t vocab = c->config.n_vocab, n_logits = (n + v->step - 1) / v->step;
@@ -55,6 +58,22 @@ enum status convert_divergence_add(struct converter *c, int layer, size_t n, con
         *sum += logits_divergence(v->logits + r * vocab, v->log_sums[r], v->changed + r * vocab,
                                   log_sum, vocab) /
                 n_logits;
+    }
+    return STATUS_OK;
+}
+
+enum status convert_compare(struct converter *c, int layer, double *sum, struct err *e)
+{
+    float *out = c->scratch.rows3; /* of the layer */
+    const int n_layers = c->config.n_layers;
+    *sum = 0;
+    for (int i = 0; i < c->divergence.n_windows; i++) {
+        const struct convert_window win = convert_window_at(c, c->divergence.windows[i]);
+        const float *changed = layer < n_layers ? out : win.converted;
+        if (layer < n_layers)
+            convert_run_layer(c, layer, &win, (struct block_taps){.at = {[TAP_OUT] = out}});
+        TRY(add_divergence(c, MIN(layer + 1, n_layers), win.n, win.original, changed, sum, e));
+        TRY(convert_windows_done(c, 1));
     }
     return STATUS_OK;
 }

@@ -395,8 +395,8 @@ void convert_divergence_allocate(struct converter *c);
 /* Opens the session that predicts, which the owner of c frees. */
 enum status convert_divergence_open(struct converter *c, struct err *e);
 
-/* Adds to *sum the mean Kullback-Leibler divergence, in nats a token, of the predictions from the
- * stream `changed` [n, d] before `layer` (n_layers: behind all layers) from those of the stream
- * `original`. STATUS_FAILED if logits are not finite. */
-enum status convert_divergence_add(struct converter *c, int layer, size_t n, const float *original,
-                                   const float *changed, double *sum, struct err *e);
+/* Sets *sum to the sum, over the windows compared, of the mean Kullback-Leibler divergence in nats
+ * a token from the checkpoint's predictions: with layer n_layers of the converted model's, else of
+ * the checkpoint's with this layer alone converted, as it is stored. STATUS_FAILED if logits are
+ * not finite; STATUS_INTERRUPTED. */
+enum status convert_compare(struct converter *c, int layer, double *sum, struct err *e);
