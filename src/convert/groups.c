@@ -1,8 +1,8 @@
 /*
  * Which heads share, and the maps that make the shared heads.
  *
- * Up to EXACT_HEADS heads, dynamic programming over the sets of heads that are placed finds the
- * best grouping. With more heads, swaps lower the sum of the costs of all pairs that share.
+ * Up to EXACT_HEADS heads, all groupings are tried. With more heads, swaps lower the sum of the
+ * costs of all pairs that share.
  */
 #include "convert/private.h"
 
@@ -152,77 +152,54 @@ void convert_groups_allocate(struct converter *c)
     most += 2 * c->block.n_groups; /* of the two groupings that are compared at the end */
     ARENA_TAKE(g->costs, &c->arena, most);
     ARENA_TAKE(g->sets, &c->arena, most * widest);
-    if (exact)
-        ARENA_TAKE(g->placements, &c->arena, UINT64_C(1) << n_heads);
 }
 
 /* --- grouping up to EXACT_HEADS heads -------------------------------------------------------- */
 
-/* Goes on to the next set of heads in lexicographic order, its members ascending; false after the
- * last. */
-static bool next_set(int *set, int size, int n_heads)
-{
-    int i = size - 1; /* the last member that can still grow */
-    while (i >= 0 && set[i] == n_heads - size + i)
-        i--;
-    if (i < 0)
-        return false;
-    set[i]++;
-    for (int j = i + 1; j < size; j++)
-        set[j] = set[j - 1] + 1;
-    return true;
-}
-
-/* Lists all sets of `size` heads in lexicographic order and their costs; returns how many. */
+/* Lists all sets of `size` heads in lexicographic order, the members of each ascending, and their
+ * costs; returns how many. */
 static size_t cost_all_sets(struct converter *c, int size)
 {
-    const size_t n = count_sets(c->block.n_heads, size);
+    const int n_heads = c->block.n_heads;
+    const size_t n = count_sets(n_heads, size);
     int *set = c->groups.sets;
     for (int i = 0; i < size; i++)
         set[i] = i;
     for (size_t k = 1; k < n; k++, set += size) {
-        memcpy(set + size, set, size * sizeof *set);
-        next_set(set + size, size, c->block.n_heads);
+        int grows = size - 1; /* the last member that can */
+        while (set[grows] == n_heads - size + grows)
+            grows--;
+        for (int i = 0; i < size; i++)
+            set[size + i] = i < grows ? set[i] : set[grows] + 1 + i - grows;
     }
     find_costs(c, c->groups.sets, n, size, c->groups.costs);
     return n;
 }
 
-static unsigned mask_of(const int *set, size_t size)
+/* Puts the cheapest grouping of the n heads of a mask into order, group by group, and returns its
+ * cost. The first head that is left is in the next group. Of equals the first found stays. */
+static double group_exactly(const struct converter *c, size_t n_sets, unsigned left, size_t n,
+                            int *order)
 {
-    unsigned mask = 0;
-    for (size_t i = 0; i < size; i++)
-        mask |= 1u << set[i];
-    return mask;
-}
-
-/* Goes through all masks of heads from small to large. The cheapest grouping of a mask is a group
- * with the mask's first head, and the cheapest grouping of the rest. Of equals the first found
- * stays. */
-static void group_exactly(struct converter *c)
-{
-    const size_t n_sets = cost_all_sets(c, c->block.group);
-    const unsigned all = (1u << c->block.n_heads) - 1;
-    struct convert_placement *best = c->groups.placements;
-    best[0] = (struct convert_placement){0, -1};
-    for (unsigned mask = 1; mask <= all; mask++) {
-        best[mask] = (struct convert_placement){HUGE_VAL, -1};
-        for (size_t i = 0; i < n_sets; i++) {
-            const unsigned set = mask_of(c->groups.sets + i * c->block.group, c->block.group);
-            const unsigned first = mask & ~(mask - 1);
-            if ((set & mask) != set || !(set & first))
-                continue;
-            const double cost = best[mask & ~set].cost + c->groups.costs[i];
-            if (cost < best[mask].cost)
-                best[mask] = (struct convert_placement){cost, i};
+    const size_t size = c->block.group;
+    double least = n > 0 ? HUGE_VAL : 0;
+    for (size_t i = 0; n > 0 && i < n_sets; i++) {
+        const int *set = c->groups.sets + i * size;
+        int rest[EXACT_HEADS] = {0};
+        unsigned mask = 0;
+        for (size_t k = 0; k < size; k++)
+            mask |= 1u << set[k];
+        if ((mask & left) != mask || !(mask & left & -left))
+            continue;
+        const double cost =
+            group_exactly(c, n_sets, left & ~mask, n - size, rest) + c->groups.costs[i];
+        if (cost < least) {
+            least = cost;
+            memcpy(order, set, size * sizeof *order);
+            memcpy(order + size, rest, (n - size) * sizeof *order);
         }
     }
-    unsigned left = all;
-    for (int *order = c->block.order; left; order += c->block.group) {
-        memcpy(order, c->groups.sets + best[left].set * c->block.group,
-               c->block.group * sizeof *order);
-        left &= ~mask_of(order, c->block.group);
-    }
+    return least;
 }
 
 /* --- grouping more heads --------------------------------------------------------------------- */
@@ -420,9 +397,11 @@ enum status convert_group_heads(struct converter *c, struct err *e)
     assert(c->block.group * c->block.n_groups == c->block.n_heads);
     for (size_t i = 0; i < c->block.n_heads; i++)
         c->block.order[i] = i;
+    const size_t n_heads = c->block.n_heads;
     const bool clusters = c->spec->cluster && c->block.group > 1 && c->block.n_groups > 1;
-    if (clusters && c->groups.placements)
-        group_exactly(c);
+    if (clusters && n_heads <= EXACT_HEADS)
+        group_exactly(c, cost_all_sets(c, c->block.group), (1u << n_heads) - 1, n_heads,
+                      c->block.order);
     else if (clusters)
         group_by_swaps(c);
     for (size_t i = 0; i < c->block.n_heads; i++)

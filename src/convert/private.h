@@ -125,18 +125,11 @@ struct convert_eigen {
     bool diverged;
 };
 
-/* How the heads of a mask are best grouped. */
-struct convert_placement {
-    double cost; /* the least that groups of these heads cost together */
-    int set;     /* the group of the mask's first head in that grouping */
-};
-
 struct convert_groups {
     struct convert_eigen *eigen; /* [threads] */
     /* Only with `cluster`: */
-    int *sets;                            /* [n sets, heads of a set] candidates for a group */
-    double *costs;                        /* [n sets] the cost of each set */
-    struct convert_placement *placements; /* [2^heads]; NULL for too many heads to try all sets */
+    int *sets;     /* [n sets, heads of a set] candidates for a group */
+    double *costs; /* [n sets] the cost of each set */
 };
 
 /* Sums over rows. A row has features f [m] and targets t [d]. */
