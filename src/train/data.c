@@ -165,10 +165,12 @@ static bool same_array(const struct gguf *a, const struct gguf *b, const char *k
     return x->kind == y->kind && x->count == y->count && text_equal(x->bytes, y->bytes);
 }
 
-enum status train_teacher_check(struct trainer *t, struct err *e)
+enum status train_teacher_open(struct trainer *t, struct err *e)
 {
     const struct gguf *teacher = t->spec.teacher;
     struct config *config = &t->teacher_config;
+    if (!teacher)
+        return STATUS_OK;
     TRY(read_trainable(teacher, config, e));
     if (config->n_vocab != t->config.n_vocab ||
         !same_array(t->gguf, teacher, "tokenizer.ggml.tokens") ||
@@ -185,5 +187,5 @@ enum status train_teacher_check(struct trainer *t, struct err *e)
     if (config->n_ctx < t->spec.length)
         return err_usage(e, "--teacher: its context of %d tokens is shorter than the windows of %d",
                          config->n_ctx, t->spec.length);
-    return STATUS_OK;
+    return param_list_create(&t->teacher_list, config, teacher, PARAMS_PANELS, e);
 }

@@ -15,25 +15,6 @@ static bool is_attention_or_norm(const struct tensor_spec *s)
     return s->form == FORM_NORM || (s->role >= ROLE_ATTN_NORM && s->role <= ROLE_ATTN_OUTPUT_NORM);
 }
 
-/* Appends each tensor that g, or a new checkpoint, has. */
-static enum status list_params(struct param_list *list, const struct config *c,
-                               const struct gguf *g, struct err *e)
-{
-    for (int64_t i = 0; i < layout_count(c); i++) {
-        const struct tensor_spec spec = layout_at(c, i);
-        const struct gguf_tensor *t = NULL;
-        if (spec.flags & SPEC_UNUSUAL || (spec.role == ROLE_OUTPUT && !spec.is_bias && list->tied))
-            continue;
-        if (g)
-            TRY(pack_find(g, &spec, &t, e));
-        if (g ? !t : spec.flags & SPEC_NOT_NEW)
-            continue;
-        list->items[list->n++] = (struct param){.spec = spec};
-        list->n_params += spec_elements(&spec);
-    }
-    return STATUS_OK;
-}
-
 /* Gives the tensors their offsets: with PARAMS_ATTENTION_FIRST the trained ones, then the rest. */
 static enum status place_params(struct param_list *list, struct err *e)
 {
@@ -58,6 +39,25 @@ static enum status place_params(struct param_list *list, struct err *e)
     return STATUS_OK;
 }
 
+/* Appends each tensor that g, or a new checkpoint, has, and places them. */
+static enum status fill_list(struct param_list *list, const struct config *c, const struct gguf *g,
+                             struct err *e)
+{
+    for (int64_t i = 0; i < layout_count(c); i++) {
+        const struct tensor_spec spec = layout_at(c, i);
+        const struct gguf_tensor *t = NULL;
+        if (spec.flags & SPEC_UNUSUAL || (spec.role == ROLE_OUTPUT && !spec.is_bias && list->tied))
+            continue;
+        if (g)
+            TRY(pack_find(g, &spec, &t, e));
+        if (g ? !t : spec.flags & SPEC_NOT_NEW)
+            continue;
+        list->items[list->n++] = (struct param){.spec = spec};
+        list->n_params += spec_elements(&spec);
+    }
+    return place_params(list, e);
+}
+
 enum status param_list_create(struct param_list *list, const struct config *c, const struct gguf *g,
                               enum param_order order, struct err *e)
 {
@@ -67,9 +67,7 @@ enum status param_list_create(struct param_list *list, const struct config *c, c
     *list = (struct param_list){.order = order,
                                 .tied = g ? layout_output_tied(g) : !c->arch->needs_output};
     TRY_ZEROED(list->items, max, "the list of parameters", e);
-    enum status s = list_params(list, c, g, e);
-    if (s == STATUS_OK)
-        s = place_params(list, e);
+    const enum status s = fill_list(list, c, g, e);
     if (s != STATUS_OK)
         param_list_free(list);
     return s;

@@ -79,7 +79,7 @@ struct trainer {
     struct arena arena; /* of the members below, down to the batch */
     struct param_view weights, gradient, teacher_weights;
     float *m, *v;     /* [n_trained] moments */
-    double *partials; /* [train_shards] sums of squares of the gradient */
+    double *partials; /* sums of squares of the gradient, by shards */
     struct muon muon;
     int32_t *inputs, *targets; /* [batch, length] */
     struct backprop *engine, *teacher;
@@ -88,18 +88,9 @@ struct trainer {
 
     double loss_sum; /* since the last evaluation */
     int loss_steps;
-    bool out_written;  /* by this run, or by the one that it resumes */
     bool out_is_stale; /* OUT is still to be written, with the weights of the state */
     int64_t saved_step;
 };
-
-/* Floats whose squares are summed by one kernel call. */
-#define SHARD ((size_t)4096)
-
-static inline size_t train_shards(const struct param_list *list)
-{
-    return (list->n_trained + SHARD - 1) / SHARD;
-}
 
 /* --- data.c: the texts as tokens, the model that they are for, what OUT holds besides tensors - */
 
@@ -117,8 +108,9 @@ enum status train_template_make(struct trainer *t, struct err *e);
  * NULL on failure. STATUS_NO_MEMORY. */
 enum status train_model_writer(const struct trainer *t, struct gguf_writer **out, struct err *e);
 
-/* Fills in t->teacher_config. STATUS_USAGE unless the teacher predicts the same tokens. */
-enum status train_teacher_check(struct trainer *t, struct err *e);
+/* Fills in t->teacher_config and t->teacher_list, if there is a teacher. STATUS_USAGE unless it
+ * predicts the same tokens; STATUS_BAD_FILE, STATUS_NO_MEMORY. */
+enum status train_teacher_open(struct trainer *t, struct err *e);
 
 /* --- state.c: the file OUT.state, everything that the next step of a run depends on ----------- */
 

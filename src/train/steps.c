@@ -22,6 +22,14 @@
 /* An evaluation predicts at most about so many tokens, evenly spread over the held-out part. */
 #define VAL_TOKENS 131072
 
+/* Floats of the gradient whose squares are summed by one kernel call. */
+#define SHARD ((size_t)4096)
+
+static size_t n_shards(const struct trainer *t)
+{
+    return (t->list.n_trained + SHARD - 1) / SHARD;
+}
+
 void trainer_take(struct trainer *t)
 {
     struct arena *arena = &t->arena;
@@ -30,7 +38,7 @@ void trainer_take(struct trainer *t)
     t->gradient = param_view_take(arena, &t->list, t->list.n_trained, &t->config);
     ARENA_TAKE(t->m, arena, t->list.n_trained);
     ARENA_TAKE(t->v, arena, t->list.n_trained);
-    ARENA_TAKE(t->partials, arena, train_shards(&t->list));
+    ARENA_TAKE(t->partials, arena, n_shards(t));
     if (t->spec.optimizer == OPTIMIZER_MUON)
         muon_take(&t->muon, arena, &t->list);
     if (t->spec.teacher)
@@ -152,8 +160,7 @@ double train_rate(const struct train_spec *spec, int step)
 static void sum_shards(void *arg, int thread)
 {
     const struct trainer *t = arg;
-    const struct range own =
-        pool_range(train_shards(&t->list), thread, pool_n_threads(t->spec.pool));
+    const struct range own = pool_range(n_shards(t), thread, pool_n_threads(t->spec.pool));
     for (int i = own.begin; i < own.end; i++) {
         const size_t first = i * SHARD, left = t->list.n_trained - first;
         t->partials[i] = (double)t->grad->squares(t->gradient.flat + first, MIN(left, SHARD));
@@ -214,7 +221,7 @@ enum status trainer_update(struct trainer *t, struct train_event *event, struct 
     const int step = t->progress.step;
     double squares = 0;
     pool_run(spec->pool, sum_shards, t);
-    for (size_t i = 0; i < train_shards(&t->list); i++)
+    for (size_t i = 0; i < n_shards(t); i++)
         squares += t->partials[i];
     event->norm = sqrt(squares);
     if (!isfinite(event->norm))

@@ -55,15 +55,6 @@ static enum status make_plan(struct trainer *t, struct err *e)
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-static enum status open_teacher(struct trainer *t, struct err *e)
-{
-    const struct train_spec *spec = &t->spec;
-    if (!spec->teacher)
-        return STATUS_OK;
-    TRY(train_teacher_check(t, e));
-    return param_list_create(&t->teacher_list, &t->teacher_config, spec->teacher, PARAMS_PANELS, e);
-}
-
 static enum status check_sizes(const struct trainer *t, struct err *e)
 {
     const struct train_spec *spec = &t->spec;
@@ -96,15 +87,15 @@ static bool same_written(struct written a, struct written b)
     return a.len == b.len && a.hash == b.hash;
 }
 
-/* Whether OUT is what this run wrote last; *stale: it is the one before, because the run was killed
- * between the state and it. */
-static enum status check_out(const struct trainer *t, bool *stale, struct err *e)
+/* Checks that OUT is what this run wrote last, or the one before, because the run was killed
+ * between the state and it; then it is stale. */
+static enum status check_out(struct trainer *t, struct err *e)
 {
     const struct train_progress *p = &t->progress;
     struct written found;
     TRY(hash_out(t, &found, e));
-    *stale = same_written(found, p->before) && !same_written(p->before, p->out);
-    if (*stale || same_written(found, p->out))
+    t->out_is_stale = same_written(found, p->before) && !same_written(p->before, p->out);
+    if (t->out_is_stale || same_written(found, p->out))
         return STATUS_OK;
     return err_failed(e,
                       "%s %s the checkpoint that this run wrote last; bring that back, or begin "
@@ -123,14 +114,13 @@ static enum status open_run(struct trainer *t, struct err *e)
     TRY(check_sizes(t, e));
     TRY(err_in_file(e, param_list_create(&t->list, &t->config, spec->from, order, e),
                     spec->from_path));
-    TRY(err_in_file(e, open_teacher(t, e), spec->teacher_path));
+    TRY(err_in_file(e, train_teacher_open(t, e), spec->teacher_path));
     TRY(train_data_read(t, e));
     TRY(state_identify(t, e));
     if (spec->resume) {
         TRY(state_compare(t, e));
         t->progress = t->state.header.progress;
-        t->out_written = true;
-        TRY(check_out(t, &t->out_is_stale, e));
+        TRY(check_out(t, e));
     }
     return make_plan(t, e);
 }
@@ -237,7 +227,7 @@ static enum status save(struct trainer *t, bool with_out, struct err *e)
     size_t len;
     if (t->saved_step == p->step && !with_out)
         return STATUS_OK;
-    with_out |= t->spec.keep_last || !t->out_written;
+    with_out |= t->spec.keep_last || p->out.len == 0;
     p->before = p->out;
     if (with_out) {
         TRY(train_model_writer(t, &w, e));
@@ -249,7 +239,6 @@ static enum status save(struct trainer *t, bool with_out, struct err *e)
     TRY(state_write(t, e));
     if (with_out)
         TRY(write_out(t, e));
-    t->out_written = true;
     t->saved_step = p->step;
     return STATUS_OK;
 }
@@ -351,6 +340,5 @@ enum status trainer_run(struct trainer *t, struct err *e)
         TRY(make_step(t, e));
         TRY(after_step(t, e));
     }
-    bool stale;
-    return check_out(t, &stale, e);
+    return check_out(t, e);
 }
