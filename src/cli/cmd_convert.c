@@ -27,7 +27,7 @@ struct convert_options {
     int calib_tokens;  /* 0: the default */
     const char *range; /* of the calibration text */
     int grouping;      /* of `groupings` */
-    int refit;         /* an enum convert_refit; CHOICE_NONE: what fits */
+    int refit;         /* an index of convert_refits; CHOICE_NONE: what fits */
     const char *eval;
     bool requantize;
 };
@@ -162,7 +162,7 @@ static enum status plan_text(struct conversion *c, struct err *e)
         (o->calib_tokens && (counted || c->source == TEXT_NONE)))
         return err_usage(e, "--calib %.200s has no use for --%s; leave it out", calib,
                          o->range ? "range" : "calib-tokens");
-    c->spec.refit = c->source != TEXT_NONE && fits ? CONVERT_REFIT_WO : CONVERT_REFIT_NONE;
+    c->spec.refit = c->source != TEXT_NONE && fits;
     if (o->refit != CHOICE_NONE)
         c->spec.refit = o->refit;
     if (c->source == TEXT_NONE && (o->cache_bytes || c->spec.refit))

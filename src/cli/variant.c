@@ -64,7 +64,7 @@ enum status variant_load(const struct job *j, const char *kv_heads, const struct
     if (text) {
         spec.tokens = text->tokens;
         spec.n_tokens = text->n;
-        spec.refit = CONVERT_REFIT_WO;
+        spec.refit = true;
     }
     if (fewer) {
         TRY(variant_convert(j, &spec, &converted, e));

@@ -238,7 +238,7 @@ static enum status plan_budget(struct budget *b, const struct convert_spec *spec
     }
     b->spec.layer_kv_heads = b->chosen;
     b->spec.n_tokens = MIN(spec->n_tokens, HEADS_TOKENS);
-    b->spec.refit = CONVERT_REFIT_NONE;
+    b->spec.refit = false;
     return STATUS_OK;
 }
 

@@ -21,13 +21,7 @@ enum convert_method {
 /* The names of the methods, then NULL. */
 extern const char *const convert_methods[];
 
-/* What is fitted to text beyond the shared heads. */
-enum convert_refit {
-    CONVERT_REFIT_NONE,
-    CONVERT_REFIT_WO, /* the output matrix */
-};
-
-/* The names of the refits, then NULL. */
+/* What is fitted to text beyond the shared heads: "none" or "wo", the output matrix; then NULL. */
 extern const char *const convert_refits[];
 
 /* One in so many windows is held out, to judge on it what was fitted to the others. */
@@ -68,7 +62,7 @@ struct convert_spec {
                            at most so many bytes of an F32 cache */
     enum convert_method method;
     bool cluster;                  /* like heads share, not neighbours; impossible with ALiBi */
-    enum convert_refit refit;      /* other than NONE needs tokens */
+    bool refit;                    /* whether the output matrix is fitted to the tokens, too */
     bool widens;                   /* whether new tensors are F32; if not, they keep their types */
     uint64_t seed;                 /* of CONVERT_RANDOM */
     const int32_t *tokens;         /* [n_tokens] calibration text; cache_bytes needs it */

@@ -140,7 +140,7 @@ CONVERSION_TEST(planted_heads_are_found, .loops = COUNT(exact_cases), .left_out 
         struct convert_spec spec = spec_of(cluster ? &moved : &adjacent, k->own[0], CONVERT_FIT);
         if (way >= 2)
             spec = with_text(spec, N_CALIB);
-        spec.refit = way >= 4 ? CONVERT_REFIT_WO : CONVERT_REFIT_NONE;
+        spec.refit = way >= 4;
         struct convert_layer lost[MAX_LAYERS];
         if (cluster && !k->name) {
             struct opened neighbours = convert_to(&spec, NULL);
@@ -438,7 +438,7 @@ CONVERSION_TEST(types_and_metadata, .loops = 3)
     shape.type = types[_i];
     shape.no_biases = _i == 1;
     struct opened a = open_shape(&shape);
-    struct convert_spec spec = fit_to(&a, 2, CONVERT_REFIT_WO);
+    struct convert_spec spec = fit_to(&a, 2, true);
     struct opened b = convert_to(&spec, NULL);
     const struct gguf_tensor *qkv = find_part(&b, 1, "attn_qkv.weight");
     ck_assert_uint_eq(qkv->type->type, types[_i]);
@@ -495,7 +495,7 @@ TEST(any_number_of_threads_gives_the_same_bytes, .first = SANITIZED ? 3 : 0, .lo
                                 : open_path("tests/data/shakespeare-bytes.gguf");
     struct convert_spec spec = with_text(spec_of(&a, _i < 4 ? 1 : 2, CONVERT_FIT), 200);
     spec.cluster = a.model->config.position != POSITION_ALIBI;
-    spec.refit = CONVERT_REFIT_WO;
+    spec.refit = true;
     struct opened alone = convert_to(&spec, NULL);
     for (int scalar = 0; scalar <= (SANITIZED ? 0 : 1); scalar++) {
         spec.pool = new_pool(scalar ? 2 : 5);
@@ -533,7 +533,7 @@ CONVERSION_TEST(it_can_be_stopped)
     struct opened a = open_mha(8, 0);
     struct convert c;
     size_t bytes;
-    struct convert_spec spec = fit_to(&a, 2, CONVERT_REFIT_WO);
+    struct convert_spec spec = fit_to(&a, 2, true);
     spec.callbacks.stop = stop_after;
     expect_ok(convert_plan(&spec, &bytes, &err));
     ck_assert_uint_gt(bytes, 3 * N_CALIB * 64 * sizeof(float));

@@ -41,8 +41,8 @@ CONVERSION_TEST(a_refit_is_not_worse, .first = SANITIZED, .loops = SANITIZED ? 2
 {
     struct opened a = open_golden_kind(golden_kinds[_i]);
     double last = HUGE_VAL;
-    for (int refit = CONVERT_REFIT_NONE; refit <= CONVERT_REFIT_WO; refit++) {
-        const struct convert_spec spec = fit_to(&a, 1, (enum convert_refit)refit);
+    for (int refit = 0; refit < 2; refit++) {
+        const struct convert_spec spec = fit_to(&a, 1, refit);
         const int window = convert_window_size(a.model->config.n_ctx, spec.n_tokens);
         for (int i = window; i < N_CALIB; i++)
             calib[i] = calib[i - window];
@@ -70,7 +70,7 @@ CONVERSION_TEST(values_that_are_constant)
     }
     for (int n = 640; n >= CONVERT_MIN_TOKENS; n -= SANITIZED ? 70 : 35) {
         struct convert_spec spec = with_text(spec_of(&a, 1, CONVERT_MEAN), n);
-        spec.refit = CONVERT_REFIT_WO;
+        spec.refit = true;
         convert_to(&spec, NULL);
     }
 }
@@ -103,8 +103,8 @@ CONVERSION_TEST(outliers_break_no_fit, .loops = 2)
     convert_free(&out);
     ck_assert_double_gt(mean, 1e-4);
     spec.method = CONVERT_FIT;
-    for (int refit = CONVERT_REFIT_NONE; refit <= CONVERT_REFIT_WO; refit++) {
-        spec.refit = (enum convert_refit)refit;
+    for (int refit = 0; refit < 2; refit++) {
+        spec.refit = refit;
         expect_ok(convert_run(&spec, &out, &err));
         ck_assert(out.divergence < mean);
         for (int l = 0; l < out.n_layers; l++)
@@ -129,10 +129,10 @@ CONVERSION_TEST(progress_ends_at_its_end, .first = SANITIZED ? 2 : 0, .loops = 4
 {
     struct opened a = _i / 2 ? open_golden_kind("shared-block") : open_mha(8, 0);
     const int n = _i % 2 ? N_CALIB : CONVERT_MIN_TOKENS;
-    for (int refit = CONVERT_REFIT_NONE; refit <= CONVERT_REFIT_WO; refit++) {
+    for (int refit = 0; refit < 2; refit++) {
         struct shown shown = {0, 1};
         struct convert_spec spec = with_text(spec_of(&a, 1, CONVERT_FIT), n);
-        spec.refit = (enum convert_refit)refit;
+        spec.refit = refit;
         spec.callbacks.progress = show;
         spec.callbacks.arg = &shown;
         convert_to(&spec, NULL);
@@ -149,7 +149,7 @@ CONVERSION_TEST(cache_bytes_choose_kv_heads)
     struct opened a = open_mha(8, 0);
     struct planting p = {.kv_heads = {8, 8}, .base = {8, 1}, .gauge = true};
     struct opened b = plant(&a, &p);
-    struct convert_spec spec = fit_to(&b, 0, CONVERT_REFIT_WO);
+    struct convert_spec spec = fit_to(&b, 0, true);
     struct convert out;
     size_t bytes;
     spec.cache_bytes = HEAD_BYTES * 5 + 63;

@@ -293,7 +293,7 @@ static void convert(const struct gguf *g, const struct config *config, uint64_t 
         .n_kv_heads = heads[hash % 8],
         .method = (enum convert_method)(hash >> 4 & 1 ? CONVERT_FIT : hash >> 5 & 3),
         .cluster = hash >> 7 & 1,
-        .refit = hash >> 8 & 1 ? CONVERT_REFIT_WO : CONVERT_REFIT_NONE,
+        .refit = hash >> 8 & 1,
         .seed = hash,
         .tokens = tokens,
         .n_tokens = hash >> 9 & 1 ? MAX_CALIB : 0,

@@ -70,7 +70,7 @@ struct convert_spec with_text(struct convert_spec spec, int n)
     return spec;
 }
 
-struct convert_spec fit_to(const struct opened *o, int g, enum convert_refit refit)
+struct convert_spec fit_to(const struct opened *o, int g, bool refit)
 {
     struct convert_spec spec = with_text(spec_of(o, g, CONVERT_FIT), N_CALIB);
     spec.refit = refit;

@@ -37,7 +37,7 @@ struct convert_spec spec_of(const struct opened *o, int g, enum convert_method m
 extern int32_t calib[N_CALIB];
 struct convert_spec with_text(struct convert_spec spec, int n);
 /* A spec that fits g K/V heads to all N_CALIB tokens. */
-struct convert_spec fit_to(const struct opened *o, int g, enum convert_refit refit);
+struct convert_spec fit_to(const struct opened *o, int g, bool refit);
 
 /* The losses of up to 8 layers go to `lost`, which may be NULL. */
 struct opened convert_to(const struct convert_spec *spec, struct convert_layer *lost);
