@@ -69,14 +69,14 @@ static void measure_circuits(struct converter *c)
 {
     const bool rotary = c->config.position == POSITION_ROPE;
     const size_t d = c->d;
-    c->circuits.qk.n_rotary = rotary ? c->config.rope.n_dims : 0;
-    c->circuits.qk.centred = !rotary;
-    c->circuits.qk.second = rotary ? c->calib.value_moments : c->calib.key_moments;
-    c->circuits.ov.second = c->calib.value_moments;
-    for (struct convert_circuit *s = c->circuits.at; s < c->circuits.at + 2; s++) {
+    c->circuits[QK].n_rotary = rotary ? c->config.rope.n_dims : 0;
+    c->circuits[QK].centred = !rotary;
+    c->circuits[QK].second = rotary ? c->calib.value_moments : c->calib.key_moments;
+    c->circuits[OV].second = c->calib.value_moments;
+    for (struct convert_circuit *s = c->circuits; s < c->circuits + CIRCUITS; s++) {
         /* The gram of the cached factors. */
-        const struct convert_matrix *own = &c->block.from.at[s->own],
-                                    *cached = &c->block.from.at[s->cached];
+        const struct convert_matrix *own = &c->block.from[s->own],
+                                    *cached = &c->block.from[s->cached];
         const size_t n = cached->rows, dim = s->dim, size = dim * dim;
         convert_multiply(c, linalg_product(c->scratch.square, cached->w, s->second, d, d), n);
         linalg_transpose(c->scratch.square2, cached->w, n, d);
@@ -135,8 +135,7 @@ static void measure_circuits(struct converter *c)
  * average over rotations was taken of one of them. */
 static double loss(struct converter *c, struct convert_circuit *s)
 {
-    const struct convert_matrix *from = &c->block.from.at[s->cached],
-                                *to = &c->block.to.at[s->cached];
+    const struct convert_matrix *from = &c->block.from[s->cached], *to = &c->block.to[s->cached];
     const size_t dim = s->dim, size = dim * dim, rows = dim * c->d;
     convert_multiply(c, linalg_product(c->scratch.square, to->w, s->second, c->d, c->d), to->rows);
     if (!s->centred)
@@ -184,18 +183,18 @@ static void centre(const struct converter *c, const struct convert_matrix *x)
  * that mean on unchanged, because its rows sum to 1. */
 static void add_value_means(const struct converter *c)
 {
-    const size_t d = c->d, dim = c->circuits.ov.dim;
-    for (size_t at = 0; at < c->circuits.ov.width; at++) {
+    const size_t d = c->d, dim = c->circuits[OV].dim;
+    for (size_t at = 0; at < c->circuits[OV].width; at++) {
         const size_t row = convert_kv_head(c, at / dim) * dim + at % dim;
-        linalg_add_scaled(c->block.to.o.bias, mean_of_row(c, &c->block.from.v, row),
-                          c->block.from.o.w + at * d, d);
+        linalg_add_scaled(c->block.to[WEIGHT_O].bias, mean_of_row(c, &c->block.from[WEIGHT_V], row),
+                          c->block.from[WEIGHT_O].w + at * d, d);
     }
 }
 
 /* Fills the new weight with random numbers of the mean square that the old one has. */
 static void randomize(const struct converter *c, enum convert_weight weight, struct rng *r)
 {
-    const struct convert_matrix *from = &c->block.from.at[weight], *to = &c->block.to.at[weight];
+    const struct convert_matrix *from = &c->block.from[weight], *to = &c->block.to[weight];
     const size_t n_from = from->rows * c->d;
     const double spread = sqrt(3 * linalg_dot(from->w, from->w, n_from) / n_from);
     for (size_t i = 0; i < to->rows * c->d; i++)
@@ -218,15 +217,15 @@ static void apply_maps(struct converter *c)
 {
     const size_t d = c->d;
     for (enum convert_weight p = WEIGHT_Q; p <= WEIGHT_O; p++) {
-        convert_zero(c->block.to.at[p].w, c->block.to.at[p].rows * d);
-        convert_zero(c->block.to.at[p].bias, c->block.to.at[p].n_bias);
+        convert_zero(c->block.to[p].w, c->block.to[p].rows * d);
+        convert_zero(c->block.to[p].bias, c->block.to[p].n_bias);
     }
     /* A bias is mapped as its rows are. The output matrix's bias belongs to no head and stays. */
-    for (const struct convert_circuit *s = c->circuits.at; s < c->circuits.at + 2; s++) {
-        const struct convert_matrix *own = &c->block.from.at[s->own],
-                                    *cached = &c->block.from.at[s->cached];
-        const struct convert_matrix *to_own = &c->block.to.at[s->own],
-                                    *shared = &c->block.to.at[s->cached];
+    for (const struct convert_circuit *s = c->circuits; s < c->circuits + CIRCUITS; s++) {
+        const struct convert_matrix *own = &c->block.from[s->own],
+                                    *cached = &c->block.from[s->cached];
+        const struct convert_matrix *to_own = &c->block.to[s->own],
+                                    *shared = &c->block.to[s->cached];
         const size_t dim = s->dim;
         for (size_t h = 0; h < c->block.n_heads; h++) {
             const double *map_cached = convert_of_head(s, s->map_cached, h),
@@ -240,12 +239,12 @@ static void apply_maps(struct converter *c)
                 add_mapped(to_own->bias + at, map_own, own->bias + at, dim, 1);
         }
     }
-    memcpy(c->block.to.o.bias, c->block.from.o.bias, d * sizeof(double));
+    memcpy(c->block.to[WEIGHT_O].bias, c->block.from[WEIGHT_O].bias, d * sizeof(double));
     /* Unless positions rotate keys, their means add one number to all scores of a query. */
-    if (c->spec->method == CONVERT_FIT && c->circuits.qk.centred)
-        centre(c, &c->block.to.k);
-    if (c->spec->method == CONVERT_FIT && c->circuits.ov.centred) {
-        centre(c, &c->block.to.v);
+    if (c->spec->method == CONVERT_FIT && c->circuits[QK].centred)
+        centre(c, &c->block.to[WEIGHT_K]);
+    if (c->spec->method == CONVERT_FIT && c->circuits[OV].centred) {
+        centre(c, &c->block.to[WEIGHT_V]);
         add_value_means(c);
     }
     if (c->spec->method == CONVERT_RANDOM) {
@@ -254,9 +253,9 @@ static void apply_maps(struct converter *c)
         randomize(c, WEIGHT_K, &r);
         randomize(c, WEIGHT_V, &r);
     }
-    permute_rows(c, c->block.to.q.w, c->circuits.qk.dim * d);
-    permute_rows(c, c->block.to.q.bias, c->circuits.qk.dim);
-    permute_rows(c, c->block.to.o.w, c->circuits.ov.dim * d);
+    permute_rows(c, c->block.to[WEIGHT_Q].w, c->circuits[QK].dim * d);
+    permute_rows(c, c->block.to[WEIGHT_Q].bias, c->circuits[QK].dim);
+    permute_rows(c, c->block.to[WEIGHT_O].w, c->circuits[OV].dim * d);
 }
 
 /* --- a block ---------------------------------------------------------------------------------- */
@@ -267,14 +266,15 @@ enum status convert_share(struct converter *c, struct err *e)
     if (convert_keeps_heads(c)) {
         for (size_t h = 0; h < c->block.n_heads; h++)
             c->block.order[h] = h;
-        memcpy(c->block.to.o.w, c->block.from.o.w, c->circuits.ov.width * c->d * sizeof(double));
-        memcpy(c->block.to.o.bias, c->block.from.o.bias, c->d * sizeof(double));
+        memcpy(c->block.to[WEIGHT_O].w, c->block.from[WEIGHT_O].w,
+               c->circuits[OV].width * c->d * sizeof(double));
+        memcpy(c->block.to[WEIGHT_O].bias, c->block.from[WEIGHT_O].bias, c->d * sizeof(double));
     } else {
         measure_circuits(c);
         TRY(convert_group_heads(c, e));
         apply_maps(c);
-        lost.score = loss(c, &c->circuits.qk);
-        lost.output = loss(c, &c->circuits.ov);
+        lost.score = loss(c, &c->circuits[QK]);
+        lost.output = loss(c, &c->circuits[OV]);
         TRY(convert_store(c, WEIGHT_Q, CONVERT_WEIGHTS, e));
     }
     convert_store_order(c);

@@ -28,8 +28,8 @@ static enum status describe(struct converter *c, const struct convert_spec *spec
         .widest = f.d_model,
         .block = {.n_heads = f.n_heads, .n_kv_heads = f.n_kv_heads, .group = 1},
         .circuits = {
-            .qk = {.own = WEIGHT_Q, .cached = WEIGHT_K, .dim = f.head_dim},
-            .ov = {.own = WEIGHT_O, .cached = WEIGHT_V, .dim = config_value_dim(&f)},
+            [QK] = {.own = WEIGHT_Q, .cached = WEIGHT_K, .dim = f.head_dim},
+            [OV] = {.own = WEIGHT_O, .cached = WEIGHT_V, .dim = config_value_dim(&f)},
         }};
     TRY(config_needs_dot(&f, "fewer K/V heads", e));
     TRY(heads_check("--kv-heads", &f, numbers ? numbers : &spec->n_kv_heads,
@@ -64,7 +64,7 @@ static enum status describe(struct converter *c, const struct convert_spec *spec
                          "held out, found %zu",
                          CONVERT_MIN_TOKENS, CONVERT_HELD_OUT_EVERY, spec->n_tokens);
     c->block.n_groups = c->converted.n_kv_heads;
-    for (struct convert_circuit *s = c->circuits.at; s < c->circuits.at + 2; s++) {
+    for (struct convert_circuit *s = c->circuits; s < c->circuits + CIRCUITS; s++) {
         s->width = c->block.n_heads * s->dim;
         c->widest = MAX(s->width, c->widest);
     }
@@ -75,11 +75,11 @@ static enum status describe(struct converter *c, const struct convert_spec *spec
  * allocated, takes it. */
 static void take_memory(struct converter *c)
 {
-    const size_t dim = MAX(c->circuits.qk.dim, c->circuits.ov.dim), d = c->d;
+    const size_t dim = MAX(c->circuits[QK].dim, c->circuits[OV].dim), d = c->d;
     c->calib.key_moments = convert_doubles(c, d, d);
     c->calib.value_moments = convert_doubles(c, d, d);
     c->calib.input_mean = convert_doubles(c, d, 1);
-    for (struct convert_circuit *s = c->circuits.at; s < c->circuits.at + 2; s++) {
+    for (struct convert_circuit *s = c->circuits; s < c->circuits + CIRCUITS; s++) {
         const size_t kv = c->block.n_kv_heads * s->dim;
         s->mean = convert_doubles(c, kv, 1);
         s->new_mean = convert_doubles(c, kv, 1);

@@ -84,7 +84,7 @@ static void cost_sets(void *arg, int thread)
     for (size_t i = thread; i < job->n; i += c->n_threads) {
         double share[2];
         for (int k = 0; k < 2; k++) {
-            const struct convert_circuit *s = &c->circuits.at[k];
+            const struct convert_circuit *s = &c->circuits[k];
             const double beyond =
                 energy_beyond(s, job->sets + i * job->size, job->size, &c->groups.eigen[thread]);
             const double all = linalg_trace(s->white, s->width);
@@ -126,7 +126,7 @@ static size_t count_sets(size_t n_heads, size_t size)
 void convert_groups_allocate(struct converter *c)
 {
     struct convert_groups *g = &c->groups;
-    const size_t n_heads = c->block.n_heads, dim = MAX(c->circuits.qk.dim, c->circuits.ov.dim);
+    const size_t n_heads = c->block.n_heads, dim = MAX(c->circuits[QK].dim, c->circuits[OV].dim);
     const size_t n = dim * c->block.group;
     const size_t of_eigen = linalg_eigen_scratch(n, true), of_fit = 2 * dim * dim;
     ARENA_TAKE(g->eigen, &c->arena, c->n_threads);
@@ -373,7 +373,7 @@ static void map_groups(void *arg, int thread)
     struct converter *c = arg;
     const struct range items = pool_range(2 * c->block.n_groups, thread, c->n_threads);
     for (int item = items.begin; item < items.end; item++) {
-        const struct convert_circuit *s = &c->circuits.at[item % 2];
+        const struct convert_circuit *s = &c->circuits[item % 2];
         const int *heads = c->block.order + item / 2 * c->block.group;
         /* The shared head is the mean of the heads, or the first; fit and alignment replace that.
          */

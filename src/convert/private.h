@@ -32,13 +32,6 @@ struct convert_matrix {
     size_t rows, n_bias; /* n_bias: d for O, rows for the others */
 };
 
-union convert_weights {
-    struct {
-        struct convert_matrix q, k, v, o;
-    };
-    struct convert_matrix at[CONVERT_WEIGHTS];
-};
-
 /* Until the first block begins, sizes are the largest that any block has. */
 struct convert_block {
     int index, end; /* layers index to end - 1 use the block */
@@ -46,11 +39,13 @@ struct convert_block {
     size_t n_kv_heads; /* in the checkpoint */
     size_t n_groups;   /* K/V heads in the result */
     size_t group;      /* query heads of each K/V head of the result */
-    union convert_weights from, to;
+    struct convert_matrix from[CONVERT_WEIGHTS], to[CONVERT_WEIGHTS];
     int *order;          /* [n_heads] the old heads in their new order, group by group */
     int *group_of;       /* [n_heads] the new group of each old head */
     struct block loaded; /* the stored tensors of `to` as a model loads them */
 };
+
+enum { QK, OV, CIRCUITS };
 
 /* One of the two products of attention: moments of the checkpoint, maps of the conversion. */
 struct convert_circuit {
@@ -71,13 +66,6 @@ struct convert_circuit {
                              shared head keeps of the scores or outputs */
     double *map_cached, *map_own; /* [n_heads, dim, dim] */
     double *new_mean;             /* [groups * dim] means of the shared factors */
-};
-
-union convert_circuits {
-    struct {
-        struct convert_circuit qk, ov;
-    };
-    struct convert_circuit at[2];
 };
 
 /* --- the calibration text --------------------------------------------------------------------- */
@@ -190,7 +178,7 @@ struct converter {
     struct convert_tensors *tensors; /* [config_blocks] in out's arena */
     uint64_t done, all;              /* windows, for spec->callbacks */
     struct convert_block block;
-    union convert_circuits circuits;
+    struct convert_circuit circuits[CIRCUITS];
     struct convert_calibration calib;
     struct convert_divergence divergence;
     struct convert_groups groups;

@@ -20,7 +20,7 @@ static const double ridges[] = {1e-3, 1e-2, 1e-1, 1};
 void convert_refit_allocate(struct converter *c)
 {
     struct convert_refitting *r = &c->refitting;
-    const size_t d = c->d, m = c->circuits.ov.width;
+    const size_t d = c->d, m = c->circuits[OV].width;
     for (struct convert_sums *s = r->sums; s < r->sums + 2; s++)
         *s = (struct convert_sums){.features = convert_doubles(c, m, m),
                                    .targets = convert_doubles(c, m, d),
@@ -62,7 +62,7 @@ static void weigh_row(double *sum, float *x, double root, size_t d)
 static void add_window(struct converter *c, int layer, const struct convert_window *win)
 {
     struct convert_sums *s = &c->refitting.sums[win->held_out];
-    const size_t m = c->circuits.ov.width, d = c->d, n = win->n;
+    const size_t m = c->circuits[OV].width, d = c->d, n = win->n;
     float *f = c->scratch.rows, *t = c->scratch.rows3;
     double *lengths = c->scratch.x, *sorted = lengths + n;
     convert_run_layer(c, layer, win, (struct block_taps){.at = {[TAP_HEADS] = f}});
@@ -88,7 +88,7 @@ static void add_window(struct converter *c, int layer, const struct convert_wind
 
 static enum status sum_windows(struct converter *c)
 {
-    const size_t m = c->circuits.ov.width, d = c->d;
+    const size_t m = c->circuits[OV].width, d = c->d;
     for (struct convert_sums *s = c->refitting.sums; s < c->refitting.sums + 2; s++) {
         s->n = 0;
         convert_zero(s->features, m * m);
@@ -106,7 +106,7 @@ static enum status sum_windows(struct converter *c)
 static void solve_columns(void *arg, int thread)
 {
     const struct converter *c = arg;
-    const size_t m = c->circuits.ov.width, d = c->d;
+    const size_t m = c->circuits[OV].width, d = c->d;
     const struct range own = pool_range(d, thread, c->n_threads);
     double *columns = c->scratch.square2 + own.begin * m, *w = c->scratch.square + own.begin;
     const size_t n = own.end - own.begin;
@@ -125,7 +125,7 @@ static void try_ridge(struct converter *c, double ridge)
 {
     const struct convert_refitting *r = &c->refitting;
     const struct convert_sums *fitted = &r->sums[0], *held_out = &r->sums[1];
-    const size_t m = c->circuits.ov.width, d = c->d;
+    const size_t m = c->circuits[OV].width, d = c->d;
     const double least = 1e-9 * linalg_trace(fitted->features, m) / m;
     double *w = c->scratch.square, *product = c->scratch.square2, *error = r->trial_error;
     memcpy(r->root, fitted->features, m * m * sizeof *r->root);
@@ -155,7 +155,7 @@ static void try_ridge(struct converter *c, double ridge)
 static void solve(struct converter *c)
 {
     struct convert_refitting *r = &c->refitting;
-    const struct convert_matrix *o = &c->block.to.o;
+    const struct convert_matrix *o = &c->block.to[WEIGHT_O];
     const bool centred = convert_new(c, ROLE_ATTN_OUTPUT, true)->bytes;
     const size_t m = o->rows, d = c->d;
     for (const struct convert_sums *s = r->sums; s < r->sums + 2; s++) {
@@ -208,7 +208,7 @@ static enum status measure_distance(struct converter *c, double *distance)
 enum status convert_refit(struct converter *c, struct err *e)
 {
     struct convert_refitting *r = &c->refitting;
-    const struct convert_matrix *o = &c->block.to.o;
+    const struct convert_matrix *o = &c->block.to[WEIGHT_O];
     double before, after = HUGE_VAL;
     struct err beyond;
     if (!c->spec->refit)

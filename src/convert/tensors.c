@@ -39,21 +39,21 @@ static enum tensor_role find_weight(const struct config *c, int block, enum conv
 }
 
 /* Sets the sizes of w for so many K/V heads. */
-static void size_weights(const struct converter *c, union convert_weights *w, size_t n_kv_heads)
+static void size_weights(const struct converter *c, struct convert_matrix *w, size_t n_kv_heads)
 {
-    const size_t rows[CONVERT_WEIGHTS] = {c->circuits.qk.width, n_kv_heads * c->circuits.qk.dim,
-                                          n_kv_heads * c->circuits.ov.dim, c->circuits.ov.width};
+    const size_t rows[CONVERT_WEIGHTS] = {c->circuits[QK].width, n_kv_heads * c->circuits[QK].dim,
+                                          n_kv_heads * c->circuits[OV].dim, c->circuits[OV].width};
     for (enum convert_weight p = WEIGHT_Q; p < CONVERT_WEIGHTS; p++) {
-        w->at[p].rows = rows[p];
-        w->at[p].n_bias = p == WEIGHT_O ? c->d : rows[p];
+        w[p].rows = rows[p];
+        w[p].n_bias = p == WEIGHT_O ? c->d : rows[p];
     }
 }
 
 /* Takes memory for weights of the most K/V heads that a block has. */
-static void take_weights(struct converter *c, union convert_weights *w, size_t n_kv_heads)
+static void take_weights(struct converter *c, struct convert_matrix *w, size_t n_kv_heads)
 {
     size_weights(c, w, n_kv_heads);
-    for (struct convert_matrix *m = w->at; m < w->at + CONVERT_WEIGHTS; m++) {
+    for (struct convert_matrix *m = w; m < w + CONVERT_WEIGHTS; m++) {
         m->w = convert_doubles(c, m->rows, c->d);
         m->bias = convert_doubles(c, m->n_bias, 1);
     }
@@ -81,7 +81,7 @@ static void read_weights(struct converter *c)
 {
     uint64_t first;
     for (enum convert_weight p = WEIGHT_Q; p < CONVERT_WEIGHTS; p++) {
-        const struct convert_matrix *m = &c->block.from.at[p];
+        const struct convert_matrix *m = &c->block.from[p];
         const enum tensor_role role = find_weight(&c->config, c->block.index, p, &first);
         const struct tensor_spec spec = layout_weight(&c->config, role, c->block.index);
         const struct gguf_tensor *t = find_old(c, role, false), *bias = find_old(c, role, true);
@@ -92,8 +92,9 @@ static void read_weights(struct converter *c)
             read_elements(bias, row, 1, m->bias + i);
         }
     }
-    linalg_transpose(c->block.from.o.w, c->scratch.square, c->d, c->block.from.o.rows);
-    c->circuits.ov.centred =
+    linalg_transpose(c->block.from[WEIGHT_O].w, c->scratch.square, c->d,
+                     c->block.from[WEIGHT_O].rows);
+    c->circuits[OV].centred =
         find_old(c, find_weight(&c->config, c->block.index, WEIGHT_V, &first), true) &&
         find_old(c, ROLE_ATTN_OUTPUT, true);
 }
@@ -105,8 +106,8 @@ void convert_begin_block(struct converter *c, int block)
     c->block.n_kv_heads = config_kv_heads(&c->config, block);
     c->block.n_groups = config_kv_heads(&c->converted, block);
     c->block.group = c->block.n_heads / c->block.n_groups;
-    size_weights(c, &c->block.from, c->block.n_kv_heads);
-    size_weights(c, &c->block.to, c->block.n_groups);
+    size_weights(c, c->block.from, c->block.n_kv_heads);
+    size_weights(c, c->block.to, c->block.n_groups);
     read_weights(c);
 }
 
@@ -174,7 +175,7 @@ enum status convert_store(struct converter *c, enum convert_weight from, enum co
                           struct err *e)
 {
     for (enum convert_weight p = from; p < end; p++) {
-        const struct convert_matrix *m = &c->block.to.at[p];
+        const struct convert_matrix *m = &c->block.to[p];
         const double *rows = p == WEIGHT_O ? c->scratch.square : m->w;
         uint64_t first;
         const enum tensor_role role = find_weight(&c->converted, c->block.index, p, &first);
@@ -221,8 +222,8 @@ static struct convert_panels allocate_panels(struct converter *c, enum tensor_ro
 
 void convert_tensors_allocate(struct converter *c)
 {
-    take_weights(c, &c->block.from, c->block.n_kv_heads);
-    take_weights(c, &c->block.to, c->block.n_groups);
+    take_weights(c, c->block.from, c->block.n_kv_heads);
+    take_weights(c, c->block.to, c->block.n_groups);
     take_new(c);
     if (!c->spec->n_tokens)
         return;
