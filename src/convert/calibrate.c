@@ -106,13 +106,13 @@ static enum status embed_tokens(struct converter *c)
 enum status convert_calibration_open(struct converter *c, struct err *e)
 {
     const float *factors = c->model->w[ROLE_ROPE_FREQS].table;
-    struct pool *pool = c->pool;
     c->kernels = c->spec->kernels;
     if (!c->kernels)
         TRY(kernels_choose(NULL, &c->kernels, e));
     c->grad = c->kernels->grad;
-    TRY(probe_create(&c->config, factors, c->calib.window, c->kernels, pool, &c->calib.probe, e));
-    TRY(probe_create(&c->converted, factors, c->calib.window, c->kernels, pool,
+    TRY(probe_create(&c->config, factors, c->calib.window, c->kernels, c->spec->pool,
+                     &c->calib.probe, e));
+    TRY(probe_create(&c->converted, factors, c->calib.window, c->kernels, c->spec->pool,
                      &c->calib.probe_converted, e));
     return embed_tokens(c);
 }

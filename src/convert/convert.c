@@ -19,7 +19,6 @@ static enum status describe(struct converter *c, const struct convert_spec *spec
     TRY(config_read(spec->gguf, &f, e));
     *c = (struct converter){
         .spec = spec,
-        .pool = spec->pool,
         .n_threads = pool_n_threads(spec->pool),
         .out = out,
         .config = f,

@@ -29,7 +29,7 @@ enum status convert_divergence_open(struct converter *c, struct err *e)
         v->windows[v->n_windows++] = (i + 1) * CONVERT_HELD_OUT_EVERY - 1;
     for (size_t t = 0; t < window; t++)
         v->batch[t] = (struct batch_row){.position = t, .wants_logits = t % v->step == 0};
-    return session_create(c->model, &params, c->pool, &v->session, e);
+    return session_create(c->model, &params, c->spec->pool, &v->session, e);
 }
 
 /* Computes the logits of n rows of a stream before `layer`. */

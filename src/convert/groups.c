@@ -96,7 +96,7 @@ static void cost_sets(void *arg, int thread)
 
 static void find_costs(struct converter *c, const int *sets, size_t n, size_t size, double *costs)
 {
-    pool_run(c->pool, cost_sets, &(struct costing){c, sets, costs, n, size});
+    pool_run(c->spec->pool, cost_sets, &(struct costing){c, sets, costs, n, size});
 }
 
 /* STATUS_FAILED if an eigenproblem diverged on any thread. */
@@ -407,6 +407,6 @@ enum status convert_group_heads(struct converter *c, struct err *e)
     for (size_t i = 0; i < c->block.n_heads; i++)
         c->block.group_of[c->block.order[i]] = i / c->block.group;
     TRY(check_eigen(c, e));
-    pool_run(c->pool, map_groups, c);
+    pool_run(c->spec->pool, map_groups, c);
     return check_eigen(c, e);
 }

@@ -164,7 +164,6 @@ struct convert_scratch {
 
 struct converter {
     const struct convert_spec *spec;
-    struct pool *pool; /* spec's */
     int n_threads;
     const struct kernels *kernels;   /* NULL without a text */
     const struct grad_kernels *grad; /* NULL without a text */

@@ -17,7 +17,7 @@ static void add_product_rows(void *arg, int thread)
 
 void convert_add_product(const struct converter *c, struct linalg_product p, size_t rows)
 {
-    pool_run(c->pool, add_product_rows, &(struct double_product){c, p, rows});
+    pool_run(c->spec->pool, add_product_rows, &(struct double_product){c, p, rows});
 }
 
 void convert_multiply(const struct converter *c, struct linalg_product p, size_t rows)
@@ -68,7 +68,7 @@ void convert_add_gram(const struct converter *c, double *sum, struct convert_row
                               .b_panel = KERNEL_LANES,
                               .c = c->scratch.float_product,
                               .c_row = r.b_columns};
-    pool_run(c->pool, add_gram_rows, &(struct gram){c, sum, p});
+    pool_run(c->spec->pool, add_gram_rows, &(struct gram){c, sum, p});
 }
 
 void convert_add_rows(double *sum, const float *x, size_t n, size_t d)

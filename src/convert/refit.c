@@ -136,7 +136,7 @@ static void try_ridge(struct converter *c, double ridge)
             w[i * d + j] = fitted->targets[i * d + j] + pull * r->before[i * d + j];
     }
     linalg_cholesky(r->root, r->root, m, 0);
-    pool_run(c->pool, solve_columns, c);
+    pool_run(c->spec->pool, solve_columns, c);
 
     convert_multiply(c, linalg_product(product, held_out->features, w, m, d), m);
     convert_zero(error, d);
