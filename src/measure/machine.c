@@ -23,16 +23,11 @@
 #define AGREEING 3
 #define AGREE    0.99
 
-static uint64_t bytes_of_power(int power)
-{
-    return (uint64_t)1 << power;
-}
-
 /* The least power of so many bytes or more, between LEAST_POWER and MOST_POWER. */
 static int power_of(uint64_t bytes)
 {
     int power = LEAST_POWER;
-    while (power < MOST_POWER && bytes_of_power(power) < bytes)
+    while (power < MOST_POWER && UINT64_C(1) << power < bytes)
         power++;
     return power;
 }
@@ -144,7 +139,7 @@ static void measure_once(struct machine *m, struct measuring *how)
     raise_flops(how, how->k->dot, 2 * 4, &m->dot_flops_per_s);
     for (int p = 0; p < MACHINE_POWERS; p++)
         if (m->wanted[p]) {
-            how->n_pages = MIN(bytes_of_power(p - LEAST_POWER), (uint64_t)n_pages);
+            how->n_pages = MIN(UINT64_C(1) << (p - LEAST_POWER), (uint64_t)n_pages);
             raise_rate(how, read_part, how->n_pages * PAGE_FLOATS * sizeof(float),
                        &m->bytes_per_s[p]);
         }
@@ -158,7 +153,7 @@ static int pages_to_read(const struct machine *m)
     int power = MOST_POWER;
     while (power > LEAST_POWER && !m->wanted[power])
         power--;
-    return MAX(MIN(bytes_of_power(power - LEAST_POWER), room), 1);
+    return MAX(MIN(UINT64_C(1) << (power - LEAST_POWER), room), 1);
 }
 
 enum status machine_measure(struct machine *m, const struct kernels *k, struct pool *pool,

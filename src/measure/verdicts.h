@@ -10,23 +10,14 @@
 
 #include "measure/bench.h"
 
-/* Fills in all that follows from the samples that bench_run has measured: calls the four functions
- * below, one after the other. */
+/* Fills in all that follows from the samples that bench_run has measured, by the four stages below
+ * and each row's note. */
 void bench_conclude(struct bench *b);
 
-/* Fills in what follows from each row's own samples and b.cpu_share. */
-void bench_summarise(struct bench *b);
-
-/* Fills in the limits of all rows, from those measured and the rows' medians, and each row's
- * prediction. */
-void bench_predict(struct bench *b);
-
-/* Fills in the speed-ups of all rows, which have their predictions, over the base: the first
- * subject with its own number of K/V heads. */
-void bench_compare(struct bench *b);
-
-/* Fills in the verdicts of all rows. */
-void bench_judge(struct bench *b);
+void bench_summarise(struct bench *b); /* what each row's own samples say; b.cpu_share */
+void bench_predict(struct bench *b);   /* limits, raised to what rows have reached; predictions */
+void bench_compare(struct bench *b);   /* speed-ups over the first subject as it is */
+void bench_judge(struct bench *b);     /* verdicts */
 
 /* The most that a row may lose, take and hold; 0: any. */
 enum { BENCH_LOST, BENCH_US, BENCH_CACHE, BENCH_LIMITS };
