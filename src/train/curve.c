@@ -7,9 +7,6 @@
 
 #include "base/file.h"
 
-/* Of a curve that is gone on with: more is refused before it is read. */
-#define CURVE_MAX ((size_t)1 << 30)
-
 static const char heading[] =
     "step,loss,val_loss,val_bits_per_byte,lr,grad_norm,tokens_per_s,seconds\n";
 
@@ -41,8 +38,7 @@ static void put(struct curve *curve, struct text row)
 enum status curve_open(struct curve *curve, const char *path, int first_step, struct err *e)
 {
     const bool resumed = first_step > 0;
-    char *bytes = NULL;
-    size_t len = 0, end = 0;
+    size_t end = 0;
     *curve = (struct curve){.path = NULL};
     if (!path)
         return STATUS_OK;
@@ -51,12 +47,14 @@ enum status curve_open(struct curve *curve, const char *path, int first_step, st
         return file_failure(e, STATUS_FAILED, path, "write --log", errno);
     *curve = (struct curve){.path = path, .fd = fd};
     if (resumed) {
-        const enum status s = file_read_all(path, CURVE_MAX, &bytes, &len, e);
+        struct file_map map;
+        const enum status s = file_map_open(&map, path, e);
         if (s != STATUS_OK) /* what this program has written is no bad input */
             return s == STATUS_BAD_FILE ? STATUS_FAILED : s;
-        const bool is_curve = len == 0 || text_starts_with(text_span(bytes, len), heading);
-        end = rows_until(text_span(bytes, len), first_step);
-        free(bytes);
+        const struct text rows = {(const char *)map.data, map.len};
+        const bool is_curve = rows.len == 0 || text_starts_with(rows, heading);
+        end = rows_until(rows, first_step);
+        file_map_close(&map);
         if (!is_curve)
             return err_usage(e, "--log: '%.200s' is no log of a training; expected another name",
                              path);
