@@ -1,14 +1,5 @@
 /* decode generate: continue a text from a checkpoint. */
-#include <unistd.h>
-
 #include "cli/generate.h"
-
-/* Positions that the cache of -i has at first: at least as many as a step has rows. */
-#define FIRST_CTX 128
-
-/* The most sequences that share a step: at all, and where nobody says how many. */
-#define BATCH_MAX  4096
-#define BATCH_AUTO 16
 
 #define VALUES struct generate_options
 
@@ -104,102 +95,13 @@ static enum status check_generate(const struct job *j, const void *values, struc
                : STATUS_OK;
 }
 
-/* Whether -p or -f gives a prompt; a session reads standard input line by line. */
-static bool has_prompt(const struct generate_options *o)
-{
-    return o->common.prompt || o->common.file;
-}
-
-/* --- the run --------------------------------------------------------------------------------- */
-
-/* Creates what the schedule borrows: the sampler, and the job's session with at most n_texts
- * sequences, as many as --batch or the memory allows. */
-static enum status start_schedule(struct generation *g, struct session_params *params, int n_texts,
-                                  struct err *e)
-{
-    const struct generate_options *o = g->o;
-    struct job *job = g->job;
-    struct schedule *s = &g->schedule;
-    struct sampler_params sampler = o->sampler;
-    const int wanted = MIN(o->n_batch ? o->n_batch : BATCH_AUTO, n_texts);
-    params->n_sequences = 1;
-    if (wanted > 1)
-        TRY(job_fit_sequences(job, params, wanted, o->n_batch > 0, CACHE_ADVICE, e));
-    s->n_ctx = params->n_ctx;
-    if (o->interactive)
-        params->n_ctx = MIN(params->n_ctx, FIRST_CTX);
-    TRY(job_start_session(job, params, s->n_ctx, CACHE_ADVICE, e));
-    s->session = job->session;
-    s->pool = job->pool;
-    s->n_slots = params->n_sequences;
-    if (o->greedy)
-        sampler.temperature = 0;
-    log_verbose(&o->common,
-                "sampler: repetition penalty %g over %d, temperature %g, top-k %d, top-p %g, min-p "
-                "%g, draw",
-                sampler.repeat_penalty, sampler.repeat_last_n, sampler.temperature, sampler.top_k,
-                sampler.top_p, sampler.min_p);
-    const struct sampler_sizes sizes = {.n_vocab = s->n_vocab,
-                                        .n_ctx = s->n_ctx,
-                                        .n_sequences = s->n_slots,
-                                        .n_threads = job->n_threads};
-    return sampler_create(&sampler, &sizes, &s->sampler, e);
-}
-
-/* Counts the texts of --prompts before the first one begins. */
-static uint64_t count_prompts(const struct generation *g)
-{
-    struct text left = g->lines, line;
-    uint64_t n_lines = 0, n = 0;
-    while (generation_next_line(&left, &n_lines, &line))
-        n++;
-    return n;
-}
-
-/* Opens what texts need to begin. */
-static enum status open_generation(struct generation *g, struct err *e)
-{
-    const struct generate_options *o = g->o;
-    struct job *job = g->job;
-    struct schedule *s = &g->schedule;
-    const struct config *c = &job->checkpoint.model->config;
-    const struct tokenizer *t = job->checkpoint.tokenizer;
-    struct session_params params = job_session_params(job);
-    TRY(job_seed(job, e));
-    params.n_ctx = o->ctx ? o->ctx : c->n_ctx;
-    if (params.n_ctx > c->n_ctx)
-        return err_usage(e, "-c: expected at most %d, the checkpoint's context, found %d", c->n_ctx,
-                         o->ctx);
-    if (job->text.len > 0)
-        TRY(input_needs_tokenizer(t, job->path, "generate", e));
-    if (o->prompts)
-        g->lines = job->text;
-    else
-        g->prompt = job->text;
-    g->n_texts = o->prompts ? count_prompts(g) : o->interactive ? 0 : (uint64_t)o->samples;
-    if (!o->prompts && (!o->interactive || has_prompt(o)))
-        TRY(generation_tokens(g, g->prompt, params.n_ctx, o->n, &job->tokens, &job->n_tokens, e));
-    if (!o->ctx && !o->prompts && !o->interactive) /* as many positions as the texts need */
-        params.n_ctx = MIN((uint64_t)c->n_ctx, (uint64_t)job->n_tokens + o->n);
-    g->streams = o->format == FORMAT_TEXT && !o->prompts && o->samples == 1;
-    g->echo = !o->no_echo && (!o->interactive || has_prompt(o));
-    if (!g->streams) /* lines that come by show it, too */
-        job_progress(job, o->prompts ? "prompt" : "text")->terminal &= !isatty(STDOUT_FILENO);
-    s->tokenizer = t;
-    s->n_vocab = c->n_vocab;
-    s->shifts = o->shift || o->interactive;
-    s->n_keep = s->shifts && tokenizer_adds_bos(t);
-    TRY(start_schedule(g, &params, (int)MIN(MAX(g->n_texts, 1), BATCH_MAX), e));
-    return generation_create(g, e);
-}
-
 static enum status run_generate(struct job *j, void *values, struct err *e)
 {
     const struct generate_options *o = values;
     struct generation g = {.o = o, .job = j};
-    enum status s = open_generation(&g, e);
+    enum status s = generation_open(&g, e);
     if (s == STATUS_OK) {
-        s = o->interactive ? generation_session(&g, has_prompt(o), e) : generation_run(&g, e);
+        s = o->interactive ? generation_session(&g, e) : generation_run(&g, e);
         if (s == STATUS_OK || s == STATUS_INTERRUPTED)
             generation_report(&g);
     }

@@ -1,5 +1,7 @@
 #include "cli/generate.h"
 
+#include <unistd.h>
+
 #include "base/limits.h"
 #include "base/rng.h"
 #include "cli/signals.h"
@@ -10,20 +12,23 @@
  * while its slot goes on with another. */
 #define TEXTS_PER_SLOT 4
 
+/* Positions that the cache of -i has at first: at least as many as a step has rows. */
+#define FIRST_CTX 128
+
+/* The sequences that share a step where nobody says how many. */
+#define BATCH_AUTO 16
+
 /* --- memory ---------------------------------------------------------------------------------- */
 
-enum status generation_create(struct generation *g, struct err *e)
+/* Takes the memory for texts; the schedule has its session and sampler already. */
+static enum status take_memory(struct generation *g, struct err *e)
 {
     const struct generate_options *o = g->o;
     struct schedule *s = &g->schedule;
     const uint64_t rounds = (uint64_t)o->n * o->samples; /* at most, of what is no long list */
     g->cap_texts = TEXTS_PER_SLOT * s->n_slots;
-    for (int pass = 0; pass < 2; pass++) {
-        ARENA_TAKE(g->stops, &g->arena, o->stops.n);
-        ARENA_TAKE(g->texts, &g->arena, g->cap_texts);
-        if (pass == 0)
-            TRY(arena_allocate(&g->arena, "the generation's buffers", e));
-    }
+    TRY_ZEROED(g->stops, o->stops.n + 1, "the stop texts", e);
+    TRY_ZEROED(g->texts, g->cap_texts, "the texts under way", e);
     for (int i = 0; i < o->stops.n; i++)
         g->stops[i] = text_of(o->stops.items[i]);
     s->wants_logprobs = g->o->format == FORMAT_JSON;
@@ -42,12 +47,12 @@ static void free_text(struct generated *t)
 
 void generation_free(struct generation *g)
 {
-    if (g->texts)
-        for (int i = 0; i < g->cap_texts; i++)
-            free_text(&g->texts[i]);
+    for (int i = 0; g->texts && i < g->cap_texts; i++)
+        free_text(&g->texts[i]);
+    free(g->texts);
+    free(g->stops);
     schedule_free(&g->schedule);
     sampler_free(g->schedule.sampler);
-    arena_free(&g->arena);
 }
 
 static struct generated *text_of_number(const struct generation *g, uint64_t number)
@@ -57,8 +62,11 @@ static struct generated *text_of_number(const struct generation *g, uint64_t num
 
 /* --- the list -------------------------------------------------------------------------------- */
 
-enum status generation_tokens(const struct generation *g, struct text prompt, int cap, int n,
-                              int32_t **ids, size_t *n_ids, struct err *e)
+/* Gives the tokens of a prompt, for `cap` positions in which n more tokens are to follow. One that
+ * is too long is cut by --truncate until those n have room, but to no less than half of the
+ * positions. */
+static enum status encode_prompt(const struct generation *g, struct text prompt, int cap, int n,
+                                 int32_t **ids, size_t *n_ids, struct err *e)
 {
     TRY(tokenizer_encode_prompt(g->job->checkpoint.tokenizer, prompt, ids, n_ids, e));
     return job_fit_tokens(g->job, "prompt", cap, cap - MIN(n, cap / 2), *ids, n_ids, e);
@@ -72,7 +80,9 @@ static void refuse_text(struct generated *t, const struct err *why)
     err_in(&t->error, STATUS_BAD_FILE, "line %" PRIu64, t->line);
 }
 
-bool generation_next_line(struct text *left, uint64_t *n_lines, struct text *line)
+/* Cuts the next line that is not empty off *left, and counts it and the empty lines before it in
+ * *n_lines. False: there is none. */
+static bool next_line(struct text *left, uint64_t *n_lines, struct text *line)
 {
     *line = text_span("", 0);
     for (; line->len == 0 && left->len > 0; ++*n_lines)
@@ -84,11 +94,11 @@ bool generation_next_line(struct text *left, uint64_t *n_lines, struct text *lin
  * refused. STATUS_NO_MEMORY. */
 static enum status next_of_lines(struct generation *g, struct generated *t, struct err *e)
 {
-    generation_next_line(&g->lines, &g->n_lines, &t->prompt);
+    next_line(&g->lines, &g->n_lines, &t->prompt);
     t->line = g->n_lines;
     t->seed = rng_derive(g->job->seed, g->n_begun);
-    const enum status s = generation_tokens(g, t->prompt, g->schedule.n_ctx, g->o->n,
-                                            &t->line_tokens, &t->n_tokens, e);
+    const enum status s =
+        encode_prompt(g, t->prompt, g->schedule.n_ctx, g->o->n, &t->line_tokens, &t->n_tokens, e);
     t->tokens = t->line_tokens;
     if (s != STATUS_BAD_FILE && s != STATUS_USAGE)
         return s;
@@ -274,6 +284,89 @@ static enum status collect_tokens(struct generation *g, struct err *e)
             TRY(end_text(g, p, t, e));
     }
     return STATUS_OK;
+}
+
+/* --- before the run -------------------------------------------------------------------------- */
+
+/* Creates what the schedule borrows: the sampler, and the job's session with at most n_texts
+ * sequences, as many as --batch or the memory allows. */
+static enum status start_schedule(struct generation *g, struct session_params *params, int n_texts,
+                                  struct err *e)
+{
+    const struct generate_options *o = g->o;
+    struct job *job = g->job;
+    struct schedule *s = &g->schedule;
+    struct sampler_params sampler = o->sampler;
+    const int wanted = MIN(o->n_batch ? o->n_batch : BATCH_AUTO, n_texts);
+    params->n_sequences = 1;
+    if (wanted > 1)
+        TRY(job_fit_sequences(job, params, wanted, o->n_batch > 0, CACHE_ADVICE, e));
+    s->n_ctx = params->n_ctx;
+    if (o->interactive)
+        params->n_ctx = MIN(params->n_ctx, FIRST_CTX);
+    TRY(job_start_session(job, params, s->n_ctx, CACHE_ADVICE, e));
+    s->session = job->session;
+    s->pool = job->pool;
+    s->n_slots = params->n_sequences;
+    if (o->greedy)
+        sampler.temperature = 0;
+    log_verbose(&o->common,
+                "sampler: repetition penalty %g over %d, temperature %g, top-k %d, top-p %g, min-p "
+                "%g, draw",
+                sampler.repeat_penalty, sampler.repeat_last_n, sampler.temperature, sampler.top_k,
+                sampler.top_p, sampler.min_p);
+    const struct sampler_sizes sizes = {.n_vocab = s->n_vocab,
+                                        .n_ctx = s->n_ctx,
+                                        .n_sequences = s->n_slots,
+                                        .n_threads = job->n_threads};
+    return sampler_create(&sampler, &sizes, &s->sampler, e);
+}
+
+/* Counts the texts of --prompts before the first one begins. */
+static uint64_t count_prompts(const struct generation *g)
+{
+    struct text left = g->lines, line;
+    uint64_t n_lines = 0, n = 0;
+    while (next_line(&left, &n_lines, &line))
+        n++;
+    return n;
+}
+
+enum status generation_open(struct generation *g, struct err *e)
+{
+    const struct generate_options *o = g->o;
+    struct job *job = g->job;
+    struct schedule *s = &g->schedule;
+    const struct config *c = &job->checkpoint.model->config;
+    const struct tokenizer *t = job->checkpoint.tokenizer;
+    struct session_params params = job_session_params(job);
+    g->begins = !o->interactive || o->common.prompt || o->common.file;
+    TRY(job_seed(job, e));
+    params.n_ctx = o->ctx ? o->ctx : c->n_ctx;
+    if (params.n_ctx > c->n_ctx)
+        return err_usage(e, "-c: expected at most %d, the checkpoint's context, found %d", c->n_ctx,
+                         o->ctx);
+    if (job->text.len > 0)
+        TRY(input_needs_tokenizer(t, job->path, "generate", e));
+    if (o->prompts)
+        g->lines = job->text;
+    else
+        g->prompt = job->text;
+    g->n_texts = o->prompts ? count_prompts(g) : o->interactive ? 0 : (uint64_t)o->samples;
+    if (!o->prompts && g->begins)
+        TRY(encode_prompt(g, g->prompt, params.n_ctx, o->n, &job->tokens, &job->n_tokens, e));
+    if (!o->ctx && !o->prompts && !o->interactive) /* as many positions as the texts need */
+        params.n_ctx = MIN((uint64_t)c->n_ctx, (uint64_t)job->n_tokens + o->n);
+    g->streams = o->format == FORMAT_TEXT && !o->prompts && o->samples == 1;
+    g->echo = !o->no_echo && g->begins;
+    if (!g->streams) /* lines that come by show it, too */
+        job_progress(job, o->prompts ? "prompt" : "text")->terminal &= !isatty(STDOUT_FILENO);
+    s->tokenizer = t;
+    s->n_vocab = c->n_vocab;
+    s->shifts = o->shift || o->interactive;
+    s->n_keep = s->shifts && tokenizer_adds_bos(t);
+    TRY(start_schedule(g, &params, (int)MIN(MAX(g->n_texts, 1), BATCH_MAX), e));
+    return take_memory(g, e);
 }
 
 /* --- the run --------------------------------------------------------------------------------- */

@@ -15,6 +15,8 @@
 
 #define CACHE_ADVICE "a smaller --batch, -c or -n and other types by --kv-type lower the cache"
 
+#define BATCH_MAX 4096 /* the most sequences that share a step */
+
 /* The values of the options of decode generate. */
 struct generate_options {
     struct common_options common;
@@ -66,12 +68,12 @@ struct generation {
     uint64_t n_lines;        /* how many lines were taken */
     uint64_t n_texts;        /* in the list */
     bool streams;            /* texts are printed as they are made */
+    bool begins;             /* there is a text before a session's first line */
     bool echo;               /* prompts are printed */
     bool goes_on;            /* the prompt, which may be empty, follows the text of slot 0 */
-    struct text *stops;      /* [o->stops.n] */
-    struct generated *texts; /* [cap_texts] those under way, by number, modulo */
+    struct text *stops;      /* [o->stops.n] malloc'd */
+    struct generated *texts; /* [cap_texts] malloc'd: those under way, by number, modulo */
     int cap_texts;
-    struct arena arena; /* of stops and texts */
 
     uint64_t n_prompt;  /* tokens of all prompts; the prompt of samples counts once */
     uint64_t n_begun;   /* texts that were taken from the list, refused or not */
@@ -83,19 +85,10 @@ struct generation {
     int last_sampled;   /* tokens of the last text that ended */
 };
 
-/* Gives the tokens of a prompt, as tokenizer_encode_prompt does, for `cap` positions in which n
- * more tokens are to follow. A prompt that is too long is cut by --truncate until those n have
- * room, but to no less than half of the positions; without --truncate it is STATUS_USAGE. */
-enum status generation_tokens(const struct generation *g, struct text prompt, int cap, int n,
-                              int32_t **ids, size_t *n_ids, struct err *e);
-
-/* Cuts the next line that is not empty off *left, and counts it and the empty lines before it in
- * *n_lines. False: there is none. */
-bool generation_next_line(struct text *left, uint64_t *n_lines, struct text *line);
-
-/* Takes the memory for texts; the schedule has its session and sampler already. STATUS_NO_MEMORY;
- * generation_free is due in every case. */
-enum status generation_create(struct generation *g, struct err *e);
+/* Opens what texts need to begin: seed, tokens, session, sampler, memory. STATUS_USAGE for a prompt
+ * or a context that is too long; the failures of job_start_session. generation_free is due in every
+ * case. */
+enum status generation_open(struct generation *g, struct err *e);
 void generation_free(struct generation *g);
 
 /*
@@ -112,8 +105,8 @@ enum status generation_run(struct generation *g, struct err *e);
 void generation_report(struct generation *g);
 
 /* Runs a session: each line of standard input continues the text so far and is answered at once;
- * the generation's own prompt, if `begins`, is answered first. Where standard input and standard
- * error are terminals, and -q is not given, lines are typed with the editor of show/editor.h. The
- * failures of generation_run; STATUS_BAD_FILE for an input that cannot be read, STATUS_USAGE for a
- * line without an end. */
-enum status generation_session(struct generation *g, bool begins, struct err *e);
+ * the generation's own prompt, if it begins with one, is answered first. Where standard input and
+ * standard error are terminals, and -q is not given, lines are typed with the editor of
+ * show/editor.h. The failures of generation_run; STATUS_BAD_FILE for an input that cannot be read,
+ * STATUS_USAGE for a line without an end. */
+enum status generation_session(struct generation *g, struct err *e);

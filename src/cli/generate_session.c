@@ -181,7 +181,7 @@ static enum status answer_line(struct interactive *t, struct text line, struct e
     return STATUS_OK;
 }
 
-enum status generation_session(struct generation *g, bool begins, struct err *e)
+enum status generation_session(struct generation *g, struct err *e)
 {
     struct interactive t = {.g = g};
     t.typed = isatty(STDIN_FILENO) && terminal_obeys(STDERR_FILENO) && !g->o->common.quiet;
@@ -189,7 +189,7 @@ enum status generation_session(struct generation *g, bool begins, struct err *e)
         log_info(&g->o->common,
                  "a session: each line continues the text so far and is answered; "
                  "Ctrl-C stops an answer or clears the line, Ctrl-D ends the session");
-    enum status s = begins ? answer(&t, e) : STATUS_OK;
+    enum status s = g->begins ? answer(&t, e) : STATUS_OK;
     while (s == STATUS_OK && !t.over) {
         struct text line = {"", 0};
         s = t.typed ? type_line(&t, &line, e) : next_line(&t, &line, e);
