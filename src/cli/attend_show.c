@@ -1,7 +1,5 @@
 #include "cli/attend.h"
 
-#include <ctype.h>
-
 #include "formats/json_write.h"
 
 /* Columns of a token in a cell of a table. */
@@ -142,17 +140,6 @@ static void make_row(const struct attend_view *v, int at, int n_top, struct head
     r->row.joined = text_span(r->joined, used);
 }
 
-static void name_query(const struct attend_view *v, char *name, size_t size)
-{
-    const int query = v->spec.query;
-    const struct text_label token = attend_label(v, query, LABEL_COLUMNS, true);
-    const struct text_label word = text_label(text_of(v->options->query), LABEL_COLUMNS, true);
-    if (isdigit((unsigned char)word.text[0]) || str_is(word.text, token.text))
-        snprintf(name, size, "%s: (token %d)", token.text, query);
-    else
-        snprintf(name, size, "%s: (token %d, %s)", word.text, query, token.text);
-}
-
 enum status attend_print(const struct attend_view *v, struct err *e)
 {
     const enum table_format format = v->options->common.format;
@@ -168,7 +155,9 @@ enum status attend_print(const struct attend_view *v, struct err *e)
     if (!table_is_for_people(format))
         shown = PROGRAMS;
     if (n_top > 0) {
-        name_query(v, name, sizeof name);
+        chars_printf(name, "%s: (token %d, %s)",
+                     text_label(text_of(v->options->query), LABEL_COLUMNS, true).text,
+                     v->spec.query, attend_label(v, v->spec.query, LABEL_COLUMNS, true).text);
         own[FIELD_TOP].most = n_top;
         own[FIELD_JOINED].heading = name;
         shown = KEYS | (shown & SHARED);

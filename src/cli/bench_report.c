@@ -253,22 +253,20 @@ static void print_advice(const struct bench_run *r, const struct bench_row *row)
 /* Says of the row that exceeds the limits by the least how far it is beyond each. */
 static void print_nearest(const struct bench_run *r, struct paragraph *p)
 {
+    static const char *const options[BENCH_LIMITS] = {"--max-loss", "--max-us", "--max-cache"};
     const struct bench_row *row = bench_nearest(&r->bench);
-    const double *at = r->limits.at;
+    const double of[BENCH_LIMITS] = {row->loss.lost, row->p50_us, row->plan.allocated_bytes};
     const char *before = " exceeds";
     paragraph_printf(p, "\nno row is within the limits; the nearest, %s with a cache of %s,",
                      row->model->variant.name, row->plan.kv_type.text);
-    if (at[BENCH_LOST] > 0 && !(row->loss.lost <= at[BENCH_LOST])) {
-        paragraph_printf(p, "%s --max-loss by %.4f", before, row->loss.lost - at[BENCH_LOST]);
+    for (int i = 0; i < BENCH_LIMITS; i++) {
+        const double limit = r->limits.at[i];
+        if (limit <= 0 || of[i] <= limit)
+            continue;
+        paragraph_printf(p, "%s %s by ", before, options[i]);
+        paragraph_printf(p, i == BENCH_CACHE ? "%.0f bytes" : "%.4f", of[i] - limit);
         before = " and";
     }
-    if (at[BENCH_US] > 0 && row->p50_us > at[BENCH_US]) {
-        paragraph_printf(p, "%s --max-us by %.1f", before, row->p50_us - at[BENCH_US]);
-        before = " and";
-    }
-    if (at[BENCH_CACHE] > 0 && row->plan.allocated_bytes > at[BENCH_CACHE])
-        paragraph_printf(p, "%s --max-cache by %s", before,
-                         figure_bytes(row->plan.allocated_bytes - at[BENCH_CACHE]).text);
     paragraph_puts(p, "\n");
 }
 

@@ -70,7 +70,7 @@ static enum status check_outputs(struct job *j, void *values, struct err *e)
     const bool writes = j->command->needs & JOB_OUT;
     if (writes)
         TRY(path_new(o->out, true, NULL, e));
-    TRY(paths_check(&j->command->spec, values, e));
+    TRY(paths_check(j->rows, values, e));
     return writes ? path_new(o->out, o->force, "--force replaces it", e) : STATUS_OK;
 }
 

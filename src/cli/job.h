@@ -191,7 +191,7 @@ enum status job_grow_session(struct job *j, int n_ctx, const char *advice, struc
  * if one writes what another reads or writes, or would replace a file of another kind than its own.
  * The failures of file_writer_open for a file that is written whole: while it is tried there is a
  * temporary file, so signals should be deferred. */
-enum status paths_check(const struct option_spec *spec, const void *values, struct err *e);
+enum status paths_check(const struct option_rows *rows, const void *values, struct err *e);
 
 /* STATUS_USAGE if -o names no file, or one that exists unless `replaces`; the message then ends
  * with the `remedy`. */

@@ -7,13 +7,11 @@
 #include "base/text.h"
 
 /* STATUS_USAGE if the path, which is written, is one that an option reads. */
-static enum status path_spares(const struct option_spec *spec, const void *values, const char *path,
+static enum status path_spares(const struct option_rows *rows, const void *values, const char *path,
                                struct err *e)
 {
-    struct option_rows rows;
-    options_list(spec, &rows);
-    for (int r = 0; r < rows.n; r++) {
-        const struct option_row *row = &rows.items[(rows.n_options + r) % rows.n];
+    for (int r = 0; r < rows->n; r++) {
+        const struct option_row *row = &rows->items[(rows->n_options + r) % rows->n];
         const struct option *o = row->option; /* the positionals first */
         const void *value = (const char *)values + row->offset;
         const struct option_strings *many = o->kind == OPTION_STRINGS ? value : NULL;
@@ -58,20 +56,18 @@ static enum status check_kind(const char *path, enum option_writes kind, struct 
     return s;
 }
 
-enum status paths_check(const struct option_spec *spec, const void *values, struct err *e)
+enum status paths_check(const struct option_rows *rows, const void *values, struct err *e)
 {
-    struct option_rows rows;
-    options_list(spec, &rows);
-    for (int i = 0; i < rows.n; i++) {
-        const struct option *o = rows.items[i].option;
-        const char *path = written_by(&rows.items[i], values);
+    for (int i = 0; i < rows->n; i++) {
+        const struct option *o = rows->items[i].option;
+        const char *path = written_by(&rows->items[i], values);
         if (path)
-            TRY(err_in(e, path_spares(spec, values, path, e), "--%s", o->name));
+            TRY(err_in(e, path_spares(rows, values, path, e), "--%s", o->name));
         for (int k = 0; path && k < i; k++) {
-            const char *other = written_by(&rows.items[k], values);
+            const char *other = written_by(&rows->items[k], values);
             if (other && path_same(path, other))
                 return err_usage(e, "--%s and --%s both write '%.200s'; expected a file each",
-                                 rows.items[k].option->name, o->name, path);
+                                 rows->items[k].option->name, o->name, path);
         }
         if (path && o->writes != WRITES_OTHER) {
             TRY(err_in(e, check_kind(path, o->writes, e), "--%s", o->name));

@@ -172,7 +172,7 @@ $ [ "$(od -An -tx1 "$out" | tr -d ' \n')" = 610062ffc30a ]
 0 score $model -p "$(repeat a 257)bc" --truncate left | 257 lines | 2> 3 of 259 tokens are left out
 0 score $model -p "$(repeat a 257)bc" --truncate left --format json | "range": null
 0 score $model -p "$(repeat a 256)" --truncate left --format csv | ,0:1 | model,file,range
-0 attend $model -p "$(repeat a 257)bc" --truncate right --query 255 --layer 0 --head 0 | a: (token 255)
+0 attend $model -p "$(repeat a 257)bc" --truncate right --query 255 --layer 0 --head 0 | (token 255, a)
 2 generate $model -c 257 | -c: expected at most 256
 0 generate $model -p ROMEO: -c 6 -n 5 | 2> context full (6 tokens): stopped after 1 of 5
 
@@ -243,7 +243,7 @@ $ ids=$("$decode" tokenize $model -f prompt | tr ' ' ,)
 0 attend $model -p "$line" --format $form --layer 1 --head 3,0 | for form in table md json jsonl
 0 attend $model -p "$line" --format $form --query 4 | for form in table md json
 0 attend $model -p "$line" --format jsonl --query 4 | "query": 4, "top": [{"position": 
-0 attend $model -p "$line" --query 4 --layer 0 --head 1 | layer  head  O: (token 4)
+0 attend $model -p "$line" --query 4 --layer 0 --head 1 | layer  head  4: (token 4, O)
 0 attend $model -p x --format json | "self": 1, "induction": null
 0 attend $model -p x --format csv | ! –
 0 attend $model -p aab --query 2 | a[1] | ! b[
