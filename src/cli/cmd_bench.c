@@ -16,12 +16,8 @@
 
 #define VALUES struct bench_options
 
-static const struct option shape_bench_options[] = {
-    OPT_STRING("shape", shape, "SHAPE", SHAPE_HELP),
-    OPT_END,
-};
-
 static const struct option matrix_options[] = {
+    OPT_STRING("shape", shape, "SHAPE", "random weights instead of a checkpoint; " SHAPE_HELP),
     OPT_STRING("kv-heads", kv_heads, "all|G,G,...",
                "numbers of K/V heads: as many as query heads is MHA, 1 is MQA; all: every divisor",
                .otherwise = "all; of several checkpoints their own"),
@@ -372,9 +368,7 @@ const struct command command_bench = {
                 "./decode bench models/shakespeare-mha.gguf --type f32,q8_0\n"
                 "./decode bench models/shakespeare-mha.gguf --text LICENSE --kv-heads 2\n",
     .notes = help_of_bench,
-    .spec = {.groups = {{"Random weights of a shape instead of a checkpoint", shape_bench_options,
-                         0},
-                        {"What is compared (one row for every combination)", matrix_options, 0},
+    .spec = {.groups = {{"What is compared (one row for every combination)", matrix_options, 0},
                         {"Measuring", measuring_options, 0},
                         {"Which variant to choose", advice_options, 0},
                         {"Results", result_options, 0},

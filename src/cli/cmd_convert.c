@@ -214,7 +214,7 @@ static enum status read_eval(struct conversion *c, struct err *e)
     struct input_range range;
     if (!o->eval)
         return STATUS_OK;
-    TRY(input_await(o->eval, TEXT_MAX, &j->text_bytes, &j->text.len, e));
+    TRY(input_read(o->eval, TEXT_MAX, &j->text_bytes, &j->text.len, e));
     j->text.data = j->text_bytes;
     TRY(input_parse_range(o->range, &range, e));
     if (o->range && path_same(o->calib, o->eval))
@@ -261,7 +261,7 @@ static enum status read_text(struct conversion *c, struct err *e)
     size_t len;
     TRY(input_parse_range(o->range, &range, e));
     TRY(input_needs_tokenizer(k->tokenizer, c->job->path, "--calib", e));
-    TRY(input_await(o->calib, TEXT_MAX, &bytes, &len, e));
+    TRY(input_read(o->calib, TEXT_MAX, &bytes, &len, e));
     const struct text text = input_range_of(range, text_span(bytes, len));
     const enum status s =
         text_sample_take(k->tokenizer, c->config.n_ctx, text, wanted, &c->text, e);

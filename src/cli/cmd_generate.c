@@ -16,6 +16,10 @@ static const struct option text_options[] = {
     OPT_STRINGS("stop", stops, "TEXT",
                 "end where the continuation has this text, which is not printed; \\n is a "
                 "backslash and an n, as in -p"),
+    OPT_FLAG("interactive", interactive,
+             "a session: each line that is typed continues the text so far and is answered; a full "
+             "context goes on as with --shift; Ctrl-C stops an answer",
+             .letter = 'i'),
     OPT_INT("samples", samples, "N", 1, 1000000,
             "continuations, separated by lines of ---; the prompt is taken once", .fallback = "1",
             .excludes = "interactive|prompts"),
@@ -53,14 +57,6 @@ static const struct option sampler_options[] = {
             "how many tokens are recent, at most the context's; -1: these", .fallback = "64"),
     OPT_U64("seed", common.seed, "S", "replay the run of this seed",
             .otherwise = "a random one, which is shown"),
-    OPT_END,
-};
-
-static const struct option session_options[] = {
-    OPT_FLAG("interactive", interactive,
-             "a session: each line that is typed continues the text so far and is answered; a full "
-             "context goes on as with --shift; Ctrl-C stops an answer",
-             .letter = 'i'),
     OPT_END,
 };
 
@@ -123,7 +119,6 @@ const struct command command_generate = {
     .notes = help_of_generate,
     .spec = {.groups = {{"Text", input_options, 0},
                         {"Continuation", text_options, 0},
-                        {"A session", session_options, 0},
                         {"Many prompts", many_options, 0},
                         {"Sampling", sampler_options, 0},
                         {"Engine", engine_options, 0},

@@ -133,10 +133,6 @@ static const struct option step_options[] = {
                "share of the loss that asks for all tokens alike; the original Transformer: 0.1",
                .fallback = "0"),
     OPT_DOUBLE("clip", clip, "X", 0, 1e6, "limit of the gradient's norm; 0: none", .fallback = "1"),
-    OPT_END,
-};
-
-static const struct option held_out_options[] = {
     OPT_DOUBLE("val-fraction", val_fraction, "X", 0, 0.9,
                "the last part of each text, held out; 0: none", .fallback = "0.1"),
     OPT_INT("eval-every", eval_every, "N", -1, INT_MAX,
@@ -163,6 +159,7 @@ static const struct option output_options[] = {
         "log", log_path, "FILE.csv",
         "write loss (the text's cross-entropy), learning rate and gradient norm of every step",
         .writes = WRITES_OTHER),
+    OPT_THREADS("threads; any number gives the same checkpoint"),
     OPT_END,
 };
 
@@ -184,11 +181,6 @@ static const struct option origin_options[] = {
                .fallback = "all", .needs = "from"),
     OPT_U64("seed", common.seed, "S", "of the first weights and of the windows",
             .otherwise = "random"),
-    OPT_END,
-};
-
-static const struct option run_options[] = {
-    OPT_THREADS("threads; any number gives the same checkpoint"),
     OPT_END,
 };
 
@@ -457,7 +449,7 @@ static enum status read_texts(struct training *t, struct err *e)
     TRY_ZEROED(t->read, t->texts.n, "the list of texts", e);
     for (int i = 0; i < t->texts.n; i++) {
         char *bytes = NULL;
-        TRY(input_await(t->texts.items[i], TEXT_MAX, &bytes, &t->read[i].len, e));
+        TRY(input_read(t->texts.items[i], TEXT_MAX, &bytes, &t->read[i].len, e));
         t->read[i].data = bytes;
         spec->n_texts++;
     }
@@ -597,13 +589,11 @@ const struct command command_train = {
     .examples = "./decode train README.md -o toy.gguf --embd 64 --heads 4 --steps 20\n"
                 "./decode train README.md -o b.gguf --from toy.gguf --steps 9 --lr 1e-4\n",
     .notes = help_of_train,
-    .spec = {.groups = {{"Output", output_options, 0},
+    .spec = {.groups = {{"The run", output_options, 0},
                         {"A new model", size_options, offsetof(VALUES, shape)},
                         {"What it is made of", kind_options, offsetof(VALUES, shape)},
                         {"What it starts from", origin_options, 0},
                         {"Steps", step_options, offsetof(VALUES, spec)},
-                        {"Held-out text", held_out_options, offsetof(VALUES, spec)},
-                        {"Run", run_options, 0},
                         {"", general_options + 1, 0}},
              .everyday = "output layers embd heads kv-heads vocab from steps lr resume",
              .positionals = {OPT_STRINGS("TEXT...", texts, NULL, NULL, .reads = "the text")}},

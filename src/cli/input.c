@@ -25,7 +25,14 @@ enum status input_read(const char *path, size_t max, char **text, size_t *len, s
 {
     static const char mark[] = "\xef\xbb\xbf"; /* of byte order, in UTF-8 */
     const size_t mark_len = strlen(mark);
-    TRY(file_read_all(path, max, text, len, e));
+    const bool deferred = signals_end_at_once();
+    *text = NULL;
+    if (signals_interrupted())
+        return STATUS_INTERRUPTED;
+    const enum status s = file_read_all(path, max, text, len, e);
+    if (deferred)
+        signals_defer();
+    TRY(s);
     if (text_starts_with(text_span(*text, *len), mark)) {
         *len -= mark_len;
         memmove(*text, *text + mark_len, *len + 1);
@@ -72,16 +79,6 @@ enum status job_read_text(struct job *j, struct err *e)
     }
     j->text = input_range_of(range, j->text);
     return STATUS_OK;
-}
-
-enum status input_await(const char *path, size_t max, char **text, size_t *len, struct err *e)
-{
-    *text = NULL;
-    if (signals_end_at_once())
-        return STATUS_INTERRUPTED;
-    const enum status s = input_read(path, max, text, len, e);
-    signals_defer();
-    return s;
 }
 
 enum status input_needs_tokenizer(const struct tokenizer *t, const char *path, const char *option,

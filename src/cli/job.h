@@ -18,7 +18,7 @@ enum status job_run(const struct command *c, char **argv, struct output *out, ui
 /* --- stages that job_run calls as enum job_needs says, or a command's run itself -------------- */
 
 /* Reads job.text from -p, -f or the positional, or with JOB_PIPED from standard input: the part
- * that --range takes; without any of them it is empty. The failures of input_await; STATUS_USAGE
+ * that --range takes; without any of them it is empty. The failures of input_read; STATUS_USAGE
  * for a bad range, and where the command needs a text and none is given. */
 enum status job_read_text(struct job *j, struct err *e);
 
@@ -96,12 +96,9 @@ enum status input_parse_range(const char *range, struct input_range *out, struct
 struct text input_range_of(struct input_range range, struct text text);
 
 /* Reads a text of at most `max` bytes into malloc'd memory of the caller, without a byte-order mark
- * at its beginning. The failures of file_read_all; STATUS_USAGE for a checkpoint. */
+ * at its beginning. Ctrl-C ends the wait for a pipe, also where signals are deferred. The failures
+ * of file_read_all; STATUS_USAGE for a checkpoint; STATUS_INTERRUPTED if Ctrl-C came before. */
 enum status input_read(const char *path, size_t max, char **text, size_t *len, struct err *e);
-
-/* Does the same while signals are deferred; Ctrl-C still ends the wait for a pipe.
- * STATUS_INTERRUPTED if Ctrl-C came before. */
-enum status input_await(const char *path, size_t max, char **text, size_t *len, struct err *e);
 
 /* STATUS_BAD_FILE if the checkpoint at `path` has no tokenizer, or none that makes tokens of texts,
  * which `option` needs. */

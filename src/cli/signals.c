@@ -77,8 +77,7 @@ void signals_defer(void)
 
 bool signals_end_at_once(void)
 {
-    deferred = 0;
-    return interrupted;
+    return atomic_exchange(&deferred, 0);
 }
 
 bool signals_interrupted(void)

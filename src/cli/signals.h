@@ -27,8 +27,8 @@ bool signals_interrupted(void);
 /* Forgets a recorded SIGINT, so that the next signal is the first again. False: there was none. */
 bool signals_forgive(void);
 
-/* Undoes signals_defer, before a wait for a text that may never come. True: a signal was recorded
- * before, which the caller is to obey now. */
+/* Undoes signals_defer, before a wait for a text that may never come. Returns whether signals were
+ * deferred. The caller obeys one that was recorded before. */
 bool signals_end_at_once(void);
 
 /* Ends the process as SIGPIPE ends one that does not ignore it: 141 in a shell. */
