@@ -18,7 +18,7 @@ static bool is_separator(struct text token)
         const enum char_class class = unicode_class(code);
         if (class == CHAR_LETTER || class == CHAR_NUMBER || code >= UNICODE_INVALID)
             return false;
-        divides |= class == CHAR_OTHER || code == '\n';
+        divides |= class != CHAR_SPACE || code == '\n';
     }
     return divides;
 }

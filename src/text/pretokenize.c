@@ -51,10 +51,10 @@ static int class_at(enum pretokenize_rule rule, struct text s, size_t at, size_t
     const size_t n = utf8_decode(text_from(s, at), &code);
     const enum char_class c = unicode_class(code);
     if ((rule == PRETOKENIZE_STARCODER && c == CHAR_NUMBER) ||
-        (rule == PRETOKENIZE_FALCON && c == CHAR_OTHER && unicode_is_punctuation(code)))
+        (rule == PRETOKENIZE_FALCON && c == CHAR_PUNCTUATION))
         return CHAR_END;
     *len = n;
-    return c;
+    return c == CHAR_PUNCTUATION ? CHAR_OTHER : c;
 }
 
 /* Returns where the run of characters of class c that starts at `at` ends; *last becomes the length

@@ -5,9 +5,17 @@
 
 /* --- classes of characters -------------------------------------------------------------------- */
 
-/* Returns the class that the table has. */
-static enum char_class find_class(uint32_t code)
+enum char_class unicode_class(uint32_t code)
 {
+    if (code < 0x80) { /* most text */
+        if ((code | 0x20) - 'a' < 26)
+            return CHAR_LETTER;
+        if (code - '0' < 10)
+            return CHAR_NUMBER;
+        if (code == ' ' || code - '\t' < 5)
+            return CHAR_SPACE;
+        return code > ' ' && code < 0x7f ? CHAR_PUNCTUATION : CHAR_OTHER;
+    }
     /* The last run that starts at or before the code point; the first one is before all of them. */
     const uint64_t *run = unicode_runs;
     for (size_t n = LENGTH(unicode_runs); n > 1;) {
@@ -16,26 +24,6 @@ static enum char_class find_class(uint32_t code)
         n -= half;
     }
     return code - (*run >> 20) <= (*run >> 4 & 0xffff) ? (*run & 15) : CHAR_OTHER;
-}
-
-enum char_class unicode_class(uint32_t code)
-{
-    if (code < 0x80) { /* most text; the table agrees */
-        if ((code | 0x20) - 'a' < 26)
-            return CHAR_LETTER;
-        if (code - '0' < 10)
-            return CHAR_NUMBER;
-        return code == ' ' || code - '\t' < 5 ? CHAR_SPACE : CHAR_OTHER;
-    }
-    const enum char_class c = find_class(code);
-    return c == CHAR_PUNCTUATION ? CHAR_OTHER : c;
-}
-
-bool unicode_is_punctuation(uint32_t code)
-{
-    if (code < 0x80)
-        return code > ' ' && code < 0x7f && unicode_class(code) == CHAR_OTHER;
-    return find_class(code) == CHAR_PUNCTUATION;
 }
 
 /* --- the byte alphabet ----------------------------------------------------------------------- */

@@ -10,18 +10,15 @@
 
 /* The numbers are those of the generated table. */
 enum char_class {
-    CHAR_OTHER = 0,       /* none of the next three; unassigned, surrogates, UNICODE_INVALID */
+    CHAR_OTHER = 0,       /* none of the others; unassigned, surrogates, UNICODE_INVALID */
     CHAR_LETTER = 1,      /* general category L* */
     CHAR_NUMBER = 2,      /* general category N* */
     CHAR_SPACE = 3,       /* property White_Space */
-    CHAR_PUNCTUATION = 4, /* P* of Unicode 8, for Falcon; unicode_class says CHAR_OTHER */
+    CHAR_PUNCTUATION = 4, /* P* of Unicode 8, and all that ASCII shows beside these: for Falcon */
 };
 
 /* Returns the class of any number; those above U+10FFFF are CHAR_OTHER. */
 enum char_class unicode_class(uint32_t code);
-
-/* Whether it is CHAR_PUNCTUATION, or in ASCII neither letter, digit, space nor control. */
-bool unicode_is_punctuation(uint32_t code);
 
 /*
  * Writes the UTF-8 of the character that stands for `byte` in the byte alphabet; returns its
