@@ -108,65 +108,41 @@ static enum storage converted_storage(const struct loader *ld, const struct tens
     return storage;
 }
 
-/* Loads a weight as panels; its bias is still NULL. */
-static struct matrix load_matrix(struct loader *ld, const struct tensor_spec *spec)
-{
-    struct matrix w = {.n_out = spec->rows, .n_in = spec->cols};
-    const struct gguf_tensor *t = ld->g ? find_tensor(ld, spec) : NULL;
-    if (ld->g && !t)
-        return w;
-    if (t && !ld->options.convert)
-        pack_storage(t->type, &w.storage);
-    else
-        w.storage = converted_storage(ld, spec);
-    void *panels = arena_take(&ld->arena, matrix_bytes(w.n_out, w.n_in, w.storage), 1);
-    w.panels = panels;
-    if (panels && t) {
-        copy_matrix(ld, panels, &w, 0, t, spec);
-    } else if (panels) {
-        pack_random(panels, &w, &ld->rng, ld->scratch);
-    }
-    return w;
-}
-
-/* --- queries, keys and values ---------------------------------------------------------------- */
-
-/* Loads Q, K and V of a layer as one matrix, or a random one if the file has other K/V heads. If
- * only some have a bias, the others' is zero; if none has, it is NULL. */
-static struct matrix load_qkv(struct loader *ld, int layer)
+/* Loads a role's matrix and its bias. Q, K and V are one matrix, of the parts that the file has, or
+ * a random one if the file has other K/V heads; if only some have a bias, the others' is zero. */
+static struct matrix load_matrix(struct loader *ld, enum tensor_role role, int layer)
 {
     const struct config *file = &ld->file, *c = ld->c;
-    const struct tensor_spec joined = layout_weight(c, ROLE_ATTN_QKV, layer);
-    struct matrix w = {.n_out = joined.rows, .n_in = joined.cols};
-    struct qkv_part parts[QKV_PARTS];
+    const bool is_qkv = role == ROLE_ATTN_QKV;
+    const struct tensor_spec whole = layout_weight(c, role, layer);
+    struct matrix w = {.n_out = whole.rows, .n_in = whole.cols};
+    struct qkv_part parts[QKV_PARTS] = {{role, 0, whole.rows}};
     struct tensor_spec specs[QKV_PARTS], of_biases[QKV_PARTS];
     const struct gguf_tensor *weight[QKV_PARTS], *biases[QKV_PARTS]; /* a bias may be NULL */
-    const int n = layout_qkv(file, layer, parts);
-    bool has_bias = !ld->g && file->biases != BIASES_NONE;
-    if (ld->g)
-        for (int i = 0; i < n; i++) {
-            specs[i] = layout_weight(file, parts[i].role, layer);
-            of_biases[i] = layout_bias(file, parts[i].role, layer);
-            weight[i] = find_tensor(ld, &specs[i]);
-            biases[i] = find_tensor(ld, &of_biases[i]);
-            has_bias |= biases[i] != NULL;
-            if (ld->status != STATUS_OK)
-                return w;
-        }
+    const int n = is_qkv ? layout_qkv(file, layer, parts) : 1;
+    bool has_bias = !ld->g && !(layout_bias(c, role, layer).flags & SPEC_NOT_NEW);
+    for (int i = 0; ld->g && i < n; i++) {
+        specs[i] = layout_weight(file, parts[i].role, layer);
+        of_biases[i] = layout_bias(file, parts[i].role, layer);
+        weight[i] = find_tensor(ld, &specs[i]);
+        biases[i] = find_tensor(ld, &of_biases[i]);
+        has_bias |= biases[i] != NULL;
+        if (ld->status != STATUS_OK)
+            return w;
+    }
     w.storage = ld->g && !ld->options.convert ? pack_common_storage(weight, n)
-                                              : converted_storage(ld, &joined);
+                                              : converted_storage(ld, &whole);
     void *panels = arena_take(&ld->arena, matrix_bytes(w.n_out, w.n_in, w.storage), 1);
     float *bias = has_bias ? arena_take(&ld->arena, w.n_out, sizeof *bias) : NULL;
     w.panels = panels;
     w.bias = bias;
-    const bool is_random = !ld->g || config_kv_heads(file, layer) != config_kv_heads(c, layer);
+    const bool is_random =
+        !ld->g || (is_qkv && config_kv_heads(file, layer) != config_kv_heads(c, layer));
     if (is_random && panels)
         pack_random(panels, &w, &ld->rng, ld->scratch);
     if (is_random && bias)
         pack_random_floats(bias, w.n_out, &ld->rng);
-    if (is_random || !panels)
-        return w;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; !is_random && panels && i < n; i++) {
         copy_matrix(ld, panels, &w, parts[i].first, weight[i], &specs[i]);
         if (biases[i])
             pack_floats(bias + parts[i].first, biases[i], &of_biases[i]);
@@ -181,13 +157,10 @@ static struct weight load_weight(struct loader *ld, enum tensor_role role, int l
 {
     struct weight w = {.table = NULL};
     const struct tensor_spec spec = layout_weight(ld->c, role, layer);
-    if (role == ROLE_ATTN_QKV) {
-        w.matrix = load_qkv(ld, layer);
-    } else if (!layout_has(ld->c, role) || role_is_joined(role)) {
+    if (role != ROLE_ATTN_QKV && (!layout_has(ld->c, role) || role_is_joined(role)))
         return w;
-    } else if (spec.form == FORM_MATRIX) {
-        w.matrix = load_matrix(ld, &spec);
-        w.matrix.bias = load_bias(ld, role, layer);
+    if (spec.form == FORM_MATRIX) {
+        w.matrix = load_matrix(ld, role, layer);
     } else if (spec.form == FORM_NORM) {
         w.norm.gain = load_floats(ld, &spec);
         w.norm.bias = load_bias(ld, role, layer);
