@@ -147,7 +147,6 @@ struct convert_loading {
         float *bias;
     } qkv, output;
     struct attend_bias *score_bias; /* [n_heads] */
-    struct pack_scratch pack;
 };
 
 /* Memory that any stage may use; its contents end with the stage, unless a comment says who reads

@@ -227,7 +227,6 @@ void convert_tensors_allocate(struct converter *c)
     take_new(c);
     if (!c->spec->n_tokens)
         return;
-    c->loading.pack = pack_scratch_take(&c->arena, c->widest);
     ARENA_TAKE(c->loading.score_bias, &c->arena, c->block.n_heads);
     c->loading.qkv = allocate_panels(c, ROLE_ATTN_QKV);
     c->loading.output = allocate_panels(c, ROLE_ATTN_OUTPUT);
@@ -243,7 +242,7 @@ static void load_tensor(struct converter *c, enum tensor_role role, int first)
     const struct convert_panels *to = is_output ? &c->loading.output : &c->loading.qkv;
     struct matrix *m = &c->block.loaded.w[is_output ? ROLE_ATTN_OUTPUT : ROLE_ATTN_QKV].matrix;
     m->panels = to->panels;
-    pack_rows(to->panels, m, first, &t[0].tensor, &spec, 0, spec.rows, &c->loading.pack);
+    pack_rows(to->panels, m, first, &t[0].tensor, &spec, 0, spec.rows);
     if (t[1].bytes)
         pack_floats(to->bias + first, &t[1].tensor, &of_bias);
     else if (m->bias)

@@ -19,12 +19,11 @@ struct loader {
     const struct gguf *g; /* NULL: random numbers */
     const struct file_map *source;
     struct model_options options;
-    struct config file;           /* as the file has it */
-    const struct config *c;       /* as the model is to be */
-    struct rng rng;               /* of random numbers */
-    struct arena arena;           /* counting in the first pass */
-    struct pack_scratch *scratch; /* of each thread */
-    enum status status;           /* sticky */
+    struct config file;     /* as the file has it */
+    const struct config *c; /* as the model is to be */
+    struct rng rng;         /* of random numbers */
+    struct arena arena;     /* counting in the first pass */
+    enum status status;     /* sticky */
     struct err *err;
 };
 
@@ -64,7 +63,7 @@ static void copy_range(void *arg, int thread)
     const struct range panels =
         pool_range(matrix_panels(n_rows), thread, pool_n_threads(c->ld->options.pool));
     pack_rows(c->panels, c->w, c->first, c->t, c->spec, panels.begin * KERNEL_LANES,
-              MIN(panels.end * KERNEL_LANES, n_rows), &c->ld->scratch[thread]);
+              MIN(panels.end * KERNEL_LANES, n_rows));
 }
 
 static void copy_matrix(const struct loader *ld, void *panels, const struct matrix *w, int first,
@@ -139,7 +138,7 @@ static struct matrix load_matrix(struct loader *ld, enum tensor_role role, int l
     const bool is_random =
         !ld->g || (is_qkv && config_kv_heads(file, layer) != config_kv_heads(c, layer));
     if (is_random && panels)
-        pack_random(panels, &w, &ld->rng, ld->scratch);
+        pack_random(panels, &w, &ld->rng);
     if (is_random && bias)
         pack_random_floats(bias, w.n_out, &ld->rng);
     for (int i = 0; !is_random && panels && i < n; i++) {
@@ -178,13 +177,6 @@ static void load_all(struct loader *ld, struct model *m)
     const struct config *c = ld->c = &m->config;
     m->tied = ld->g && layout_output_tied(ld->g);
     ARENA_TAKE(m->blocks, &ld->arena, c->n_layers);
-    const int n_threads = pool_n_threads(ld->options.pool);
-    ARENA_TAKE(ld->scratch, &ld->arena, n_threads);
-    for (int i = 0; i < n_threads; i++) {
-        const struct pack_scratch own = pack_scratch_take(&ld->arena, layout_longest_row(c));
-        if (ld->scratch)
-            ld->scratch[i] = own;
-    }
     for (enum tensor_role role = 0; role < ROLE_BLOCK_FIRST; role++)
         m->w[role] = load_weight(ld, role, 0);
     for (int l = 0; l < config_blocks(c) && ld->status == STATUS_OK; l++) {

@@ -82,13 +82,6 @@ enum status pack_find(const struct gguf *g, const struct tensor_spec *spec,
     return STATUS_OK;
 }
 
-struct pack_scratch pack_scratch_take(struct arena *a, int n)
-{
-    struct pack_scratch s = {.row = arena_take(a, n, sizeof(float)),
-                             .encoded = arena_take(a, n, sizeof(float))};
-    return s;
-}
-
 void pack_floats(float *out, const struct gguf_tensor *t, const struct tensor_spec *spec)
 {
     if (spec->halves.n == 0 || spec->n_dims > 1) {
@@ -109,23 +102,21 @@ struct panel_rows {
     int n;
 };
 
-/* Places elements of so many bytes, a constant wherever this is called. */
-static inline void transpose_rows(unsigned char *out, const struct panel_rows *rows, int n_in,
+/* Places n elements of so many bytes, a constant wherever this is called. */
+static inline void transpose_rows(unsigned char *out, const struct panel_rows *rows, int n,
                                   size_t element)
 {
-    for (int i = 0; i < n_in; i++, out += KERNEL_LANES * element)
+    for (int i = 0; i < n; i++, out += KERNEL_LANES * element)
         for (int lane = 0; lane < rows->n; lane++)
             memcpy(out + lane * element, rows->at[lane] + i * element, element);
 }
 
-/* Places blocks of `element_bytes` bytes of elements after their scale; `flip` turns words of
- * signed elements into words of elements with an offset. */
-static void transpose_blocks(unsigned char *panel, size_t first_lane, const struct panel_rows *rows,
-                             int n_in, size_t element_bytes, uint32_t flip)
+/* Places n blocks of `element_bytes` bytes of elements after their scale, at these places in a
+ * panel; `flip` turns words of signed elements into words of elements with an offset. */
+static void transpose_blocks(uint16_t *scales, uint32_t *out, const struct panel_rows *rows, int n,
+                             size_t element_bytes, uint32_t flip)
 {
-    uint16_t *scales = (uint16_t *)(void *)panel + first_lane;
-    uint32_t *out = (uint32_t *)(void *)(panel + matrix_scales_bytes(n_in)) + first_lane;
-    for (int block = 0; block < n_in / QUANT_BLOCK; block++, scales += KERNEL_LANES) {
+    for (int block = 0; block < n; block++, scales += KERNEL_LANES) {
         size_t in = block * (SCALE_BYTES + element_bytes);
         for (int lane = 0; lane < rows->n; lane++)
             memcpy(&scales[lane], rows->at[lane] + in, SCALE_BYTES);
@@ -139,33 +130,37 @@ static void transpose_blocks(unsigned char *panel, size_t first_lane, const stru
     }
 }
 
-/* Places rows from `row` on, all of one panel, from their bytes in a file of w's type. */
-static void place(void *panels, const struct matrix *w, int row, const struct panel_rows *rows)
+/* Places n elements, from column `first` on, which begins a block, of rows from `row` on, all of
+ * one panel, from their bytes in a file of w's type. */
+static void place(void *panels, const struct matrix *w, int row, int first, int n,
+                  const struct panel_rows *rows)
 {
-    const size_t lane = row % KERNEL_LANES;
+    const size_t lane = row % KERNEL_LANES, block = storage_block_bytes(w->storage);
     unsigned char *panel =
         (unsigned char *)panels + row / KERNEL_LANES * matrix_panel_bytes(w->n_in, w->storage);
-    switch (w->storage) {
-    case STORAGE_Q8_0:
-        transpose_blocks(panel, lane, rows, w->n_in, QUANT_BLOCK, 0x80808080u);
-        break;
-    case STORAGE_Q4_0:
-        transpose_blocks(panel, lane, rows, w->n_in, QUANT_BLOCK / 2, 0);
-        break;
-    case STORAGE_F32:
-        transpose_rows(panel + lane * 4, rows, w->n_in, 4);
-        break;
-    default:
-        transpose_rows(panel + lane * 2, rows, w->n_in, 2);
+    const size_t at = (size_t)first / QUANT_BLOCK * KERNEL_LANES;
+    if (storage_is_quantised(w->storage)) {
+        uint32_t *elements =
+            (uint32_t *)(void *)(panel + matrix_scales_bytes(w->n_in) + at * block);
+        transpose_blocks((uint16_t *)(void *)panel + at + lane, elements + lane, rows,
+                         n / QUANT_BLOCK, block, w->storage == STORAGE_Q8_0 ? 0x80808080u : 0);
+    } else if (w->storage == STORAGE_F32) {
+        transpose_rows(panel + at * block + lane * 4, rows, n, 4);
+    } else {
+        transpose_rows(panel + at * block + lane * 2, rows, n, 2);
     }
 }
 
-/* Places one row of floats in w's storage. */
-static void place_floats(void *panels, const struct matrix *w, int row, const float *x,
-                         const struct pack_scratch *scratch)
+/* Elements of a row on their way: whole blocks of every type. */
+#define PIECE 1024
+
+/* Places n floats of one row in w's storage. */
+static void place_floats(void *panels, const struct matrix *w, int row, int first, int n,
+                         const float *x)
 {
-    blocks_encode(tensor_types[w->storage], scratch->encoded, x, w->n_in);
-    place(panels, w, row, &(struct panel_rows){{scratch->encoded}, 1});
+    unsigned char encoded[PIECE * sizeof *x];
+    blocks_encode(tensor_types[w->storage], encoded, x, n);
+    place(panels, w, row, first, n, &(struct panel_rows){{encoded}, 1});
 }
 
 /* --- tensors ---------------------------------------------------------------------------------- */
@@ -175,25 +170,8 @@ static const unsigned char *row_data(const struct gguf_tensor *t, uint64_t row)
     return t->data + row * (t->n_bytes / (t->n_elements / t->dims[0]));
 }
 
-/* Elements of a row on their way: whole blocks of every type. */
-#define PIECE 1024
-
-/* Places a row of any type in panels of F32. */
-static void widen_row(float *panels, int n_in, int row, uint32_t type, const unsigned char *data)
-{
-    float piece[PIECE];
-    float *out = panels + (size_t)(row / KERNEL_LANES) * n_in * KERNEL_LANES + row % KERNEL_LANES;
-    for (int first = 0; first < n_in; first += PIECE) {
-        const int n = MIN(n_in - first, PIECE);
-        blocks_decode(type, piece, data + tensor_type_bytes(tensor_type_find(type), first), n);
-        for (int i = 0; i < n; i++, out += KERNEL_LANES)
-            *out = piece[i];
-    }
-}
-
 void pack_rows(void *panels, const struct matrix *w, int first, const struct gguf_tensor *t,
-               const struct tensor_spec *spec, int begin, int end,
-               const struct pack_scratch *scratch)
+               const struct tensor_spec *spec, int begin, int end)
 {
     if (t->type->type == pack_type(w->storage)) {
         for (int row = begin; row < end;) {
@@ -201,18 +179,18 @@ void pack_rows(void *panels, const struct matrix *w, int first, const struct ggu
                 .n = MIN(end - row, KERNEL_LANES - (first + row) % KERNEL_LANES)};
             for (int i = 0; i < rows.n; i++)
                 rows.at[i] = row_data(t, spec_file_row(spec, row + i));
-            place(panels, w, first + row, &rows);
+            place(panels, w, first + row, 0, w->n_in, &rows);
             row += rows.n;
         }
         return;
     }
     for (int row = begin; row < end; row++) {
         const unsigned char *data = row_data(t, spec_file_row(spec, row));
-        if (w->storage == STORAGE_F32) {
-            widen_row(panels, w->n_in, first + row, t->type->type, data);
-        } else {
-            blocks_decode(t->type->type, scratch->row, data, w->n_in);
-            place_floats(panels, w, first + row, scratch->row, scratch);
+        for (int at = 0; at < w->n_in; at += PIECE) {
+            float piece[PIECE];
+            const int n = MIN(w->n_in - at, PIECE);
+            blocks_decode(t->type->type, piece, data + tensor_type_bytes(t->type, at), n);
+            place_floats(panels, w, first + row, at, n, piece);
         }
     }
 }
@@ -225,13 +203,15 @@ void pack_random_floats(float *out, uint64_t n, struct rng *r)
         out[i] = (float)(int32_t)rng_u32(r) * 0x1p-31f * RANDOM_SPREAD;
 }
 
-void pack_random(void *panels, const struct matrix *w, struct rng *r,
-                 const struct pack_scratch *scratch)
+void pack_random(void *panels, const struct matrix *w, struct rng *r)
 {
-    for (int row = 0; row < w->n_out; row++) {
-        pack_random_floats(scratch->row, w->n_in, r);
-        place_floats(panels, w, row, scratch->row, scratch);
-    }
+    for (int row = 0; row < w->n_out; row++)
+        for (int at = 0; at < w->n_in; at += PIECE) {
+            float piece[PIECE];
+            const int n = MIN(w->n_in - at, PIECE);
+            pack_random_floats(piece, n, r);
+            place_floats(panels, w, row, at, n, piece);
+        }
 }
 
 void pack_read_row(const struct matrix *w, int row, float *out)

@@ -34,13 +34,6 @@ struct shape_text pack_shape_text(int n_dims, const uint64_t *dims);
 enum status pack_find(const struct gguf *g, const struct tensor_spec *spec,
                       const struct gguf_tensor **out, struct err *e);
 
-/* Room for rows of up to `n` elements on their way. */
-struct pack_scratch {
-    float *row;
-    unsigned char *encoded;
-};
-struct pack_scratch pack_scratch_take(struct arena *a, int n);
-
 /* Widens all elements of a tensor: a vector in the order of memory (spec_file_row), a matrix in
  * that of the file. */
 void pack_floats(float *out, const struct gguf_tensor *t, const struct tensor_spec *spec);
@@ -49,12 +42,10 @@ void pack_floats(float *out, const struct gguf_tensor *t, const struct tensor_sp
  * that specification; its row 0 is row `first` of the target. scratch may be NULL if the tensor's
  * type stays or becomes F32. Threads may pack other rows at once, each with scratch of its own. */
 void pack_rows(void *panels, const struct matrix *w, int first, const struct gguf_tensor *t,
-               const struct tensor_spec *spec, int begin, int end,
-               const struct pack_scratch *scratch);
+               const struct tensor_spec *spec, int begin, int end);
 
 /* Fill with uniform numbers, so small that no sum of them overflows, whatever the width. */
-void pack_random(void *panels, const struct matrix *w, struct rng *r,
-                 const struct pack_scratch *scratch);
+void pack_random(void *panels, const struct matrix *w, struct rng *r);
 void pack_random_floats(float *out, uint64_t n, struct rng *r);
 
 /* Reads row `row` of a filled matrix as n_in floats. */

@@ -88,7 +88,7 @@ void param_list_read(const struct param_list *list, const struct gguf *g, float 
         const struct matrix m = {.n_out = s.rows, .n_in = s.cols, .storage = STORAGE_F32};
         s.halves.n = 0; /* the order of the file */
         if (list->order == PARAMS_PANELS && is_matrix(&s))
-            pack_rows(to, &m, 0, t, &s, 0, s.rows, NULL);
+            pack_rows(to, &m, 0, t, &s, 0, s.rows);
         else
             pack_floats(to, t, &s);
     }
