@@ -74,7 +74,7 @@ static enum status make_rows(const struct heads_result *r, struct curve_row **ou
         char *first = name;
         for (; head < r->points[i].n; head++)
             name += snprintf(name, HEAD_BYTES, "%s%d.%d", name > first ? "," : "",
-                             r->by_worth[head].layer, r->by_worth[head].head);
+                             r->heads[head].layer, r->heads[head].head);
         rows[i] = (struct curve_row){r->points[i], text_span(first, name - first)};
     }
     *out = rows;

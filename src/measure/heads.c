@@ -173,14 +173,12 @@ static enum status measure_curve(struct heads_run *r, struct err *e)
     struct heads_result *result = r->result;
     const int n_heads = result->n_heads;
     struct eval_result without = result->whole;
-    TRY_ZEROED(result->by_worth, n_heads, "the order of the heads", e);
-    const struct head_worth *next = result->by_worth;
-    memcpy(result->by_worth, result->heads, n_heads * sizeof *next);
-    qsort(result->by_worth, n_heads, sizeof *next, compare_worths);
+    const struct head_worth *next = result->heads;
+    qsort(result->heads, n_heads, sizeof *next, compare_worths);
     r->eval.entry = (struct eval_entry){0, NULL};
     r->eval.nll = NULL;
     for (int n = 0;; n = n == 0 ? 1 : MIN(2 * n, n_heads)) {
-        for (; next < result->by_worth + n; next++)
+        for (; next < result->heads + n; next++)
             r->off[next->layer * r->config->n_heads + next->head] = 1;
         if (n > 0) {
             r->eval.before += r->plan.n_scored;
@@ -246,6 +244,5 @@ enum status heads_run(const struct heads_spec *spec, struct heads_result *result
 void heads_free(struct heads_result *r)
 {
     free(r->heads);
-    free(r->by_worth);
     *r = (struct heads_result){.n_heads = 0};
 }

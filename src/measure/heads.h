@@ -44,13 +44,12 @@ struct heads_point {
 
 /* What was measured; heads_free is due. */
 struct heads_result {
-    struct head_worth *heads; /* [n_heads] malloc'd, in order */
+    struct head_worth *heads; /* [n_heads] malloc'd, in order; with a curve the one that costs least
+                                 first */
     int n_heads;
     struct eval_result whole; /* the model with all heads */
-    /* The curve: the heads [n_heads], malloc'd, the one that costs least first; and the text
-     * without the first 0, 1, 2, 4, 8 and so on, and without all (Michel et al. 2019, section 4.1,
-     * but the order is not measured anew). */
-    struct head_worth *by_worth;
+    /* The curve: the text without the first 0, 1, 2, 4, 8 and so on of the heads, and without all
+     * (Michel et al. 2019, section 4.1, but the order is not measured anew). */
     struct heads_point points[HEADS_MOST_POINTS];
     int n_points;
 };

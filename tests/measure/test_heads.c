@@ -70,7 +70,7 @@ TEST(curve_leaves_out_the_least_first)
         const struct heads_point *p = &r->points[k];
         ck_assert_int_eq(p->n, k == 0 ? 0 : 1 << (k - 1) < n ? 1 << (k - 1) : n);
         for (; at < p->n; at++) {
-            const struct head_worth *w = &r->by_worth[at];
+            const struct head_worth *w = &r->heads[at];
             off[w->layer * c->n_heads + w->head] += 1;
             ck_assert(at == 0 || w[-1].delta_nll <= w->delta_nll);
         }
