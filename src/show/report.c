@@ -19,12 +19,6 @@ static bool is_wanted(const struct report_field *f, unsigned shown)
     return f->when == 0 || (f->when & shown);
 }
 
-/* Whether the report has the field as a column; JSON has none. */
-static bool is_shown(const struct report *r, const struct report_field *f)
-{
-    return report_name(r->format, f) && is_wanted(f, r->shown);
-}
-
 static bool is_text(enum report_type type)
 {
     return type == REPORT_TEXT || type == REPORT_STRING || type == REPORT_CHARS;
@@ -39,126 +33,98 @@ static bool is_text(enum report_type type)
 /* Spaces before texts below their rows. */
 #define BELOW 4
 
-/* A column of the table. */
-struct column {
-    const struct report_field *field;
-    size_t width;
-    bool left;     /* aligned, as texts are */
-    bool left_out; /* of the table, as it is too wide */
-};
-
-/* A table of texts, which is written once the widths of its columns are known. */
-struct text_table {
-    struct output *out;
-    const char **cells; /* [n_rows, n] as they are stored, headings first */
-    int n_rows;
-    struct column *columns; /* [n] */
-    int n, last;            /* last: the last one that is not left out */
-    bool below; /* the last column's texts stand in lines of their own, below their rows */
-    size_t pad; /* spaces that stand before what is put next in a line, if anything is */
-};
-
-static size_t width_before_last(const struct text_table *t)
+static size_t width_before_last(const struct report *r)
 {
     size_t width = 0;
-    for (int i = 0; i < t->last; i++)
-        width += t->columns[i].left_out ? 0 : t->columns[i].width + GAP;
+    for (int i = 0; i < r->last; i++)
+        width += r->columns[i].left_out ? 0 : r->columns[i].width + GAP;
     return width;
 }
 
 /* Whether the table fits if texts of the last column are broken into lines as short as may be. */
-static bool table_fits(const struct text_table *t)
+static bool table_fits(const struct report *r)
 {
-    const struct column *c = &t->columns[t->last];
+    const struct report_column *c = &r->columns[r->last];
     const size_t least = c->left && c->width > NARROWEST ? NARROWEST : c->width;
-    return width_before_last(t) + least <= (size_t)t->out->columns;
+    return width_before_last(r) + least <= (size_t)r->out->columns;
 }
 
 /* Leaves out details, the last one first, until the table fits. If it is still too wide, texts of
  * the last column go below their rows. */
-static void fit_columns(struct text_table *t)
+static void fit_columns(struct report *r)
 {
-    for (int i = t->n - 1; i >= 0 && !table_fits(t); i--) {
-        t->columns[i].left_out = t->columns[i].field->detail;
-        while (t->last > 0 && t->columns[t->last].left_out)
-            t->last--;
+    for (int i = r->n - 1; i >= 0 && !table_fits(r); i--) {
+        r->columns[i].left_out = r->columns[i].field->detail;
+        while (r->last > 0 && r->columns[r->last].left_out)
+            r->last--;
     }
-    struct column *last = &t->columns[t->last];
-    const size_t all = t->out->columns, before = width_before_last(t);
+    struct report_column *last = &r->columns[r->last];
+    const size_t all = r->out->columns, before = width_before_last(r);
     if (!last->left || before + last->width <= all)
         return;
-    t->below = before + MIN(last->width, NARROWEST) > all;
-    last->width = t->below ? MAX(all, 2 * BELOW) - BELOW : all - before;
+    r->below = before + MIN(last->width, NARROWEST) > all;
+    last->width = r->below ? MAX(all, 2 * BELOW) - BELOW : all - before;
 }
 
-static void put_padded(struct text_table *t, struct text s)
+static void put_padded(struct report *r, struct text s)
 {
     if (s.len == 0)
         return;
-    output_repeat(t->out, ' ', t->pad);
-    output_put(t->out, s);
-    t->pad = 0;
+    output_repeat(r->out, ' ', r->pad);
+    output_put(r->out, s);
+    r->pad = 0;
 }
 
-static void print_row(struct text_table *t, int row, bool md)
+/* Prints a row of cells, and returns the next. */
+static const char *print_row(struct report *r, const char *cells)
 {
-    const size_t indent = t->below ? BELOW : width_before_last(t);
-    t->pad = 0;
-    for (int i = 0; i <= t->last; i++) {
-        const struct column *c = &t->columns[i];
-        struct text cell = text_of(t->cells[row * t->n + i]);
+    const bool md = r->format == TABLE_MD, headings = cells == r->cells.data;
+    const size_t indent = r->below ? BELOW : width_before_last(r);
+    r->pad = 0;
+    for (int i = 0; i < r->n; i++) {
+        const struct report_column *c = &r->columns[i];
+        struct text cell = text_of(cells);
         const size_t width = text_columns(cell), blank = width < c->width ? c->width - width : 0;
+        cells += cell.len + 1;
         if (c->left_out)
             continue;
-        put_padded(t, text_of(md ? "| " : ""));
-        t->pad += c->left ? 0 : blank;
-        if (i < t->last || !t->below)
-            put_padded(t, paragraph_line(&cell, c->width, c->field->list));
+        put_padded(r, text_of(md ? "| " : ""));
+        r->pad += c->left ? 0 : blank;
+        if (i < r->last || !r->below)
+            put_padded(r, paragraph_line(&cell, c->width, c->field->list));
         while (cell.len > 0) { /* only of the last column */
-            output_puts(t->out, "\n");
-            output_repeat(t->out, ' ', indent);
-            output_put(t->out, paragraph_line(&cell, c->width, c->field->list));
+            output_puts(r->out, "\n");
+            output_repeat(r->out, ' ', indent);
+            output_put(r->out, paragraph_line(&cell, c->width, c->field->list));
         }
-        t->pad += (c->left ? blank : 0) + (md ? 1 : GAP);
+        r->pad += (c->left ? blank : 0) + (md ? 1 : GAP);
     }
-    put_padded(t, text_of(md ? "|" : ""));
-    output_puts(t->out, "\n");
-    for (int i = 0; i < t->n && md && row == 0; i++) { /* the rule below the headings */
-        const struct column *c = &t->columns[i];
-        output_puts(t->out, c->left ? "|:" : "|-");
-        output_repeat(t->out, '-', c->width);
-        output_puts(t->out, c->left ? "-" : ":");
+    put_padded(r, text_of(md ? "|" : ""));
+    output_puts(r->out, "\n");
+    for (int i = 0; i < r->n && md && headings; i++) { /* the rule below them */
+        const struct report_column *c = &r->columns[i];
+        output_puts(r->out, c->left ? "|:" : "|-");
+        output_repeat(r->out, '-', c->width);
+        output_puts(r->out, c->left ? "-" : ":");
     }
-    output_puts(t->out, md && row == 0 ? "|\n" : "");
+    output_puts(r->out, md && headings ? "|\n" : "");
+    return cells;
 }
 
 /* Prints the stored cells. An aligned table on a terminal has the columns that fit, and below it
  * the names of those left out. */
-static void print_table(const struct report *r, struct text_table *t)
+static void print_table(struct report *r)
 {
-    const bool md = r->format == TABLE_MD;
-    for (int i = 0; i < r->n_fields; i++) {
-        const struct report_field *f = &r->fields[i];
-        if (is_shown(r, f))
-            t->columns[t->n++] = (struct column){.field = f, .left = is_text(f->type) && !f->right};
-    }
-    t->last = t->n - 1;
-    t->n_rows = (int)r->n_cells / t->n;
-    const char *at = r->cells.data;
-    for (int i = 0; i < (int)r->n_cells; i++, at += strlen(at) + 1) {
-        struct column *c = &t->columns[i % t->n];
-        t->cells[i] = at;
-        c->width = MAX(text_columns(text_of(at)), c->width);
-    }
-    if (!md && t->out->columns > 0)
-        fit_columns(t);
-    for (int row = 0; row < t->n_rows; row++)
-        print_row(t, row, md);
-    struct paragraph p = paragraph_begin(t->out, 2);
+    r->last = r->n - 1;
+    if (r->format == TABLE_ALIGNED && r->out->columns > 0)
+        fit_columns(r);
+    for (const char *at = r->cells.data; at < r->cells.data + r->cells.len;)
+        at = print_row(r, at);
+    struct paragraph p = paragraph_begin(r->out, 2);
     const char *before = "Too wide, left out:";
-    for (int i = 0; i < t->n; i++)
-        if (t->columns[i].left_out) {
-            paragraph_printf(&p, "%s %s", before, t->columns[i].field->heading);
+    for (int i = 0; i < r->n; i++)
+        if (r->columns[i].left_out) {
+            paragraph_printf(&p, "%s %s", before, r->columns[i].field->heading);
             before = ",";
         }
     paragraph_puts(&p, *before == ',' ? "; -v shows all." : "");
@@ -264,14 +230,16 @@ static void put_cell(struct report *r, struct text bytes)
         output_puts(out, quoted ? "\"" : "");
         return;
     }
+    const size_t begin = r->cells.len;
     while (bytes.len > 0) {
         const struct printable p = printable_next(&bytes);
         if (r->format == TABLE_MD && p.text[0] == '|')
             r->no_memory |= !bytes_put(&r->cells, text_of("\\"));
         r->no_memory |= !bytes_put(&r->cells, text_of(p.text));
     }
+    struct report_column *c = &r->columns[r->n_cells++ % r->n];
+    c->width = MAX(text_columns(text_span(r->cells.data + begin, r->cells.len - begin)), c->width);
     r->no_memory |= !bytes_put(&r->cells, text_span("", 1));
-    r->n_cells++;
 }
 
 static void put_member(struct report *r, const struct report_field *f, const void *row)
@@ -300,9 +268,8 @@ static void put_list(struct report *r, const struct report_field *f, const void 
 /* Puts a line of cells: those of a row, or the headings where there is no row. */
 static void put_line(struct report *r, const void *row)
 {
-    for (const struct report_field *f = r->fields; f < r->fields + r->n_fields; f++) {
-        if (!is_shown(r, f))
-            continue;
+    for (int i = 0; i < r->n; i++) {
+        const struct report_field *f = r->columns[i].field;
         if (f->type == REPORT_LIST)
             put_list(r, f, row);
         else if (row)
@@ -362,8 +329,15 @@ void report_begin(struct report *r, enum table_format format, const struct repor
     json_init(&r->json, out, format == TABLE_JSON ? 1 : 0);
     if (format == TABLE_JSON)
         json_begin_array(&r->json, NULL);
-    if (!table_is_json(format))
-        put_line(r, NULL);
+    if (table_is_json(format))
+        return;
+    r->columns = calloc(n_fields, sizeof *r->columns);
+    r->no_memory = !r->columns;
+    for (const struct report_field *f = fields; f < fields + n_fields && r->columns; f++)
+        if (report_name(format, f) && is_wanted(f, shown))
+            r->columns[r->n++] =
+                (struct report_column){.field = f, .left = is_text(f->type) && !f->right};
+    put_line(r, NULL);
 }
 
 void report_row(struct report *r, const void *row)
@@ -377,20 +351,13 @@ void report_row(struct report *r, const void *row)
 
 enum status report_end(struct report *r, struct err *e)
 {
-    if (table_is_for_people(r->format)) {
-        struct text_table t = {.out = r->out,
-                               .cells = calloc(r->n_cells, sizeof *t.cells),
-                               .columns = calloc(r->n_fields, sizeof *t.columns)};
-        r->no_memory |= !t.cells || !t.columns;
-        if (!r->no_memory)
-            print_table(r, &t);
-        free(t.cells);
-        free(t.columns);
-    }
+    if (table_is_for_people(r->format) && !r->no_memory)
+        print_table(r);
     if (r->format == TABLE_JSON) {
         json_end(&r->json);
         output_puts(r->out, "\n");
     }
+    free(r->columns);
     bytes_free(&r->cells);
     if (r->no_memory)
         return err_set(e, STATUS_NO_MEMORY, "out of memory: the table's cells");

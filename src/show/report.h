@@ -91,11 +91,22 @@ struct report {
     unsigned shown; /* see report_field's `when` */
     enum table_format format;
     struct output *out;
-    bool in_line;       /* the line of CSV has a cell already */
-    bool no_memory;     /* sticky */
-    struct json json;   /* of TABLE_JSON and TABLE_JSONL */
-    struct bytes cells; /* for people: headings and cells, zero-terminated, one after another */
+    bool in_line;     /* the line of CSV has a cell already */
+    bool no_memory;   /* sticky */
+    struct json json; /* of TABLE_JSON and TABLE_JSONL; the other forms have columns */
+    struct report_column {
+        const struct report_field *field;
+        size_t width;
+        bool left;     /* aligned, as texts are */
+        bool left_out; /* of the table, as it is too wide */
+    } * columns;       /* [n] malloc'd */
+    int n;
+    /* Of a table for people. */
+    struct bytes cells; /* headings and cells, zero-terminated, one after another */
     size_t n_cells;
+    int last;   /* the last column that is not left out */
+    bool below; /* its texts stand in lines of their own, below their rows */
+    size_t pad; /* spaces that stand before what is put next in a line, if anything is */
 };
 
 /* Begins a report. `fields` is borrowed until report_end; at least one of them is shown. */
