@@ -35,22 +35,18 @@ static enum status describe(struct converter *c, const struct convert_spec *spec
                     numbers ? f.n_layers : 1, e));
     c->converted.n_kv_heads = numbers ? 0 : spec->n_kv_heads;
     for (int l = 0; l < f.n_layers; l++) {
-        const int n = numbers ? numbers[l] : spec->n_kv_heads;
-        if (numbers)
-            c->converted.layer_kv_heads[l] = n;
-        if (numbers && n > c->converted.n_kv_heads)
-            c->converted.n_kv_heads = n;
+        if (numbers) {
+            c->converted.layer_kv_heads[l] = numbers[l];
+            c->converted.n_kv_heads = MAX(numbers[l], c->converted.n_kv_heads);
+        }
         const size_t group = config_group(&c->converted, l);
         c->block.group = MAX(group, c->block.group);
     }
-    const bool plain = spec->method == CONVERT_MEAN || spec->method == CONVERT_FIRST ||
-                       spec->method == CONVERT_RANDOM;
-    if (f.parts.qk_norms && !plain)
-        return err_usage(
-            e,
-            "--method %s: expected convert's mean or first for a checkpoint that norms "
-            "each head's query and key, which no map of them survives",
-            convert_methods[spec->method]);
+    if (f.parts.qk_norms && spec->method > CONVERT_RANDOM)
+        return err_usage(e,
+                         "--method %s: expected convert's mean or first, because no map survives "
+                         "the norms of this checkpoint's queries and keys",
+                         convert_methods[spec->method]);
     if (f.parts.added_norms && spec->refit)
         return err_usage(e, "--refit wo: expected none for a checkpoint that norms what attention "
                             "adds, which is not linear in the output matrix");
@@ -58,10 +54,8 @@ static enum status describe(struct converter *c, const struct convert_spec *spec
         return err_usage(e, "heads cannot change places, because each has a slope of its own "
                             "(ALiBi); expected neighbours to share");
     if ((spec->n_tokens || spec->refit || spec->cache_bytes) && spec->n_tokens < CONVERT_MIN_TOKENS)
-        return err_usage(e,
-                         "calibration text: expected at least %d tokens, %d windows with one "
-                         "held out, found %zu",
-                         CONVERT_MIN_TOKENS, CONVERT_HELD_OUT_EVERY, spec->n_tokens);
+        return err_usage(e, "calibration text: expected at least %d tokens, found %zu",
+                         CONVERT_MIN_TOKENS, spec->n_tokens);
     c->block.n_groups = c->converted.n_kv_heads;
     for (struct convert_circuit *s = c->circuits; s < c->circuits + CIRCUITS; s++) {
         s->width = c->block.n_heads * s->dim;

@@ -14,7 +14,7 @@ enum convert_method {
     CONVERT_MEAN,
     CONVERT_FIRST,
     CONVERT_RANDOM,
-    CONVERT_PROCRUSTES,
+    CONVERT_PROCRUSTES, /* this and the next map queries and keys */
     CONVERT_FIT,
 };
 

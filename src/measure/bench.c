@@ -256,10 +256,8 @@ static enum status start_threads(struct bench *b, struct err *e)
             TRY(pool_create(threads, &b->pools[p], e));
         const int found = pool_n_threads(b->pools[p]);
         if (found < threads)
-            return err_failed(e,
-                              "only %d of %d threads could be started: a row of %d would be "
-                              "measured with fewer; a smaller -t needs fewer",
-                              found, threads, threads);
+            return err_failed(e, "only %d of %d threads could be started; a smaller -t needs fewer",
+                              found, threads);
     }
     return STATUS_OK;
 }
