@@ -47,13 +47,12 @@ enum status record_parse(const struct option_spec *spec, const struct bytes *rec
 /* Returns the value that a record has of an option; NULL: it has none. */
 static const char *recorded_of(const struct bytes *record, const char *name)
 {
-    for (size_t at = 0, len; at < record->len; at += len + 1) {
-        struct text word = text_of(record->data + at);
-        len = word.len;
-        text_cut(&word, strlen("--"));
-        const struct text found = text_cut(&word, strcspn(word.data, "="));
-        if (text_is(found, name))
-            return word.data + (word.len > 0);
+    const size_t len = strlen(name);
+    for (size_t at = 0; at < record->len; at += strlen(record->data + at) + 1) {
+        const char *word = record->data + at, *end = word + strlen("--") + len;
+        if (strncmp(word, "--", 2) == 0 && strncmp(word + 2, name, len) == 0 &&
+            (!*end || *end == '='))
+            return end + (*end == '=');
     }
     return NULL;
 }

@@ -1,6 +1,28 @@
 #include "base/text.h"
 
+#include <ctype.h>
 #include <stdlib.h>
+
+/* Whether a word goes on across a place, because letters or digits stand on both sides. */
+static bool goes_on(struct text t, size_t at)
+{
+    const unsigned char *c = (const unsigned char *)t.data + at;
+    return at > 0 && at < t.len && (isalnum(c[-1]) || c[-1] >= 0x80) &&
+           (isalnum(c[0]) || c[0] >= 0x80);
+}
+
+bool text_next_word(struct text text, struct text word, size_t *at)
+{
+    for (size_t k = *at; word.len > 0 && k + word.len <= text.len; k++) {
+        const size_t end = k + word.len;
+        if (memcmp(text.data + k, word.data, word.len) == 0 && !goes_on(text, k) &&
+            !goes_on(text, end)) {
+            *at = end;
+            return true;
+        }
+    }
+    return false;
+}
 
 struct text text_cut_line(struct text *rest)
 {

@@ -84,6 +84,11 @@ static inline void text_skip_spaces(struct text *rest)
         text_cut(rest, 1);
 }
 
+/* Moves *at <= text.len behind the next place from there on where `word` stands as a word: beside
+ * its ends are no letters and digits that go on with it. Bytes beyond ASCII count as letters.
+ * False, and leaves *at alone: there is none, or the word is empty. */
+bool text_next_word(struct text text, struct text word, size_t *at);
+
 /* Cuts the first line off *rest and returns it without its end: a newline, which the last line may
  * lack, and one carriage return before that. */
 struct text text_cut_line(struct text *rest);

@@ -75,9 +75,6 @@ enum status attend_list_heads(struct attend_view *v, struct err *e);
 /* Wants a map of every head, of this many cells a side or, if these are fewer, the tokens. */
 struct attend_map *attend_add_maps(struct attend_spec *spec, int cells);
 
-/* Writes the name of a head's role, as "previous" or "offset 5", and returns its share. */
-double attend_put_role(const struct attend_head *h, char *role, size_t size);
-
 /* Fills in what a picture says of head i of the specification: name, who shares with it, and a
  * note.
  */

@@ -8,21 +8,6 @@
 
 /* --- of all pictures -------------------------------------------------------------------------- */
 
-/* Whether a token is nothing but newlines and punctuation, and spaces around it. */
-static bool is_separator(struct text token)
-{
-    bool divides = false;
-    while (token.len > 0) {
-        uint32_t code;
-        utf8_next(&token, &code);
-        const enum char_class class = unicode_class(code);
-        if (class == CHAR_LETTER || class == CHAR_NUMBER || code >= UNICODE_INVALID)
-            return false;
-        divides |= class != CHAR_SPACE || code == '\n';
-    }
-    return divides;
-}
-
 void attend_open(struct attend_view *v, struct job *j)
 {
     const struct model *m = j->checkpoint.model;
@@ -44,7 +29,7 @@ enum status attend_list_heads(struct attend_view *v, struct err *e)
     TRY_ZEROED(separators, spec->n_tokens, "the tokens", e);
     spec->separators = separators;
     for (int i = 0; i < spec->n_tokens; i++)
-        separators[i] = is_separator(job_token(v->job, spec->tokens[i]));
+        separators[i] = text_only_divides(job_token(v->job, spec->tokens[i]));
     spec->heads = array_zeroed(1, n * sizeof *spec->heads + n_maps * sizeof *spec->maps,
                                "the list of heads", e);
     if (!spec->heads)
@@ -78,20 +63,12 @@ struct attend_map *attend_add_maps(struct attend_spec *spec, int cells)
     return maps;
 }
 
-double attend_put_role(const struct attend_head *h, char *role, size_t size)
-{
-    double share;
-    const char *name = attend_role(h, &share);
-    snprintf(role, size, str_is(name, "offset") ? "%s %d" : "%s", name, h->offset);
-    return share;
-}
-
 void attend_describe(const struct attend_view *v, int i, struct heatmap_map *map)
 {
     const struct attend_head *h = &v->spec.heads[i];
     const int group = config_group(v->config, h->layer);
-    char role[32];
-    const double share = attend_put_role(h, role, sizeof role);
+    char role[ATTEND_ROLE_SIZE];
+    const double share = attend_role(h, role);
     *map = (struct heatmap_map){.group = group > 1 ? h->head / group : -1};
     chars_printf(map->name, "%d.%d", h->layer, h->head);
     chars_printf(

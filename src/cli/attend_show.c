@@ -32,8 +32,8 @@ struct attend_row {
     struct attend_head of;
     int kv_head;
     const char *variant;
-    char pair[192]; /* the strongest: "sat: cat .61"; "" for none */
-    char role[32];  /* "previous", "offset 5" */
+    char pair[192];              /* the strongest: "sat: cat .61"; "" for none */
+    char role[ATTEND_ROLE_SIZE]; /* "previous", "offset 5" */
     double role_share;
     char role_text[64];  /* for people: "previous .61" */
     double alpha, delta; /* of quadratic positions; else NaN */
@@ -97,7 +97,7 @@ static struct attend_row figures_of(const struct attend_view *v, int at)
         chars_printf(row.pair, "%s: %s %s", attend_label(v, h->query, LABEL_COLUMNS, false).text,
                      attend_label(v, h->key, LABEL_COLUMNS, false).text,
                      figure_weight(h->strongest).text);
-    row.role_share = attend_put_role(h, row.role, sizeof row.role);
+    row.role_share = attend_role(h, row.role);
     chars_printf(row.role_text, "%s %s", row.role, figure_weight(row.role_share).text);
     if (v->config->position == POSITION_QUADRATIC) {
         const struct attend_bias *bias = &v->spec.model->blocks[h->layer].bias[h->head];

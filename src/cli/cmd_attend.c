@@ -1,5 +1,4 @@
 /* decode attend: what each head looks at, as figures, pictures and arrays. */
-#include <ctype.h>
 #include <unistd.h>
 
 #include "base/replace.h"
@@ -166,9 +165,7 @@ static enum status look(struct attend_view *v, struct err *e)
     struct job *j = v->job;
     struct job_memory memory = {
         .weights = v->spec.model->weights.cap,
-        .advice = v->options->npy
-                      ? "fewer heads by --layer and --head, a shorter text or no --npy take less"
-                      : "fewer heads by --layer and --head, or a shorter text take less"};
+        .advice = "fewer heads by --layer and --head, a shorter text, no --npy take less"};
     char what[32];
     TRY(choose_heads(v, e));
     TRY(place_maps(v, e));
@@ -182,15 +179,6 @@ static enum status look(struct attend_view *v, struct err *e)
     return show(v, e);
 }
 
-/* Whether a word goes on across a place, because letters or digits stand on both sides. Bytes
- * beyond ASCII count as letters. */
-static bool goes_on(struct text t, size_t at)
-{
-    const unsigned char *c = (const unsigned char *)t.data + at;
-    return at > 0 && at < t.len && (isalnum(c[-1]) || c[-1] >= 0x80) &&
-           (isalnum(c[0]) || c[0] >= 0x80);
-}
-
 /* Finds the position that --query names: a number, or the last token of a word. */
 static enum status find_query(const struct job *j, const char *query, int *out, struct err *e)
 {
@@ -199,7 +187,7 @@ static enum status find_query(const struct job *j, const char *query, int *out, 
     struct text word = text_of(query);
     struct bytes all = {.data = NULL};
     uint64_t n = 1, found = 0;
-    size_t end = 0; /* of the nth such word */
+    size_t end = 0; /* of the last one that was found */
     if (parse_u64(query, &n)) {
         *out = n;
         return n < j->n_tokens ? STATUS_OK
@@ -213,15 +201,12 @@ static enum status find_query(const struct job *j, const char *query, int *out, 
     TRY(input_needs_tokenizer(t, j->path, "--query WORD", e));
     const bool has_memory = tokenizer_put(t, j->tokens, j->n_tokens, &all);
     const struct text text = bytes_text(&all);
-    if (has_memory && word.len > 0)
-        for (size_t k = 0; end == 0 && k + word.len <= text.len; k++)
-            if (memcmp(text.data + k, word.data, word.len) == 0 && !goes_on(text, k) &&
-                !goes_on(text, k + word.len) && ++found == n)
-                end = k + word.len;
+    while (has_memory && (found < n || n == 0) && text_next_word(text, word, &end))
+        found++;
     bytes_free(&all);
     if (!has_memory)
         return err_no_memory(e, "the text", j->n_tokens);
-    if (end == 0)
+    if (found < n || n == 0)
         return err_usage(e,
                          "--query: expected a word of the text, found '%.60s', and the text has "
                          "'%.*s' %" PRIu64 " time%s as a word",

@@ -72,26 +72,6 @@ static enum status prepare_eval(struct job *j, void *values, struct err *e)
     return STATUS_OK;
 }
 
-/* STATUS_BAD_FILE if a token is different in two checkpoints; those that only one has are not
- * compared. */
-static enum status check_same_tokens(const struct checkpoint *mine, const struct checkpoint *other,
-                                     const char *path, struct err *e)
-{
-    const int n = tokenizer_n_tokens(mine->tokenizer);
-    const int n_other = other->tokenizer ? tokenizer_n_tokens(other->tokenizer) : 0;
-    for (int id = 0; id < n && id < n_other; id++) {
-        const struct text expected = tokenizer_bytes(mine->tokenizer, id);
-        const struct text found = tokenizer_bytes(other->tokenizer, id);
-        if (!text_equal(expected, found))
-            return err_bad_file(e,
-                                "%.200s: another vocabulary than the checkpoint's: token %d is "
-                                "expected to be '%.*s', found '%.*s'",
-                                path, id, text_width(expected), expected.data, text_width(found),
-                                found.data);
-    }
-    return STATUS_OK;
-}
-
 /* Evaluates the checkpoint that is open, with a cache of this type. */
 static enum status evaluate_cached(struct job *j, const struct eval_options *o,
                                    struct kv_type kv_type, struct eval_row *row, struct err *e)
@@ -126,7 +106,8 @@ static enum status evaluate(struct job *j, const struct eval_options *o, const c
     j->path = path;
     TRY(job_open_checkpoint(j, e));
     if (o->against)
-        TRY(check_same_tokens(&j->checkpoint, &j->other, o->against, e));
+        TRY(err_in(e, tokenizer_compare(j->checkpoint.tokenizer, j->other.tokenizer, e), "%s",
+                   o->against));
     TRY(job_tokenize(j, e));
     for (int i = 0; i < j->kv_types.n; i++) {
         const struct kv_type type = kv_type_at(j->kv_types.items[i]);

@@ -1,6 +1,4 @@
 /* decode info: what a checkpoint or a shape holds, and what its caches and steps cost. */
-#include <ctype.h>
-
 #include "base/limits.h"
 #include "cli/job.h"
 #include "formats/blocks.h"
@@ -26,8 +24,9 @@ struct info {
     struct err refusal, tokenizer_problem; /* "": none */
     struct config config;                  /* of an architecture that runs here, with tensors */
     bool has_config;
-    char type[16]; /* that most numbers of the file's matrices have; "": there is no file */
-    bool runs;     /* the weights are of a type that runs here: the type in `cost` means it */
+    char type[INSPECT_TYPE_SIZE]; /* that most numbers of the file's matrices have; "": there is no
+                                     file */
+    bool runs; /* the weights are of a type that runs here: the type in `cost` means it */
     struct cost_shape cost;
     struct sheet sheet; /* its properties */
     char variant[16], kv_heads_by_layer[CONFIG_MAX_LAYERS * 8], windows[CONFIG_MAX_LAYERS * 8];
@@ -125,25 +124,6 @@ static struct text text_at(const struct gguf *g, const char *key)
     return v && v->kind == GGUF_STRING ? v->bytes : (struct text){NULL, 0};
 }
 
-/* Names the type that most numbers of the matrices have, in lower case. */
-static void name_type(const struct gguf *g, char *name, size_t size)
-{
-    uint64_t elements[64] = {0}; /* by type */
-    const struct tensor_type_info *most = NULL;
-    for (size_t i = 0; i < g->n_tensors; i++) {
-        const struct gguf_tensor *t = &g->tensors[i];
-        const uint32_t type = t->type->type;
-        if (t->n_dims < 2 || type >= LENGTH(elements))
-            continue;
-        elements[type] = u64_sum(elements[type], t->n_elements);
-        if (!most || elements[type] > elements[most->type])
-            most = t->type;
-    }
-    snprintf(name, size, "%s", most ? most->name : "");
-    for (char *c = name; *c; c++)
-        *c = tolower((unsigned char)*c);
-}
-
 /* Reads the hyperparameters of a model that runs here, or finds out why no other command takes the
  * file. STATUS_NO_MEMORY. */
 static enum status read_config(struct info *info, struct err *e)
@@ -157,7 +137,7 @@ static enum status read_config(struct info *info, struct err *e)
     if (info->has_config) {
         s = model_check(g, &info->refusal);
         info->runs = cost_shape_of_file(g, &info->config, &info->cost) && s == STATUS_OK;
-        name_type(g, info->type, sizeof info->type);
+        inspect_type(g, info->type);
     }
     return s == STATUS_NO_MEMORY ? err_set(e, s, "%s", info->refusal.text) : STATUS_OK;
 }
@@ -428,16 +408,24 @@ static enum status print_info(struct info *info, struct err *e)
 
 /* --- the whole ------------------------------------------------------------------------------- */
 
+/* One checkpoint or shape has a sheet; the steps of several shapes are one table. */
 static enum status describe(struct info *info, struct err *e)
 {
-    if (info->o->shapes.n > 0) {
-        TRY(read_shape(info, 0, e));
-    } else {
+    const struct option_strings *shapes = &info->o->shapes;
+    if (shapes->n == 0) {
         TRY(job_map(info->job->path, &info->job->checkpoint.file, e));
         TRY(err_in(e, read_file(info, e), "%s", info->job->path));
+        TRY(plan_steps(info, e));
+    }
+    for (int i = 0; i < shapes->n; i++) {
+        TRY(read_shape(info, i, e));
+        TRY(err_in(e, plan_steps(info, e), "%s", shapes->items[i]));
+    }
+    if (shapes->n > 1) {
+        const struct table t = step_table(info);
+        return job_print(info->job, &t, e);
     }
     inspect_parts(&info->cost, info->parts);
-    TRY(plan_steps(info, e));
     TRY(print_info(info, e));
     if (!info->checks.bad.text[0])
         return STATUS_OK;
@@ -445,24 +433,12 @@ static enum status describe(struct info *info, struct err *e)
     return err_in(e, STATUS_BAD_FILE, "%.200s", info->job->path);
 }
 
-/* Prints one table with the steps of several shapes. */
-static enum status compare_shapes(struct info *info, struct err *e)
-{
-    const struct option_strings *shapes = &info->o->shapes;
-    for (int i = 0; i < shapes->n; i++) {
-        TRY(read_shape(info, i, e));
-        TRY(err_in(e, plan_steps(info, e), "%s", shapes->items[i]));
-    }
-    const struct table t = step_table(info);
-    return job_print(info->job, &t, e);
-}
-
 static enum status run_info(struct job *j, void *values, struct err *e)
 {
     struct info info = {.o = values, .job = j};
     if (info.o->shapes.n == 1 && str_is(info.o->shapes.items[0], "help"))
         return list_shapes(j, e);
-    const enum status s = info.o->shapes.n > 1 ? compare_shapes(&info, e) : describe(&info, e);
+    const enum status s = describe(&info, e);
     free(info.steps.items);
     free(info.variants.items);
     free(info.tensors);

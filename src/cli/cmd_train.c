@@ -269,16 +269,15 @@ static enum status parse_loss(const char *text, struct loss_weights *loss, struc
 {
     static const char *const terms[] = {"text", "teacher", "streams", NULL};
     float *const weights[] = {&loss->text, &loss->teacher, &loss->streams};
-    char term[32], number[32] = "";
     if (!text)
         return STATUS_OK;
     *loss = (struct loss_weights){0};
-    for (char end = ','; end == ',';) {
+    for (char term[48]; list_item(&text, term, sizeof term);) {
+        const size_t len = strcspn(term, "=");
+        const char *number = term[len] ? term + len + 1 : "";
         double x = 0;
-        end = list_next(&text, "=,", term, sizeof term);
+        term[len] = 0;
         const int i = names_find(terms, term);
-        if (end == '=')
-            end = list_next(&text, ",", number, sizeof number);
         if (i < 0 || !parse_double(number, &x) || x < 0 || x > TRAIN_MOST_WEIGHT)
             return err_usage(e,
                              "--loss: expected text=X, teacher=X or streams=X, with X from 0 to "

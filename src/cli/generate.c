@@ -359,8 +359,10 @@ enum status generation_open(struct generation *g, struct err *e)
         params.n_ctx = MIN((uint64_t)c->n_ctx, (uint64_t)job->n_tokens + o->n);
     g->streams = o->format == FORMAT_TEXT && !o->prompts && o->samples == 1;
     g->echo = !o->no_echo && g->begins;
-    if (!g->streams) /* lines that come by show it, too */
-        job_progress(job, o->prompts ? "prompt" : "text")->terminal &= !isatty(STDOUT_FILENO);
+    if (!g->streams) {
+        job_callbacks(job, o->prompts ? "prompt" : "text");
+        job->progress.terminal &= !isatty(STDOUT_FILENO); /* lines that come by show it, too */
+    }
     s->tokenizer = t;
     s->n_vocab = c->n_vocab;
     s->shifts = o->shift || o->interactive;

@@ -156,7 +156,7 @@ enum status job_seed(struct job *j, struct err *e)
     return STATUS_OK;
 }
 
-struct progress *job_progress(struct job *j, const char *unit)
+struct callbacks job_callbacks(struct job *j, const char *unit)
 {
     progress_end(&j->progress);
     const uint64_t now = clock_ns();
@@ -164,12 +164,7 @@ struct progress *job_progress(struct job *j, const char *unit)
                                     .terminal = isatty(STDERR_FILENO) && !j->common->quiet,
                                     .started_ns = now,
                                     .shown_ns = now};
-    return &j->progress;
-}
-
-struct callbacks job_callbacks(struct job *j, const char *unit)
-{
-    return (struct callbacks){progress_stop, progress_show, job_progress(j, unit)};
+    return (struct callbacks){progress_stop, progress_show, &j->progress};
 }
 
 enum status job_print(struct job *j, const struct table *t, struct err *e)

@@ -202,11 +202,8 @@ enum status path_writable(const char *path, struct err *e);
 
 /* --- what a run shows ------------------------------------------------------------------------- */
 
-/* Starts the progress line of long work. If the work is interrupted, job_run says how far it came.
- */
-struct progress *job_progress(struct job *j, const char *unit);
-
-/* Starts the same line, and returns it as the callbacks of work that the first Ctrl-C stops. */
+/* Starts the progress line of long work, and returns it as the callbacks of work that the first
+ * Ctrl-C stops. If the work is interrupted, job_run says how far it came. */
 struct callbacks job_callbacks(struct job *j, const char *unit);
 
 /* Prints a table in the form of --format on standard output. STATUS_NO_MEMORY. */

@@ -5,8 +5,7 @@
 #include "base/numbers.h"
 #include "model/cost.h"
 
-/* --- threads ------------------------------------------------------------------------------------
- */
+/* --- threads --------------------------------------------------------------------------------- */
 
 /* More threads than the process has processors would wait for each other. */
 enum status job_choose_threads(struct job *j, struct int_list *several, struct err *e)
@@ -61,8 +60,7 @@ enum status job_start_threads(struct job *j, struct err *e)
     return STATUS_OK;
 }
 
-/* --- memory and sessions ------------------------------------------------------------------------
- */
+/* --- memory and sessions --------------------------------------------------------------------- */
 
 /* The share of the available memory that work may take: it is an estimate, and others want some. */
 #define AVAILABLE_SHARE 0.9

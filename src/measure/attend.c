@@ -149,21 +149,21 @@ static bool add_query(const struct attend_run *run, struct attend_head *h, const
     return true;
 }
 
-const char *attend_role(const struct attend_head *h, double *share)
+double attend_role(const struct attend_head *h, char role[ATTEND_ROLE_SIZE])
 {
     static const char *const names[] = {"first",     "previous",  "self",
                                         "induction", "separator", "offset"};
     const double shares[] = {h->first,     h->previous,  h->self,
                              h->induction, h->separator, h->at_offset};
     const char *name = "content";
-    double most = ATTEND_LEAST_SHARE;
-    *share = h->content;
+    double most = ATTEND_LEAST_SHARE, share = h->content;
     for (size_t i = 0; i < LENGTH(names); i++)
         if (shares[i] >= most) { /* not NaN */
             name = names[i];
-            *share = most = shares[i];
+            share = most = shares[i];
         }
-    return name;
+    snprintf(role, ATTEND_ROLE_SIZE, str_is(name, "offset") ? "%s %d" : "%s", name, h->offset);
+    return share;
 }
 
 /* --- the text -------------------------------------------------------------------------------- */

@@ -41,10 +41,12 @@ struct attend_head {
     double strongest;
 };
 
-/* Returns what a head mostly does: the name of the largest of first, previous, self, induction,
- * separator and offset, and its *share, if that is at least ATTEND_LEAST_SHARE; else content. */
+/* Writes what a head mostly does: the name of the largest of first, previous, self, induction,
+ * separator and "offset 5", if that is at least ATTEND_LEAST_SHARE; else content. Returns its
+ * share. */
 #define ATTEND_LEAST_SHARE (1.0 / 3)
-const char *attend_role(const struct attend_head *h, double *share);
+#define ATTEND_ROLE_SIZE   32
+double attend_role(const struct attend_head *h, char role[ATTEND_ROLE_SIZE]);
 
 /* A map of one head that is wanted. Cell [r, c] is the largest weight of queries that fall into r
  * and keys that fall into c: token t falls into t * cells / n_tokens. */

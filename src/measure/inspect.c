@@ -1,5 +1,6 @@
 #include "measure/inspect.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 
 #include "base/half.h"
@@ -24,6 +25,24 @@ static int part_of(struct text name)
         if (memmem(name.data, name.len, marks[i].within, strlen(marks[i].within)))
             return marks[i].part;
     return OTHER;
+}
+
+void inspect_type(const struct gguf *g, char name[INSPECT_TYPE_SIZE])
+{
+    uint64_t elements[64] = {0}; /* by type */
+    const struct tensor_type_info *most = NULL;
+    for (size_t i = 0; i < g->n_tensors; i++) {
+        const struct gguf_tensor *t = &g->tensors[i];
+        const uint32_t type = t->type->type;
+        if (t->n_dims < 2 || type >= LENGTH(elements))
+            continue;
+        elements[type] = u64_sum(elements[type], t->n_elements);
+        if (!most || elements[type] > elements[most->type])
+            most = t->type;
+    }
+    snprintf(name, INSPECT_TYPE_SIZE, "%s", most ? most->name : "");
+    for (char *c = name; *c; c++)
+        *c = tolower((unsigned char)*c);
 }
 
 void inspect_parts(const struct cost_shape *shape, struct inspect_sum parts[INSPECT_PARTS + 1])

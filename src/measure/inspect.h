@@ -9,6 +9,10 @@
 #include "model/config.h"
 #include "model/cost.h"
 
+/* Names the type that most numbers of a file's matrices have, in lower case; "": it has none. */
+#define INSPECT_TYPE_SIZE 16
+void inspect_type(const struct gguf *g, char name[INSPECT_TYPE_SIZE]);
+
 /* Parts of a transformer, by GGUF's names of its tensors: "blk.0.attn_q.weight" is attention,
  * "blk.0.attn_norm.bias" norms. The total stands behind them. */
 #define INSPECT_PARTS 7

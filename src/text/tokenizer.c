@@ -383,6 +383,22 @@ struct text tokenizer_bytes(const struct tokenizer *t, int id)
     return is_text ? vocab_bytes(&t->vocab, id) : text_of("");
 }
 
+enum status tokenizer_compare(const struct tokenizer *t, const struct tokenizer *other,
+                              struct err *e)
+{
+    const int n = other ? MIN(tokenizer_n_tokens(t), tokenizer_n_tokens(other)) : 0;
+    for (int id = 0; id < n; id++) {
+        const struct text expected = tokenizer_bytes(t, id), found = tokenizer_bytes(other, id);
+        if (!text_equal(expected, found))
+            return err_bad_file(e,
+                                "another vocabulary than the checkpoint's: token %d is expected to "
+                                "be '%.*s', found '%.*s'",
+                                id, text_width(expected), expected.data, text_width(found),
+                                found.data);
+    }
+    return STATUS_OK;
+}
+
 bool tokenizer_put(const struct tokenizer *t, const int32_t *ids, size_t n, struct bytes *out)
 {
     bool has_memory = true;

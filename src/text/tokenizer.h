@@ -102,6 +102,11 @@ enum status tokenizer_encode_prompt(const struct tokenizer *t, struct text promp
  * text. They are borrowed from t, and empty for an unused token and beyond the vocabulary. */
 struct text tokenizer_bytes(const struct tokenizer *t, int id);
 
+/* STATUS_BAD_FILE if a token of `other` (NULL: it has none) is different in t; those that only one
+ * has are not compared. */
+enum status tokenizer_compare(const struct tokenizer *t, const struct tokenizer *other,
+                              struct err *e);
+
 /* Appends the bytes of n tokens to *out. False without memory. */
 bool tokenizer_put(const struct tokenizer *t, const int32_t *ids, size_t n, struct bytes *out);
 

@@ -26,6 +26,20 @@ enum char_class unicode_class(uint32_t code)
     return code - (*run >> 20) <= (*run >> 4 & 0xffff) ? (*run & 15) : CHAR_OTHER;
 }
 
+bool text_only_divides(struct text text)
+{
+    bool divides = false;
+    while (text.len > 0) {
+        uint32_t code;
+        utf8_next(&text, &code);
+        const enum char_class class = unicode_class(code);
+        if (class == CHAR_LETTER || class == CHAR_NUMBER || code >= UNICODE_INVALID)
+            return false;
+        divides |= class != CHAR_SPACE || code == '\n';
+    }
+    return divides;
+}
+
 /* --- the byte alphabet ----------------------------------------------------------------------- */
 
 static bool is_printable(uint32_t code)

@@ -20,6 +20,9 @@ enum char_class {
 /* Returns the class of any number; those above U+10FFFF are CHAR_OTHER. */
 enum char_class unicode_class(uint32_t code);
 
+/* Whether a text is nothing but newlines and punctuation, and spaces around it. */
+bool text_only_divides(struct text text);
+
 /*
  * Writes the UTF-8 of the character that stands for `byte` in the byte alphabet; returns its
  * length, 1 or 2. Printable Latin-1 bytes stand for themselves; U+0100 to U+0143 stand for the
