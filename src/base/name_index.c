@@ -42,11 +42,8 @@ enum status name_index_add(struct name_index *x, struct text text, int32_t id, i
  */
 static const struct indexed *longest_start(const struct indexed *last, struct text text)
 {
-    const size_t block = 64;
     const size_t most = last ? MIN(last->text.len, text.len) : 0;
     size_t common = 0;
-    while (most - common >= block && !memcmp(last->text.data + common, text.data + common, block))
-        common += block;
     while (common < most && last->text.data[common] == text.data[common])
         common++;
     while (last && last->text.len > common)
