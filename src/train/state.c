@@ -33,14 +33,10 @@ static const char magic[8] = {'D', 'E', 'C', 'T', 'R', 'A', 'I', 'N'};
 static enum status hash_config(uint64_t *hash, const struct config *c, struct err *e)
 {
     struct gguf_writer *w;
-    unsigned char *bytes = NULL;
-    size_t len = 0;
+    size_t len;
     TRY(gguf_writer_create(&w, e));
     config_write(c, w);
-    const enum status s = gguf_write_memory(w, &bytes, &len, e);
-    if (s == STATUS_OK)
-        *hash = hash_bytes(HASH_START, bytes, len);
-    free(bytes);
+    const enum status s = gguf_write_hash(w, hash, &len, e);
     gguf_writer_free(w);
     return s;
 }
