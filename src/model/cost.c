@@ -131,16 +131,13 @@ void cost_predict(struct cost_plan *p, const struct roofline *limits)
 /* One thread of a processor of the last ten years reads a layer of a few hundred kB from its second
  * cache and computes about so fast. Handing a layer's stages over and waiting takes two threads
  * some 2.7 us on a virtual machine, less on other ones; they halve the rest. */
-#define ONE_THREAD                                                                                 \
-    (struct roofline)                                                                              \
-    {                                                                                              \
-        .bytes_per_s = 32e9, .fma_flops_per_s = 64e9, .dot_flops_per_s = 128e9                     \
-    }
+static const struct roofline one_thread = {
+    .bytes_per_s = 32e9, .fma_flops_per_s = 64e9, .dot_flops_per_s = 128e9};
 #define SHORT_LAYER_US 5.5
 
 bool cost_prefers_one_thread(const struct cost_plan *p, int n_layers)
 {
     struct cost_plan one = *p;
-    cost_predict(&one, &ONE_THREAD);
+    cost_predict(&one, &one_thread);
     return one.predicted.us < SHORT_LAYER_US * n_layers;
 }
