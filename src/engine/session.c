@@ -83,15 +83,14 @@ static enum status take_session(struct session *s, const struct config *c, struc
 enum status session_create(const struct model *m, const struct session_params *p, struct pool *pool,
                            struct session **out, struct err *e)
 {
-    struct session resolved;
-    *out = NULL;
-    TRY(resolve(&resolved, m, p, pool_n_threads(pool), e));
     struct session *s;
+    *out = NULL;
     TRY_ZEROED(s, 1, "the session", e);
-    *s = resolved;
+    enum status status = resolve(s, m, p, pool_n_threads(pool), e);
     s->f.pool = pool;
     s->f.blocks = m->blocks;
-    const enum status status = take_session(s, &m->config, e);
+    if (status == STATUS_OK)
+        status = take_session(s, &m->config, e);
     if (status != STATUS_OK) {
         session_free(s);
         return status;
