@@ -230,11 +230,10 @@ static void read_pairs(struct reader *r, struct gguf *g)
 static void refuse_part(struct reader *r, const struct gguf *g)
 {
     uint64_t no = 0, count = 1;
-    bool found;
     if (!r->status)
-        r->status = gguf_get_u64(g, "split.count", 0, MOST_PARTS, &count, &found, r->e);
+        r->status = gguf_get_u64(g, "split.count", 0, MOST_PARTS, &count, GGUF_OPTIONAL, r->e);
     if (!r->status && count > 1)
-        r->status = gguf_get_u64(g, "split.no", 0, count - 1, &no, &found, r->e);
+        r->status = gguf_get_u64(g, "split.no", 0, count - 1, &no, GGUF_OPTIONAL, r->e);
     if (count > 1)
         refuse(r,
                "part %" PRIu64 " of %" PRIu64 " of a split file, expected a whole one; llama.cpp "

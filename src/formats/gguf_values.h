@@ -24,6 +24,7 @@ const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *nam
  * of range; min <= max (asserted). Any integer kind is accepted where the value fits; a bool is not
  * an integer.
  */
+#define GGUF_OPTIONAL (&(bool){false}) /* a `found` that nobody reads */
 enum status gguf_get_u64(const struct gguf *g, const char *key, uint64_t min, uint64_t max,
                          uint64_t *out, bool *found, struct err *e);
 /* F32 or F64; may be NaN or infinite. */

@@ -271,8 +271,7 @@ static enum status read_rope(const struct key_reader *r)
     struct config *c = r->c;
     const struct key_name key = arch_key(c, "rope.dimension_count");
     uint64_t n_dims = c->head_dim;
-    bool found;
-    TRY(gguf_get_u64(r->g, key.text, 2, CONFIG_MAX_WIDTH, &n_dims, &found, r->e));
+    TRY(gguf_get_u64(r->g, key.text, 2, CONFIG_MAX_WIDTH, &n_dims, GGUF_OPTIONAL, r->e));
     if (n_dims % 2 != 0 || n_dims > (uint64_t)c->head_dim)
         return err_bad_file(r->e, "%s: expected an even number of a head's %d elements, found %llu",
                             key.text, c->head_dim, (unsigned long long)n_dims);
@@ -283,7 +282,7 @@ static enum status read_rope(const struct key_reader *r)
     /* "linear" divides positions by a factor; older files have that factor alone. */
     struct text type = text_of("linear");
     double factor = 1;
-    TRY(gguf_get_text(r->g, arch_key(c, SCALING_KEY).text, &type, &found, r->e));
+    TRY(gguf_get_text(r->g, arch_key(c, SCALING_KEY).text, &type, GGUF_OPTIONAL, r->e));
     const char *const factor_keys[] = {"rope.scale_linear", "rope.scaling.factor"};
     const bool is_linear = text_is(type, "linear");
     for (int i = 0; i <= is_linear; i++)
@@ -328,8 +327,7 @@ enum status config_check_kind(const struct gguf *g, struct err *e)
         {"mmproj", "a projector that turns images or sound into a model's embeddings"},
     };
     struct text type = text_of("model");
-    bool found;
-    TRY(gguf_get_text(g, "general.type", &type, &found, e));
+    TRY(gguf_get_text(g, "general.type", &type, GGUF_OPTIONAL, e));
     for (int i = 0; i < LENGTH(kinds); i++)
         if (text_is(type, kinds[i].type))
             return err_bad_file(e, "general.type: expected \"model\", found \"%s\": %s",
@@ -432,8 +430,7 @@ enum status config_read(const struct gguf *g, struct config *c, struct err *e)
     TRY(config_parse(g, c, e));
     const struct key_name scaling = arch_key(c, SCALING_KEY);
     struct text type = text_of("none");
-    bool found;
-    TRY(gguf_get_text(g, scaling.text, &type, &found, e));
+    TRY(gguf_get_text(g, scaling.text, &type, GGUF_OPTIONAL, e));
     if (c->position == POSITION_ROPE && !text_is(type, "none") && !text_is(type, "linear"))
         return err_bad_file(e,
                             "%s: expected \"none\" or \"linear\", which run here; found \"%.*s\"",

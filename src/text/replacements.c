@@ -14,11 +14,10 @@ enum status replacements_init(struct replacements *r, const struct gguf *g, stru
 {
     const struct gguf_value *texts, *marks;
     struct gguf_cursor cursor = {0};
-    bool found;
     struct text text;
     uint32_t code;
-    TRY(gguf_get_array(g, TEXTS_KEY, GGUF_STRING, &texts, &found, e));
-    TRY(gguf_get_array(g, MARKS_KEY, GGUF_STRING, &marks, &found, e));
+    TRY(gguf_get_array(g, TEXTS_KEY, GGUF_STRING, &texts, GGUF_OPTIONAL, e));
+    TRY(gguf_get_array(g, MARKS_KEY, GGUF_STRING, &marks, GGUF_OPTIONAL, e));
     if (texts && texts->count % 2 != 0)
         return err_bad_file(
             e, TEXTS_KEY ": expected texts and what takes their place, found %" PRIu64 " texts",

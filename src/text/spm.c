@@ -215,8 +215,7 @@ static enum status find_pairs(struct builder *b, struct err *e)
 
 static enum status build(struct builder *b, const struct gguf *g, int32_t *n_symbols, struct err *e)
 {
-    bool found;
-    TRY(gguf_get_bool(g, EXTRA_KEY, &b->spm->drops_spaces, &found, e));
+    TRY(gguf_get_bool(g, EXTRA_KEY, &b->spm->drops_spaces, GGUF_OPTIONAL, e));
     TRY(read_scores(b, g, e));
     TRY(read_spellings(b, g, e));
     TRY(number_symbols(b, n_symbols, e));

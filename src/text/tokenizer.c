@@ -78,7 +78,7 @@ static bool adds_space(const struct tokenizer *t, const struct encoding *c, stru
 static enum status init_bpe(struct tokenizer *t, const struct gguf *g, struct err *e)
 {
     struct text pre = text_of("gpt-2");
-    bool found, spaced;
+    bool found;
     TRY(gguf_get_text(g, "tokenizer.ggml.pre", &pre, &found, e));
     chars_printf(t->pre_name, "%.*s", text_width(pre), pre.data);
     t->pre = pretokenizer_find(pre);
@@ -89,7 +89,7 @@ static enum status init_bpe(struct tokenizer *t, const struct gguf *g, struct er
             "StarCoder, Llama 3, Qwen 2, BLOOM or Falcon do",
             (int)MIN(pre.len, 60), pre.data);
     TRY(bpe_init(&t->bpe, &t->vocab, g, e));
-    TRY(gguf_get_bool(g, ADDS_SPACE_KEY, &t->adds_space, &spaced, e));
+    TRY(gguf_get_bool(g, ADDS_SPACE_KEY, &t->adds_space, GGUF_OPTIONAL, e));
     TRY(replacements_init(&t->replaced, g, e));
     t->spares_space = true;
     if (!found && t->bpe.n_merges > 0)
@@ -159,9 +159,8 @@ static enum status encode_bpe(const struct tokenizer *t, struct encoding *c, str
 
 static enum status init_spm(struct tokenizer *t, const struct gguf *g, struct err *e)
 {
-    bool found;
     t->adds_space = true;
-    TRY(gguf_get_bool(g, ADDS_SPACE_KEY, &t->adds_space, &found, e));
+    TRY(gguf_get_bool(g, ADDS_SPACE_KEY, &t->adds_space, GGUF_OPTIONAL, e));
     struct text scheme;
     TRY(gguf_get_text(g, SCHEME_KEY, &scheme, &t->spares_space, e));
     t->space_first = t->spares_space && text_is(scheme, "first");
@@ -184,8 +183,8 @@ static enum status encode_spm(const struct tokenizer *t, struct encoding *c, str
 static const struct tokenizer_kind kinds[] = {
     {"gpt2", VOCAB_BYTES, -1, -1, false, init_bpe, encode_bpe},
     {"llama", VOCAB_SPACES, 1, 2, true, init_spm, encode_spm},
+    {NULL, VOCAB_RAW, -1, -1, false, NULL, NULL}, /* any other */
 };
-static const struct tokenizer_kind unknown_kind = {NULL, VOCAB_RAW, -1, -1, false, NULL, NULL};
 
 /* Returns what separates a note from the one before it. */
 static const char *before_note(const struct tokenizer *t)
@@ -225,12 +224,9 @@ static enum status read_all(struct tokenizer *t, const struct gguf *g, struct er
 {
     struct text model;
     TRY(gguf_get_text(g, "tokenizer.ggml.model", &model, NULL, e));
-    t->kind = &unknown_kind;
-    for (int i = 0; i < LENGTH(kinds); i++) {
-        const struct tokenizer_kind *kind = &kinds[i];
-        if (text_is(model, kind->model))
-            t->kind = kind;
-    }
+    t->kind = kinds;
+    while (t->kind->model && !text_is(model, t->kind->model))
+        t->kind++;
     t->adds_bos = t->kind->adds_bos;
     TRY(vocab_init(&t->vocab, t->kind->notation, g, e));
     if (t->kind->init)
@@ -427,8 +423,8 @@ static enum status encode_all(const struct tokenizer *t, struct encoding *c, boo
                               struct err *e)
 {
     struct text rest = c->text, part = {rest.data, 0}; /* without special tokens, before the rest */
-    TRY(id_list_add(&c->list, MAX(t->bos, 0),
-                    e)); /* ids are not NULL where there are none either */
+    /* So that ids are not NULL where there are none, either. */
+    TRY(id_list_add(&c->list, MAX(t->bos, 0), e));
     c->list.len = bos;
     while (rest.len > 0) {
         const struct indexed *special = NULL; /* the longest that starts here */
