@@ -15,16 +15,8 @@
 #define GGUF_MAX_NAME_WRITTEN 63
 #define GGUF_MAX_KEY          65535
 
-/* The specification asks for a multiple of 8, the loader for a power of two; both are demanded,
- * because smaller ones would misalign the numbers of a tensor. The ceiling is ours: padding up to
- * it is small and cannot overflow. */
 #define GGUF_ALIGNMENT_KEY     "general.alignment"
 #define GGUF_ALIGNMENT_DEFAULT 32
-#define GGUF_ALIGNMENT_MIN     8
-#define GGUF_ALIGNMENT_MAX     65536
-#define GGUF_ALIGNMENT_WANTED  "a u32 that is a power of two from 8 to 65536"
-
-bool gguf_alignment_legal(uint64_t alignment);
 
 /* Bytes of one value; 0 for strings, arrays and unknown kinds, which have no fixed size. */
 size_t gguf_kind_bytes(enum gguf_kind kind);

@@ -47,12 +47,6 @@ bool gguf_is_integer(enum gguf_kind kind)
     return kind_of(kind)->family & INTEGER;
 }
 
-bool gguf_alignment_legal(uint64_t alignment)
-{
-    return alignment >= GGUF_ALIGNMENT_MIN && alignment <= GGUF_ALIGNMENT_MAX &&
-           (alignment & (alignment - 1)) == 0;
-}
-
 /* --- sizes of tensors --------------------------------------------------------------------- */
 
 enum status gguf_tensor_measure(struct gguf_tensor *t, uint32_t type, struct err *e)

@@ -3,10 +3,9 @@
  *
  * The writer collects pairs and tensor records; keys, strings and arrays are copied. gguf_write
  * then replaces the file as a whole (see file_writer in base/replace.h), in version 3. Tensors are
- * stored contiguously in the order added, each padded to the alignment, as llama.cpp's loader
- * requires. The alignment is 32, or the value of a general.alignment pair if one is added (a u32, a
- * power of two from 8 to 65536). Bools become 0 or 1, the only values the specification allows. One
- * thread at a time may use a writer.
+ * stored contiguously in the order added, each padded to the usual alignment of 32, as llama.cpp's
+ * loader requires. Bools become 0 or 1, the only values the specification allows. One thread at a
+ * time may use a writer.
  *
  * The add functions are sticky: after a failure (no memory; STATUS_BAD_FILE for an impossible
  * shape, or a tensor name of 64 bytes, which a file that was read may have) the later ones do
@@ -39,7 +38,8 @@ void gguf_add_texts(struct gguf_writer *w, const char *key, const struct text *e
 void gguf_add_array(struct gguf_writer *w, const char *key, enum gguf_kind kind,
                     const void *elements, uint64_t count);
 
-/* Adds a pair of a value of any kind, scalar or array, as it was read from a file. */
+/* Adds a pair of a value of any kind, scalar or array, as it was read from a file; but no
+ * general.alignment, because the one of that file does not matter. */
 void gguf_add_value(struct gguf_writer *w, struct text key, const struct gguf_value *value);
 
 /*

@@ -59,8 +59,7 @@ static size_t write_parts(uint8_t *data, size_t max_size)
     if (gguf_writer_create(&w, NULL) != STATUS_OK)
         return 0;
     for (size_t i = 0; i < parts.n_pairs; i++)
-        if (!text_is(parts.pairs[i].key, "general.alignment"))
-            gguf_add_value(w, parts.pairs[i].key, &parts.pairs[i].value);
+        gguf_add_value(w, parts.pairs[i].key, &parts.pairs[i].value);
     for (size_t i = 0; i < parts.n_tensors; i++) {
         const struct gguf_tensor *t = &parts.tensors[i];
         gguf_add_tensor(w, t->name, t->type->type, t->n_dims, t->dims, t->data);
