@@ -10,7 +10,6 @@ struct heads_options {
     bool curve;
 };
 
-/* In the order of enum heads_ablation. */
 static const char *const ablations[] = {"zero", "mean", NULL};
 
 #define VALUES     struct heads_options
@@ -148,7 +147,7 @@ static enum status measure_heads(struct job *j, const struct heads_options *o,
     struct job_memory memory = {.weights = k->model->weights.cap,
                                 .advice = "fewer --tokens and -t 1 take less"};
     struct heads_spec spec = {
-        .eval = job_eval_spec(j, k), .ablation = o->ablation, .curve = o->curve};
+        .eval = job_eval_spec(j, k), .to_mean = o->ablation, .curve = o->curve};
     char what[32];
     chars_printf(what, "%zu tokens", j->n_tokens);
     TRY(heads_plan(&spec, &memory.scratch, e));

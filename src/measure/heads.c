@@ -199,7 +199,7 @@ static enum status measure_layers(struct heads_run *r, struct err *e)
     TRY(arena_allocate(&r->arena, "the residual streams", e));
     take_streams(r);
     TRY_ZEROED(result->heads, result->n_heads, "the heads' figures", e);
-    r->left = (struct head_ablation){r->off, r->spec->ablation == HEADS_MEAN ? r->mean : NULL};
+    r->left = (struct head_ablation){r->off, r->spec->to_mean ? r->mean : NULL};
     TRY(probe_create(r->config, m->w[ROLE_ROPE_FREQS].table, r->plan.ctx, r->eval.params.kernels,
                      r->eval.pool, &r->probe, e));
 

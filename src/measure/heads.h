@@ -10,18 +10,13 @@
 
 #include "measure/eval.h"
 
-enum heads_ablation {
-    HEADS_ZERO, /* a head's results become 0 */
-    HEADS_MEAN, /* a head's results become their means over all positions of the text */
-};
-
 /* Everything is borrowed. */
 struct heads_spec {
     /* The model, the text and the callbacks, whose progress is in the tokens of all heads. stride,
      * entry, nll and the other model are not read. */
     struct eval_spec eval;
-    enum heads_ablation ablation;
-    bool curve; /* also leave out 1, 2, 4 and so on together */
+    bool to_mean; /* a head's results become their means over all positions of the text; else 0 */
+    bool curve;   /* also leave out 1, 2, 4 and so on together */
 };
 
 /* A head, and what the model loses without it. */

@@ -35,7 +35,7 @@ TEST(figures_are_those_of_numpy, .loops = N_GOLDEN - !SANITIZED)
     const int n = n_heads * g.checkpoint.model->config.n_layers;
     struct heads_spec spec = spec_of_golden(&g);
     const struct heads_result *zero = measure(&spec);
-    spec.ablation = HEADS_MEAN;
+    spec.to_mean = true;
     const struct heads_result *mean = measure(&spec);
     char path[128];
     snprintf(path, sizeof path, "tests/data/golden/%s.heads", golden_names[_i]);
