@@ -100,7 +100,7 @@ static enum status place_maps(struct attend_view *v, struct err *e)
     if (o->html)
         TRY(attend_place_page(v, e));
     v->live = o->live;
-    if (o->live && !explore_can_live())
+    if (o->live && !explore_module[0])
         return err_usage(e, "--live: this program has no module for WebAssembly; expected one that "
                             "`make wasm` has built");
     if (o->live && bytes > EXPLORE_MOST_LIVE)

@@ -6,11 +6,6 @@
 #include "base/output.h"
 #include "show/canvas.h"
 
-bool explore_can_live(void)
-{
-    return explore_module[0] != 0;
-}
-
 /* --- bytes in a page -------------------------------------------------------------------------- */
 
 /* Bytes on their way into a page: JSON without anything that could end the element that it stands

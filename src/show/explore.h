@@ -18,9 +18,10 @@ struct explore_page {
                                without data: what is shown stays */
 };
 
-/* The most bytes of a checkpoint in a page, and whether the program has the module to run it. */
+/* The most bytes of a checkpoint in a page, and the engine for WebAssembly that runs it, gzip in
+ * base64, which `make wasm` makes; "": it was not made. */
 #define EXPLORE_MOST_LIVE ((uint64_t)64 << 20)
-bool explore_can_live(void);
+extern const char explore_module[];
 
 /*
  * Replaces the file at `path` by one HTML page. It holds its style and its script and refers to
@@ -38,5 +39,3 @@ enum status explore_write(const struct explore_page *page, const char *path, str
  */
 extern const char explore_html[], explore_css[], explore_js[], explore_worker_js[];
 extern const char explore_css_hash[], explore_js_hash[];
-/* The engine for WebAssembly, gzip in base64, which `make wasm` makes; "": it was not made. */
-extern const char explore_module[];
