@@ -399,7 +399,7 @@ static void announce(const struct training *t, const struct train_plan *p)
         "%d window%s of %d token%s read it %.1f times; seed %" PRIu64,
         p->train_tokens, p->val_tokens, p->val_scored, p->bytes_per_token, spec->n_steps,
         plural(spec->n_steps), spec->batch, plural(spec->batch), spec->length, plural(spec->length),
-        (double)spec->n_steps * spec->batch * spec->length / p->train_tokens, p->seed);
+        (double)spec->n_steps * spec->batch * spec->length / p->train_tokens, spec->seed);
     if (p->widened)
         log_info(o, "%s is not all F32: it is trained, and written, in F32", spec->from_path);
     if (p->resumed_step > 0)

@@ -44,8 +44,7 @@ enum status text_sample_take(const struct tokenizer *t, int n_ctx, struct text t
 struct convert_window convert_window_at(const struct converter *c, int w)
 {
     const size_t first = w * c->calib.window, at = first * c->d, left = c->spec->n_tokens - first;
-    struct convert_window win = {.w = w,
-                                 .n = MIN(left, c->calib.window),
+    struct convert_window win = {.n = MIN(left, c->calib.window),
                                  .held_out =
                                      w % CONVERT_HELD_OUT_EVERY == CONVERT_HELD_OUT_EVERY - 1,
                                  .original = c->calib.original + at,

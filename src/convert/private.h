@@ -303,7 +303,6 @@ enum status convert_calibration_open(struct converter *c, struct err *e);
 
 /* Window w of the text: n tokens, and the rows [n, d] of each stream there. */
 struct convert_window {
-    int w;
     size_t n;
     bool held_out;    /* whether nothing is fitted to it */
     float *original;  /* the checkpoint's stream before the layer */

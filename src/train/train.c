@@ -24,7 +24,6 @@ static enum status make_plan(struct trainer *t, struct err *e)
         .val_scored = trainer_val_windows(t) * t->spec.length,
         .bytes_per_token = n ? (double)(train->n_bytes + val->n_bytes) / n : 0,
         .bits_per_nat = val->n_bytes ? (double)val->n / val->n_bytes / log(2) : 0,
-        .seed = t->spec.seed,
         .resumed_step = t->progress.step,
         .best_loss = t->progress.best,
         .best_step = t->progress.best_step,

@@ -107,10 +107,9 @@ struct train_plan {
     size_t train_tokens, val_tokens; /* in the texts */
     size_t val_scored;               /* tokens predicted in an evaluation */
     double bytes_per_token;          /* in the texts */
-    uint64_t seed;
-    bool widened;     /* `from` holds other types than F32: it is trained in F32 */
-    int resumed_step; /* 0: from the beginning */
-    double best_loss; /* so far, in nats a token; infinite: none */
+    bool widened;                    /* `from` holds other types than F32: it is trained in F32 */
+    int resumed_step;                /* 0: from the beginning */
+    double best_loss;                /* so far, in nats a token; infinite: none */
     int best_step;
     double bits_per_nat; /* bits a byte of the held-out part for each nat a token */
     size_t parameter_bytes, activation_bytes, token_bytes, teacher_bytes;
