@@ -68,9 +68,11 @@ static inline struct text_label attend_label(const struct attend_view *v, int po
 void attend_open(struct attend_view *v, struct job *j);
 void attend_close(struct attend_view *v);
 
-/* Lists in the specification the chosen heads of the chosen layers, with room for two maps of each
- * and one more, and which tokens are nothing but newlines and punctuation. STATUS_NO_MEMORY. */
-enum status attend_list_heads(struct attend_view *v, struct err *e);
+/* Lists in the specification the heads of the layers that --layer and --head name (NULL: all), with
+ * room for two maps of each and one more, and which tokens are nothing but newlines and
+ * punctuation. STATUS_NO_MEMORY; the failures of choice_of. */
+enum status attend_list_heads(struct attend_view *v, const char *layers, const char *heads,
+                              struct err *e);
 
 /* Wants a map of every head, of this many cells a side or, if these are fewer, the tokens. */
 struct attend_map *attend_add_maps(struct attend_spec *spec, int cells);

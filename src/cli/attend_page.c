@@ -4,6 +4,7 @@
 
 #include "base/half.h"
 #include "model/config_keys.h"
+#include "model/selection.h"
 #include "text/unicode.h"
 
 /* --- of all pictures -------------------------------------------------------------------------- */
@@ -21,11 +22,14 @@ void attend_open(struct attend_view *v, struct job *j)
     config_variant_name(&m->config, v->variant);
 }
 
-enum status attend_list_heads(struct attend_view *v, struct err *e)
+enum status attend_list_heads(struct attend_view *v, const char *layers, const char *heads,
+                              struct err *e)
 {
     struct attend_spec *spec = &v->spec;
-    const int n = v->layers.n * v->heads.n, n_maps = 2 * n + 1;
     bool *separators;
+    TRY(choice_of("--layer", layers, v->config->n_layers, &v->layers, e));
+    TRY(choice_of("--head", heads, v->config->n_heads, &v->heads, e));
+    const int n = v->layers.n * v->heads.n, n_maps = 2 * n + 1;
     TRY_ZEROED(separators, spec->n_tokens, "the tokens", e);
     spec->separators = separators;
     for (int i = 0; i < spec->n_tokens; i++)

@@ -61,15 +61,13 @@ static enum status choose_heads(struct attend_view *v, struct err *e)
 {
     const struct attend_options *o = v->options;
     struct attend_spec *spec = &v->spec;
-    TRY(choice_of("--layer", o->layers, v->config->n_layers, &v->layers, e));
-    TRY(choice_of("--head", o->heads, v->config->n_heads, &v->heads, e));
     if (o->trace_head) {
         struct attend_trace *t = &v->trace;
         t->query = spec->query < 0 ? spec->n_tokens - 1 : spec->query;
         spec->trace = t;
         TRY(head_of_option("--trace", o->trace_head, v->config, &t->path.layer, &t->head, e));
     }
-    return attend_list_heads(v, e);
+    return attend_list_heads(v, o->layers, o->heads, e);
 }
 
 /* Wants the map of --show: a cell a token where there is room for them, else at most as many cells

@@ -271,21 +271,6 @@ static enum status choose_rows(struct bench_run *r, struct err *e)
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-/* Takes one thread where the steps of the first row are so short that others would only wait, as
- * every command does. */
-static enum status plan_threads(struct bench_run *r, struct err *e)
-{
-    struct bench *b = &r->bench;
-    int *threads = &r->spec.axes[BENCH_THREADS].items[0];
-    if (!r->job->threads_are_auto || *threads == 1 ||
-        !cost_prefers_one_thread(&b->rows[0].plan, r->subjects[0].config.n_layers))
-        return STATUS_OK;
-    log_verbose(&r->o->common, "threads: 1, as %d would be slower for a model so small", *threads);
-    *threads = r->job->n_threads = 1;
-    bench_free(b);
-    return bench_plan(&r->spec, b, e);
-}
-
 /* Plans the rows and checks their memory before anything is taken: a cache in swap would measure
  * the disk, and one that no memory backs would end the process. */
 static enum status plan_rows(struct bench_run *r, struct err *e)
@@ -294,7 +279,11 @@ static enum status plan_rows(struct bench_run *r, struct err *e)
     char rows[40];
     const char *advice = "fewer or smaller --batch, --depth, --kv-heads, --type take less";
     TRY(bench_plan(&r->spec, &r->bench, e));
-    TRY(plan_threads(r, e));
+    if (job_take_one_thread(r->job, &b->rows[0].plan, r->subjects[0].config.n_layers)) {
+        r->spec.axes[BENCH_THREADS].items[0] = 1;
+        bench_free(&r->bench);
+        TRY(bench_plan(&r->spec, &r->bench, e));
+    }
     chars_printf(rows, "%d rows", b->n_rows);
     TRY(memory_check(b->bytes, rows, advice, e));
     if (memory_is_worth_saying(&r->o->common, b->bytes))

@@ -64,10 +64,9 @@ static enum status prepare_eval(struct job *j, void *values, struct err *e)
 {
     const struct eval_options *o = values;
     const int n = o->words.n + (j->common->model != NULL);
-    if (n == 0)
-        return err_usage(e, "no checkpoint is named; expected MODEL... TEXT");
-    if (n == 1)
-        return err_usage(e, "there is no text to predict; expected MODEL... TEXT, a file");
+    if (n < 2)
+        return err_usage(e, n == 0 ? "no checkpoint is named; expected MODEL... TEXT"
+                                   : "there is no text to predict; expected MODEL... TEXT, a file");
     j->common->file = o->words.items[o->words.n - 1];
     return STATUS_OK;
 }
@@ -85,10 +84,12 @@ static enum status evaluate_cached(struct job *j, const struct eval_options *o,
     spec.stride = o->stride;
     TRY(eval_make_plan(&spec, &plan, e));
     const uint64_t weights = c->model->weights.cap + (o->against ? j->other.model->weights.cap : 0);
-    job_say_memory(j, &(struct job_memory){.weights = weights,
-                                           .cache = plan.kv_bytes,
-                                           .scratch = plan.scratch_bytes,
-                                           .advice = "--ctx lowers it"});
+    TRY(job_check_memory(j,
+                         &(struct job_memory){.weights = weights,
+                                              .cache = plan.kv_bytes,
+                                              .scratch = plan.scratch_bytes,
+                                              .advice = "--ctx lowers it"},
+                         "the windows", e));
     spec.callbacks = job_callbacks(j, "token");
     j->progress.all = plan.n_scored;
     row->model = j->path;

@@ -25,11 +25,7 @@ static const struct option result_options[] = {
     OPT_END,
 };
 
-static const struct option ids_options[] = {
-    OPT_IDS,
-    OPT_TRUNCATE,
-    OPT_END,
-};
+static const struct option ids_options[] = {OPT_IDS, OPT_TRUNCATE, OPT_END};
 
 struct scored_row {
     int position, id;

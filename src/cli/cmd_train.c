@@ -174,7 +174,7 @@ static const struct option origin_options[] = {
     OPT_STRING("loss", loss_terms, "TERM=X,...",
                "what is learned, and its weights: text, the tokens; teacher, its predictions; "
                "streams, its residual stream behind each block",
-               .otherwise = "text=0.5,teacher=0.5", .needs = "teacher"),
+               .fallback = "text=0.5,teacher=0.5", .needs = "teacher"),
     OPT_CHOICE("only", spec.only, "PART", train_parts,
                "what is trained: all, or attention with all norms, which repairs a conversion in "
                "less time and memory",
@@ -264,13 +264,11 @@ static enum status open_origin(const char *path, const struct train_shape *s,
 
 /* --- from options to a specification --------------------------------------------------------- */
 
-/* Reads the terms of --loss; one that is not named has weight 0. NULL leaves *loss as it is. */
+/* Reads the terms of --loss; one that is not named has weight 0. */
 static enum status parse_loss(const char *text, struct loss_weights *loss, struct err *e)
 {
     static const char *const terms[] = {"text", "teacher", "streams", NULL};
     float *const weights[] = {&loss->text, &loss->teacher, &loss->streams};
-    if (!text)
-        return STATUS_OK;
     *loss = (struct loss_weights){0};
     for (char term[48]; list_item(&text, term, sizeof term);) {
         const size_t len = strcspn(term, "=");
@@ -318,7 +316,6 @@ static enum status open_teacher(struct training *t, struct job *j, struct err *e
     spec->loss = (struct loss_weights){.text = 1};
     if (!spec->teacher_path)
         return STATUS_OK;
-    spec->loss = (struct loss_weights){.text = 0.5f, .teacher = 0.5f};
     TRY(job_open(spec->teacher_path, CHECKPOINT_TOKENIZER, NULL, &j->other, e));
     spec->teacher = j->other.gguf;
     return parse_loss(t->loss_terms, &spec->loss, e);
@@ -358,16 +355,14 @@ static void on_event(void *arg, const struct train_event *ev)
     const int made = t->step - t->first_step, rest = spec->n_steps - t->step;
     if (made > 0 && rest > 0)
         chars_printf(left, ", %s left", figure_duration(ns / made * rest).text);
-    switch (ev->kind) {
-    case TRAIN_STEP:
+    if (ev->kind == TRAIN_STEP) {
         curve_put(&t->log, ev, spec->batch * spec->length, ns * 1e-9);
         if (isfinite(t->val_loss))
             chars_printf(loss, ", held out %.4f", t->val_loss);
         if (t->terminal) /* what matters most comes first: a narrow one cuts the rest */
             notice_show("step %d of %d%s: loss %.4f%s, %s tokens/s", t->step, spec->n_steps, left,
                         t->loss, loss, speed(t).text);
-        break;
-    case TRAIN_EVALUATED:
+    } else {
         t->val_loss = ev->val_loss;
         curve_put(&t->log, ev, 0, ns * 1e-9);
         if (isfinite(ev->loss))

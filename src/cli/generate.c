@@ -298,9 +298,9 @@ static enum status start_schedule(struct generation *g, struct session_params *p
     struct schedule *s = &g->schedule;
     struct sampler_params sampler = o->sampler;
     const int wanted = MIN(o->n_batch ? o->n_batch : BATCH_AUTO, n_texts);
-    params->n_sequences = 1;
-    if (wanted > 1)
-        TRY(job_fit_sequences(job, params, wanted, o->n_batch > 0, CACHE_ADVICE, e));
+    params->n_sequences = wanted;
+    if (!o->n_batch)
+        TRY(job_fit_sequences(job, params, wanted, e));
     s->n_ctx = params->n_ctx;
     if (o->interactive)
         params->n_ctx = MIN(params->n_ctx, FIRST_CTX);

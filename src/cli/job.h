@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "convert/convert.h"
 #include "measure/eval.h"
+#include "model/cost.h"
 #include "model/selection.h"
 #include "show/report.h"
 
@@ -136,6 +137,10 @@ enum status job_choose_threads(struct job *j, struct int_list *several, struct e
 enum status job_choose_kernels(const struct common_options *c, const struct kernels **out,
                                struct err *e);
 
+/* Takes one thread, and frees the pool, where nobody asked for a number and this first step is so
+ * short that others would only wait. Returns whether more were to run. */
+bool job_take_one_thread(struct job *j, const struct cost_plan *step, int n_layers);
+
 /* Starts job.pool, unless it runs already. STATUS_NO_MEMORY. */
 enum status job_start_threads(struct job *j, struct err *e);
 
@@ -155,10 +160,8 @@ bool memory_is_worth_saying(const struct common_options *o, uint64_t bytes);
  * what is available, which is an estimate. The message ends with the advice. */
 enum status memory_check(double bytes, const char *what, const char *advice, struct err *e);
 
-/* Prints a line about the memory, if it is worth saying. */
-void job_say_memory(const struct job *j, const struct job_memory *m);
-
-/* memory_check of cache and scratch together, then job_say_memory. */
+/* memory_check of cache and scratch together, then a line about all of it, if it is worth saying.
+ */
 enum status job_check_memory(const struct job *j, const struct job_memory *m, const char *what,
                              struct err *e);
 
@@ -169,9 +172,8 @@ struct session_params job_session_params(const struct job *j);
 struct eval_spec job_eval_spec(const struct job *j, const struct checkpoint *k);
 
 /* Sets p->n_sequences to as many of n as fit with their logits into the memory that a run may take,
- * but at least one. STATUS_NO_MEMORY if `all` are asked for and do not fit. */
-enum status job_fit_sequences(const struct job *j, struct session_params *p, int n, bool all,
-                              const char *advice, struct err *e);
+ * but at least one. The failures of session_plan. */
+enum status job_fit_sequences(const struct job *j, struct session_params *p, int n, struct err *e);
 
 /* Says what memory the job's session will take, starts the threads and creates it. It may grow to
  * most_ctx positions; 0: it does not. */

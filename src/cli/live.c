@@ -2,7 +2,6 @@
 
 #include "engine/schedule.h"
 #include "model/config_keys.h"
-#include "model/selection.h"
 
 struct live {
     struct live_answer answer; /* first */
@@ -128,9 +127,7 @@ static enum status put_page(struct live *l, const struct attend_view *v, struct 
 
 static enum status look(struct live *l, struct attend_view *v, struct err *e)
 {
-    TRY(choice_of("", NULL, v->config->n_layers, &v->layers, e));
-    TRY(choice_of("", NULL, v->config->n_heads, &v->heads, e));
-    TRY(attend_list_heads(v, e));
+    TRY(attend_list_heads(v, NULL, NULL, e));
     TRY(attend_place_page(v, e));
     v->live = true;
     v->n_made = l->n_made;

@@ -3,7 +3,6 @@
 #include "base/figures.h"
 #include "base/limits.h"
 #include "base/numbers.h"
-#include "model/cost.h"
 
 /* --- threads --------------------------------------------------------------------------------- */
 
@@ -88,7 +87,8 @@ enum status memory_check(double bytes, const char *what, const char *advice, str
                    advice);
 }
 
-void job_say_memory(const struct job *j, const struct job_memory *m)
+/* Prints a line about the memory, if it is worth saying. */
+static void say_memory(const struct job *j, const struct job_memory *m)
 {
     char line[512];
     if (!memory_is_worth_saying(j->common, m->cache + m->scratch))
@@ -99,7 +99,7 @@ void job_say_memory(const struct job *j, const struct job_memory *m)
     if (m->most_cache > m->cache)
         chars_append(line, " that may grow to %s", figure_bytes(m->most_cache).text);
     chars_append(line, ", scratch %s", figure_bytes(m->scratch).text);
-    if (m->advice && m->advice[0])
+    if (m->advice[0])
         chars_append(line, "; %s", m->advice);
     log_info(j->common, "%s", line);
 }
@@ -108,7 +108,7 @@ enum status job_check_memory(const struct job *j, const struct job_memory *m, co
                              struct err *e)
 {
     TRY(memory_check((double)m->cache + m->scratch, what, m->advice, e));
-    job_say_memory(j, m);
+    say_memory(j, m);
     return STATUS_OK;
 }
 
@@ -129,37 +129,28 @@ struct eval_spec job_eval_spec(const struct job *j, const struct checkpoint *k)
                               .tokenizer = k->tokenizer};
 }
 
-enum status job_fit_sequences(const struct job *j, struct session_params *p, int n, bool all,
-                              const char *advice, struct err *e)
+enum status job_fit_sequences(const struct job *j, struct session_params *p, int n, struct err *e)
 {
     const struct model *m = j->checkpoint.model;
     const double logits_bytes = (double)m->config.n_vocab * sizeof(float), spare = spare_memory();
     struct session_memory plan;
-    double needed = 0, bytes = 0; /* by all, and by p->n_sequences */
-    for (p->n_sequences = n;; p->n_sequences--) {
+    for (p->n_sequences = n; p->n_sequences > 1; p->n_sequences--) {
         TRY(session_plan(m, p, j->n_threads, &plan, e));
-        bytes = (double)plan.kv_bytes + plan.scratch_bytes + logits_bytes * p->n_sequences;
-        needed = fmax(needed, bytes);
-        if (bytes <= spare || p->n_sequences == 1)
+        if ((double)plan.kv_bytes + plan.scratch_bytes + logits_bytes * p->n_sequences <= spare)
             break;
     }
-    const int fit = bytes > spare ? 0 : p->n_sequences;
-    if (all && fit < n)
-        return err_set(e, STATUS_NO_MEMORY,
-                       "out of memory: %d sequences need %s, %s are available, %d would fit; %s", n,
-                       figure_bytes(needed).text, figure_bytes(spare).text, fit, advice);
     return STATUS_OK;
 }
 
-/* Whether steps of the session's sequences are so short that threads would only wait. */
-static bool one_thread_is_faster(const struct model *m, const struct session_params *p)
+bool job_take_one_thread(struct job *j, const struct cost_plan *step, int n_layers)
 {
-    const struct cost_shape shape = {
-        .config = &m->config, .storage = m->w[ROLE_OUTPUT].matrix.storage, .tied = m->tied};
-    const struct cost_weights weights = cost_weights(&shape);
-    const struct cost_plan step =
-        cost_plan(&shape, &weights, p->kv_type, 0, MAX(p->n_sequences, 1));
-    return cost_prefers_one_thread(&step, m->config.n_layers);
+    if (!j->threads_are_auto || j->n_threads == 1 || !cost_prefers_one_thread(step, n_layers))
+        return false;
+    log_verbose(j->common, "threads: 1, as %d would be slower for a model so small", j->n_threads);
+    pool_free(j->pool);
+    j->pool = NULL;
+    j->n_threads = 1;
+    return true;
 }
 
 enum status job_start_session(struct job *j, const struct session_params *p, int most_ctx,
@@ -168,14 +159,13 @@ enum status job_start_session(struct job *j, const struct session_params *p, int
     const struct model *m = j->checkpoint.model;
     struct session_params most = *p;
     struct session_memory plan, grown;
+    const struct cost_shape shape = {
+        .config = &m->config, .storage = m->w[ROLE_OUTPUT].matrix.storage, .tied = m->tied};
+    const struct cost_weights weights = cost_weights(&shape);
+    const struct cost_plan step =
+        cost_plan(&shape, &weights, p->kv_type, 0, MAX(p->n_sequences, 1));
+    job_take_one_thread(j, &step, m->config.n_layers);
     most.n_ctx = MAX(p->n_ctx, most_ctx);
-    if (j->threads_are_auto && j->n_threads > 1 && one_thread_is_faster(m, p)) {
-        log_verbose(j->common, "threads: 1, as %d would be slower for a model so small",
-                    j->n_threads);
-        pool_free(j->pool);
-        j->pool = NULL;
-        j->n_threads = 1;
-    }
     TRY(job_start_threads(j, e));
     TRY(session_plan(m, p, j->n_threads, &plan, e));
     TRY(session_plan(m, &most, j->n_threads, &grown, e));

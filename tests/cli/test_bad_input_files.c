@@ -276,7 +276,7 @@ TEST(class_15_batches, .before = hostile_set_up, .left_out = SANITIZED)
 {
     static const struct line lines[] = {
         {"generate %G -p a --samples 40 -n 2 -c 8192 -t 1 --batch 40", 4,
-         "40 sequences need 1.2|would fit; a smaller --batch", NULL},
+         "need 1.2|are available; a smaller --batch", NULL},
         {"generate %G -p a --samples 40 -n 2 -c 8192 -t 1 -v", 0, "KV cache |batch        ", NULL},
         {"generate %G -p a --samples 40 -n 2 -c 8192 -t 1 --batch 2", 0, NULL, NULL},
     };
