@@ -10,8 +10,8 @@ cd "$root"
 
 # Directory, lines at most.
 limits='
-args         665
-cli          7850
+args         660
+cli          7400
 compute      5780
 convert      3020
 engine       2960
@@ -24,7 +24,7 @@ text         3050
 train        3300
 '
 most_lines=40000
-most_options=166
+most_options=165
 most_test_lines=21450
 most_test_bytes=8000000
 
