@@ -76,35 +76,32 @@ static int next_key(struct editor *ed, unsigned char c)
     return c == 127 ? KEY('H') : c == '\r' ? '\n' : c;
 }
 
-/* Whether what follows belongs to the character before it, as accents of their own do. */
+/* Whether a text that is not empty begins within a character, as accents of their own do. */
 static bool goes_on(struct text rest)
 {
     uint32_t code;
     return (rest.data[0] & 0xc0) == 0x80 || text_columns(utf8_next(&rest, &code)) == 0;
 }
 
-static bool line_goes_on(const struct editor *ed, size_t at)
-{
-    return goes_on(text_span(ed->line.data + at, ed->line.len - at));
-}
-
 /* Returns where a key moves the cursor, or up to where it deletes. */
 static size_t place_of(const struct editor *ed, int key)
 {
+    const char *line = ed->line.data;
+    const size_t end = ed->line.len;
     size_t at = ed->cursor;
     if (key == KEY('A') || key == KEY('U'))
         return 0;
     if (key == KEY('E') || key == KEY('K'))
-        return ed->line.len;
+        return end;
     if (key == KEY('F') || key == KEY('D'))
-        for (at += at < ed->line.len; at < ed->line.len && line_goes_on(ed, at);)
+        for (at += at < end; at < end && goes_on(text_span(line + at, end - at));)
             at++;
     if (key == KEY('B') || key == KEY('H'))
-        for (at -= at > 0; at > 0 && line_goes_on(ed, at);)
+        for (at -= at > 0; at > 0 && goes_on(text_span(line + at, end - at));)
             at--;
-    while (key == KEY('W') && at > 0 && ed->line.data[at - 1] == ' ')
+    while (key == KEY('W') && at > 0 && line[at - 1] == ' ')
         at--;
-    while (key == KEY('W') && at > 0 && ed->line.data[at - 1] != ' ')
+    while (key == KEY('W') && at > 0 && line[at - 1] != ' ')
         at--;
     return at;
 }
@@ -205,53 +202,38 @@ static bool put_beginning(const struct editor *ed, int width, struct bytes *out)
     return put(out, ed->width == 0 ? MARK_PASTES : up) && put(out, "\r") && put(out, ed->prompt);
 }
 
-/* What is drawn of a line, before and behind the cursor, and columns of the former. */
-struct drawn {
-    struct text left, right;
-    size_t columns;
-};
-
-/* Chooses what fits into so many columns. Where the cursor, behind `at` bytes, stands too far in
- * the line, its beginning is left out. */
-static bool fit_line(struct editor *ed, size_t at, size_t most, struct drawn *d)
+bool editor_draw(struct editor *ed, enum editor_state state, int width, struct bytes *out)
 {
+    const bool ends = state != EDITOR_GOES_ON, cancelled = state == EDITOR_CANCELLED;
+    const int n_prompt = (int)strlen(ed->prompt);
+    const size_t most = MAX(width - n_prompt - (cancelled ? 2 : 0) - 1, 1); /* columns */
+    if (!ends && ed->drawn && width == ed->width)
+        return true;
+    /* What stands before the cursor, and behind it. Where the cursor stands too far in the line,
+     * its beginning is left out. */
     struct text rest = bytes_text(&ed->line);
-    const struct text before = text_cut(&rest, at);
+    const struct text before = text_cut(&rest, ends ? ed->line.len : ed->cursor);
     ed->text.len = 0;
     if (!put_escaped(&ed->text, before))
         return false;
     const size_t len = ed->text.len;
     if (!put_escaped(&ed->text, rest))
         return false;
-    d->right = bytes_text(&ed->text);
-    d->left = text_cut(&d->right, len);
-    d->columns = text_columns(d->left);
-    const bool cut = d->columns > most;
-    for (uint32_t code; d->columns > most || (cut && d->left.len > 0 && goes_on(d->left));)
-        d->columns -= text_columns(utf8_next(&d->left, &code));
-    d->right = paragraph_cut(d->right, most - d->columns);
-    return true;
-}
-
-/* Clears all that stands behind the line, also in the rows below. */
-bool editor_draw(struct editor *ed, enum editor_state state, int width, struct bytes *out)
-{
-    const bool ends = state != EDITOR_GOES_ON;
-    const char *end = state == EDITOR_CANCELLED ? "^C\n" UNMARK_PASTES : "\n" UNMARK_PASTES;
-    const int n_prompt = (int)strlen(ed->prompt);
-    const int n_end = state == EDITOR_CANCELLED ? 2 : 0;
-    struct drawn d;
+    struct text right = bytes_text(&ed->text), left = text_cut(&right, len);
+    size_t columns = text_columns(left);
+    const bool cut = columns > most;
+    for (uint32_t code; columns > most || (cut && left.len > 0 && goes_on(left));)
+        columns -= text_columns(utf8_next(&left, &code));
+    right = paragraph_cut(right, most - columns);
+    /* All that stands behind the line is cleared, also in the rows below. */
     char back[32];
-    if (!ends && ed->drawn && width == ed->width)
-        return true;
-    if (!fit_line(ed, ends ? ed->line.len : ed->cursor, MAX(width - n_prompt - n_end - 1, 1), &d))
-        return false;
-    chars_printf(back, "\033[J\r\033[%zuC", n_prompt + d.columns);
-    if (!put_beginning(ed, width, out) || !bytes_put(out, d.left) || !bytes_put(out, d.right) ||
-        !put(out, back) || !put(out, ends ? end : ""))
+    chars_printf(back, "\033[J\r\033[%zuC", n_prompt + columns);
+    if (!put_beginning(ed, width, out) || !bytes_put(out, left) || !bytes_put(out, right) ||
+        !put(out, back) || !put(out, cancelled ? "^C" : "") ||
+        !put(out, ends ? "\n" UNMARK_PASTES : ""))
         return false;
     ed->drawn = true;
     ed->width = width;
-    ed->column = n_prompt + (int)d.columns;
+    ed->column = n_prompt + (int)columns;
     return true;
 }
