@@ -170,8 +170,7 @@ static void measure_window(struct converter *c, int layer, const struct convert_
         linalg_add_scaled(c->calib.energy_sum + at * d, 1, c->scratch.x + t * d, d);
     if (win->held_out)
         return;
-    convert_add_gram(c, c->calib.value_moments,
-                     (struct convert_rows){c->scratch.rows, c->scratch.rows, n, d, d});
+    convert_add_gram(c, c->calib.value_moments, c->scratch.rows, d, c->scratch.rows, d, n);
     convert_zero(c->scratch.x_sum, d);
     convert_add_rows(c->scratch.x_sum, c->scratch.rows, n, d);
     for (size_t i = 0; i < d; i++) {

@@ -276,15 +276,10 @@ enum status convert_write(struct converter *c, struct err *e);
 void convert_add_product(const struct converter *c, struct linalg_product p, size_t rows);
 void convert_multiply(const struct converter *c, struct linalg_product p, size_t rows);
 
-/* Contiguous rows a [n, a_columns] and b [n, b_columns] of floats. */
-struct convert_rows {
-    const float *a, *b;
-    size_t n, a_columns, b_columns;
-};
-
-/* sum [a_columns, b_columns] += a^T b, summed in floats in c->scratch.float_product first, which is
- * many times faster. */
-void convert_add_gram(const struct converter *c, double *sum, struct convert_rows r);
+/* sum [a_columns, b_columns] += a^T b, of contiguous rows a [n, a_columns] and b [n, b_columns].
+ * It is summed in floats in c->scratch.float_product first, which is many times faster. */
+void convert_add_gram(const struct converter *c, double *sum, const float *a, size_t a_columns,
+                      const float *b, size_t b_columns, size_t n);
 
 /* Turns sums [m, columns] of a^T b over n rows into covariances, by the rows' sums a_sum [m] and
  * b_sum [columns]; with a_sum NULL, into second moments. */

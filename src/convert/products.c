@@ -55,19 +55,20 @@ static void add_gram_rows(void *arg, int thread)
         convert_add_rows(job->sum + row * p.n, p.c, 1, p.n);
 }
 
-void convert_add_gram(const struct converter *c, double *sum, struct convert_rows r)
+void convert_add_gram(const struct converter *c, double *sum, const float *a, size_t a_columns,
+                      const float *b, size_t b_columns, size_t n)
 {
-    const struct product p = {.m = r.a_columns,
-                              .n = r.b_columns,
-                              .k = r.n,
-                              .a = r.a,
+    const struct product p = {.m = a_columns,
+                              .n = b_columns,
+                              .k = n,
+                              .a = a,
                               .a_row = 1,
-                              .a_col = r.a_columns,
-                              .b = r.b,
-                              .b_row = r.b_columns,
+                              .a_col = a_columns,
+                              .b = b,
+                              .b_row = b_columns,
                               .b_panel = KERNEL_LANES,
                               .c = c->scratch.float_product,
-                              .c_row = r.b_columns};
+                              .c_row = b_columns};
     pool_run(c->spec->pool, add_gram_rows, &(struct gram){c, sum, p});
 }
 

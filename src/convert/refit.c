@@ -82,8 +82,8 @@ static void add_window(struct converter *c, int layer, const struct convert_wind
         weigh_row(s->t_sum, t + i * d, root, d);
         s->n += root * root;
     }
-    convert_add_gram(c, s->features, (struct convert_rows){f, f, n, m, m});
-    convert_add_gram(c, s->targets, (struct convert_rows){f, t, n, m, d});
+    convert_add_gram(c, s->features, f, m, f, m, n);
+    convert_add_gram(c, s->targets, f, m, t, d, n);
 }
 
 static enum status sum_windows(struct converter *c)
