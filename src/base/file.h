@@ -1,5 +1,6 @@
 /*
- * file - opening and reading files as bytes.
+ * file - files as bytes: they are read, and made or replaced as a whole, so that after a failure or
+ * a crash the old one is as it was.
  */
 #pragma once
 
@@ -16,9 +17,6 @@
 enum status file_failure(struct err *e, enum status s, const char *path, const char *action,
                          int error);
 
-/* Returns what a file that is no regular one is called: "a directory". */
-const char *file_kind(mode_t mode);
-
 /* Calls open(2), and again if a signal interrupts it. */
 int file_open_retry(const char *path, int flags, mode_t mode);
 
@@ -33,11 +31,6 @@ static inline const char *path_name(const char *path)
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
 }
-
-/* Sets *target to the file that writing to `path` makes or replaces: symbolic links at its end are
- * followed, also to files that do not exist yet (which realpath refuses). The caller frees it,
- * whatever is returned. STATUS_FAILED, STATUS_NO_MEMORY. */
-enum status path_follow(const char *path, char **target, struct err *e);
 
 /* Whether two paths name one file: links are followed, and there need be no file yet. */
 bool path_same(const char *a, const char *b);
@@ -69,3 +62,23 @@ void file_map_release(const struct file_map *f, const void *data, size_t len);
  * with STATUS_BAD_FILE, or STATUS_NO_MEMORY; more than `max` bytes is STATUS_USAGE.
  */
 enum status file_read_all(const char *path, size_t max, char **out, size_t *len, struct err *e);
+
+/* --- replacing ------------------------------------------------------------------------------ */
+
+/*
+ * An atomic replacement. Bytes go to a temporary file in the folder of `path`, with the old file's
+ * mode and group, or 0666 less umask; where the group cannot be kept, another gets no rights.
+ * Commit syncs it, renames it over `path` and syncs the folder. A symbolic link at `path` stays and
+ * its target is replaced. What is not a regular file, or not writable, is not replaced. All
+ * failures are STATUS_FAILED or STATUS_NO_MEMORY. After any of them, and after abandon, the old
+ * file is untouched and no temporary is left; a killed process may leave one, named
+ * .decode-PID-TIME.tmp.
+ */
+struct file_writer;
+enum status file_writer_open(struct file_writer **out, const char *path, struct err *e);
+/* Writes bytes, buffered; data may be NULL if len is 0. After a failure later writes do nothing,
+ * and commit reports the first failure. */
+void file_writer_put(struct file_writer *w, const void *data, size_t len);
+/* Puts the new file in place; frees w in any case. */
+enum status file_writer_commit(struct file_writer *w, struct err *e);
+void file_writer_abandon(struct file_writer *w); /* NULL is legal */

@@ -1,7 +1,5 @@
 #include "base/output.h"
 
-#include "base/replace.h"
-
 #include <stdarg.h>
 #include <stdio.h>
 

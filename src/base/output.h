@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "base/replace.h"
+#include "base/file.h"
 #include "base/text.h"
 
 struct output {

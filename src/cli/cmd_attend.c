@@ -1,7 +1,7 @@
 /* decode attend: what each head looks at, as figures, pictures and arrays. */
 #include <unistd.h>
 
-#include "base/replace.h"
+#include "base/file.h"
 #include "cli/attend.h"
 #include "formats/npy.h"
 

@@ -4,8 +4,8 @@
  */
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/numbers.h"
-#include "base/replace.h"
 #include "cli/job.h"
 #include "convert/quantize.h"
 #include "engine/own_text.h"

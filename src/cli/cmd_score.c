@@ -1,5 +1,5 @@
 /* decode score: the log-probability of each token of a text. */
-#include "base/replace.h"
+#include "base/file.h"
 #include "cli/job.h"
 #include "cli/signals.h"
 #include "engine/sampler.h"

@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "base/replace.h"
 #include "base/text.h"
 
 /* STATUS_USAGE if the path, which is written, is one that an option reads. */

@@ -3,10 +3,10 @@
  */
 #include "formats/gguf_write.h"
 
+#include "base/file.h"
 #include "base/half.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "base/replace.h"
 #include "formats/gguf_private.h"
 
 struct gguf_writer {

@@ -2,7 +2,7 @@
  * gguf_write - makes GGUF files.
  *
  * The writer collects pairs and tensor records; keys, strings and arrays are copied. gguf_write
- * then replaces the file as a whole (see file_writer in base/replace.h), in version 3. Tensors are
+ * then replaces the file as a whole (see file_writer in base/file.h), in version 3. Tensors are
  * stored contiguously in the order added, each padded to the usual alignment of 32, as llama.cpp's
  * loader requires. Bools become 0 or 1, the only values the specification allows. One thread at a
  * time may use a writer.

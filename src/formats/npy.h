@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "base/replace.h"
+#include "base/file.h"
 
 #define NPY_MAX_DIMS 4
 

@@ -16,7 +16,7 @@
 #include <inttypes.h>
 #include <unistd.h>
 
-#include "base/replace.h"
+#include "base/file.h"
 #include "formats/gguf_values.h"
 #include "model/config_keys.h"
 

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/replace.h"
+#include "base/file.h"
 #include "faults.h"
 #include "support.h"
 

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/replace.h"
+#include "base/file.h"
 #include "cli/signals.h"
 #include "scenarios.h"
 #include "support.h"

@@ -2,7 +2,7 @@
  */
 #include <string.h>
 
-#include "base/replace.h"
+#include "base/file.h"
 #include "formats/npy.h"
 #include "support.h"
 
