@@ -230,15 +230,15 @@ static void put_cell(struct report *r, struct text bytes)
         output_puts(out, quoted ? "\"" : "");
         return;
     }
-    const size_t begin = r->cells.len;
+    size_t width = 0;
     while (bytes.len > 0) {
         const struct printable p = printable_next(&bytes);
-        if (r->format == TABLE_MD && p.text[0] == '|')
-            r->no_memory |= !bytes_put(&r->cells, text_of("\\"));
-        r->no_memory |= !bytes_put(&r->cells, text_of(p.text));
+        const struct text mark = text_of(r->format == TABLE_MD && p.text[0] == '|' ? "\\" : "");
+        width += mark.len + text_columns(text_of(p.text));
+        r->no_memory |= !bytes_put(&r->cells, mark) || !bytes_put(&r->cells, text_of(p.text));
     }
     struct report_column *c = &r->columns[r->n_cells++ % r->n];
-    c->width = MAX(text_columns(text_span(r->cells.data + begin, r->cells.len - begin)), c->width);
+    c->width = MAX(width, c->width);
     r->no_memory |= !bytes_put(&r->cells, text_span("", 1));
 }
 
