@@ -97,13 +97,18 @@ struct grad_kernels {
 
     void (*product)(const struct product *p);
 
+    /* out [n, width], rows `width` apart, = scale * x^T of x [n_rows, n], rows `stride` apart; its
+     * columns past n_rows are zero. width is a multiple of KERNEL_LANES and at least n_rows. */
+    void (*transpose)(float *out, int width, const float *x, size_t stride, int n_rows, int n,
+                      float scale);
+
     /* By ffn_kind, n elements: out = f(up), or f(gate) * up; gate is NULL unless the kind is gated
      * (ffn_kinds). */
     void (*ffn[FFN_KINDS])(float *out, const float *up, const float *gate, size_t n);
-    /* From dy, the gradient of out, those of up and gate; dup may be dy; dgate is NULL unless the
-     * kind is gated. */
-    void (*ffn_backward[FFN_KINDS])(float *dup, float *dgate, const float *dy, const float *up,
-                                    const float *gate, size_t n);
+    /* The same out and, from dy, its gradient, those of up and gate; dup may be dy; dgate is NULL
+     * unless the kind is gated. */
+    void (*ffn_backward[FFN_KINDS])(float *out, float *dup, float *dgate, const float *dy,
+                                    const float *up, const float *gate, size_t n);
 
     /* The norm of one row x [n], backwards: dx [n] = residual [n] + the gradient of
      * x, given that of the output, dy [n]; gain NULL: ones; dx may be residual. stats[0] and [1]

@@ -207,6 +207,40 @@ static void vector_product(const struct product *p)
         grad_product_near(p);
 }
 
+/* KERNEL_LANES rows, of which n_rows are real, and at most as many columns n. */
+static void transpose_block(float *out, int width, const float *x, size_t stride, int n_rows, int n,
+                            float scale)
+{
+#ifdef LANES_MASKED
+    lanes rows[KERNEL_LANES];
+    UNROLLED (r, KERNEL_LANES)
+        rows[r] = r < n_rows ? lanes_mul(lanes_all(scale), lanes_load_upto(x + r * stride, n))
+                             : lanes_zero();
+    lanes_transpose(rows);
+    UNROLLED (i, KERNEL_LANES)
+        if (i < n)
+            lanes_store(out + i * width, rows[i]);
+#else
+    for (int i = 0; i < n; i++) {
+        for (int r = 0; r < n_rows; r++)
+            out[i * width + r] = scale * x[r * stride + i];
+        for (int r = n_rows; r < KERNEL_LANES; r++)
+            out[i * width + r] = 0;
+    }
+#endif
+}
+
+static void vector_transpose(float *out, int width, const float *x, size_t stride, int n_rows,
+                             int n, float scale)
+{
+    assert(n_rows >= 0 && n_rows <= width && width % KERNEL_LANES == 0);
+    assert(n == 0 || (out && (n_rows == 0 || (x && x != out))));
+    for (int r = 0; r < width; r += KERNEL_LANES)
+        for (int i = 0; i < n; i += KERNEL_LANES)
+            transpose_block(out + (size_t)i * width + r, width, x + r * stride + i, stride,
+                            MAX(MIN(n_rows - r, KERNEL_LANES), 0), MIN(n - i, KERNEL_LANES), scale);
+}
+
 /* --- feed-forward ---------------------------------------------------------------------------- */
 
 ALWAYS_INLINE lanes ffn_value(const enum ffn_kind kind, lanes x)
@@ -290,21 +324,25 @@ ALWAYS_INLINE void ffn_forward(const enum ffn_kind kind, float *out, const float
     }
 }
 
-ALWAYS_INLINE void ffn_backward(const enum ffn_kind kind, float *dup, float *dgate, const float *dy,
-                                const float *up, const float *gate, size_t n)
+ALWAYS_INLINE void ffn_backward(const enum ffn_kind kind, float *out, float *dup, float *dgate,
+                                const float *dy, const float *up, const float *gate, size_t n)
 {
     const float *x = gate ? gate : up;
-    assert(n == 0 || (dup && dy && up && dup != up && ffn_kinds[kind].is_gated == (gate != NULL)));
+    assert(n == 0 || (out && dup && dy && up && dup != up && out != up && out != dup &&
+                      ffn_kinds[kind].is_gated == (gate != NULL)));
     assert(n == 0 || (!gate == !dgate && (!gate || (dgate != up && dgate != dy && dgate != dup))));
     for (size_t i = 0; i < n; i += KERNEL_LANES) {
         const int width = n - i < KERNEL_LANES ? (int)(n - i) : KERNEL_LANES;
         const lanes d = lanes_load_upto(dy + i, width), at = lanes_load_upto(x + i, width);
+        const lanes f = ffn_value(kind, at), slope = ffn_slope(kind, at);
         if (gate) {
             const lanes u = lanes_load_upto(up + i, width);
-            lanes_store_upto(dgate + i, lanes_mul(lanes_mul(d, u), ffn_slope(kind, at)), width);
-            lanes_store_upto(dup + i, lanes_mul(d, ffn_value(kind, at)), width);
+            lanes_store_upto(dgate + i, lanes_mul(lanes_mul(d, u), slope), width);
+            lanes_store_upto(dup + i, lanes_mul(d, f), width);
+            lanes_store_upto(out + i, lanes_mul(f, u), width);
         } else {
-            lanes_store_upto(dup + i, lanes_mul(d, ffn_slope(kind, at)), width);
+            lanes_store_upto(dup + i, lanes_mul(d, slope), width);
+            lanes_store_upto(out + i, f, width);
         }
     }
 }
@@ -314,10 +352,10 @@ ALWAYS_INLINE void ffn_backward(const enum ffn_kind kind, float *dup, float *dga
     {                                                                                              \
         ffn_forward(kind, out, up, gate, n);                                                       \
     }                                                                                              \
-    static void name##_backward(float *dup, float *dgate, const float *dy, const float *up,        \
-                                const float *gate, size_t n)                                       \
+    static void name##_backward(float *out, float *dup, float *dgate, const float *dy,             \
+                                const float *up, const float *gate, size_t n)                      \
     {                                                                                              \
-        ffn_backward(kind, dup, dgate, dy, up, gate, n);                                           \
+        ffn_backward(kind, out, dup, dgate, dy, up, gate, n);                                      \
     }
 FFN_OF(vector_gelu, FFN_GELU)
 FFN_OF(vector_gelu_erf, FFN_GELU_ERF)
@@ -612,6 +650,7 @@ static void vector_adamw(const struct adamw *o, float *w, float *m, float *v, co
 const struct grad_kernels OF_SET(grad) = {
     .name = SET_NAME,
     .product = vector_product,
+    .transpose = vector_transpose,
     .ffn = {[FFN_GELU] = vector_gelu,
             [FFN_GELU_ERF] = vector_gelu_erf,
             [FFN_RELU] = vector_relu,

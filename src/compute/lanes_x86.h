@@ -202,6 +202,26 @@ static inline lanes lanes_exchange(lanes a, int distance)
     return _mm512_permutexvar_ps(places ^ _mm512_set1_epi32(distance), a);
 }
 
+/* Row r's lane l changes places with row l's lane r: rows half as many apart in each round. */
+static inline void lanes_transpose(lanes rows[KERNEL_LANES])
+{
+    static const __mmask16 upper[] = {0xff00, 0xf0f0, 0xcccc, 0xaaaa}; /* places with the bit */
+    const __m512i places = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+#pragma GCC unroll 4
+    for (int round = 0; round < 4; round++) {
+        const int apart = 8 >> round;
+        const __m512i other = places ^ _mm512_set1_epi32(apart);
+#pragma GCC unroll 16
+        for (int r = 0; r < KERNEL_LANES; r++) {
+            if (r & apart)
+                continue;
+            const lanes a = rows[r], b = rows[r + apart];
+            rows[r] = _mm512_mask_permutexvar_ps(a, upper[round], other, b);
+            rows[r + apart] = _mm512_mask_permutexvar_ps(b, (__mmask16)~upper[round], other, a);
+        }
+    }
+}
+
 static inline lanes lanes_zero_below(lanes a, lanes x, float limit)
 {
     const __mmask16 above = _mm512_cmp_ps_mask(x, _mm512_set1_ps(limit), _CMP_NLT_UQ);

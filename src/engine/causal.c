@@ -16,7 +16,7 @@ struct rows {
 struct item {
     const struct causal_window *w;
     struct rows k, v;         /* [length]; keys are rotated by their positions */
-    struct rows q, dout;      /* [CAUSAL_WIDTH]; queries are rotated */
+    struct rows q;            /* [CAUSAL_WIDTH] queries that are rotated */
     struct rows dk, dv;       /* [length] */
     float *scores, *gradient; /* [padded length, CAUSAL_WIDTH] */
     float *qt, *doutt;        /* q^T, scaled, and dout^T [dim, CAUSAL_WIDTH] */
@@ -35,13 +35,12 @@ static void take_memory(struct item *it, struct arena *a, int key_dim, int value
 {
     const uint64_t square = (uint64_t)causal_padded_length(n) * CAUSAL_WIDTH;
     it->k = it->q = it->dk = (struct rows){NULL, key_dim, kernel_padded(key_dim)};
-    it->v = it->dout = it->dv = (struct rows){NULL, value_dim, kernel_padded(value_dim)};
+    it->v = it->dv = (struct rows){NULL, value_dim, kernel_padded(value_dim)};
     ARENA_TAKE(it->k.at, a, n * it->k.stride);
     ARENA_TAKE(it->v.at, a, n * it->v.stride);
     ARENA_TAKE(it->scores, a, square);
     ARENA_TAKE(it->gradient, a, square);
     ARENA_TAKE(it->q.at, a, CAUSAL_WIDTH * it->q.stride);
-    ARENA_TAKE(it->dout.at, a, CAUSAL_WIDTH * it->dout.stride);
     ARENA_TAKE(it->dk.at, a, n * it->dk.stride);
     ARENA_TAKE(it->dv.at, a, n * it->dv.stride);
     ARENA_TAKE(it->qt, a, CAUSAL_WIDTH * key_dim);
@@ -57,10 +56,19 @@ size_t causal_scratch(const struct config *c, int length)
     return counted.used / sizeof(float);
 }
 
+/* A row is so short that a call of memcpy for the whole would take longer than the copy. */
+static void copy_row(float *out, const float *from, int n)
+{
+    int i = 0;
+    for (; i + KERNEL_LANES <= n; i += KERNEL_LANES)
+        memcpy(out + i, from + i, KERNEL_LANES * sizeof *from);
+    memcpy(out + i, from + i, (n - i) * sizeof *from);
+}
+
 static void copy_rows(struct rows out, const float *from, size_t stride, int n)
 {
     for (int t = 0; t < n; t++)
-        memcpy(out.at + t * out.stride, from + t * stride, out.dim * sizeof *from);
+        copy_row(out.at + t * out.stride, from + t * stride, out.dim);
 }
 
 /* The rows from the block's first key on. */
@@ -83,7 +91,7 @@ static void turn_row(const struct item *it, const struct head_turn *t, int posit
     const struct config *c = t->config;
     const int n_halves = it->w->halves;
     if (turns_nothing(t)) {
-        memcpy(out, x, c->head_dim * sizeof *out);
+        copy_row(out, x, c->head_dim);
         return;
     }
     if (c->parts.qk_norms) {
@@ -105,7 +113,8 @@ static void turn_back(const struct item *it, const struct head_turn *t, int posi
     const int n_halves = it->w->halves, dim = c->head_dim;
     float *turned = it->row, *own = it->row + dim, stats[2];
     if (turns_nothing(t)) {
-        memmove(out, dy, dim * sizeof *out);
+        if (out != dy)
+            copy_row(out, dy, dim);
         return;
     }
     positions_rotate(t, position, dy, 1, true, turned);
@@ -124,14 +133,9 @@ static void turn_back(const struct item *it, const struct head_turn *t, int posi
 }
 
 /* out [dim, CAUSAL_WIDTH] = scale * rows^T; columns past n are zero. */
-static void transpose(float *out, struct rows rows, int n, float scale)
+static void transpose(const struct item *it, float *out, struct rows rows, int n, float scale)
 {
-    for (int i = 0; i < rows.dim; i++)
-        for (int q = n; q < CAUSAL_WIDTH; q++)
-            out[i * CAUSAL_WIDTH + q] = 0;
-    for (int q = 0; q < n; q++)
-        for (int i = 0; i < rows.dim; i++)
-            out[i * CAUSAL_WIDTH + q] = scale * rows.at[q * rows.stride + i];
+    it->w->grad->transpose(out, CAUSAL_WIDTH, rows.at, rows.stride, n, rows.dim, scale);
 }
 
 /* out = p.a * b, behind p.start. */
@@ -228,20 +232,26 @@ static void additive_backward(const struct item *it, const struct query_block *a
         dtable[i] = (at->first ? dtable[i] : 0) + (double)a.dweight[i];
 }
 
-/* The block's queries, rotated, and their scores against the keys, before softmax. */
-static void block_scores(const struct item *it, const struct query_block *at)
+/* Scores of the block's queries against the keys, before softmax; returns the queries as scores
+ * take them. */
+static struct rows block_scores(const struct item *it, const struct query_block *at)
 {
     const struct causal_window *w = it->w;
-    const float *q = w->q + at->first * w->stride + at->head * w->key_dim;
-    for (int t = 0; t < at->n; t++)
-        turn_row(it, &w->q_turn, at->first + t, q + t * w->stride, it->q.at + t * it->q.stride);
-    transpose(it->qt, it->q, at->n, w->scale);
+    struct rows q = {w->q + at->first * w->stride + at->head * w->key_dim, w->key_dim, w->stride};
+    if (!turns_nothing(&w->q_turn)) {
+        for (int t = 0; t < at->n; t++)
+            turn_row(it, &w->q_turn, at->first + t, q.at + t * q.stride,
+                     it->q.at + t * it->q.stride);
+        q = it->q;
+    }
+    transpose(it, it->qt, q, at->n, w->scale);
     if (w->additive) {
         const struct additive a = additive_of(it, at);
         w->grad->additive_scores(&a);
     } else {
         scores(it, at->n_keys, from_key(it->k, at), it->qt, it->scores);
     }
+    return q;
 }
 
 /* Where the block's rows of the head are in a buffer of heads. */
@@ -267,9 +277,9 @@ static void forward_block(const struct item *it, const struct query_block *at)
 static void backward_block(const struct item *it, const struct query_block *at)
 {
     const struct causal_window *w = it->w;
-    block_scores(it, at);
-    copy_rows(it->dout, w->dheads + heads_at(it, at), w->heads_stride, at->n);
-    transpose(it->doutt, it->dout, at->n, 1);
+    const struct rows queries = block_scores(it, at);
+    const struct rows dout = {w->dheads + heads_at(it, at), w->value_dim, w->heads_stride};
+    transpose(it, it->doutt, dout, at->n, 1);
     scores(it, at->n_keys, from_key(it->v, at), it->doutt, it->gradient);
     drop_columns(it, at, it->gradient);
     const struct causal c = causal_of(it, at);
@@ -297,14 +307,14 @@ static void backward_block(const struct item *it, const struct query_block *at)
         }
     }
     drop_columns(it, at, it->scores);
-    scatter(it, at, it->scores, it->dout, from_key(it->dv, at));
+    scatter(it, at, it->scores, dout, from_key(it->dv, at));
     const struct rows dq = {w->dq + at->first * w->stride + at->head * w->key_dim, w->key_dim,
                             w->stride};
     if (w->additive) {
         additive_backward(it, at, dq);
         return;
     }
-    scatter(it, at, it->gradient, it->q, from_key(it->dk, at));
+    scatter(it, at, it->gradient, queries, from_key(it->dk, at));
     gather(it, at, it->gradient, from_key(it->k, at), dq);
     const float *q = w->q + at->first * w->stride + at->head * w->key_dim;
     for (int t = 0; t < at->n; t++)

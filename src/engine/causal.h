@@ -15,18 +15,17 @@ struct causal_window {
                    (layout_half); 0: pairs are neighbours */
     int window; /* as config's layer_window */
     int length, n_heads, key_dim, value_dim;
-    float scale;            /* of scores */
-    const float *additive;  /* [n_heads, key_dim] w of additive scores; NULL for dot products */
-    const float *q, *k, *v; /* [length, n_heads * key_dim], [length, key_dim], [length, value_dim],
-                               not yet rotated */
-    size_t stride;          /* floats from row to row of q, k and v, and of dq, dk and dv */
-    float *heads; /* [length, n_heads * value_dim], rows heads_stride apart; written forwards */
+    float scale;           /* of scores */
+    const float *additive; /* [n_heads, key_dim] w of additive scores; NULL for dot products */
+    float *q, *k, *v; /* [length, n_heads * key_dim], [length, key_dim], [length, value_dim], not
+                         yet rotated; read */
+    size_t stride;    /* floats from row to row of q, k and v, and of dq, dk and dv */
+    float *heads;     /* [length, n_heads * value_dim], rows heads_stride apart; written forwards */
     size_t heads_stride;
     float *softmax; /* [n_heads, 2, causal_padded_length]: each query's max and 1 / sum; written
                        forwards, read backwards */
     /* Backwards: the gradient of heads, read, and the gradients of q, k and v, written. */
-    const float *dheads;
-    float *dq, *dk, *dv;
+    float *dheads, *dq, *dk, *dv;
     /* The gradient of `additive` [n_heads, key_dim], or of quadratic positions' alpha and centre
      * [n_heads, 2]; NULL: not wanted. */
     double *dtable;

@@ -315,14 +315,6 @@ static void project_qkv(const struct pass *p, int l, struct range r, int thread)
     read_stream(p, &attention, norm_scratch(p, r, thread), r);
 }
 
-/* act [r, ff] = what the down matrix takes. */
-static void activate(const struct backprop *b, int l, float *act, struct range r)
-{
-    const struct matrix_view up = rows_view(b->blocks[l].up, r);
-    b->grad->ffn[b->config.ffn](act, up.x, rows_view(b->blocks[l].gate, r).x,
-                                up.n_rows * up.stride);
-}
-
 /* heads -> mid, up, gate and the stream after the block: attention's output matrix and all that
  * follows it */
 static void attn_output_and_ffn(const struct pass *p, int l, struct range r, int thread)
@@ -336,7 +328,8 @@ static void attn_output_and_ffn(const struct pass *p, int l, struct range r, int
         backprop_norm(p, &attention.norm, r, norm.x);
     add_branch(p, &attention, rows_view(attention.inner, r), norm, r);
     read_stream(p, &ffn, norm, r);
-    activate(b, l, act.x, r);
+    b->grad->ffn[b->config.ffn](act.x, rows_view(b->blocks[l].up, r).x,
+                                rows_view(b->blocks[l].gate, r).x, act.n_rows * act.stride);
     add_branch(p, &ffn, act, norm, r);
 }
 
@@ -393,11 +386,11 @@ static void attn_output_and_ffn_backward(const struct pass *p, int l, struct ran
     (void)thread;
     add_stream_gradient(p, l, r);
     backprop_norm(p, &ffn.norm, r, rows_view(b->norm, r).x);
-    activate(b, l, rows_view(b->act, r).x, r);
     add_branch_backward(p, &ffn, r);
-    b->grad->ffn_backward[b->config.ffn](
-        dup.x, rows_view(b->dgate, r).x, dup.x, rows_view(b->blocks[l].up, r).x,
-        rows_view(b->blocks[l].gate, r).x, dup.n_rows * dup.stride);
+    b->grad->ffn_backward[b->config.ffn](rows_view(b->act, r).x, dup.x, rows_view(b->dgate, r).x,
+                                         dup.x, rows_view(b->blocks[l].up, r).x,
+                                         rows_view(b->blocks[l].gate, r).x,
+                                         dup.n_rows * dup.stride);
     read_stream_backward(p, &ffn, r);
     add_branch_backward(p, &attention, r);
 }

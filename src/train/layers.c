@@ -17,15 +17,9 @@ void backprop_pack(const struct pass *p, enum tensor_role role, int l, int threa
     const struct range own = pool_range(matrix_panels(spec.rows), thread, b->n_threads);
     assert(spec.form == FORM_MATRIX);
     for (int panel = own.begin; panel < own.end; panel++) {
-        const int first = panel * KERNEL_LANES, width = MIN(spec.rows - first, KERNEL_LANES);
-        const float *w = matrix + first * n_in;
-        float *out = b->panels[role] + first * n_in;
-        for (size_t i = 0; i < n_in; i++, w++, out += KERNEL_LANES) {
-            for (int lane = 0; lane < width; lane++)
-                out[lane] = w[lane * n_in];
-            for (int lane = width; lane < KERNEL_LANES; lane++)
-                out[lane] = 0;
-        }
+        const int first = panel * KERNEL_LANES;
+        b->grad->transpose(b->panels[role] + first * n_in, KERNEL_LANES, matrix + first * n_in,
+                           n_in, MIN(spec.rows - first, KERNEL_LANES), spec.cols, 1);
     }
 }
 

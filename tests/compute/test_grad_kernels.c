@@ -117,7 +117,19 @@ TEST(rows_far_apart, .loops = n_tables())
     }
 }
 
-/* The slope is 0 or 1 at these limits. */
+TEST(transposes, .loops = n_tables())
+{
+    static float out[40 * 48];
+    choose(_i, 5);
+    for (int n_rows = 0; n_rows <= 48; n_rows += 5)
+        for (int n = 1; n <= 40; n += 13) {
+            tables[1]->transpose(out, 48, numbers[0], 43, n_rows, n, 0.5f);
+            for (int i = 0; i < n * 48; i++)
+                ck_assert(out[i] == (i % 48 < n_rows ? numbers[0][i % 48 * 43 + i / 48] / 2 : 0));
+        }
+}
+
+/* The slope is 0 or 1 at these limits, and the value is the same both ways. */
 TEST(slopes_at_the_limits, .loops = n_tables())
 {
     choose(_i, 4);
@@ -127,10 +139,12 @@ TEST(slopes_at_the_limits, .loops = n_tables())
     static const float others[] = {0.5f, 0.5f, 0.5f, 0.5f, 0.5f, 1, 0, 1, 0, 1, 0};
     const float ones[11] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     for (enum ffn_kind kind = 0; kind < FFN_KINDS; kind++) {
-        float dup[11], dgate[11];
+        float out[2][11], dup[11], dgate[11];
         const bool gated = ffn_kinds[kind].is_gated;
-        tables[1]->ffn_backward[kind](dup, gated ? dgate : NULL, ones, gated ? ones : special,
-                                      gated ? special : NULL, 11);
+        const float *up = gated ? ones : special, *gate = gated ? special : NULL;
+        tables[0]->ffn[kind](out[0], up, gate, 11);
+        tables[1]->ffn_backward[kind](out[1], dup, gated ? dgate : NULL, ones, up, gate, 11);
+        assert_same_bits(out[0], out[1], 11, tables[1]->name);
         for (int i = 0; i < 11; i++)
             ck_assert_double_eq_tol((double)(gated ? dgate : dup)[i],
                                     (double)(kind == FFN_RELU ? relu : others)[i], 1e-6);
