@@ -204,22 +204,17 @@ static double group_exactly(const struct converter *c, size_t n_sets, unsigned l
 
 /* --- grouping more heads --------------------------------------------------------------------- */
 
-/* Returns the index of a pair of heads, low < high, among all pairs in lexicographic order. */
-static size_t pair_index(size_t low, size_t high, size_t n_heads)
-{
-    const size_t before = low * n_heads - low * (low + 1) / 2; /* pairs whose first is lower */
-    return before + high - low - 1;
-}
-
 /* Returns what the head costs in this group: the sum over its pairs with the group's members, but
- * for the member at position `except` of the order. */
+ * for the member at position `except` of the order. Pairs are in lexicographic order. */
 static double bond(const struct converter *c, size_t head, size_t group, size_t except)
 {
     double sum = 0;
     for (size_t i = group * c->block.group; i < (group + 1) * c->block.group; i++) {
         const size_t other = c->block.order[i], low = MIN(head, other), high = MAX(head, other);
+        const size_t before =
+            low * c->block.n_heads - low * (low + 1) / 2; /* whose first is lower */
         if (i != except)
-            sum += c->groups.costs[pair_index(low, high, c->block.n_heads)];
+            sum += c->groups.costs[before + high - low - 1];
     }
     return sum;
 }

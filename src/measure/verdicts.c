@@ -170,7 +170,7 @@ void bench_judge(struct bench *b)
     for (int i = 0; i < b->n_rows; i++) {
         struct bench_row *row = &b->rows[i];
         const struct bench_row *fastest = row;
-        int rivals = 0; /* rows that are not told apart from the fastest one */
+        bool tied = false; /* with the fastest one, or as that with another */
         for (int k = 0; k < b->n_rows; k++) {
             const struct bench_row *other = &b->rows[k];
             if (same_place(row, other) && other->p50_us < fastest->p50_us)
@@ -178,14 +178,12 @@ void bench_judge(struct bench *b)
         }
         for (int k = 0; k < b->n_rows; k++) {
             const struct bench_row *other = &b->rows[k];
-            rivals += other != fastest && same_place(row, other) && !told_apart(fastest, other);
+            if (other != fastest && same_place(row, other) && (row == fastest || row == other))
+                tied |= !told_apart(fastest, other);
         }
+        row->verdict = tied ? BENCH_TOSS_UP : row == fastest ? BENCH_FASTEST : BENCH_SLOWER;
         if (row->repeats < 2 || fastest->repeats < 2 || !bench_may_choose(b))
             row->verdict = BENCH_UNJUDGED;
-        else if (row == fastest)
-            row->verdict = rivals > 0 ? BENCH_TOSS_UP : BENCH_FASTEST;
-        else
-            row->verdict = told_apart(fastest, row) ? BENCH_SLOWER : BENCH_TOSS_UP;
     }
 }
 
