@@ -26,6 +26,8 @@ enum extent {
 enum bias { NO_BIAS, UNUSUAL_BIAS, USUAL_BIAS };
 
 #define WEIGHT (SPEC_REQUIRED | SPEC_DECAYS | SPEC_QUANTISES)
+/* The row of a norm of so many elements. */
+#define NORM_OF(n) FORM_NORM, ONE, n, USUAL_BIAS, SPEC_REQUIRED
 
 /* By role. */
 static const struct tensor_row {
@@ -37,15 +39,14 @@ static const struct tensor_row {
 } tensor_rows[TENSOR_ROLES] = {
     [ROLE_TOKEN_EMBD] = {"token_embd", FORM_MATRIX, N_VOCAB, D_MODEL, UNUSUAL_BIAS,
                          WEIGHT | SPEC_ROWS_ENTER},
-    [ROLE_TOKEN_EMBD_NORM] = {"token_embd_norm", FORM_NORM, ONE, D_MODEL, USUAL_BIAS,
-                              SPEC_REQUIRED},
+    [ROLE_TOKEN_EMBD_NORM] = {"token_embd_norm", NORM_OF(D_MODEL)},
     [ROLE_POSITION_EMBD] = {"position_embd", FORM_TABLE, N_CTX, D_MODEL, NO_BIAS,
                             SPEC_REQUIRED | SPEC_DECAYS},
     [ROLE_ROPE_FREQS] = {"rope_freqs", FORM_TABLE, ONE, ROPE_PAIRS, NO_BIAS,
                          SPEC_NOT_NEW | SPEC_FIXED},
-    [ROLE_ATTN_NORM] = {"attn_norm", FORM_NORM, ONE, D_MODEL, USUAL_BIAS, SPEC_REQUIRED},
-    [ROLE_ATTN_Q_NORM] = {"attn_q_norm", FORM_NORM, ONE, HEAD_DIM, USUAL_BIAS, SPEC_REQUIRED},
-    [ROLE_ATTN_K_NORM] = {"attn_k_norm", FORM_NORM, ONE, HEAD_DIM, USUAL_BIAS, SPEC_REQUIRED},
+    [ROLE_ATTN_NORM] = {"attn_norm", NORM_OF(D_MODEL)},
+    [ROLE_ATTN_Q_NORM] = {"attn_q_norm", NORM_OF(HEAD_DIM)},
+    [ROLE_ATTN_K_NORM] = {"attn_k_norm", NORM_OF(HEAD_DIM)},
     [ROLE_ATTN_QKV] = {"attn_qkv", FORM_MATRIX, QKV_DIM, D_MODEL, USUAL_BIAS, WEIGHT},
     [ROLE_ATTN_Q] = {"attn_q", FORM_MATRIX, Q_DIM, D_MODEL, USUAL_BIAS, WEIGHT},
     [ROLE_ATTN_K] = {"attn_k", FORM_MATRIX, K_DIM, D_MODEL, USUAL_BIAS, WEIGHT},
@@ -54,18 +55,15 @@ static const struct tensor_row {
     [ROLE_ATTN_SCORE] = {"attn_score", FORM_TABLE, N_HEADS, HEAD_DIM, NO_BIAS, SPEC_REQUIRED},
     [ROLE_ATTN_OUTPUT] = {"attn_output", FORM_MATRIX, D_MODEL, HEADS_DIM, USUAL_BIAS,
                           WEIGHT | SPEC_RESIDUAL},
-    [ROLE_ATTN_POST_NORM] = {"post_attention_norm", FORM_NORM, ONE, D_MODEL, USUAL_BIAS,
-                             SPEC_REQUIRED},
-    [ROLE_ATTN_OUTPUT_NORM] = {"attn_output_norm", FORM_NORM, ONE, D_MODEL, USUAL_BIAS,
-                               SPEC_REQUIRED},
-    [ROLE_FFN_NORM] = {"ffn_norm", FORM_NORM, ONE, D_MODEL, USUAL_BIAS, SPEC_REQUIRED},
+    [ROLE_ATTN_POST_NORM] = {"post_attention_norm", NORM_OF(D_MODEL)},
+    [ROLE_ATTN_OUTPUT_NORM] = {"attn_output_norm", NORM_OF(D_MODEL)},
+    [ROLE_FFN_NORM] = {"ffn_norm", NORM_OF(D_MODEL)},
     [ROLE_FFN_GATE] = {"ffn_gate", FORM_MATRIX, D_FF, D_MODEL, USUAL_BIAS, WEIGHT},
     [ROLE_FFN_UP] = {"ffn_up", FORM_MATRIX, D_FF, D_MODEL, USUAL_BIAS, WEIGHT},
     [ROLE_FFN_DOWN] = {"ffn_down", FORM_MATRIX, D_MODEL, D_FF, USUAL_BIAS, WEIGHT | SPEC_RESIDUAL},
-    [ROLE_FFN_POST_NORM] = {"post_ffw_norm", FORM_NORM, ONE, D_MODEL, USUAL_BIAS, SPEC_REQUIRED},
-    [ROLE_LAYER_OUTPUT_NORM] = {"layer_output_norm", FORM_NORM, ONE, D_MODEL, USUAL_BIAS,
-                                SPEC_REQUIRED},
-    [ROLE_OUTPUT_NORM] = {"output_norm", FORM_NORM, ONE, D_MODEL, USUAL_BIAS, SPEC_REQUIRED},
+    [ROLE_FFN_POST_NORM] = {"post_ffw_norm", NORM_OF(D_MODEL)},
+    [ROLE_LAYER_OUTPUT_NORM] = {"layer_output_norm", NORM_OF(D_MODEL)},
+    [ROLE_OUTPUT_NORM] = {"output_norm", NORM_OF(D_MODEL)},
     [ROLE_OUTPUT] = {"output", FORM_MATRIX, N_VOCAB, D_MODEL, UNUSUAL_BIAS,
                      SPEC_DECAYS | SPEC_QUANTISES},
 };
