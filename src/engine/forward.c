@@ -32,7 +32,7 @@ void workspace_take(struct workspace *w, struct arena *a, const struct config *c
     ARENA_TAKE(w->spans, a, rows);
 }
 
-static void block_feed_forward(const struct worker *k, const struct block *b)
+void block_feed_forward(const struct worker *k, const struct block *b)
 {
     const struct forward *f = k->f;
     const struct config *c = &f->kv.config;
@@ -62,7 +62,6 @@ static void block_feed_forward(const struct worker *k, const struct block *b)
         stage_multiply(k, up, input, w->hidden, activation);
     }
     worker_meet(k);
-    stage_tap(k, TAP_HIDDEN, w->hidden, c->d_ff);
 
     /* Down projection, added to the residual stream. */
     stage_add(k, &b->w[ROLE_FFN_DOWN].matrix, w->hidden);

@@ -319,9 +319,7 @@ void probe_run(struct probe *p, const struct block *b, int layer, const float *i
         memcpy(f->work.x, in + first * d, now * d * sizeof *in);
         forward_run(f, p->s.rows, now);
         for (int t = 0; t < BLOCK_TAPS; t++) {
-            const int width = t == TAP_HEADS    ? config_heads_dim(c)
-                              : t == TAP_HIDDEN ? c->d_ff
-                                                : c->d_model;
+            const int width = t == TAP_HEADS ? config_heads_dim(c) : c->d_model;
             if (f->taps.at[t]) /* where the next rows go */
                 f->taps.at[t] += (size_t)now * width;
         }

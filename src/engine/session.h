@@ -74,8 +74,7 @@ enum block_tap {
     TAP_HEADS,  /* [n_rows, heads_dim] the heads' results, which the output matrix takes */
     /* [n_rows, d_model] the residual stream after attention, before a norm that follows it */
     TAP_MIDDLE,
-    TAP_HIDDEN, /* [n_rows, d_ff] what the down matrix takes */
-    TAP_OUT,    /* [n_rows, d_model] the residual stream after the block */
+    TAP_OUT, /* [n_rows, d_model] the residual stream after the block */
     BLOCK_TAPS,
 };
 

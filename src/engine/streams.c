@@ -18,7 +18,8 @@ static const int choices[] = {4, 2, 1};
 static const enum tensor_role roles[] = {ROLE_FFN_UP, ROLE_FFN_GATE, ROLE_FFN_DOWN};
 
 struct trial {
-    const struct forward *f;
+    struct forward *f;
+    enum storage storage;          /* of the matrices */
     int n_layers;                  /* the layers that are read */
     double rates[ROUNDS][CHOICES]; /* bytes per second */
 };
@@ -33,38 +34,20 @@ static size_t layer_bytes(const struct block *b)
     return bytes;
 }
 
-/* The thread's part of a layer's products. */
-static void read_layer(const struct forward *f, const struct block *b, int streams, int thread)
-{
-    for (int r = 0; r < LENGTH(roles); r++) {
-        const struct matrix *w = &b->w[roles[r]].matrix;
-        const bool is_down = roles[r] == ROLE_FFN_DOWN;
-        const struct matmul m = {.w = w,
-                                 .x = is_down ? f->work.hidden : f->work.x,
-                                 .x_stride = w->n_in,
-                                 .n_tokens = 1,
-                                 .y = is_down ? f->work.x : f->work.hidden,
-                                 .y_stride = w->n_out,
-                                 .streams = streams};
-        const struct range panels =
-            pool_range(w->panels ? matrix_panels(w->n_out) : 0, thread, pool_n_threads(f->pool));
-        if (panels.begin < panels.end)
-            f->kernels->matmul(&m, panels.begin, panels.end);
-        pool_barrier(f->pool, thread);
-    }
-}
-
 /* In a round each choice reads a third of the layers, in the next round another third. */
 static void run_rounds(void *arg, int thread)
 {
     struct trial *t = arg;
+    const struct worker k = {t->f, thread, pool_n_threads(t->f->pool), 1};
     for (int round = 0; round < ROUNDS; round++) {
         for (int c = 0; c < CHOICES; c++) {
             size_t bytes = 0;
-            pool_barrier(t->f->pool, thread);
+            if (thread == 0)
+                t->f->streams[t->storage] = choices[c];
+            worker_meet(&k);
             const uint64_t before = clock_ns();
             for (int l = (round + c) % CHOICES; l < t->n_layers; l += CHOICES) {
-                read_layer(t->f, &t->f->blocks[l], choices[c], thread);
+                block_feed_forward(&k, &t->f->blocks[l]);
                 bytes += layer_bytes(&t->f->blocks[l]);
             }
             if (thread == 0)
@@ -86,7 +69,7 @@ void streams_choose(struct forward *f)
 {
     const struct config *c = &f->kv.config;
     const enum storage storage = f->blocks[0].w[ROLE_FFN_UP].matrix.storage;
-    struct trial t = {.f = f};
+    struct trial t = {.f = f, .storage = storage};
     size_t bytes = 0;
     for (int s = 0; s < STORAGE_COUNT; s++)
         f->streams[s] = choices[0];
@@ -95,7 +78,6 @@ void streams_choose(struct forward *f)
     if (bytes < LEAST_BYTES || t.n_layers < CHOICES || storage_is_quantised(storage))
         return;
     memset(f->work.x, 0, c->d_model * sizeof *f->work.x);
-    memset(f->work.hidden, 0, c->d_ff * sizeof *f->work.hidden);
     pool_run(f->pool, run_rounds, &t);
     int best = 0;
     for (int i = 1; i < CHOICES; i++)
