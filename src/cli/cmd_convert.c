@@ -104,6 +104,7 @@ struct conversion {
     int layers[CONFIG_MAX_LAYERS];                   /* K/V heads by layer */
     enum { TEXT_NONE, TEXT_SELF, TEXT_FILE } source; /* of the calibration text */
     int n_self;                                      /* tokens, if the model writes it itself */
+    struct input_range range;                        /* of the calibration text */
     struct text_sample text;
     struct convert converted;
     /* The converted checkpoint in memory, where its type is still to be changed. */
@@ -211,14 +212,12 @@ static enum status read_eval(struct conversion *c, struct err *e)
 {
     const struct convert_options *o = c->options;
     struct job *j = c->job;
-    struct input_range range;
     if (!o->eval)
         return STATUS_OK;
     TRY(input_read(o->eval, TEXT_MAX, &j->text_bytes, &j->text.len, e));
     j->text.data = j->text_bytes;
-    TRY(input_parse_range(o->range, &range, e));
     if (o->range && path_same(o->calib, o->eval))
-        j->text = input_range_of((struct input_range){range.to, 1}, j->text);
+        j->text = input_range_of((struct input_range){c->range.to, 1}, j->text);
     TRY(input_needs_tokenizer(j->checkpoint.tokenizer, j->path, "--eval", e));
     TRY(err_in(e, job_tokenize(j, e), "--eval"));
     return err_in(e, eval_check_length(j->n_tokens, e), "--eval");
@@ -256,13 +255,11 @@ static enum status read_text(struct conversion *c, struct err *e)
     const struct convert_options *o = c->options;
     const struct checkpoint *k = &c->job->checkpoint;
     const size_t wanted = o->calib_tokens ? o->calib_tokens : CALIBRATION_TOKENS;
-    struct input_range range;
     char *bytes;
     size_t len;
-    TRY(input_parse_range(o->range, &range, e));
     TRY(input_needs_tokenizer(k->tokenizer, c->job->path, "--calib", e));
     TRY(input_read(o->calib, TEXT_MAX, &bytes, &len, e));
-    const struct text text = input_range_of(range, text_span(bytes, len));
+    const struct text text = input_range_of(c->range, text_span(bytes, len));
     const enum status s =
         text_sample_take(k->tokenizer, c->config.n_ctx, text, wanted, &c->text, e);
     free(bytes);
@@ -500,6 +497,7 @@ static enum status print_conversion(const struct conversion *c, struct err *e)
 static enum status convert_and_print(struct conversion *c, struct err *e)
 {
     struct job *j = c->job;
+    TRY(input_parse_range(c->options->range, &c->range, e));
     TRY(job_start_threads(j, e));
     TRY(plan_heads(c, e));
     TRY(read_eval(c, e));

@@ -16,7 +16,7 @@ static const struct option text_options[] = {
     OPT_STRINGS("stop", stops, "TEXT",
                 "end where the continuation has this text, which is not printed; \\n is a "
                 "backslash and an n, as in -p"),
-    OPT_FLAG("interactive", interactive,
+    OPT_FLAG("interactive", common.interactive,
              "a session: each line that is typed continues the text so far and is answered; a full "
              "context goes on as with --shift; Ctrl-C stops an answer",
              .letter = 'i'),
@@ -74,8 +74,6 @@ static enum status prepare_generate(struct job *j, void *values, struct err *e)
         o->format = o->prompts ? FORMAT_JSON : FORMAT_TEXT;
     if (o->prompts)
         j->common->file = o->prompts;
-    else if (!o->interactive)
-        input_use_pipe(j->common);
     return STATUS_OK;
 }
 
@@ -97,7 +95,7 @@ static enum status run_generate(struct job *j, void *values, struct err *e)
     struct generation g = {.o = o, .job = j};
     enum status s = generation_open(&g, e);
     if (s == STATUS_OK) {
-        s = o->interactive ? generation_session(&g, e) : generation_run(&g, e);
+        s = o->common.interactive ? generation_session(&g, e) : generation_run(&g, e);
         if (s == STATUS_OK || s == STATUS_INTERRUPTED)
             generation_report(&g);
     }
@@ -126,7 +124,7 @@ const struct command command_generate = {
              .everyday = "prompt file n interactive temp greedy seed samples prompts kv-heads",
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
-    .needs = JOB_MODEL | JOB_TEXT,
+    .needs = JOB_MODEL | JOB_TEXT | JOB_PIPED,
     .parts = CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER,
     .prepare = prepare_generate,
     .check = check_generate,

@@ -22,6 +22,7 @@ struct common_options {
 
     const char *prompt, *file; /* the text: at most one is not NULL */
     const char *ids;           /* of --tokens, instead of a text */
+    bool interactive;          /* -i reads standard input line by line */
     const char *range;         /* of the text */
     int truncate; /* of truncate_sides: the end at which a text beyond the context is cut */
 

@@ -32,8 +32,8 @@ static enum status take_memory(struct generation *g, struct err *e)
     for (int i = 0; i < o->stops.n; i++)
         g->stops[i] = text_of(o->stops.items[i]);
     s->wants_logprobs = g->o->format == FORMAT_JSON;
-    s->cap_rounds =
-        o->prompts || o->interactive ? SCHEDULE_MAX_ROUNDS : MIN(rounds, SCHEDULE_MAX_ROUNDS);
+    s->cap_rounds = o->prompts || o->common.interactive ? SCHEDULE_MAX_ROUNDS
+                                                        : MIN(rounds, SCHEDULE_MAX_ROUNDS);
     return schedule_create(s, e);
 }
 
@@ -115,7 +115,7 @@ static enum status next_text(struct generation *g, struct generated *t, struct e
     t->tokens = g->job->tokens;
     t->n_tokens = g->job->n_tokens;
     t->seed = g->job->seed;
-    t->stream = g->o->interactive ? 0 : g->n_begun;
+    t->stream = g->o->common.interactive ? 0 : g->n_begun;
     return STATUS_OK;
 }
 
@@ -154,7 +154,7 @@ static void print_text(struct generation *g, struct generated *t)
         return;
     }
     if (!t->printed) {
-        if (g->n_done > 0 && !g->o->interactive)
+        if (g->n_done > 0 && !g->o->common.interactive)
             output_puts(g->job->out, "---\n");
         if (g->echo)
             printable_put(g->job->out, t->prompt);
@@ -231,7 +231,7 @@ static enum status begin_texts(struct generation *g, struct err *e)
         TRY(next_text(g, t, e));
         if (!t->refused)
             TRY(begin_text(g, p, t, e));
-        if (!t->refused && (g->o->prompts || g->o->interactive || g->n_begun == 0))
+        if (!t->refused && (g->o->prompts || g->o->common.interactive || g->n_begun == 0))
             g->n_prompt += t->n_tokens;
         g->n_begun++;
     }
@@ -302,7 +302,7 @@ static enum status start_schedule(struct generation *g, struct session_params *p
     if (!o->n_batch)
         TRY(job_fit_sequences(job, params, wanted, e));
     s->n_ctx = params->n_ctx;
-    if (o->interactive)
+    if (o->common.interactive)
         params->n_ctx = MIN(params->n_ctx, FIRST_CTX);
     TRY(job_start_session(job, params, s->n_ctx, CACHE_ADVICE, e));
     s->session = job->session;
@@ -340,7 +340,7 @@ enum status generation_open(struct generation *g, struct err *e)
     const struct config *c = &job->checkpoint.model->config;
     const struct tokenizer *t = job->checkpoint.tokenizer;
     struct session_params params = job_session_params(job);
-    g->begins = !o->interactive || o->common.prompt || o->common.file;
+    g->begins = !o->common.interactive || o->common.prompt || o->common.file;
     TRY(job_seed(job, e));
     params.n_ctx = o->ctx ? o->ctx : c->n_ctx;
     if (params.n_ctx > c->n_ctx)
@@ -352,10 +352,10 @@ enum status generation_open(struct generation *g, struct err *e)
         g->lines = job->text;
     else
         g->prompt = job->text;
-    g->n_texts = o->prompts ? count_prompts(g) : o->interactive ? 0 : (uint64_t)o->samples;
+    g->n_texts = o->prompts ? count_prompts(g) : o->common.interactive ? 0 : (uint64_t)o->samples;
     if (!o->prompts && g->begins)
         TRY(encode_prompt(g, g->prompt, params.n_ctx, o->n, &job->tokens, &job->n_tokens, e));
-    if (!o->ctx && !o->prompts && !o->interactive) /* as many positions as the texts need */
+    if (!o->ctx && !o->prompts && !o->common.interactive) /* as many positions as the texts need */
         params.n_ctx = MIN((uint64_t)c->n_ctx, (uint64_t)job->n_tokens + o->n);
     g->streams = o->format == FORMAT_TEXT && !o->prompts && o->samples == 1;
     g->echo = !o->no_echo && g->begins;
@@ -365,7 +365,7 @@ enum status generation_open(struct generation *g, struct err *e)
     }
     s->tokenizer = t;
     s->n_vocab = c->n_vocab;
-    s->shifts = o->shift || o->interactive;
+    s->shifts = o->shift || o->common.interactive;
     s->n_keep = s->shifts && tokenizer_adds_bos(t);
     TRY(start_schedule(g, &params, (int)MIN(MAX(g->n_texts, 1), BATCH_MAX), e));
     return take_memory(g, e);
@@ -475,7 +475,8 @@ void generation_report(struct generation *g)
                      g->n_refused, plural(g->n_refused));
     notice_summary("%s%" PRIu64 " token%s, %s tokens/s", prompts, g->n_prompt, plural(g->n_prompt),
                    rate(t->n_prefilled, t->prefill_ns).text);
-    if (t->first_token_at && !g->o->interactive) /* which would have the time for typing in it */
+    if (t->first_token_at &&
+        !g->o->common.interactive) /* which would have the time for typing in it */
         notice_summary("first token  %s after start",
                        figure_duration(t->first_token_at - g->job->start_ns).text);
     if (t->n_rounds > 0) {

@@ -31,7 +31,6 @@ struct generate_options {
     const char
         *prompts;      /* NULL: the input is one prompt; else it is this file's, a prompt a line */
     const char *batch; /* NULL, a number or "auto" */
-    bool interactive;  /* a session */
 
     int n_batch; /* `batch` as a number; 0: auto */
 };

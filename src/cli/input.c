@@ -9,10 +9,13 @@
 /* More text than this is refused before it is read: no context holds it. */
 #define INPUT_MAX ((size_t)256 << 20)
 
-void input_use_pipe(struct common_options *o)
+/* Makes --file "-" where neither a text nor --tokens nor -i are given and standard input may be a
+ * text: a pipe (also one that ends with nothing, an empty text), a socket, or a file with bytes
+ * left. */
+static void use_pipe(struct common_options *o)
 {
     struct stat st;
-    if (o->prompt || o->file || o->ids || fstat(STDIN_FILENO, &st) != 0)
+    if (o->prompt || o->file || o->ids || o->interactive || fstat(STDIN_FILENO, &st) != 0)
         return;
     /* A text has bytes, or may yet have some. */
     if (!S_ISFIFO(st.st_mode) && !S_ISSOCK(st.st_mode) &&
@@ -68,7 +71,7 @@ enum status job_read_text(struct job *j, struct err *e)
     struct common_options *o = j->common;
     struct input_range range;
     if (j->command->needs & JOB_PIPED)
-        input_use_pipe(o);
+        use_pipe(o);
     if (j->command->no_text && !o->prompt && !o->file && !o->ids)
         return err_usage(e, "%s", j->command->no_text);
     TRY(input_parse_range(o->range, &range, e)); /* before a text is waited for */

@@ -82,10 +82,6 @@ enum status variant_load(const struct job *j, const char *kv_heads, const struct
 
 /* --- texts and their tokens: input.c ---------------------------------------------------------- */
 
-/* Makes --file "-" where neither a text nor --tokens are given and standard input may be a text: a
- * pipe (also one that ends with nothing, an empty text), a socket, or a file with bytes left. */
-void input_use_pipe(struct common_options *o);
-
 /* Fractions of a text's bytes, 0 <= from < to <= 1. */
 struct input_range {
     double from, to;

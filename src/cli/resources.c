@@ -73,8 +73,7 @@ bool memory_is_worth_saying(const struct common_options *o, uint64_t bytes)
 
 static double spare_memory(void)
 {
-    const uint64_t available = available_memory();
-    return available == AVAILABLE_UNKNOWN ? HUGE_VAL : available * AVAILABLE_SHARE;
+    return available_memory() * AVAILABLE_SHARE;
 }
 
 enum status memory_check(double bytes, const char *what, const char *advice, struct err *e)
