@@ -18,7 +18,7 @@
 /* What job_run does before it calls `run`, in this order. A command that needs one of these with
  * some options only does it in its run, by the functions of job.h. */
 enum job_needs {
-    JOB_PATH = 1 << 0,       /* MODEL, -m or --shape is named: job.path, or NULL */
+    JOB_PATH = 1 << 0,       /* a checkpoint is named, job.path, or --shape is given */
     JOB_TEXT = 1 << 1,       /* -p, -f or the positional TEXT is read: job.text */
     JOB_PIPED = 1 << 2,      /* without them the text is what is piped in */
     JOB_STOPS = 1 << 3,      /* signals are only recorded: `run` decides when to stop */

@@ -146,7 +146,7 @@ struct job_memory {
     uint64_t cache;      /* of keys and values; 0: `scratch` has them, too */
     uint64_t most_cache; /* to which it may grow */
     uint64_t scratch;
-    const char *advice; /* "fewer --tokens take less"; "": none. Of the functions below as well */
+    const char *advice; /* what takes less, "fewer --tokens take less"; "": nothing does */
 };
 
 /* Whether people are told of so much memory: with -v, and always beyond 1 GiB. */
