@@ -47,7 +47,7 @@ static void release(const struct loader *ld, const struct gguf_tensor *t)
 
 /* A matrix on its way into panels, from row `first` of `w` on. */
 struct copy {
-    const struct loader *ld;
+    const struct pool *pool;
     void *panels;
     const struct matrix *w;
     int first;
@@ -60,18 +60,9 @@ static void copy_range(void *arg, int thread)
 {
     const struct copy *c = arg;
     const int n_rows = c->t->dims[1];
-    const struct range panels =
-        pool_range(matrix_panels(n_rows), thread, pool_n_threads(c->ld->options.pool));
+    const struct range panels = pool_range(matrix_panels(n_rows), thread, pool_n_threads(c->pool));
     pack_rows(c->panels, c->w, c->first, c->t, c->spec, panels.begin * KERNEL_LANES,
               MIN(panels.end * KERNEL_LANES, n_rows));
-}
-
-static void copy_matrix(const struct loader *ld, void *panels, const struct matrix *w, int first,
-                        const struct gguf_tensor *t, const struct tensor_spec *spec)
-{
-    struct copy copy = {ld, panels, w, first, t, spec};
-    pool_run(ld->options.pool, copy_range, &copy);
-    release(ld, t);
 }
 
 /* Loads a tensor as F32 in file order; NULL if the file has none. */
@@ -99,14 +90,6 @@ static const float *load_bias(struct loader *ld, enum tensor_role role, int laye
     return load_floats(ld, &spec);
 }
 
-/* Returns how a matrix is stored that takes the type of the options. */
-static enum storage converted_storage(const struct loader *ld, const struct tensor_spec *spec)
-{
-    enum storage storage;
-    pack_storage(tensor_type_find(layout_type(spec, pack_type(ld->options.storage))), &storage);
-    return storage;
-}
-
 /* Loads a role's matrix and its bias. Q, K and V are one matrix, of the parts that the file has, or
  * a random one if the file has other K/V heads; if only some have a bias, the others' is zero. */
 static struct matrix load_matrix(struct loader *ld, enum tensor_role role, int layer)
@@ -129,8 +112,11 @@ static struct matrix load_matrix(struct loader *ld, enum tensor_role role, int l
         if (ld->status != STATUS_OK)
             return w;
     }
-    w.storage = ld->g && !ld->options.convert ? pack_common_storage(weight, n)
-                                              : converted_storage(ld, &whole);
+    if (ld->g && !ld->options.convert)
+        w.storage = pack_common_storage(weight, n);
+    else
+        pack_storage(tensor_type_find(layout_type(&whole, pack_type(ld->options.storage))),
+                     &w.storage);
     void *panels = arena_take(&ld->arena, matrix_bytes(w.n_out, w.n_in, w.storage), 1);
     float *bias = has_bias ? arena_take(&ld->arena, w.n_out, sizeof *bias) : NULL;
     w.panels = panels;
@@ -142,7 +128,9 @@ static struct matrix load_matrix(struct loader *ld, enum tensor_role role, int l
     if (is_random && bias)
         pack_random_floats(bias, w.n_out, &ld->rng);
     for (int i = 0; !is_random && panels && i < n; i++) {
-        copy_matrix(ld, panels, &w, parts[i].first, weight[i], &specs[i]);
+        struct copy copy = {ld->options.pool, panels, &w, parts[i].first, weight[i], &specs[i]};
+        pool_run(ld->options.pool, copy_range, &copy);
+        release(ld, weight[i]);
         if (biases[i])
             pack_floats(bias + parts[i].first, biases[i], &of_biases[i]);
     }
