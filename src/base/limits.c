@@ -113,12 +113,6 @@ static uint64_t cpu_limit(const char *folder)
     return quota < period ? 1 : quota / period;
 }
 
-int cpus_quota(const char *cgroup_mount, const char *self_cgroup)
-{
-    const uint64_t limit = tightest(cpu_limit, cgroup_mount, self_cgroup);
-    return limit == NO_LIMIT ? 0 : limit;
-}
-
 int cpus_usable(void)
 {
     char self_cgroup[SELF_CAP];
@@ -126,10 +120,10 @@ int cpus_usable(void)
     const bool known = sched_getaffinity(0, sizeof mask, mask) == 0;
     const long online = known ? CPU_COUNT_S(sizeof mask, mask) : sysconf(_SC_NPROCESSORS_ONLN);
     const int allowed = online > 0 && online < INT_MAX ? online : 1;
-    const int quota = read_start("/proc/self", "cgroup", self_cgroup, sizeof self_cgroup)
-                          ? cpus_quota(CGROUP_MOUNT, self_cgroup)
-                          : 0;
-    return quota ? MIN(quota, allowed) : allowed;
+    const uint64_t quota = read_start("/proc/self", "cgroup", self_cgroup, sizeof self_cgroup)
+                               ? tightest(cpu_limit, CGROUP_MOUNT, self_cgroup)
+                               : NO_LIMIT;
+    return MIN(quota, (uint64_t)allowed);
 }
 
 int cpus_current(void)
@@ -182,12 +176,7 @@ static uint64_t memory_limit(const char *folder)
     return used < limit ? limit - used : 0;
 }
 
-uint64_t available_in_cgroups(const char *cgroup_mount, const char *self_cgroup)
-{
-    return tightest(memory_limit, cgroup_mount, self_cgroup);
-}
-
-uint64_t available_in_system(const char *meminfo)
+static uint64_t available_in_system(const char *meminfo)
 {
     uint64_t kib;
     return find_number(meminfo, "MemAvailable:", &kib) && kib < UINT64_MAX / 1024
@@ -221,7 +210,7 @@ uint64_t available_memory(void)
                                    ? available_in_system(text)
                                    : AVAILABLE_UNKNOWN;
     const uint64_t in_cgroups = read_start("/proc/self", "cgroup", text, sizeof text)
-                                    ? available_in_cgroups(CGROUP_MOUNT, text)
+                                    ? tightest(memory_limit, CGROUP_MOUNT, text)
                                     : AVAILABLE_UNKNOWN;
     return MIN(least, MIN(in_system, in_cgroups));
 }

@@ -43,13 +43,3 @@ uint64_t available_memory(void);
  * Where there is no such file, it returns what getrusage counts; on Linux that includes the peak of
  * the program that this one replaced by exec. */
 uint64_t peak_memory(void);
-
-/*
- * The parts of these, for tests. The first two take a cgroup mount and the text of
- * /proc/self/cgroup: cpus_quota returns how many CPUs the quota allows, rounded down, at least 1,
- * or 0 without a limit; available_in_cgroups returns the memory left. available_in_system takes the
- * text of /proc/meminfo.
- */
-int cpus_quota(const char *cgroup_mount, const char *self_cgroup);
-uint64_t available_in_cgroups(const char *cgroup_mount, const char *self_cgroup);
-uint64_t available_in_system(const char *meminfo);
