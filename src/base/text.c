@@ -14,12 +14,11 @@ static bool goes_on(struct text t, size_t at)
 bool text_next_word(struct text text, struct text word, size_t *at)
 {
     for (size_t k = *at; word.len > 0 && k + word.len <= text.len; k++) {
-        const size_t end = k + word.len;
-        if (memcmp(text.data + k, word.data, word.len) == 0 && !goes_on(text, k) &&
-            !goes_on(text, end)) {
-            *at = end;
-            return true;
-        }
+        if (memcmp(text.data + k, word.data, word.len) != 0 || goes_on(text, k) ||
+            goes_on(text, k + word.len))
+            continue;
+        *at = k + word.len;
+        return true;
     }
     return false;
 }

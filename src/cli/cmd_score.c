@@ -83,8 +83,7 @@ static enum status score_tokens(struct scoring *s, struct err *e)
     for (int i = 0; i < n; i++) {
         const float *logits = s->logits + (size_t)(i % block) * s->n_vocab;
         const int n_top = i > 0 ? s->n_top : 0;
-        const bool unread = s->report.out->failed && !s->npy; /* nobody wants the rest */
-        if (signals_interrupted() || unread)
+        if (signals_interrupted() || (s->report.out->failed && !s->npy)) /* nobody wants the rest */
             return STATUS_INTERRUPTED;
         if (i % block == 0)
             TRY(session_feed(j->session, 0, j->tokens + i, MIN(n - i, block), s->logits, true, e));

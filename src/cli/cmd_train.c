@@ -283,9 +283,9 @@ static enum status parse_loss(const char *text, struct loss_weights *loss, struc
                              TRAIN_MOST_WEIGHT, term);
         *weights[i] = (float)x;
     }
-    if (loss->text + loss->teacher + loss->streams <= 0)
-        return err_usage(e, "--loss: all weights are 0; expected one that is not");
-    return STATUS_OK;
+    return loss->text + loss->teacher + loss->streams > 0
+               ? STATUS_OK
+               : err_usage(e, "--loss: all weights are 0; expected one that is not");
 }
 
 /* Decides what the options left open: rate, warm-up, intervals, the length of windows. */
