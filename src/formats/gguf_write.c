@@ -9,15 +9,17 @@
 #include "base/mem.h"
 #include "formats/gguf_private.h"
 
+struct write_tensor {
+    struct gguf_source source;
+    uint64_t n_bytes;
+};
+
 struct gguf_writer {
     enum status status; /* the first failure, after which nothing is added */
     struct err err;
     struct bytes pairs, infos; /* infos: of tensors */
     size_t n_pairs;
-    struct write_tensor {
-        struct gguf_source source;
-        uint64_t n_bytes;
-    } * tensors; /* [n_tensors] */
+    struct write_tensor *tensors; /* [n_tensors] */
     size_t n_tensors, cap_tensors;
     uint64_t data_bytes; /* of all tensors, with their padding */
 };
