@@ -290,7 +290,7 @@ static void write_new(const struct converter *c, const struct gguf_tensor *old)
         t = new->changed ? &new->tensor : old;
         if (new->changed && t->n_dims > 1) {
             enum storage storage;
-            pack_storage(t->type, &storage);
+            pack_storage(t->type->type, &storage);
             c->out->new_types |= 1u << storage;
             c->out->retyped |= t->type != old->type;
         }

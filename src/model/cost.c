@@ -13,7 +13,7 @@ bool cost_shape_of_file(const struct gguf *g, const struct config *c, struct cos
     const enum tensor_role role = tied ? ROLE_TOKEN_EMBD : ROLE_OUTPUT;
     const struct gguf_tensor *matrix = layout_find(g, role, 0, false);
     *out = (struct cost_shape){.config = c, .tied = tied, .gguf = g};
-    return matrix && pack_storage(matrix->type, &out->storage);
+    return matrix && pack_storage(matrix->type->type, &out->storage);
 }
 
 bool cost_has_tensor(const struct cost_shape *s, const struct tensor_spec *t)
@@ -55,7 +55,7 @@ struct cost_weights cost_weights(const struct cost_shape *s)
         enum storage storage = is_matrix ? s->storage : STORAGE_F32;
         const struct tensor_spec stored = again ? layout_weight(c, ROLE_TOKEN_EMBD, 0) : t;
         if (is_matrix)
-            pack_storage(tensor_type_find(layout_type(&stored, pack_type(s->storage))), &storage);
+            pack_storage(layout_type(&stored, pack_type(s->storage)), &storage);
         if (is_matrix && n_own > 0)
             storage = pack_common_storage(own, n_own);
         const uint64_t bytes =

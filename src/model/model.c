@@ -115,8 +115,7 @@ static struct matrix load_matrix(struct loader *ld, enum tensor_role role, int l
     if (ld->g && !ld->options.convert)
         w.storage = pack_common_storage(weight, n);
     else
-        pack_storage(tensor_type_find(layout_type(&whole, pack_type(ld->options.storage))),
-                     &w.storage);
+        pack_storage(layout_type(&whole, pack_type(ld->options.storage)), &w.storage);
     void *panels = arena_take(&ld->arena, matrix_bytes(w.n_out, w.n_in, w.storage), 1);
     float *bias = has_bias ? arena_take(&ld->arena, w.n_out, sizeof *bias) : NULL;
     w.panels = panels;

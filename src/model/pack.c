@@ -15,14 +15,13 @@ static const enum tensor_type tensor_types[STORAGE_COUNT] = {
 /* A block in a file: a binary16 scale, then the elements. */
 #define SCALE_BYTES sizeof(uint16_t)
 
-bool pack_storage(const struct tensor_type_info *type, enum storage *out)
+bool pack_storage(uint32_t type, enum storage *out)
 {
-    for (int s = 0; s < STORAGE_COUNT; s++) {
-        if (tensor_types[s] == blocks_in_memory(type->type)) {
-            *out = (enum storage)s;
+    for (enum storage s = 0; s < STORAGE_COUNT; s++)
+        if (tensor_types[s] == blocks_in_memory(type)) {
+            *out = s;
             return true;
         }
-    }
     return false;
 }
 
@@ -37,7 +36,7 @@ enum storage pack_common_storage(const struct gguf_tensor *const *tensors, int n
     bool same = true, f16_holds = true;
     for (int i = 0; i < n; i++) {
         enum storage own = STORAGE_F32;
-        pack_storage(tensors[i]->type, &own);
+        pack_storage(tensors[i]->type->type, &own);
         same &= i == 0 || own == common;
         f16_holds &= own == STORAGE_F16 || !blocks_runs(tensors[i]->type->type);
         common = i == 0 ? own : common;
@@ -73,7 +72,7 @@ enum status pack_find(const struct gguf *g, const struct tensor_spec *spec,
                                     pack_shape_text(spec->n_dims, dims.n).text,
                                     pack_shape_text(t->n_dims, t->dims).text);
         }
-    if (t && !pack_storage(t->type, &storage))
+    if (t && !pack_storage(t->type->type, &storage))
         return err_bad_file(e, "tensor %s: expected type " BLOCKS_READ ", found %s", name,
                             t->type->name);
     if (t && spec->n_dims == 1 && t->type->block_elements > 1)

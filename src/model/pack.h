@@ -12,10 +12,9 @@
 #include "formats/gguf.h"
 #include "model/layout.h"
 
-/* Finds the storage of a tensor's type in memory (blocks_in_memory); false for types that do not
- * run.
- */
-bool pack_storage(const struct tensor_type_info *type, enum storage *out);
+/* Finds the storage of an enum tensor_type in memory (blocks_in_memory); false for types that do
+ * not run. */
+bool pack_storage(uint32_t type, enum storage *out);
 /* Returns the enum tensor_type that a storage is written as. */
 uint32_t pack_type(enum storage s);
 /* Returns the storage of one matrix with the rows of n >= 1 tensors of types that run: their own,

@@ -164,8 +164,8 @@ TEST(gates_of_another_type, .loops = 6)
     struct gguf_file mixed = rewritten(file.gguf, change_gates, types[_i]);
     struct model *m = new_model(mixed.g, NULL);
     enum storage gate, up;
-    pack_storage(tensor_type_find(types[_i][0]), &gate);
-    pack_storage(tensor_type_find(types[_i][1]), &up);
+    pack_storage(types[_i][0], &gate);
+    pack_storage(types[_i][1], &up);
     ck_assert_int_eq(m->blocks[1].w[ROLE_FFN_GATE].matrix.storage, gate);
     ck_assert_int_eq(m->blocks[1].w[ROLE_FFN_UP].matrix.storage, up);
     expect_one_answer(m);
