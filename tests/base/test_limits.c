@@ -1,9 +1,8 @@
 /* Tests of how many processors and how much memory are left, by made-up files of /proc and control
  * groups. */
-#include "base/limits.c" /* what reads these files is private */
-
 #include <sys/stat.h>
 
+#include "base/limits.c" /* what reads these files is private */
 #include "support.h"
 
 /* The mount of control groups; each row has its own. */

@@ -1,11 +1,9 @@
 /* Compares sampling, and the arithmetic of softmax below it, with plain references in this file. */
-#include "engine/sampler.c" /* what a pick drew from is private */
-
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/rng.h"
+#include "engine/sampler.c" /* what a pick drew from is private */
 #include "opened.h"
 #include "support.h"
 
