@@ -41,6 +41,32 @@ study() {
         --jobs 2 -t 1 "$@" 2>"$dir/log" || { tail -n 3 "$dir/log" >&2 && exit 1; }
 }
 
+# scores D POSITION OPTIMIZER STEPS RATES: trains models whose scores are divided by the root of D, the numbers of a head, and that are not
+# (2 layers of 64, 2 heads, 8 windows of 64 bytes a step); with ALiBi and Muon also such with additive scores. Seed 1 tries all rates,
+# two more have each arm's best. Two questions share them: scores/D-POSITION-OPTIMIZER-STEPS/study.csv beside $dir.
+scores() {
+    local at=../scores/$1-$2-$3-$4 arm rate arms=(divided undivided)
+    local model=(--arch decode --norm rms --ffn swiglu --no-bias --layers 2 --embd 64 --heads 2 --ctx 64 --steps "$(steps $4)"
+        --head-dim $1 --position $2 --optimizer $3)
+    local -A of=([divided]="--arm divided" [undivided]="--arm undivided --score-scale none" [additive]="--arm additive --score additive")
+    [ $2-$3 != alibi-muon ] || arms+=(additive)
+    study $at "$text" --rates $5 --seeds 1 "${model[@]}" $(for arm in "${arms[@]}"; do echo "${of[$arm]}"; done) >/dev/null
+    cp "$dir/$at/study.csv" "$dir/$at/all.csv"
+    for arm in "${arms[@]}"; do
+        rate=$(awk -F, -v arm=$arm '$1 == arm && $8 == "yes" { print $4 }' "$dir/$at/all.csv")
+        study $at "$text" --rates $rate "${model[@]}" ${of[$arm]} >/dev/null
+        awk -F, 'NR > 1 && $5 > 1' "$dir/$at/study.csv" >>"$dir/$at/all.csv"
+    done
+    mv "$dir/$at/all.csv" "$dir/$at/study.csv"
+}
+# scores_of_alibi: prints the arguments of those with ALiBi and Muon.
+scores_of_alibi() {
+    [ $short = no ] || { echo 4 alibi muon 300 0.02 && return; }
+    echo 4 alibi muon 300 0.005,0.01,0.02,0.04,0.08
+    echo 64 alibi muon 300 0.0025,0.005,0.01,0.02,0.04
+    echo 512 alibi muon 300 0.001,0.0025,0.005,0.01,0.02,0.04
+}
+
 # best FOLDER ARM [SEED]: prints the checkpoints of ARM at its best learning rate, a line for each seed, or the one of SEED.
 best() {
     awk -F, -v arm="$2" -v seed="${3-}" -v at="$dir/$1/" \
