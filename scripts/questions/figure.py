@@ -63,7 +63,7 @@ def draw_rates(ax, rows):
         line, = ax.plot(rates, means, label=label, linewidth=1.3)
         ax.fill_between(rates, [min(by_rate[r]) for r in rates], [max(by_rate[r]) for r in rates], alpha=0.15,
                         color=line.get_color(), linewidth=0)
-        low = means.index(min(means))
+        low = rates.index(next(float(c["rate"]) for c in cells if c["best"] == "yes"))
         ax.plot(rates[low], means[low], "o", color=line.get_color(), markersize=5)
     ax.set_xscale("log")
     ax.set_xticks(sorted({float(row["rate"]) for row in rows}), sorted({row["rate"] for row in rows}, key=float))
@@ -128,6 +128,8 @@ def main():
     matplotlib.rcParams.update({"svg.hashsalt": "decode", "svg.fonttype": "none", "font.size": 9, "axes.spines.top": False,
                                 "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25, "axes.titlesize": 10})
     from matplotlib import pyplot, transforms
+    # An eleventh line has a colour of its own, too.
+    pyplot.rc("axes", prop_cycle=pyplot.cycler(color=[*pyplot.rcParams["axes.prop_cycle"].by_key()["color"], "black"]))
 
     # A file of maps becomes a panel for each head.
     drawn = []
