@@ -6,8 +6,9 @@
 
 . "$(dirname "$0")/common.sh"
 "$here/texts.sh" pairs $([ $short = no ] || echo 2000) >"$dir/pairs.txt"
-model=(--arch llama --layers 1 --embd 64 --ctx 50 --batch 16 --optimizer muon)
-study pairs "$dir/pairs.txt" --rates 0.005,0.01,0.02,0.04,0.08 "${model[@]}" --steps "$(steps 400)" --heads 1,2,4,8,16
+model=(--arch decode --norm rms --ffn swiglu --no-bias --layers 1 --embd 64 --ctx 50 --batch 16 --optimizer muon)
+study pairs "$dir/pairs.txt" --rates 0.005,0.01,0.02,0.04,0.08 "${model[@]}" --steps "$(steps 400)" \
+    $(printf -- '--arm heads-%d --heads %d --position rope\n' 1 1 2 2 4 4 8 8 16 16)
 levels=()
 while IFS='|' read -r context label; do
     baseline "$dir/pairs.txt" "$context" "$label"
@@ -26,7 +27,7 @@ echo "|--:|--:|--:|--:|--:|--:|--:|"
 for heads in 1 2 4 8; do echo "| $heads | $(paired pairs heads-$heads heads-$((2 * heads))) |"; done
 echo
 study long "$dir/pairs.txt" "${model[@]}" --rates 0.0025,0.005,0.01,0.02 --steps "$(steps 6400)" \
-    --arm heads-1-long --heads 1 --arm heads-2-long --heads 2
+    --arm heads-1-long --heads 1 --position rope --arm heads-2-long --heads 2 --position rope
 echo
 echo "| 6,400 steps, rate | seeds | bits/byte of each |"
 echo "|:--|--:|:--|"

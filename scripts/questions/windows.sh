@@ -26,14 +26,14 @@ study loss "$text" --rates "" "${llama[@]}" "${at_best[@]}"
 baseline "$text" 1 bigrams
 echo
 "$here/texts.sh" recall $([ $short = no ] || echo 1500) >"$dir/recall.txt"
-study recall "$dir/recall.txt" --rates 0.01,0.02,0.04,0.08 "${small[@]}" --layers 2 --embd 64 --heads 2 --ctx 128 --batch 8 --steps "$(steps 400)" \
+study ../recall/recall "$dir/recall.txt" --rates 0.01,0.02,0.04,0.08 "${small[@]}" --layers 2 --embd 64 --heads 2 --ctx 128 --batch 8 --steps "$(steps 400)" \
     --optimizer muon $(printf '%s\n' "${arms[@]}" | sed 's/\(.*\),0,.*,0/\1,0/')
 baseline "$dir/recall.txt" 1 bigrams
 echo
 models=()
 for arm in full $(for w in "${widths[@]}"; do echo "$w $w-second"; done); do
     seed=0
-    for model in $(best recall $arm); do models+=("$arm seed $((++seed))=$model"); done
+    for model in $(best ../recall/recall $arm); do models+=("$arm seed $((++seed))=$model"); done
 done
 python3 "$here/recall.py" "$dir/recall.txt" $([ $short = no ] && echo 50 || echo 1) "$dir/lines.csv" "${models[@]}"
 grep -E '^series|seed 1' "$dir/lines.csv" >"$dir/drawn.csv"
