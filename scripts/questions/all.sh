@@ -8,7 +8,7 @@ root=$(dirname "$(dirname "$here")")
 text=${1:?is the text of the questions}
 shift
 [ $# -gt 0 ] || set -- one_token concat heads small_heads root root_trained additive bilinear mask parallel padding architectures convolution \
-    recall windows context layers kinds robust pruning dropout convert order uptraining one_kv choose larger prefill
+    recall windows context layers kinds robust pruning dropout convert uptraining one_kv choose larger prefill
 for name; do
     dir=${OUT:-$root/build/questions}/$name
     mkdir -p "$dir"

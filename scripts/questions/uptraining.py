@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""order.py best FOLDER SHARE N | order.py table FOLDER LINES
+"""uptraining.py best FOLDER SHARE N | uptraining.py next FOLDER SHARE RATE... | uptraining.py table FOLDER LINES
 
 FOLDER has bits per byte in files HEADS-METHOD-SEED-0.bits of conversions, and HEADS-METHOD-RATE-SEED-SHARE.bits of what SHARE
 percent of the training more makes of them; METHOD is mean, first, random, fit, or MHA for the checkpoint that was converted.
 
 best: the N rates that are best for seed 1, a line "HEADS METHOD RATE" for each.
+next: of the RATEs, which rise, the one beyond the best where that is at the edge of those that were tried, in such lines.
 table: rows of a table, of the heads and shares that are whole; LINES-HEADS.csv gets them for a picture.
 """
 
@@ -94,6 +95,14 @@ def main():
             if share == int(sys.argv[3]):
                 for rate in by_seed_1(rates)[: int(sys.argv[4])]:
                     print(heads, method, rate)
+    elif sys.argv[1:2] == ["next"] and len(sys.argv) > 4:
+        grid = sys.argv[4:]
+        for (heads, method, share), rates in sorted(read(sys.argv[2]).items()):
+            if share == int(sys.argv[3]):
+                at = grid.index(best(rates))
+                for rate in grid[max(at - 1, 0) : at + 2]:
+                    if rate not in rates:
+                        print(heads, method, rate)
     elif sys.argv[1:2] == ["table"] and len(sys.argv) == 4:
         table(read(sys.argv[2]), sys.argv[3])
     else:
