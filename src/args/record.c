@@ -57,6 +57,13 @@ static const char *recorded_of(const struct bytes *record, const char *name)
     return NULL;
 }
 
+/* Whether two values are the same word, or two spellings of a number. */
+static bool same_value(const char *a, const char *b)
+{
+    double x, y;
+    return str_is(a, b) || (parse_double(a, &x) && parse_double(b, &y) && !(x < y) && !(x > y));
+}
+
 enum status record_compare(const struct bytes *record, const struct option_rows *now,
                            const char *const *but, struct err *e)
 {
@@ -64,7 +71,7 @@ enum status record_compare(const struct bytes *record, const struct option_rows 
         const struct option *o = now->items[i].option;
         const char *was = recorded_of(record, o->name), *is = recorded(&now->items[i]);
         const char *before = was ? was : o->fallback;
-        if (is && names_find(but, o->name) < 0 && (!before || !str_is(is, before)))
+        if (is && names_find(but, o->name) < 0 && (!before || !same_value(is, before)))
             return err_usage(
                 e, "--%s%s%.60s: the run to resume was begun %s --%s%s%.60s; leave the option out",
                 o->name, is[0] ? " " : "", is, was ? "with" : "without", o->name,

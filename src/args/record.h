@@ -18,7 +18,7 @@ enum status record_make(const struct option_rows *rows, struct bytes *out, struc
 enum status record_parse(const struct option_spec *spec, const struct bytes *record, char **argv,
                          void *values, struct option_rows *rows, struct err *e);
 
-/* STATUS_USAGE names the first option that is given now with other words than in the record; one
+/* STATUS_USAGE names the first option that is given now with another value than in the record; one
  * that the record does not have had its default. The options named in `but` may differ. */
 enum status record_compare(const struct bytes *record, const struct option_rows *now,
                            const char *const *but, struct err *e);

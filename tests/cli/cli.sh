@@ -816,7 +816,7 @@ $ [ ! -e long.html ]
 0 train lines -o more.gguf $toy -q -t 3 | quiet
 $ cmp -s toy.gguf more.gguf
 # The state has the run's options: a resumed run needs none, and one that differs is named, the first of several.
-0 train lines -o toy.gguf --resume | 2> going on after step 40 | 2> finished: all 40 steps were made before
+0 train lines -o toy.gguf --resume --clip 1.0 | 2> going on after step 40 | 2> finished: all 40 steps were made before
 0 train lines -o toy.gguf $toy --resume | 2> going on after step 40
 2 train lines -o toy.gguf --resume $changed | $changed: the run to resume was begun
     | for changed in "--lr 0.1" "--optimizer muon" "--steps 39" "--batch 3" "--seed 77" "--norm rms"
