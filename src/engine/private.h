@@ -153,8 +153,9 @@ void stage_end_residual(const struct worker *k, const struct norm *added, const 
 struct matmul stage_product(const struct worker *k, const struct matrix *w, const float *x,
                             float *y, enum epilogue epilogue);
 
-/* Returns the panels of w for this thread to multiply by, a few at a time where w is so large that
- * the threads wait for memory. Every thread of the batch calls it. */
+/* Returns the panels of w for this thread to multiply by, a few at a time where w is so large, or
+ * the rows are so many, that one thread would wait for another. Every thread of the batch calls it.
+ */
 struct pool_items stage_panels(const struct worker *k, const struct matrix *w);
 
 /* Computes panels of the product, columns of y [n_rows, w->n_out], until none is left. y is

@@ -64,6 +64,9 @@ void stage_tap(const struct worker *k, enum block_tap tap, const float *rows, in
  * thread later than the other now and then. Chunks cost an exchange each, 20 ns. */
 #define SHARED_OUT_BYTES ((size_t)1 << 20)
 #define CHUNK_PANELS     4
+/* With rows of so many floats in all, the two panels of a tile take 8 microseconds or more. */
+#define MANY_FLOATS 32768
+#define TILE_PANELS 2
 
 struct matmul stage_product(const struct worker *k, const struct matrix *w, const float *x,
                             float *y, enum epilogue epilogue)
@@ -96,7 +99,10 @@ struct pool_items stage_panels(const struct worker *k, const struct matrix *w)
     const int n = matrix_panels(w->n_out);
     const bool large =
         n * matrix_panel_bytes(w->n_in, w->storage) >= k->n_threads * SHARED_OUT_BYTES;
-    return pool_items(k->f->pool, k->thread, n, large ? CHUNK_PANELS : 0);
+    return pool_items(k->f->pool, k->thread, n,
+                      k->n_rows * w->n_in >= MANY_FLOATS ? TILE_PANELS
+                      : large                            ? CHUNK_PANELS
+                                                         : 0);
 }
 
 void stage_multiply(const struct worker *k, const struct matrix *w, const float *x, float *y,
