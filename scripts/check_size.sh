@@ -23,7 +23,7 @@ base        2585
 text         3050
 train        3300
 '
-most_lines=40000
+most_lines=39300
 most_options=165
 most_test_lines=21450
 most_test_bytes=8000000
