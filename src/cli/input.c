@@ -104,8 +104,8 @@ static bool has_two_bos(struct job *j, const int32_t *ids, size_t n)
     if (!j->said_two_bos)
         log_info(
             j->common,
-            "note: the text begins with token %d, begin-of-text, which the checkpoint asks for: "
-            "there are two; leave it out of the text",
+            "note: the text begins with the begin-of-text token, %d, which the checkpoint asks to "
+            "be put before it: there are two; leave it out of the text",
             bos);
     j->said_two_bos = true;
     return true;

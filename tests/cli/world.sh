@@ -98,7 +98,7 @@ $ limit=
 $ at=$(grep -abo context_length "$work/far.gguf" | head -n 1 | cut -d : -f 1)
 $ printf '\0\0\100\0' | dd of="$work/far.gguf" bs=1 seek=$((at + 18)) conv=notrunc 2>/dev/null
 $ limit="-v 400000"
-4 generate "$work/far.gguf" -p x -n 4000000 --samples 3 -t 1 | out of memory: the cache and | -n N and
+4 generate "$work/far.gguf" -p x -n 4000000 --samples 3 -t 1 | out of memory: the cache and | a smaller --batch, -c or -n
 $ { printf 'a\n'; repeat a 1000000; printf '\nb\n'; } >"$dir/lines"
 $ run generate "$work/far.gguf" -i -n 3 -t 1 --seed 1 -v <"$dir/lines"
 4+ | 2> KV cache 24.0 KiB that may grow to 768 MiB | 2> out of memory: a cache of twice the text and scratch memory need 312 MiB
