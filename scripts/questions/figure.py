@@ -173,7 +173,8 @@ def main():
         for i, (label, value) in enumerate(panel["levels"]):
             ax.axhline(value, linestyle=("--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)))[i % 4], linewidth=1.2, color="0.4", label=label)
         for axis in panel.get("log", ""):
-            getattr(ax, f"set_{axis}scale")("log")
+            signed = axis == "y" and any(float(r.get("low") or r["y"]) <= 0 for r in rows)
+            getattr(ax, f"set_{axis}scale")(**{"value": "symlog", "linthresh": 0.01} if signed else {"value": "log"})
         if panel["kind"] == "lines" and "x" in panel.get("log", ""):
             ticks = sorted({float(r["x"]) for r in rows})
             if len(ticks) > 10 or any(b < 1.2 * a for a, b in zip(ticks, ticks[1:])):
