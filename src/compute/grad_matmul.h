@@ -205,7 +205,8 @@ static void vector_product(const struct product *p)
         grad_product_near(p);
 }
 
-/* KERNEL_LANES rows, of which n_rows are real, and at most as many columns n. */
+/* Transposes a block: KERNEL_LANES rows, the first n_rows read and the others zeros, and n columns,
+ * which are no more. */
 static void transpose_block(float *out, int width, const float *x, size_t stride, int n_rows, int n,
                             float scale)
 {
