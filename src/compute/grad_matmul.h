@@ -53,11 +53,14 @@ ALWAYS_INLINE void grad_tile(const struct product *p, struct tile at, const int 
     const float *a = p->a + at.row * (columns ? 1 : p->a_row);
     float *c = p->c + at.row * p->c_row + at.column;
     const float *start = p->start ? p->start + (c - p->c) : NULL;
+    /* Copies: the compiler would read members again after each store. */
+    const float *bias = p->bias ? p->bias + at.column : NULL;
+    const size_t c_row = p->c_row;
     lanes acc[MAX_VECS][MAX_ROWS];
     UNROLLED (j, n_rows)
         UNROLLED (v, n_vecs)
-            acc[v][j] = start ? tile_load(start + j * p->c_row + v * KERNEL_LANES, at, partial)
-                              : lanes_zero();
+            acc[v][j] =
+                start ? tile_load(start + j * c_row + v * KERNEL_LANES, at, partial) : lanes_zero();
     for (int k = 0; k < p->k; k++) {
         lanes bk[MAX_VECS];
         UNROLLED (v, n_vecs)
@@ -72,10 +75,10 @@ ALWAYS_INLINE void grad_tile(const struct product *p, struct tile at, const int 
     }
     UNROLLED (j, n_rows)
         UNROLLED (v, n_vecs) {
-            float *out = c + j * p->c_row + v * KERNEL_LANES;
+            float *out = c + j * c_row + v * KERNEL_LANES;
             lanes s = acc[v][j];
-            if (p->bias)
-                s = lanes_add(s, tile_load(p->bias + at.column + v * KERNEL_LANES, at, partial));
+            if (bias)
+                s = lanes_add(s, tile_load(bias + v * KERNEL_LANES, at, partial));
             if (partial)
                 lanes_store_n(out, s, at.left);
             else
