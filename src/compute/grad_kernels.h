@@ -117,10 +117,10 @@ struct grad_kernels {
     void (*norm_backward)(enum norm_kind kind, float *dx, const float *residual, const float *dy,
                           const float *x, const float *gain, int n, float eps, float *stats);
 
-    /* Sums over n_rows rows of n floats, `stride` apart, in the order of the rows:
-     * out[i] = sum_t dy[t][i]; or, of a norm of any kind whose stats are [n_rows, 2], the gradient
-     * of its gain, out[i] = sum_t dy[t][i] * (x[t][i] - stats[t][0]) * stats[t][1]. x is looked at
-     * only if stats is not NULL. */
+    /* Adds n_rows rows of n floats, `stride` apart, one after the other: out[i] += dy[t][i]; or, of
+     * a norm of any kind whose stats are [n_rows, 2], the gradient of its gain:
+     * out[i] += dy[t][i] * (x[t][i] - stats[t][0]) * stats[t][1]. x is looked at only if stats is
+     * not NULL. Rows cut into several calls give the same bits. */
     void (*row_sums)(float *out, const float *dy, const float *x, const float *stats, size_t stride,
                      int n_rows, int n);
 

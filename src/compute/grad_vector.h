@@ -175,7 +175,7 @@ ALWAYS_INLINE void row_sums(float *out, const float *dy, const float *x, const f
 {
     lanes acc[SUM_VECS];
     UNROLLED (v, n_vecs)
-        acc[v] = lanes_zero();
+        acc[v] = lanes_load_upto(out + v * KERNEL_LANES, width);
     for (int t = 0; t < n_rows; t++) {
         UNROLLED (v, n_vecs) {
             const size_t at = t * stride + (size_t)v * KERNEL_LANES;

@@ -54,7 +54,7 @@ static void take_layers(struct backprop *b, int rows, int widest)
                                         {&saved.added[0], c->parts.added_norms * c->d_model},
                                         {&saved.added[1], c->parts.added_norms * c->d_model},
                                         {NULL, 0}});
-            saved.softmax = arena_take(&b->arena, (uint64_t)b->n_sequences * c->n_heads,
+            saved.softmax = arena_take(&b->arena, (uint64_t)b->n_at_once * c->n_heads,
                                        2 * causal_padded_length(b->length) * sizeof(float));
         } else if (b->keeps_streams) {
             take_run_scratch(b, rows, (const struct buffer[]){{&saved.x, c->d_model}, {NULL, 0}});
@@ -95,14 +95,16 @@ static void take_gradients(struct backprop *b, int rows, int widest)
                                              {&b->added_stats[0], c->parts.added_norms * 2},
                                              {&b->added_stats[1], c->parts.added_norms * 2},
                                              {NULL, 0}});
+    take_run_scratch(b, b->n_sequences * b->length,
+                     (const struct buffer[]){{&b->dembedded, d}, {NULL, 0}});
     if (!b->dropping)
         b->dx_dropped = b->dx;
     if (!b->dropping && !parallel)
         b->dmid_dropped = b->dmid;
     if (layout_has(c, b->table))
-        ARENA_TAKE(b->dtable, &b->arena, (uint64_t)b->n_sequences * c->n_heads * b->table_cols);
+        ARENA_TAKE(b->dtable, &b->arena, (uint64_t)b->n_at_once * c->n_heads * b->table_cols);
     if (c->parts.qk_norms)
-        ARENA_TAKE(b->dnorms, &b->arena, 4 * (uint64_t)b->n_sequences * c->n_heads * c->head_dim);
+        ARENA_TAKE(b->dnorms, &b->arena, 4 * (uint64_t)b->n_at_once * c->n_heads * c->head_dim);
 }
 
 /* Takes all buffers, or counts them (see base/mem.h): sizes are bounded by the config, and rows by
@@ -110,7 +112,7 @@ static void take_gradients(struct backprop *b, int rows, int widest)
 static void take_passes(struct backprop *b, const float *rope_factors)
 {
     const struct config *c = &b->config;
-    const int rows = b->n_sequences * b->length;
+    const int rows = b->n_at_once * b->length;
     int widest = 0; /* the layer whose activations are the largest */
     for (int l = 1; l < c->n_layers; l++)
         if (config_qkv_dim(c, l) > config_qkv_dim(c, widest))
@@ -135,6 +137,31 @@ static void take_passes(struct backprop *b, const float *rope_factors)
  * read and written. */
 #define LOGITS_FLOATS ((size_t)16 << 20)
 
+/* A batch passes in parts of at least so many rows, and of at least twice as many as a row is wide.
+ * A part's activations stay nearer than those of the whole batch; but for each part the gradient of
+ * every matrix is read and written once more, and its panels are packed again. */
+#define PART_ROWS  256
+#define PART_WIDTH 2
+
+/* Whether each sum over rows is one chain in their order, however they are cut into parts. A matrix
+ * that all blocks share has the rows of one block behind those of another; tables of heads and
+ * norms of heads are summed as doubles, and rounded. */
+static bool sums_are_chains(const struct config *c)
+{
+    return !c->shared && !c->parts.qk_norms && !layout_has(c, ROLE_ATTN_SCORE) &&
+           !layout_has(c, ROLE_ATTN_REL);
+}
+
+/* The windows of a part. A teacher's parts are those of the model that it teaches. */
+static int windows_at_once(const struct backprop_spec *p)
+{
+    const struct config *c = p->config;
+    const uint64_t rows = (uint64_t)p->n_sequences * p->length;
+    const uint64_t least = MAX(PART_ROWS, PART_WIDTH * (uint64_t)c->d_model);
+    const int n_parts = p->forward_only || !sums_are_chains(c) ? 1 : (int)MAX(rows / least, 1);
+    return (p->n_sequences - 1) / n_parts + 1;
+}
+
 enum status backprop_create(const struct backprop_spec *p, struct backprop **out, struct err *e)
 {
     const struct config *c = p->config;
@@ -152,6 +179,7 @@ enum status backprop_create(const struct backprop_spec *p, struct backprop **out
     TRY_ZEROED(b, 1, "a training engine", e);
     b->config = *c;
     b->n_sequences = p->n_sequences;
+    b->n_at_once = windows_at_once(p);
     b->length = p->length;
     b->forward_only = p->forward_only;
     b->dropping = p->dropping;
@@ -161,7 +189,7 @@ enum status backprop_create(const struct backprop_spec *p, struct backprop **out
     b->pool = p->pool;
     b->grad = p->kernels->grad;
     b->n_threads = pool_n_threads(p->pool);
-    b->head_rows = MIN(rows, head_rows);
+    b->head_rows = MIN((uint64_t)b->n_at_once * p->length, head_rows);
     b->scratch_floats = (most + KERNEL_LANES - 1) / KERNEL_LANES * KERNEL_LANES;
     take_passes(b, NULL);
     *out = b;
@@ -215,31 +243,32 @@ static struct norm_use embedding_norm(const struct pass *p)
                             is_norm ? p->b->embedded : p->b->blocks[0].x);
 }
 
-/* Each thread adds some columns of all rows, in order. */
+/* The gradient of the embedding's sums; behind the last part of the batch each thread adds some
+ * columns of all rows, in order, to the embedding's. */
 static void embed_batch_backward(const struct pass *p, int thread)
 {
     const struct backprop *b = p->b;
-    const size_t d = b->config.d_model;
+    const size_t d = b->config.d_model, first = pass_first_row(p);
     const float scale = embedding_scale(&b->config);
     const struct range rows = rows_of_thread(p, all_rows(p), thread);
     const struct norm_use norm = embedding_norm(p);
     float *tokens = p->gradient->w[ROLE_TOKEN_EMBD].weight;
     float *positions = p->gradient->w[ROLE_POSITION_EMBD].weight;
-    const struct matrix_view embedded = norm.is_norm ? b->dmid : b->dx;
     if (pass_drops(p))
         backprop_drop(p, 0, rows_view(b->dx, rows).x, NULL, rows);
     if (norm.is_norm)
         backprop_norm_backward(p, &norm, b->dx, b->stats, (struct matrix_view){.x = NULL}, b->dmid,
                                rows);
-    if (pass_drops(p) || norm.is_norm)
-        pool_barrier(b->pool, thread);
+    memcpy(b->dembedded.x + (first + rows.begin) * d,
+           rows_view(norm.is_norm ? b->dmid : b->dx, rows).x, rows_n(rows) * d * sizeof(float));
+    pool_barrier(b->pool, thread);
     if (norm.is_norm)
         backprop_norm_sums(p, &norm, b->dx, b->stats, thread);
-    if (!tokens)
+    if (!tokens || p->windows.end < p->batch->n_sequences)
         return;
     const struct range own = pool_range(b->config.d_model, thread, b->n_threads);
-    for (int row = 0; row < pass_rows(p); row++) {
-        const float *dx = embedded.x + row * d;
+    for (int row = 0; row < pass_batch_rows(p); row++) {
+        const float *dx = b->dembedded.x + row * d;
         float *token = tokens + p->batch->inputs[row] * d;
         for (int i = own.begin; i < own.end; i++)
             token[i] += scale * dx[i];
@@ -270,7 +299,7 @@ static void lose_chunk(const struct pass *p, int chunk, struct range r, int thre
     const struct backprop *b = p->b;
     const struct norm_use last = backprop_last_norm(p);
     const int n_vocab = b->config.n_vocab;
-    const float scale = 1.0f / (float)pass_rows(p);
+    const float scale = 1.0f / (float)pass_batch_rows(p);
     const struct backprop *teacher = p->gradient ? p->batch->teacher : NULL;
     const float text = p->batch->loss.text * scale;
     const float share = teacher ? p->batch->loss.teacher * scale : 0;
@@ -284,7 +313,7 @@ static void lose_chunk(const struct pass *p, int chunk, struct range r, int thre
                 : NULL;
     for (int t = r.begin; t < r.end; t++) {
         float *row = logits.x + (size_t)(t - r.begin) * n_vocab;
-        const int target = p->batch->targets[t];
+        const int target = p->batch->targets[pass_first_row(p) + t];
         const float logit = row[target];
         b->losses.x[t] = b->grad->softmax(row, n_vocab, text + share) - logit;
         row[target] -= text * (1 - smoothing);
@@ -322,7 +351,7 @@ static void run_pass(void *arg, int thread)
         const int t = row % b->length;
         const float *position = learned ? learned + t * d : positions_vector(&b->positions, t);
         float *x = norm.x.x + row * d;
-        embed_token(p, p->batch->inputs[row], x);
+        embed_token(p, p->batch->inputs[pass_first_row(p) + row], x);
         if (position)
             for (size_t i = 0; i < d; i++)
                 x[i] += position[i];
@@ -371,15 +400,21 @@ double backprop_run(struct backprop *b, const struct param_view *weights,
     assert(batch->n_sequences >= 1 && batch->n_sequences <= b->n_sequences);
     assert(!gradient || (!b->forward_only && batch->n_sequences == b->n_sequences &&
                          (batch->dropout.share <= 0 || b->dropping)));
-    if (t) {
-        assert(b->taught && t->length == b->length && t->n_threads == b->n_threads &&
-               t->config.n_vocab == b->config.n_vocab);
-        struct pass taught = {
-            .b = t, .w = batch->teacher_weights, .batch = batch, .hidden_only = true};
-        pool_run(t->pool, run_pass, &taught);
+    assert(!t || (b->taught && t->length == b->length && t->n_threads == b->n_threads &&
+                  t->config.n_vocab == b->config.n_vocab && t->n_at_once >= b->n_at_once));
+    for (int first = 0; first < batch->n_sequences; first += b->n_at_once) {
+        pass.windows = (struct range){first, MIN(first + b->n_at_once, batch->n_sequences)};
+        if (t) {
+            struct pass taught = {.b = t,
+                                  .w = batch->teacher_weights,
+                                  .batch = batch,
+                                  .windows = pass.windows,
+                                  .hidden_only = true};
+            pool_run(t->pool, run_pass, &taught);
+        }
+        pool_run(b->pool, run_pass, &pass);
+        for (int row = 0; row < pass_rows(&pass); row++)
+            sum += (double)b->losses.x[row];
     }
-    pool_run(b->pool, run_pass, &pass);
-    for (int row = 0; row < pass_rows(&pass); row++)
-        sum += (double)b->losses.x[row];
-    return sum / pass_rows(&pass);
+    return sum / pass_batch_rows(&pass);
 }

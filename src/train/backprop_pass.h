@@ -2,8 +2,8 @@
  * backprop_pass - a pass of a batch through a model and back, for the files that backpropagation is
  * made of: its memory, and how threads divide its rows.
  *
- * Rows are tokens: row = window * length + position. Letters: d = d_model, heads =
- * config_heads_dim, qkv = config_qkv_dim of the layer, kv = pass_kv_dim, ff = d_ff.
+ * Rows are tokens of a part of the batch: row = window * length + position. Letters: d = d_model,
+ * heads = config_heads_dim, qkv = config_qkv_dim of the layer, kv = pass_kv_dim, ff = d_ff.
  *
  * Points of the residual stream: 0 is the embedding, 2 l + 1 after block l's attention, 2 l + 2
  * after its feed-forward part. Where norms stand after the residuals it is saved before them.
@@ -59,6 +59,7 @@ struct backprop {
     /* As in struct backprop_spec. */
     struct config config;
     int n_sequences, length;
+    int n_at_once; /* windows whose activations exist at once: a part of the batch */
     bool forward_only, dropping, taught, keeps_streams;
     const struct kernels *kernels;
     struct pool *pool;
@@ -89,7 +90,10 @@ struct backprop {
     struct matrix_view dup, dgate; /* [rows, ff]; dgate none where there is no gate */
     struct matrix_view dheads;     /* [rows, heads] */
     struct matrix_view dqkv;       /* [rows, qkv] of the widest layer */
-    struct matrix_view stats;      /* [rows, 2] of a norm */
+    /* [rows of the whole batch, d] of the embedding: it is added up behind the last part, because
+     * the same matrix may be the output's, whose rows come first. */
+    struct matrix_view dembedded;
+    struct matrix_view stats;                     /* [rows, 2] of a norm */
     struct matrix_view dadded[2], added_stats[2]; /* of saved.added, and its norm's */
     enum tensor_role table; /* of heads, in a block, that training moves: quadratic positions' or
                                additive scores' */
@@ -119,11 +123,13 @@ static inline struct matrix_view pass_stream(const struct backprop *b, int point
     return l < b->config.n_layers ? b->blocks[l].x : b->out;
 }
 
-/* One pass of a batch through the model and, with a gradient, back; all threads share it. */
+/* One pass of a part of a batch through the model and, with a gradient, back; all threads share it.
+ */
 struct pass {
     struct backprop *b;
     const struct param_view *w;
     const struct backprop_batch *batch;
+    struct range windows;        /* of the batch; rows are counted from the first of them on */
     struct param_view *gradient; /* NULL: loss only, and nothing is left out */
     bool hidden_only;            /* norm of the last block's output is all */
 };
@@ -139,6 +145,17 @@ static inline const float *pass_panels(const struct backprop *b, const struct pa
 }
 
 static inline int pass_rows(const struct pass *p)
+{
+    return rows_n(p->windows) * p->b->length;
+}
+
+/* The row of the whole batch that the pass begins with, and the rows of the whole batch. */
+static inline int pass_first_row(const struct pass *p)
+{
+    return p->windows.begin * p->b->length;
+}
+
+static inline int pass_batch_rows(const struct pass *p)
 {
     return p->batch->n_sequences * p->b->length;
 }

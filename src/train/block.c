@@ -22,7 +22,8 @@ static void drop_head_columns(const void *arg, int head, int first, int first_ke
 {
     const struct item_heads *d = arg;
     const struct backprop *b = d->p->b;
-    const uint64_t of_window = (uint64_t)d->window * b->config.n_heads;
+    const uint64_t window = d->p->windows.begin + d->window;
+    const uint64_t of_window = window * b->config.n_heads;
     const uint64_t at = (of_window + d->first + head) * b->length;
     const uint64_t width = causal_padded_length(b->length);
     const struct dropout dropout = {d->p->batch->attn_dropout, d->p->batch->dropout.key};
@@ -77,7 +78,7 @@ static void attend(const struct pass *p, int l, int thread,
     const struct matrix_view qkv = saved->qkv, dqkv = dqkv_of(b, l);
     const struct matrix_view heads = saved->heads, dheads = b->dheads;
     const struct range rows =
-        rows_of_thread(p, (struct range){0, p->batch->n_sequences * kv_heads}, thread);
+        rows_of_thread(p, (struct range){0, rows_n(p->windows) * kv_heads}, thread);
     for (int index = rows.begin; index < rows.end; index++) {
         const int kv_head = index % kv_heads, window = index / kv_heads, head = kv_head * group;
         const struct range r = {window * b->length, (window + 1) * b->length};
@@ -360,7 +361,7 @@ static void add_stream_gradient(const struct pass *p, int l, struct range r)
         return;
     const int n_layers = b->config.n_layers, d = b->config.d_model;
     const struct matrix_view to = pass_stream(teacher, 2 * l + 2), from = pass_stream(b, 2 * l + 2);
-    const float step = 2 * weight / ((float)n_layers * (float)pass_rows(p));
+    const float step = 2 * weight / ((float)n_layers * (float)pass_batch_rows(p));
     for (int t = r.begin; t < r.end; t++) {
         const float *x = from.x + t * from.stride, *y = to.x + t * to.stride;
         float *dx = b->dx.x + t * b->dx.stride, dot = 0;
@@ -411,7 +412,7 @@ static void add_head_norms(const struct pass *p, int l)
     const struct param_pair *gradient = p->gradient->blocks[l].w;
     float *const sums[] = {gradient[ROLE_ATTN_Q_NORM].weight, gradient[ROLE_ATTN_Q_NORM].bias,
                            gradient[ROLE_ATTN_K_NORM].weight, gradient[ROLE_ATTN_K_NORM].bias};
-    const int n_items = p->batch->n_sequences * config_kv_heads(c, l), dim = c->head_dim;
+    const int n_items = rows_n(p->windows) * config_kv_heads(c, l), dim = c->head_dim;
     for (int k = 0; k < 4; k++)
         for (int i = 0; sums[k] && i < dim; i++) {
             double sum = (double)sums[k][i];
@@ -444,7 +445,7 @@ void backprop_block_backward(const struct pass *p, int l, int thread)
     if (b->dtable)
         for (int i = cols * heads.begin; i < cols * heads.end; i++) {
             double sum = (double)table[i];
-            for (int window = 0; window < p->batch->n_sequences; window++)
+            for (int window = 0; window < rows_n(p->windows); window++)
                 sum += b->dtable[(size_t)window * cols * c->n_heads + i];
             table[i] = (float)sum;
         }

@@ -41,44 +41,39 @@ void backprop_multiply(const struct backprop *b, struct affine map, struct matri
                                        .start = map.start});
 }
 
-/* Adds to out[i] the sum over dy's rows of dy[i] or, with stats, of a norm's
- * dy[i] * (x[i] - stats[0]) * stats[1] (see grad_kernels), x with rows as dy's. */
-static void add_rows(const struct grad_kernels *g, float *out, struct matrix_view dy,
-                     const float *x, const float *stats)
+/* A thread's share of n rows or columns of a matrix: whole lines of the cache. */
+static struct range lines_of_thread(int n, int thread, int n_threads)
 {
-    enum { MOST = 128 };
-    float sums[MOST];
-    for (int first = 0; first < dy.n; first += MOST) {
-        const int n = MIN(dy.n - first, MOST);
-        g->row_sums(sums, dy.x + first, stats ? x + first : NULL, stats, dy.stride, dy.n_rows, n);
-        for (int i = 0; i < n; i++)
-            out[first + i] += sums[i];
-    }
+    const struct range r = pool_range((n + KERNEL_LANES - 1) / KERNEL_LANES, thread, n_threads);
+    return (struct range){MIN(r.begin * KERNEL_LANES, n), MIN(r.end * KERNEL_LANES, n)};
 }
 
 void backprop_weight_sums(const struct backprop *b, struct param_pair gradient,
                           struct matrix_view dy, struct matrix_view x, int thread)
 {
-    const struct range r = pool_range(dy.n, thread, b->n_threads);
     if (!gradient.weight)
         return;
-    const struct matrix_view own = view_columns(dy, r.begin, r.end - r.begin);
-    float *out = gradient.weight + (size_t)r.begin * x.n;
+    /* The longer side is cut: so each thread reads all of the smaller operand only. */
+    struct range rows = {0, dy.n}, columns = {0, x.n};
+    *(dy.n >= x.n ? &rows : &columns) = lines_of_thread(MAX(dy.n, x.n), thread, b->n_threads);
+    float *out = gradient.weight + (size_t)rows.begin * x.n + columns.begin;
     for (int row = 0; row < dy.n_rows; row += SUM_BLOCK)
-        b->grad->product(&(struct product){.m = own.n,
-                                           .n = x.n,
+        b->grad->product(&(struct product){.m = rows_n(rows),
+                                           .n = rows_n(columns),
                                            .k = MIN(dy.n_rows - row, SUM_BLOCK),
-                                           .a = own.x + row * dy.stride,
+                                           .a = dy.x + row * dy.stride + rows.begin,
                                            .a_row = 1,
                                            .a_col = dy.stride,
-                                           .b = x.x + row * x.stride,
+                                           .b = x.x + row * x.stride + columns.begin,
                                            .b_row = x.stride,
                                            .b_panel = KERNEL_LANES,
                                            .c = out,
                                            .c_row = x.n,
                                            .start = out});
+    const struct range own = pool_range(dy.n, thread, b->n_threads);
     if (gradient.bias)
-        add_rows(b->grad, gradient.bias + r.begin, own, NULL, NULL);
+        b->grad->row_sums(gradient.bias + own.begin, dy.x + own.begin, NULL, NULL, dy.stride,
+                          dy.n_rows, rows_n(own));
 }
 
 /* --- norms ----------------------------------------------------------------------------------- */
@@ -148,11 +143,13 @@ void backprop_norm_sums(const struct pass *p, const struct norm_use *n, struct m
     const struct backprop *b = p->b;
     const struct param_pair *gradient = n->gradient;
     const struct range r = pool_range(b->config.d_model, thread, b->n_threads);
-    const struct matrix_view own = view_columns(dy, r.begin, r.end - r.begin);
+    const int n_rows = pass_rows(p);
     if (gradient && gradient->weight)
-        add_rows(b->grad, gradient->weight + r.begin, own, n->x.x + r.begin, stats.x);
+        b->grad->row_sums(gradient->weight + r.begin, dy.x + r.begin, n->x.x + r.begin, stats.x,
+                          dy.stride, n_rows, rows_n(r));
     if (gradient && gradient->bias)
-        add_rows(b->grad, gradient->bias + r.begin, own, NULL, NULL);
+        b->grad->row_sums(gradient->bias + r.begin, dy.x + r.begin, NULL, NULL, dy.stride, n_rows,
+                          rows_n(r));
 }
 
 /* --- dropout --------------------------------------------------------------------------------- */
@@ -178,6 +175,6 @@ void dropout_apply(const struct dropout *d, int site, float *x, const float *sta
 
 void backprop_drop(const struct pass *p, int site, float *x, const float *start, struct range r)
 {
-    const uint64_t d = p->b->config.d_model;
-    dropout_apply(&p->batch->dropout, site, x, start, r.begin * d, rows_n(r) * d);
+    const uint64_t d = p->b->config.d_model, first = pass_first_row(p) + r.begin;
+    dropout_apply(&p->batch->dropout, site, x, start, first * d, rows_n(r) * d);
 }
