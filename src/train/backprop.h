@@ -5,7 +5,8 @@
  * computes the gradient of the mean cross-entropy by every parameter that is trained (of others it
  * is 0). Saved for it are each layer's inputs, queries, keys, values, attention outputs and
  * feed-forward products; norms, activations and attention probabilities are computed again, and
- * logits exist for some rows at a time.
+ * logits exist for some rows at a time. A batch passes in parts of some windows, so that what is
+ * saved stays in the nearer caches.
  *
  * All memory is taken by backprop_start. The bits are the same for any number of threads: each sum
  * over the batch is one chain in the order of its tokens. One thread at a time may call the
