@@ -9,7 +9,7 @@
  * after its feed-forward part. Where norms stand after the residuals it is saved before them.
  *
  * Threads own contiguous rows where a token is all that counts, windows and K/V heads in
- * attention, and rows of a gradient matrix where tokens are summed.
+ * attention, and rows or columns of a gradient matrix where tokens are summed.
  */
 #pragma once
 
@@ -212,8 +212,8 @@ struct affine {
 void backprop_multiply(const struct backprop *b, struct affine map, struct matrix_view x,
                        struct matrix_view y);
 
-/* Adds to this thread's share, some rows of dW: dW [dy.n, x.n] += dy^T x and, where there is a
- * bias, db [dy.n] += the sum of dy's rows. Nothing where there is no dW: it is not trained. */
+/* Adds to this thread's share, rows or columns of dW: dW [dy.n, x.n] += dy^T x and, where there is
+ * a bias, db [dy.n] += the sum of dy's rows. Nothing where there is no dW: it is not trained. */
 void backprop_weight_sums(const struct backprop *b, struct param_pair gradient,
                           struct matrix_view dy, struct matrix_view x, int thread);
 

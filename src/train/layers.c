@@ -53,7 +53,7 @@ void backprop_weight_sums(const struct backprop *b, struct param_pair gradient,
 {
     if (!gradient.weight)
         return;
-    /* The longer side is cut: so each thread reads all of the smaller operand only. */
+    /* The longer side is cut, so that threads share no more than the narrower operand. */
     struct range rows = {0, dy.n}, columns = {0, x.n};
     *(dy.n >= x.n ? &rows : &columns) = lines_of_thread(MAX(dy.n, x.n), thread, b->n_threads);
     float *out = gradient.weight + (size_t)rows.begin * x.n + columns.begin;
