@@ -81,7 +81,7 @@ $ limit="-v 1000000"
 4 bench --shape $shape -t 1 -q | out of memory
     | for shape in 500x65536x1,ff=16777216,vocab=16777216,ctx=4194304 1x1024x1,ctx=4194304,vocab=9
 4 train "$dir/text" -o "$work/x.gguf" $size -t 1 -q | out of memory
-    | for size in "--layers 500 --embd 16384 --heads 1 --ctx 8" "--embd 64 --heads 1 --batch 65536 --ctx 32"
+    | for size in "--layers 500 --embd 16384 --heads 1 --ctx 8" "--embd 64 --heads 1 --batch 65536 --ctx 128"
 2 train "$dir/text" -o "$work/x.gguf" --ctx 4000000 -t 1 -q | expected at least
 $ most=2147483647
 0 generate $model -p ab -n $most --top-k $most --repeat-last-n $most -t 1 -q
