@@ -45,9 +45,15 @@ ALWAYS_INLINE lanes tile_load(const float *p, struct tile at, const bool partial
     return partial ? lanes_load_n(p, at.left) : lanes_load(p);
 }
 
-/* n_vecs x n_rows outputs; the constants are constants where it is inlined. */
+/* A chain of so many terms or more takes longer than the outputs of the next rows, which are asked
+ * for meanwhile, take from a far cache. */
+#define LONG_CHAIN 64
+
+/* n_vecs x n_rows outputs; the constants are constants where it is inlined. `asks`: the next tile
+ * reads other columns of B, which are asked for. */
 ALWAYS_INLINE void grad_tile(const struct product *p, struct tile at, const int n_vecs,
-                             const int n_rows, const bool columns, const bool partial)
+                             const int n_rows, const bool columns, const bool partial,
+                             const bool asks)
 {
     const float *b = p->b + at.column / KERNEL_LANES * p->b_panel;
     const float *a = p->a + at.row * (columns ? 1 : p->a_row);
@@ -61,10 +67,17 @@ ALWAYS_INLINE void grad_tile(const struct product *p, struct tile at, const int 
         UNROLLED (v, n_vecs)
             acc[v][j] =
                 start ? tile_load(start + j * c_row + v * KERNEL_LANES, at, partial) : lanes_zero();
+    if (start && p->k >= LONG_CHAIN)
+        UNROLLED (j, n_rows)
+            UNROLLED (v, n_vecs)
+                __builtin_prefetch(start + (n_rows + j) * c_row + v * KERNEL_LANES);
     for (int k = 0; k < p->k; k++) {
         lanes bk[MAX_VECS];
         UNROLLED (v, n_vecs)
             bk[v] = tile_load(b + v * p->b_panel, at, partial);
+        if (asks)
+            UNROLLED (v, n_vecs)
+                __builtin_prefetch(b + (n_vecs + v) * p->b_panel, 0, 2);
         UNROLLED (j, n_rows) {
             const lanes aj = lanes_all(columns ? a[j] : a[j * p->a_row]);
             UNROLLED (v, n_vecs)
@@ -93,17 +106,20 @@ ALWAYS_INLINE void grad_tile_rows(const struct product *p, int column, const int
     struct tile at = {.column = column, .left = p->n - column};
     /* Sixteen rows are two tiles of eight rather than one of twelve and a small one. */
     while (p->m - at.row >= max_rows && (max_rows != 12 || p->m - at.row != 16)) {
-        grad_tile(p, at, n_vecs, max_rows, columns, partial);
+        if (n_vecs > 1 && p->m - at.row < 2 * max_rows)
+            grad_tile(p, at, n_vecs, max_rows, columns, partial, true);
+        else
+            grad_tile(p, at, n_vecs, max_rows, columns, partial, false);
         at.row += max_rows;
     }
     if (max_rows > 8)
         for (; p->m - at.row >= 8; at.row += 8)
-            grad_tile(p, at, n_vecs, 8, columns, partial);
+            grad_tile(p, at, n_vecs, 8, columns, partial, false);
     if (max_rows > 4)
         for (; p->m - at.row >= 4; at.row += 4)
-            grad_tile(p, at, n_vecs, 4, columns, partial);
+            grad_tile(p, at, n_vecs, 4, columns, partial, false);
     for (; at.row < p->m; at.row++)
-        grad_tile(p, at, n_vecs, 1, columns, partial);
+        grad_tile(p, at, n_vecs, 1, columns, partial, false);
 }
 
 ALWAYS_INLINE void grad_product_form(const struct product *p, const bool columns)
