@@ -20,14 +20,10 @@ static void take_run_scratch(struct backprop *b, int rows, const struct buffer *
                                              rows, list->n, list->n};
 }
 
-/* Room for a matrix of any layer in panels. */
-static float *take_panels(struct backprop *b, enum tensor_role role)
+/* Room for a matrix of layer l in panels. */
+static float *take_panels(struct backprop *b, enum tensor_role role, int l)
 {
-    struct tensor_spec spec = layout_weight(&b->config, role, 0);
-    for (int l = 1; l < b->config.n_layers; l++) {
-        const struct tensor_spec own = layout_weight(&b->config, role, l);
-        spec = spec_elements(&own) > spec_elements(&spec) ? own : spec;
-    }
+    const struct tensor_spec spec = layout_weight(&b->config, role, l);
     if (spec.form != FORM_MATRIX || !layout_has(&b->config, role))
         return NULL;
     return arena_take(&b->arena, (uint64_t)kernel_padded(spec.rows) * spec.cols, sizeof(float));
@@ -46,6 +42,8 @@ static void take_layers(struct backprop *b, int rows, int widest)
             take_run_scratch(
                 b, rows,
                 (const struct buffer[]){{&saved.x, c->d_model},
+                                        {&saved.norms[0], c->d_model},
+                                        {&saved.norms[1], c->d_model},
                                         {&saved.qkv, config_qkv_dim(c, back ? l : widest)},
                                         {&saved.heads, config_heads_dim(c)},
                                         {&saved.mid, c->d_model},
@@ -59,12 +57,16 @@ static void take_layers(struct backprop *b, int rows, int widest)
         } else if (b->keeps_streams) {
             take_run_scratch(b, rows, (const struct buffer[]){{&saved.x, c->d_model}, {NULL, 0}});
         }
+        if (back && (l == 0 || backprop_in_parts(b)))
+            for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++)
+                saved.panels[role] = take_panels(b, role, backprop_in_parts(b) ? l : widest);
         if (b->blocks)
             b->blocks[l] = saved;
     }
 }
 
-/* What the backward pass works with: matrices in panels, and the gradients of a block. */
+/* What the backward pass works with: the output's matrix in panels, and the gradients of a block.
+ */
 static void take_gradients(struct backprop *b, int rows, int widest)
 {
     const struct config *c = &b->config;
@@ -72,9 +74,7 @@ static void take_gradients(struct backprop *b, int rows, int widest)
     /* Attention's gradient from behind and that of its input, which takes its place, are both
      * needed at once. */
     const bool parallel = c->placement == PLACEMENT_PARALLEL;
-    for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++)
-        b->panels[role] = take_panels(b, role);
-    b->panels[ROLE_OUTPUT] = take_panels(b, ROLE_OUTPUT);
+    b->output_panels = take_panels(b, ROLE_OUTPUT, 0);
     take_run_scratch(
         b, b->head_rows,
         (const struct buffer[]){{&b->teacher_logits, b->taught ? c->n_vocab : 0}, {NULL, 0}});
@@ -139,7 +139,8 @@ static void take_passes(struct backprop *b, const float *rope_factors)
 
 /* A batch passes in parts of at least so many rows, and of at least twice as many as a row is wide.
  * A part's activations stay nearer than those of the whole batch; but for each part the gradient of
- * every matrix is read and written once more, and its panels are packed again. */
+ * every matrix is read and written once more, and the matrices of all blocks are in panels at once.
+ */
 #define PART_ROWS  256
 #define PART_WIDTH 2
 
@@ -167,8 +168,8 @@ enum status backprop_create(const struct backprop_spec *p, struct backprop **out
     const struct config *c = p->config;
     const uint64_t rows = (uint64_t)p->n_sequences * p->length;
     const uint64_t head_rows = MAX(LOGITS_FLOATS / c->n_vocab, ROW_BLOCK);
-    /* For a row block's norm and activations, or for an item of attention. */
-    const size_t row_block = ROW_BLOCK * (size_t)(c->d_model + c->d_ff);
+    /* For a row block's activations, or for an item of attention. */
+    const size_t row_block = ROW_BLOCK * (size_t)c->d_ff;
     const size_t item = causal_scratch(c, p->length), most = MAX(row_block, item);
     assert(p->n_sequences >= 1 && p->length >= 1 && p->length <= c->n_ctx);
     *out = NULL;
@@ -345,8 +346,11 @@ static void run_pass(void *arg, int thread)
     const float *learned = p->w->w[ROLE_POSITION_EMBD].weight;
     const struct range rows = rows_of_thread(p, all_rows(p), thread);
     const struct norm_use norm = embedding_norm(p), last = backprop_last_norm(p);
-    if (!b->forward_only)
+    if (!b->forward_only && p->windows.begin == 0) {
         backprop_pack(p, ROLE_OUTPUT, 0, thread);
+        for (int l = 0; l < c->n_layers && backprop_in_parts(b); l++)
+            backprop_pack_block(p, l, thread);
+    }
     for (int row = rows.begin; row < rows.end; row++) {
         const int t = row % b->length;
         const float *position = learned ? learned + t * d : positions_vector(&b->positions, t);

@@ -42,7 +42,9 @@ static inline struct matrix_view view_columns(struct matrix_view v, int first, i
 
 /* What the forward pass saves of a block for the backward pass. */
 struct saved {
-    struct matrix_view x;     /* [rows, d] the residual stream before it */
+    struct matrix_view x; /* [rows, d] the residual stream before it */
+    /* [rows, d] the norms that attention and the feed-forward part read */
+    struct matrix_view norms[2];
     struct matrix_view qkv;   /* [rows, qkv] queries and keys not yet rotated */
     struct matrix_view heads; /* [rows, heads] outputs of the heads */
     struct matrix_view mid;   /* [rows, d] the residual stream after attention */
@@ -52,6 +54,10 @@ struct saved {
      * not. */
     struct matrix_view added[2];
     float *softmax; /* [windows, n_heads, 2, padded length] each query's max and 1 / sum */
+    /* By role, its matrices in panels [n_out / 16][n_in][16]. Where the batch passes at once all
+     * blocks share their memory; forward only there are none, because the weights themselves lie
+     * so. */
+    float *panels[TENSOR_ROLES];
 };
 
 /* The memory of backpropagation on batches of one size, and what its passes share. */
@@ -74,12 +80,10 @@ struct backprop {
     struct saved *blocks;        /* [n_layers]; forward only: all share their memory */
     struct matrix_view out;      /* [rows, d] the residual stream after the last block */
     struct matrix_view embedded; /* [rows, d] the embedding before its norm; none without one */
-    /* By role, the matrices of one block in panels [n_out / 16][n_in][16]. Forward only there are
-     * none, because the weights themselves lie so. */
-    float *panels[TENSOR_ROLES];
+    float *output_panels;        /* of the output's matrix, as struct saved has a block's */
 
     /* One block's at a time. */
-    struct matrix_view norm;  /* [rows, d] output of a norm */
+    struct matrix_view norm;  /* [rows, d] what the output's matrix reads */
     struct matrix_view act;   /* [rows, ff] what the down matrix takes */
     struct matrix_view dx;    /* [rows, d] gradient of the block's output, then of its input */
     struct matrix_view dmid;  /* [rows, d] of mid */
@@ -134,13 +138,25 @@ struct pass {
     bool hidden_only;            /* norm of the last block's output is all */
 };
 
-/* The panels of a role's matrix of block l: those that were packed last or, forward only, the
- * weights themselves. */
+/* Whether the batch passes in parts: then the matrices of all blocks are in panels, packed before
+ * the first part. */
+static inline bool backprop_in_parts(const struct backprop *b)
+{
+    return b->n_at_once < b->n_sequences;
+}
+
+/* Where a role's matrix of block l is in panels. */
+static inline float *packed_panels(const struct backprop *b, enum tensor_role role, int l)
+{
+    return role_in_block(role) ? b->blocks[l].panels[role] : b->output_panels;
+}
+
+/* The same or, forward only, the weights themselves. */
 static inline const float *pass_panels(const struct backprop *b, const struct param_view *w,
                                        enum tensor_role role, int l)
 {
     if (!b->forward_only)
-        return b->panels[role];
+        return packed_panels(b, role, l);
     return (role_in_block(role) ? w->blocks[l].w : w->w)[role].weight;
 }
 
@@ -179,7 +195,7 @@ static inline struct range rows_of_thread(const struct pass *p, struct range all
 }
 
 /* Rows that pass one matrix after the other while they are in the nearer caches. */
-#define ROW_BLOCK 96
+#define ROW_BLOCK 128
 
 /* Runs a step over this thread's rows of some, by blocks of at most ROW_BLOCK. */
 static inline void rows_each(const struct pass *p, struct range all, int at, int thread,
@@ -198,8 +214,10 @@ static inline void rows_each(const struct pass *p, struct range all, int at, int
  * and the caller places the barriers. The others work on the rows that they are given; each thread
  * gives its own. None allocates or fails. */
 
-/* Packs this thread's share of a role's weight [n_out, n_in], of block l, into panels. */
+/* Packs this thread's share of a role's weight [n_out, n_in], of block l, into panels; or of all
+ * that the block has. */
 void backprop_pack(const struct pass *p, enum tensor_role role, int l, int thread);
+void backprop_pack_block(const struct pass *p, int l, int thread);
 
 /* y = start + x W^T + bias with the panels of W or, backwards, y = start + x W with W as it is,
  * over the rows of x. */

@@ -125,6 +125,7 @@ static void attend(const struct pass *p, int l, int thread,
 struct branch {
     int layer, point; /* it is added to the stream at this point, which gives the next one */
     struct norm_use norm;
+    struct matrix_view reads; /* the norm's output, or the stream itself where there is no norm */
     int n_in;
     struct {
         enum tensor_role role;
@@ -177,6 +178,7 @@ static struct branch branch_of(const struct pass *p, int l, bool attention)
         .dropped = attention ? b->dmid_dropped : b->dx_dropped,
         .around = attention ? b->dmid : b->dx,
         .before = attention ? b->dx : b->dmid};
+    br.reads = br.norm.is_norm ? saved->norms[!attention] : br.norm.x;
     if (c->parts.added_norms)
         br.added = backprop_norm_of(p, attention ? ROLE_ATTN_POST_NORM : ROLE_FFN_POST_NORM, l,
                                     saved->added[!attention]);
@@ -221,23 +223,24 @@ static struct affine map_back(const struct pass *p, const struct branch *br, enu
     return (struct affine){.matrix = p->w->blocks[br->layer].w[role].weight, .start = start};
 }
 
-/* norm [r, d] = what the branch reads, and its matrices' products with it. */
-static void read_stream(const struct pass *p, const struct branch *br, struct matrix_view norm,
-                        struct range r)
+/* The rows r of what the branch reads, and its matrices' products with them. */
+static void read_stream(const struct pass *p, const struct branch *br, struct range r)
 {
-    backprop_norm(p, &br->norm, r, norm.x);
+    const struct matrix_view reads = rows_view(br->reads, r);
+    if (br->norm.is_norm)
+        backprop_norm(p, &br->norm, r, reads.x);
     for (int i = 0; i < br->n_in; i++)
-        backprop_multiply(p->b, map_of(p, br, br->in[i].role, NULL), norm,
+        backprop_multiply(p->b, map_of(p, br, br->in[i].role, NULL), reads,
                           rows_view(br->in[i].y, r));
 }
 
 /* The stream's rows r behind the branch = before it + inner [r] through the last matrix, normed
  * where the model norms what is added, without what is dropped. */
 static void add_branch(const struct pass *p, const struct branch *br, struct matrix_view inner,
-                       struct matrix_view norm, struct range r)
+                       struct range r)
 {
     const struct matrix_view y = rows_view(pass_stream(p->b, br->point + 1), r);
-    const float *start = adds_norm(p)                 ? norm.x
+    const float *start = adds_norm(p)                 ? rows_view(br->reads, r).x
                          : config_adds(&p->b->config) ? rows_view(pass_stream(p->b, br->point), r).x
                                                       : NULL;
     const bool is_last = !pass_drops(p) && !br->added.is_norm;
@@ -294,7 +297,7 @@ static void branch_sums(const struct pass *p, const struct branch *br, int threa
     const struct param_pair *gradient = p->gradient->blocks[br->layer].w;
     backprop_weight_sums(p->b, gradient[br->out], d_product(br), br->inner, thread);
     for (int i = 0; i < br->n_in; i++)
-        backprop_weight_sums(p->b, gradient[br->in[i].role], br->in[i].dy, p->b->norm, thread);
+        backprop_weight_sums(p->b, gradient[br->in[i].role], br->in[i].dy, br->reads, thread);
     backprop_norm_sums(p, &br->norm, p->b->dnorm, p->b->stats, thread);
     if (br->added.is_norm)
         backprop_norm_sums(p, &br->added, br->dropped, br->added_stats, thread);
@@ -302,18 +305,12 @@ static void branch_sums(const struct pass *p, const struct branch *br, int threa
 
 /* --- forwards -------------------------------------------------------------------------------- */
 
-/* What a thread has for itself of a block of rows: the norm, and behind it the activations. */
-static struct matrix_view norm_scratch(const struct pass *p, struct range r, int thread)
-{
-    const int d = p->b->config.d_model;
-    return (struct matrix_view){pass_scratch(p->b, thread), rows_n(r), d, d};
-}
-
 /* x -> qkv */
 static void project_qkv(const struct pass *p, int l, struct range r, int thread)
 {
     const struct branch attention = branch_of(p, l, true);
-    read_stream(p, &attention, norm_scratch(p, r, thread), r);
+    (void)thread;
+    read_stream(p, &attention, r);
 }
 
 /* heads -> mid, up, gate and the stream after the block: attention's output matrix and all that
@@ -323,25 +320,22 @@ static void attn_output_and_ffn(const struct pass *p, int l, struct range r, int
     const struct backprop *b = p->b;
     const struct branch attention = branch_of(p, l, true), ffn = branch_of(p, l, false);
     const int ff = b->config.d_ff;
-    const struct matrix_view norm = norm_scratch(p, r, thread);
-    const struct matrix_view act = {norm.x + ROW_BLOCK * norm.stride, rows_n(r), ff, ff};
-    if (adds_norm(p))
-        backprop_norm(p, &attention.norm, r, norm.x);
-    add_branch(p, &attention, rows_view(attention.inner, r), norm, r);
-    read_stream(p, &ffn, norm, r);
+    const struct matrix_view act = {pass_scratch(b, thread), rows_n(r), ff, ff};
+    add_branch(p, &attention, rows_view(attention.inner, r), r);
+    read_stream(p, &ffn, r);
     b->grad->ffn[b->config.ffn](act.x, rows_view(b->blocks[l].up, r).x,
                                 rows_view(b->blocks[l].gate, r).x, act.n_rows * act.stride);
-    add_branch(p, &ffn, act, norm, r);
+    add_branch(p, &ffn, act, r);
 }
 
 void backprop_block(const struct pass *p, int l, int thread)
 {
     struct pool *pool = p->b->pool;
     assert(l >= 0 && l < p->b->config.n_layers);
-    for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++)
-        if (p->b->panels[role])
-            backprop_pack(p, role, l, thread);
-    pool_barrier(pool, thread);
+    if (!p->b->forward_only && !backprop_in_parts(p->b)) {
+        backprop_pack_block(p, l, thread);
+        pool_barrier(pool, thread);
+    }
     rows_each(p, all_rows(p), l, thread, project_qkv);
     pool_barrier(pool, thread);
     attend(p, l, thread, causal_forward);
@@ -377,8 +371,8 @@ static void add_stream_gradient(const struct pass *p, int l, struct range r)
     }
 }
 
-/* dx of the stream after the block -> dmid and dheads; norm, act, dup, dgate, dnorm and stats for
- * the sums */
+/* dx of the stream after the block -> dmid and dheads; act, dup, dgate, dnorm and stats for the
+ * sums */
 static void attn_output_and_ffn_backward(const struct pass *p, int l, struct range r, int thread)
 {
     const struct backprop *b = p->b;
@@ -386,7 +380,6 @@ static void attn_output_and_ffn_backward(const struct pass *p, int l, struct ran
     const struct matrix_view dup = rows_view(b->dup, r);
     (void)thread;
     add_stream_gradient(p, l, r);
-    backprop_norm(p, &ffn.norm, r, rows_view(b->norm, r).x);
     add_branch_backward(p, &ffn, r);
     b->grad->ffn_backward[b->config.ffn](rows_view(b->act, r).x, dup.x, rows_view(b->dgate, r).x,
                                          dup.x, rows_view(b->blocks[l].up, r).x,
@@ -396,12 +389,11 @@ static void attn_output_and_ffn_backward(const struct pass *p, int l, struct ran
     add_branch_backward(p, &attention, r);
 }
 
-/* dqkv and dmid -> dx of the stream before the block; norm, dnorm and stats for the sums */
+/* dqkv and dmid -> dx of the stream before the block; dnorm and stats for the sums */
 static void project_qkv_backward(const struct pass *p, int l, struct range r, int thread)
 {
     const struct branch attention = branch_of(p, l, true);
     (void)thread;
-    backprop_norm(p, &attention.norm, r, rows_view(p->b->norm, r).x);
     read_stream_backward(p, &attention, r);
 }
 

@@ -18,9 +18,17 @@ void backprop_pack(const struct pass *p, enum tensor_role role, int l, int threa
     assert(spec.form == FORM_MATRIX);
     for (int panel = own.begin; panel < own.end; panel++) {
         const int first = panel * KERNEL_LANES;
-        b->grad->transpose(b->panels[role] + first * n_in, KERNEL_LANES, matrix + first * n_in,
-                           n_in, MIN(spec.rows - first, KERNEL_LANES), spec.cols, 1);
+        b->grad->transpose(packed_panels(b, role, l) + first * n_in, KERNEL_LANES,
+                           matrix + first * n_in, n_in, MIN(spec.rows - first, KERNEL_LANES),
+                           spec.cols, 1);
     }
+}
+
+void backprop_pack_block(const struct pass *p, int l, int thread)
+{
+    for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++)
+        if (packed_panels(p->b, role, l))
+            backprop_pack(p, role, l, thread);
 }
 
 void backprop_multiply(const struct backprop *b, struct affine map, struct matrix_view x,
@@ -107,10 +115,7 @@ void backprop_norm(const struct pass *p, const struct norm_use *n, struct range 
     const struct config *c = &p->b->config;
     const struct matrix_view x = rows_view(n->x, r);
     const size_t d = c->d_model, n_rows = x.n_rows;
-    if (!n->is_norm) {
-        memcpy(out, x.x, n_rows * d * sizeof *out);
-        return;
-    }
+    assert(n->is_norm);
     for (size_t t = 0; t < n_rows; t++)
         p->b->kernels->norm(c->norm, out + t * d, x.x + t * d, n->w->weight, n->w->bias, c->d_model,
                             c->norm_eps);
