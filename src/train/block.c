@@ -62,60 +62,112 @@ static struct head_turn head_turn(const struct pass *p, int l, enum tensor_role 
                               norm->weight,     norm->bias};
 }
 
-/* This thread's range of the windows and K/V heads of block l: qkv -> heads, or dheads -> dqkv and,
- * of a table of heads, dtable. */
-static void attend(const struct pass *p, int l, int thread,
-                   void (*run)(const struct causal_window *w))
+/* Where an item's queries, keys and values are in qkv. */
+struct item_place {
+    int window, kv_head;
+    struct range rows;
+    int q, k, v; /* their first columns: keys and values are behind all queries */
+};
+
+static struct item_place place_item(const struct backprop *b, int l, int index)
+{
+    const struct config *c = &b->config;
+    const int kv_heads = config_kv_heads(c, l), group = config_group(c, l);
+    const int kv_head = index % kv_heads, window = index / kv_heads;
+    const int keys = config_q_dim(c), values = keys + kv_heads * c->head_dim;
+    return (struct item_place){window,
+                               kv_head,
+                               {window * b->length, (window + 1) * b->length},
+                               kv_head * group * c->head_dim,
+                               keys + kv_head * c->head_dim,
+                               values + kv_head * config_value_dim(c)};
+}
+
+/* Asks for n columns of some rows. */
+static void ask_for(struct matrix_view v, struct range r, int column, int n)
+{
+    for (int t = r.begin; t < r.end; t++)
+        for (int i = 0; i < n; i += KERNEL_LANES)
+            __builtin_prefetch(v.x + t * v.stride + column + i, 0, 2);
+}
+
+/* Rows of an item that are asked for: more would take the place of what is in use. */
+#define ASKED_ROWS 128
+
+/* Asks for what a thread's next item reads: its rows lie farther apart than a processor expects. */
+static void ask_for_item(const struct backprop *b, int l, int index)
+{
+    const struct config *c = &b->config;
+    const struct matrix_view qkv = b->blocks[l].qkv;
+    struct item_place at = place_item(b, l, index);
+    at.rows.end = MIN(at.rows.end, at.rows.begin + ASKED_ROWS);
+    ask_for(qkv, at.rows, at.q, config_group(c, l) * c->head_dim);
+    ask_for(qkv, at.rows, at.k, c->head_dim);
+    ask_for(qkv, at.rows, at.v, config_value_dim(c));
+}
+
+/* An item of block l: qkv -> heads or, on the way back, dheads -> dqkv and, of a table of heads,
+ * dtable. */
+static void attend_item(const struct pass *p, int l, int index, int thread, bool back)
 {
     const struct backprop *b = p->b;
     const struct config *c = &b->config;
     const struct saved *saved = &b->blocks[l];
-    const int kv_heads = config_kv_heads(c, l), group = config_group(c, l);
-    const int key = c->head_dim, value = config_value_dim(c);
-    /* Where keys and values are in a row: behind all queries. */
-    const int keys = config_q_dim(c), values = keys + kv_heads * key;
+    const int group = config_group(c, l), key = c->head_dim, value = config_value_dim(c);
     const float *additive = p->w->blocks[l].w[ROLE_ATTN_SCORE].weight;
     const struct matrix_view qkv = saved->qkv, dqkv = dqkv_of(b, l);
     const struct matrix_view heads = saved->heads, dheads = b->dheads;
-    const struct range rows =
-        rows_of_thread(p, (struct range){0, rows_n(p->windows) * kv_heads}, thread);
-    for (int index = rows.begin; index < rows.end; index++) {
-        const int kv_head = index % kv_heads, window = index / kv_heads, head = kv_head * group;
-        const struct range r = {window * b->length, (window + 1) * b->length};
-        const int q = head * key, k = keys + kv_head * key, v = values + kv_head * value;
-        const size_t all_heads = (size_t)window * c->n_heads + head;
-        const struct item_heads item = {p, l, window, head};
-        run(&(struct causal_window){
-            .grad = b->grad,
-            .q_turn = head_turn(p, l, ROLE_ATTN_Q_NORM),
-            .k_turn = head_turn(p, l, ROLE_ATTN_K_NORM),
-            .halves = c->position == POSITION_ROPE && c->parts.rope_halves ? c->rope.n_dims : 0,
-            .window = c->layer_window[l],
-            .length = b->length,
-            .n_heads = group,
-            .key_dim = key,
-            .value_dim = value,
-            .scale = config_score_scale(c),
-            .q = place_weights(qkv, r, q),
-            .k = place_weights(qkv, r, k),
-            .v = place_weights(qkv, r, v),
-            .stride = qkv.stride,
-            .heads = place_weights(heads, r, head * value),
-            .heads_stride = heads.stride,
-            .softmax = saved->softmax + all_heads * 2 * causal_padded_length(b->length),
-            .dheads = place_weights(dheads, r, head * value),
-            .dq = place_weights(dqkv, r, q),
-            .dk = place_weights(dqkv, r, k),
-            .dv = place_weights(dqkv, r, v),
-            .additive = additive ? additive + (size_t)head * key : NULL,
-            .dnorms = b->dnorms ? b->dnorms + (size_t)index * 4 * key : NULL,
-            .dtable = b->dtable ? b->dtable + all_heads * b->table_cols : NULL,
-            .drop = p->gradient && p->batch->attn_dropout > 0 ? drop_head_columns : NULL,
-            .bias = head_bias,
-            .arg = &item,
-            .scratch = pass_scratch(b, thread),
-        });
-    }
+    const struct item_place at = place_item(b, l, index);
+    const struct range r = at.rows;
+    const int head = at.kv_head * group;
+    const size_t all_heads = (size_t)at.window * c->n_heads + head;
+    const struct item_heads item = {p, l, at.window, head};
+    const struct causal_window w = {
+        .grad = b->grad,
+        .q_turn = head_turn(p, l, ROLE_ATTN_Q_NORM),
+        .k_turn = head_turn(p, l, ROLE_ATTN_K_NORM),
+        .halves = c->position == POSITION_ROPE && c->parts.rope_halves ? c->rope.n_dims : 0,
+        .window = c->layer_window[l],
+        .length = b->length,
+        .n_heads = group,
+        .key_dim = key,
+        .value_dim = value,
+        .scale = config_score_scale(c),
+        .q = place_weights(qkv, r, at.q),
+        .k = place_weights(qkv, r, at.k),
+        .v = place_weights(qkv, r, at.v),
+        .stride = qkv.stride,
+        .heads = place_weights(heads, r, head * value),
+        .heads_stride = heads.stride,
+        .softmax = saved->softmax + all_heads * 2 * causal_padded_length(b->length),
+        .dheads = place_weights(dheads, r, head * value),
+        .dq = place_weights(dqkv, r, at.q),
+        .dk = place_weights(dqkv, r, at.k),
+        .dv = place_weights(dqkv, r, at.v),
+        .additive = additive ? additive + (size_t)head * key : NULL,
+        .dnorms = b->dnorms ? b->dnorms + (size_t)index * 4 * key : NULL,
+        .dtable = b->dtable ? b->dtable + all_heads * b->table_cols : NULL,
+        .drop = p->gradient && p->batch->attn_dropout > 0 ? drop_head_columns : NULL,
+        .bias = head_bias,
+        .arg = &item,
+        .scratch = pass_scratch(b, thread),
+    };
+    (back ? causal_backward : causal_forward)(&w);
+}
+
+/* The windows and K/V heads of block l, which threads share out. */
+static void attend(const struct pass *p, int l, int thread, bool back)
+{
+    const struct backprop *b = p->b;
+    const int n_items = rows_n(p->windows) * config_kv_heads(&b->config, l);
+    struct pool_items items = pool_items(b->pool, thread, n_items, 1);
+    struct range some;
+    while (pool_items_next(&items, &some))
+        for (int i = some.begin; i < some.end; i++) {
+            if (back && i + 1 < n_items)
+                ask_for_item(b, l, i + 1);
+            attend_item(p, l, i, thread, back);
+        }
 }
 
 /* --- branches -------------------------------------------------------------------------------- */
@@ -338,7 +390,7 @@ void backprop_block(const struct pass *p, int l, int thread)
     }
     rows_each(p, all_rows(p), l, thread, project_qkv);
     pool_barrier(pool, thread);
-    attend(p, l, thread, causal_forward);
+    attend(p, l, thread, false);
     pool_barrier(pool, thread);
     rows_each(p, all_rows(p), l, thread, attn_output_and_ffn);
     pool_barrier(pool, thread);
@@ -424,7 +476,7 @@ void backprop_block_backward(const struct pass *p, int l, int thread)
     assert(!b->forward_only && l >= 0 && l < c->n_layers);
     rows_each(p, all_rows(p), l, thread, attn_output_and_ffn_backward);
     pool_barrier(b->pool, thread);
-    attend(p, l, thread, causal_backward);
+    attend(p, l, thread, true);
     branch_sums(p, &ffn, thread);
     pool_barrier(b->pool, thread);
     rows_each(p, all_rows(p), l, thread, project_qkv_backward);
