@@ -157,10 +157,25 @@ double train_rate(const struct train_spec *spec, int step)
     return spec->lr * (LEAST_RATE + (1 - LEAST_RATE) * wave);
 }
 
+/* This thread's shards of the gradient. */
+static struct range own_shards(const struct trainer *t, int thread)
+{
+    return pool_range(n_shards(t), thread, pool_n_threads(t->spec.pool));
+}
+
+static void clear_shards(void *arg, int thread)
+{
+    const struct trainer *t = arg;
+    const struct range own = own_shards(t, thread);
+    const size_t first = MIN(own.begin * SHARD, t->list.n_trained);
+    const size_t end = MIN(own.end * SHARD, t->list.n_trained);
+    memset(t->gradient.flat + first, 0, (end - first) * sizeof *t->gradient.flat);
+}
+
 static void sum_shards(void *arg, int thread)
 {
     const struct trainer *t = arg;
-    const struct range own = pool_range(n_shards(t), thread, pool_n_threads(t->spec.pool));
+    const struct range own = own_shards(t, thread);
     for (int i = own.begin; i < own.end; i++) {
         const size_t first = i * SHARD, left = t->list.n_trained - first;
         t->partials[i] = (double)t->grad->squares(t->gradient.flat + first, MIN(left, SHARD));
@@ -263,7 +278,7 @@ enum status trainer_step(struct trainer *t, struct train_event *event, struct er
         const size_t start = rng_unit(&t->progress.rng) * n_starts;
         put_window(t, &t->train, start, row);
     }
-    memset(t->gradient.flat, 0, t->list.n_trained * sizeof *t->gradient.flat);
+    pool_run(spec->pool, clear_shards, t);
     event->loss = backprop_run(t->engine, &t->weights, &batch, &t->gradient);
     const enum status s =
         isfinite(event->loss) ? trainer_update(t, event, e) : not_finite(t, "loss", event->loss, e);
