@@ -175,6 +175,7 @@ plain_read() {
 
 decode_prefill() {
     decode_bench --depth 0 -n 1 --repeat 1 --warmup 0 --prompt "$prompt" || return
+    value prefill_share_of_limit "$work/out" | awk '{ print 100 * $1 }' >>"$work/limit.rates"
     value prefill_tokens_per_s "$work/out"
 }
 

@@ -66,6 +66,8 @@ static const struct report_field bench_fields[] = {
      .when = NO_TEXT, .detail = true},
     {"prefill_tokens_per_s", "prefill tok/s", MEMBER(shown_row, of.prefill_tokens_per_s),
      .figure = figure_rate, .when = NO_TEXT, .detail = true},
+    {"prefill_share_of_limit", "prefill of limit", MEMBER(shown_row, of.prefill_share),
+     .figure = figure_percent, .when = VERBOSE},
     {"speedup", NULL, MEMBER(shown_row, of.speedup)},
     {NULL, "speed-up", MEMBER(shown_row, speedup), .right = true},
     {"predicted_speedup", "predicted", MEMBER(shown_row, of.predicted_speedup), "%.2fx",

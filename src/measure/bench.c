@@ -110,7 +110,7 @@ static enum status plan_row(struct bench *b, int i, struct err *e)
     row->n = spec->n;
     /* Who asks for a depth of the whole context means the deepest that a step can have. */
     row->plan = row_plan(b, row, MIN(item_of(spec, row, BENCH_DEPTHS), of->config.n_ctx - 1));
-    row->prefill_tokens_per_s = NO_FIGURE;
+    row->prefill_tokens_per_s = row->prefill_share = NO_FIGURE;
     return STATUS_OK;
 }
 

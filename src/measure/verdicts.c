@@ -49,9 +49,21 @@ void bench_summarise(struct bench *b)
 
 /* --- limits ---------------------------------------------------------------------------------- */
 
-/* Raises the limits to what a row has reached. */
-static void raise_limits(struct machine *m, const struct bench_row *row)
+/* The part of what the limits allow that a row's prefill reaches; NaN: it was not measured. */
+static double prefill_share(const struct bench *b, const struct bench_row *row,
+                            const struct roofline *limits)
 {
+    if (!(row->prefill_tokens_per_s > 0))
+        return NO_FIGURE;
+    const struct inspect_variant *v = &row->model->variant;
+    return row->prefill_tokens_per_s /
+           cost_prompt(&v->shape, &v->weights, b->spec->prompt, limits).tokens_per_s;
+}
+
+/* Raises the limits to what a row has reached. */
+static void raise_limits(const struct bench *b, const struct bench_row *row)
+{
+    struct machine *m = &b->machines[row->at[BENCH_THREADS]];
     const uint64_t bytes = row->plan.step_bytes;
     const struct cost_flops *f = &row->plan.each;
     const double steps_per_s = 1e6 / row->p50_us, rows_per_s = row->plan.batch * steps_per_s;
@@ -59,11 +71,11 @@ static void raise_limits(struct machine *m, const struct bench_row *row)
                   &(struct roofline){bytes * steps_per_s,
                                      (f->floats + f->attention + f->weights) * rows_per_s,
                                      f->quants * rows_per_s});
-    /* Products and attention may still take longer, one after the other. */
+    /* Products and attention may still take longer, one after the other, and so may a prompt. */
     const struct roofline l = machine_limits(m, bytes);
     struct cost_plan plan = row->plan;
     cost_predict(&plan, &l);
-    const double over = plan.predicted.us / row->p50_us;
+    const double over = fmax(plan.predicted.us / row->p50_us, prefill_share(b, row, &l));
     if (over > 1)
         machine_raise(m, bytes,
                       &(struct roofline){l.bytes_per_s * over, l.fma_flops_per_s * over,
@@ -73,13 +85,14 @@ static void raise_limits(struct machine *m, const struct bench_row *row)
 void bench_predict(struct bench *b)
 {
     for (int i = 0; i < b->n_rows; i++)
-        raise_limits(&b->machines[b->rows[i].at[BENCH_THREADS]], &b->rows[i]);
+        raise_limits(b, &b->rows[i]);
     for (int i = 0; i < b->n_rows; i++) {
         struct bench_row *row = &b->rows[i];
         const struct machine *m = &b->machines[row->at[BENCH_THREADS]];
         const struct roofline limits = machine_limits(m, row->plan.step_bytes);
         cost_predict(&row->plan, &limits);
         row->share_of_limit = row->plan.predicted.us / row->p50_us;
+        row->prefill_share = prefill_share(b, row, &limits);
     }
 }
 

@@ -67,9 +67,12 @@ struct cost_weights cost_weights(const struct cost_shape *s)
         }
         const uint64_t times = c->shared && role_in_block(t.role) ? c->n_layers : 1;
         sum.step_bytes += bytes * times;
-        if (is_matrix)
-            *(storage_is_quantised(storage) ? &sum.quants : &sum.floats) +=
-                2 * spec_elements(&t) * times;
+        if (!is_matrix)
+            continue;
+        const uint64_t flops = 2 * spec_elements(&t) * times;
+        *(storage_is_quantised(storage) ? &sum.quants : &sum.floats) += flops;
+        if (t.role == ROLE_OUTPUT)
+            *(storage_is_quantised(storage) ? &sum.output_quants : &sum.output_floats) = flops;
     }
     return sum;
 }
@@ -126,6 +129,20 @@ void cost_predict(struct cost_plan *p, const struct roofline *limits)
     p->limits = *limits;
     p->bandwidth_gb_per_s = limits->bytes_per_s / 1e9;
     p->predicted = (struct cost_time){us, batch * 1e6 / us};
+}
+
+struct cost_time cost_prompt(const struct cost_shape *s, const struct cost_weights *w, int n,
+                             const struct roofline *limits)
+{
+    /* Of its tokens; no cache's bytes count. */
+    const struct cost_flops mean = cost_plan(s, w, kv_type_of(CACHE_F32), (n - 1) / 2, 1).each;
+    const double fmas = (double)n * (w->floats - w->output_floats + mean.attention + mean.weights) +
+                        w->output_floats;
+    const double dots = (double)n * (w->quants - w->output_quants) + w->output_quants;
+    const double us = fmax(w->step_bytes / limits->bytes_per_s,
+                           fmas / limits->fma_flops_per_s + dots / limits->dot_flops_per_s) *
+                      1e6;
+    return (struct cost_time){us, n * 1e6 / us};
 }
 
 /* One thread of a processor of the last ten years reads a layer of a few hundred kB from its second

@@ -35,6 +35,7 @@ struct cost_weights {
     uint64_t step_bytes;     /* that a step reads: the layers, the last norm, the output matrix, one
                                 row of the embedding and one of the positions */
     uint64_t floats, quants; /* see cost_flops */
+    uint64_t output_floats, output_quants; /* of these, the output matrix's */
 };
 struct cost_weights cost_weights(const struct cost_shape *s);
 
@@ -89,6 +90,11 @@ struct cost_plan cost_plan(const struct cost_shape *s, const struct cost_weights
 
 /* Fills in how long the step takes at least on a machine of these limits. */
 void cost_predict(struct cost_plan *p, const struct roofline *limits);
+
+/* How long a prompt of n tokens, n >= 1, takes at least into an empty cache: as long as its
+ * operations or, if that is longer, as reading the weights once. Only its last token has logits. */
+struct cost_time cost_prompt(const struct cost_shape *s, const struct cost_weights *w, int n,
+                             const struct roofline *limits);
 
 /* Whether one thread takes the step sooner than several: it does if a layer takes less time than
  * threads need to hand over its stages. A rule for any machine, not a measurement of this one. */

@@ -112,6 +112,7 @@ BENCH_TEST(every_combination_once)
                   r->p90_us <= r->p99_us && r->p99_us <= r->max_us);
         ck_assert(r->prefill_tokens_per_s > 0 && r->plan.predicted.tokens_per_s > 0);
         ck_assert(r->share_of_limit > 0 && r->share_of_limit <= 1.0 + 1e-9);
+        ck_assert(r->prefill_share > 0 && r->prefill_share <= 1.0 + 1e-9);
         ck_assert(!isnan(r->speedup) && r->predicted_speedup >= 1 - 1e-9);
         same(r->us_per_token * r->plan.batch, r->p50_us);
         same(r->tokens_per_s * r->mean_us, r->plan.batch * 1e6);

@@ -107,6 +107,21 @@ TEST(a_step_of_a_batch)
               all.allocated_bytes == UINT64_MAX && all.memory_bytes == UINT64_MAX);
 }
 
+/* Ten tokens see 1 to 10 positions, about 5 each, and one of them meets the output matrix; where
+ * memory is slow, the weights' bytes take longer. */
+TEST(a_prompt_has_logits_once)
+{
+    const struct cost_shape s = {&shape, STORAGE_F32, false, NULL, false};
+    const struct cost_weights w = cost_weights(&s);
+    const double output = 2 * 300 * 64, each = w.floats - output + 4 * 5 * 128;
+    const double us = (10 * (each + 2 * KERNEL_WEIGHT_FMAS * 5 * 2 * 4) + output) / 1e3;
+    const struct cost_time quick = cost_prompt(&s, &w, 10, &(struct roofline){1e12, 1e9, 1});
+    const struct cost_time slow = cost_prompt(&s, &w, 10, &(struct roofline){1e3, 1e9, 1});
+    ck_assert_double_eq_tol(quick.us, us, 1e-9 * us);
+    ck_assert_double_eq_tol(quick.tokens_per_s * quick.us, 1e7, 1);
+    ck_assert_double_eq_tol(slow.us, (double)w.step_bytes * 1e3, 1);
+}
+
 /* A step has 4,000 bytes of weights and 1,000 of each cache; at 1 GB/s a byte takes a nanosecond.
  */
 TEST(predictions)
