@@ -67,10 +67,10 @@ ALWAYS_INLINE void grad_tile(const struct product *p, struct tile at, const int 
         UNROLLED (v, n_vecs)
             acc[v][j] =
                 start ? tile_load(start + j * c_row + v * KERNEL_LANES, at, partial) : lanes_zero();
-    if (start && p->k >= LONG_CHAIN)
+    if (p->k >= LONG_CHAIN)
         UNROLLED (j, n_rows)
             UNROLLED (v, n_vecs)
-                __builtin_prefetch(start + (n_rows + j) * c_row + v * KERNEL_LANES);
+                __builtin_prefetch(c + (n_rows + j) * c_row + v * KERNEL_LANES, 1);
     for (int k = 0; k < p->k; k++) {
         lanes bk[MAX_VECS];
         UNROLLED (v, n_vecs)
