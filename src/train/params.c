@@ -79,16 +79,24 @@ void param_list_free(struct param_list *list)
     *list = (struct param_list){0};
 }
 
+/* Each panel is a matrix of its own, because those of one may be interleaved. */
+static void read_panels(float *to, const struct gguf_tensor *t, const struct tensor_spec *s)
+{
+    const struct matrix panel = {.n_out = KERNEL_LANES, .n_in = s->cols, .storage = STORAGE_F32};
+    for (int row = 0; row < s->rows; row += KERNEL_LANES)
+        pack_rows(to + (size_t)row * s->cols, &panel, -row, t, s, row,
+                  MIN(row + KERNEL_LANES, s->rows));
+}
+
 void param_list_read(const struct param_list *list, const struct gguf *g, float *flat)
 {
     for (int i = 0; i < list->n; i++) {
         struct tensor_spec s = list->items[i].spec;
         const struct gguf_tensor *t = gguf_find_tensor(g, s.name.text);
         float *to = flat + list->items[i].offset;
-        const struct matrix m = {.n_out = s.rows, .n_in = s.cols, .storage = STORAGE_F32};
         s.halves.n = 0; /* the order of the file */
         if (list->order == PARAMS_PANELS && is_matrix(&s))
-            pack_rows(to, &m, 0, t, &s, 0, s.rows);
+            read_panels(to, t, &s);
         else
             pack_floats(to, t, &s);
     }

@@ -13,8 +13,8 @@
 enum param_order {
     PARAMS_OF_FILE,         /* that of the file, row-major */
     PARAMS_ATTENTION_FIRST, /* the same, but attention and norms, which are trained alone, first */
-    PARAMS_PANELS,          /* that of the file; a matrix is panels of a struct matrix of F32, which
-                               products read as they are: of a list that is only read */
+    PARAMS_PANELS,          /* that of the file; a matrix is F32 panels [cols][16], one after the
+                               other, as products read them: of a list that is only read */
 };
 
 /* One tensor of the flat run. */
