@@ -89,7 +89,6 @@ static const struct report_field bench_fields[] = {
     {"peak_rss_bytes", NULL, MEMBER(shown_row, peak_rss_bytes)},
     {"logits_hash", NULL, MEMBER(shown_row, hash)},
     {"isa", NULL, MEMBER(shown_row, isa)},
-    {"streams", "streams", MEMBER(shown_row, of.streams), .when = VERBOSE},
     {"cpu_share", NULL, MEMBER(shown_row, of.cpu_share)},
     {"bandwidth_gb_per_s", NULL, MEMBER(shown_row, of.plan.bandwidth_gb_per_s)},
     {"flops_per_s", NULL, MEMBER(shown_row, of.plan.limits.fma_flops_per_s)},

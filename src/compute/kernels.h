@@ -116,8 +116,6 @@ struct matmul {
     float *y;        /* [n_tokens, n_out] */
     size_t y_stride; /* floats, >= n_out */
     enum epilogue epilogue;
-    int streams; /* panels that one token reads side by side: 1, 2 or 4; 0: 4. Time alone depends
-                    on it */
 };
 
 /* --- attention ------------------------------------------------------------------------------- */

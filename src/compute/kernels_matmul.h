@@ -243,10 +243,8 @@ ALWAYS_INLINE void matmul_storage(const struct matmul *m, enum storage storage, 
     const int most = storage_is_quantised(storage) ? QUANT_TOKENS : TILE_TOKENS;
     const int sums = storage_is_quantised(storage) ? QUANT_ACC : TILE_ACC;
     if (m->n_tokens == 1) {
-        if (m->streams == 0 || m->streams == 4)
-            panel = token_panels(m, storage, panel, end, 4);
-        if (m->streams != 1)
-            panel = token_panels(m, storage, panel, end, 2);
+        panel = token_panels(m, storage, panel, end, 4);
+        panel = token_panels(m, storage, panel, end, 2);
         token_panels(m, storage, panel, end, 1);
         return;
     }

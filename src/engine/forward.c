@@ -32,7 +32,8 @@ void workspace_take(struct workspace *w, struct arena *a, const struct config *c
     ARENA_TAKE(w->spans, a, rows);
 }
 
-void block_feed_forward(const struct worker *k, const struct block *b)
+/* The feed-forward part of a layer, from its norm to the end of its residual. */
+static void block_feed_forward(const struct worker *k, const struct block *b)
 {
     const struct forward *f = k->f;
     const struct config *c = &f->kv.config;

@@ -81,10 +81,9 @@ struct forward {
     struct block_taps taps;
     const struct attention_watch *watch; /* NULL: nobody watches */
     const struct head_ablation *without; /* NULL: no head is left out */
-    const struct model *model;  /* whose output matrix makes the logits; NULL: no row wants any */
-    float *logits;              /* [n_logits, n_vocab] of the rows that want them, in order */
-    struct batch batch;         /* the rows of this forward_run */
-    int streams[STORAGE_COUNT]; /* struct matmul's, by the storage of the weights */
+    const struct model *model; /* whose output matrix makes the logits; NULL: no row wants any */
+    float *logits;             /* [n_logits, n_vocab] of the rows that want them, in order */
+    struct batch batch;        /* the rows of this forward_run */
 };
 
 /* A thread and the number of rows that all threads make: the batch's, or those that want logits. */
@@ -176,25 +175,11 @@ void batch_cut(struct batch *b, const struct batch_row *rows, int n, struct batc
  * keys and values in the cache. All threads of the batch call it, with a worker of their own. */
 void block_attention(const struct worker *k, const struct block *b, int layer);
 
-/* --- streams.c: how many panels of a matrix one token reads side by side ---------------------- */
-
-/* Some processors read memory fastest one panel after the other, others four side by side; sums
- * have the same bits either way (struct matmul). Times one token's feed-forward parts of f's layers
- * for some milliseconds, each number of panels in its turn, and sets f->streams. The usual number
- * stays for other storages, and where these matrices fit a processor's caches or are quantised,
- * because such products wait for instructions. The contents of f's workspace are lost; no step may
- * be under way. */
-void streams_choose(struct forward *f);
-
 /* --- forward.c: a batch of rows through the layers of a model --------------------------------- */
 
 /* Takes or counts (see base/mem.h) the memory of a workspace, whose first four members are set, for
  * caches of up to `cap` positions a sequence. */
 void workspace_take(struct workspace *w, struct arena *a, const struct config *c, int cap);
-
-/* Computes the feed-forward part of a layer, from its norm to the end of its residual. All threads
- * of the batch call it, with a worker of their own. */
-void block_feed_forward(const struct worker *k, const struct block *b);
 
 /* Runs n <= work.max_rows rows through the layers: changes work.x, the residual stream [n,
  * d_model], and the cache. Returns how many rows wanted logits. */

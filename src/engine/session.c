@@ -95,14 +95,8 @@ enum status session_create(const struct model *m, const struct session_params *p
         session_free(s);
         return status;
     }
-    streams_choose(&s->f);
     *out = s;
     return STATUS_OK;
-}
-
-int session_streams(const struct session *s, enum storage storage)
-{
-    return s->f.streams[storage];
 }
 
 static void release_session(struct session *s)

@@ -125,10 +125,6 @@ enum status session_grow(struct session *s, int cap, struct err *e);
 int session_cap(const struct session *s);   /* positions of a sequence there is room for */
 int session_block(const struct session *s); /* rows taken at once */
 
-/* Returns how many panels one token reads side by side of weights of this storage, as the session's
- * first milliseconds chose for this machine (engine/streams.c). */
-int session_streams(const struct session *s, enum storage storage);
-
 /* Positions of a sequence (asserted everywhere) in the cache. */
 int session_len(const struct session *s, int sequence);
 

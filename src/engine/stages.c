@@ -79,8 +79,7 @@ struct matmul stage_product(const struct worker *k, const struct matrix *w, cons
                        .n_tokens = k->n_rows,
                        .y = y,
                        .y_stride = w->n_out,
-                       .epilogue = epilogue,
-                       .streams = k->f->streams[w->storage]};
+                       .epilogue = epilogue};
     if (storage_is_quantised(w->storage)) {
         unsigned char *quants = work->quants + worker_first(k) * work->quants_bytes;
         const struct range rows = worker_rows(k);

@@ -335,7 +335,6 @@ static enum status set_up_row(struct bench *b, struct bench_row *row, struct err
     const struct model *m = row->model->model;
     row->plan = row_plan(b, row, row->plan.depth);
     TRY(session_create(m, &p, b->pools[row->at[BENCH_THREADS]], &row->session, e));
-    row->streams = session_streams(row->session, row->type);
     end_stage(b, BENCH_LOAD);
     if (spec->prompt > 0)
         TRY(measure_prefill(b, row, e));

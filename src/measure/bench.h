@@ -106,7 +106,6 @@ struct bench_row {
     double cpu_share;            /* of its threads' time that they had the processors */
     double prefill_tokens_per_s; /* of one sequence; NaN: not measured */
     double prefill_share;        /* of what the limits allow; NaN: not measured */
-    int streams;                 /* panels that one token reads side by side */
     uint64_t logits_hash;        /* FNV-1a of the first token's in sequence 0: equal for
                                     any threads, any batch and any n */
     /* What follows from that, see verdicts.h. */

@@ -408,7 +408,7 @@ EOF
 keys="variant,n_kv_heads,type,kv_type,threads,depth,batch,n,repeats,warmup,p10_us,p50_us,p90_us"
 keys="$keys,p99_us,max_us,mean_us,us_per_token,tokens_per_s,prefill_tokens_per_s"
 keys="$keys,prefill_share_of_limit,speedup,predicted_speedup,weight_bytes,kv_bytes,flops,gb_per_s,predicted_us,limit_tokens_per_s"
-keys="$keys,share_of_limit,load_ms,memory_bytes,peak_rss_bytes,logits_hash,isa,streams,cpu_share"
+keys="$keys,share_of_limit,load_ms,memory_bytes,peak_rss_bytes,logits_hash,isa,cpu_share"
 keys="$keys,bandwidth_gb_per_s,flops_per_s,model,shape,architecture,cpu,version,compiler,date"
 keys="$keys,warning,verdict,note"
 shape=2x32x4,ff=64,vocab=50,ctx=40

@@ -41,7 +41,7 @@ static void *quantised(const struct kernels *k, const float *x, size_t x_stride,
 }
 
 static void compare_matmul(const struct kernels *k, int n_out, int n_in, int n_tokens,
-                           enum storage storage, enum epilogue epilogue, int with_bias, int streams)
+                           enum storage storage, enum epilogue epilogue, int with_bias)
 {
     const int panels = matrix_panels(n_out);
     const size_t x_stride = (size_t)n_in + 3, y_stride = (size_t)n_out + 5;
@@ -55,10 +55,9 @@ static void compare_matmul(const struct kernels *k, int n_out, int n_in, int n_t
                        : NULL;
 
     const struct matrix w = {n_out, n_in, storage, stored, with_bias ? bias : NULL};
-    struct matmul m = {&w, x, x_stride, quants, n_tokens, expected, y_stride, epilogue, 0};
+    struct matmul m = {&w, x, x_stride, quants, n_tokens, expected, y_stride, epilogue};
     kernels_scalar.matmul(&m, 0, panels);
     m.y = y;
-    m.streams = streams;
     const int cut = panels / 2; /* any cut between panels gives the same */
     k->matmul(&m, cut, panels);
     k->matmul(&m, 0, cut);
@@ -74,15 +73,14 @@ KERNEL_TEST(matmul_equals_scalar)
     static const int outs[] = {1, 2, 15, 16, 17, 33, 64, 80, 113};
     static const int ins[2][5] = {{1, 7, 16, 20, 65}, {32, 64, 96, 160, 256}}; /* whole blocks */
     static const int tokens[] = {1, 2, 3, 4, 5, 6, 11, 12, 13, 25};
-    static const int streams[] = {0, 1, 2, 4};
     for (const struct kernels *k = NULL; (k = next_vector(k));)
         for (size_t o = 0; o < COUNT(outs); o++)
             for (size_t n = 0; n < COUNT(ins[0]); n++)
                 for (size_t t = 0; t < COUNT(tokens); t++)
                     for (enum storage s = 0; s < STORAGE_COUNT; s++)
                         compare_matmul(k, outs[o], ins[storage_is_quantised(s)][n], tokens[t], s,
-                                       (enum epilogue)((o + n + t) % EPILOGUES), (int)((o + t) % 2),
-                                       streams[(o + n) % COUNT(streams)]);
+                                       (enum epilogue)((o + n + t) % EPILOGUES),
+                                       (int)((o + t) % 2));
 }
 
 static double activated(enum epilogue epilogue, double s, double before)
@@ -100,7 +98,7 @@ KERNEL_TEST(products_and_epilogues_are_their_formulas, .loops = EPILOGUES)
     float *x = random_floats(TOKENS * IN), *before = random_floats(TOKENS * OUT);
     float sums[TOKENS * OUT], y[TOKENS * OUT];
     const struct matrix w = {OUT, IN, STORAGE_F32, weights, bias};
-    struct matmul m = {&w, x, IN, NULL, TOKENS, sums, OUT, EPILOGUE_STORE, 0};
+    struct matmul m = {&w, x, IN, NULL, TOKENS, sums, OUT, EPILOGUE_STORE};
     kernels_scalar.matmul(&m, 0, matrix_panels(OUT));
     m.y = y;
     m.epilogue = (enum epilogue)_i;
@@ -127,7 +125,7 @@ KERNEL_TEST(quantised_matmul_is_a_product, .loops = 2)
     float *x = random_floats(TOKENS * IN), y[TOKENS * OUT];
     unsigned char *rows = quantised(&kernels_scalar, x, IN, TOKENS, IN);
     const struct matrix w = {OUT, IN, storage, panels, NULL};
-    const struct matmul m = {&w, x, IN, rows, TOKENS, y, OUT, EPILOGUE_STORE, 0};
+    const struct matmul m = {&w, x, IN, rows, TOKENS, y, OUT, EPILOGUE_STORE};
     kernels_scalar.matmul(&m, 0, matrix_panels(OUT));
     for (int k = 0; k < TOKENS * OUT; k++) {
         const int t = k / OUT, lane = k % OUT % 16;
@@ -168,7 +166,7 @@ KERNEL_TEST(extreme_blocks_equal_scalar, .loops = 2)
         for (size_t i = scales; i < bytes; i++)
             panel[i] = fills[i / 2 % 2 ? k % COUNT(fills) : k / COUNT(fills)];
         void *rows = quantised(&kernels_scalar, x, IN, TOKENS, IN);
-        const struct matmul of_a = {&w, x, IN, rows, TOKENS, a, OUT, EPILOGUE_STORE, 0};
+        const struct matmul of_a = {&w, x, IN, rows, TOKENS, a, OUT, EPILOGUE_STORE};
         struct matmul of_b = of_a;
         of_b.y = b;
         kernels_scalar.matmul(&of_a, 0, 1);

@@ -248,8 +248,7 @@ TEST(probes_run_what_sessions_run, .loops = N_GOLDEN)
     float *logits = allocated((size_t)w->n_out * sizeof *logits);
     float *fed = allocated((size_t)w->n_out * sizeof *fed);
     expect_ok(session_feed(s, 0, g.tokens, n, fed, false, &err));
-    const struct matmul product = {w, normed, d, NULL, 1, logits, (size_t)w->n_out, EPILOGUE_STORE,
-                                   0};
+    const struct matmul product = {w, normed, d, NULL, 1, logits, (size_t)w->n_out, EPILOGUE_STORE};
     k->matmul(&product, 0, matrix_panels(w->n_out));
     ck_assert_mem_eq(logits, fed, (size_t)w->n_out * sizeof *logits);
 }

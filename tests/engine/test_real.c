@@ -79,8 +79,8 @@ static void check_text(int text, const struct kernels *k)
         if (l > 0)
             continue;
         const struct matrix *w = &m->blocks[l].w[ROLE_ATTN_QKV].matrix;
-        const struct matmul product = {w,   normed,           D_MODEL,        NULL, N_TOKENS,
-                                       qkv, (size_t)w->n_out, EPILOGUE_STORE, 0};
+        const struct matmul product = {w,        normed, D_MODEL,          NULL,
+                                       N_TOKENS, qkv,    (size_t)w->n_out, EPILOGUE_STORE};
         k->matmul(&product, 0, matrix_panels(w->n_out));
         assert_column(text, LN1, normed, k->name);
         assert_column(text, QKV, qkv, k->name);
