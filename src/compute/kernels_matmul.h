@@ -14,13 +14,13 @@
 
 /* Adds a column of the panels times an element of the tokens: `w` is the first panel's column, *x
  * the first token's element. */
-ALWAYS_INLINE void matmul_column(const unsigned char *w, enum storage storage, size_t panel_bytes,
-                                 const float *x, size_t x_stride, const int n_panels,
-                                 const int n_tokens, lanes acc[MAX_PANELS][MAX_TOKENS])
+ALWAYS_INLINE void matmul_column(const unsigned char *w, enum storage storage, const float *x,
+                                 size_t x_stride, const int n_panels, const int n_tokens,
+                                 lanes acc[MAX_PANELS][MAX_TOKENS])
 {
     lanes wp[MAX_PANELS];
     UNROLLED (p, n_panels)
-        wp[p] = load_element(w + p * panel_bytes, storage, 0);
+        wp[p] = load_element(w, storage, p * KERNEL_LANES);
     UNROLLED (j, n_tokens) {
         const lanes xj = lanes_all(x[j * x_stride]);
         UNROLLED (p, n_panels)
@@ -28,39 +28,36 @@ ALWAYS_INLINE void matmul_column(const unsigned char *w, enum storage storage, s
     }
 }
 
-/* F32 panels are long streams that the processor finds by itself: a single pass of up to so many
- * tokens loses up to a tenth by asking for them. Several passes, which stop and start, gain a
- * quarter. */
-#define F32_ALONE 4
+/* How far ahead a single pass asks. */
+#define AHEAD_BYTES 8192
 
-/* A tile of weights that are not quantised. */
+/* A tile of weights that are not quantised. In a whole group, as most are, the columns' distance is
+ * a constant: AVX2's tiles gain a tenth. */
 ALWAYS_INLINE void matmul_tile(const struct matmul *m, enum storage storage,
-                               const struct matmul_segment *segment, const int n_panels,
-                               const int n_tokens)
+                               const struct matmul_segment *segment, const bool whole,
+                               const int n_panels, const int n_tokens)
 {
     const size_t element = storage == STORAGE_F32 ? sizeof(float) : sizeof(uint16_t);
-    const size_t column_bytes = KERNEL_LANES * element, stride = m->x_stride;
-    const size_t panel_bytes = m->w->n_in * column_bytes;
-    const int columns = storage == STORAGE_F32 ? 1 : 2; /* to a line of the cache */
-    const unsigned char *w = (const unsigned char *)m->w->panels + segment->panel * panel_bytes +
-                             segment->begin * column_bytes;
+    const struct panel_place at = matrix_place(m->w->n_out, m->w->n_in, segment->panel);
+    const size_t column_bytes = (whole ? PANEL_GROUP * KERNEL_LANES : at.column) * element;
+    const size_t stride = m->x_stride;
+    const int columns = storage == STORAGE_F32 ? 1 : 2; /* of a panel to a line of the cache */
+    const unsigned char *w =
+        (const unsigned char *)m->w->panels + at.first * element + segment->begin * column_bytes;
     const unsigned char *ask = w + segment->ahead;
     const float *x = m->x + segment->token * stride + segment->begin;
     lanes acc[MAX_PANELS][MAX_TOKENS];
     tile_begin(segment, n_panels, n_tokens, acc);
     int left = segment->end - segment->begin;
-    const int alone = storage == STORAGE_F32 ? F32_ALONE : HALVES_ALONE;
-    if (n_tokens > alone || segment->stride < 64) {
-        for (; left >= columns; left -= columns, ask += segment->stride) {
-            tile_prefetch(tile_ahead(w, ask, panel_bytes, left * column_bytes, n_panels, n_tokens),
-                          panel_bytes, n_panels);
+    for (; left >= columns; left -= columns, ask += segment->stride) {
+        if (n_tokens > 1)
+            tile_prefetch(ask, segment->apart, n_panels);
 #pragma GCC unroll 2
-            for (int c = 0; c < columns; c++, w += column_bytes, x++)
-                matmul_column(w, storage, panel_bytes, x, stride, n_panels, n_tokens, acc);
-        }
+        for (int c = 0; c < columns; c++, w += column_bytes, x++)
+            matmul_column(w, storage, x, stride, n_panels, n_tokens, acc);
     }
     for (; left > 0; left--, w += column_bytes, x++)
-        matmul_column(w, storage, panel_bytes, x, stride, n_panels, n_tokens, acc);
+        matmul_column(w, storage, x, stride, n_panels, n_tokens, acc);
     tile_end(segment, n_panels, n_tokens, acc);
 }
 
@@ -122,12 +119,13 @@ static __attribute__((noinline)) void tile_finish(const struct matmul *m, int pa
  * second cache. */
 #define SEGMENT_BYTES 131072
 
-/* Some tokens against n_panels panels. */
+/* Some tokens against n_tiles tiles of panels, whose columns lie side by side if there are several.
+ */
 struct matmul_block {
     const struct matmul *m;
-    int panel, token, n_tokens;
+    int panel, n_tiles, token, n_tokens;
     int n_passes, n_segments;
-    lanes *sums; /* [n_tokens, n_panels] */
+    lanes *sums; /* [n_tiles, n_tokens, the panels of a tile] */
 };
 
 /* The tile of n_tokens, which is not constant, of at most `most`, which is. */
@@ -138,12 +136,12 @@ struct matmul_block {
         if (storage_is_quantised(storage))                                                         \
             quant_tile(m, storage, segment, n_panels, n);                                          \
         else                                                                                       \
-            matmul_tile(m, storage, segment, n_panels, n);                                         \
+            matmul_tile(m, storage, segment, whole, n_panels, n);                                  \
         break
 
 ALWAYS_INLINE void product_tile(const struct matmul *m, enum storage storage,
                                 const struct matmul_segment *segment, int n_tokens,
-                                const int n_panels, const int most)
+                                const bool whole, const int n_panels, const int most)
 {
     switch (n_tokens) {
         TILE_CASE(1);
@@ -152,12 +150,6 @@ ALWAYS_INLINE void product_tile(const struct matmul *m, enum storage storage,
         TILE_CASE(4);
         TILE_CASE(5);
         TILE_CASE(6);
-        TILE_CASE(7);
-        TILE_CASE(8);
-        TILE_CASE(9);
-        TILE_CASE(10);
-        TILE_CASE(11);
-        TILE_CASE(12);
     default:
         __builtin_unreachable();
     }
@@ -172,50 +164,67 @@ ALWAYS_INLINE int segment_begin(const struct matmul_block *p, int i)
                : (int)((int64_t)n_in * i / p->n_segments) / QUANT_BLOCK * QUANT_BLOCK;
 }
 
-/* Pass by pass over segment i of the columns. Each asks for its share of the next segment, evenly,
- * so that memory is busy all the time that the arithmetic takes. */
+/* Pass by pass over segment i of the columns, tile by tile. Each asks for its share of the next
+ * segment, evenly, so that memory is busy all the time that the arithmetic takes. A single pass
+ * reads one stream, which the processor finds by itself where it is F32. */
 ALWAYS_INLINE void product_segment(const struct matmul_block *p, enum storage storage, int i,
-                                   const int n_panels, const int most)
+                                   const bool whole, const int n_panels, const int most)
 {
+    const struct matrix *w = p->m->w;
+    const bool quantised = storage_is_quantised(storage);
     const int begin = segment_begin(p, i), end = segment_begin(p, i + 1);
-    const size_t block_bytes = storage_block_bytes(storage) * KERNEL_LANES;
-    const size_t length = (size_t)((end - begin) / QUANT_BLOCK) * block_bytes;
+    const size_t n_all = (size_t)p->n_tiles * p->n_passes;
+    const size_t block_bytes =
+        storage_block_bytes(storage) *
+        (quantised ? KERNEL_LANES : matrix_place(w->n_out, w->n_in, p->panel).column);
+    const size_t length = (end - begin) / QUANT_BLOCK * block_bytes;
     size_t next = length; /* bytes to the next segment, which may be of the next panels */
-    if (i + 1 == p->n_segments)
-        next = (size_t)n_panels * matrix_panel_bytes(p->m->w->n_in, storage) -
-               (size_t)(begin / QUANT_BLOCK) * block_bytes;
+    if (quantised && i + 1 == p->n_segments)
+        next = n_panels * matrix_panel_bytes(w->n_in, storage) - begin / QUANT_BLOCK * block_bytes;
     struct matmul_segment segment = {.panel = p->panel,
                                      .begin = begin,
                                      .end = end,
-                                     .stride =
-                                         (64 + (size_t)p->n_passes - 1) / (size_t)p->n_passes};
-    for (int pass = 0, t = 0; pass < p->n_passes; pass++) {
-        const int n = (p->n_tokens - t) / (p->n_passes - pass);
-        segment.token = p->token + t;
-        segment.sums = p->sums + t * n_panels;
-        segment.ahead = next + length * (size_t)pass / (size_t)p->n_passes;
-        product_tile(p->m, storage, &segment, n, n_panels, most);
-        if (i + 1 == p->n_segments)
-            tile_finish(p->m, p->panel, segment.token, n_panels, n, segment.sums);
-        t += n;
+                                     .stride = (64 + (size_t)p->n_passes - 1) / p->n_passes,
+                                     .apart = length / (n_all * n_panels),
+                                     .sums = p->sums};
+    if (!quantised && n_all == 1) {
+        next = storage == STORAGE_F32 ? 0 : AHEAD_BYTES;
+        segment.stride = storage == STORAGE_F32 ? 0 : n_panels * 64;
+        segment.apart = storage == STORAGE_F32 ? 0 : 64;
     }
+    for (size_t k = 0; k < n_all; segment.panel += n_panels)
+        for (int pass = 0, t = 0; pass < p->n_passes; pass++, k++) {
+            const int n = (p->n_tokens - t) / (p->n_passes - pass);
+            segment.token = p->token + t;
+            segment.ahead = next + length * k / n_all;
+            product_tile(p->m, storage, &segment, n, whole, n_panels, most);
+            if (i + 1 == p->n_segments)
+                tile_finish(p->m, segment.panel, segment.token, n_panels, n, segment.sums);
+            segment.sums += n * n_panels;
+            t += n;
+        }
 }
 
 /* All tokens against the panels from `panel` on, n_panels at a time in passes of at most `most`
  * tokens; gives the first panel left over. */
 ALWAYS_INLINE int product_panels(const struct matmul *m, enum storage storage, int panel, int end,
-                                 lanes *sums, const int n_panels, const int most)
+                                 lanes *sums, const bool whole, const int n_panels, const int most)
 {
-    const size_t group = n_panels * matrix_panel_bytes(m->w->n_in, storage);
-    for (; panel + n_panels <= end; panel += n_panels) {
+    const int n_tiles = storage_is_quantised(storage) ? 1 : (end - panel) / n_panels;
+    const int step = n_tiles * n_panels;
+    const size_t step_bytes = step * matrix_panel_bytes(m->w->n_in, storage);
+    for (; panel + n_panels <= end; panel += step) {
         for (int t = 0; t < m->n_tokens; t += WAITING_TOKENS) {
-            struct matmul_block p = {
-                .m = m, .panel = panel, .token = t, .n_segments = 1, .sums = sums};
+            struct matmul_block p = {.m = m,
+                                     .panel = panel,
+                                     .n_tiles = n_tiles,
+                                     .token = t,
+                                     .n_segments = 1 + (int)(step_bytes / SEGMENT_BYTES),
+                                     .sums = sums};
             p.n_tokens = MIN(m->n_tokens - t, WAITING_TOKENS);
             p.n_passes = (p.n_tokens + most - 1) / most;
-            p.n_segments += (int)(group / SEGMENT_BYTES);
             for (int i = 0; i < p.n_segments; i++)
-                product_segment(&p, storage, i, n_panels, most);
+                product_segment(&p, storage, i, whole, n_panels, most);
         }
     }
     return panel;
@@ -227,9 +236,8 @@ ALWAYS_INLINE int token_panels(const struct matmul *m, enum storage storage, int
 {
     for (; panel + n_panels <= end; panel += n_panels) {
         lanes sums[MAX_PANELS];
-        const struct matmul_segment segment = {
-            .panel = panel, .end = m->w->n_in, .stride = 64, .sums = sums};
-        product_tile(m, storage, &segment, 1, n_panels, 1);
+        const struct matmul_segment segment = {.panel = panel, .end = m->w->n_in, .sums = sums};
+        product_tile(m, storage, &segment, 1, n_panels == PANEL_GROUP, n_panels, 1);
         tile_finish(m, panel, 0, n_panels, 1, sums);
     }
     return panel;
@@ -242,19 +250,26 @@ ALWAYS_INLINE void matmul_storage(const struct matmul *m, enum storage storage, 
     lanes waiting[WAITING_TOKENS * MAX_PANELS];
     const int most = storage_is_quantised(storage) ? QUANT_TOKENS : TILE_TOKENS;
     const int sums = storage_is_quantised(storage) ? QUANT_ACC : TILE_ACC;
-    if (m->n_tokens == 1) {
-        panel = token_panels(m, storage, panel, end, 4);
-        panel = token_panels(m, storage, panel, end, 2);
-        token_panels(m, storage, panel, end, 1);
-        return;
-    }
     const int n_passes = (m->n_tokens + most - 1) / most;
     const int widest = (m->n_tokens + n_passes - 1) / n_passes;
-    if (4 * widest <= sums)
-        panel = product_panels(m, storage, panel, end, waiting, 4, sums / 4);
-    else if (2 * widest <= sums)
-        panel = product_panels(m, storage, panel, end, waiting, 2, sums / 2);
-    product_panels(m, storage, panel, end, waiting, 1, most);
+    const bool quantised = storage_is_quantised(storage);
+    do {
+        const int stop = quantised ? end : MIN(end, panel - panel % PANEL_GROUP + PANEL_GROUP);
+        const bool whole = quantised || stop - panel == PANEL_GROUP;
+        if (m->n_tokens == 1) {
+            panel = token_panels(m, storage, panel, stop, 4);
+            panel = token_panels(m, storage, panel, stop, 2);
+            panel = token_panels(m, storage, panel, stop, 1);
+            continue;
+        }
+        if (whole && (4 * most <= sums || 4 * widest <= sums))
+            panel = product_panels(m, storage, panel, stop, waiting, true, 4, sums / 4);
+        else if (whole && 2 * widest <= sums)
+            panel = product_panels(m, storage, panel, stop, waiting, true, 2, sums / 2);
+        else if (whole && !quantised)
+            panel = product_panels(m, storage, panel, stop, waiting, true, 1, most);
+        panel = product_panels(m, storage, panel, stop, waiting, false, 1, most);
+    } while (!quantised && panel < end);
 }
 
 /* A function for each storage: together they would have a frame that no thread's stack has room for

@@ -46,6 +46,22 @@ struct quant_ahead {
     size_t stride;
 };
 
+/* How far ahead one token asks; farther gains nothing. */
+#define QUANT_AHEAD_BYTES 2048
+
+/* Returns the first panel's line to ask for: `ask`, or for one token a line behind `line`, which is
+ * `left` bytes before the panel's end. */
+ALWAYS_INLINE const unsigned char *quant_line_ahead(const unsigned char *line,
+                                                    const unsigned char *ask, size_t panel_bytes,
+                                                    size_t left, const int n_panels,
+                                                    const int n_tokens)
+{
+    if (n_tokens > 1)
+        return ask;
+    return line + QUANT_AHEAD_BYTES +
+           (left <= QUANT_AHEAD_BYTES ? (n_panels - 1) * panel_bytes : 0);
+}
+
 /* The integer dot products of one block: sums[panel][token]. Each quad asks for one line, because
  * many at once stop the loads behind them. One token of Q8_0 loses by asking. */
 ALWAYS_INLINE void quant_block(const struct quant_rows *x, enum storage storage,
@@ -101,9 +117,9 @@ ALWAYS_INLINE void quant_tile(const struct matmul *m, enum storage storage,
     tile_begin(segment, n_panels, n_tokens, acc);
     for (int block = segment->begin / QUANT_BLOCK; block < end; block++) {
         const uint8_t *elements_of = elements + block * block_bytes;
-        const struct quant_ahead ahead = {tile_ahead(elements_of, ask, panel_bytes,
-                                                     (end - block) * block_bytes, n_panels,
-                                                     n_tokens),
+        const struct quant_ahead ahead = {quant_line_ahead(elements_of, ask, panel_bytes,
+                                                           (end - block) * block_bytes, n_panels,
+                                                           n_tokens),
                                           n_tokens > 1 ? segment->stride : QUAD_BYTES};
         ints sums[MAX_PANELS][MAX_TOKENS];
         quant_block(&x, storage, elements_of, panel_bytes, ahead, block, t, n_panels, n_tokens,

@@ -20,13 +20,12 @@ static float fold_lanes(float *lanes)
  */
 static void float_dots(const struct matrix *w, int panel, const float *x, float *s)
 {
-    const size_t first = (size_t)panel * w->n_in;
+    const struct panel_place at = matrix_place(w->n_out, w->n_in, panel);
     for (int l = 0; l < KERNEL_LANES; l++)
         s[l] = 0;
     for (int i = 0; i < w->n_in; i++)
         for (int l = 0; l < KERNEL_LANES; l++)
-            s[l] =
-                fmaf(math_load(w->panels, w->storage, (first + i) * KERNEL_LANES + l), x[i], s[l]);
+            s[l] = fmaf(math_load(w->panels, w->storage, at.first + i * at.column + l), x[i], s[l]);
 }
 
 /* The same of n rows from `first` on, whose blocks are products of integers. */

@@ -7,7 +7,6 @@
  * Sizes of tiles are the instruction set's, which has
  *   TILE_ACC      accumulators (lanes) of a tile
  *   TILE_TOKENS   tokens of a product's widest tile, at most MAX_TOKENS
- *   HALVES_ALONE  tokens up to which a single pass over F16 or BF16 does not ask for lines
  *   TILE_HEADS    query heads that one pass over keys and values serves (see kernels_attend.h)
  *   QUANT_ACC, QUANT_TOKENS  the first two for quantised weights, whose tiles need integer
  *                 accumulators, too
@@ -18,26 +17,23 @@
 
 /* The sides of the largest tile. */
 #define MAX_PANELS 4
-#define MAX_TOKENS 12
+#define MAX_TOKENS 6
 
 #if defined(__AVX512F__)
-#define TILE_TOKENS  12
+#define TILE_TOKENS  6
 #define TILE_ACC     24
-#define HALVES_ALONE 0
 #define TILE_HEADS   12
 #define QUANT_TOKENS 6
 #define QUANT_ACC    12
 #elif defined(__AVX2__)
 #define TILE_TOKENS  6
 #define TILE_ACC     6
-#define HALVES_ALONE 1 /* a step takes a tenth less */
 #define TILE_HEADS   6
 #define QUANT_TOKENS 4
 #define QUANT_ACC    4
 #else
 #define TILE_TOKENS  6
 #define TILE_ACC     6
-#define HALVES_ALONE 0
 #define TILE_HEADS   4
 #define QUANT_TOKENS 2
 #define QUANT_ACC    2
@@ -66,31 +62,18 @@ ALWAYS_INLINE lanes load_element(const void *base, enum storage storage, size_t 
 struct matmul_segment {
     int panel, token;
     int begin, end;
-    /* Bytes from a panel's first line of the segment to the first line that this pass asks for, and
-     * from there to the next, while 64 are read. */
-    size_t ahead, stride;
+    /* This pass asks for a line for each panel: the first so many bytes ahead, the next so far
+     * behind it once 64 of each panel are read. Quantised panels' lie as far apart as they do, the
+     * others' so many bytes. */
+    size_t ahead, stride, apart;
     lanes *sums; /* [n_panels, n_tokens] over the columns before `begin`, then before `end` */
 };
 
-/* How far ahead one token asks; farther gains nothing. */
-#define AHEAD_BYTES 2048
-
-/* Returns the first panel's line to ask for: `ask`, or for one token a line behind `line`, which is
- * `left` bytes before the panel's end. */
-ALWAYS_INLINE const unsigned char *tile_ahead(const unsigned char *line, const unsigned char *ask,
-                                              size_t panel_bytes, size_t left, const int n_panels,
-                                              const int n_tokens)
+/* Asks for n lines, so far apart. */
+ALWAYS_INLINE void tile_prefetch(const unsigned char *line, size_t apart, const int n)
 {
-    if (n_tokens > 1)
-        return ask;
-    return line + AHEAD_BYTES + (left <= AHEAD_BYTES ? (n_panels - 1) * panel_bytes : 0);
-}
-
-/* Asks for the same line of each panel. */
-ALWAYS_INLINE void tile_prefetch(const unsigned char *line, size_t panel_bytes, const int n_panels)
-{
-    UNROLLED (p, n_panels)
-        __builtin_prefetch(line + p * panel_bytes);
+    UNROLLED (i, n)
+        __builtin_prefetch(line + i * apart);
 }
 
 ALWAYS_INLINE void tile_begin(const struct matmul_segment *segment, const int n_panels,

@@ -8,8 +8,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/mem.h"
+
 /* Width of a weight panel, a K panel and of every interleaved sum. */
 #define KERNEL_LANES 16
+/* Panels whose columns lie side by side, where elements are not quantised. */
+#define PANEL_GROUP 4
 
 /* How weights are stored in memory. In the quantised types, GGUF's, QUANT_BLOCK consecutive
  * elements share a binary16 scale. (The KV cache has types of its own: cache_type.h.) */
@@ -52,12 +56,15 @@ static inline int quant_blocks(int n)
 /* --- weights --------------------------------------------------------------------------------- */
 
 /*
- * A weight matrix W [n_out, n_in] in ceil(n_out / KERNEL_LANES) panels of KERNEL_LANES rows, one
- * after the other, matrix_panel_bytes apart; rows from n_out on are zero. Panel p has the rows from
- * first = p * KERNEL_LANES on:
- *   F32, F16, BF16: [n_in][lane] = W[first + lane][i]
- *   Q8_0 (n_in a multiple of QUANT_BLOCK): binary16 scales [n_in / 32][lane], padded to 64
- *     bytes; then bytes [n_in / 4][lane][4], the elements i of four columns plus 128
+ * A weight matrix W [n_out, n_in] in ceil(n_out / KERNEL_LANES) panels of KERNEL_LANES rows, each
+ * of matrix_panel_bytes; rows from n_out on are zero. Panel p has the rows from
+ * first = p * KERNEL_LANES on.
+ *   F32, F16, BF16: groups of PANEL_GROUP panels, the last of those left, one after the other; a
+ *     group is [n_in][panel][lane] = W[first + lane][i], see matrix_place: one stream of memory
+ *     feeds as many chains of sums as a processor wants
+ *   Q8_0 (n_in a multiple of QUANT_BLOCK): panels one after the other, each binary16 scales
+ *     [n_in / 32][lane], padded to 64 bytes; then bytes [n_in / 4][lane][4], the elements i of four
+ *     columns plus 128
  *   Q4_0: the same scales; then bytes [n_in / 32][4][lane][4], where byte [v][lane][j] has element
  *     4 v + j of the block, plus 8, in its low half and element 16 + 4 v + j in its high half
  */
@@ -72,6 +79,19 @@ struct matrix {
 static inline int matrix_panels(int n_out)
 {
     return (n_out + KERNEL_LANES - 1) / KERNEL_LANES;
+}
+
+/* Returns where a panel of F32, F16 or BF16 has its first column, and how far the next one is from
+ * each: elements. */
+struct panel_place {
+    size_t first, column;
+};
+static inline struct panel_place matrix_place(int n_out, int n_in, int panel)
+{
+    const int in_group = panel % PANEL_GROUP, group = panel - in_group;
+    const int width = MIN(matrix_panels(n_out) - group, PANEL_GROUP);
+    return (struct panel_place){((size_t)group * n_in + in_group) * KERNEL_LANES,
+                                (size_t)width * KERNEL_LANES};
 }
 
 /* Returns the bytes from the start of a quantised panel to its elements. */

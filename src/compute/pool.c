@@ -277,9 +277,9 @@ struct pool_items pool_items(struct pool *p, int thread, int n, int chunk)
     return items;
 }
 
-/* Takes at most a chunk of n items of the member's range. Returns the first, or n: none is left. A
- * member that has gone on to a later loop leaves none: before that it found all ranges used up. */
-static int take_chunk(struct member *m, uint32_t loop, int n, int chunk)
+/* Takes one of the n chunks of the member's range. Returns its number, or n: none is left. A member
+ * that has gone on to a later loop leaves none: before that it found all ranges used up. */
+static int take_chunk(struct member *m, uint32_t loop, int n)
 {
     uint64_t before = atomic_load_explicit(&m->given, memory_order_relaxed);
     for (;;) {
@@ -287,7 +287,7 @@ static int take_chunk(struct member *m, uint32_t loop, int n, int chunk)
         const int first = ahead == 0 ? (int)(uint32_t)before : 0;
         if (first >= n || (ahead != 0 && ahead < UINT32_MAX / 2))
             return n;
-        const uint64_t after = (uint64_t)loop << 32 | (uint32_t)(first + MIN(chunk, n - first));
+        const uint64_t after = (uint64_t)loop << 32 | (uint32_t)(first + 1);
         if (atomic_compare_exchange_weak_explicit(&m->given, &before, after, memory_order_relaxed,
                                                   memory_order_relaxed))
             return first;
@@ -298,16 +298,18 @@ bool pool_items_next(struct pool_items *items, struct range *out)
 {
     for (; items->n_used_up < items->n_threads; items->n_used_up++) {
         const int owner = (items->thread + items->n_used_up) % items->n_threads;
-        *out = pool_range(items->n, owner, items->n_threads);
+        const int size = MAX(items->chunk, 1), n_all = (items->n + size - 1) / size;
+        const struct range chunks = pool_range(n_all, owner, items->n_threads);
+        const int n = chunks.end - chunks.begin;
         if (!items->pool || items->chunk == 0) {
             items->n_used_up = items->n_threads; /* the whole range, once */
-            return out->begin < out->end;
+            *out = (struct range){chunks.begin * size, MIN(chunks.end * size, items->n)};
+            return n > 0;
         }
-        const int n = out->end - out->begin;
-        const int first = take_chunk(&items->pool->members[owner], items->loop, n, items->chunk);
-        if (first < n) {
-            out->end = out->begin + MIN(first + items->chunk, n);
-            out->begin += first;
+        const int taken = take_chunk(&items->pool->members[owner], items->loop, n);
+        if (taken < n) {
+            out->begin = (chunks.begin + taken) * size;
+            out->end = MIN(out->begin + size, items->n);
             return true;
         }
     }

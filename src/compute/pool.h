@@ -64,8 +64,9 @@ static inline struct range pool_range(int n, int thread, int n_threads)
 
 /*
  * A loop over n items that the members share out as they go: each takes chunks of its own range
- * (pool_range), and when that is used up, chunks of the others'. So a member that the machine slows
- * down holds the others up for one chunk, not for its whole range.
+ * (pool_range of the chunks, which begin at multiples of their size), and when that is used up,
+ * chunks of the others'. So a member that the machine slows down holds the others up for one chunk,
+ * not for its whole range.
  *
  *     struct pool_items items = pool_items(pool, thread, n, chunk);
  *     struct range r;

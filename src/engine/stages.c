@@ -63,10 +63,10 @@ void stage_tap(const struct worker *k, enum block_tap tap, const float *rows, in
 /* A matrix of this many bytes a thread takes tens of microseconds to read, and memory serves one
  * thread later than the other now and then. Chunks cost an exchange each, 20 ns. */
 #define SHARED_OUT_BYTES ((size_t)1 << 20)
-#define CHUNK_PANELS     4
-/* With rows of so many floats in all, the two panels of a tile take 8 microseconds or more. */
+/* With rows of so many floats in all, a group of panels takes 16 microseconds or more. */
 #define MANY_FLOATS 32768
-#define TILE_PANELS 2
+/* Of fewer groups a thread, one more or less would be too much. */
+#define LEAST_GROUPS 4
 
 struct matmul stage_product(const struct worker *k, const struct matrix *w, const float *x,
                             float *y, enum epilogue epilogue)
@@ -96,12 +96,11 @@ struct matmul stage_product(const struct worker *k, const struct matrix *w, cons
 struct pool_items stage_panels(const struct worker *k, const struct matrix *w)
 {
     const int n = matrix_panels(w->n_out);
-    const bool large =
+    const bool long_enough =
+        k->n_rows * w->n_in >= MANY_FLOATS ||
         n * matrix_panel_bytes(w->n_in, w->storage) >= k->n_threads * SHARED_OUT_BYTES;
-    return pool_items(k->f->pool, k->thread, n,
-                      k->n_rows * w->n_in >= MANY_FLOATS ? TILE_PANELS
-                      : large                            ? CHUNK_PANELS
-                                                         : 0);
+    const bool shared_out = long_enough && n >= k->n_threads * LEAST_GROUPS * PANEL_GROUP;
+    return pool_items(k->f->pool, k->thread, n, shared_out ? PANEL_GROUP : 0);
 }
 
 void stage_multiply(const struct worker *k, const struct matrix *w, const float *x, float *y,

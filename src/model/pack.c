@@ -101,11 +101,12 @@ struct panel_rows {
     int n;
 };
 
-/* Places n elements of so many bytes, a constant wherever this is called. */
-static inline void transpose_rows(unsigned char *out, const struct panel_rows *rows, int n,
-                                  size_t element)
+/* Places n elements of so many bytes, a constant wherever this is called, so many elements apart.
+ */
+static inline void transpose_rows(unsigned char *out, size_t apart, const struct panel_rows *rows,
+                                  int n, size_t element)
 {
-    for (int i = 0; i < n; i++, out += KERNEL_LANES * element)
+    for (int i = 0; i < n; i++, out += apart * element)
         for (int lane = 0; lane < rows->n; lane++)
             memcpy(out + lane * element, rows->at[lane] + i * element, element);
 }
@@ -135,19 +136,22 @@ static void place(void *panels, const struct matrix *w, int row, int first, int 
                   const struct panel_rows *rows)
 {
     const size_t lane = row % KERNEL_LANES, block = storage_block_bytes(w->storage);
-    unsigned char *panel =
-        (unsigned char *)panels + row / KERNEL_LANES * matrix_panel_bytes(w->n_in, w->storage);
-    const size_t at = (size_t)first / QUANT_BLOCK * KERNEL_LANES;
+    const int panel = row / KERNEL_LANES;
+    unsigned char *out = panels;
     if (storage_is_quantised(w->storage)) {
-        uint32_t *elements =
-            (uint32_t *)(void *)(panel + matrix_scales_bytes(w->n_in) + at * block);
-        transpose_blocks((uint16_t *)(void *)panel + at + lane, elements + lane, rows,
+        const size_t at = (size_t)first / QUANT_BLOCK * KERNEL_LANES;
+        out += panel * matrix_panel_bytes(w->n_in, w->storage);
+        uint32_t *elements = (uint32_t *)(void *)(out + matrix_scales_bytes(w->n_in) + at * block);
+        transpose_blocks((uint16_t *)(void *)out + at + lane, elements + lane, rows,
                          n / QUANT_BLOCK, block, w->storage == STORAGE_Q8_0 ? 0x80808080u : 0);
-    } else if (w->storage == STORAGE_F32) {
-        transpose_rows(panel + at * block + lane * 4, rows, n, 4);
-    } else {
-        transpose_rows(panel + at * block + lane * 2, rows, n, 2);
+        return;
     }
+    const struct panel_place place = matrix_place(w->n_out, w->n_in, panel);
+    const size_t at = place.first + first * place.column + lane;
+    if (w->storage == STORAGE_F32)
+        transpose_rows(out + at * 4, place.column, rows, n, 4);
+    else
+        transpose_rows(out + at * 2, place.column, rows, n, 2);
 }
 
 /* Elements of a row on their way: whole blocks of every type. */
@@ -222,7 +226,7 @@ void pack_read_row(const struct matrix *w, int row, float *out)
                 (float)math_quant(w, panel, row, i) * math_quant_scale(panel, row, i / QUANT_BLOCK);
         return;
     }
-    const size_t first = (size_t)(row / KERNEL_LANES) * w->n_in * KERNEL_LANES + row % KERNEL_LANES;
+    const struct panel_place at = matrix_place(w->n_out, w->n_in, row / KERNEL_LANES);
     for (int i = 0; i < w->n_in; i++)
-        out[i] = math_load(w->panels, w->storage, first + (size_t)i * KERNEL_LANES);
+        out[i] = math_load(w->panels, w->storage, at.first + i * at.column + row % KERNEL_LANES);
 }

@@ -9,6 +9,7 @@
 #include "conversions.h"
 #include "engine/session.h"
 #include "formats/gguf_values.h"
+#include "model/pack.h"
 #include "opened.h"
 
 #define MAX_LAYERS 8
@@ -220,12 +221,11 @@ static struct rows input_rows(const struct opened *o)
 static double qkv_element(const struct opened *o, int row, const float *x)
 {
     const struct matrix *w = &o->model->blocks[0].w[ROLE_ATTN_QKV].matrix;
-    const float *panels = (const float *)w->panels +
-                          (size_t)(row / KERNEL_LANES) * (size_t)w->n_in * KERNEL_LANES +
-                          row % KERNEL_LANES;
+    float *of_row = allocated((size_t)w->n_in * sizeof *of_row);
     double sum = w->bias ? (double)w->bias[row] : 0;
+    pack_read_row(w, row, of_row);
     for (int i = 0; i < w->n_in; i++)
-        sum += (double)panels[i * KERNEL_LANES] * (double)x[i];
+        sum += (double)of_row[i] * (double)x[i];
     return sum;
 }
 
