@@ -1,10 +1,11 @@
 /*
  * kernels_matmul - the matrix product in vector form (private to the vector kernel objects).
  *
- * Four panels are read at once, or as many as the registers allow. Tokens are cut into passes as
- * equal as can be, each as wide as the registers are, so that no number of tokens costs much more
- * than the one before it. With several passes the columns are cut, too: into segments that stay in
- * the cache until all passes are over them. So each weight comes from memory once.
+ * Four panels are read at once, or as many as the registers allow: a group, where elements are not
+ * quantised, or tile by tile a group's. Tokens are cut into passes as equal as can be, each as wide
+ * as the registers are, so that no number of tokens costs much more than the one before it. With
+ * several passes or tiles the columns are cut, too: into segments that stay in the cache until all
+ * passes are over them. So each weight comes from memory once, in order.
  */
 #pragma once
 
@@ -12,8 +13,8 @@
 #include "compute/kernels_quant.h"
 #include "compute/kernels_tile.h"
 
-/* Adds a column of the panels times an element of the tokens: `w` is the first panel's column, *x
- * the first token's element. */
+/* Adds a column of the panels, which lie side by side from `w` on, times an element of the tokens:
+ * *x is the first token's. */
 ALWAYS_INLINE void matmul_column(const unsigned char *w, enum storage storage, const float *x,
                                  size_t x_stride, const int n_panels, const int n_tokens,
                                  lanes acc[MAX_PANELS][MAX_TOKENS])
@@ -28,7 +29,8 @@ ALWAYS_INLINE void matmul_column(const unsigned char *w, enum storage storage, c
     }
 }
 
-/* How far ahead a single pass asks. */
+/* How far ahead a single pass asks, in its one stream: from 1 to 8 KiB steps gain, by a twentieth.
+ */
 #define AHEAD_BYTES 8192
 
 /* A tile of weights that are not quantised. In a whole group, as most are, the columns' distance is
@@ -230,7 +232,8 @@ ALWAYS_INLINE int product_panels(const struct matmul *m, enum storage storage, i
     return panel;
 }
 
-/* One token: there is nothing to cut. */
+/* One token: there is nothing to cut, and nothing to ask for. From memory a stream that is asked
+ * for is no faster than one that the processor finds, from the caches F32 is a sixth slower. */
 ALWAYS_INLINE int token_panels(const struct matmul *m, enum storage storage, int panel, int end,
                                const int n_panels)
 {
