@@ -38,8 +38,8 @@ enum status pack_find(const struct gguf *g, const struct tensor_spec *spec,
 void pack_floats(float *out, const struct gguf_tensor *t, const struct tensor_spec *spec);
 
 /* Packs rows begin to end - 1, counted as in memory (spec_file_row), of a tensor [rows, n_in] of
- * that specification; its row 0 is row `first` of the target. scratch may be NULL if the tensor's
- * type stays or becomes F32. Threads may pack other rows at once, each with scratch of its own. */
+ * that specification; its row 0 is row `first` of the target, which is below 0 where row
+ * `begin` is not the first. Threads may pack other rows at once. */
 void pack_rows(void *panels, const struct matrix *w, int first, const struct gguf_tensor *t,
                const struct tensor_spec *spec, int begin, int end);
 
