@@ -120,6 +120,11 @@ static __attribute__((noinline)) void tile_finish(const struct matmul *m, int pa
 /* The bytes of a segment of the columns: with the next segment and the tokens it stays in a core's
  * second cache. */
 #define SEGMENT_BYTES 131072
+/* Up to so many tokens wait for memory where several tiles or tokens read a group one after the
+ * other: the first should not read far before the others follow, and those find all in the first
+ * cache. More tokens would lose a twentieth by stopping so often. */
+#define FEW_TOKENS        12
+#define FEW_SEGMENT_BYTES 8192
 
 /* Some tokens against n_tiles tiles of panels, whose columns lie side by side if there are several.
  */
@@ -212,7 +217,9 @@ ALWAYS_INLINE void product_segment(const struct matmul_block *p, enum storage st
 ALWAYS_INLINE int product_panels(const struct matmul *m, enum storage storage, int panel, int end,
                                  lanes *sums, const bool whole, const int n_panels, const int most)
 {
-    const int n_tiles = storage_is_quantised(storage) ? 1 : (end - panel) / n_panels;
+    const bool quantised = storage_is_quantised(storage);
+    const int n_tiles = quantised ? 1 : (end - panel) / n_panels;
+    const bool in_turn = !quantised && (n_tiles > 1 || most == 1);
     const int step = n_tiles * n_panels;
     const size_t step_bytes = step * matrix_panel_bytes(m->w->n_in, storage);
     for (; panel + n_panels <= end; panel += step) {
@@ -225,6 +232,8 @@ ALWAYS_INLINE int product_panels(const struct matmul *m, enum storage storage, i
                                      .sums = sums};
             p.n_tokens = MIN(m->n_tokens - t, WAITING_TOKENS);
             p.n_passes = (p.n_tokens + most - 1) / most;
+            if (in_turn && p.n_tokens <= FEW_TOKENS)
+                p.n_segments = MAX(1, (int)(step_bytes / FEW_SEGMENT_BYTES));
             for (int i = 0; i < p.n_segments; i++)
                 product_segment(&p, storage, i, whole, n_panels, most);
         }
@@ -247,7 +256,9 @@ ALWAYS_INLINE int token_panels(const struct matmul *m, enum storage storage, int
 }
 
 /* Takes as many panels at once as leave the registers room for the widest pass. The more panels,
- * the more chains of sums are in flight and the fewer times the tokens are read. */
+ * the more chains of sums are in flight and the fewer times the tokens are read. Where two panels
+ * would do for all tokens, a group serves one token after the other: as one stream it comes from
+ * memory up to a sixth faster. */
 ALWAYS_INLINE void matmul_storage(const struct matmul *m, enum storage storage, int panel, int end)
 {
     lanes waiting[WAITING_TOKENS * MAX_PANELS];
@@ -267,8 +278,10 @@ ALWAYS_INLINE void matmul_storage(const struct matmul *m, enum storage storage, 
         }
         if (whole && (4 * most <= sums || 4 * widest <= sums))
             panel = product_panels(m, storage, panel, stop, waiting, true, 4, sums / 4);
-        else if (whole && 2 * widest <= sums)
+        else if (quantised && 2 * widest <= sums)
             panel = product_panels(m, storage, panel, stop, waiting, true, 2, sums / 2);
+        else if (whole && !quantised && 2 * widest <= sums)
+            panel = product_panels(m, storage, panel, stop, waiting, true, 4, 1);
         else if (whole && !quantised)
             panel = product_panels(m, storage, panel, stop, waiting, true, 1, most);
         panel = product_panels(m, storage, panel, stop, waiting, false, 1, most);
