@@ -404,9 +404,9 @@ static enum status step_row(const struct bench *b, struct bench_row *row, int nt
 
 /* A row that may settle takes so many samples and so long at least, and then no longer than this:
  * its repeats differ by more than the error that is left. */
-#define LEAST_SAMPLES 16
+#define LEAST_SAMPLES 10
 #define LEAST_NS      100000000
-#define MOST_NS       250000000
+#define MOST_NS       150000000
 
 /* The standard error of a median that counts as settled, as a share of it. */
 #define SETTLED 0.01
