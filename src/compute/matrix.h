@@ -81,8 +81,8 @@ static inline int matrix_panels(int n_out)
     return (n_out + KERNEL_LANES - 1) / KERNEL_LANES;
 }
 
-/* Returns where a panel of F32, F16 or BF16 has its first column, and how far the next one is from
- * each: elements. */
+/* Returns at which element a panel of F32, F16 or BF16 has its first column, and how many elements
+ * lie between the beginnings of a column and the next. */
 struct panel_place {
     size_t first, column;
 };

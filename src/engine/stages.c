@@ -65,7 +65,8 @@ void stage_tap(const struct worker *k, enum block_tap tap, const float *rows, in
 #define SHARED_OUT_BYTES ((size_t)1 << 20)
 /* With rows of so many floats in all, a group of panels takes 16 microseconds or more. */
 #define MANY_FLOATS 32768
-/* Of fewer groups a thread, one more or less would be too much. */
+/* Matrices with fewer groups a thread are not shared out as they go: where a thread has so few, one
+ * more is too large a part of its time. */
 #define LEAST_GROUPS 4
 
 struct matmul stage_product(const struct worker *k, const struct matrix *w, const float *x,

@@ -134,7 +134,8 @@ void cost_predict(struct cost_plan *p, const struct roofline *limits)
 struct cost_time cost_prompt(const struct cost_shape *s, const struct cost_weights *w, int n,
                              const struct roofline *limits)
 {
-    /* Of its tokens; no cache's bytes count. */
+    /* The operations of the token in the middle, which are the mean of all; the type of the cache
+     * makes no difference to them. */
     const struct cost_flops mean = cost_plan(s, w, kv_type_of(CACHE_F32), (n - 1) / 2, 1).each;
     const double fmas = (double)n * (w->floats - w->output_floats + mean.attention + mean.weights) +
                         w->output_floats;

@@ -91,8 +91,9 @@ struct cost_plan cost_plan(const struct cost_shape *s, const struct cost_weights
 /* Fills in how long the step takes at least on a machine of these limits. */
 void cost_predict(struct cost_plan *p, const struct roofline *limits);
 
-/* How long a prompt of n tokens, n >= 1, takes at least into an empty cache: as long as its
- * operations or, if that is longer, as reading the weights once. Only its last token has logits. */
+/* How long a prompt of n tokens, n >= 1, into an empty cache takes at least on a machine of these
+ * limits: as long as its operations or, if that is longer, as reading the weights once. Only its
+ * last token has logits. `w` is cost_weights of the shape. */
 struct cost_time cost_prompt(const struct cost_shape *s, const struct cost_weights *w, int n,
                              const struct roofline *limits);
 

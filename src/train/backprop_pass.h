@@ -151,7 +151,9 @@ static inline float *packed_panels(const struct backprop *b, enum tensor_role ro
     return role_in_block(role) ? b->blocks[l].panels[role] : b->output_panels;
 }
 
-/* The same or, forward only, the weights themselves. */
+/* The panels that products read of a role's matrix of block l: forward only, the weights
+ * themselves.
+ */
 static inline const float *pass_panels(const struct backprop *b, const struct param_view *w,
                                        enum tensor_role role, int l)
 {
