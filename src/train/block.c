@@ -347,9 +347,12 @@ static void read_stream_backward(const struct pass *p, const struct branch *br, 
 static void branch_sums(const struct pass *p, const struct branch *br, int thread)
 {
     const struct param_pair *gradient = p->gradient->blocks[br->layer].w;
-    backprop_weight_sums(p->b, gradient[br->out], d_product(br), br->inner, thread);
+    const struct range rows = all_rows(p);
+    backprop_weight_sums(p->b, gradient[br->out], rows_view(d_product(br), rows),
+                         rows_view(br->inner, rows), thread);
     for (int i = 0; i < br->n_in; i++)
-        backprop_weight_sums(p->b, gradient[br->in[i].role], br->in[i].dy, br->reads, thread);
+        backprop_weight_sums(p->b, gradient[br->in[i].role], rows_view(br->in[i].dy, rows),
+                             rows_view(br->reads, rows), thread);
     backprop_norm_sums(p, &br->norm, p->b->dnorm, p->b->stats, thread);
     if (br->added.is_norm)
         backprop_norm_sums(p, &br->added, br->dropped, br->added_stats, thread);

@@ -341,6 +341,31 @@ TEST(gradient_is_that_of_differences, .loops = N_CASES * (int)COUNT(settings), .
     close_fixture(&f);
 }
 
+/* A batch passes in parts, the last of which is smaller. */
+TEST(gradient_is_the_mean_over_windows, .first = SANITIZED ? N_CASES - 2 : 0, .loops = N_CASES)
+{
+    struct fixture f = {.length = 0};
+    open_fixture(&f, &cases[_i], 13, 41);
+    const size_t n = f.list.n_floats;
+    int32_t *inputs = f.inputs, *targets = f.targets;
+    double *mean = allocated_zeros(n * sizeof *mean), largest = 0, loss = 0;
+    for (f.n_sequences = 1; f.inputs < inputs + 13 * 41; f.inputs += 41, f.targets += 41) {
+        loss += gradient_by(&f, fastest_kernels(), 1) / 13;
+        for (size_t i = 0; i < n; i++)
+            mean[i] += (double)f.gradient.flat[i] / 13;
+    }
+    for (size_t i = 0; i < n; i++)
+        largest = fmax(largest, fabs(mean[i]));
+    f.n_sequences = 13;
+    f.inputs = inputs, f.targets = targets;
+    for (int n_threads = THREAD_SANITIZED ? 2 : 1; n_threads < 4; n_threads++) {
+        ck_assert_double_eq_tol(gradient_by(&f, fastest_kernels(), n_threads), loss, 1e-6);
+        for (size_t i = 0; i < n; i++)
+            ck_assert_double_eq_tol((double)f.gradient.flat[i], mean[i], 1e-5 * largest);
+    }
+    close_fixture(&f);
+}
+
 TEST(dropout_keeps_its_share, .tags = ONE_THREAD)
 {
     const struct dropout dropout = {.share = 0.25, .key = 1};
