@@ -105,10 +105,9 @@ struct grad_kernels {
     /* By ffn_kind, n elements: out = f(up), or f(gate) * up; gate is NULL unless the kind is gated
      * (ffn_kinds). */
     void (*ffn[FFN_KINDS])(float *out, const float *up, const float *gate, size_t n);
-    /* The same out and, from dy, its gradient, those of up and gate; dup may be dy; dgate is NULL
-     * unless the kind is gated. */
-    void (*ffn_backward[FFN_KINDS])(float *out, float *dup, float *dgate, const float *dy,
-                                    const float *up, const float *gate, size_t n);
+    /* Backwards, in place: dy, the gradient of out, becomes that of up, gate becomes its own
+     * gradient, and up becomes out. */
+    void (*ffn_backward[FFN_KINDS])(float *dy, float *up, float *gate, size_t n);
 
     /* The norm of one row x [n], backwards: dx [n] = residual [n] + the gradient of
      * x, given that of the output, dy [n]; gain NULL: ones; dx may be residual. stats[0] and [1]

@@ -91,25 +91,24 @@ ALWAYS_INLINE void ffn_forward(const enum ffn_kind kind, float *out, const float
     }
 }
 
-ALWAYS_INLINE void ffn_backward(const enum ffn_kind kind, float *out, float *dup, float *dgate,
-                                const float *dy, const float *up, const float *gate, size_t n)
+ALWAYS_INLINE void ffn_backward(const enum ffn_kind kind, float *dy, float *up, float *gate,
+                                size_t n)
 {
     const float *x = gate ? gate : up;
-    assert(n == 0 || (out && dup && dy && up && dup != up && out != up && out != dup &&
+    assert(n == 0 || (dy && up && dy != up && dy != gate && up != gate &&
                       ffn_kinds[kind].is_gated == (gate != NULL)));
-    assert(n == 0 || (!gate == !dgate && (!gate || (dgate != up && dgate != dy && dgate != dup))));
     for (size_t i = 0; i < n; i += KERNEL_LANES) {
         const int width = n - i < KERNEL_LANES ? (int)(n - i) : KERNEL_LANES;
         const lanes d = lanes_load_upto(dy + i, width), at = lanes_load_upto(x + i, width);
         const lanes f = ffn_value(kind, at), slope = ffn_slope(kind, at);
         if (gate) {
             const lanes u = lanes_load_upto(up + i, width);
-            lanes_store_upto(dgate + i, lanes_mul(lanes_mul(d, u), slope), width);
-            lanes_store_upto(dup + i, lanes_mul(d, f), width);
-            lanes_store_upto(out + i, lanes_mul(f, u), width);
+            lanes_store_upto(gate + i, lanes_mul(lanes_mul(d, u), slope), width);
+            lanes_store_upto(dy + i, lanes_mul(d, f), width);
+            lanes_store_upto(up + i, lanes_mul(f, u), width);
         } else {
-            lanes_store_upto(dup + i, lanes_mul(d, slope), width);
-            lanes_store_upto(out + i, f, width);
+            lanes_store_upto(dy + i, lanes_mul(d, slope), width);
+            lanes_store_upto(up + i, f, width);
         }
     }
 }
@@ -119,10 +118,9 @@ ALWAYS_INLINE void ffn_backward(const enum ffn_kind kind, float *out, float *dup
     {                                                                                              \
         ffn_forward(kind, out, up, gate, n);                                                       \
     }                                                                                              \
-    static void name##_backward(float *out, float *dup, float *dgate, const float *dy,             \
-                                const float *up, const float *gate, size_t n)                      \
+    static void name##_backward(float *dy, float *up, float *gate, size_t n)                       \
     {                                                                                              \
-        ffn_backward(kind, out, dup, dgate, dy, up, gate, n);                                      \
+        ffn_backward(kind, dy, up, gate, n);                                                       \
     }
 FFN_OF(vector_gelu, FFN_GELU)
 FFN_OF(vector_gelu_erf, FFN_GELU_ERF)

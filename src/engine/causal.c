@@ -103,33 +103,32 @@ static void turn_row(const struct item *it, const struct head_turn *t, int posit
     positions_rotate(t, position, n_halves ? out : x, 1, false, out);
 }
 
-/* The backward pass of turn_row: out = the gradient of x, from dy, the gradient of what scores
- * take; out may be dy. Adds the gradients of the norm's gain and bias to sums [2, dim]; NULL: not
- * wanted. */
+/* The backward pass of turn_row: x becomes its gradient, from dy, the gradient of what scores take.
+ * Adds the gradients of the norm's gain and bias to sums [2, dim]; NULL: not wanted. */
 static void turn_back(const struct item *it, const struct head_turn *t, int position,
-                      const float *x, const float *dy, double *sums, float *out)
+                      const float *dy, double *sums, float *x)
 {
     const struct config *c = t->config;
     const int n_halves = it->w->halves, dim = c->head_dim;
     float *turned = it->row, *own = it->row + dim, stats[2];
     if (turns_nothing(t)) {
-        if (out != dy)
-            copy_row(out, dy, dim);
+        copy_row(x, dy, dim);
         return;
     }
     positions_rotate(t, position, dy, 1, true, turned);
     for (int i = 0; i < dim; i++)
         own[layout_half(i, n_halves)] = turned[i];
     if (!c->parts.qk_norms) {
-        memcpy(out, own, dim * sizeof *out);
+        memcpy(x, own, dim * sizeof *x);
         return;
     }
-    memset(out, 0, dim * sizeof *out);
-    it->w->grad->norm_backward(c->norm, out, out, own, x, t->gain, dim, c->norm_eps, stats);
+    memset(turned, 0, dim * sizeof *turned);
+    it->w->grad->norm_backward(c->norm, turned, turned, own, x, t->gain, dim, c->norm_eps, stats);
     for (int i = 0; i < dim && sums; i++) {
         sums[i] += (double)own[i] * ((double)x[i] - (double)stats[0]) * (double)stats[1];
         sums[dim + i] += (double)own[i];
     }
+    memcpy(x, turned, dim * sizeof *x);
 }
 
 /* out [dim, CAUSAL_WIDTH] = scale * rows^T; columns past n are zero. */
@@ -232,12 +231,20 @@ static void additive_backward(const struct item *it, const struct query_block *a
         dtable[i] = (at->first ? dtable[i] : 0) + (double)a.dweight[i];
 }
 
+/* Where the block's queries are in q. */
+static struct rows block_queries(const struct item *it, const struct query_block *at)
+{
+    const struct causal_window *w = it->w;
+    return (struct rows){w->q + at->first * w->stride + at->head * w->key_dim, w->key_dim,
+                         w->stride};
+}
+
 /* Scores of the block's queries against the keys, before softmax; returns the queries as scores
  * take them. */
 static struct rows block_scores(const struct item *it, const struct query_block *at)
 {
     const struct causal_window *w = it->w;
-    struct rows q = {w->q + at->first * w->stride + at->head * w->key_dim, w->key_dim, w->stride};
+    struct rows q = block_queries(it, at);
     if (!turns_nothing(&w->q_turn)) {
         for (int t = 0; t < at->n; t++)
             turn_row(it, &w->q_turn, at->first + t, q.at + t * q.stride,
@@ -308,18 +315,16 @@ static void backward_block(const struct item *it, const struct query_block *at)
     }
     drop_columns(it, at, it->scores);
     scatter(it, at, it->scores, dout, from_key(it->dv, at));
-    const struct rows dq = {w->dq + at->first * w->stride + at->head * w->key_dim, w->key_dim,
-                            w->stride};
+    const struct rows q = block_queries(it, at);
     if (w->additive) {
-        additive_backward(it, at, dq);
+        additive_backward(it, at, q);
         return;
     }
     scatter(it, at, it->gradient, queries, from_key(it->dk, at));
-    gather(it, at, it->gradient, from_key(it->k, at), dq);
-    const float *q = w->q + at->first * w->stride + at->head * w->key_dim;
-    for (int t = 0; t < at->n; t++)
-        turn_back(it, &w->q_turn, at->first + t, q + t * w->stride, dq.at + t * dq.stride,
-                  w->dnorms, dq.at + t * dq.stride);
+    gather(it, at, it->gradient, from_key(it->k, at), queries);
+    for (int t = 0; t < at->n && queries.at != q.at; t++)
+        turn_back(it, &w->q_turn, at->first + t, queries.at + t * queries.stride, w->dnorms,
+                  q.at + t * q.stride);
 }
 
 /* All blocks of queries of the heads that share the keys and values; backwards item's dk and dv are
@@ -363,9 +368,9 @@ void causal_forward(const struct causal_window *w)
 void causal_backward(const struct causal_window *w)
 {
     const struct item it = each_block(w, true);
-    const struct rows dv = {w->dv, w->value_dim, w->stride};
+    const struct rows dv = {w->v, w->value_dim, w->stride};
     for (int t = 0; t < w->length; t++)
-        turn_back(&it, &w->k_turn, t, w->k + t * w->stride, it.dk.at + t * it.dk.stride,
-                  w->dnorms ? w->dnorms + 2 * w->key_dim : NULL, w->dk + t * w->stride);
+        turn_back(&it, &w->k_turn, t, it.dk.at + t * it.dk.stride,
+                  w->dnorms ? w->dnorms + 2 * w->key_dim : NULL, w->k + t * w->stride);
     copy_rows(dv, it.dv.at, it.dv.stride, w->length);
 }

@@ -18,14 +18,13 @@ struct causal_window {
     float scale;           /* of scores */
     const float *additive; /* [n_heads, key_dim] w of additive scores; NULL for dot products */
     float *q, *k, *v; /* [length, n_heads * key_dim], [length, key_dim], [length, value_dim], not
-                         yet rotated; read */
-    size_t stride;    /* floats from row to row of q, k and v, and of dq, dk and dv */
+                         yet rotated; read, and backwards replaced by their gradients */
+    size_t stride;    /* floats from row to row of q, k and v */
     float *heads;     /* [length, n_heads * value_dim], rows heads_stride apart; written forwards */
     size_t heads_stride;
     float *softmax; /* [n_heads, 2, causal_padded_length]: each query's max and 1 / sum; written
                        forwards, read backwards */
-    /* Backwards: the gradient of heads, read, and the gradients of q, k and v, written. */
-    float *dheads, *dq, *dk, *dv;
+    float *dheads;  /* backwards, read: the gradient of heads, in rows as far apart */
     /* The gradient of `additive` [n_heads, key_dim], or of quadratic positions' alpha and centre
      * [n_heads, 2]; NULL: not wanted. */
     double *dtable;
@@ -55,5 +54,6 @@ size_t causal_scratch(const struct config *c, int length);
 /* Writes heads and softmax. Windows may run in parallel, if their outputs and scratch are apart. */
 void causal_forward(const struct causal_window *w);
 
-/* Writes dq, dk, dv and, where it is wanted, dtable, from dheads and what causal_forward wrote. */
+/* Turns q, k and v into their gradients and writes, where they are wanted, dtable and dnorms, from
+ * dheads and what causal_forward wrote. */
 void causal_backward(const struct causal_window *w);

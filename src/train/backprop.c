@@ -42,8 +42,6 @@ static void take_layers(struct backprop *b, int rows, int widest)
             take_run_scratch(
                 b, rows,
                 (const struct buffer[]){{&saved.x, c->d_model},
-                                        {&saved.norms[0], c->d_model},
-                                        {&saved.norms[1], c->d_model},
                                         {&saved.qkv, config_qkv_dim(c, back ? l : widest)},
                                         {&saved.heads, config_heads_dim(c)},
                                         {&saved.mid, c->d_model},
@@ -67,7 +65,7 @@ static void take_layers(struct backprop *b, int rows, int widest)
 
 /* What the backward pass works with: the output's matrix in panels, and the gradients of a block.
  */
-static void take_gradients(struct backprop *b, int rows, int widest)
+static void take_gradients(struct backprop *b, int rows)
 {
     const struct config *c = &b->config;
     const int d = c->d_model, dropped = b->dropping ? d : 0;
@@ -79,16 +77,13 @@ static void take_gradients(struct backprop *b, int rows, int widest)
         b, b->head_rows,
         (const struct buffer[]){{&b->teacher_logits, b->taught ? c->n_vocab : 0}, {NULL, 0}});
     take_run_scratch(b, rows,
-                     (const struct buffer[]){{&b->act, c->d_ff},
-                                             {&b->dx, d},
+                     (const struct buffer[]){{&b->dx, d},
                                              {&b->dmid, d},
                                              {&b->dx_dropped, dropped},
                                              {&b->dmid_dropped, parallel ? d : dropped},
                                              {&b->dnorm, d},
                                              {&b->dup, c->d_ff},
-                                             {&b->dgate, ffn_kinds[c->ffn].is_gated ? c->d_ff : 0},
                                              {&b->dheads, config_heads_dim(c)},
-                                             {&b->dqkv, config_qkv_dim(c, widest)},
                                              {&b->stats, 2},
                                              {&b->dadded[0], c->parts.added_norms * d},
                                              {&b->dadded[1], c->parts.added_norms * d},
@@ -129,7 +124,7 @@ static void take_passes(struct backprop *b, const float *rope_factors)
                                              {&b->losses, 1},
                                              {NULL, 0}});
     if (!b->forward_only)
-        take_gradients(b, rows, widest);
+        take_gradients(b, rows);
     ARENA_TAKE(b->scratch, &b->arena, b->n_threads * b->scratch_floats);
 }
 

@@ -42,14 +42,14 @@ static inline struct matrix_view view_columns(struct matrix_view v, int first, i
 
 /* What the forward pass saves of a block for the backward pass. */
 struct saved {
-    struct matrix_view x; /* [rows, d] the residual stream before it */
-    /* [rows, d] the norms that attention and the feed-forward part read */
-    struct matrix_view norms[2];
-    struct matrix_view qkv;   /* [rows, qkv] queries and keys not yet rotated */
+    struct matrix_view x;     /* [rows, d] the residual stream before it */
     struct matrix_view heads; /* [rows, heads] outputs of the heads */
     struct matrix_view mid;   /* [rows, d] the residual stream after attention */
-    struct matrix_view up;    /* [rows, ff] before what makes it not linear */
-    struct matrix_view gate;  /* [rows, ff] the same; none where there is no gate */
+    /* On the way back the gradients of qkv and gate take their place, and what the down matrix
+     * takes that of up. */
+    struct matrix_view qkv;  /* [rows, qkv] queries and keys not yet rotated */
+    struct matrix_view up;   /* [rows, ff] before what makes it not linear */
+    struct matrix_view gate; /* [rows, ff] the same; none where there is no gate */
     /* [rows, d] what attention and the feed-forward part add before it is normed; none where it is
      * not. */
     struct matrix_view added[2];
@@ -83,17 +83,15 @@ struct backprop {
     float *output_panels;        /* of the output's matrix, as struct saved has a block's */
 
     /* One block's at a time. */
-    struct matrix_view norm;  /* [rows, d] what the output's matrix reads */
-    struct matrix_view act;   /* [rows, ff] what the down matrix takes */
+    struct matrix_view norm;  /* [rows, d] of what a branch, or the output's matrix, reads */
     struct matrix_view dx;    /* [rows, d] gradient of the block's output, then of its input */
     struct matrix_view dmid;  /* [rows, d] of mid */
     struct matrix_view dnorm; /* [rows, d] of norm */
     /* dx and dmid without what was dropped, as the matrices take them; without dropout the same
      * buffers as dx and dmid. */
     struct matrix_view dx_dropped, dmid_dropped;
-    struct matrix_view dup, dgate; /* [rows, ff]; dgate none where there is no gate */
-    struct matrix_view dheads;     /* [rows, heads] */
-    struct matrix_view dqkv;       /* [rows, qkv] of the widest layer */
+    struct matrix_view dup;    /* [rows, ff] */
+    struct matrix_view dheads; /* [rows, heads] */
     /* [rows of the whole batch, d] of the embedding: it is added up behind the last part, because
      * the same matrix may be the output's, whose rows come first. */
     struct matrix_view dembedded;

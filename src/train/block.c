@@ -41,14 +41,6 @@ static bool head_bias(const void *arg, int head, struct attend_bias *bias)
                           d->p->w->blocks[d->layer].w[ROLE_ATTN_REL].weight, bias);
 }
 
-/* The gradient of block l's qkv, in rows as long as those: layers may differ. */
-static struct matrix_view dqkv_of(const struct backprop *b, int l)
-{
-    struct matrix_view dqkv = b->blocks[l].qkv;
-    dqkv.x = b->dqkv.x;
-    return dqkv;
-}
-
 /* Where a column of the first of some rows is. */
 static float *place_weights(struct matrix_view v, struct range r, int column)
 {
@@ -106,8 +98,8 @@ static void ask_for_item(const struct backprop *b, int l, int index)
     ask_for(qkv, at.rows, at.v, config_value_dim(c));
 }
 
-/* An item of block l: qkv -> heads or, on the way back, dheads -> dqkv and, of a table of heads,
- * dtable. */
+/* An item of block l: qkv -> heads or, on the way back, dheads -> the gradient of qkv and, of a
+ * table of heads, dtable. */
 static void attend_item(const struct pass *p, int l, int index, int thread, bool back)
 {
     const struct backprop *b = p->b;
@@ -115,8 +107,7 @@ static void attend_item(const struct pass *p, int l, int index, int thread, bool
     const struct saved *saved = &b->blocks[l];
     const int group = config_group(c, l), key = c->head_dim, value = config_value_dim(c);
     const float *additive = p->w->blocks[l].w[ROLE_ATTN_SCORE].weight;
-    const struct matrix_view qkv = saved->qkv, dqkv = dqkv_of(b, l);
-    const struct matrix_view heads = saved->heads, dheads = b->dheads;
+    const struct matrix_view qkv = saved->qkv, heads = saved->heads, dheads = b->dheads;
     const struct item_place at = place_item(b, l, index);
     const struct range r = at.rows;
     const int head = at.kv_head * group;
@@ -141,9 +132,6 @@ static void attend_item(const struct pass *p, int l, int index, int thread, bool
         .heads_stride = heads.stride,
         .softmax = saved->softmax + all_heads * 2 * causal_padded_length(b->length),
         .dheads = place_weights(dheads, r, head * value),
-        .dq = place_weights(dqkv, r, at.q),
-        .dk = place_weights(dqkv, r, at.k),
-        .dv = place_weights(dqkv, r, at.v),
         .additive = additive ? additive + (size_t)head * key : NULL,
         .dnorms = b->dnorms ? b->dnorms + (size_t)index * 4 * key : NULL,
         .dtable = b->dtable ? b->dtable + all_heads * b->table_cols : NULL,
@@ -222,7 +210,7 @@ static struct branch branch_of(const struct pass *p, int l, bool attention)
         .point = 2 * l + !attention,
         .norm = backprop_norm_of(p, norm, block, attention || parallel ? saved->x : saved->mid),
         .out = attention ? ROLE_ATTN_OUTPUT : ROLE_FFN_DOWN,
-        .inner = attention ? saved->heads : b->act,
+        .inner = attention ? saved->heads : saved->up,
         .d_inner = attention ? b->dheads : b->dup,
         .d_added = b->dadded[!attention],
         .added_stats = b->added_stats[!attention],
@@ -230,7 +218,7 @@ static struct branch branch_of(const struct pass *p, int l, bool attention)
         .dropped = attention ? b->dmid_dropped : b->dx_dropped,
         .around = attention ? b->dmid : b->dx,
         .before = attention ? b->dx : b->dmid};
-    br.reads = br.norm.is_norm ? saved->norms[!attention] : br.norm.x;
+    br.reads = br.norm.is_norm ? b->norm : br.norm.x;
     if (c->parts.added_norms)
         br.added = backprop_norm_of(p, attention ? ROLE_ATTN_POST_NORM : ROLE_FFN_POST_NORM, l,
                                     saved->added[!attention]);
@@ -241,14 +229,14 @@ static struct branch branch_of(const struct pass *p, int l, bool attention)
         br.in[0].dy = b->dup;
         br.in[1].role = ROLE_FFN_GATE;
         br.in[1].y = saved->gate;
-        br.in[1].dy = b->dgate;
+        br.in[1].dy = saved->gate;
         return br;
     }
     br.n_in = layout_qkv(c, l, parts);
     for (int i = 0; i < br.n_in; i++) {
         br.in[i].role = parts[i].role;
         br.in[i].y = view_columns(saved->qkv, parts[i].first, parts[i].rows);
-        br.in[i].dy = view_columns(dqkv_of(b, l), parts[i].first, parts[i].rows);
+        br.in[i].dy = br.in[i].y;
     }
     return br;
 }
@@ -338,6 +326,8 @@ static void read_stream_backward(const struct pass *p, const struct branch *br, 
     for (int i = 0; i < br->n_in; i++, start = dnorm.x)
         backprop_multiply(p->b, map_back(p, br, br->in[i].role, start), rows_view(br->in[i].dy, r),
                           dnorm);
+    if (br->norm.is_norm)
+        backprop_norm(p, &br->norm, r, rows_view(br->reads, r).x);
     const bool goes_round = config_adds(&p->b->config) && !adds_norm(p);
     backprop_norm_backward(p, &br->norm, p->b->dnorm, p->b->stats, goes_round ? br->around : none,
                            br->before, r);
@@ -426,8 +416,8 @@ static void add_stream_gradient(const struct pass *p, int l, struct range r)
     }
 }
 
-/* dx of the stream after the block -> dmid and dheads; act, dup, dgate, dnorm and stats for the
- * sums */
+/* dx of the stream after the block -> dmid and dheads; dup, up and gate in place, norm, dnorm and
+ * stats for the sums */
 static void attn_output_and_ffn_backward(const struct pass *p, int l, struct range r, int thread)
 {
     const struct backprop *b = p->b;
@@ -436,15 +426,15 @@ static void attn_output_and_ffn_backward(const struct pass *p, int l, struct ran
     (void)thread;
     add_stream_gradient(p, l, r);
     add_branch_backward(p, &ffn, r);
-    b->grad->ffn_backward[b->config.ffn](rows_view(b->act, r).x, dup.x, rows_view(b->dgate, r).x,
-                                         dup.x, rows_view(b->blocks[l].up, r).x,
+    b->grad->ffn_backward[b->config.ffn](dup.x, rows_view(b->blocks[l].up, r).x,
                                          rows_view(b->blocks[l].gate, r).x,
                                          dup.n_rows * dup.stride);
     read_stream_backward(p, &ffn, r);
     add_branch_backward(p, &attention, r);
 }
 
-/* dqkv and dmid -> dx of the stream before the block; dnorm and stats for the sums */
+/* The gradient of qkv and dmid -> dx of the stream before the block; norm, dnorm and stats for the
+ * sums */
 static void project_qkv_backward(const struct pass *p, int l, struct range r, int thread)
 {
     const struct branch attention = branch_of(p, l, true);
