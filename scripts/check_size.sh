@@ -12,7 +12,7 @@ cd "$root"
 limits='
 args         660
 cli          7400
-compute      5780
+compute      5830
 convert      3020
 engine       2960
 formats      1910
@@ -21,11 +21,11 @@ model        3660
 show        2700
 base        2585
 text         3050
-train        3300
+train        3400
 '
 most_lines=39300
 most_options=165
-most_test_lines=21450
+most_test_lines=21500
 most_test_bytes=8000000
 
 # The files that git tracks, or, in a tarball, those there are.
