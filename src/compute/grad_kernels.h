@@ -136,7 +136,14 @@ struct grad_kernels {
     /* sum_i x[i]^2 */
     float (*squares)(const float *x, size_t n);
 
-    /* One step of n weights w with their moments m and v [n], all updated in place. */
+    /* out [n] = a + b */
+    void (*add)(float *out, const float *a, const float *b, size_t n);
+
+    /* out [n] = x, past the caches: for another thread to read. */
+    void (*publish)(float *out, const float *x, size_t n);
+
+    /* One step of n weights w with their moments m and v [n], all updated in place. The weights
+     * leave the caches, because all threads are to read them. */
     void (*adamw)(const struct adamw *a, float *w, float *m, float *v, const float *gradient,
                   size_t n);
 };

@@ -389,6 +389,26 @@ static float vector_squares(const float *x, size_t n)
     return lanes_sum(sum);
 }
 
+static void vector_add(float *out, const float *a, const float *b, size_t n)
+{
+    assert(n == 0 || (out && a && b));
+    for (size_t i = 0; i < n; i += KERNEL_LANES) {
+        const int width = n - i < KERNEL_LANES ? (int)(n - i) : KERNEL_LANES;
+        const lanes s = lanes_add(lanes_load_upto(a + i, width), lanes_load_upto(b + i, width));
+        lanes_store_upto(out + i, s, width);
+    }
+}
+
+static void vector_publish(float *out, const float *x, size_t n)
+{
+    assert(n == 0 || (out && x && out != x));
+    for (size_t i = 0; i < n; i += KERNEL_LANES) {
+        const int width = n - i < KERNEL_LANES ? (int)(n - i) : KERNEL_LANES;
+        lanes_stream_upto(out + i, lanes_load_upto(x + i, width), width);
+    }
+    lanes_stream_end();
+}
+
 static void vector_adamw(const struct adamw *o, float *w, float *m, float *v, const float *gradient,
                          size_t n)
 {
@@ -408,8 +428,9 @@ static void vector_adamw(const struct adamw *o, float *w, float *m, float *v, co
         const lanes decayed = lanes_fma(old, decay, old);
         lanes_store_upto(m + i, mi, width);
         lanes_store_upto(v + i, vi, width);
-        lanes_store_upto(w + i, lanes_fma(rate, lanes_div(mi, below), decayed), width);
+        lanes_stream_upto(w + i, lanes_fma(rate, lanes_div(mi, below), decayed), width);
     }
+    lanes_stream_end();
 }
 
 const struct grad_kernels OF_SET(grad) = {
@@ -434,5 +455,7 @@ const struct grad_kernels OF_SET(grad) = {
     .additive_backward = vector_additive_backward,
     .softmax = vector_softmax,
     .squares = vector_squares,
+    .publish = vector_publish,
+    .add = vector_add,
     .adamw = vector_adamw,
 };

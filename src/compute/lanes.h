@@ -172,6 +172,28 @@ static inline void lanes_store_upto(float *p, lanes a, int n)
         lanes_store_n(p, a, n);
 }
 
+/* The same past the caches, where the instruction set has such a store and p is on a line. A line
+ * that processors with caches of their own have read takes one of them ten times as long to write
+ * into its cache (26 and 2 ns on Zen 4 across two of its last caches). Other threads see it after
+ * lanes_stream_end. */
+static inline void lanes_stream_upto(float *p, lanes a, int n)
+{
+#ifdef LANES_STREAM
+    if (n >= 16 && (uintptr_t)p % MEM_ALIGN == 0) {
+        lanes_stream(p, a);
+        return;
+    }
+#endif
+    lanes_store_upto(p, a, n);
+}
+
+static inline void lanes_stream_end(void)
+{
+#ifdef LANES_STREAM
+    _mm_sfence();
+#endif
+}
+
 /* 0, 1, 2, ... */
 static inline lanes lanes_places(void)
 {

@@ -7,6 +7,9 @@
 #include <immintrin.h>
 #include <stdint.h>
 
+/* There is lanes_stream. */
+#define LANES_STREAM
+
 #if defined(__AVX512F__)
 
 /* Loads and stores take masks: lanes.h need not go through memory for a part of the lanes. */
@@ -171,6 +174,11 @@ static inline void lanes_store(float *p, lanes a)
     _mm512_storeu_ps(p, a);
 }
 
+static inline void lanes_stream(float *p, lanes a)
+{
+    _mm512_stream_ps(p, a);
+}
+
 static inline void lanes_store_f16(uint16_t *p, lanes a)
 {
     _mm256_storeu_si256((void *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
@@ -307,6 +315,12 @@ static inline void lanes_store(float *p, lanes a)
 {
     _mm256_storeu_ps(p, a.low);
     _mm256_storeu_ps(p + 8, a.high);
+}
+
+static inline void lanes_stream(float *p, lanes a)
+{
+    _mm256_stream_ps(p, a.low);
+    _mm256_stream_ps(p + 8, a.high);
 }
 
 static inline void lanes_store_f16(uint16_t *p, lanes a)

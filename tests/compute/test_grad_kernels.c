@@ -129,6 +129,32 @@ TEST(transposes, .loops = n_tables())
         }
 }
 
+/* On a line of the cache, where stores may go past it, and behind its beginning. */
+TEST(stores_past_the_caches, .loops = n_tables())
+{
+    static _Alignas(64) float w[2][96], moments[2][2][96], copy[96];
+    const struct adamw step = {0.5f, 0.9f, 0.99f, 0.01f, 2, 1e-8f, 0.001f};
+    choose(_i, 5);
+    for (int n = 0; n < 70; n++)
+        for (int first = 0; first < 2; first++) {
+            for (int i = 0; i < 2; i++) {
+                memcpy(w[i], numbers[0], sizeof w[i]);
+                memset(moments[i], 0, sizeof moments[i]);
+                tables[i]->adamw(&step, w[i] + first, moments[i][0], moments[i][1], numbers[1],
+                                 (size_t)n);
+            }
+            assert_same_bits(w[0], w[1], 96, tables[1]->name);
+            memcpy(copy, numbers[2], sizeof copy);
+            tables[1]->publish(copy + first, numbers[0], (size_t)n);
+            for (int i = 0; i < 96; i++)
+                ck_assert(copy[i] ==
+                          (i < first || i >= first + n ? numbers[2][i] : numbers[0][i - first]));
+            tables[1]->add(copy, numbers[0], numbers[1] + first, (size_t)n);
+            for (int i = 0; i < n; i++)
+                ck_assert(copy[i] == numbers[0][i] + numbers[1][first + i]);
+        }
+}
+
 /* The slope is 0 or 1 at these limits, and the value is the same both ways. */
 TEST(slopes_at_the_limits, .loops = n_tables())
 {
