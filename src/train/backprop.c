@@ -11,6 +11,12 @@ struct buffer {
     int n;
 };
 
+/* The windows of a half of a batch of n. */
+static struct range half_of(const struct backprop *b, int n, int half)
+{
+    return pool_range(n, half, b->n_halves);
+}
+
 /* Takes the buffers of a list from the arena; a row of NULL ends the list. */
 static void take_run_scratch(struct backprop *b, int rows, const struct buffer *list)
 {
@@ -90,8 +96,13 @@ static void take_gradients(struct backprop *b, int rows)
                                              {&b->added_stats[0], c->parts.added_norms * 2},
                                              {&b->added_stats[1], c->parts.added_norms * 2},
                                              {NULL, 0}});
-    take_run_scratch(b, b->n_sequences * b->length,
+    take_run_scratch(b, rows_n(half_of(b, b->n_sequences, 0)) * b->length,
                      (const struct buffer[]){{&b->dembedded, d}, {NULL, 0}});
+    const bool both_halves = b->n_halves == 2 && (b->twin || b->pool == b->threads);
+    for (int half = 0; half < 2 && both_halves; half++)
+        b->of_half[half] = param_view_take(&b->arena, b->list, b->list->n_trained, c);
+    if (b->twin)
+        ARENA_TAKE(b->published, &b->arena, b->list->n_trained);
     if (!b->dropping)
         b->dx_dropped = b->dx;
     if (!b->dropping && !parallel)
@@ -132,59 +143,73 @@ static void take_passes(struct backprop *b, const float *rope_factors)
  * read and written. */
 #define LOGITS_FLOATS ((size_t)16 << 20)
 
-/* A batch passes in parts of at least so many rows, and of at least twice as many as a row is wide.
- * A part's activations stay nearer than those of the whole batch; but for each part the gradient of
- * every matrix is read and written once more, and the matrices of all blocks are in panels at once.
- */
-#define PART_ROWS  256
-#define PART_WIDTH 2
+/* A part of a batch has at least so many rows for each thread, and as many as a row is wide. Its
+ * activations stay nearer than those of the whole batch; but for each part the gradient of every
+ * matrix is read and written once more, and the matrices of all blocks are in panels at once. */
+#define PART_ROWS 128
+
+/* Floats of a gradient that there may be of each half. */
+#define HALVES_FLOATS ((size_t)4 << 20)
 
 /* Whether each sum over rows is one chain in their order, however they are cut into parts. A matrix
- * that all blocks share has the rows of one block behind those of another; tables of heads and
- * norms of heads are summed as doubles, and rounded. */
+ * that all blocks share has the rows of one block behind those of another, and a norm that both
+ * branches of a block read has the rows of both; tables of heads and norms of heads are summed as
+ * doubles, and rounded. */
 static bool sums_are_chains(const struct config *c)
 {
-    return !c->shared && !c->parts.qk_norms && !layout_has(c, ROLE_ATTN_SCORE) &&
-           !layout_has(c, ROLE_ATTN_REL);
+    return !c->shared && !c->parts.one_norm && !c->parts.qk_norms &&
+           !layout_has(c, ROLE_ATTN_SCORE) && !layout_has(c, ROLE_ATTN_REL);
 }
 
-/* The windows of a part. A teacher's parts are those of the model that it teaches. */
-static int windows_at_once(const struct backprop_spec *p)
+/* Whether a batch is summed in halves: where each is a part or more, and the model is small.
+ * Threads that share a part read one another's rows to sum over all of them, and on processors
+ * without a cache in common it then takes long to write these rows anew (see lanes_stream_upto): a
+ * step of nanoGPT's run took 29 ms there and 22 ms elsewhere. A thread that has a half to itself
+ * takes 22 ms everywhere. */
+static bool sums_in_halves(const struct backprop_spec *p)
 {
-    const struct config *c = p->config;
-    const uint64_t rows = (uint64_t)p->n_sequences * p->length;
-    const uint64_t least = MAX(PART_ROWS, PART_WIDTH * (uint64_t)c->d_model);
-    const int n_parts = p->forward_only || !sums_are_chains(c) ? 1 : (int)MAX(rows / least, 1);
-    return (p->n_sequences - 1) / n_parts + 1;
+    const uint64_t rows = (uint64_t)(p->n_sequences / 2) * p->length;
+    return !p->forward_only && !p->taught && sums_are_chains(p->config) &&
+           rows >= (uint64_t)MAX(PART_ROWS, p->config->d_model) &&
+           p->list->n_trained <= HALVES_FLOATS;
 }
 
-enum status backprop_create(const struct backprop_spec *p, struct backprop **out, struct err *e)
+/* The windows of a part of n. A teacher's parts are those of the model that it teaches. */
+static int windows_at_once(const struct backprop *b, int n)
+{
+    const uint64_t rows = (uint64_t)n * b->length;
+    const uint64_t least = (uint64_t)b->n_threads * MAX(PART_ROWS, b->config.d_model);
+    const bool in_parts = !b->forward_only && sums_are_chains(&b->config);
+    return (n - 1) / (in_parts ? (int)MAX(rows / least, 1) : 1) + 1;
+}
+
+/* Makes what passes a batch, or with a twin or as one a half, with the threads of `pool`. */
+static enum status create(const struct backprop_spec *p, int n_halves, struct pool *pool,
+                          struct backprop *twin, struct backprop **out, struct err *e)
 {
     const struct config *c = p->config;
-    const uint64_t rows = (uint64_t)p->n_sequences * p->length;
     const uint64_t head_rows = MAX(LOGITS_FLOATS / c->n_vocab, ROW_BLOCK);
     /* For a row block's activations, or for an item of attention. */
     const size_t row_block = ROW_BLOCK * (size_t)c->d_ff;
     const size_t item = causal_scratch(c, p->length), most = MAX(row_block, item);
-    assert(p->n_sequences >= 1 && p->length >= 1 && p->length <= c->n_ctx);
-    *out = NULL;
-    if (rows > INT32_MAX / 2)
-        return err_set(e, STATUS_NO_MEMORY, "out of memory: a batch of %d windows of %d tokens",
-                       p->n_sequences, p->length);
     struct backprop *b;
     TRY_ZEROED(b, 1, "a training engine", e);
     b->config = *c;
+    b->list = p->list;
     b->n_sequences = p->n_sequences;
-    b->n_at_once = windows_at_once(p);
+    b->n_halves = n_halves;
+    b->twin = twin;
     b->length = p->length;
     b->forward_only = p->forward_only;
     b->dropping = p->dropping;
     b->taught = p->taught;
     b->keeps_streams = p->keeps_streams;
     b->kernels = p->kernels;
-    b->pool = p->pool;
+    b->threads = p->pool;
+    b->pool = pool;
     b->grad = p->kernels->grad;
-    b->n_threads = pool_n_threads(p->pool);
+    b->n_threads = pool_n_threads(pool);
+    b->n_at_once = windows_at_once(b, rows_n(half_of(b, p->n_sequences, 0)));
     b->head_rows = MIN((uint64_t)b->n_at_once * p->length, head_rows);
     b->scratch_floats = (most + KERNEL_LANES - 1) / KERNEL_LANES * KERNEL_LANES;
     take_passes(b, NULL);
@@ -192,13 +217,34 @@ enum status backprop_create(const struct backprop_spec *p, struct backprop **out
     return STATUS_OK;
 }
 
+enum status backprop_create(const struct backprop_spec *p, struct backprop **out, struct err *e)
+{
+    const int n_halves = sums_in_halves(p) ? 2 : 1;
+    const bool twins = n_halves == 2 && pool_n_threads(p->pool) == 2;
+    assert(p->n_sequences >= 1 && p->length >= 1 && p->length <= p->config->n_ctx);
+    *out = NULL;
+    if ((uint64_t)p->n_sequences * p->length > INT32_MAX / 2)
+        return err_set(e, STATUS_NO_MEMORY, "out of memory: a batch of %d windows of %d tokens",
+                       p->n_sequences, p->length);
+    if (!twins)
+        return create(p, n_halves, p->pool, NULL, out, e);
+    struct backprop *twin;
+    TRY(create(p, n_halves, NULL, NULL, &twin, e));
+    const enum status s = create(p, n_halves, NULL, twin, out, e);
+    if (s != STATUS_OK)
+        backprop_free(twin);
+    return s;
+}
+
 size_t backprop_bytes(const struct backprop *b)
 {
-    return b->arena.used;
+    return b->arena.used + (b->twin ? backprop_bytes(b->twin) : 0);
 }
 
 enum status backprop_start(struct backprop *b, const float *rope_factors, struct err *e)
 {
+    if (b->twin)
+        TRY(backprop_start(b->twin, rope_factors, e));
     TRY(arena_allocate(&b->arena, "the activations of a batch", e));
     take_passes(b, rope_factors);
     positions_reach(&b->positions, b->length);
@@ -210,6 +256,7 @@ void backprop_free(struct backprop *b)
 {
     if (!b)
         return;
+    backprop_free(b->twin);
     arena_free(&b->arena);
     free(b);
 }
@@ -239,12 +286,13 @@ static struct norm_use embedding_norm(const struct pass *p)
                             is_norm ? p->b->embedded : p->b->blocks[0].x);
 }
 
-/* The gradient of the embedding's sums; behind the last part of the batch each thread adds some
- * columns of all rows, in order, to the embedding's. */
+/* The gradient of the embedding's sums; behind the last part of a half each thread adds some
+ * columns of all its rows, in order, to the embedding's. */
 static void embed_batch_backward(const struct pass *p, int thread)
 {
     const struct backprop *b = p->b;
-    const size_t d = b->config.d_model, first = pass_first_row(p);
+    const size_t d = b->config.d_model, half = p->half.begin * b->length;
+    const size_t first = pass_first_row(p) - half;
     const float scale = embedding_scale(&b->config);
     const struct range rows = rows_of_thread(p, all_rows(p), thread);
     const struct norm_use norm = embedding_norm(p);
@@ -260,12 +308,12 @@ static void embed_batch_backward(const struct pass *p, int thread)
     pool_barrier(b->pool, thread);
     if (norm.is_norm)
         backprop_norm_sums(p, &norm, b->dx, b->stats, thread);
-    if (!tokens || p->windows.end < p->batch->n_sequences)
+    if (!tokens || p->windows.end < p->half.end)
         return;
     const struct range own = pool_range(b->config.d_model, thread, b->n_threads);
-    for (int row = 0; row < pass_batch_rows(p); row++) {
+    for (int row = 0; row < rows_n(p->half) * b->length; row++) {
         const float *dx = b->dembedded.x + row * d;
-        float *token = tokens + p->batch->inputs[row] * d;
+        float *token = tokens + p->batch->inputs[half + row] * d;
         for (int i = own.begin; i < own.end; i++)
             token[i] += scale * dx[i];
         if (positions)
@@ -332,6 +380,22 @@ static void lose_chunk(const struct pass *p, int chunk, struct range r, int thre
 
 /* --- a pass ---------------------------------------------------------------------------------- */
 
+/* Returns the first of a thread's floats of a gradient, and sets *n to their number. */
+static size_t own_floats(const struct param_list *list, struct pool *pool, int thread, size_t *n)
+{
+    const int n_lines = (int)(list->n_trained / KERNEL_LANES);
+    const struct range lines = pool_range(n_lines, thread, pool_n_threads(pool));
+    *n = (size_t)rows_n(lines) * KERNEL_LANES;
+    return (size_t)lines.begin * KERNEL_LANES;
+}
+
+static void clear_gradient(const struct pass *p, int thread)
+{
+    size_t n;
+    const size_t first = own_floats(p->b->list, p->b->pool, thread, &n);
+    memset(p->gradient->flat + first, 0, n * sizeof *p->gradient->flat);
+}
+
 static void run_pass(void *arg, int thread)
 {
     const struct pass *p = arg;
@@ -341,7 +405,9 @@ static void run_pass(void *arg, int thread)
     const float *learned = p->w->w[ROLE_POSITION_EMBD].weight;
     const struct range rows = rows_of_thread(p, all_rows(p), thread);
     const struct norm_use norm = embedding_norm(p), last = backprop_last_norm(p);
-    if (!b->forward_only && p->windows.begin == 0) {
+    if (p->gradient && p->windows.begin == p->half.begin)
+        clear_gradient(p, thread);
+    if (!b->forward_only && p->is_first) {
         backprop_pack(p, ROLE_OUTPUT, 0, thread);
         for (int l = 0; l < c->n_layers && backprop_in_parts(b); l++)
             backprop_pack_block(p, l, thread);
@@ -390,30 +456,80 @@ static void run_pass(void *arg, int thread)
     embed_batch_backward(p, thread);
 }
 
-double backprop_run(struct backprop *b, const struct param_view *weights,
-                    const struct backprop_batch *batch, struct param_view *gradient)
+/* --- a batch --------------------------------------------------------------------------------- */
+
+/* A batch that passes. */
+struct run {
+    struct backprop *b;
+    const struct param_view *weights;
+    const struct backprop_batch *batch;
+    struct param_view *gradient; /* NULL: loss only */
+    double losses[2];            /* of the halves' rows */
+};
+
+static void run_half(void *arg, int half)
 {
-    struct pass pass = {.b = b, .w = weights, .batch = batch, .gradient = gradient};
-    struct backprop *t = gradient ? batch->teacher : NULL;
-    double sum = 0;
-    assert(batch->n_sequences >= 1 && batch->n_sequences <= b->n_sequences);
-    assert(!gradient || (!b->forward_only && batch->n_sequences == b->n_sequences &&
-                         (batch->dropout.share <= 0 || b->dropping)));
-    assert(!t || (b->taught && t->length == b->length && t->n_threads == b->n_threads &&
-                  t->config.n_vocab == b->config.n_vocab && t->n_at_once >= b->n_at_once));
-    for (int first = 0; first < batch->n_sequences; first += b->n_at_once) {
-        pass.windows = (struct range){first, MIN(first + b->n_at_once, batch->n_sequences)};
+    struct run *run = arg;
+    struct backprop *b = half == 1 && run->b->twin ? run->b->twin : run->b;
+    struct backprop *t = run->gradient ? run->batch->teacher : NULL;
+    struct pass pass = {.b = b,
+                        .w = run->weights,
+                        .batch = run->batch,
+                        .half = half_of(b, run->batch->n_sequences, half),
+                        .gradient = run->gradient && b->n_halves > 1 ? &run->b->of_half[half]
+                                                                     : run->gradient,
+                        .is_first = half == 0 || b != run->b};
+    for (int first = pass.half.begin; first < pass.half.end; first += b->n_at_once) {
+        pass.windows = (struct range){first, MIN(first + b->n_at_once, pass.half.end)};
         if (t) {
             struct pass taught = {.b = t,
-                                  .w = batch->teacher_weights,
-                                  .batch = batch,
+                                  .w = run->batch->teacher_weights,
+                                  .batch = run->batch,
                                   .windows = pass.windows,
                                   .hidden_only = true};
             pool_run(t->pool, run_pass, &taught);
         }
         pool_run(b->pool, run_pass, &pass);
+        pass.is_first = false;
         for (int row = 0; row < pass_rows(&pass); row++)
-            sum += (double)b->losses.x[row];
+            run->losses[half] += (double)b->losses.x[row];
     }
-    return sum / pass_batch_rows(&pass);
+    if (!run->gradient || !run->b->twin)
+        return;
+    size_t n;
+    const size_t first = own_floats(run->b->list, run->b->threads, !half, &n);
+    b->grad->publish(run->b->published + first, pass.gradient->flat + first, n);
+}
+
+/* Adds up this thread's floats of both halves' gradients. With a twin one half is this thread's,
+ * and the other thread has published of its own what is added here. */
+static void join_halves(void *arg, int thread)
+{
+    const struct run *run = arg;
+    const struct backprop *b = run->b;
+    size_t n;
+    const size_t first = own_floats(b->list, b->threads, thread, &n);
+    const float *one = b->of_half[b->twin ? thread : 0].flat;
+    const float *other = b->twin ? b->published : b->of_half[1].flat;
+    b->grad->add(run->gradient->flat + first, one + first, other + first, n);
+}
+
+double backprop_run(struct backprop *b, const struct param_view *weights,
+                    const struct backprop_batch *batch, struct param_view *gradient)
+{
+    struct run run = {b, weights, batch, gradient, {0, 0}};
+    const struct backprop *t = gradient ? batch->teacher : NULL;
+    assert(batch->n_sequences >= 1 && batch->n_sequences <= b->n_sequences);
+    assert(!gradient || (!b->forward_only && batch->n_sequences == b->n_sequences &&
+                         (batch->dropout.share <= 0 || b->dropping)));
+    assert(!t || (b->taught && t->length == b->length && t->n_threads == b->n_threads &&
+                  t->config.n_vocab == b->config.n_vocab && t->n_at_once >= b->n_at_once));
+    if (b->twin)
+        pool_run(b->threads, run_half, &run);
+    else
+        for (int half = 0; half < b->n_halves; half++)
+            run_half(&run, half);
+    if (gradient && b->n_halves > 1)
+        pool_run(b->threads, join_halves, &run);
+    return (run.losses[0] + run.losses[1]) / ((double)batch->n_sequences * b->length);
 }

@@ -6,11 +6,12 @@
  * is 0). Saved for it are each layer's inputs, queries, keys, values, attention outputs and
  * feed-forward products; norms, activations and attention probabilities are computed again, and
  * logits exist for some rows at a time. A batch passes in parts of some windows, so that what is
- * saved stays in the nearer caches.
+ * saved stays in the nearer caches. Larger batches of small models are summed in two halves, which
+ * two threads pass by themselves.
  *
  * All memory is taken by backprop_start. The bits are the same for any number of threads: each sum
- * over the batch is one chain in the order of its tokens. One thread at a time may call the
- * functions on one struct backprop; they start the threads of its pool themselves.
+ * over the batch or a half of it is one chain in the order of its tokens. One thread at a time may
+ * call the functions on one struct backprop; they start the threads of its pool themselves.
  */
 #pragma once
 
@@ -28,12 +29,13 @@ struct dropout {
     uint64_t key;
 };
 
-/* What backprop_create is asked for. The config is copied; the kernels and the pool are borrowed
+/* What backprop_create is asked for. The config is copied; list, kernels and pool are borrowed
  * until backprop_free. */
 struct backprop_spec {
     const struct config *config;
-    int n_sequences; /* windows in a batch, at most */
-    int length;      /* tokens of a window, at most the context */
+    const struct param_list *list; /* of the gradient; NULL is legal if it is forward only */
+    int n_sequences;               /* windows in a batch, at most */
+    int length;                    /* tokens of a window, at most the context */
     /* No gradient will be asked for: takes less memory, and weights in panels
      * (PARAMS_PANELS). */
     bool forward_only;
@@ -86,7 +88,8 @@ size_t backprop_bytes(const struct backprop *b);
 enum status backprop_start(struct backprop *b, const float *rope_factors, struct err *e);
 void backprop_free(struct backprop *b); /* NULL is legal */
 
-/* Returns the mean cross-entropy in nats a token; it may not be finite. Adds to `gradient`, unless
- * that is NULL; then the batch has to have as many windows as `b` has at most. */
+/* Returns the mean cross-entropy in nats a token; it may not be finite. Sets all of `gradient`
+ * [n_trained], unless that is NULL; then the batch has to have as many windows as `b` has at most.
+ */
 double backprop_run(struct backprop *b, const struct param_view *weights,
                     const struct backprop_batch *batch, struct param_view *gradient);

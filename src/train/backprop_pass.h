@@ -64,11 +64,22 @@ struct saved {
 struct backprop {
     /* As in struct backprop_spec. */
     struct config config;
+    const struct param_list *list;
     int n_sequences, length;
-    int n_at_once; /* windows whose activations exist at once: a part of the batch */
     bool forward_only, dropping, taught, keeps_streams;
     const struct kernels *kernels;
-    struct pool *pool;
+    struct pool *threads; /* its pool */
+
+    int n_halves;  /* of a batch, each summed by itself: 1 or 2 */
+    int n_at_once; /* windows whose activations exist at once: a part of a half */
+    /* Passes the second half on thread 1, while this one passes the first on thread 0. NULL: all
+     * threads pass one half after the other, or this is a twin. */
+    struct backprop *twin;
+    struct pool *pool;            /* of the threads that make a pass together */
+    struct param_view of_half[2]; /* the halves' gradients */
+    /* [n_trained] with a twin: of the first half's gradient what thread 1 adds up, of the second
+     * half's what thread 0 does. NULL: all is in of_half. */
+    float *published;
 
     const struct grad_kernels *grad;
     int n_threads;
@@ -92,8 +103,8 @@ struct backprop {
     struct matrix_view dx_dropped, dmid_dropped;
     struct matrix_view dup;    /* [rows, ff] */
     struct matrix_view dheads; /* [rows, heads] */
-    /* [rows of the whole batch, d] of the embedding: it is added up behind the last part, because
-     * the same matrix may be the output's, whose rows come first. */
+    /* [rows of a half, d] of the embedding: it is added up behind the last part, because the same
+     * matrix may be the output's, whose rows come first. */
     struct matrix_view dembedded;
     struct matrix_view stats;                     /* [rows, 2] of a norm */
     struct matrix_view dadded[2], added_stats[2]; /* of saved.added, and its norm's */
@@ -131,13 +142,15 @@ struct pass {
     struct backprop *b;
     const struct param_view *w;
     const struct backprop_batch *batch;
-    struct range windows;        /* of the batch; rows are counted from the first of them on */
-    struct param_view *gradient; /* NULL: loss only, and nothing is left out */
+    struct range half;           /* windows of the batch: one half, or all */
+    struct range windows;        /* a part of them; rows are counted from the first of these on */
+    struct param_view *gradient; /* of the half; NULL: loss only, and nothing is left out */
+    bool is_first;               /* with these weights, which are packed */
     bool hidden_only;            /* norm of the last block's output is all */
 };
 
-/* Whether the batch passes in parts: then the matrices of all blocks are in panels, packed before
- * the first part. */
+/* Whether the batch passes in parts: then the matrices of all blocks are in panels, packed by the
+ * first pass. */
 static inline bool backprop_in_parts(const struct backprop *b)
 {
     return b->n_at_once < b->n_sequences;

@@ -18,9 +18,12 @@ void backprop_pack(const struct pass *p, enum tensor_role role, int l, int threa
     assert(spec.form == FORM_MATRIX);
     for (int panel = own.begin; panel < own.end; panel++) {
         const int first = panel * KERNEL_LANES;
-        b->grad->transpose(packed_panels(b, role, l) + first * n_in, KERNEL_LANES,
-                           matrix + first * n_in, n_in, MIN(spec.rows - first, KERNEL_LANES),
-                           spec.cols, 1);
+        const float *rows = matrix + first * n_in, *next = rows + KERNEL_LANES * n_in;
+        /* A step of the optimizer leaves the weights in no cache. */
+        for (size_t i = 0; i < KERNEL_LANES * n_in; i += KERNEL_LANES)
+            __builtin_prefetch(next + i, 0, 2);
+        b->grad->transpose(packed_panels(b, role, l) + first * n_in, KERNEL_LANES, rows, n_in,
+                           MIN(spec.rows - first, KERNEL_LANES), spec.cols, 1);
     }
 }
 

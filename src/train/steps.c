@@ -157,19 +157,10 @@ double train_rate(const struct train_spec *spec, int step)
     return spec->lr * (LEAST_RATE + (1 - LEAST_RATE) * wave);
 }
 
-/* This thread's shards of the gradient. */
+/* This thread's shards of the gradient, and of the weights that they move. */
 static struct range own_shards(const struct trainer *t, int thread)
 {
     return pool_range(n_shards(t), thread, pool_n_threads(t->spec.pool));
-}
-
-static void clear_shards(void *arg, int thread)
-{
-    const struct trainer *t = arg;
-    const struct range own = own_shards(t, thread);
-    const size_t first = MIN(own.begin * SHARD, t->list.n_trained);
-    const size_t end = MIN(own.end * SHARD, t->list.n_trained);
-    memset(t->gradient.flat + first, 0, (end - first) * sizeof *t->gradient.flat);
 }
 
 static void sum_shards(void *arg, int thread)
@@ -191,23 +182,24 @@ static void update_floats(const struct trainer *t, const struct adamw *step, siz
 static void update_share(void *arg, int thread)
 {
     const struct trainer *t = arg;
+    const struct range own = own_shards(t, thread);
     for (int i = 0; i < t->list.n; i++) {
         const struct param *p = &t->list.items[i];
-        const struct range rows = pool_range(p->spec.rows, thread, pool_n_threads(t->spec.pool));
-        if (rows.begin == rows.end || p->spec.flags & SPEC_FIXED ||
-            !param_is_trained(&t->list, p) || muon_moves(&t->spec, &p->spec))
+        size_t first = MAX(p->offset, own.begin * SHARD);
+        const size_t end = MIN(p->offset + spec_elements(&p->spec), own.end * SHARD);
+        if (first >= end || p->spec.flags & SPEC_FIXED || !param_is_trained(&t->list, p) ||
+            muon_moves(&t->spec, &p->spec))
             continue;
         struct adamw step = t->adamw;
         if (!(p->spec.flags & SPEC_DECAYS))
             step.decay = 0;
-        size_t first = p->offset + (size_t)rows.begin * p->spec.cols;
         if (p->spec.role != ROLE_ATTN_REL) {
-            update_floats(t, &step, first, (size_t)(rows.end - rows.begin) * p->spec.cols);
+            update_floats(t, &step, first, end - first);
             continue;
         }
         struct adamw centre = step; /* of a head behind its alpha */
         centre.rate *= CENTRE_RATE;
-        for (int h = rows.begin; h < rows.end; h++, first += 2) {
+        for (; first < end; first += 2) {
             update_floats(t, &step, first, 1);
             update_floats(t, &centre, first + 1, 1);
         }
@@ -278,7 +270,6 @@ enum status trainer_step(struct trainer *t, struct train_event *event, struct er
         const size_t start = rng_unit(&t->progress.rng) * n_starts;
         put_window(t, &t->train, start, row);
     }
-    pool_run(spec->pool, clear_shards, t);
     event->loss = backprop_run(t->engine, &t->weights, &batch, &t->gradient);
     const enum status s =
         isfinite(event->loss) ? trainer_update(t, event, e) : not_finite(t, "loss", event->loss, e);

@@ -33,6 +33,7 @@ static enum status make_plan(struct trainer *t, struct err *e)
     for (size_t i = 0; i < t->gguf->n_tensors; i++)
         p->widened |= t->gguf->tensors[i].type->type != TENSOR_F32;
     struct backprop_spec params = {.config = &t->config,
+                                   .list = &t->list,
                                    .n_sequences = t->spec.batch,
                                    .length = t->spec.length,
                                    .dropping = t->spec.dropout > 0,
