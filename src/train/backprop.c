@@ -183,7 +183,7 @@ static int windows_at_once(const struct backprop *b, int n)
     return (n - 1) / (in_parts ? (int)MAX(rows / least, 1) : 1) + 1;
 }
 
-/* Makes what passes a batch, or with a twin or as one a half, with the threads of `pool`. */
+/* Makes one whose passes are made by the threads of `pool`. It owns the twin, unless it fails. */
 static enum status create(const struct backprop_spec *p, int n_halves, struct pool *pool,
                           struct backprop *twin, struct backprop **out, struct err *e)
 {
