@@ -402,8 +402,8 @@ static void announce(const struct training *t, const struct train_plan *p)
     if (memory_is_worth_saying(o, p->parameter_bytes + p->activation_bytes + p->teacher_bytes))
         log_info(
             o,
-            "memory: parameters, gradient and moments %s, activations %s, teacher's %s, tokens %s; "
-            "a smaller --batch or --ctx takes less; on disk OUT.state %s",
+            "memory: parameters, gradient and moments %s, a batch's activations and gradients %s, "
+            "teacher's %s, tokens %s; a smaller --batch or --ctx takes less; on disk OUT.state %s",
             figure_bytes(p->parameter_bytes).text, figure_bytes(p->activation_bytes).text,
             figure_bytes(p->teacher_bytes).text, figure_bytes(p->token_bytes).text,
             figure_bytes(p->state_bytes).text);

@@ -245,7 +245,7 @@ enum status backprop_start(struct backprop *b, const float *rope_factors, struct
 {
     if (b->twin)
         TRY(backprop_start(b->twin, rope_factors, e));
-    TRY(arena_allocate(&b->arena, "the activations of a batch", e));
+    TRY(arena_allocate(&b->arena, "the activations and gradients of a batch", e));
     take_passes(b, rope_factors);
     positions_reach(&b->positions, b->length);
     b->positions.factors = NULL;
