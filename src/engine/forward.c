@@ -53,11 +53,11 @@ static void block_feed_forward(const struct worker *k, const struct block *b)
             second = stage_product(k, up, input, w->hidden, EPILOGUE_MUL);
         second.w = up;
         second.epilogue = EPILOGUE_MUL;
-        struct pool_items panels = stage_panels(k, gate);
-        struct range r;
-        while (pool_items_next(&panels, &r)) {
-            f->kernels->matmul(&first, r.begin, r.end);
-            f->kernels->matmul(&second, r.begin, r.end);
+        struct product_share share = stage_share(k, gate);
+        struct product_part part;
+        while (stage_next(&share, &part)) {
+            stage_part(k, &first, part);
+            stage_part(k, &second, part);
         }
     } else {
         stage_multiply(k, up, input, w->hidden, activation);

@@ -94,22 +94,59 @@ struct matmul stage_product(const struct worker *k, const struct matrix *w, cons
     return m;
 }
 
-struct pool_items stage_panels(const struct worker *k, const struct matrix *w)
+/* So many rows a thread take longer than reading the weights once for each thread. */
+#define OWN_ROWS 32
+
+struct product_share stage_share(const struct worker *k, const struct matrix *w)
 {
     const int n = matrix_panels(w->n_out);
     const bool long_enough =
         k->n_rows * w->n_in >= MANY_FLOATS ||
         n * matrix_panel_bytes(w->n_in, w->storage) >= k->n_threads * SHARED_OUT_BYTES;
     const bool shared_out = long_enough && n >= k->n_threads * LEAST_GROUPS * PANEL_GROUP;
-    return pool_items(k->f->pool, k->thread, n, shared_out ? PANEL_GROUP : 0);
+    struct product_share s = {.k = k, .n_panels = n};
+    if (k->n_threads == 1 || k->n_rows < k->n_threads * OWN_ROWS) {
+        s.items = pool_items(k->f->pool, k->thread, n, shared_out ? PANEL_GROUP : 0);
+        return s;
+    }
+    s.n_groups = (n + PANEL_GROUP - 1) / PANEL_GROUP;
+    s.items = pool_items(k->f->pool, k->thread, k->n_threads * s.n_groups, shared_out ? 1 : 0);
+    return s;
+}
+
+bool stage_next(struct product_share *s, struct product_part *out)
+{
+    struct range some;
+    if (!pool_items_next(&s->items, &some))
+        return false;
+    *out = (struct product_part){{0, s->k->n_rows}, some};
+    if (s->n_groups == 0)
+        return true;
+    const int thread = some.begin / s->n_groups, first = thread * s->n_groups;
+    out->rows = pool_range(s->k->n_rows, thread, s->k->n_threads);
+    out->panels = (struct range){(some.begin - first) * PANEL_GROUP,
+                                 MIN((some.end - first) * PANEL_GROUP, s->n_panels)};
+    return true;
+}
+
+void stage_part(const struct worker *k, const struct matmul *m, struct product_part part)
+{
+    struct matmul own = *m;
+    const size_t first = part.rows.begin;
+    own.n_tokens = part.rows.end - part.rows.begin;
+    own.x += first * m->x_stride;
+    own.y += first * m->y_stride;
+    if (m->quants)
+        own.quants = (const unsigned char *)m->quants + first * quant_row_bytes(m->w->n_in);
+    k->f->kernels->matmul(&own, part.panels.begin, part.panels.end);
 }
 
 void stage_multiply(const struct worker *k, const struct matrix *w, const float *x, float *y,
                     enum epilogue epilogue)
 {
     const struct matmul m = stage_product(k, w, x, y, epilogue);
-    struct pool_items panels = stage_panels(k, w);
-    struct range r;
-    while (pool_items_next(&panels, &r))
-        k->f->kernels->matmul(&m, r.begin, r.end);
+    struct product_share share = stage_share(k, w);
+    struct product_part part;
+    while (stage_next(&share, &part))
+        stage_part(k, &m, part);
 }
