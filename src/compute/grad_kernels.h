@@ -105,8 +105,8 @@ struct grad_kernels {
     /* By ffn_kind, n elements: out = f(up), or f(gate) * up; gate is NULL unless the kind is gated
      * (ffn_kinds). */
     void (*ffn[FFN_KINDS])(float *out, const float *up, const float *gate, size_t n);
-    /* Backwards, in place: dy, the gradient of out, becomes that of up, gate becomes its own
-     * gradient, and up becomes out. */
+    /* The backward pass of ffn, by ffn_kind, n elements in place: dy, the gradient of out, becomes
+     * that of up, gate (NULL unless the kind is gated) its own gradient, and up becomes out. */
     void (*ffn_backward[FFN_KINDS])(float *dy, float *up, float *gate, size_t n);
 
     /* The norm of one row x [n], backwards: dx [n] = residual [n] + the gradient of
@@ -136,10 +136,11 @@ struct grad_kernels {
     /* sum_i x[i]^2 */
     float (*squares)(const float *x, size_t n);
 
-    /* out [n] = a + b */
+    /* out [n] = a + b, both [n]; out may be one of them. */
     void (*add)(float *out, const float *a, const float *b, size_t n);
 
-    /* out [n] = x, past the caches: for another thread to read. */
+    /* out [n] = x [n], past the caches, for another thread to read once the two have met. They do
+     * not overlap. */
     void (*publish)(float *out, const float *x, size_t n);
 
     /* One step of n weights w with their moments m and v [n], all updated in place. The weights

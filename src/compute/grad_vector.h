@@ -455,7 +455,7 @@ const struct grad_kernels OF_SET(grad) = {
     .additive_backward = vector_additive_backward,
     .softmax = vector_softmax,
     .squares = vector_squares,
-    .publish = vector_publish,
     .add = vector_add,
+    .publish = vector_publish,
     .adamw = vector_adamw,
 };

@@ -172,10 +172,10 @@ static inline void lanes_store_upto(float *p, lanes a, int n)
         lanes_store_n(p, a, n);
 }
 
-/* The same past the caches, where the instruction set has such a store and p is on a line. A line
- * that processors with caches of their own have read takes one of them ten times as long to write
- * into its cache (26 and 2 ns on Zen 4 across two of its last caches). Other threads see it after
- * lanes_stream_end. */
+/* Stores the first n lanes as lanes_store_upto does, but past the caches where the instruction set
+ * has such a store and p is on a line. A line that processors with caches of their own have read
+ * takes one of them ten times as long to write into its cache (26 and 2 ns on Zen 4 across two of
+ * its last caches). Other threads see what was stored after lanes_stream_end. */
 static inline void lanes_stream_upto(float *p, lanes a, int n)
 {
 #ifdef LANES_STREAM

@@ -7,7 +7,7 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-/* There is lanes_stream. */
+/* Tells lanes.h that this instruction set has lanes_stream. */
 #define LANES_STREAM
 
 #if defined(__AVX512F__)

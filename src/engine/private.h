@@ -162,7 +162,7 @@ struct product_share {
     int n_panels, n_groups;  /* 0 groups: items are panels, of all rows */
 };
 
-/* What a thread computes at once. */
+/* Rows of a product, and the panels that they are multiplied by at once. */
 struct product_part {
     struct range rows, panels;
 };
@@ -171,10 +171,11 @@ struct product_part {
  * so many, that one thread would wait for another. Every thread of the batch calls it. */
 struct product_share stage_share(const struct worker *k, const struct matrix *w);
 
-/* Fills in the next part; false if none is left. */
+/* Fills in the thread's next part of the product; false if none is left. */
 bool stage_next(struct product_share *s, struct product_part *out);
 
-/* Computes a part of a product by w or by a matrix as large. */
+/* Computes a part of the product m, by the matrix of stage_share or by one with as many rows. Parts
+ * may be computed in parallel. */
 void stage_part(const struct worker *k, const struct matmul *m, struct product_part part);
 
 /* Computes parts of the product y [n_rows, w->n_out], until none is left. y is complete once the

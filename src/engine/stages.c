@@ -94,7 +94,7 @@ struct matmul stage_product(const struct worker *k, const struct matrix *w, cons
     return m;
 }
 
-/* So many rows a thread take longer than reading the weights once for each thread. */
+/* Of so many rows each thread computes its own, which takes it longer than reading all weights. */
 #define OWN_ROWS 32
 
 struct product_share stage_share(const struct worker *k, const struct matrix *w)
@@ -105,7 +105,7 @@ struct product_share stage_share(const struct worker *k, const struct matrix *w)
         n * matrix_panel_bytes(w->n_in, w->storage) >= k->n_threads * SHARED_OUT_BYTES;
     const bool shared_out = long_enough && n >= k->n_threads * LEAST_GROUPS * PANEL_GROUP;
     struct product_share s = {.k = k, .n_panels = n};
-    if (k->n_threads == 1 || k->n_rows < k->n_threads * OWN_ROWS) {
+    if (k->n_rows < k->n_threads * OWN_ROWS) {
         s.items = pool_items(k->f->pool, k->thread, n, shared_out ? PANEL_GROUP : 0);
         return s;
     }

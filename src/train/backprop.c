@@ -148,7 +148,7 @@ static void take_passes(struct backprop *b, const float *rope_factors)
  * matrix is read and written once more, and the matrices of all blocks are in panels at once. */
 #define PART_ROWS 128
 
-/* Floats of a gradient that there may be of each half. */
+/* The most floats of a gradient of which each half of a batch has its own. */
 #define HALVES_FLOATS ((size_t)4 << 20)
 
 /* Whether each sum over rows is one chain in their order, however they are cut into parts. A matrix
@@ -183,7 +183,8 @@ static int windows_at_once(const struct backprop *b, int n)
     return (n - 1) / (in_parts ? (int)MAX(rows / least, 1) : 1) + 1;
 }
 
-/* Makes one whose passes are made by the threads of `pool`. It owns the twin, unless it fails. */
+/* Makes a training engine whose passes the threads of `pool` make. It owns `twin` (NULL: none) from
+ * then on; on failure the caller still does. */
 static enum status create(const struct backprop_spec *p, int n_halves, struct pool *pool,
                           struct backprop *twin, struct backprop **out, struct err *e)
 {
@@ -458,7 +459,7 @@ static void run_pass(void *arg, int thread)
 
 /* --- a batch --------------------------------------------------------------------------------- */
 
-/* A batch that passes. */
+/* A batch on its way through backprop_run. */
 struct run {
     struct backprop *b;
     const struct param_view *weights;

@@ -145,7 +145,7 @@ struct pass {
     struct range half;           /* windows of the batch: one half, or all */
     struct range windows;        /* a part of them; rows are counted from the first of these on */
     struct param_view *gradient; /* of the half; NULL: loss only, and nothing is left out */
-    bool is_first;               /* with these weights, which are packed */
+    bool is_first;               /* it packs the weights, for the later passes too */
     bool hidden_only;            /* norm of the last block's output is all */
 };
 
